@@ -1,0 +1,45 @@
+# Thin words for what README.md says.
+.PHONY: demo test lint ui study bench lock
+
+PY := .venv/bin/python
+export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
+export DAGSTER_DISABLE_TELEMETRY := 1
+export GX_ANALYTICS_ENABLED := false
+
+demo: .venv/ready
+	.venv/bin/dp-pipeline demo
+
+test: .venv/ready lint
+	$(PY) -m pytest
+
+lint: .venv/ready
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports --no-cache
+
+ui: .venv/ready
+	mkdir -p $(DAGSTER_HOME) && cp dagster.yaml $(DAGSTER_HOME)/dagster.yaml
+	.venv/bin/dagster dev --host 127.0.0.1 --workspace workspace.yaml
+
+study: .venv/ready
+	$(PY) -m pytest -m study --override-ini addopts="-q --strict-markers -s"
+
+bench: .venv/ready
+	$(PY) benchmarks/kernels.py
+
+# uv resolves and installs in seconds; pip does the same where uv cannot be had.
+.venv/ready: pyproject.toml constraints.txt
+	python3 -m venv .venv
+	$(PY) -m pip install --quiet --disable-pip-version-check uv || true
+	if $(PY) -m uv --version >/dev/null 2>&1; then \
+	  $(PY) -m uv pip install --quiet --python $(PY) --constraint constraints.txt --editable '.[test]'; \
+	else \
+	  $(PY) -m pip install --quiet --constraint constraints.txt --editable '.[test]'; \
+	fi
+	touch $@
+
+# The versions that the commands install; run after changing dependencies.
+lock:
+	$(PY) -m uv pip compile pyproject.toml --extra test --universal --python-version 3.11 \
+	  --no-header --no-annotate --quiet --output-file constraints.txt
