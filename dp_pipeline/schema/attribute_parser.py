@@ -1,0 +1,86 @@
+"""One attribute of a data set file: levels, or bounds with bins or edges."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from dp_pipeline.schema.domain import Attribute, OnInvalid
+from dp_pipeline.schema.encoding import COORDINATE_BITS, Bins, Coordinate, Levels
+from dp_pipeline.schema.fields import Fields
+
+LARGEST_BOUND = 1e15
+SMALLEST_WIDTH = 1e-100
+MOST_CELLS = 65_536
+
+
+def parse_attribute(name: str, fields: Fields, default: str) -> Attribute:
+    """Read one attribute; ``default`` is the data set's rule for invalid values."""
+    column = fields.text("column", name)
+    if "levels" in fields:
+        attribute = _nominal(name, column, fields, default)
+    elif "bounds" in fields:
+        attribute = _numeric(name, column, fields, default)
+    else:
+        fields.refuse("levels", "levels or bounds", "neither")
+    fields.finish()
+    return attribute
+
+
+def is_interval(lower: float, upper: float) -> bool:
+    """Whether a number can be declared between these bounds.
+
+    The width must hold the 2^17 steps of a fixed-point coordinate as different
+    floats, or values in the middle would be sent to the ends.
+
+    >>> is_interval(0.0, 1.0), is_interval(1.0, 0.0), is_interval(1e15, 1e15 + 1)
+    (True, False, False)
+    """
+    largest = max(abs(lower), abs(upper))
+    if not largest <= LARGEST_BOUND:
+        return False
+    finest = float(np.spacing(largest)) * (1 << (COORDINATE_BITS + 1))
+    return upper - lower >= max(finest, SMALLEST_WIDTH)
+
+
+def _nominal(name: str, column: str, fields: Fields, default: str) -> Attribute:
+    levels = fields.texts("levels")
+    if len(levels) < 2 or len(set(levels)) != len(levels) or len(levels) > MOST_CELLS:
+        fields.refuse("levels", f"2 to {MOST_CELLS} different levels", f"{len(levels)}")
+    other = fields.text("other", choices=levels) if "other" in fields else None
+    fallback = "drop" if other is None else "other"
+    rule: OnInvalid = fields.text("on_invalid", fallback, choices=("other", "drop"))  # type: ignore[assignment]
+    if default == "drop" and "on_invalid" not in fields:
+        rule = "drop"
+    if rule == "other" and other is None:
+        fields.refuse("on_invalid", "a declared level `other` to send values to", "none")
+    return Attribute(name, column, rule, cells=Levels(levels), other=other)
+
+
+def _numeric(name: str, column: str, fields: Fields, default: str) -> Attribute:
+    bounds = fields.numbers("bounds")
+    if len(bounds) != 2 or not is_interval(*bounds):
+        expected = "lower < upper, both within ±1e15, wide enough for 2^17 steps"
+        fields.refuse("bounds", expected, str(list(bounds)))
+    fallback = "drop" if default == "drop" else "clip"
+    rule: OnInvalid = fields.text("on_invalid", fallback, choices=("clip", "drop"))  # type: ignore[assignment]
+    return Attribute(
+        name, column, rule, coordinate=Coordinate(bounds[0], bounds[1]), cells=_bins(fields, bounds)
+    )
+
+
+def _bins(fields: Fields, bounds: tuple[float, ...]) -> Bins | None:
+    if "edges" in fields:
+        inner = fields.numbers("edges")
+        edges = (bounds[0], *inner, bounds[1])
+        if any(low >= high for low, high in pairwise(edges)):
+            fields.refuse("edges", "ascending cuts strictly inside the bounds", str(list(inner)))
+        return Bins(edges)
+    if "bins" not in fields:
+        return None
+    count = fields.integer("bins", at_least=1)
+    bins = Bins.equal_width(bounds[0], bounds[1], count) if count <= MOST_CELLS else None
+    if bins is None or len(set(bins.edges)) != count + 1:
+        fields.refuse("bins", f"at most {MOST_CELLS} bins of positive width", str(count))
+    return bins

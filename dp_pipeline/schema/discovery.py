@@ -1,0 +1,63 @@
+"""Which data sets there are: the built-in files, and those in a folder of the user's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+
+from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.parser import load_spec
+from dp_pipeline.schema.spec import DatasetSpec
+
+DATASETS_VARIABLE = "DP_PIPELINE_DATASETS"
+
+
+def dataset_files() -> dict[str, Path]:
+    """Name → file of every declared data set; DeclarationError when a name stands twice."""
+    files: dict[str, Path] = {}
+    for folder in _folders():
+        for path in sorted(folder.glob("*.yaml")):
+            if path.stem in files:
+                raise DeclarationError(
+                    f"{path}: expected a name of its own, got the name of {files[path.stem]}"
+                )
+            files[path.stem] = path
+    return files
+
+
+def _folders() -> Iterator[Path]:
+    yield Path(str(resources.files("dp_pipeline.datasets")))
+    own = os.environ.get(DATASETS_VARIABLE)
+    if own:
+        if not Path(own).is_dir():
+            raise DeclarationError(f"{DATASETS_VARIABLE}: expected a folder, got {own!r}")
+        yield Path(own)
+
+
+def discover() -> tuple[DatasetSpec, ...]:
+    """Every data set whose source is available here.
+
+    A built-in file that needs a data folder is left out where the folder's variable is not set.
+    """
+    specs = (load_spec(path) for path in dataset_files().values())
+    return tuple(spec for spec in specs if is_available(spec))
+
+
+def is_available(spec: DatasetSpec) -> bool:
+    """Whether the environment names what the source needs."""
+    return spec.source.needs is None or bool(os.environ.get(spec.source.needs))
+
+
+def find_spec(name: str) -> DatasetSpec:
+    """The data set called ``name``; DeclarationError if there is none, or not here."""
+    files = dataset_files()
+    if name not in files:
+        raise DeclarationError(f"data set: expected one of {', '.join(files)}, got {name[:60]!r}")
+    spec = load_spec(files[name])
+    if not is_available(spec):
+        raise DeclarationError(
+            f"{name}: expected the variable {spec.source.needs} to name the data folder, got none"
+        )
+    return spec

@@ -1,0 +1,59 @@
+"""What can go wrong, as one line for a person and one exit code for a shell.
+
+Every message says what was expected, what was got and of which object. A
+message may show what a *declaration* says; it never shows a value of a row.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+
+class PipelineError(Exception):
+    """Something failed; the message is one line that a person can act on."""
+
+    exit_code = 1
+
+
+class DeclarationError(PipelineError):
+    """A declaration or an argument is wrong; nothing was read, charged or drawn."""
+
+    exit_code = 2
+
+
+class SourceError(PipelineError):
+    """A source of rows cannot be read or does not have the declared columns."""
+
+
+class NotPrepared(PipelineError):
+    """A snapshot is not fit for a release: not validated, not prepared, or refused."""
+
+
+class Damaged(PipelineError):
+    """Something stored no longer matches its own checksum."""
+
+
+class BoundaryViolation(PipelineError):
+    """Code asked the gate for something that the gate does not do."""
+
+
+class BudgetExceeded(PipelineError):
+    """More ε was asked for than is left; nothing was charged and nothing was drawn."""
+
+    exit_code = 3
+
+    def __init__(
+        self, what: str, *, asked: Fraction, spent: Fraction, ceiling: Fraction, where: str
+    ) -> None:
+        self.asked, self.spent, self.ceiling = asked, spent, ceiling
+        self.left = ceiling - spent
+        super().__init__(
+            f"{what} refused by {where}: asked ε={_decimal(asked)}, spent {_decimal(spent)}, "
+            f"left {_decimal(self.left)}, ceiling {_decimal(ceiling)}"
+        )
+
+
+def _decimal(value: Fraction) -> str:
+    """Whole nano-ε as decimal text, rounded down: nothing is left that is not there."""
+    whole, rest = divmod(value.numerator * 10**9 // value.denominator, 10**9)
+    return f"{whole}.{rest:09d}".rstrip("0").rstrip(".")

@@ -1,0 +1,190 @@
+"""Reading a YAML mapping field by field: every scalar is text, every mistake has a line.
+
+YAML's own types are not used: ``0.1`` must stay the text 0.1, ``no`` a level
+and ``1.0`` a partition key. A key that stands twice, a key that nobody asked
+for and an alias are refused: each would silently change what is declared.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+import yaml
+
+from dp_pipeline.schema.epsilon import parse_epsilon
+from dp_pipeline.schema.errors import DeclarationError
+
+Parsed = TypeVar("Parsed")
+_INTEGER = re.compile(r"[+-]?\d{1,18}")
+
+
+class _TextLoader(yaml.BaseLoader):
+    """Composes nodes only; refuses aliases."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.MarkedYAMLError(problem="an alias", problem_mark=mark)
+        return super().compose_node(parent, index)
+
+
+def read_fields(path: Path) -> Fields:
+    """The top-level mapping of a YAML file, or DeclarationError with file and line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise DeclarationError(f"{path}: expected a readable YAML file, got {reason}") from None
+    try:
+        node = yaml.compose(text, Loader=_TextLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark is not None else ""
+        problem = getattr(error, "problem", None) or "a broken document"
+        raise DeclarationError(f"{path}{line}: expected YAML, got: {problem}") from None
+    except RecursionError:
+        raise DeclarationError(f"{path}: expected YAML, got: too many nested levels") from None
+    if not isinstance(node, yaml.MappingNode):
+        raise DeclarationError(f"{path}: expected a mapping of fields, got something else")
+    return Fields(node, path, "")
+
+
+class Fields:
+    """One mapping of a file. ``finish`` refuses every field that was not asked for."""
+
+    def __init__(self, node: yaml.MappingNode, path: Path, prefix: str) -> None:
+        self._path, self._prefix, self._line = path, prefix, node.start_mark.line + 1
+        self._nodes: dict[str, yaml.Node] = {}
+        self._asked: set[str] = set()
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                self._fail("a field's name", "one value", "a list or mapping", key)
+            name = str(key.value)
+            if name in self._nodes:
+                self._fail(name, "each field once", "the same field twice", key)
+            self._nodes[name] = value
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._nodes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._nodes)
+
+    def _fail(self, name: str, expected: str, got: str, node: yaml.Node | None = None) -> NoReturn:
+        node = node or self._nodes.get(name)
+        line = node.start_mark.line + 1 if node is not None else self._line
+        raise DeclarationError(
+            f"{self._path}:{line}: {self._prefix}{_short(name)}: "
+            f"expected {_short(expected, 200)}, got {_short(got)}"
+        )
+
+    def refuse(self, name: str, expected: str, got: str) -> NoReturn:
+        """Raise the error of one field, with file and line."""
+        self._fail(name, expected, got)
+
+    def text(self, name: str, default: str | None = None, *, choices: Iterable[str] = ()) -> str:
+        """A scalar; required unless a default is given."""
+        self._asked.add(name)
+        node = self._nodes.get(name)
+        if node is None:
+            return default if default is not None else self._fail(name, "a value", "nothing")
+        if not isinstance(node, yaml.ScalarNode):
+            self._fail(name, "one value", "a list or mapping")
+        text = str(node.value)
+        allowed = tuple(choices)
+        if (allowed and text not in allowed) or not text:
+            self._fail(name, " | ".join(allowed) or "a value", repr(text[:60]))
+        return text
+
+    def _parsed(self, name: str, parse: Callable[[str], Parsed | None], expected: str) -> Parsed:
+        text = self.text(name)
+        value = parse(text)
+        if value is None:
+            self._fail(name, expected, repr(text[:60]))
+        return value
+
+    def integer(self, name: str, *, at_least: int) -> int:
+        """A whole number, not below ``at_least``."""
+
+        def parse(text: str) -> int | None:
+            value = int(text) if _INTEGER.fullmatch(text) else None
+            return value if value is not None and value >= at_least else None
+
+        return self._parsed(name, parse, f"a whole number of at least {at_least}")
+
+    def epsilon(self, name: str) -> Fraction:
+        """An exact ε."""
+        return self._epsilon(self.text(name), name)
+
+    def _epsilon(self, text: str, name: str, node: yaml.Node | None = None) -> Fraction:
+        try:
+            return parse_epsilon(text)
+        except DeclarationError as error:
+            expected, _, got = str(error).partition("expected ")[2].partition(", got ")
+            self._fail(name, expected, got, node)
+
+    def boolean(self, name: str) -> bool:
+        """true or false; absent means false."""
+        return self.text(name, "false", choices=("true", "false")) == "true"
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of scalars."""
+        self._asked.add(name)
+        node = self._nodes.get(name)
+        if not isinstance(node, yaml.SequenceNode):
+            self._fail(name, "a list", "nothing" if node is None else "something else")
+        for item in node.value:
+            if not isinstance(item, yaml.ScalarNode):
+                self._fail(name, "a list of values", "a nested list or mapping", item)
+        return tuple(str(item.value) for item in node.value)
+
+    def numbers(self, name: str) -> tuple[float, ...]:
+        """A list of finite numbers."""
+        values = []
+        for text in self.texts(name):
+            value = finite(text)
+            if value is None:
+                self._fail(name, "finite numbers", repr(text[:60]))
+            values.append(value)
+        return tuple(values)
+
+    def epsilons(self, name: str) -> tuple[Fraction, ...]:
+        """A list of exact ε."""
+        return tuple(self._epsilon(text, name) for text in self.texts(name))
+
+    def section(self, name: str) -> Fields:
+        """A nested mapping; ``name:`` with nothing behind it is an empty one."""
+        self._asked.add(name)
+        node = self._nodes.get(name)
+        if isinstance(node, yaml.ScalarNode) and node.value == "":
+            node = yaml.MappingNode("tag:yaml.org,2002:map", [], node.start_mark, node.end_mark)
+        if not isinstance(node, yaml.MappingNode):
+            self._fail(name, "a mapping", "nothing" if node is None else "something else")
+        return Fields(node, self._path, f"{self._prefix}{_short(name)}.")
+
+    def finish(self) -> None:
+        """Refuse fields that no one asked for: a misspelt field must not be silently dropped."""
+        for name in self._nodes:
+            if name not in self._asked:
+                known = ", ".join(sorted(self._asked))
+                self._fail(name, f"one of {known}", "a field that is not known")
+
+
+def _short(text: str, most: int = 62) -> str:
+    """A declared text on one line, cut where it is long: 60 characters in quotes fit."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def finite(text: str) -> float | None:
+    """The finite number that ``text`` says, or None."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

@@ -1,0 +1,176 @@
+"""The one parser of data set files: YAML in; DatasetSpec or one line about the mistake out."""
+
+from __future__ import annotations
+
+import os
+import re
+from fractions import Fraction
+from pathlib import Path
+
+from dp_pipeline.schema.attribute_parser import parse_attribute
+from dp_pipeline.schema.domain import Domain
+from dp_pipeline.schema.epsilon import epsilon_text
+from dp_pipeline.schema.fields import Fields, read_fields
+from dp_pipeline.schema.protection import OneRow, Protection, RowsOfPerson
+from dp_pipeline.schema.source import DATA_FOLDER_VARIABLE, Source
+from dp_pipeline.schema.spec import DatasetSpec, Publication
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+
+def load_spec(path: Path) -> DatasetSpec:
+    """Read one data set file.
+
+    Raises DeclarationError naming file, line, field, what was expected and what was got.
+    """
+    fields = read_fields(path)
+    name = _name(fields, "name")
+    if name != path.stem:
+        fields.refuse("name", f"the file's own name {path.stem!r}", repr(name))
+    protection = _protection(fields)
+    ceiling = fields.section("ceiling") if "ceiling" in fields else None
+    spec = DatasetSpec(
+        name=name,
+        title=fields.text("title", name),
+        description=fields.text("description"),
+        lineage=_name(fields, "lineage"),
+        purpose=fields.text("purpose", choices=("benchmark", "release")),  # type: ignore[arg-type]
+        protection=protection,
+        relation=fields.text("relation", "add_remove", choices=("add_remove", "replace_one")),  # type: ignore[arg-type]
+        ceiling=None if ceiling is None else ceiling.epsilon("total"),
+        source=_source(fields, path.parent),
+        domain=_domain(fields),
+        one_hot=fields.boolean("one_hot"),
+        nominal_rows=fields.integer("nominal_rows", at_least=1)
+        if "nominal_rows" in fields
+        else None,
+        partitions=_partitions(fields),
+        models=_models(fields),
+        publish=_publish(fields),
+        evaluation=_evaluation(fields),
+        distinct_population=fields.text("distinct_population", "") or None,
+    )
+    if ceiling is not None:
+        ceiling.finish()
+    fields.finish()
+    _check_together(spec, fields)
+    return spec
+
+
+def _name(fields: Fields, field: str) -> str:
+    name = fields.text(field)
+    if not _NAME.fullmatch(name):
+        fields.refuse(field, "a-z, 0-9 and _, starting with a letter", repr(name[:60]))
+    return name
+
+
+def _protection(fields: Fields) -> Protection:
+    section = fields.section("protection")
+    unit = section.text("unit", choices=("one_row", "rows_of_person"))
+    protection: Protection = OneRow()
+    if unit == "rows_of_person":
+        protection = RowsOfPerson(section.text("column"), section.integer("at_most", at_least=1))
+    section.finish()
+    return protection
+
+
+def _source(fields: Fields, folder: Path) -> Source:
+    section = fields.section("source")
+    kind = section.text("kind", choices=("csv", "parquet", "sklearn", "generator"))
+    location = section.text("name" if kind in ("sklearn", "generator") else "path")
+    needs = None
+    if kind in ("csv", "parquet"):
+        location, needs = _path(section, location, folder)
+    options = {}
+    if "options" in section:
+        nested = section.section("options")
+        options = {name: nested.integer(name, at_least=0) for name in nested}
+    source = Source(
+        kind=kind,  # type: ignore[arg-type]
+        location=location,
+        delimiter=section.text("delimiter", ","),
+        header=section.texts("header") if "header" in section else (),
+        options=options,
+        needs=needs,
+    )
+    section.finish()
+    return source
+
+
+def _path(section: Fields, location: str, folder: Path) -> tuple[str, str | None]:
+    """A path beside the data set file, or in the data folder that a variable names."""
+    head, _, rest = location.partition("/")
+    if head != f"${DATA_FOLDER_VARIABLE}":
+        if "$" in location:
+            section.refuse("path", f"no variable but ${DATA_FOLDER_VARIABLE}", repr(location[:60]))
+        return str((folder / location).resolve()), None
+    data = os.environ.get(DATA_FOLDER_VARIABLE)
+    return (str(Path(data, rest).resolve()) if data else location), DATA_FOLDER_VARIABLE
+
+
+def _domain(fields: Fields) -> Domain:
+    section = fields.section("attributes")
+    default = fields.text("on_invalid", "clip", choices=("clip", "other", "drop"))
+    attributes = tuple(parse_attribute(name, section.section(name), default) for name in section)
+    if not attributes:
+        fields.refuse("attributes", "at least one attribute", "none")
+    for attribute in attributes:
+        if not _NAME.fullmatch(attribute.name):
+            section.refuse(attribute.name, "a name of a-z, 0-9 and _", "another")
+    return Domain(attributes)
+
+
+def _partitions(fields: Fields) -> tuple[Fraction, ...]:
+    partitions = fields.epsilons("partitions")
+    if not partitions or list(partitions) != sorted(set(partitions)):
+        fields.refuse("partitions", "ascending ε, each once, at least one", "another list")
+    return partitions
+
+
+def _models(fields: Fields) -> dict[str, dict[str, str]]:
+    section = fields.section("models")
+    models = {}
+    for name in section:
+        parameters = section.section(name)
+        models[name] = {parameter: parameters.text(parameter) for parameter in parameters}
+    if not models:
+        fields.refuse("models", "at least one model", "none")
+    return models
+
+
+def _publish(fields: Fields) -> Publication | None:
+    if "publish" not in fields:
+        return None
+    section = fields.section("publish")
+    publication = Publication(section.text("model"), section.epsilon("epsilon"))
+    section.finish()
+    return publication
+
+
+def _evaluation(fields: Fields) -> Fraction | None:
+    if "evaluation" not in fields:
+        return None
+    section = fields.section("evaluation")
+    epsilon = section.epsilon("epsilon")
+    section.finish()
+    return epsilon
+
+
+def _check_together(spec: DatasetSpec, fields: Fields) -> None:
+    """Rules that need more than one field."""
+    if spec.publish is not None:
+        if spec.publish.model not in spec.models:
+            fields.refuse("publish", f"a model of {', '.join(spec.models)}", spec.publish.model)
+        if spec.publish.epsilon not in spec.partitions:
+            got = epsilon_text(spec.publish.epsilon)
+            fields.refuse("publish", f"ε from {', '.join(spec.partition_keys)}", got)
+    person = spec.protection.column
+    if person is not None and person in {attribute.column for attribute in spec.domain}:
+        fields.refuse("attributes", f"no attribute on the person's column {person!r}", "one")
+    if not spec.is_release:
+        return
+    if spec.ceiling is None:
+        fields.refuse("ceiling", "a total for data to be released", "nothing")
+    if spec.cost_of_everything > spec.ceiling:
+        total = f"{epsilon_text(spec.cost_of_everything)} for all models and partitions"
+        fields.refuse("ceiling", f"a total of at least {total}", epsilon_text(spec.ceiling))

@@ -1,0 +1,123 @@
+"""DatasetSpec: everything that is public about one data set, declared before anyone looks."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Literal
+
+from dp_pipeline.schema.domain import Domain
+from dp_pipeline.schema.encoding import COORDINATE_BITS
+from dp_pipeline.schema.epsilon import epsilon_text, parse_epsilon
+from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.protection import Protection, Relation, reach
+from dp_pipeline.schema.source import Source
+
+Purpose = Literal["benchmark", "release"]
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What the schedule publishes: one model at one ε."""
+
+    model: str
+    epsilon: Fraction
+
+
+@dataclass(frozen=True)
+class DatasetSpec:
+    """One data set file.
+
+    name, title, description   for people
+    lineage        the population of persons; one privacy account each
+    purpose        ``benchmark``: public rows, exact metrics are shown;
+                   ``release``: sensitive rows, only private numbers leave
+    protection, relation   what neighbouring data sets differ by
+    ceiling        most ε that the lineage may ever spend; None on benchmarks only
+    source, domain what is read, and as what
+    one_hot        whether the codes are also stored as bits
+    nominal_rows   a number of rows to plan with: a constant of the file, never counted
+    partitions     the ε that may be asked for, ascending
+    models         model name → its parameters, as text
+    publish        what the weekly schedule publishes, or None
+    evaluation     ε that buys private quality numbers with every release, or None
+    distinct_population   why a source shared with another lineage is other persons
+    """
+
+    name: str
+    title: str
+    description: str
+    lineage: str
+    purpose: Purpose
+    protection: Protection
+    relation: Relation
+    ceiling: Fraction | None
+    source: Source
+    domain: Domain
+    one_hot: bool
+    nominal_rows: int | None
+    partitions: tuple[Fraction, ...]
+    models: Mapping[str, Mapping[str, str]]
+    publish: Publication | None
+    evaluation: Fraction | None
+    distinct_population: str | None
+
+    @property
+    def reach(self) -> int:
+        """Rows that two neighbouring data sets differ by, at most."""
+        return reach(self.protection, self.relation)
+
+    @property
+    def is_release(self) -> bool:
+        """Whether the rows are sensitive."""
+        return self.purpose == "release"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Source columns that are read: the attributes', and the person's if there is one."""
+        person = self.protection.column
+        attributes = tuple(attribute.column for attribute in self.domain)
+        return attributes if person is None else (*attributes, person)
+
+    @property
+    def partition_keys(self) -> tuple[str, ...]:
+        """Canonical texts of the ε partitions, ascending."""
+        return tuple(epsilon_text(epsilon) for epsilon in self.partitions)
+
+    @property
+    def cost_of_everything(self) -> Fraction:
+        """Σ over models × partitions of the ε of a release and of its evaluation."""
+        evaluation = self.evaluation or Fraction(0)
+        once = sum((epsilon + evaluation for epsilon in self.partitions), Fraction(0))
+        return once * len(self.models)
+
+    def charge_for(self, epsilon: Fraction) -> Fraction:
+        """What one release at ``epsilon`` costs: its own ε and its evaluation's."""
+        return epsilon + (self.evaluation or Fraction(0))
+
+    def partition(self, text: str) -> Fraction:
+        """The listed ε that ``text`` names; DeclarationError if it is not listed."""
+        epsilon = parse_epsilon(text, of=f"{self.name}: epsilon")
+        if epsilon not in self.partitions:
+            raise DeclarationError(
+                f"{self.name}: expected ε from {', '.join(self.partition_keys)}, "
+                f"got {epsilon_text(epsilon)}"
+            )
+        return epsilon
+
+    @property
+    def digest(self) -> str:
+        """Hex digest of every declaration that changes what is measured.
+
+        Two releases with one digest, one snapshot and one question are the same release.
+        """
+        measured = {
+            "attributes": [asdict(attribute) for attribute in self.domain],
+            "protection": str(self.protection),
+            "relation": self.relation,
+            "coordinate_bits": COORDINATE_BITS,
+        }
+        return hashlib.sha256(json.dumps(measured, sort_keys=True).encode()).hexdigest()
