@@ -1,0 +1,160 @@
+"""What is expected of a snapshot, derived from its declaration; verdicts out, no values.
+
+*Structural* expectations are functions of the stored file's schema alone: they
+may stop anything. *Row-dependent* ones look at rows, so on data to be released
+they never stop anything: one row would switch a release on or off, and that
+switch would be seen. Declaring is cheap; Great Expectations is loaded by ``validate`` only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from dp_pipeline.raw.readiness import mark_validated
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.schema.domain import Attribute
+from dp_pipeline.schema.spec import DatasetSpec
+
+PERSON = "person id"
+"""How the column that names the person is called beside attributes; no attribute has a space."""
+
+Rule = Literal["exists", "type", "rows", "present", "levels", "bounds"]
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """One sentence that a snapshot should fulfil.
+
+    name         of letters, digits and _: also the name of its asset check
+    description  the sentence, for people; it says what is declared and nothing of the rows
+    structural   whether it is a function of the stored schema alone
+    blocking     whether its failure stops the snapshot from being prepared
+    rule         what is tested
+    attribute    of which attribute, PERSON for the person's column, None for the table
+    """
+
+    name: str
+    description: str
+    structural: bool
+    blocking: bool
+    rule: Rule
+    attribute: str | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether an expectation was fulfilled.
+
+    ran     False for a row-dependent one after a structural failure: nothing was looked at,
+            and it counts as not passed
+    """
+
+    expectation: Expectation
+    passed: bool
+    ran: bool = True
+
+
+def expectations_of(spec: DatasetSpec) -> tuple[Expectation, ...]:
+    """Every expectation that follows from the declaration; reads nothing, loads nothing.
+
+    Row-dependent ones block on benchmark data only. Unknown texts of an
+    attribute that declares a level for them never block: the declaration
+    itself says where they go.
+    """
+    declared = [
+        *_structural_of_columns(spec),
+        Expectation(
+            "has_rows", "The table has at least one row.", False, not spec.is_release, "rows"
+        ),
+    ]
+    for attribute in spec.domain:
+        declared += _rows_of(attribute, may_block=not spec.is_release)
+    if spec.protection.column is not None:
+        sentence = f"Every row has a person id in {spec.protection.column!r}."
+        declared.append(
+            Expectation(
+                "present_person_id", sentence, False, not spec.is_release, "present", PERSON
+            )
+        )
+    return tuple(declared)
+
+
+def source_columns(spec: DatasetSpec) -> dict[str, str]:
+    """Attribute, or PERSON, → its source column."""
+    columns = {attribute.name: attribute.column for attribute in spec.domain}
+    person = spec.protection.column
+    return columns if person is None else {**columns, PERSON: person}
+
+
+def _structural_of_columns(spec: DatasetSpec) -> list[Expectation]:
+    declared = []
+    for attribute, column in source_columns(spec).items():
+        # Two underscores before an attribute: no attribute's name can be taken for the person's.
+        end = "_person_id" if attribute == PERSON else f"__{attribute}"
+        there = f"The source has exactly one column {column!r}."
+        stored = f"Column {column!r} is stored as text or as numbers."
+        declared.append(Expectation(f"column{end}", there, True, True, "exists", attribute))
+        declared.append(Expectation(f"type{end}", stored, True, True, "type", attribute))
+    return declared
+
+
+def _rows_of(attribute: Attribute, *, may_block: bool) -> list[Expectation]:
+    name, blocking = attribute.name, may_block and attribute.on_invalid != "other"
+    if attribute.coordinate is None:
+        missing = f"No value of {name} is missing."
+        known = f"Every value of {name} is one of the declared levels."
+        rule: Rule = "levels"
+    else:
+        low, high = attribute.coordinate.lower, attribute.coordinate.upper
+        missing = f"Every value of {name} is a number; none is missing."
+        known = f"Every number of {name} lies between {low:g} and {high:g}."
+        rule = "bounds"
+    return [
+        Expectation(f"present__{name}", missing, False, blocking, "present", name),
+        Expectation(f"{rule}__{name}", known, False, blocking, rule, name),
+    ]
+
+
+def validate(spec: DatasetSpec, snapshot: Snapshot) -> tuple[Verdict, ...]:
+    """Test every expectation with Great Expectations and note in the manifest what may go on.
+
+    Verdicts come in the order of ``expectations_of``. After a structural
+    failure no row is looked at, and the row-dependent ones are reported not
+    passed, with ``ran`` False. The manifest then says
+    ``validated: {structural, refused, digest}``; a refused snapshot also loses
+    its mark ``prepared``. On release data the manifest holds nothing that
+    depends on a row.
+    """
+    from dp_pipeline.raw.great_expectations_session import passed
+    from dp_pipeline.raw.validation_frames import row_frame, schema_frame
+
+    declared = expectations_of(spec)
+    structural = tuple(expectation for expectation in declared if expectation.structural)
+    result = passed(spec, structural, schema_frame(spec, snapshot))
+    sound = all(result.values())
+    if sound:
+        others = tuple(e for e in declared if not e.structural)
+        result |= passed(spec, others, row_frame(spec, snapshot))
+    verdicts = tuple(
+        Verdict(e, passed=result.get(e.name, False), ran=e.name in result) for e in declared
+    )
+    refused = refusal(spec, verdicts) is not None
+    mark_validated(spec, snapshot, structural=sound, refused=refused)
+    return verdicts
+
+
+def refusal(spec: DatasetSpec, verdicts: tuple[Verdict, ...]) -> str | None:
+    """One line that names the blocking expectations that failed, or None when none did.
+
+    >>> from dp_pipeline.schema.discovery import find_spec
+    >>> refusal(find_spec("trips"), ())
+    """
+    failed = [
+        verdict.expectation.name
+        for verdict in verdicts
+        if verdict.ran and verdict.expectation.blocking and not verdict.passed
+    ]
+    if not failed:
+        return None
+    return f"{spec.name}: expected its blocking expectations to hold, failed: {', '.join(failed)}"

@@ -1,0 +1,28 @@
+"""Generators: made-up populations, one a file; the same seed gives the same bytes.
+
+Every generator is ``generate(seed=…, rows=…) -> pyarrow.Table`` and draws from
+NumPy's PCG64 only, so a table is the same on every machine with one NumPy version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pyarrow as pa
+
+from dp_pipeline.raw.generators import (
+    birch3_like,
+    census_like,
+    pytest2d,
+    trips_like,
+    unbalance_like,
+)
+
+GENERATORS: Mapping[str, Callable[..., pa.Table]] = {
+    "birch3_like": birch3_like.generate,
+    "census_like": census_like.generate,
+    "pytest2d": pytest2d.generate,
+    "trips_like": trips_like.generate,
+    "unbalance_like": unbalance_like.generate,
+}
+"""Name in a data set file → generator."""

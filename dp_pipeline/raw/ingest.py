@@ -1,0 +1,143 @@
+"""Ingest: a source is read once, into a snapshot that never changes again."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+
+import dp_pipeline
+from dp_pipeline.raw.snapshot import (
+    Snapshot,
+    check_snapshot_id,
+    current_snapshot,
+    make_current,
+    make_private,
+)
+from dp_pipeline.raw.sources import read_source
+from dp_pipeline.schema.errors import Damaged, DeclarationError
+from dp_pipeline.schema.spec import DatasetSpec
+
+INGESTED = "ingested"
+"""The stage that holds the rows as the source had them."""
+
+
+def ingest(
+    spec: DatasetSpec, store: Path, *, key: bytes, snapshot_id: str | None, today: date
+) -> Snapshot:
+    """The snapshot that releases read from now on.
+
+    store         the raw store's folder; the snapshot is ``store/<data set>/<id>``
+    key           the lineage's secret key
+    snapshot_id   None: the current snapshot, and nothing is read; before the first
+                  one, a new one named by ``today``. A name: that snapshot, read
+                  from the source unless it was stored already, becomes the current one.
+
+    The id comes from the calendar or from a person and no content is compared, so
+    it tells nothing of the rows. A snapshot that was stored whole is never read
+    again, whatever its source says today. One that was left half-written was never
+    current and is read anew; a failed read leaves none behind.
+
+    Raises DeclarationError for an unsafe id, or when the stored snapshot is of
+    another source or lacks a declared column; Damaged when it is not as it was
+    stored; SourceError when the source cannot be read.
+    """
+    name = None if snapshot_id is None else check_snapshot_id(snapshot_id)
+    with _one_at_a_time(store / spec.name):
+        current = current_snapshot(store, spec.name, key)
+        if name is None and current is not None:
+            _check_covers(current, spec)
+            return current
+        snapshot = Snapshot(store / spec.name / (name or today.isoformat()), key)
+        if _is_whole(snapshot):
+            _check_covers(snapshot, spec)
+            snapshot.checked_path(INGESTED)
+        else:
+            _store(snapshot, spec, read_source(spec))
+        make_current(snapshot)
+        return snapshot
+
+
+def read_stage(snapshot: Snapshot, stage: str) -> pa.Table:
+    """The stored table of one stage, once its fingerprint was checked.
+
+    Raises NotPrepared when the snapshot has not come that far, Damaged when the
+    table is not what was stored.
+    """
+    path = snapshot.checked_path(stage)
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            return file.read()
+    except (OSError, pa.ArrowException):
+        pass
+    raise Damaged(f"{snapshot!r}: expected a Parquet table for {stage!r}, got another file")
+
+
+@contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Two runs on one data set must not both write the snapshot of one name."""
+    make_private(folder)
+    descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_whole(snapshot: Snapshot) -> bool:
+    """Whether the last thing that ``_store`` writes is there."""
+    return snapshot.exists() and "ingested_at" in snapshot.manifest
+
+
+def _check_covers(snapshot: Snapshot, spec: DatasetSpec) -> None:
+    """The stored rows are those of the declared source, with every declared column."""
+    stored = snapshot.manifest
+    lacking = [column for column in spec.columns if column not in stored.get("columns", ())]
+    if stored.get("source") != spec.source.identity:
+        mismatch = f"the source {spec.source.identity}, got {stored.get('source')}"
+    elif lacking:
+        mismatch = f"a column {lacking[0]!r}, got a snapshot that was read without it"
+    else:
+        return
+    raise DeclarationError(
+        f"{spec.name}: snapshot {snapshot.id}: expected {mismatch}; name a new snapshot"
+    )
+
+
+def _store(snapshot: Snapshot, spec: DatasetSpec, table: pa.Table) -> None:
+    """Rows first, facts last: ``ingested_at`` in the manifest says that all of it is there.
+
+    The manifest holds no row count and no value: it is read by stages that log.
+    """
+
+    def write(file: BinaryIO) -> None:
+        pyarrow.parquet.write_table(table, file, compression="zstd")
+
+    snapshot.store_table(INGESTED, write)
+    snapshot.record(
+        dataset=spec.name,
+        source=spec.source.identity,
+        columns=table.column_names,
+        ingested_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        versions=_versions(),
+    )
+
+
+def _versions() -> dict[str, str]:
+    """What read and wrote the rows."""
+    return {
+        "dp_pipeline": dp_pipeline.__version__,
+        "python": platform.python_version(),
+        "pyarrow": pa.__version__,
+        "numpy": np.__version__,
+    }

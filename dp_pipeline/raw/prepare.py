@@ -1,0 +1,191 @@
+"""Rows → coordinates, cell codes and bits, from declared bounds and levels only. Never min/max.
+
+Preparation is total: one row in, at most one row out, and no value of any row
+is an error. What becomes of a row depends on that row alone; only the bounding
+of persons looks at several rows, and only at those of the same person.
+
+normalized   coordinate of numeric attribute ``x`` as int32 in column ``x``; where ``x`` has bins
+             also its clipped float in ``x.clipped``; a nominal attribute as its level text
+discretized  smallest unsigned code of every attribute with cells
+one_hot      one 0/1 column ``attribute=label`` a cell
+
+All stages have the same rows in the same order.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dp_pipeline.raw.contributions import keep_at_most
+from dp_pipeline.raw.ingest import read_stage
+from dp_pipeline.raw.one_hot import store_one_hot
+from dp_pipeline.raw.readiness import (
+    forget_preparation,
+    mark_stage,
+    require_stage,
+    require_validated,
+)
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.raw.tables import store
+from dp_pipeline.raw.values import numbers, texts
+from dp_pipeline.schema.domain import Attribute
+from dp_pipeline.schema.encoding import INVALID, Bins, FloatArray, IntArray, Levels
+from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.spec import DatasetSpec
+
+CLIPPED = ".clipped"
+"""Ending of the column that holds the clipped float of an attribute with bins: bins are cut from
+it, because a fixed-point coordinate next to an edge may have been rounded across that edge.
+"""
+
+
+def stages_of(spec: DatasetSpec) -> tuple[str, ...]:
+    """The stages that this data set needs, in order."""
+    stages = ["normalized"]
+    if spec.domain.discrete:
+        stages.append("discretized")
+        if spec.one_hot:
+            stages.append("one_hot")
+    return tuple(stages)
+
+
+def normalize(spec: DatasetSpec, snapshot: Snapshot) -> None:
+    """Drop, clip and rename by ``on_invalid``; bound persons' rows; store coordinates and levels.
+
+    NotPrepared unless the snapshot was validated and not refused. Rows that
+    break the declaration go first and persons are bounded after: else invalid
+    rows would use up a person's places. The person column is not stored.
+    """
+    require_validated(spec, snapshot)
+    forget_preparation(snapshot)
+    table = read_stage(snapshot, "ingested").select(list(dict.fromkeys(spec.columns)))
+    table = _bounded(spec, table.filter(pa.array(_survivors(spec, table))), snapshot.key)
+    columns: dict[str, pa.Array] = {}
+    for attribute in spec.domain:
+        columns |= _normalized(attribute, table.column(attribute.column))
+    store(snapshot, "normalized", pa.table(columns))
+    mark_stage(spec, snapshot, "normalized")
+
+
+def _survivors(spec: DatasetSpec, table: pa.Table) -> NDArray[np.bool_]:
+    """Which rows keep a value in every attribute (n,)."""
+    keep = np.ones(table.num_rows, dtype=np.bool_)
+    for attribute in spec.domain:
+        column = table.column(attribute.column)
+        if attribute.is_numeric:
+            keep &= ~np.isnan(_valid_numbers(attribute, column))
+        else:
+            keep &= _level_codes(attribute, column) != INVALID
+    return keep
+
+
+def _bounded(spec: DatasetSpec, table: pa.Table, key: bytes) -> pa.Table:
+    person = spec.protection.column
+    if person is None:
+        return table
+    return keep_at_most(table, column=person, at_most=spec.protection.rows, key=key)
+
+
+def _valid_numbers(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
+    """Numbers inside the bounds (n,); NaN marks a row to drop."""
+    box = attribute.coordinate
+    assert box is not None
+    values = numbers(column)
+    if attribute.on_invalid == "drop":
+        return np.where((values >= box.lower) & (values <= box.upper), values, np.nan)
+    # Infinity is only a number too large: it is clipped like any other. NaN stays NaN.
+    return np.clip(values, box.lower, box.upper)
+
+
+def _level_codes(attribute: Attribute, column: pa.ChunkedArray) -> IntArray:
+    """Codes of a nominal column (n,); INVALID marks a row to drop.
+
+    A text is looked up without the white space around it.
+    """
+    levels = _levels(attribute)
+    places, words = texts(column)
+    # The last place is for missing values, whose place is −1.
+    known = np.append(levels.encode(words), INVALID)
+    if attribute.on_invalid == "other":
+        known[known == INVALID] = levels.values.index(str(attribute.other))
+    return known[places]
+
+
+def _levels(attribute: Attribute) -> Levels:
+    assert isinstance(attribute.cells, Levels)
+    return attribute.cells
+
+
+def _normalized(attribute: Attribute, column: pa.ChunkedArray) -> dict[str, pa.Array]:
+    """Stored columns of one attribute, for rows that survived."""
+    name = attribute.name
+    if attribute.coordinate is None:
+        codes = pa.array(_level_codes(attribute, column).astype(np.int32))
+        levels = pa.array(_levels(attribute).values, pa.string())
+        return {name: pa.DictionaryArray.from_arrays(codes, levels)}
+    values = _valid_numbers(attribute, column)
+    columns = {name: pa.array(attribute.coordinate.encode(values).astype(np.int32))}
+    if attribute.cells is not None:
+        columns[name + CLIPPED] = pa.array(values)
+    return columns
+
+
+def discretize(spec: DatasetSpec, snapshot: Snapshot) -> None:
+    """Store the cell code of every attribute that has cells, from the stage ``normalized``.
+
+    NotPrepared unless that stage was stored under this declaration.
+    """
+    _require_needed(spec, "discretized")
+    require_stage(spec, snapshot, "normalized")
+    table = read_stage(snapshot, "normalized")
+    columns = {}
+    for name in spec.domain.discrete:
+        attribute = spec.domain[name]
+        codes = _codes(attribute, table)
+        columns[name] = pa.array(codes.astype(np.min_scalar_type(attribute.size - 1)))
+    store(snapshot, "discretized", pa.table(columns))
+    mark_stage(spec, snapshot, "discretized")
+
+
+def _codes(attribute: Attribute, table: pa.Table) -> IntArray:
+    if isinstance(attribute.cells, Bins):
+        return attribute.cells.encode(numbers(table.column(attribute.name + CLIPPED)))
+    return _level_codes(attribute, table.column(attribute.name))
+
+
+def encode_one_hot(spec: DatasetSpec, snapshot: Snapshot) -> None:
+    """Store the bits of every cell, from the stage ``discretized``: uint8, one 1 an attribute.
+
+    NotPrepared unless that stage was stored under this declaration.
+    """
+    _require_needed(spec, "one_hot")
+    require_stage(spec, snapshot, "discretized")
+    store_one_hot(spec.domain, snapshot, read_stage(snapshot, "discretized"))
+    mark_stage(spec, snapshot, "one_hot")
+
+
+def _require_needed(spec: DatasetSpec, stage: str) -> None:
+    if stage not in stages_of(spec):
+        stages = ", ".join(stages_of(spec))
+        raise DeclarationError(f"{spec.name}: expected a stage of {stages}, got {stage}")
+
+
+def mark_prepared(spec: DatasetSpec, snapshot: Snapshot) -> None:
+    """Note in the manifest that every stage stands: ``prepared: {digest, stages}``.
+
+    NotPrepared while a stage is missing or was made for another declaration.
+    """
+    require_validated(spec, snapshot)
+    for stage in stages_of(spec):
+        require_stage(spec, snapshot, stage)
+    snapshot.record(prepared={"digest": spec.digest, "stages": list(stages_of(spec))})
+
+
+def prepare(spec: DatasetSpec, snapshot: Snapshot) -> None:
+    """Every stage that the data set needs, in order, and the mark."""
+    steps = {"normalized": normalize, "discretized": discretize, "one_hot": encode_one_hot}
+    for stage in stages_of(spec):
+        steps[stage](spec, snapshot)
+    mark_prepared(spec, snapshot)

@@ -1,0 +1,61 @@
+"""How far a snapshot has come: marks in its manifest, each bound to one declaration.
+
+``validated``: {structural, refused, digest}; ``stages``: stage → digest;
+``prepared``: {digest, stages}, or null. A declaration that changed makes every mark void.
+"""
+
+from __future__ import annotations
+
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.schema.errors import NotPrepared
+from dp_pipeline.schema.spec import DatasetSpec
+
+
+def mark_validated(
+    spec: DatasetSpec, snapshot: Snapshot, *, structural: bool, refused: bool
+) -> None:
+    """Note the outcome of a validation; a refused snapshot loses its mark ``prepared``."""
+    facts = {"structural": structural, "refused": refused, "digest": spec.digest}
+    if refused:
+        snapshot.record(validated=facts, prepared=None)
+    else:
+        snapshot.record(validated=facts)
+
+
+def require_validated(spec: DatasetSpec, snapshot: Snapshot) -> None:
+    """NotPrepared unless the manifest says: validated as declared now, and not refused."""
+    validated = snapshot.manifest.get("validated") or {}
+    if validated.get("refused"):
+        raise NotPrepared(f"{snapshot!r}: expected a valid snapshot, got a refused one")
+    if validated.get("structural") is not True or validated.get("digest") != spec.digest:
+        raise NotPrepared(
+            f"{snapshot!r}: expected a snapshot validated as {spec.name} is declared now, got none"
+        )
+
+
+def forget_preparation(snapshot: Snapshot) -> None:
+    """Void every stage before the first one is written anew: stages of two runs never mix."""
+    snapshot.record(prepared=None, stages={})
+
+
+def mark_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> None:
+    """Note that one stage was stored under this declaration."""
+    snapshot.record(stages={**snapshot.manifest.get("stages", {}), stage: spec.digest})
+
+
+def require_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> None:
+    """NotPrepared unless ``stage`` was stored under this declaration."""
+    if snapshot.manifest.get("stages", {}).get(stage) != spec.digest:
+        raise NotPrepared(
+            f"{snapshot!r}: expected the stage {stage!r} as {spec.name} is declared now, got none"
+        )
+
+
+def require_prepared(spec: DatasetSpec, snapshot: Snapshot) -> None:
+    """NotPrepared unless the manifest says: validated and prepared as declared now."""
+    require_validated(spec, snapshot)
+    prepared = snapshot.manifest.get("prepared") or {}
+    if prepared.get("digest") != spec.digest:
+        raise NotPrepared(
+            f"{snapshot!r}: expected a snapshot prepared as {spec.name} is declared now, got none"
+        )

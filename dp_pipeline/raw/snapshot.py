@@ -1,0 +1,152 @@
+"""Snapshot: the rows of one data set as they were on one day, immutable, private to the steward.
+
+A snapshot is named by the calendar or by hand, never by its content: a name
+that depended on the rows would tell whether they changed. Its manifest says
+how far it has come (ingested, validated, prepared) and holds a keyed
+fingerprint of every stored table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from dp_pipeline.schema.errors import Damaged, DeclarationError, NotPrepared
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_MANIFEST = "manifest.json"
+_CURRENT = "current"
+
+
+def check_snapshot_id(text: str) -> str:
+    """``text`` itself; DeclarationError unless it is a safe folder name, and free to use."""
+    if not _ID.fullmatch(text) or text.lower() == _CURRENT:
+        raise DeclarationError(
+            f"snapshot: expected letters, digits, . _ or -, and not {_CURRENT!r}, got {text[:60]!r}"
+        )
+    return text
+
+
+def write_private(path: Path, write: Callable[[BinaryIO], None]) -> None:
+    """Write a 0600 file whole or not at all: temporary name, fsync, rename, fsync the folder."""
+    make_private(path.parent)
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def make_private(folder: Path) -> None:
+    """Create a folder that only its owner can enter, and those above it that are missing.
+
+    ``mkdir(parents=True)`` would open the ones above to everyone: the mode is the last one's only.
+    """
+    for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One snapshot's folder on the raw store.
+
+    folder   <raw store>/<data set>/<snapshot id>
+    key      the lineage's secret key: fingerprints mean nothing to who does not hold it
+    """
+
+    folder: Path
+    key: bytes
+
+    def __repr__(self) -> str:
+        return f"Snapshot({self.folder.parent.name}/{self.id})"
+
+    @property
+    def id(self) -> str:
+        """Its name, given by the calendar or by hand."""
+        return self.folder.name
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What is known of this snapshot; NotPrepared when nothing was ever ingested here."""
+        try:
+            stored = json.loads((self.folder / _MANIFEST).read_text())
+        except FileNotFoundError:
+            raise NotPrepared(f"{self!r}: expected an ingested snapshot, got none") from None
+        except (OSError, ValueError):
+            stored = None
+        if not isinstance(stored, dict):
+            raise Damaged(f"{self!r}: expected a readable manifest, got a broken one")
+        return stored
+
+    def exists(self) -> bool:
+        """Whether something was ingested under this name."""
+        return (self.folder / _MANIFEST).is_file()
+
+    def record(self, **facts: Any) -> None:
+        """Add facts to the manifest, atomically."""
+        known = self.manifest if self.exists() else {"id": self.id}
+        text = json.dumps({**known, **facts}, indent=1, sort_keys=True)
+        write_private(self.folder / _MANIFEST, lambda file: _write_text(file, text))
+
+    def table_path(self, stage: str) -> Path:
+        """Where the table of one stage is stored."""
+        return self.folder / f"{stage}.parquet"
+
+    def store_table(self, stage: str, write: Callable[[BinaryIO], None]) -> None:
+        """Store one stage's table and note its fingerprint in the manifest."""
+        write_private(self.table_path(stage), write)
+        prints = dict(self.manifest.get("fingerprints", {})) if self.exists() else {}
+        prints[stage] = self._fingerprint(stage)
+        self.record(fingerprints=prints)
+
+    def checked_path(self, stage: str) -> Path:
+        """The stored table of one stage; Damaged if it is not what the manifest says."""
+        expected = self.manifest.get("fingerprints", {}).get(stage)
+        if expected is None:
+            raise NotPrepared(f"{self!r}: expected the stage {stage!r}, got a snapshot without it")
+        path = self.table_path(stage)
+        if not path.is_file() or not hmac.compare_digest(expected, self._fingerprint(stage)):
+            raise Damaged(f"{self!r}: expected the table {stage!r} as it was stored, got another")
+        return path
+
+    def _fingerprint(self, stage: str) -> str:
+        digest = hmac.new(self.key, digestmod="sha256")
+        with self.table_path(stage).open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+        return digest.hexdigest()
+
+
+def _write_text(file: BinaryIO, text: str) -> None:
+    file.write(text.encode())
+
+
+def current_snapshot(store: Path, dataset: str, key: bytes) -> Snapshot | None:
+    """The snapshot that releases read now, or None before the first one."""
+    pointer = store / dataset / _CURRENT
+    if not pointer.is_file():
+        return None
+    return Snapshot(store / dataset / check_snapshot_id(pointer.read_text().strip()), key)
+
+
+def make_current(snapshot: Snapshot) -> None:
+    """Let releases read this snapshot from now on."""
+    pointer = snapshot.folder.parent / _CURRENT
+    write_private(pointer, lambda file: _write_text(file, snapshot.id))

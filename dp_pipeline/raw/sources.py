@@ -1,0 +1,223 @@
+"""Sources: a declared CSV, Parquet file, bundled set or generator → one table of its columns.
+
+What is checked here is structure: readable, whole, columns there, types that can
+be text or numbers. No cell is judged. A message names the data set and its
+source and never quotes a row, so pyarrow's own messages, which do, are dropped.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from dp_pipeline.raw.generators import GENERATORS
+from dp_pipeline.schema.errors import DeclarationError, SourceError
+from dp_pipeline.schema.spec import DatasetSpec
+
+Result = TypeVar("Result")
+
+BUNDLED = ("breast_cancer", "digits", "iris", "wine")
+"""The sets that scikit-learn ships inside its wheel."""
+
+
+def read_source(spec: DatasetSpec) -> pa.Table:
+    """Read every declared column, in the order declared, rows in the order of the source.
+
+    Text columns arrive as ``string``: every CSV cell is text, an empty one is ``""``
+    and none is null. Numbers of Parquet, of bundled sets and of generators keep
+    their type. A column that two attributes share arrives once. No rows is a table too.
+
+    Raises SourceError, one line without a value of a row, when the source is
+    absent, damaged or ragged, lacks a column, has a column name twice or a column
+    that is neither text nor numbers; DeclarationError for a bundled set, a
+    generator, an option or a delimiter that does not exist.
+    """
+    table = _READERS[spec.source.kind](spec)
+    _guarded(
+        spec,
+        lambda: table.validate(full=True),
+        expected="UTF-8 text in every column",
+        got="bytes that are not",
+    )
+    columns = {name: _plain(spec, name, table.column(name)) for name in _columns(spec)}
+    return pa.table(columns)
+
+
+def _columns(spec: DatasetSpec) -> list[str]:
+    return list(dict.fromkeys(spec.columns))
+
+
+def _refusal(spec: DatasetSpec, expected: str, got: str) -> SourceError:
+    return SourceError(f"{spec.name}: {spec.source.identity}: expected {expected}, got {got}")
+
+
+def _guarded(
+    spec: DatasetSpec, read: Callable[[], Result], *, expected: str, got: str = "a damaged one"
+) -> Result:
+    """``read()``, or a SourceError that is not even chained to the error that quotes rows."""
+    try:
+        return read()
+    except OSError:
+        got = "a damaged or truncated one"
+    except (pa.ArrowException, UnicodeError, csv.Error):
+        pass
+    # Raised outside of the handler, so that no __context__ carries the quoted row along.
+    raise _refusal(spec, expected, got)
+
+
+def _readable_path(spec: DatasetSpec) -> Path:
+    """The declared path, once it was opened and holds at least one byte."""
+    path = Path(spec.source.location)
+    try:
+        with path.open("rb") as file:
+            is_empty = not file.read(1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "a path that cannot be"
+        raise _refusal(spec, "a file that can be read", reason) from None
+    if is_empty:
+        raise _refusal(spec, "a file with columns", "one of 0 bytes")
+    return path
+
+
+def _check_names(spec: DatasetSpec, names: Sequence[str]) -> None:
+    """Every declared column is there and no name stands twice.
+
+    Names of the source are counted, not quoted: without a header line they are a row.
+    """
+    if len(set(names)) != len(names):
+        raise _refusal(spec, "a name of its own for each column", "a name that stands twice")
+    for name in _columns(spec):
+        if name not in names:
+            raise _refusal(spec, f"a column {name!r}", f"{len(names)} columns without it")
+
+
+def _read_csv(spec: DatasetSpec) -> pa.Table:
+    path, source = _readable_path(spec), spec.source
+    if len(source.delimiter) != 1 or not source.delimiter.isascii() or source.delimiter in '"\r\n':
+        raise DeclarationError(
+            f"{spec.name}: source.delimiter: expected one character, got {source.delimiter!r}"
+        )
+    names, has_rows = _guarded(
+        spec, lambda: _csv_header(spec, path), expected="a CSV file with a header line"
+    )
+    _check_names(spec, names)
+    columns = _columns(spec)
+    if not has_rows:
+        return pa.table({name: pa.array([], pa.string()) for name in columns})
+    return _guarded(
+        spec,
+        lambda: _csv_rows(spec, path, columns),
+        expected=f"CSV rows of {len(names)} cells in UTF-8",
+        got="a row of another length or bytes that are not UTF-8",
+    )
+
+
+def _csv_header(spec: DatasetSpec, path: Path) -> tuple[list[str], bool]:
+    """Column names, and whether a row follows: pyarrow refuses a lone header without a newline."""
+    with pa.input_stream(str(path), compression="detect") as stream:
+        text = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="")
+        names = list(spec.source.header)
+        if not names:
+            rows = csv.reader(text, delimiter=spec.source.delimiter)
+            names = next((row for row in rows if row), [])
+        if not names:
+            raise csv.Error
+        return names, any(line.strip("\r\n") for line in text)
+
+
+def _csv_rows(spec: DatasetSpec, path: Path, columns: list[str]) -> pa.Table:
+    """Every cell as the text it is: guessing types would make a column's type depend on rows."""
+    with pa.input_stream(str(path), compression="detect") as stream:
+        return pyarrow.csv.read_csv(
+            stream,
+            read_options=pyarrow.csv.ReadOptions(column_names=list(spec.source.header) or None),
+            parse_options=pyarrow.csv.ParseOptions(
+                delimiter=spec.source.delimiter, newlines_in_values=True
+            ),
+            convert_options=pyarrow.csv.ConvertOptions(
+                include_columns=columns,
+                column_types=dict.fromkeys(columns, pa.string()),
+                null_values=[],
+                strings_can_be_null=False,
+            ),
+        )
+
+
+def _read_parquet(spec: DatasetSpec) -> pa.Table:
+    path, expected = _readable_path(spec), "a whole Parquet file"
+    # ParquetFile and not read_table: a folder called a=b must not become a column.
+    file = _guarded(
+        spec,
+        lambda: pyarrow.parquet.ParquetFile(path, page_checksum_verification=True),
+        expected=expected,
+    )
+    with file:
+        names = _guarded(spec, lambda: file.schema_arrow.names, expected=expected)
+        _check_names(spec, names)
+        return _guarded(spec, lambda: file.read(columns=_columns(spec)), expected=expected)
+
+
+def _plain(spec: DatasetSpec, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Text as ``string``, numbers as they are; a SourceError for anything else."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _plain(spec, name, column.cast(kind.value_type))
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_string(kind):
+        return column
+    # A column without one value has no type in Parquet: one row more must not refuse the file.
+    textual = (pa.types.is_large_string, pa.types.is_string_view, pa.types.is_null)
+    if pa.types.is_boolean(kind) or any(is_kind(kind) for is_kind in textual):
+        return column.cast(pa.string())
+    short = str(kind).partition("<")[0].partition("[")[0]
+    raise _refusal(spec, f"text or numbers in column {name!r}", f"the type {short}")
+
+
+def _read_bundled(spec: DatasetSpec) -> pa.Table:
+    """Feature columns under their own names, and ``target``: the class by name."""
+    _check_listed(spec, BUNDLED)
+    from sklearn import datasets
+
+    bundle = getattr(datasets, f"load_{spec.source.location}")()
+    columns = {
+        str(name): pa.array(values)
+        for name, values in zip(bundle.feature_names, bundle.data.T, strict=True)
+    }
+    classes = bundle.target_names.astype(str)[bundle.target]
+    columns["target"] = pa.array(classes.tolist(), pa.string())
+    _check_names(spec, list(columns))
+    return pa.table(columns)
+
+
+def _read_generated(spec: DatasetSpec) -> pa.Table:
+    _check_listed(spec, tuple(GENERATORS))
+    unknown = sorted(set(spec.source.options) - {"seed", "rows"})
+    if unknown:
+        raise DeclarationError(
+            f"{spec.name}: source.options: expected seed and rows, got {unknown[0]!r}"
+        )
+    table = GENERATORS[spec.source.location](**spec.source.options)
+    _check_names(spec, table.column_names)
+    return table
+
+
+def _check_listed(spec: DatasetSpec, names: tuple[str, ...]) -> None:
+    if spec.source.location not in names:
+        raise DeclarationError(
+            f"{spec.name}: source.name: expected one of {', '.join(names)}, "
+            f"got {spec.source.location[:60]!r}"
+        )
+
+
+_READERS: dict[str, Callable[[DatasetSpec], pa.Table]] = {
+    "csv": _read_csv,
+    "parquet": _read_parquet,
+    "sklearn": _read_bundled,
+    "generator": _read_generated,
+}

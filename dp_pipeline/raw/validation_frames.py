@@ -1,0 +1,59 @@
+"""The two frames that expectations are tested on: the stored schema as one row, and the rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dp_pipeline.raw.expectations import PERSON, source_columns
+from dp_pipeline.raw.ingest import read_stage
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.raw.values import kind_of, numbers, texts
+from dp_pipeline.schema.spec import DatasetSpec
+
+_SAMPLES = {
+    "text": pd.Series(["text"], dtype=object),
+    "number": pd.Series([0.0]),
+    "other": pd.Series([False]),
+}
+
+
+def schema_frame(spec: DatasetSpec, snapshot: Snapshot) -> pd.DataFrame:
+    """One made-up row with a column for every declared column that the stored file has once.
+
+    It depends on the file's schema alone, so whatever is concluded from it does too.
+    """
+    schema = pq.read_schema(snapshot.checked_path("ingested"))
+    columns = {}
+    for name, column in source_columns(spec).items():
+        places = schema.get_all_field_indices(column)
+        if len(places) == 1:
+            columns[name] = _SAMPLES[kind_of(schema.field(places[0]).type)]
+    return pd.DataFrame(columns, index=[0])
+
+
+def row_frame(spec: DatasetSpec, snapshot: Snapshot) -> pd.DataFrame:
+    """The rows as preparation will read them: numbers as floats, levels as stripped texts.
+
+    A missing value, a text where a number is declared and a blank person id are null.
+    """
+    table = read_stage(snapshot, "ingested")
+    columns: dict[str, pd.Series | pd.Categorical] = {}
+    for name, column in source_columns(spec).items():
+        if name in spec.domain.numeric:
+            columns[name] = pd.Series(numbers(table.column(column)))
+        else:
+            columns[name] = _texts(table, column, blank_is_missing=name == PERSON)
+    return pd.DataFrame(columns)
+
+
+def _texts(table: pa.Table, column: str, *, blank_is_missing: bool) -> pd.Categorical:
+    places, words = texts(table.column(column))
+    if blank_is_missing:
+        words[words == ""] = None
+    # Stripping can make two texts one, and categories must differ. A None gets the code −1.
+    merged, unique = pd.factorize(words)
+    codes = np.append(merged, -1)[places]
+    return pd.Categorical.from_codes(codes, categories=pd.Index(unique, dtype=object))

@@ -1,0 +1,94 @@
+"""A stored column as numbers or as texts: each value by itself, never raising, never shown.
+
+What one value becomes does not depend on the other values of its column: a
+parser that chose one type for a whole column would let one row change others.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dp_pipeline.schema.encoding import FloatArray, IntArray
+
+Kind = Literal["text", "number", "other"]
+
+# Such a text of at most 40 characters is below 1e140 in size, so that pyarrow's cast, which
+# would raise with the text in its message, cannot overflow. It rounds correctly, as float does.
+_PLAIN_NUMBER = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,2})?$"
+_PLAIN_LENGTH = 40
+
+
+def kind_of(type_: pa.DataType) -> Kind:
+    """What a stored type is to us. Booleans, decimals, times and lists are ``other``."""
+    if pa.types.is_dictionary(type_):
+        return kind_of(type_.value_type)
+    if pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        return "text"
+    if pa.types.is_integer(type_) or pa.types.is_floating(type_):
+        return "number"
+    return "other"
+
+
+def numbers(column: pa.ChunkedArray) -> FloatArray:
+    """The numbers of a text or number column (n,); NaN where a value is missing or is none."""
+    column = _plain(column)
+    if kind_of(column.type) == "number":
+        return _floats(pc.cast(column, pa.float64(), safe=False))
+    text = pc.utf8_trim_whitespace(column)
+    is_plain = pc.and_(
+        pc.match_substring_regex(text, _PLAIN_NUMBER),
+        pc.less_equal(pc.utf8_length(text), _PLAIN_LENGTH),
+    )
+    values = _floats(pc.cast(pc.if_else(is_plain, text, None), pa.float64()))
+    unusual = np.flatnonzero(pc.fill_null(pc.invert(is_plain), False).to_numpy())
+    for row, word in zip(unusual, text.take(pa.array(unusual)).to_pylist(), strict=True):
+        values[row] = _unusual_number(word)
+    return values
+
+
+def _floats(column: pa.ChunkedArray) -> FloatArray:
+    # A missing value becomes NaN; the copy is ours to write to.
+    return np.array(column.to_numpy(), dtype=np.float64)
+
+
+def _unusual_number(text: str) -> float:
+    """Infinity, very long numbers and no numbers at all; Python alone would read 1_0 as ten."""
+    try:
+        return float(text) if "_" not in text else float("nan")
+    except ValueError:
+        return float("nan")
+
+
+def texts(column: pa.ChunkedArray) -> tuple[IntArray, NDArray[np.object_]]:
+    """The stripped texts of a text or number column, as places (n,) in an array of texts.
+
+    The place is −1 where a value is missing, the text is None for NaN. Two
+    places may hold the same text. A whole number has no point: 1 and 1.0 are
+    both the text 1, because one missing number turns a file's integers into floats.
+    """
+    coded = _plain(column).dictionary_encode().combine_chunks()
+    places = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    words = np.empty(len(coded.dictionary), dtype=object)
+    words[:] = [_word(value) for value in coded.dictionary.to_pylist()]
+    return places, words
+
+
+def _word(value: str | float) -> str | None:
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return str(int(value)) if value == int(value) else repr(value)
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Without a dictionary."""
+    if pa.types.is_dictionary(column.type):
+        return pc.cast(column, column.type.value_type)
+    return column

@@ -1,0 +1,38 @@
+"""Declarations for tests of reading: only the source, its columns and the person matter."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from dp_pipeline.schema.domain import Attribute, Domain
+from dp_pipeline.schema.encoding import Coordinate
+from dp_pipeline.schema.protection import OneRow, RowsOfPerson
+from dp_pipeline.schema.source import Source
+from dp_pipeline.schema.spec import DatasetSpec
+
+
+def spec_of(source: Source, *columns: str, person: str | None = None) -> DatasetSpec:
+    """A data set `city` that reads ``columns`` and, if there is one, the ``person`` column."""
+    attributes = tuple(
+        Attribute(f"attribute_{place}", column, "clip", coordinate=Coordinate(0.0, 1.0))
+        for place, column in enumerate(columns)
+    )
+    return DatasetSpec(
+        name="city",
+        title="City",
+        description="Made up",
+        lineage="city",
+        purpose="release",
+        protection=OneRow() if person is None else RowsOfPerson(person, 2),
+        relation="add_remove",
+        ceiling=Fraction(10),
+        source=source,
+        domain=Domain(attributes),
+        one_hot=False,
+        nominal_rows=None,
+        partitions=(Fraction(1),),
+        models={"independent": {}},
+        publish=None,
+        evaluation=None,
+        distinct_population=None,
+    )

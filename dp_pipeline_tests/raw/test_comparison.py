@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import json
+import math
+import stat
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dp_pipeline.raw import comparison
+from dp_pipeline.raw.comparison import clustering_quality, marginal_quality, write_steward_file
+from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.raw.prepare import prepare
+from dp_pipeline.raw.readiness import mark_validated
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.schema.errors import BoundaryViolation, Damaged, DeclarationError, NotPrepared
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.raw.written import ingested, written_spec
+
+PLACES = "{x: {bounds: [0, 16], bins: 2}, y: {bounds: [-8, 8]}, sex: {levels: [f, m]}}"
+FOUR = {"x": [0, 2, 14, 99], "y": [0, 0, 0, 0], "sex": ["f", "f", "m", "m"]}
+XY = ("x", "y")
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> DatasetSpec:
+    return written_spec(tmp_path, PLACES)
+
+
+def ready(spec: DatasetSpec, folder: Path, columns) -> Snapshot:
+    snapshot = ingested(folder, columns)
+    mark_validated(spec, snapshot, structural=True, refused=False)
+    prepare(spec, snapshot)
+    return snapshot
+
+
+def test_quality_is_measured_on_clipped_rows_in_data_units(spec, tmp_path):
+    snapshot = ready(spec, tmp_path, FOUR)
+    quality = clustering_quality(spec, snapshot, XY, np.array([[0.0, 0.0], [16.0, 0.0]]))
+    assert quality == {"nicv": 2.0, "nicv_floor": 1.0, "nicv_ratio": 2.0}
+
+
+def test_the_floor_is_computed_once_and_kept_private(spec, tmp_path, monkeypatch):
+    snapshot = ready(spec, tmp_path, FOUR)
+    centres = np.array([[1.0, 0.0], [15.0, 0.0]])
+    first = clustering_quality(spec, snapshot, XY, centres)
+    monkeypatch.setattr(comparison, "_kmeans_nicv", None)
+    assert clustering_quality(spec, snapshot, XY, centres) == first
+    (kept,) = (snapshot.folder / "floors").iterdir()
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    with pytest.raises(TypeError):  # another k is another floor
+        clustering_quality(spec, snapshot, XY, centres[:1])
+    with pytest.raises(TypeError):  # and so are other columns
+        clustering_quality(spec, snapshot, ("x",), np.array([[1.0], [2.0]]))
+
+
+def test_fewer_rows_than_centres_have_a_floor_of_zero_and_no_ratio(spec, tmp_path):
+    snapshot = ready(spec, tmp_path, FOUR)
+    quality = clustering_quality(spec, snapshot, XY, np.zeros((5, 2)))
+    assert quality["nicv_floor"] == 0.0
+    assert math.isnan(quality["nicv_ratio"])
+
+
+def test_fewer_different_rows_than_centres_are_no_warning(spec, tmp_path):
+    snapshot = ready(spec, tmp_path, {"x": [1] * 5, "y": [1] * 5, "sex": ["f"] * 5})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert clustering_quality(spec, snapshot, XY, np.zeros((3, 2)))["nicv_floor"] == 0.0
+
+
+def test_no_rows_have_no_quality(spec, tmp_path):
+    nothing = pa.table({name: pa.array([], pa.string()) for name in FOUR})
+    snapshot = ready(spec, tmp_path, nothing)
+    for _ in range(2):  # computed, and then kept
+        quality = clustering_quality(spec, snapshot, XY, np.zeros((2, 2)))
+        assert all(math.isnan(value) for value in quality.values())
+    released = {("sex",): np.array([0.5, 0.5])}
+    assert math.isnan(marginal_quality(spec, snapshot, released)["mean_tvd"])
+
+
+def test_released_marginals_are_compared_with_the_exact_ones(spec, tmp_path):
+    snapshot = ready(spec, tmp_path, FOUR)
+    released = {("sex", "x"): np.array([[0.5, 0.0], [0.0, 0.5]]), ("x",): np.array([1.0, 0.0])}
+    assert marginal_quality(spec, snapshot, released) == {"mean_tvd": 0.25}
+    with pytest.raises(DeclarationError, match="one shape"):
+        marginal_quality(spec, snapshot, {("x",): np.zeros(3)})
+
+
+def test_a_snapshot_that_is_not_prepared_as_declared_now_is_not_opened(spec, tmp_path):
+    snapshot = ingested(tmp_path, FOUR)
+    with pytest.raises(NotPrepared):
+        MemoryCounter.open(spec, snapshot)
+    mark_validated(spec, snapshot, structural=True, refused=False)
+    with pytest.raises(NotPrepared, match="prepared as people is declared now"):
+        MemoryCounter.open(spec, snapshot)
+    prepare(spec, snapshot)
+    MemoryCounter.open(spec, snapshot)
+    mark_validated(spec, snapshot, structural=True, refused=True)
+    with pytest.raises(NotPrepared, match="got a refused one"):
+        clustering_quality(spec, snapshot, XY, np.zeros((1, 2)))
+    other = written_spec(tmp_path, "{x: {bounds: [0, 17]}}")
+    with pytest.raises(NotPrepared):
+        MemoryCounter.open(other, snapshot)
+
+
+def test_the_counter_opens_what_preparation_stored(spec, tmp_path):
+    counter = MemoryCounter.open(spec, ready(spec, tmp_path, FOUR))
+    rows, pair = counter.exact_tables([(), ("x", "sex")])
+    assert rows == 4
+    assert pair.tolist() == [[2, 0], [0, 2]]
+    assert counter.grid(("y",), 2).open_at_the_gate().tolist() == [0, 4]
+    with pytest.raises(BoundaryViolation):
+        counter.count([("x", "x")])
+
+
+def test_a_table_that_was_touched_is_damaged(spec, tmp_path):
+    snapshot = ready(spec, tmp_path, FOUR)
+    snapshot.table_path("discretized").write_bytes(b"PAR1")
+    with pytest.raises(Damaged):
+        MemoryCounter.open(spec, snapshot)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"codes": {"x": [0], "sex": [2]}},
+        {"codes": {"x": [0, 0], "sex": [1]}},
+        {"coordinates": {"x": [65537], "y": [0]}},
+        {"coordinates": {"x": [0.0], "y": [0.0]}},
+        {"rows": -1},
+    ],
+)
+def test_columns_that_preparation_does_not_write_are_damaged(spec, columns):
+    sound = {"coordinates": {"x": [0], "y": [0]}, "codes": {"x": [0], "sex": [1]}, "rows": 1}
+    given = sound | columns
+    arrays = {
+        kind: {name: np.array(values) for name, values in given[kind].items()}
+        for kind in ("coordinates", "codes")
+    }
+    with pytest.raises(Damaged, match="expected columns as preparation writes them"):
+        MemoryCounter(spec.domain, **arrays, rows=given["rows"])
+
+
+def test_facts_about_release_data_go_to_a_private_file(spec, tmp_path):
+    snapshot = ready(spec, tmp_path, FOUR)
+    before = snapshot.manifest
+    path = write_steward_file(snapshot, "manifest", {"nicv": 1.5})
+    assert json.loads(path.read_text()) == {"nicv": 1.5}
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert snapshot.manifest == before
+    with pytest.raises(DeclarationError, match="steward file"):
+        write_steward_file(snapshot, "../manifest", {})

@@ -1,0 +1,322 @@
+"""Which rows of a person are kept is her own affair: nobody else and no order changes it."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.raw.contributions import _messages, keep_at_most
+from dp_pipeline.raw.sources import read_source
+from dp_pipeline.schema.discovery import find_spec
+from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.source import DATA_FOLDER_VARIABLE
+
+KEY = b"k" * 32
+Row = tuple[str, float | None, str]
+Keep = Callable[..., pa.Table]
+
+PEOPLE = ["ann", "bob", "cem", "", " ", None]
+ROWS = st.lists(
+    st.tuples(
+        st.sampled_from(PEOPLE),
+        st.sampled_from([0.0, 1.0, 2.5, None]),
+        st.sampled_from(["a", "b", "1:a"]),
+    ),
+    max_size=14,
+)
+CONTRACT = settings(
+    max_examples=150,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    phases=[Phase.generate],
+    report_multiple_bugs=False,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def table_of(rows: list[Row]) -> pa.Table:
+    person, x, note = (list(cells) for cells in zip(*rows, strict=True)) if rows else ([], [], [])
+    return pa.table(
+        {
+            "x": pa.array(x, pa.float64()),
+            "note": pa.array(note, pa.string()),
+            "user": pa.array(person, pa.string()),
+        }
+    )
+
+
+def kept(keep: Keep, table: pa.Table, at_most: int) -> dict[str, Counter[tuple[Any, ...]]]:
+    """What every person keeps, as a multiset."""
+    result: dict[str, Counter[tuple[Any, ...]]] = {}
+    rows = keep(table, column="user", at_most=at_most, key=KEY).to_pylist()
+    for row in rows:
+        result.setdefault(row["user"], Counter())[(row["x"], row["note"])] += 1
+    return result
+
+
+def check_contract(keep: Keep) -> None:
+    """What every later sensitivity rests on (privacy.md §6)."""
+
+    @CONTRACT
+    @given(rows=ROWS, at_most=st.integers(1, 4), cut=st.integers(0, 14), data=st.data())
+    def contract(rows: list[Row], at_most: int, cut: int, data: st.DataObject) -> None:
+        whole = table_of(rows)
+        before = kept(keep, whole, at_most)
+        people = {person for person, _, _ in rows if person and person.strip()}
+
+        assert set(before) == people, "every person keeps something, no one else does"
+        for person in people:
+            own = sum(row[0] == person for row in rows)
+            assert before[person].total() == min(own, at_most), "as many as she may keep"
+            stored = Counter((x, note) for who, x, note in rows if who == person)
+            assert before[person] <= stored, "only rows she has"
+
+        shuffled = data.draw(st.permutations(rows))
+        assert kept(keep, table_of(shuffled), at_most) == before, "order changes nothing"
+
+        batches = pa.concat_tables([whole.slice(0, cut), whole.slice(cut)])
+        assert kept(keep, batches, at_most) == before, "batches change nothing"
+
+        for person in people:
+            others = kept(keep, table_of([row for row in rows if row[0] != person]), at_most)
+            expected = {who: own for who, own in before.items() if who != person}
+            assert others == expected, "a person who leaves changes no one else"
+
+        newcomer: list[Row] = [("new", 1.0, "a")] * data.draw(st.integers(1, 6))
+        place = data.draw(st.integers(0, len(rows)))
+        after = kept(keep, table_of(rows[:place] + newcomer + rows[place:]), at_most)
+        assert after.pop("new").total() == min(len(newcomer), at_most), "as many as she may keep"
+        assert after == before, "a person who comes changes no one else"
+
+    contract()
+
+
+def keep_first(table: pa.Table, *, column: str, at_most: int, key: bytes) -> pa.Table:
+    """Mutant: keeps by position, whatever the key."""
+    assert key
+    return _keep_smallest(table, column, at_most, lambda row: row)
+
+
+def keep_by_hashed_position(table: pa.Table, *, column: str, at_most: int, key: bytes) -> pa.Table:
+    """Mutant: a keyed hash, of the row's number in the file."""
+    return _keep_smallest(
+        table, column, at_most, lambda row: hashlib.blake2b(b"%d" % row, key=key).digest()
+    )
+
+
+def keep_without_ordinals(table: pa.Table, *, column: str, at_most: int, key: bytes) -> pa.Table:
+    """Mutant: identical rows share one digest, and are kept or left together."""
+    rows = table.to_pylist()
+    digests = [hashlib.blake2b(repr(row).encode(), key=key).digest() for row in rows]
+    best: dict[str, list[bytes]] = {}
+    for row, digest in zip(rows, digests, strict=True):
+        if row[column] and row[column].strip():
+            best.setdefault(row[column], []).append(digest)
+    limits = {who: sorted(own)[:at_most][-1] for who, own in best.items()}
+    mask = [
+        row[column] in limits and digest <= limits[row[column]]
+        for row, digest in zip(rows, digests, strict=True)
+    ]
+    return table.filter(pa.array(mask, pa.bool_()))
+
+
+def keep_the_blank_as_a_person(
+    table: pa.Table, *, column: str, at_most: int, key: bytes
+) -> pa.Table:
+    """Mutant: all who left their id empty are one person."""
+    named = [row or "-" for row in table.column(column).to_pylist()]
+    place = table.column_names.index(column)
+    renamed = table.set_column(place, column, pa.array(named, pa.string()))
+    return keep_at_most(renamed, column=column, at_most=at_most, key=key)
+
+
+def _keep_smallest(
+    table: pa.Table, column: str, at_most: int, rank: Callable[[int], Any]
+) -> pa.Table:
+    people: dict[str, list[int]] = {}
+    for row, person in enumerate(table.column(column).to_pylist()):
+        if person and person.strip():
+            people.setdefault(person, []).append(row)
+    chosen = [row for own in people.values() for row in sorted(own, key=rank)[:at_most]]
+    return table.take(pa.array(sorted(chosen), pa.int64()))
+
+
+def test_the_contract_holds() -> None:
+    check_contract(keep_at_most)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "broken"),
+    [
+        (keep_first, "changes no"),
+        (keep_by_hashed_position, "changes no"),
+        (keep_without_ordinals, "as many as she may keep"),
+        (keep_the_blank_as_a_person, "no one else does"),
+    ],
+)
+def test_the_contract_catches_a_mutant(mutant: Keep, broken: str) -> None:
+    with pytest.raises(AssertionError, match=broken):
+        check_contract(mutant)
+
+
+def test_without_one_person_at_most_at_most_rows_change() -> None:
+    rows: list[Row] = [("ann", float(n % 5), "a") for n in range(30)]
+    rows += [("bob", float(n % 7), "b") for n in range(30)]
+    both = kept(keep_at_most, table_of(rows), 4)
+    alone = kept(keep_at_most, table_of(rows[:30]), 4)
+    changed = sum(both.values(), Counter()) - sum(alone.values(), Counter())
+    assert changed.total() == 4
+
+
+def test_kept_rows_stay_in_their_order_and_whole() -> None:
+    rows: list[Row] = [("ann", float(n), "a") for n in range(9)]
+    result = keep_at_most(table_of(rows), column="user", at_most=4, key=KEY)
+    x = result.column("x").to_pylist()
+    assert x == sorted(x)
+    assert len(x) == 4
+    assert result.schema == table_of(rows).schema
+
+
+def test_identical_rows_are_told_apart_by_their_ordinal() -> None:
+    rows: list[Row] = [("ann", 1.0, "a")] * 10
+    assert keep_at_most(table_of(rows), column="user", at_most=3, key=KEY).num_rows == 3
+
+
+def test_another_key_keeps_other_rows() -> None:
+    rows: list[Row] = [("ann", float(n), "a") for n in range(100)]
+    one, two = (
+        keep_at_most(table_of(rows), column="user", at_most=10, key=key) for key in (b"1", b"2")
+    )
+    assert not one.equals(two)
+
+
+def test_the_sample_prefers_no_row() -> None:
+    rows: list[Row] = [("ann", float(n), "a") for n in range(4)]
+    chosen = Counter(
+        keep_at_most(table_of(rows), column="user", at_most=1, key=b"%d" % n)["x"][0].as_py()
+        for n in range(400)
+    )
+    # Binomial(400, 1/4) is inside 100 ± 52 with probability above 1 − 1e-8; the keys are fixed.
+    assert all(48 <= chosen[x] <= 152 for x in (0.0, 1.0, 2.0, 3.0))
+
+
+def test_the_kept_rows_are_those_of_the_documented_digest_for_ever() -> None:
+    """A released snapshot must be prepared again to the same rows: this may never change."""
+
+    def digest(x: int) -> bytes:
+        # Person, then note and x by name, each behind its length; then the ordinal 0.
+        message = b"contribution\0" + b"3:ann" + b"1:a" + b"1:%d" % x + bytes(8)
+        return hmac.digest(KEY, message, "sha256")
+
+    rows: list[Row] = [("ann", float(x), "a") for x in range(8)]
+    result = keep_at_most(table_of(rows), column="user", at_most=3, key=KEY)
+    assert result.column("x").to_pylist() == sorted(sorted(range(8), key=digest)[:3]) == [0, 5, 7]
+
+
+@pytest.mark.parametrize(
+    "people",
+    [
+        pa.array(["", " \t", None, "ann"]),
+        pa.array(["", " \t", None, "ann"], pa.large_string()),
+        pa.array(["", " \t", None, "ann"]).dictionary_encode(),
+        pa.array([None, None, float("nan"), 7.0]),
+        pa.array([None, float("nan"), None, 7.0], pa.float32()),
+        pa.array([None, None, None, 7]),
+    ],
+)
+def test_a_row_without_a_person_is_dropped(people: pa.Array) -> None:
+    table = pa.table({"x": [1, 2, 3, 4], "user": people})
+    assert keep_at_most(table, column="user", at_most=9, key=KEY).column("x").to_pylist() == [4]
+
+
+def test_a_column_of_nobody_leaves_nothing() -> None:
+    table = pa.table({"x": [1, 2], "user": pa.nulls(2)})
+    assert keep_at_most(table, column="user", at_most=9, key=KEY).num_rows == 0
+
+
+def test_spaces_around_an_id_do_not_make_another_person() -> None:
+    table = pa.table({"x": [1, 2, 3], "user": ["ann", " ann", "ann "]})
+    assert keep_at_most(table, column="user", at_most=1, key=KEY).num_rows == 1
+
+
+def test_a_row_with_a_gap_does_not_change_the_sample_of_all_others() -> None:
+    """One missing number makes a reader store whole numbers as floats."""
+    whole = pa.table({"x": list(range(50)), "user": [7] * 50})
+    gap = pa.table(
+        {
+            "x": pa.array([*range(50), None], pa.float64()),
+            "user": pa.array([7] * 50 + [8], pa.float64()),
+        }
+    )
+    before = keep_at_most(whole, column="user", at_most=5, key=KEY)
+    after = keep_at_most(gap, column="user", at_most=5, key=KEY)
+    assert after.column("x").to_pylist()[:-1] == before.column("x").to_pylist()
+
+
+def test_the_order_of_columns_changes_nothing() -> None:
+    table = table_of([("ann", float(n), str(n % 3)) for n in range(30)])
+    other = table.select(["user", "note", "x"])
+    chosen = [keep_at_most(t, column="user", at_most=6, key=KEY)["x"] for t in (table, other)]
+    assert chosen[0].equals(chosen[1])
+
+
+def test_cells_are_encoded_so_that_no_two_rows_collide() -> None:
+    cells = [["a", "b:c"], ["a:b", "c"], ["", "ab"], ["ab", ""], [None, "-"], ["-", None]]
+    cells += [["1:a", ""], ["", "1:a"], [None, ""], ["", None], [None, None], ["ä", "a"]]
+    table = pa.table(
+        {"p": [c[0] for c in cells], "q": [c[1] for c in cells], "user": ["u"] * len(cells)}
+    )
+    assert len(set(_messages(table, "user"))) == len(cells)
+
+
+def test_numbers_are_told_apart_to_the_last_bit() -> None:
+    x = [0.1, np.nextafter(0.1, 1.0), 1e300, float("inf"), float("nan"), None, 0.0, -0.0, -2.0]
+    table = pa.table({"x": pa.array(x, pa.float64()), "user": ["u"] * len(x)})
+    assert len(set(_messages(table, "user"))) == len(x)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"column": "rider"}, "expected a column 'rider'"),
+        ({"at_most": 0}, "expected at_most of at least 1, got 0"),
+        ({"key": b""}, "expected the lineage's key"),
+    ],
+)
+def test_a_wrong_argument_is_a_mistake_of_the_declaration(
+    change: dict[str, Any], message: str
+) -> None:
+    arguments = {"column": "user", "at_most": 1, "key": KEY, **change}
+    with pytest.raises(DeclarationError, match=message):
+        keep_at_most(table_of([("ann", 1.0, "a")]), **arguments)
+
+
+def test_a_column_that_has_no_text_is_refused() -> None:
+    table = pa.table({"x": [[1], [2]], "user": ["ann", "ann"]})
+    with pytest.raises(DeclarationError, match="'x': expected text or numbers"):
+        keep_at_most(table, column="user", at_most=1, key=KEY)
+
+
+@pytest.mark.skipif(
+    not os.environ.get(DATA_FOLDER_VARIABLE), reason=f"{DATA_FOLDER_VARIABLE} names no data folder"
+)
+def test_checkin_keeps_at_most_twenty_rows_of_a_user_in_any_order() -> None:
+    table = read_source(find_spec("checkin"))
+    bounded = keep_at_most(table, column="user", at_most=20, key=KEY)
+    sizes = Counter(table.column("user").to_pylist())
+    expected = {user: min(size, 20) for user, size in sizes.items()}
+    assert Counter(bounded.column("user").to_pylist()) == expected
+    order = np.random.default_rng(1).permutation(table.num_rows)
+    again = keep_at_most(table.take(pa.array(order)), column="user", at_most=20, key=KEY)
+    assert Counter(map(str, again.to_pylist())) == Counter(map(str, bounded.to_pylist()))

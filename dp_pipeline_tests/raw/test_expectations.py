@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import logging
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from dp_pipeline.raw import great_expectations_session
+from dp_pipeline.raw.expectations import Verdict, expectations_of, refusal, validate
+from dp_pipeline.raw.readiness import require_validated
+from dp_pipeline.schema.errors import NotPrepared, PipelineError
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.raw.written import ingested, written_spec
+
+AGE_AND_SEX = "{age: {bounds: [0, 100]}, sex: {levels: [f, m]}}"
+PERSONS = "{unit: rows_of_person, column: rider, at_most: 2}"
+SOUND = {"age": ["1", " 99.5 ", "100"], "sex": ["f", "m", " m"]}
+
+
+def failed(verdicts: tuple[Verdict, ...]) -> set[str]:
+    return {verdict.expectation.name for verdict in verdicts if not verdict.passed}
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> DatasetSpec:
+    return written_spec(tmp_path, AGE_AND_SEX)
+
+
+def test_sound_rows_fulfil_everything_in_the_order_declared(spec, tmp_path):
+    snapshot = ingested(tmp_path, SOUND)
+    verdicts = validate(spec, snapshot)
+    assert tuple(verdict.expectation for verdict in verdicts) == expectations_of(spec)
+    assert failed(verdicts) == set()
+    assert refusal(spec, verdicts) is None
+    validated = snapshot.manifest["validated"]
+    assert validated == {"structural": True, "refused": False, "digest": spec.digest}
+
+
+@pytest.mark.parametrize(
+    ("columns", "broken"),
+    [
+        ({"age": ["old"], "sex": ["f"]}, {"present__age"}),
+        ({"age": [""], "sex": ["f"]}, {"present__age"}),
+        ({"age": ["nan"], "sex": ["f"]}, {"present__age"}),
+        ({"age": ["100.5"], "sex": ["f"]}, {"bounds__age"}),
+        ({"age": ["-inf"], "sex": ["f"]}, {"bounds__age"}),
+        ({"age": [101, 3], "sex": ["f", "m"]}, {"bounds__age"}),
+        ({"age": [None, 3.5], "sex": ["f", "m"]}, {"present__age"}),
+        ({"age": ["1"], "sex": ["x"]}, {"levels__sex"}),
+        ({"age": ["1"], "sex": [""]}, {"levels__sex"}),
+        ({"age": ["1", "2"], "sex": ["f", None]}, {"present__sex"}),
+        (
+            pa.table({"age": pa.array([], pa.string()), "sex": pa.array([], pa.string())}),
+            {"has_rows"},
+        ),
+    ],
+)
+def test_each_broken_row_fails_the_expectation_that_names_it(spec, tmp_path, columns, broken):
+    verdicts = validate(spec, ingested(tmp_path, columns))
+    assert failed(verdicts) == broken
+    assert all(verdict.ran for verdict in verdicts)
+
+
+def test_a_number_column_may_hold_the_levels_of_a_nominal_attribute(tmp_path):
+    spec = written_spec(tmp_path, "{smokes: {levels: [0, 1]}}")
+    assert failed(validate(spec, ingested(tmp_path, {"smokes": [1, 0]}))) == set()
+    assert failed(validate(spec, ingested(tmp_path, {"smokes": [1.0, 0.0]}, "float"))) == set()
+    assert failed(validate(spec, ingested(tmp_path, {"smokes": [0.5]}, "half"))) == {
+        "levels__smokes"
+    }
+
+
+def test_a_missing_column_stops_before_any_row_is_looked_at(spec, tmp_path):
+    snapshot = ingested(tmp_path, {"age": ["1"]})
+    snapshot.record(prepared={"digest": spec.digest, "stages": ["normalized"]})
+    verdicts = validate(spec, snapshot)
+    assert {v.expectation.name for v in verdicts if v.ran and not v.passed} == {
+        "column__sex",
+        "type__sex",
+    }
+    assert all(v.expectation.structural == v.ran for v in verdicts)
+    assert not any(v.passed for v in verdicts if not v.ran)
+    assert refusal(spec, verdicts) == (
+        "people: expected its blocking expectations to hold, failed: column__sex, type__sex"
+    )
+    assert snapshot.manifest["validated"]["structural"] is False
+    assert snapshot.manifest["validated"]["refused"] is True
+    assert snapshot.manifest["prepared"] is None
+
+
+@pytest.mark.parametrize("kind", [pa.bool_(), pa.list_(pa.string()), pa.timestamp("s")])
+def test_a_column_that_is_neither_text_nor_number_fails_by_its_type(spec, tmp_path, kind):
+    table = pa.table({"age": pa.array([None], kind), "sex": ["f"]})
+    assert "type__age" in failed(validate(spec, ingested(tmp_path, table)))
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.float32(), pa.large_string()])
+def test_structural_verdicts_do_not_change_with_the_rows(spec, tmp_path, kind):
+    verdicts = []
+    for at, ages in enumerate(([], [None], ["7"], ["99"] * 50)):
+        age = pa.array(ages, pa.string()).cast(kind)
+        table = pa.table({"age": age, "sex": pa.array(["f"] * len(ages), pa.string())})
+        result = validate(spec, ingested(tmp_path, table, f"day{at}"))
+        verdicts.append([v.passed for v in result if v.expectation.structural])
+    assert verdicts == [[True] * 4] * 4
+
+
+def test_a_column_that_stands_twice_is_not_there(spec, tmp_path):
+    ages = pa.array(["1"])
+    table = pa.Table.from_arrays([ages, ages, pa.array(["f"])], names=["age", "age", "sex"])
+    assert "column__age" in failed(validate(spec, ingested(tmp_path, table)))
+
+
+def test_failed_rows_refuse_benchmark_data_and_clear_an_earlier_preparation(spec, tmp_path):
+    snapshot = ingested(tmp_path, {"age": ["200"], "sex": ["f"]})
+    snapshot.record(prepared={"digest": spec.digest, "stages": []})
+    verdicts = validate(spec, snapshot)
+    line = refusal(spec, verdicts)
+    assert line is not None
+    assert "people" in line
+    assert "bounds__age" in line
+    assert "200" not in line
+    assert snapshot.manifest["validated"]["structural"] is True
+    assert snapshot.manifest["validated"]["refused"] is True
+    assert snapshot.manifest["prepared"] is None
+
+
+def test_failed_rows_of_release_data_stop_nothing_and_leave_no_trace(tmp_path):
+    spec = written_spec(tmp_path, AGE_AND_SEX, purpose="release", protection=PERSONS)
+    good = ingested(tmp_path, SOUND | {"rider": ["a", "b", "c"]}, "good")
+    bad = ingested(tmp_path, {"age": ["200"], "sex": ["q"], "rider": [" "]}, "bad")
+    good.record(prepared={"stages": []})
+    bad.record(prepared={"stages": []})
+    assert failed(validate(spec, good)) == set()
+    verdicts = validate(spec, bad)
+    assert failed(verdicts) == {"bounds__age", "levels__sex", "present_person_id"}
+    assert refusal(spec, verdicts) is None
+    facts = [{k: s.manifest[k] for k in ("validated", "prepared")} for s in (good, bad)]
+    assert facts[0] == facts[1]
+
+
+def test_only_structural_expectations_block_release_data(tmp_path):
+    spec = written_spec(tmp_path, AGE_AND_SEX, purpose="release", protection=PERSONS)
+    assert all(e.blocking == e.structural for e in expectations_of(spec))
+
+
+def test_a_level_declared_for_unknown_texts_keeps_them_from_blocking(tmp_path):
+    spec = written_spec(tmp_path, "{work: {levels: [paid, none, other], other: other}}")
+    verdicts = validate(spec, ingested(tmp_path, {"work": ["paid", "?", None]}))
+    assert failed(verdicts) == {"levels__work", "present__work"}
+    assert refusal(spec, verdicts) is None
+
+
+def test_names_are_safe_different_and_described(tmp_path):
+    attributes = "{person_id: {bounds: [0, 1], column: 'per cent %'}, x: {levels: [a, b]}}"
+    declared = expectations_of(written_spec(tmp_path, attributes, protection=PERSONS))
+    names = [expectation.name for expectation in declared]
+    assert len(set(names)) == len(names) == 12
+    assert all(re.fullmatch(r"[A-Za-z0-9_]+", name) for name in names)
+    assert all(expectation.description for expectation in declared)
+
+
+def test_an_expectation_that_the_library_drops_is_noticed(spec, tmp_path, monkeypatch):
+    whole = great_expectations_session._suite
+    monkeypatch.setattr(
+        great_expectations_session, "_suite", lambda spec, suite: whole(spec, suite[1:])
+    )
+    with pytest.raises(PipelineError, match="expected 4 verdicts of Great Expectations, got 3"):
+        validate(spec, ingested(tmp_path, SOUND))
+
+
+def test_no_value_of_a_row_reaches_output_or_log(tmp_path, capfd, caplog):
+    spec = written_spec(tmp_path, AGE_AND_SEX)
+    with caplog.at_level(logging.DEBUG):
+        verdicts = validate(spec, ingested(tmp_path, {"age": ["8675309"], "sex": ["Xanthippe"]}))
+    said = caplog.text + "".join(capfd.readouterr()) + repr(verdicts)
+    assert "8675309" not in said
+    assert "Xanthippe" not in said
+
+
+def test_a_validation_of_another_declaration_does_not_count(spec, tmp_path):
+    snapshot = ingested(tmp_path, SOUND)
+    validate(spec, snapshot)
+    require_validated(spec, snapshot)
+    wider = written_spec(tmp_path, "{age: {bounds: [0, 120]}}")
+    with pytest.raises(NotPrepared, match="as people is declared now"):
+        require_validated(wider, snapshot)
+
+
+def test_declaring_expectations_does_not_load_the_library():
+    code = (
+        "import sys; from dp_pipeline.raw.expectations import expectations_of;"
+        "assert not {'great_expectations', 'pandas'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

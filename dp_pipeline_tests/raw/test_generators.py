@@ -1,0 +1,140 @@
+"""A generator makes the same population for the same seed, of the shape it promises."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dp_pipeline.raw.generators import GENERATORS
+from dp_pipeline.raw.generators.census_like import EDUCATIONS
+from dp_pipeline.raw.generators.drawing import draw_category, random_numbers, shares
+from dp_pipeline.raw.generators.pytest2d import CENTRES
+
+EVERY = sorted(GENERATORS)
+
+
+def numbers(table: pa.Table, *columns: str) -> np.ndarray:
+    return np.column_stack([table.column(column).to_numpy() for column in columns])
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_one_seed_gives_one_table(name: str) -> None:
+    generate = GENERATORS[name]
+    assert generate(seed=5, rows=700).equals(generate(seed=5, rows=700))
+    assert not generate(seed=5, rows=700).equals(generate(seed=6, rows=700))
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("rows", [0, 1, 2, 701])
+def test_the_number_of_rows_is_the_one_asked_for(name: str, rows: int) -> None:
+    assert GENERATORS[name](seed=1, rows=rows).num_rows == rows
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_columns_are_text_or_numbers_whatever_the_number_of_rows(name: str) -> None:
+    schema = GENERATORS[name](seed=1, rows=300).schema
+    assert GENERATORS[name](seed=1, rows=0).schema == schema
+    assert set(schema.types) <= {pa.string(), pa.float64()}
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("pytest2d", 10_000),
+        ("unbalance_like", 6_500),
+        ("birch3_like", 100_000),
+        ("trips_like", 60_000),
+        ("census_like", 45_000),
+    ],
+)
+def test_the_usual_number_of_rows_is_the_documented_one(name: str, rows: int) -> None:
+    assert GENERATORS[name]().num_rows == rows
+
+
+def test_pytest2d_has_five_equal_clusters_inside_its_open_box() -> None:
+    points = numbers(GENERATORS["pytest2d"](seed=2), "x", "y")
+    assert np.abs(points).max() < 2.0
+    nearest = ((points[:, None, :] - CENTRES) ** 2).sum(axis=2).argmin(axis=1)
+    assert np.bincount(nearest) == pytest.approx([2000] * 5, abs=20)
+
+
+def test_unbalance_like_is_dense_on_the_left_and_sparse_on_the_right() -> None:
+    table = GENERATORS["unbalance_like"](seed=2)
+    labels = np.array(table.column("label").to_pylist(), dtype=np.int64)
+    assert np.bincount(labels)[1:].tolist() == [2000] * 3 + [100] * 5
+    x = table.column("x").to_numpy()
+    assert x[labels <= 3].max() < x[labels > 3].min()
+
+
+def test_unbalance_like_keeps_its_proportion_at_other_sizes() -> None:
+    labels = GENERATORS["unbalance_like"](seed=2, rows=650).column("label").to_pylist()
+    assert sorted(labels.count(str(label)) for label in range(1, 9)) == [10] * 5 + [200] * 3
+
+
+def test_birch3_like_holds_whole_numbers_in_its_box_in_clusters_of_many_sizes() -> None:
+    points = numbers(GENERATORS["birch3_like"](seed=2), "x", "y")
+    assert points.min() >= 0.0
+    assert points.max() <= 1e6
+    assert np.array_equal(points, np.rint(points))
+    cells = np.histogram2d(*points.T, bins=20, range=[[0, 1e6]] * 2)[0]
+    assert cells.max() > 5 * cells.mean()
+
+
+def test_trips_like_has_many_quiet_riders_a_few_very_busy_ones_and_points_outside() -> None:
+    table = GENERATORS["trips_like"](seed=7)
+    trips = np.unique(table.column("rider").to_pylist(), return_counts=True)[1]
+    assert np.median(trips) <= 8
+    assert trips.max() > 150
+    assert 0.02 < (trips > 20).mean() < 0.10
+    points = numbers(table, "x", "y")
+    outside = ((points < 0) | (points > (30, 20))).any(axis=1)
+    assert 0.001 < outside.mean() < 0.01
+
+
+def test_riders_of_trips_like_have_places_of_their_own() -> None:
+    table = GENERATORS["trips_like"](seed=7)
+    riders, points = np.array(table.column("rider").to_pylist()), numbers(table, "x", "y")
+    names, trips = np.unique(riders, return_counts=True)
+    busy = names[trips.argmax()]
+    own = points[riders == busy]
+    spots = np.unique(np.floor(own / 0.5), axis=0, return_counts=True)[1]
+    anyone = np.unique(np.floor(points[: len(own)] / 0.5), axis=0, return_counts=True)[1]
+    assert spots.max() > 3 * anyone.max()
+
+
+def test_census_like_has_twelve_attributes_that_depend_on_each_other() -> None:
+    table = GENERATORS["census_like"](seed=11).to_pandas()
+    assert table.shape[1] == 12
+    income = table.groupby("education")["income"].median()
+    assert income["doctorate"] > income["bachelor"] > income["secondary"] > income["primary"]
+    idle = table["workclass"] == "not_working"
+    assert (table.loc[idle, "hours_per_week"] == 0).all()
+    age = table.groupby("marital_status")["age"].median()
+    assert age["widowed"] > age["married"] > age["single"]
+
+
+def test_census_like_holds_what_a_declaration_has_to_put_up_with() -> None:
+    table = GENERATORS["census_like"](seed=11).to_pandas()
+    unknown = ~table["education"].isin(EDUCATIONS)
+    assert 0.002 < unknown.mean() < 0.02
+    assert 0.002 < table["income"].isna().mean() < 0.02
+    assert 0.001 < table["region"].isna().mean() < 0.01
+    assert (table["income"] > 150).any()
+
+
+def test_shares_are_whole_and_sum_to_all_rows() -> None:
+    assert shares(10, [2, 1, 1]).tolist() == [5, 3, 2]
+    assert shares(0, [1, 2]).tolist() == [0, 0]
+
+
+def test_a_category_follows_its_parent() -> None:
+    weights = np.array([[1.0, 0.0], [0.0, 2.0]])
+    parent = np.array([0, 1, 1, 0])
+    assert draw_category(random_numbers(1), weights, (parent,), 4).tolist() == [0, 1, 1, 0]
+
+
+def test_a_category_is_drawn_in_proportion_to_its_weight() -> None:
+    drawn = draw_category(random_numbers(1), np.array([1.0, 2.0, 1.0]), (), 40_000)
+    # Seeded; six standard deviations of 40,000 draws.
+    assert np.bincount(drawn) / 40_000 == pytest.approx([0.25, 0.5, 0.25], abs=0.015)

@@ -1,0 +1,250 @@
+"""A source is read once; a snapshot is whole or not there, and never changes."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dp_pipeline.raw import ingest as ingest_module
+from dp_pipeline.raw.ingest import ingest, read_stage
+from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, write_private
+from dp_pipeline.schema.errors import Damaged, DeclarationError, NotPrepared, SourceError
+from dp_pipeline.schema.source import Source
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.raw.source_specs import spec_of
+
+KEY = b"k" * 32
+MONDAY, TUESDAY = date(2026, 1, 5), date(2026, 1, 6)
+Ingest = Callable[..., Snapshot]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "city.csv"
+    path.write_text("user,x\nWaltraud,1\nOtto,2\n")
+    return path
+
+
+@pytest.fixture
+def spec(source: Path) -> DatasetSpec:
+    return spec_of(Source("csv", str(source)), "x", person="user")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "raw"
+
+
+@pytest.fixture
+def run(spec: DatasetSpec, store: Path) -> Ingest:
+    """Ingest, with what the test does not care about filled in."""
+
+    def call(
+        snapshot_id: str | None = None,
+        *,
+        today: date = MONDAY,
+        of: DatasetSpec = spec,
+        key: bytes = KEY,
+    ) -> Snapshot:
+        return ingest(of, store, key=key, snapshot_id=snapshot_id, today=today)
+
+    return call
+
+
+def snapshots(store: Path) -> set[str]:
+    return {path.name for path in (store / "city").iterdir() if path.is_dir()}
+
+
+def test_the_first_snapshot_is_named_by_the_calendar_and_holds_the_rows(run: Ingest) -> None:
+    snapshot = run()
+    assert snapshot.id == "2026-01-05"
+    assert read_stage(snapshot, "ingested").to_pydict() == {
+        "x": ["1", "2"],
+        "user": ["Waltraud", "Otto"],
+    }
+
+
+def test_without_a_name_the_current_snapshot_stays_and_nothing_is_read(
+    run: Ingest, source: Path
+) -> None:
+    first = run()
+    source.unlink()
+    assert run(today=TUESDAY) == first
+
+
+def test_a_new_name_reads_the_source_again_and_becomes_current(
+    run: Ingest, source: Path, store: Path
+) -> None:
+    first = run()
+    source.write_text("user,x\nOtto,3\n")
+    second = run("after_fix", today=TUESDAY)
+    assert read_stage(second, "ingested").num_rows == 1
+    assert read_stage(first, "ingested").num_rows == 2
+    assert current_snapshot(store, "city", KEY) == second
+
+
+def test_an_old_name_becomes_current_and_is_never_read_again(
+    run: Ingest, source: Path, store: Path
+) -> None:
+    first, second = run("one"), run("two")
+    stored = first.table_path("ingested").read_bytes()
+    source.write_text("user,x\nOtto,3\n")
+    assert current_snapshot(store, "city", KEY) == second
+    assert run("one") == first
+    assert current_snapshot(store, "city", KEY) == first
+    assert first.table_path("ingested").read_bytes() == stored
+
+
+def test_a_changed_source_of_the_same_name_is_not_noticed(run: Ingest, source: Path) -> None:
+    before = run().manifest
+    source.write_text("user,x\nOtto,3\n")
+    assert run(today=TUESDAY).manifest == before
+
+
+def test_the_manifest_tells_facts_and_no_row_and_no_count(run: Ingest, spec: DatasetSpec) -> None:
+    manifest = run().manifest
+    assert manifest["dataset"] == "city"
+    assert manifest["source"] == spec.source.identity
+    assert manifest["columns"] == ["x", "user"]
+    assert manifest["ingested_at"].endswith("+00:00")
+    assert set(manifest["versions"]) == {"dp_pipeline", "python", "pyarrow", "numpy"}
+    assert set(manifest) == {
+        *("id", "dataset", "source", "columns", "ingested_at", "versions", "fingerprints")
+    }
+    assert "Waltraud" not in json.dumps(manifest)
+
+
+def test_everything_on_the_store_is_the_owners_only(run: Ingest, store: Path) -> None:
+    run()
+    modes = {path.is_dir(): stat.S_IMODE(path.stat().st_mode) for path in store.rglob("*")}
+    assert modes == {True: 0o700, False: 0o600}
+
+
+def test_rows_are_stored_with_zstd(run: Ingest) -> None:
+    metadata = pq.ParquetFile(run().table_path("ingested")).metadata
+    assert metadata.row_group(0).column(0).compression == "ZSTD"
+
+
+def test_a_failed_read_leaves_no_snapshot_and_the_current_one(
+    run: Ingest, source: Path, store: Path
+) -> None:
+    source.write_text("user,x\nOtto\n")
+    with pytest.raises(SourceError):
+        run()
+    assert snapshots(store) == set()
+    source.write_text("user,x\nOtto,1\n")
+    first = run()
+    source.write_text("user\nOtto\n")
+    with pytest.raises(SourceError):
+        run("next")
+    assert snapshots(store) == {first.id}
+    assert current_snapshot(store, "city", KEY) == first
+
+
+@pytest.mark.parametrize("written", [1, 2, 3])
+def test_a_crash_between_two_writes_leaves_nothing_that_is_taken_for_whole(
+    run: Ingest, store: Path, monkeypatch: pytest.MonkeyPatch, written: int
+) -> None:
+    calls = []
+
+    def crash(path: Path, write: Callable[..., None]) -> None:
+        if len(calls) == written:
+            raise KeyboardInterrupt
+        calls.append(path)
+        write_private(path, write)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("dp_pipeline.raw.snapshot.write_private", crash)
+        run()
+    assert current_snapshot(store, "city", KEY) is None
+    snapshot = run()
+    assert current_snapshot(store, "city", KEY) == snapshot
+    assert read_stage(snapshot, "ingested").num_rows == 2
+
+
+def test_another_source_needs_a_new_name(run: Ingest, spec: DatasetSpec, source: Path) -> None:
+    first = run()
+    elsewhere = source.with_name("other.csv")
+    elsewhere.write_text(source.read_text())
+    moved = replace(spec, source=Source("csv", str(elsewhere)))
+    for name in (None, first.id):
+        with pytest.raises(DeclarationError, match=r"other\.csv.*name a new snapshot"):
+            run(name, of=moved)
+    assert run("moved", of=moved).id == "moved"
+
+
+def test_a_column_that_was_not_read_needs_a_new_name(run: Ingest, source: Path) -> None:
+    run()
+    wider = spec_of(Source("csv", str(source)), "x", "y", person="user")
+    with pytest.raises(DeclarationError, match=r"a column 'y'.*name a new snapshot"):
+        run(of=wider)
+
+
+def test_fewer_columns_are_covered_by_the_snapshot_that_is(run: Ingest, source: Path) -> None:
+    first = run()
+    assert run(of=spec_of(Source("csv", str(source)), "x")) == first
+
+
+def test_an_unsafe_name_is_refused_before_anything_is_made(run: Ingest, store: Path) -> None:
+    with pytest.raises(DeclarationError, match="snapshot"):
+        run("../elsewhere")
+    assert not store.exists()
+
+
+def test_a_damaged_snapshot_is_refused_and_not_read_anew(run: Ingest) -> None:
+    snapshot = run("one")
+    run("two")
+    snapshot.table_path("ingested").write_bytes(b"PAR1")
+    with pytest.raises(Damaged):
+        run("one")
+
+
+def test_a_snapshot_of_another_key_is_refused(run: Ingest) -> None:
+    run("one")
+    with pytest.raises(Damaged):
+        run("one", key=b"another")
+
+
+def test_two_runs_at_once_read_the_source_once(
+    run: Ingest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = []
+
+    def counted(spec: DatasetSpec) -> pa.Table:
+        reads.append(spec.name)
+        return original(spec)
+
+    original = ingest_module.read_source
+    monkeypatch.setattr(ingest_module, "read_source", counted)
+    with ThreadPoolExecutor(4) as threads:
+        runs = [threads.submit(run, "one") for _ in range(4)]
+    assert {run.result().id for run in runs} == {"one"}
+    assert reads == ["city"]
+
+
+def test_a_stage_that_is_not_there_is_not_prepared(run: Ingest) -> None:
+    with pytest.raises(NotPrepared):
+        read_stage(run(), "discretized")
+
+
+def test_a_stage_that_is_no_parquet_is_damaged_and_not_quoted(run: Ingest) -> None:
+    snapshot = run()
+    snapshot.store_table("odd", lambda file: file.write(b"Waltraud") and None)
+    with pytest.raises(Damaged, match="'odd'") as caught:
+        read_stage(snapshot, "odd")
+    assert "Waltraud" not in str(caught.value)
+
+
+def test_an_empty_population_is_a_snapshot_like_any_other(run: Ingest, source: Path) -> None:
+    source.write_text("user,x\n")
+    table = read_stage(run(), "ingested")
+    assert (table.num_rows, table.column_names) == (0, ["x", "user"])

@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.raw.ingest import read_stage
+from dp_pipeline.raw.prepare import (
+    discretize,
+    encode_one_hot,
+    mark_prepared,
+    normalize,
+    prepare,
+    stages_of,
+)
+from dp_pipeline.raw.readiness import mark_validated, require_prepared
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.raw.values import numbers, texts
+from dp_pipeline.schema.encoding import Coordinate
+from dp_pipeline.schema.errors import DeclarationError, NotPrepared
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.raw.written import ingested, written_spec
+
+PERSONS = "{unit: rows_of_person, column: rider, at_most: 2}"
+
+
+def validated(spec: DatasetSpec, folder: Path, columns, name: str = "day") -> Snapshot:
+    snapshot = ingested(folder, columns, name)
+    mark_validated(spec, snapshot, structural=True, refused=False)
+    return snapshot
+
+
+def prepared(spec: DatasetSpec, folder: Path, columns, name: str = "day") -> dict[str, dict]:
+    snapshot = validated(spec, folder, columns, name)
+    prepare(spec, snapshot)
+    return {stage: read_stage(snapshot, stage).to_pydict() for stage in stages_of(spec)}
+
+
+def test_numbers_are_stripped_clipped_and_stored_as_fixed_point(tmp_path):
+    spec = written_spec(tmp_path, "{x: {bounds: [0, 10]}}")
+    texts = ["0", " 5 ", "+7.5", "1e1", "-3", "99", "inf", "-Infinity", "1e999", ".5e1"]
+    stored = prepared(spec, tmp_path, {"x": texts})
+    low, high = -65536, 65536
+    expected = [low, 0, 32768, high, low, high, high, low, high, 0]
+    assert stored == {"normalized": {"x": expected}}
+
+
+def test_what_is_no_number_drops_its_row_and_no_other(tmp_path):
+    spec = written_spec(tmp_path, "{x: {bounds: [0, 10]}}")
+    broken = ["", "  ", "ten", "nan", "1_0", "0x1", "1,5", "--1", "1e", "é"]
+    stored = prepared(spec, tmp_path, {"x": ["5", *broken, "10", None]})
+    assert stored["normalized"]["x"] == [0, 65536]
+
+
+def test_numbers_outside_the_bounds_are_dropped_where_the_declaration_says_so(tmp_path):
+    spec = written_spec(tmp_path, "{x: {bounds: [0, 10], on_invalid: drop}}")
+    stored = prepared(spec, tmp_path, {"x": [-0.1, 0.0, 10.0, 10.1, math.inf, math.nan, None]})
+    assert stored["normalized"]["x"] == [-65536, 65536]
+
+
+def test_unknown_and_missing_texts_go_to_the_declared_other_level(tmp_path):
+    spec = written_spec(tmp_path, "{work: {levels: [paid, none, rest], other: rest}}")
+    stored = prepared(spec, tmp_path, {"work": [" paid", "?", None, "", "none"]})
+    assert stored["normalized"]["work"] == ["paid", "rest", "rest", "rest", "none"]
+    assert stored["discretized"]["work"] == [0, 2, 2, 2, 1]
+
+
+def test_unknown_and_missing_texts_drop_the_row_without_an_other_level(tmp_path):
+    spec = written_spec(tmp_path, "{sex: {levels: [f, m]}, x: {bounds: [0, 1]}}")
+    stored = prepared(spec, tmp_path, {"sex": ["f", "?", None, "m"], "x": ["0", "0", "0", "1"]})
+    assert stored["normalized"] == {"x": [-65536, 65536], "sex": ["f", "m"]}
+    assert stored["discretized"] == {"sex": [0, 1]}
+
+
+def test_whole_numbers_are_levels_whatever_type_they_are_stored_in(tmp_path):
+    spec = written_spec(tmp_path, "{smokes: {levels: [0, 1]}}")
+    kinds = [pa.int8(), pa.uint64(), pa.float32(), pa.float64(), pa.string(), pa.large_string()]
+    for at, kind in enumerate(kinds):
+        column = pa.array([1, 0], pa.int64()).cast(kind)
+        stored = prepared(spec, tmp_path, pa.table({"smokes": column}), f"day{at}")
+        assert stored["discretized"]["smokes"] == [1, 0]
+
+
+def test_bins_are_cut_from_the_clipped_number_and_not_from_its_rounded_coordinate(tmp_path):
+    spec = written_spec(tmp_path, "{x: {bounds: [0, 1], edges: [0.3]}}")
+    just_below = math.nextafter(0.3, 0)
+    box = Coordinate(0.0, 1.0)
+    assert box.encode(np.array([just_below])) == box.encode(np.array([0.3]))
+    stored = prepared(spec, tmp_path, {"x": [just_below, 0.3, -9.0, 1.0, 9.0]})
+    assert stored["discretized"]["x"] == [0, 1, 0, 1, 1]
+
+
+def test_codes_are_stored_in_the_smallest_unsigned_type(tmp_path):
+    attributes = "{a: {bounds: [0, 1], bins: 256}, b: {bounds: [0, 1], bins: 257}}"
+    spec = written_spec(tmp_path, attributes)
+    snapshot = validated(spec, tmp_path, {"a": [1.0], "b": [1.0]})
+    prepare(spec, snapshot)
+    table = read_stage(snapshot, "discretized")
+    assert table.schema.types == [pa.uint8(), pa.uint16()]
+    assert table.to_pydict() == {"a": [255], "b": [256]}
+
+
+def test_one_hot_has_one_bit_a_cell_and_one_1_an_attribute(tmp_path):
+    attributes = "{sex: {levels: [f, m]}, x: {bounds: [0, 2], bins: 2}}"
+    spec = written_spec(tmp_path, attributes, more="one_hot: true")
+    assert stages_of(spec) == ("normalized", "discretized", "one_hot")
+    stored = prepared(spec, tmp_path, {"sex": ["m", "f"], "x": ["0.5", "2"]})
+    assert stored["one_hot"] == {
+        "sex=f": [0, 1],
+        "sex=m": [1, 0],
+        "x=[0, 1)": [1, 0],
+        "x=[1, 2]": [0, 1],
+    }
+
+
+def test_bins_whose_labels_read_the_same_still_have_bits_of_their_own(tmp_path):
+    attributes = "{x: {bounds: [1000000, 1000002], bins: 4}}"
+    spec = written_spec(tmp_path, attributes, more="one_hot: true")
+    stored = prepared(spec, tmp_path, {"x": [1000001.6]})
+    assert list(stored["one_hot"].values()) == [[0], [0], [0], [1]]
+
+
+def test_only_the_stages_that_are_needed_are_there(tmp_path):
+    spec = written_spec(tmp_path, "{x: {bounds: [0, 1]}}", more="one_hot: true")
+    assert stages_of(spec) == ("normalized",)
+    snapshot = validated(spec, tmp_path, {"x": [0.5]})
+    prepare(spec, snapshot)
+    assert snapshot.manifest["prepared"] == {"digest": spec.digest, "stages": ["normalized"]}
+    with pytest.raises(DeclarationError, match="expected a stage of normalized, got discretized"):
+        discretize(spec, snapshot)
+    with pytest.raises(DeclarationError, match="got one_hot"):
+        encode_one_hot(spec, snapshot)
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.float64(), pa.int32()])
+def test_no_rows_are_prepared_to_no_rows(tmp_path, kind):
+    attributes = "{x: {bounds: [0, 1], bins: 2}, y: {levels: [a, b]}}"
+    spec = written_spec(tmp_path, attributes, protection=PERSONS, more="one_hot: true")
+    nothing = pa.table({name: pa.array([], kind) for name in ("x", "y", "rider")})
+    stored = prepared(spec, tmp_path, nothing)
+    assert {len(column) for table in stored.values() for column in table.values()} == {0}
+    assert len(stored["one_hot"]) == 4
+
+
+def test_persons_are_bounded_after_invalid_rows_are_gone_and_are_not_stored(tmp_path):
+    spec = written_spec(tmp_path, "{x: {bounds: [0, 1]}}", protection=PERSONS)
+    riders = {"x": ["?"] * 20 + ["0", "1"], "rider": ["a"] * 22}
+    assert prepared(spec, tmp_path, riders) == {"normalized": {"x": [-65536, 65536]}}
+    crowd = {"x": ["0.5"] * 5 + ["0", "1"], "rider": ["a"] * 5 + ["b", None]}
+    assert prepared(spec, tmp_path, crowd, "crowd")["normalized"]["x"] == [0, 0, -65536]
+
+
+def test_two_attributes_may_read_one_column(tmp_path):
+    attributes = "{fine: {column: x, bounds: [0, 4], bins: 4}, rough: {column: x, bounds: [0, 4]}}"
+    spec = written_spec(tmp_path, attributes)
+    stored = prepared(spec, tmp_path, {"x": ["3"]})
+    assert stored["discretized"] == {"fine": [3]}
+    assert stored["normalized"]["rough"] == [32768]
+
+
+def test_a_snapshot_that_was_not_validated_or_was_refused_is_not_prepared(tmp_path):
+    spec = written_spec(tmp_path, "{x: {bounds: [0, 1]}}")
+    snapshot = ingested(tmp_path, {"x": ["0"]})
+    with pytest.raises(NotPrepared, match="validated as people is declared now"):
+        normalize(spec, snapshot)
+    mark_validated(spec, snapshot, structural=True, refused=True)
+    with pytest.raises(NotPrepared, match="got a refused one"):
+        normalize(spec, snapshot)
+    mark_validated(spec, snapshot, structural=False, refused=False)
+    with pytest.raises(NotPrepared, match="validated as people is declared now"):
+        normalize(spec, snapshot)
+
+
+def test_stages_of_two_declarations_never_mix(tmp_path):
+    narrow = written_spec(tmp_path, "{x: {bounds: [0, 1], bins: 2}}")
+    snapshot = validated(narrow, tmp_path, {"x": ["0.6"]})
+    prepare(narrow, snapshot)
+    require_prepared(narrow, snapshot)
+    wide = written_spec(tmp_path, "{x: {bounds: [0, 2], bins: 2}}")
+    mark_validated(wide, snapshot, structural=True, refused=False)
+    with pytest.raises(NotPrepared, match="expected the stage 'normalized'"):
+        discretize(wide, snapshot)
+    normalize(wide, snapshot)
+    with pytest.raises(NotPrepared, match="expected the stage 'discretized'"):
+        mark_prepared(wide, snapshot)
+    assert snapshot.manifest["prepared"] is None
+    mark_validated(narrow, snapshot, structural=True, refused=False)
+    with pytest.raises(NotPrepared, match="prepared as people is declared now"):
+        require_prepared(narrow, snapshot)
+
+
+CELLS = st.one_of(
+    st.sampled_from(["0", "1", " 0.5", "inf", "nan", "", "?", "f", " m ", "1e400", "-", "½"]),
+    st.text(max_size=6),
+    st.floats().map(str),
+    st.none(),
+)
+
+
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(rows=st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=6), data=st.data())
+def test_preparation_is_total_and_each_row_is_treated_by_itself(tmp_path, rows, data):
+    attributes = "{x: {bounds: [0, 1], bins: 3}, sex: {levels: [f, m, o], other: o}}"
+    spec = written_spec(tmp_path, attributes)
+
+    def codes(some: list) -> list:
+        table = pa.table(
+            {
+                "x": pa.array([row[0] for row in some], pa.string()),
+                "sex": pa.array([row[1] for row in some], pa.string()),
+            }
+        )
+        stored = prepared(spec, tmp_path, table)
+        columns = stored["normalized"]["x"], *stored["discretized"].values()
+        return list(zip(*columns, strict=True))
+
+    at = data.draw(st.integers(0, len(rows)))
+    assert codes(rows) == codes(rows[:at]) + codes(rows[at:])
+
+
+@given(values=st.lists(st.floats(), max_size=5))
+def test_a_number_as_text_is_the_same_number(values):
+    column = pa.chunked_array([pa.array([repr(value) for value in values], pa.string())])
+    assert np.array_equal(numbers(column), np.array(values, dtype=float), equal_nan=True)
+
+
+def test_one_missing_value_changes_the_text_of_no_other():
+    whole = texts(pa.chunked_array([pa.array([10**15, 7])]))
+    gap = texts(pa.chunked_array([pa.array([1e15, 7.0, None])]))
+    assert whole[1].tolist() == gap[1].tolist() == ["1000000000000000", "7"]
+    assert gap[0].tolist() == [0, 1, -1]

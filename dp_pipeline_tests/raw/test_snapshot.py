@@ -1,0 +1,162 @@
+"""A snapshot is private, immutable, and says so when it is no longer what was stored."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline.raw.snapshot import (
+    Snapshot,
+    check_snapshot_id,
+    current_snapshot,
+    make_current,
+    write_private,
+)
+from dp_pipeline.schema.errors import Damaged, DeclarationError, NotPrepared
+
+KEY = b"k" * 32
+ROWS = b"three rows of someone"
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> Snapshot:
+    return Snapshot(tmp_path / "store" / "city" / "2026-01-31", KEY)
+
+
+def store(snapshot: Snapshot, content: bytes = ROWS) -> None:
+    snapshot.store_table("ingested", lambda file: file.write(content) and None)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.parametrize("name", ["2026-01-31", "before_fix.2", "A" * 64])
+def test_a_safe_folder_name_is_a_snapshot_id(name: str) -> None:
+    assert check_snapshot_id(name) == name
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", ".hidden", "../other", "a/b", "a b", "a\n", "A" * 65, "current"]
+)
+def test_an_id_that_could_leave_its_folder_or_hide_or_hit_the_pointer_is_refused(name: str) -> None:
+    with pytest.raises(DeclarationError, match="snapshot: expected"):
+        check_snapshot_id(name)
+
+
+def test_a_stored_table_is_read_back_and_its_facts_are_kept(snapshot: Snapshot) -> None:
+    store(snapshot)
+    snapshot.record(source="csv:a")
+    snapshot.record(validated=True)
+    assert snapshot.checked_path("ingested").read_bytes() == ROWS
+    assert snapshot.manifest["id"] == "2026-01-31"
+    assert (snapshot.manifest["source"], snapshot.manifest["validated"]) == ("csv:a", True)
+
+
+def test_only_the_owner_can_read_a_file_or_enter_a_folder(snapshot: Snapshot) -> None:
+    before = os.umask(0o000)
+    try:
+        store(snapshot)
+        make_current(snapshot)
+    finally:
+        os.umask(before)
+    dataset = snapshot.folder.parent
+    assert {mode(path) for path in dataset.rglob("*") if path.is_file()} == {0o600}
+    assert {mode(path) for path in (snapshot.folder, dataset, dataset.parent)} == {0o700}
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "private"
+    write_private(path, lambda file: file.write(b"old") and None)
+
+    def fail(file: object) -> None:
+        file.write(b"half of the new")  # type: ignore[attr-defined]
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        write_private(path, fail)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["private"]
+    assert path.read_bytes() == b"old"
+
+
+def test_threads_that_write_one_file_at_once_leave_one_whole_version(tmp_path: Path) -> None:
+    path = tmp_path / "private"
+    versions = [bytes([letter]) * 300_000 for letter in b"abcdefgh"] * 3
+    with ThreadPoolExecutor(8) as threads:
+        writes = [
+            threads.submit(write_private, path, lambda file, v=version: file.write(v) and None)
+            for version in versions
+        ]
+    assert [write.exception() for write in writes] == [None] * len(versions)
+    assert path.read_bytes() in versions
+    assert [entry.name for entry in tmp_path.iterdir()] == ["private"]
+
+
+def test_a_table_that_was_changed_is_damaged(snapshot: Snapshot) -> None:
+    store(snapshot)
+    snapshot.table_path("ingested").write_bytes(ROWS[:-1] + b"X")
+    with pytest.raises(Damaged, match="as it was stored"):
+        snapshot.checked_path("ingested")
+
+
+def test_a_table_that_is_gone_is_damaged(snapshot: Snapshot) -> None:
+    store(snapshot)
+    snapshot.table_path("ingested").unlink()
+    with pytest.raises(Damaged):
+        snapshot.checked_path("ingested")
+
+
+def test_a_fingerprint_of_another_key_does_not_fit(snapshot: Snapshot) -> None:
+    store(snapshot)
+    with pytest.raises(Damaged):
+        Snapshot(snapshot.folder, b"another key").checked_path("ingested")
+
+
+def test_a_stage_that_was_never_stored_is_not_prepared(snapshot: Snapshot) -> None:
+    with pytest.raises(NotPrepared, match="got none"):
+        snapshot.checked_path("ingested")
+    store(snapshot)
+    with pytest.raises(NotPrepared, match="'discretized'"):
+        snapshot.checked_path("discretized")
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "\udcff"])
+def test_a_broken_manifest_is_damaged(snapshot: Snapshot, text: str) -> None:
+    store(snapshot)
+    manifest = snapshot.folder / "manifest.json"
+    manifest.write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(Damaged, match="manifest"):
+        _ = snapshot.manifest
+
+
+def test_a_manifest_and_a_repr_hold_neither_rows_nor_key(snapshot: Snapshot) -> None:
+    store(snapshot)
+    written = json.dumps(snapshot.manifest) + repr(snapshot)
+    assert repr(snapshot) == "Snapshot(city/2026-01-31)"
+    assert "someone" not in written
+    assert KEY.decode() not in written
+    assert KEY.hex() not in written
+
+
+def test_the_current_snapshot_is_the_one_made_current_last(snapshot: Snapshot) -> None:
+    root = snapshot.folder.parent.parent
+    assert current_snapshot(root, "city", KEY) is None
+    store(snapshot)
+    make_current(snapshot)
+    other = Snapshot(snapshot.folder.with_name("2026-02-28"), KEY)
+    store(other)
+    assert current_snapshot(root, "city", KEY) == snapshot
+    make_current(other)
+    assert current_snapshot(root, "city", KEY) == other
+
+
+def test_a_pointer_to_outside_is_refused(snapshot: Snapshot) -> None:
+    make_current(snapshot)
+    (snapshot.folder.parent / "current").write_text("../elsewhere")
+    with pytest.raises(DeclarationError):
+        current_snapshot(snapshot.folder.parent.parent, "city", KEY)

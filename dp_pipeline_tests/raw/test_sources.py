@@ -1,0 +1,371 @@
+"""A source gives exactly the declared columns, or one line that quotes no row."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+import traceback
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dp_pipeline.raw.sources import BUNDLED, read_source
+from dp_pipeline.schema.discovery import find_spec
+from dp_pipeline.schema.errors import DeclarationError, PipelineError, SourceError
+from dp_pipeline.schema.source import DATA_FOLDER_VARIABLE, Source, SourceKind
+from dp_pipeline_tests.raw.source_specs import spec_of
+
+SECRET = "Waltraud-Ohnegleichen"
+"""A value that stands in rows and must never stand in a message."""
+
+
+def read(
+    path: Path, content: bytes, *columns: str, kind: SourceKind = "csv", **options: Any
+) -> pa.Table:
+    path.write_bytes(content)
+    return read_source(spec_of(Source(kind, str(path), **options), *columns))
+
+
+def refusal(path: Path, content: bytes, *columns: str, **options: Any) -> str:
+    """The one line of a refused source, after a look for the secret in all that is printed."""
+    with pytest.raises(SourceError) as caught:
+        read(path, content, *columns, **options)
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+    assert (caught.value.__cause__, caught.value.__context__) == (None, None)
+    message = str(caught.value)
+    assert message.startswith(f"city: {options.get('kind', 'csv')}:{path}: expected ")
+    assert ", got " in message
+    assert "\n" not in message
+    return message
+
+
+# CSV
+
+
+def test_csv_cells_are_the_texts_that_stand_there(tmp_path: Path) -> None:
+    table = read(tmp_path / "a.csv", b'x,y\n007, 1.0\nNA,\n"",nan\n1e3,true\n', "x", "y")
+    assert table.to_pydict() == {"x": ["007", "NA", "", "1e3"], "y": [" 1.0", "", "nan", "true"]}
+    assert table.schema.types == [pa.string(), pa.string()]
+
+
+def test_columns_come_as_declared_with_the_person_last_and_others_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("user,x,unused,y\nu1,1,?,2\n")
+    spec = spec_of(Source("csv", str(path)), "y", "x", person="user")
+    assert read_source(spec).to_pydict() == {"y": ["2"], "x": ["1"], "user": ["u1"]}
+
+
+def test_a_column_of_two_attributes_is_read_once(tmp_path: Path) -> None:
+    assert read(tmp_path / "a.csv", b"x\n1\n", "x", "x").to_pydict() == {"x": ["1"]}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"x,y\n1,2\n3,4\n",
+        b"x,y\r\n1,2\r\n3,4\r\n",
+        b"\xef\xbb\xbfx,y\n1,2\n3,4",
+        b"\nx,y\n\n1,2\n3,4\n\n",
+        b'"x","y"\n"1","2"\n3,4\n',
+    ],
+)
+def test_line_ends_marks_quotes_and_blank_lines_make_no_difference(
+    tmp_path: Path, content: bytes
+) -> None:
+    assert read(tmp_path / "a.csv", content, "x", "y").to_pydict() == {
+        "x": ["1", "3"],
+        "y": ["2", "4"],
+    }
+
+
+def test_quoted_cells_may_hold_delimiters_and_line_ends_in_large_files_too(tmp_path: Path) -> None:
+    row = b'"a, ""b""\nc",2\n'
+    table = read(tmp_path / "a.csv", b"x,y\n" + row * 100_000, "x")
+    assert table.num_rows == 100_000
+    assert set(table.column("x").unique().to_pylist()) == {'a, "b"\nc'}
+
+
+def test_a_declared_header_stands_for_a_missing_line(tmp_path: Path) -> None:
+    table = read(tmp_path / "a.csv", b"1;2\n3;4\n", "y", header=("x", "y"), delimiter=";")
+    assert table.to_pydict() == {"y": ["2", "4"]}
+
+
+def test_gzip_is_read_and_may_come_in_several_members(tmp_path: Path) -> None:
+    content = gzip.compress(b"x\n1\n") + gzip.compress(b"2\n")
+    assert read(tmp_path / "a.csv.gz", content, "x").to_pydict() == {"x": ["1", "2"]}
+
+
+@pytest.mark.parametrize("content", [b"x,y\n", b"x,y", b"x,y\r\n\r\n", b"\xef\xbb\xbfx,y\n"])
+def test_a_csv_file_of_no_rows_is_an_empty_table(tmp_path: Path, content: bytes) -> None:
+    table = read(tmp_path / "a.csv", content, "y")
+    assert table.schema == pa.schema({"y": pa.string()})
+    assert table.num_rows == 0
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_a_file_of_no_bytes_is_refused(tmp_path: Path, name: str) -> None:
+    kind = "csv" if name.endswith("csv") else "parquet"
+    assert "0 bytes" in refusal(tmp_path / name, b"", "x", kind=kind)
+
+
+@pytest.mark.parametrize("content", [b"\n\n", gzip.compress(b"")])
+def test_a_csv_file_without_a_header_is_refused(tmp_path: Path, content: bytes) -> None:
+    name = "a.csv.gz" if content[0] == 0x1F else "a.csv"
+    assert "header line" in refusal(tmp_path / name, content, "x")
+
+
+def test_a_missing_column_is_named_and_the_first_line_is_not_quoted(tmp_path: Path) -> None:
+    message = refusal(tmp_path / "a.csv", f"{SECRET},2\n3,4\n".encode(), "x")
+    assert message.endswith("expected a column 'x', got 2 columns without it")
+
+
+def test_a_column_name_that_stands_twice_is_refused_unquoted(tmp_path: Path) -> None:
+    assert "twice" in refusal(tmp_path / "a.csv", f"x,{SECRET},{SECRET}\n1,2,3\n".encode(), "x")
+    assert "twice" in refusal(tmp_path / "a.csv", b"1,2,3\n", "x", header=("x", "y", "x"))
+
+
+@pytest.mark.parametrize(
+    "rows", [f"{SECRET}\n", f"{SECRET},2,3\n", f'1,2\n"{SECRET},2\n', f"1,2\n1\n{SECRET},2\n"]
+)
+def test_a_ragged_file_is_refused_unquoted(tmp_path: Path, rows: str) -> None:
+    message = refusal(tmp_path / "a.csv", f"x,y\n{rows}".encode(), "x")
+    assert "rows of 2 cells" in message
+
+
+def test_bytes_that_are_no_text_are_refused_unquoted(tmp_path: Path) -> None:
+    content = b"x,y\n" + SECRET.encode() + b"\xff,1\n"
+    assert "UTF-8" in refusal(tmp_path / "a.csv", content, "x")
+
+
+def test_bytes_that_are_no_text_matter_in_declared_columns_only(tmp_path: Path) -> None:
+    assert read(tmp_path / "a.csv", b"x,\xff\n1,\xfe\n", "x").to_pydict() == {"x": ["1"]}
+
+
+@pytest.mark.parametrize("keep", [0.3, 0.9, 0.9999])
+def test_a_truncated_gzip_is_refused(tmp_path: Path, keep: float) -> None:
+    digits = random.Random(5)
+    rows = "".join(f"{digits.random()},{SECRET}\n" for _ in range(5_000))
+    whole = gzip.compress(f"x,y\n{rows}".encode())
+    message = refusal(tmp_path / "a.csv.gz", whole[: int(len(whole) * keep)], "x")
+    assert "damaged or truncated" in message
+
+
+def test_a_gzip_with_a_flipped_bit_is_refused(tmp_path: Path) -> None:
+    content = bytearray(gzip.compress(f"x,y\n1,{SECRET}\n".encode() * 500))
+    content[-6] ^= 4
+    assert "damaged" in refusal(tmp_path / "a.csv.gz", bytes(content), "x")
+
+
+def test_text_that_is_called_gzip_is_refused(tmp_path: Path) -> None:
+    assert "damaged" in refusal(tmp_path / "a.csv.gz", f"x\n{SECRET}\n".encode(), "x")
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_path_that_is_absent_or_a_folder_is_refused(tmp_path: Path, kind: SourceKind) -> None:
+    for path, reason in ((tmp_path / "none", "No such file"), (tmp_path, "Is a directory")):
+        with pytest.raises(SourceError, match=f"expected a file that can be read, got {reason}"):
+            read_source(spec_of(Source(kind, str(path)), "x"))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("x\n1\n")
+    path.chmod(0)
+    with pytest.raises(SourceError, match="Permission denied"):
+        read_source(spec_of(Source("csv", str(path)), "x"))
+
+
+@pytest.mark.parametrize("delimiter", ["::", "", '"', "\n", "§"])
+def test_a_delimiter_that_cannot_be_is_a_mistake_of_the_declaration(
+    tmp_path: Path, delimiter: str
+) -> None:
+    with pytest.raises(DeclarationError, match=r"source\.delimiter"):
+        read(tmp_path / "a.csv", b"x\n1\n", "x", delimiter=delimiter)
+
+
+# Parquet
+
+
+def parquet(path: Path, **columns: Any) -> bytes:
+    pq.write_table(pa.table(columns), path)
+    return path.read_bytes()
+
+
+def test_parquet_numbers_and_texts_keep_their_type(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    content = parquet(
+        path,
+        whole=pa.array([1, None], pa.int32()),
+        broken=pa.array([1.5, float("nan")]),
+        text=["a", None],
+        long=pa.array(["b", "c"], pa.large_string()),
+        coded=pa.array(["d", None]).dictionary_encode(),
+        truth=[True, False],
+        nothing=pa.nulls(2),
+    )
+    table = read(
+        path,
+        content,
+        "whole",
+        "broken",
+        "text",
+        "long",
+        "coded",
+        "truth",
+        "nothing",
+        kind="parquet",
+    )
+    assert [str(kind) for kind in table.schema.types] == ["int32", "double", *["string"] * 5]
+    assert table.column("truth").to_pylist() == ["true", "false"]
+    assert table.column("coded").to_pylist() == ["d", None]
+    assert table.column("nothing").to_pylist() == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        (pa.array([[1]]), "list"),
+        (pa.array([{SECRET: 1}]), "struct"),
+        (pa.array([SECRET.encode()]), "binary"),
+        (pa.array([0], pa.timestamp("us")), "timestamp"),
+        (pa.array([0], pa.date32()), "date32"),
+        (pa.array([Decimal("1.5")]), "decimal128(2, 1)"),
+    ],
+)
+def test_parquet_columns_of_other_types_are_refused_by_name_and_type(
+    tmp_path: Path, values: pa.Array, name: str
+) -> None:
+    content = parquet(tmp_path / "a.parquet", x=values)
+    message = refusal(tmp_path / "a.parquet", content, "x", kind="parquet")
+    assert message.endswith(f"expected text or numbers in column 'x', got the type {name}")
+
+
+def test_parquet_columns_that_are_not_declared_may_be_anything(tmp_path: Path) -> None:
+    content = parquet(tmp_path / "a.parquet", x=[1], y=[[1]])
+    table = read(tmp_path / "a.parquet", content, "x", kind="parquet")
+    assert table.to_pydict() == {"x": [1]}
+
+
+def test_a_dotted_column_is_not_mistaken_for_a_part_of_another(tmp_path: Path) -> None:
+    content = parquet(tmp_path / "a.parquet", **{"a": [{"b": 1}], "a.b": [2]})
+    assert read(tmp_path / "a.parquet", content, "a.b", kind="parquet").to_pydict() == {"a.b": [2]}
+
+
+def test_a_folder_that_looks_like_a_partition_adds_no_column(tmp_path: Path) -> None:
+    folder = tmp_path / "x=7"
+    folder.mkdir()
+    content = parquet(folder / "a.parquet", y=[1])
+    assert "'x'" in refusal(folder / "a.parquet", content, "x", kind="parquet")
+
+
+def test_parquet_of_no_rows_is_an_empty_table(tmp_path: Path) -> None:
+    content = parquet(tmp_path / "a.parquet", x=pa.array([], pa.float64()))
+    assert read(tmp_path / "a.parquet", content, "x", kind="parquet").num_rows == 0
+
+
+def test_a_parquet_column_name_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["x", "x"]), path)
+    assert "twice" in refusal(path, path.read_bytes(), "x", kind="parquet")
+
+
+def test_parquet_text_that_is_not_utf_8_is_refused_unquoted(tmp_path: Path) -> None:
+    letters = pa.array([SECRET.encode() + b"\xff"], pa.binary())
+    broken = pa.Array.from_buffers(pa.string(), 1, letters.buffers())
+    content = parquet(tmp_path / "a.parquet", x=broken)
+    assert "UTF-8" in refusal(tmp_path / "a.parquet", content, "x", kind="parquet")
+
+
+def test_damaged_parquet_is_refused_or_read_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    whole = parquet(path, x=[SECRET] * 50, y=list(range(50)))
+    for cut in range(1, len(whole), 37):
+        refusal(path, whole[:cut], "x", kind="parquet")
+    random_bits = random.Random(3)
+    for _ in range(200):
+        content = bytearray(whole)
+        content[random_bits.randrange(len(whole))] ^= 1 << random_bits.randrange(8)
+        try:
+            read(path, bytes(content), "x", kind="parquet")
+        except SourceError as error:
+            assert SECRET not in "".join(traceback.format_exception(error))
+
+
+# Bundled sets and generators
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_a_bundled_set_has_its_own_column_names_and_class_names(name: str) -> None:
+    from sklearn import datasets
+
+    bundle = getattr(datasets, f"load_{name}")()
+    features = [str(feature) for feature in bundle.feature_names]
+    table = read_source(spec_of(Source("sklearn", name), *features, "target"))
+    assert table.column_names == [*features, "target"]
+    assert np.array_equal(table.column(features[0]).to_numpy(), bundle.data[:, 0])
+    first = str(bundle.target_names[bundle.target[0]])
+    assert table.column("target")[0].as_py() == first
+
+
+def test_a_generator_is_called_with_its_options() -> None:
+    source = Source("generator", "pytest2d", options={"seed": 3, "rows": 12})
+    table = read_source(spec_of(source, "y", "x"))
+    assert (table.column_names, table.num_rows) == (["y", "x"], 12)
+    assert read_source(spec_of(source, "y", "x")).equals(table)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (Source("sklearn", "olivetti"), "expected one of breast_cancer, digits, iris, wine, got"),
+        (Source("generator", "cities"), "expected one of birch3_like"),
+        (Source("generator", "pytest2d", options={"sed": 1}), "expected seed and rows, got 'sed'"),
+    ],
+)
+def test_a_name_that_does_not_exist_is_a_mistake_of_the_declaration(
+    source: Source, message: str
+) -> None:
+    with pytest.raises(DeclarationError, match=message):
+        read_source(spec_of(source, "x"))
+
+
+@pytest.mark.parametrize("kind_name", ["sklearn:iris", "generator:pytest2d"])
+def test_a_column_that_a_made_set_lacks_is_refused(kind_name: str) -> None:
+    kind, name = kind_name.split(":")
+    with pytest.raises(PipelineError, match="expected a column 'altitude'"):
+        read_source(spec_of(Source(kind, name), "altitude"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["wdbc", "census"])
+def test_a_built_in_data_set_is_read_as_declared(name: str) -> None:
+    spec = find_spec(name)
+    table = read_source(spec)
+    assert tuple(table.column_names) == spec.columns
+    assert table.num_rows == spec.nominal_rows
+
+
+def test_every_row_of_wdbc_lies_inside_the_declared_bounds() -> None:
+    spec = find_spec("wdbc")
+    table = read_source(spec)
+    for name in spec.domain.numeric:
+        box = spec.domain[name].coordinate
+        assert box is not None
+        values = table.column(spec.domain[name].column).to_numpy()
+        assert box.lower <= values.min()
+        assert values.max() <= box.upper
+
+
+@pytest.mark.skipif(
+    not os.environ.get(DATA_FOLDER_VARIABLE), reason=f"{DATA_FOLDER_VARIABLE} names no data folder"
+)
+def test_checkin_is_read_whole() -> None:
+    table = read_source(find_spec("checkin"))
+    assert table.column_names == ["lat", "lon", "user"]
+    assert table.num_rows == 100_000

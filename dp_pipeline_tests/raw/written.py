@@ -1,0 +1,49 @@
+"""Data sets written by hand: a declaration from a few lines, a snapshot from a few columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.schema.parser import load_spec
+from dp_pipeline.schema.spec import DatasetSpec
+
+KEY = b"k" * 32
+
+HEAD = """
+name: {name}
+description: Written by hand.
+lineage: {name}
+purpose: {purpose}
+ceiling: {{total: 100}}
+source: {{kind: csv, path: rows.csv}}
+partitions: [1]
+models: {{anything: }}
+"""
+
+
+def written_spec(
+    folder: Path,
+    attributes: str,
+    *,
+    purpose: str = "benchmark",
+    protection: str = "{unit: one_row}",
+    more: str = "",
+) -> DatasetSpec:
+    """The declaration with ``attributes`` given as one YAML mapping."""
+    path = folder / "people.yaml"
+    text = HEAD.format(name="people", purpose=purpose)
+    path.write_text(f"{text}protection: {protection}\nattributes: {attributes}\n{more}\n")
+    return load_spec(path)
+
+
+def ingested(folder: Path, columns: dict[str, Any] | pa.Table, name: str = "day") -> Snapshot:
+    """A snapshot with the stage ``ingested`` and nothing else; lists become text or numbers."""
+    snapshot = Snapshot(folder / "raw" / "people" / name, KEY)
+    table = columns if isinstance(columns, pa.Table) else pa.table(columns)
+    snapshot.store_table("ingested", lambda file: pq.write_table(table, file))
+    return snapshot
