@@ -1,0 +1,85 @@
+"""Parameters of a model: public fields, read from text, marked measuring or not.
+
+A *measuring* parameter changes what is asked of the rows, so another value is
+another release with another charge. The others shape post-processing only:
+changing them replays the transcript at no cost.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import Field, field, fields
+from fractions import Fraction
+from typing import Any, TypeVar
+
+from dp_pipeline.schema.errors import DeclarationError
+
+ModelType = TypeVar("ModelType")
+
+
+def integer(
+    default: int | None, *, at_least: int, at_most: int = 10**15, measuring: bool = False
+) -> Any:
+    """A whole number in at_least..at_most."""
+
+    def parse(text: str) -> int | None:
+        value = int(text) if re.fullmatch(r"\d{1,18}", text) else -1
+        return value if at_least <= value <= at_most else None
+
+    return _parameter(default, parse, f"a whole number in {at_least}..{at_most}", measuring)
+
+
+def share(default: Fraction, *, measuring: bool = True) -> Any:
+    """An exact fraction strictly between 0 and 1, as decimal text."""
+
+    def parse(text: str) -> Fraction | None:
+        value = Fraction(text) if re.fullmatch(r"0?\.\d{1,9}", text) else Fraction(0)
+        return value if 0 < value < 1 else None
+
+    return _parameter(default, parse, "a decimal number between 0 and 1", measuring)
+
+
+def names(*, measuring: bool = True) -> Any:
+    """Attribute names separated by spaces; none means every one that fits."""
+    return _parameter((), lambda text: tuple(text.split()), "attribute names", measuring)
+
+
+def flag(default: bool, *, measuring: bool = False) -> Any:
+    """true or false."""
+    return _parameter(
+        default, {"true": True, "false": False}.get, "true or false", measuring=measuring
+    )
+
+
+def _parameter(default: Any, parse: Callable[[str], Any], expected: str, measuring: bool) -> Any:
+    return field(
+        default=default, metadata={"parse": parse, "expected": expected, "measuring": measuring}
+    )
+
+
+def from_text(model: type[ModelType], texts: Mapping[str, str], *, of: str) -> ModelType:
+    """A model with its parameters read from text; DeclarationError names the wrong one."""
+    known = {one.name: one for one in fields(model)}  # type: ignore[arg-type]
+    values = {}
+    for name, text in texts.items():
+        if name not in known:
+            raise DeclarationError(
+                f"{of}: expected parameters {', '.join(known) or 'none'}, got {name!r}"
+            )
+        values[name] = _parsed(known[name], text, of)
+    return model(**values)
+
+
+def _parsed(parameter: Field[Any], text: str, of: str) -> Any:
+    value = parameter.metadata["parse"](text)
+    if value is None:
+        expected = parameter.metadata["expected"]
+        raise DeclarationError(f"{of}: {parameter.name}: expected {expected}, got {text[:60]!r}")
+    return value
+
+
+def texts_of(model: Any, *, measuring: bool) -> dict[str, str]:
+    """The measuring parameters of a model, or the others, as canonical text."""
+    chosen = [one.name for one in fields(model) if one.metadata["measuring"] is measuring]
+    return {name: str(getattr(model, name)) for name in chosen}

@@ -1,0 +1,67 @@
+"""Noisy answers: frozen values that carry the scale of their noise and may leave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import exp
+
+from dp_pipeline.schema.encoding import IntArray
+
+
+@dataclass(frozen=True)
+class NoisyMarginal:
+    """A contingency table after noise.
+
+    attributes   in the order of the table's axes
+    table        int64, shape ``domain.shape(attributes)``; cells may be negative
+    scale        Laplace scale in rows
+    """
+
+    attributes: tuple[str, ...]
+    table: IntArray
+    scale: Fraction
+
+
+@dataclass(frozen=True)
+class NoisyGrid:
+    """Counts of equal cells over the declared box, after noise.
+
+    table   int64, shape (cells,) · d, empty cells included; may be negative
+    scale   Laplace scale in rows
+    """
+
+    columns: tuple[str, ...]
+    table: IntArray
+    scale: Fraction
+
+
+@dataclass(frozen=True)
+class NoisyNodes:
+    """Counts of disjoint tree nodes, after noise; ``table`` is in the order that was asked."""
+
+    table: IntArray
+    scale: Fraction
+
+
+@dataclass(frozen=True)
+class NoisyNumber:
+    """One number after noise.
+
+    value   in ``unit``; a float only because the unit may be a fraction of a row
+    scale   Laplace scale, in the same unit
+    """
+
+    value: float
+    scale: float
+    unit: str
+
+
+def variance(scale: Fraction) -> float:
+    """Variance of the discrete Laplace: 2q/(1−q)², q = e^(−1/scale).
+
+    >>> round(variance(Fraction(1)), 4)
+    1.8414
+    """
+    q = exp(-1 / float(scale))
+    return 2 * q / (1 - q) ** 2

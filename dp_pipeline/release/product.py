@@ -1,0 +1,78 @@
+"""ProductTable: a table of independent attributes, from their noisy one-way marginals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from dp_pipeline.release.clusters import Tables
+from dp_pipeline.release.measurement import NoisyMarginal, variance
+from dp_pipeline.release.simplex import project_to_simplex
+from dp_pipeline.schema.domain import Domain
+from dp_pipeline.schema.encoding import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class ProductTable:
+    """One-way marginals and synthetic rows drawn from their product.
+
+    marginals   one noisy table an attribute
+    codes       int64 (rows, attributes): synthetic rows
+    domain      declared attributes, for names and labels
+    """
+
+    marginals: tuple[NoisyMarginal, ...]
+    codes: IntArray
+    domain: Domain
+
+    def probabilities(self, attributes: tuple[str, ...]) -> FloatArray:
+        """The released distribution over ``attributes``, of their marginal's shape."""
+        by_name = {marginal.attributes[0]: marginal for marginal in self.marginals}
+        ways = [project_to_simplex(by_name[name].table) for name in attributes]
+        return np.asarray(reduce(np.multiply.outer, ways))
+
+    def tables(self) -> Tables:
+        """``marginals``, one row a cell, and ``synthetic``, one column an attribute."""
+        names, levels, counts, shares = [], [], [], []
+        for marginal in self.marginals:
+            name = marginal.attributes[0]
+            labels = self._labels(name)
+            names += [name] * len(labels)
+            levels += list(labels)
+            counts.append(marginal.table)
+            shares.append(self.probabilities((name,)))
+        return {
+            "marginals": {
+                "attribute": np.array(names, dtype=np.str_),
+                "level": np.array(levels, dtype=np.str_),
+                "noisy_count": np.concatenate(counts),
+                "probability": np.concatenate(shares),
+            },
+            "synthetic": {
+                marginal.attributes[0]: np.array(self._labels(marginal.attributes[0]))[column]
+                for marginal, column in zip(self.marginals, self.codes.T, strict=True)
+            },
+        }
+
+    def _labels(self, name: str) -> tuple[str, ...]:
+        cells = self.domain[name].cells
+        return () if cells is None else cells.labels()
+
+
+def estimated_rows(marginals: tuple[NoisyMarginal, ...]) -> int:
+    """Inverse-variance mean of the tables' totals, at least 0: each total estimates n."""
+    weights = np.array([1 / (m.table.size * variance(m.scale)) for m in marginals])
+    totals = np.array([m.table.sum() for m in marginals], dtype=np.float64)
+    return max(0, round(float((weights * totals).sum() / weights.sum())))
+
+
+def sample_product(
+    marginals: tuple[NoisyMarginal, ...], rows: int, rng: np.random.Generator
+) -> IntArray:
+    """Synthetic codes (rows, attributes), every attribute by itself."""
+    columns = [
+        rng.choice(m.table.size, size=rows, p=project_to_simplex(m.table)) for m in marginals
+    ]
+    return np.stack(columns, axis=1).astype(np.int64)
