@@ -1,0 +1,92 @@
+"""Exact distributions and the goodness-of-fit tests that the gate's tests share."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+ALARM = 1e-8
+"""False-alarm rate of one statistical test. Fewer than 100 of them in this folder draw fresh
+randomness, so the family-wise rate is below 1e-6; the seeded ones give the same result for ever.
+Every bin below expects 50 draws and more, where the chi-square tail is good to a small factor."""
+
+SCALES = [Fraction(1, 2), Fraction(1), Fraction(7, 3), Fraction(10), Fraction(1000)]
+
+Cdf = Callable[[NDArray[np.int64], Fraction], NDArray[np.float64]]
+
+
+def laplace_cdf(x: NDArray[np.int64], scale: Fraction) -> NDArray[np.float64]:
+    """P(X ≤ x) of the discrete Laplace."""
+    q = math.exp(-1 / scale)
+    above = np.power(q, np.maximum(x, 0) + 1.0) / (1 + q)
+    return np.where(x >= 0, 1 - above, np.power(q, np.maximum(-x, 0) * 1.0) / (1 + q))
+
+
+def geometric_cdf(x: NDArray[np.int64], scale: Fraction) -> NDArray[np.float64]:
+    """P(X ≤ x) of the one-sided geometric."""
+    return np.where(x >= 0, -np.expm1(-(np.maximum(x, 0) + 1.0) / float(scale)), 0.0)
+
+
+def fit(draws: NDArray[np.int64], scale: Fraction, cdf: Cdf = laplace_cdf) -> float:
+    """The p-value of Pearson's chi-square test of ``draws`` against a distribution."""
+    edges, probabilities = _bins(scale, cdf)
+    expected = probabilities * draws.size
+    assert expected.min() >= 50
+    return float(stats.chisquare(_counted(draws, edges), expected).pvalue)
+
+
+def same(one: NDArray[np.int64], other: NDArray[np.int64], scale: Fraction) -> float:
+    """The p-value of the two-sample chi-square test."""
+    edges, _ = _bins(scale, laplace_cdf)
+    table = np.array([_counted(one, edges), _counted(other, edges)])
+    return float(stats.chi2_contingency(table).pvalue)
+
+
+def noisy_max_probabilities(scores: tuple[int, ...], scale: float) -> list[float]:
+    """P(index) of noisy max with one-sided geometric noise, ties to the lowest, by enumeration."""
+    q = math.exp(-1 / scale)
+
+    def below(bound: int) -> float:
+        return 1 - q ** max(bound, 0)
+
+    def wins(i: int, x: int) -> float:
+        """P(no other candidate beats the noisy score of i when its noise is x)."""
+        top = scores[i] + x
+        # Earlier ones win ties, so they must stay below; later ones may be level.
+        return math.prod(below(top - score + (j > i)) for j, score in enumerate(scores) if j != i)
+
+    last = math.ceil(45 * scale) + max(scores) - min(scores)  # the tail beyond is below 1e-19
+    return [math.fsum((1 - q) * q**x * wins(i, x) for x in range(last)) for i in range(len(scores))]
+
+
+def permute_and_flip_probabilities(scores: tuple[int, ...], scale: float) -> list[float]:
+    """P(index) of permute-and-flip: in random order, take a candidate w.p. exp((s − max)/scale)."""
+    heads = [math.exp((score - max(scores)) / scale) for score in scores]
+    chances = [0.0] * len(scores)
+    for order in itertools.permutations(range(len(scores))):
+        reached = 1 / math.factorial(len(scores))
+        for i in order:
+            chances[i] += reached * heads[i]
+            reached *= 1 - heads[i]
+    return chances
+
+
+def _bins(scale: Fraction, cdf: Cdf) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Upper ends of about 32 bins of similar probability, and their exact probabilities."""
+    reach = math.ceil(12 * scale) + 2
+    support = np.arange(-reach, reach)
+    cumulated = cdf(support, scale)
+    at = np.unique(np.searchsorted(cumulated, np.arange(1, 32) / 32))
+    at = at[(cumulated[at] > 0.005) & (cumulated[at] < 0.995)]
+    return support[at], np.diff(np.concatenate([[0.0], cumulated[at], [1.0]]))
+
+
+def _counted(draws: NDArray[np.int64], edges: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many draws fall into each bin (…, edge]."""
+    return np.bincount(np.searchsorted(edges, draws), minlength=edges.size + 1)

@@ -1,0 +1,196 @@
+"""The two primitives: the scale they ask for, the ε they cost, and what they refuse."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from dp_pipeline.gate.mechanisms import choice_scale, choose, laplace_scale, measure
+from dp_pipeline.gate.noise import ExactNoise, OpenDPNoise, SeededNoise
+from dp_pipeline.schema.errors import BoundaryViolation
+from dp_pipeline_tests.gate.distributions import (
+    ALARM,
+    fit,
+    noisy_max_probabilities,
+    permute_and_flip_probabilities,
+)
+
+SOURCES = [OpenDPNoise(), ExactNoise(), SeededNoise(1)]
+ONE = Fraction(1)
+
+
+@dataclass
+class RecordingNoise:
+    """Adds nothing, and remembers what it was asked for."""
+
+    name: str = "recording"
+    fit_for_release: bool = False
+    scales: list[Fraction] = field(default_factory=list)
+
+    def discrete_laplace(self, counts: NDArray[np.int64], scale: Fraction) -> NDArray[np.int64]:
+        self.scales.append(scale)
+        return counts
+
+    def noisy_max(self, scores: NDArray[np.int64], scale: Fraction) -> int:
+        self.scales.append(scale)
+        return int(np.argmax(scores))
+
+
+reaches = st.integers(1, 2**40)
+epsilons = st.fractions(min_value=Fraction(1, 10**9), max_value=10**6)
+
+
+@settings(derandomize=True, max_examples=100)
+@given(reach=reaches, epsilon=epsilons)
+def test_the_scale_is_the_exact_rational(reach: int, epsilon: Fraction) -> None:
+    noise = RecordingNoise()
+    measure(np.array([1]), l1=reach, epsilon=epsilon, noise=noise)
+    choose(np.array([1]), linf=reach, epsilon=epsilon, noise=noise)
+    assert noise.scales == [reach / epsilon, 2 * reach / epsilon]
+    assert noise.scales[0] == laplace_scale(l1=reach, epsilon=epsilon)
+    assert noise.scales[1] == choice_scale(linf=reach, epsilon=epsilon)
+
+
+@pytest.mark.parametrize("noise", SOURCES, ids=lambda source: source.name)
+def test_a_measure_is_its_counts_plus_noise_of_its_scale(noise) -> None:
+    counts = np.arange(30_000).reshape(100, 300)
+    noisy = measure(counts, l1=3, epsilon=Fraction(3, 2), noise=noise)
+    assert fit((noisy - counts).ravel(), Fraction(2)) > ALARM
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64])
+def test_every_integer_type_is_measured_as_int64(dtype: type) -> None:
+    noisy = measure(np.array([100, 7], dtype), l1=1, epsilon=Fraction(10**6), noise=SeededNoise(1))
+    assert noisy.dtype == np.int64
+    assert noisy.tolist() == [100, 7]
+
+
+@pytest.mark.parametrize("noise", SOURCES, ids=lambda source: source.name)
+def test_a_measure_of_nothing_is_an_empty_answer(noise) -> None:
+    noisy = measure(np.zeros((3, 0), np.int64), l1=1, epsilon=ONE, noise=noise)
+    assert noisy.shape == (3, 0)
+    assert noisy.dtype == np.int64
+
+
+# What is paid. Each bound comes with the mutant that breaks it.
+
+NEIGHBOURS = [
+    (one, tuple(score + move for score, move in zip(one, moves, strict=True)))
+    for one in itertools.product(range(4), repeat=3)
+    for moves in itertools.product((-1, 0, 1), repeat=3)
+]
+
+
+def worst_choice(probabilities, scale: float) -> float:
+    """The largest |log P(i) / P'(i)| over score vectors that differ by at most 1 everywhere."""
+    known = {one: probabilities(one, scale) for one in set(itertools.chain(*NEIGHBOURS))}
+    return max(
+        abs(math.log(p / q))
+        for one, other in NEIGHBOURS
+        for p, q in zip(known[one], known[other], strict=True)
+    )
+
+
+@pytest.mark.parametrize("probabilities", [noisy_max_probabilities, permute_and_flip_probabilities])
+def test_a_choice_costs_at_most_its_epsilon_by_enumeration(probabilities) -> None:
+    scale = choice_scale(linf=1, epsilon=ONE)
+    worst = worst_choice(probabilities, float(scale))
+    assert 0.8 < worst <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("probabilities", [noisy_max_probabilities, permute_and_flip_probabilities])
+def test_a_choice_without_the_factor_two_is_caught(probabilities) -> None:
+    without_two = float(choice_scale(linf=1, epsilon=ONE) / 2)
+    assert worst_choice(probabilities, without_two) > 1.5
+
+
+def test_the_bound_of_a_choice_is_reached_when_one_score_falls_and_the_other_rises() -> None:
+    scale = float(choice_scale(linf=1, epsilon=ONE))
+    here, there = (noisy_max_probabilities(scores, scale)[0] for scores in [(1, 9), (0, 10)])
+    assert math.isclose(here / there, math.e, rel_tol=1e-9)
+
+
+def log_chance(answer: tuple[int, ...], exact: tuple[int, ...], scale: Fraction) -> Fraction:
+    """log P(answer), up to the constant that all answers share; exact."""
+    return -sum((abs(a - c) for a, c in zip(answer, exact, strict=True)), Fraction(0)) / scale
+
+
+@pytest.mark.parametrize(("l1", "kept"), [(3, True), (2, False)])
+def test_a_measure_costs_its_epsilon_exactly_and_a_smaller_reach_is_caught(
+    l1: int, kept: bool
+) -> None:
+    scale = laplace_scale(l1=l1, epsilon=Fraction(1, 7))
+    exact, neighbour = (4, 4), (5, 2)
+    losses = [
+        log_chance(answer, exact, scale) - log_chance(answer, neighbour, scale)
+        for answer in itertools.product(range(-3, 12), repeat=2)
+    ]
+    assert (max(losses) == Fraction(1, 7)) is kept
+    assert (max(losses) <= Fraction(1, 7)) is kept
+
+
+# What is refused.
+
+NOT_INTEGERS = [
+    np.array([1.0]),
+    np.array([1.0], np.float32),
+    np.array([True]),
+    np.array([1], object),
+    np.array([1 + 0j]),
+    np.array(["1"]),
+    np.array([1], "timedelta64[s]"),
+    [1],
+    1,
+    None,
+]
+TOO_LARGE = np.array([2**63], np.uint64)
+
+
+@pytest.mark.parametrize("values", [*NOT_INTEGERS, TOO_LARGE], ids=lambda v: type(v).__name__)
+def test_whatever_is_not_an_int64_array_is_refused(values) -> None:
+    with pytest.raises(BoundaryViolation, match="expected"):
+        measure(values, l1=1, epsilon=ONE, noise=RecordingNoise())
+    with pytest.raises(BoundaryViolation, match="expected"):
+        choose(values, linf=1, epsilon=ONE, noise=RecordingNoise())
+
+
+@pytest.mark.parametrize("reach", [0, -1, 1.0, True, Fraction(1), np.int64(1), None])
+def test_a_reach_that_is_not_a_positive_int_is_refused(reach) -> None:
+    with pytest.raises(BoundaryViolation, match="l1: expected an int"):
+        measure(np.array([1]), l1=reach, epsilon=ONE, noise=RecordingNoise())
+    with pytest.raises(BoundaryViolation, match="linf: expected an int"):
+        choose(np.array([1]), linf=reach, epsilon=ONE, noise=RecordingNoise())
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1, Fraction(0), Fraction(-1), math.inf, "1", None])
+def test_an_epsilon_that_is_not_a_positive_fraction_is_refused(epsilon) -> None:
+    with pytest.raises(BoundaryViolation, match="epsilon: expected a positive Fraction"):
+        measure(np.array([1]), l1=1, epsilon=epsilon, noise=RecordingNoise())
+    with pytest.raises(BoundaryViolation, match="epsilon: expected a positive Fraction"):
+        choose(np.array([1]), linf=1, epsilon=epsilon, noise=RecordingNoise())
+
+
+@pytest.mark.parametrize("shape", [(0,), (2, 2), ()], ids=str)
+def test_a_choice_is_among_a_vector_of_at_least_one(shape: tuple[int, ...]) -> None:
+    with pytest.raises(BoundaryViolation, match="expected a vector of scores"):
+        choose(np.zeros(shape, np.int64), linf=1, epsilon=ONE, noise=RecordingNoise())
+
+
+def test_a_refusal_shows_no_value_of_the_answers() -> None:
+    with pytest.raises(BoundaryViolation) as refused:
+        measure(np.array([4321.0]), l1=1, epsilon=ONE, noise=RecordingNoise())
+    assert "4321" not in str(refused.value)
+
+
+@pytest.mark.parametrize("noise", SOURCES, ids=lambda source: source.name)
+def test_a_scale_beyond_2_to_the_55_is_refused_whatever_the_counts(noise) -> None:
+    with pytest.raises(BoundaryViolation, match="at most 2\\^55"):
+        measure(np.zeros(0, np.int64), l1=2**36, epsilon=Fraction(1, 10**6), noise=noise)

@@ -1,0 +1,402 @@
+"""The three noise sources: right distribution, right edges, right refusals.
+
+False alarms: see ``distributions.ALARM`` (1e-8 a test, below 1e-6 for the folder).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import subprocess
+import sys
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import stats
+
+from dp_pipeline.gate import discrete_laplace
+from dp_pipeline.gate.discrete_laplace import geometric_noise, saturating_sum
+from dp_pipeline.gate.noise import (
+    ExactNoise,
+    NoiseSource,
+    OpenDPNoise,
+    SeededNoise,
+    float_at_least,
+    noise_source,
+)
+from dp_pipeline.gate.words import UniformIntegers
+from dp_pipeline.schema.errors import BoundaryViolation, DeclarationError
+from dp_pipeline_tests.gate.distributions import (
+    ALARM,
+    SCALES,
+    fit,
+    geometric_cdf,
+    noisy_max_probabilities,
+    permute_and_flip_probabilities,
+    same,
+)
+
+SOURCES = [OpenDPNoise(), ExactNoise(), SeededNoise(1)]
+OURS = SOURCES[1:]
+INT64 = np.iinfo(np.int64)
+
+by_source = pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
+by_our_source = pytest.mark.parametrize("source", OURS, ids=lambda source: source.name)
+by_scale = pytest.mark.parametrize("scale", SCALES, ids=str)
+
+
+def draws(source: NoiseSource, size: int, scale: Fraction) -> NDArray[np.int64]:
+    return source.discrete_laplace(np.zeros(size, np.int64), scale)
+
+
+# The distribution.
+
+
+@by_scale
+@by_our_source
+def test_our_noise_is_the_discrete_laplace(source: NoiseSource, scale: Fraction) -> None:
+    assert fit(draws(source, 200_000, scale), scale) > ALARM
+
+
+@by_scale
+def test_our_noise_is_the_noise_of_opendp(scale: Fraction) -> None:
+    theirs = draws(OpenDPNoise(), 30_000, scale)
+    assert fit(theirs, scale) > ALARM
+    assert same(draws(ExactNoise(), 100_000, scale), theirs, scale) > ALARM
+    assert same(draws(SeededNoise(2), 100_000, scale), theirs, scale) > ALARM
+
+
+@pytest.mark.parametrize(
+    ("scale", "nearly"),
+    [
+        (Fraction(10**7 + 1, 10**6), Fraction(10)),  # 32-bit words
+        (Fraction(10**16 + 1, 10**15), Fraction(10)),  # 64-bit words
+        (Fraction(2**61 + 1, 2**58), Fraction(8)),  # 64-bit words, but U + n·V does not fit
+        (Fraction(7, 3) + Fraction(1, 10**30), Fraction(7, 3)),  # Python integers
+        (Fraction(1, 2) - Fraction(1, 10**30), Fraction(1, 2)),
+    ],
+    ids=str,
+)
+def test_numerators_of_every_size_give_the_same_distribution(
+    scale: Fraction, nearly: Fraction
+) -> None:
+    drawn = draws(SeededNoise(3), 40_000, scale)
+    assert fit(drawn, nearly) > ALARM
+    assert same(drawn, draws(SeededNoise(4), 40_000, nearly), nearly) > ALARM
+
+
+@by_scale
+def test_the_noise_of_noisy_max_is_the_one_sided_geometric(scale: Fraction) -> None:
+    uniform = UniformIntegers(np.random.default_rng(5).bytes)
+    assert fit(geometric_noise(200_000, scale, uniform), scale, geometric_cdf) > ALARM
+
+
+def minus_zero_kept(size: int, scale: Fraction, patch: pytest.MonkeyPatch) -> NDArray[np.int64]:
+    patch.setattr(discrete_laplace, "_signed", lambda m, negative: np.where(negative, -m, m))
+    return draws(SeededNoise(6), size, scale)
+
+
+def ten_percent_too_little(size: int, scale: Fraction, _: pytest.MonkeyPatch) -> NDArray[np.int64]:
+    return draws(SeededNoise(6), size, scale * Fraction(9, 10))
+
+
+def rounded_float_laplace(size: int, scale: Fraction, _: pytest.MonkeyPatch) -> NDArray[np.int64]:
+    drawn = np.random.default_rng(6).laplace(scale=float(scale), size=size)
+    return np.rint(drawn).astype(np.int64)
+
+
+def even_rounds_say_yes(size: int, scale: Fraction, patch: pytest.MonkeyPatch) -> NDArray[np.int64]:
+    right = discrete_laplace.bernoulli_exp
+
+    def swapped(part, whole, uniform):
+        return right(part, whole, uniform) ^ (part > 0)
+
+    patch.setattr(discrete_laplace, "bernoulli_exp", swapped)
+    return draws(SeededNoise(6), size, scale)
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [minus_zero_kept, ten_percent_too_little, rounded_float_laplace, even_rounds_say_yes],
+    ids=lambda mutant: mutant.__name__,
+)
+def test_a_wrong_sampler_is_caught(mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fit(mutant(200_000, Fraction(1), monkeypatch), Fraction(1)) < ALARM
+
+
+@pytest.mark.parametrize("bound", [2, 3, 6, 7, 255, 256])
+def test_every_integer_below_the_bound_comes_from_equally_many_words(bound: int) -> None:
+    every_word = np.arange(2**16, dtype=np.uint16).tobytes()
+    drawn = UniformIntegers(lambda _: every_word)._attempt(bound, 2**16)
+    assert set(np.bincount(drawn, minlength=bound)) == {2**16 // bound}
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(bound=st.integers(1, 2**80), size=st.integers(0, 40), seed=st.integers(0, 99))
+def test_uniform_integers_stay_below_any_bound(bound: int, size: int, seed: int) -> None:
+    drawn = UniformIntegers(np.random.default_rng(seed).bytes).below(bound, size)
+    assert drawn.shape == (size,)
+    assert all(0 <= int(number) < bound for number in drawn)
+
+
+# Noisy max.
+
+CANDIDATES = (5, 7, 7, 4)
+
+
+def chosen(source: NoiseSource, scores: tuple[int, ...], scale: Fraction) -> NDArray[np.int64]:
+    """How often each candidate is chosen in 3000 calls."""
+    picks = [source.noisy_max(np.array(scores), scale) for _ in range(3000)]
+    return np.bincount(picks, minlength=len(scores))
+
+
+def fit_of_choices(counts: NDArray[np.int64], chances: list[float]) -> float:
+    return float(stats.chisquare(counts, np.array(chances) * counts.sum()).pvalue)
+
+
+@by_our_source
+def test_our_noisy_max_chooses_with_the_enumerated_probabilities(source: NoiseSource) -> None:
+    chances = noisy_max_probabilities(CANDIDATES, 3.0)
+    assert math.isclose(sum(chances), 1.0, abs_tol=1e-12)
+    assert fit_of_choices(chosen(source, CANDIDATES, Fraction(3)), chances) > ALARM
+
+
+def test_the_noisy_max_of_opendp_is_permute_and_flip() -> None:
+    chances = permute_and_flip_probabilities(CANDIDATES, 3.0)
+    assert math.isclose(sum(chances), 1.0, abs_tol=1e-12)
+    assert fit_of_choices(chosen(OpenDPNoise(), CANDIDATES, Fraction(3)), chances) > ALARM
+
+
+def test_a_noisy_max_with_half_the_noise_is_caught() -> None:
+    counts = chosen(SeededNoise(7), CANDIDATES, Fraction(3, 2))
+    assert fit_of_choices(counts, noisy_max_probabilities(CANDIDATES, 3.0)) < ALARM
+
+
+@by_source
+def test_noisy_max_keeps_the_last_bit_of_scores_that_floats_would_merge(
+    source: NoiseSource,
+) -> None:
+    scores = np.array([2**60, 2**60 + 1, 2**60])
+    assert {source.noisy_max(scores, Fraction(1, 1000)) for _ in range(20)} == {1}
+
+
+@by_source
+def test_noisy_max_holds_at_the_ends_of_int64(source: NoiseSource) -> None:
+    scores = np.array([INT64.min, INT64.max, INT64.max - 2000])
+    assert {source.noisy_max(scores, Fraction(10)) for _ in range(20)} == {1}
+
+
+# Edges.
+
+
+@by_source
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1,), (5,), (2, 3, 4)], ids=str)
+def test_noise_keeps_the_shape_and_leaves_its_input_alone(
+    source: NoiseSource, shape: tuple[int, ...]
+) -> None:
+    counts = np.full(shape, 1000)
+    noisy = source.discrete_laplace(counts, Fraction(3))
+    assert noisy.shape == shape
+    assert noisy.dtype == np.int64
+    assert not np.shares_memory(noisy, counts)
+    assert (counts == 1000).all()
+
+
+@by_source
+def test_noise_meets_each_count_where_it_stands_in_any_memory_layout(source: NoiseSource) -> None:
+    counts = np.arange(24).reshape(2, 3, 4) * 10**6
+    for view in (counts.T, counts[:, ::-1, ::2], np.asfortranarray(counts)):
+        assert np.abs(source.discrete_laplace(view, Fraction(2)) - view).max() < 1000
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(
+    counts=st.lists(st.integers(int(INT64.min), int(INT64.max)), min_size=1, max_size=6),
+    scale=st.sampled_from([Fraction(1, 3), Fraction(10), Fraction(2**40), Fraction(2**55)]),
+    seed=st.integers(0, 10),
+)
+def test_sums_saturate_at_the_ends_of_int64_and_never_wrap(
+    counts: list[int], scale: Fraction, seed: int
+) -> None:
+    noise = draws(SeededNoise(seed), len(counts), scale)
+    noisy = SeededNoise(seed).discrete_laplace(np.array(counts, np.int64), scale)
+    pairs = zip(counts, noise.tolist(), strict=True)
+    assert noisy.tolist() == [min(max(c + x, int(INT64.min)), int(INT64.max)) for c, x in pairs]
+
+
+def test_noise_too_large_for_int64_is_cut_only_after_the_sum() -> None:
+    noise = np.array([2**63 + 5, -(2**70), 2**70], object)
+    counts = np.array([-10, 0, 0])
+    assert saturating_sum(counts, noise).tolist() == [2**63 - 5, INT64.min, INT64.max]
+
+
+def test_draws_too_large_for_int64_stay_exact() -> None:
+    uniform = UniformIntegers(np.random.default_rng(8).bytes)
+    drawn = discrete_laplace.laplace_noise(4000, Fraction(2**70), uniform)
+    assert drawn.dtype == object
+    assert fit((drawn // 2**60).astype(np.int64), Fraction(2**10)) > ALARM
+
+
+def test_opendp_saturates_as_we_do() -> None:
+    ends = np.array([INT64.max] * 50 + [INT64.min] * 50)
+    noisy = OpenDPNoise().discrete_laplace(ends, Fraction(10))
+    assert noisy[:50].min() > INT64.max - 10**4
+    assert noisy[50:].max() < INT64.min + 10**4
+
+
+@by_source
+@pytest.mark.parametrize(
+    "scale", [Fraction(0), Fraction(-1), 1.0, 1, None, 2**55 + Fraction(1, 9), Fraction(10**400)]
+)
+def test_a_scale_is_refused_by_its_public_value(source: NoiseSource, scale: Fraction) -> None:
+    with pytest.raises(BoundaryViolation, match="scale"):
+        source.discrete_laplace(np.array([]).astype(int), scale)
+    with pytest.raises(BoundaryViolation, match="scale"):
+        source.noisy_max(np.array([4321]), scale)
+
+
+@by_source
+def test_the_smallest_scales_add_nothing(source: NoiseSource) -> None:
+    tiny = Fraction(1, 10**400)
+    assert source.discrete_laplace(np.array([3, -5]), tiny).tolist() == [3, -5]
+    assert source.noisy_max(np.array([3, 5, 4]), tiny) == 1
+
+
+@by_source
+def test_a_source_refuses_what_is_not_an_integer_array(source: NoiseSource) -> None:
+    for counts in (np.array([1.0]), np.array([True]), np.array([1], object), [1]):
+        with pytest.raises(BoundaryViolation, match="expected an integer array"):
+            source.discrete_laplace(counts, Fraction(1))
+        with pytest.raises(BoundaryViolation, match="expected an integer array"):
+            source.noisy_max(counts, Fraction(1))
+
+
+@by_source
+def test_nobody_is_chosen_among_nobody(source: NoiseSource) -> None:
+    with pytest.raises(BoundaryViolation, match="at least one candidate"):
+        source.noisy_max(np.zeros(0, np.int64), Fraction(1))
+
+
+# OpenDP.
+
+
+@settings(derandomize=True, max_examples=300)
+@given(st.fractions(min_value=Fraction(1, 10**30), max_value=2**55))
+def test_opendp_gets_the_smallest_float_that_is_not_below_the_scale(scale: Fraction) -> None:
+    at_least = float_at_least(scale)
+    assert Fraction(math.nextafter(at_least, 0)) < scale <= Fraction(at_least)
+
+
+@pytest.mark.parametrize("scale", [Fraction(1, 10**400), Fraction(1, 3), Fraction(7, 3)], ids=str)
+def test_opendp_is_handed_no_less_noise_than_was_paid_for(
+    scale: Fraction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from opendp import measurements
+
+    handed: list[float] = []
+
+    def watch(name: str) -> None:
+        make = getattr(measurements, name)
+
+        def watched(*given, scale: float):
+            handed.append(scale)
+            return make(*given, scale=scale)
+
+        monkeypatch.setattr(measurements, name, watched)
+
+    watch("make_laplace")
+    watch("make_noisy_max")
+    OpenDPNoise().discrete_laplace(np.array([1]), scale)
+    OpenDPNoise().noisy_max(np.array([1]), scale)
+    assert handed == [float_at_least(scale)] * 2
+    assert min(handed) > 0
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_opendp_features_are_left_as_they_were(
+    before: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from opendp import mod
+
+    monkeypatch.setattr(mod, "GLOBAL_FEATURES", {"contrib"} if before else set())
+    OpenDPNoise().discrete_laplace(np.array([1]), Fraction(1))
+    OpenDPNoise().noisy_max(np.array([1]), Fraction(1))
+    assert ("contrib" in mod.GLOBAL_FEATURES) is before
+
+
+def test_opendp_is_not_imported_before_the_first_draw() -> None:
+    code = (
+        "import sys; from dp_pipeline.gate.noise import OpenDPNoise; OpenDPNoise();"
+        "sys.exit('opendp' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# The sources as values.
+
+
+def test_a_seed_gives_the_same_draws_again_and_never_the_same_draw_twice() -> None:
+    one, two = SeededNoise(9), SeededNoise(9)
+    first, second = draws(one, 1000, SCALES[3]), draws(one, 1000, SCALES[3])
+    assert (first == draws(two, 1000, SCALES[3])).all()
+    assert (second == draws(two, 1000, SCALES[3])).all()
+    assert (first != second).any()
+    assert (first != draws(SeededNoise(10), 1000, SCALES[3])).any()
+
+
+@pytest.mark.parametrize("source", SOURCES[:2], ids=lambda source: source.name)
+def test_noise_for_releases_never_repeats(source: NoiseSource) -> None:
+    first, second = (draws(type(source)(), 1000, Fraction(10)) for _ in range(2))
+    assert (first != second).any()  # equal by chance: below 1e-1000
+
+
+def test_only_the_seeded_source_is_unfit_for_release() -> None:
+    assert [(source.name, source.fit_for_release) for source in SOURCES] == [
+        ("opendp", True),
+        ("exact", True),
+        ("seeded", False),
+    ]
+
+
+@by_source
+def test_a_source_cannot_be_changed_or_declare_itself_fit(source: NoiseSource) -> None:
+    with pytest.raises((dataclasses.FrozenInstanceError, TypeError)):
+        source.fit_for_release = True
+    with pytest.raises((dataclasses.FrozenInstanceError, AttributeError, TypeError)):
+        source._uniform = None
+
+
+def test_what_is_printed_of_a_source_shows_no_state() -> None:
+    shown = [repr(source) for source in (*SOURCES, SeededNoise(987654321))]
+    assert shown == ["OpenDPNoise()", "ExactNoise()", "SeededNoise()", "SeededNoise()"]
+    assert repr(SeededNoise(987654321)._uniform) == "UniformIntegers()"
+
+
+def test_sources_are_built_by_name() -> None:
+    built = [noise_source("opendp"), noise_source("exact"), noise_source("seeded", seed=9)]
+    assert [type(source) for source in built] == [OpenDPNoise, ExactNoise, SeededNoise]
+    assert (draws(built[2], 99, SCALES[3]) == draws(SeededNoise(9), 99, SCALES[3])).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "seed"),
+    [
+        ("gaussian", None),
+        ("Exact", None),
+        (None, None),
+        ("seeded", None),
+        ("seeded", -1),
+        ("seeded", True),
+        ("seeded", 1.5),
+        ("exact", 1),
+        ("opendp", 0),
+    ],
+)
+def test_a_wrong_declaration_of_noise_is_one_line(name: str, seed: int | None) -> None:
+    with pytest.raises(DeclarationError) as refused:
+        noise_source(name, seed=seed)
+    assert "\n" not in str(refused.value)
