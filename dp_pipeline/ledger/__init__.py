@@ -1,0 +1,42 @@
+"""The durable privacy ledger: what every lineage may spend, has spent, and on what.
+
+It knows no rows, no models and no orchestration. A release is reserved here
+*before* anything is looked at, and is never refunded:
+
+>>> import tempfile
+>>> from fractions import Fraction
+>>> from pathlib import Path
+>>> from dp_pipeline.ledger import Account, Charge, Ledger, SpendRow
+>>> folder = tempfile.TemporaryDirectory()
+>>> ledger = Ledger(Path(folder.name) / "ledger")
+>>> ledger.open_account(Account("trips", "one row", "add_remove", "release", Fraction(1)))
+>>> charge = Charge("ab" * 32, "trips", "dp", 100_000_000, "trips/grid at ε=0.1", {})
+>>> with ledger.reserve(charge) as reservation:
+...     reservation.settle([SpendRow("cells", "laplace", Fraction(1, 10), Fraction(10))])
+>>> ledger.balance("trips").left
+Fraction(9, 10)
+>>> with ledger.reserve(charge) as reservation:
+...     reservation.state
+'settled'
+>>> folder.cleanup()
+"""
+
+from dp_pipeline.ledger.account import Account, Balance
+from dp_pipeline.ledger.charge import Charge, SpendRow
+from dp_pipeline.ledger.entry import Entry
+from dp_pipeline.ledger.errors import DeadRelease, ReservationOver, UnbalancedSpends
+from dp_pipeline.ledger.ledger import Ledger
+from dp_pipeline.ledger.reservation import Reservation
+
+__all__ = [
+    "Account",
+    "Balance",
+    "Charge",
+    "DeadRelease",
+    "Entry",
+    "Ledger",
+    "Reservation",
+    "ReservationOver",
+    "SpendRow",
+    "UnbalancedSpends",
+]

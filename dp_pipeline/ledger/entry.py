@@ -1,0 +1,66 @@
+"""An entry: one row of the ledger, read back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from dp_pipeline.ledger.charge import SpendRow
+from dp_pipeline.schema.errors import Damaged
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row, in the order of writing.
+
+    sequence      1, 2, 3, …
+    event         "account", "source", "reserve", "interrupted", "settled" or "dead"
+    time          UTC, ISO 8601
+    lineage       whose account
+    key           release key; None on account and source rows
+    source        the source claimed; None on all other rows
+    kind          "dp" or "not-dp" of the release; None on account and source rows
+    nano_epsilon  what this row charges; 0 on every row but a reserve row
+    what          the words of the release
+    facts         everything else, all text
+    previous      hash of the row before
+    hash          hash over all of the above and the spends
+    spends        the draws of a settled release
+    """
+
+    sequence: int
+    event: str
+    time: str
+    lineage: str
+    key: str | None
+    source: str | None
+    kind: str | None
+    nano_epsilon: int
+    what: str
+    facts: Mapping[str, str]
+    previous: str
+    hash: str
+    spends: tuple[SpendRow, ...]
+
+
+def entry_from(row: Mapping[str, Any], spends: Sequence[Mapping[str, Any]]) -> Entry:
+    """A stored row as a value; Damaged names the row if it does not parse."""
+    try:
+        facts = json.loads(row["facts"])
+        return Entry(**{**row, "facts": facts, "spends": tuple(map(_spend, spends))})
+    except (ValueError, TypeError, ZeroDivisionError):
+        raise Damaged(f"ledger row {row['sequence']}: its text cannot be parsed") from None
+
+
+def _spend(row: Mapping[str, Any]) -> SpendRow:
+    epsilon, scale = _fraction(row["epsilon"]), _fraction(row["scale"])
+    return SpendRow(row["what"], row["mechanism"], epsilon, scale)
+
+
+def _fraction(text: object) -> Fraction:
+    if not isinstance(text, str):
+        raise TypeError("an exact number is stored as text")
+    return Fraction(text)

@@ -1,0 +1,162 @@
+"""Rows: how one is appended, and what is read from them inside a transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, func, insert, select
+
+from dp_pipeline.ledger.account import Account
+from dp_pipeline.ledger.chain import Row, canonical, digest
+from dp_pipeline.ledger.charge import Charge, SpendRow
+from dp_pipeline.ledger.entry import Entry, entry_from
+from dp_pipeline.ledger.tables import GENESIS, entries, spends
+from dp_pipeline.schema.errors import Damaged, DeclarationError
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A row before it has its place in the chain; the columns are those of ``Entry``."""
+
+    event: str
+    lineage: str
+    key: str | None = None
+    source: str | None = None
+    kind: str | None = None
+    nano_epsilon: int = 0
+    what: str = ""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    spends: Sequence[SpendRow] = ()
+
+    @classmethod
+    def of(
+        cls,
+        charge: Charge,
+        event: str,
+        *,
+        nano_epsilon: int = 0,
+        facts: Mapping[str, str] | None = None,
+        spends: Sequence[SpendRow] = (),
+    ) -> Draft:
+        """A row about a release."""
+        return cls(
+            event=event,
+            lineage=charge.lineage,
+            key=charge.key,
+            kind=charge.kind,
+            nano_epsilon=nano_epsilon,
+            what=charge.what,
+            facts=facts or {},
+            spends=spends,
+        )
+
+
+def append(connection: Connection, draft: Draft) -> None:
+    """Write a row at the end of the chain, and its spends."""
+    newest = select(entries.c.sequence, entries.c.hash).order_by(entries.c.sequence.desc())
+    tip = connection.execute(newest.limit(1)).first()
+    row: dict[str, Any] = {
+        "sequence": tip.sequence + 1 if tip else 1,
+        "event": draft.event,
+        "time": datetime.now(UTC).isoformat(timespec="microseconds"),
+        "lineage": draft.lineage,
+        "key": draft.key,
+        "source": draft.source,
+        "kind": draft.kind,
+        "nano_epsilon": draft.nano_epsilon,
+        "what": draft.what,
+        "facts": canonical(dict(draft.facts)),
+        "previous": tip.hash if tip else GENESIS,
+    }
+    children = [_child(row["sequence"], n, spend) for n, spend in enumerate(draft.spends)]
+    connection.execute(insert(entries), {**row, "hash": digest(row, children)})
+    if children:
+        connection.execute(insert(spends), children)
+
+
+def _child(entry: int, ordinal: int, spend: SpendRow) -> dict[str, Any]:
+    return {
+        "entry": entry,
+        "ordinal": ordinal,
+        "what": spend.what,
+        "mechanism": spend.mechanism,
+        "epsilon": str(spend.epsilon),
+        "scale": str(spend.scale),
+    }
+
+
+def rows(connection: Connection) -> Iterator[tuple[Row, list[Row]]]:
+    """Every row with its spends, in order; a spend without a row raises Damaged."""
+    order = select(spends).order_by(spends.c.entry, spends.c.ordinal)
+    found = connection.execute(order).mappings().all()
+    children: dict[int, list[Row]] = {}
+    for child in found:
+        children.setdefault(child["entry"], []).append(dict(child))
+    for row in connection.execute(select(entries).order_by(entries.c.sequence)).mappings():
+        yield dict(row), children.pop(row["sequence"], [])
+    if children:
+        raise Damaged(f"ledger row {min(children)} is missing: only its spends are there")
+
+
+def read_entries(connection: Connection) -> Iterator[Entry]:
+    """Every row as an entry, in order."""
+    for row, children in rows(connection):
+        yield entry_from(row, children)
+
+
+def find_account(connection: Connection, lineage: str) -> tuple[Account, dict[str, str]] | None:
+    """The account of a lineage and the facts of its row."""
+    query = select(entries.c.facts).where(
+        entries.c.lineage == lineage, entries.c.event == "account"
+    )
+    text = connection.execute(query).scalar_one_or_none()
+    if text is None:
+        return None
+    try:
+        facts: dict[str, str] = json.loads(text)
+        return Account.from_facts(lineage, facts), facts
+    except (KeyError, TypeError, ValueError, DeclarationError):
+        raise Damaged(f"ledger: the account row of lineage {lineage} was changed") from None
+
+
+def require_account(connection: Connection, lineage: str) -> Account:
+    """The account of a lineage; DeclarationError if it was never opened."""
+    found = find_account(connection, lineage)
+    if found is None:
+        raise no_account(lineage)
+    return found[0]
+
+
+def no_account(lineage: str) -> DeclarationError:
+    """What every request for an unknown lineage is answered with."""
+    return DeclarationError(f"lineage {lineage}: no account was opened in this ledger")
+
+
+def spent_nano(connection: Connection, lineage: str) -> int:
+    """The sum of all charges of a lineage, in nano-ε."""
+    total = select(func.coalesce(func.sum(entries.c.nano_epsilon), 0)).where(
+        entries.c.lineage == lineage, entries.c.event == "reserve"
+    )
+    spent = connection.execute(total).scalar_one()
+    if type(spent) is not int:
+        # SQLite answers with a float if any summand is not an integer.
+        raise Damaged(f"ledger: a charge of lineage {lineage} is not a whole number")
+    return spent
+
+
+def count_not_dp(connection: Connection, lineage: str) -> int:
+    """How many releases of a lineage have no ε."""
+    query = select(func.count()).where(
+        entries.c.lineage == lineage, entries.c.event == "reserve", entries.c.kind == "not-dp"
+    )
+    return int(connection.execute(query).scalar_one())
+
+
+def history(connection: Connection, key: str) -> list[Row]:
+    """The rows of one release, oldest first: a reserve row, then what became of it."""
+    query = select(entries).where(entries.c.key == key).order_by(entries.c.sequence)
+    return [dict(row) for row in connection.execute(query).mappings()]

@@ -1,0 +1,173 @@
+"""The ledger: accounts, claims, reservations and what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+
+from dp_pipeline.ledger import journal, keys, reservation, sources
+from dp_pipeline.ledger.account import Account, Balance
+from dp_pipeline.ledger.audit import Audit
+from dp_pipeline.ledger.chain import Chain
+from dp_pipeline.ledger.charge import Charge, require_key
+from dp_pipeline.ledger.entry import Entry, entry_from
+from dp_pipeline.ledger.files import locked
+from dp_pipeline.ledger.reservation import Reservation
+from dp_pipeline.ledger.store import Store, missing_triggers
+from dp_pipeline.schema.epsilon import NANO
+from dp_pipeline.schema.errors import Damaged
+
+_STATES = {"reserve": "reserved"}
+
+
+class Ledger:
+    """What was spent on whom, across all runs and processes of one computer.
+
+    folder   holds ledger.sqlite, locks/ and keys/; 0700, its files 0600
+
+    Nothing is made before ``open_account``; reading a ledger that does not exist
+    gives empty results. Any number of processes and threads may use the same
+    folder, on a file system with working flock (not every network share).
+    Every method raises Damaged if the file is lost or is not a ledger.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._store = Store(folder)
+
+    def open_account(self, account: Account) -> None:
+        """Open an account, or find it open with the same declaration.
+
+        Raises DeclarationError, naming both, if it was opened with another
+        unit, relation, purpose or ceiling: opening never changes anything.
+        """
+        self._store.create()
+        with self._store.writing() as connection:
+            found = journal.find_account(connection, account.lineage)
+            if found is not None:
+                account.require_same_as(found[0])
+                return
+            key = keys.ensure_key(self._store.keys, lineage=account.lineage)
+            facts = {**account.facts(), "key": keys.commit(key)}
+            draft = journal.Draft(event="account", lineage=account.lineage, facts=facts)
+            journal.append(connection, draft)
+
+    def claim_source(
+        self, lineage: str, source: str, *, distinct_population: str | None = None
+    ) -> None:
+        """Say that a lineage is about to open a source (a URI, a fingerprint: any text).
+
+        Raises DeclarationError if another lineage holds the source, unless both
+        are benchmarks, or a release lineage gives the reason why its persons are
+        different ones. A benchmark never opens what a release lineage holds.
+        The table of cases and the proof are in ``ledger/sources.py``.
+        """
+        if not self._store.exists():
+            raise journal.no_account(lineage)
+        with self._store.writing() as connection:
+            sources.claim(
+                connection, lineage, source=source, distinct_population=distinct_population
+            )
+
+    @contextmanager
+    def reserve(self, charge: Charge) -> Iterator[Reservation]:
+        """Pay for a release before anyone looks; the block holds the lock of its key.
+
+        A second process or thread with the same key waits, and then finds the
+        release settled. The charge stays whatever happens inside the block.
+        Reserving a key inside its own block waits for ever.
+
+        Raises BudgetExceeded (asked, spent, left, ceiling; nothing is written),
+        DeadRelease, DeclarationError for a lineage without an account, and
+        Damaged if the key was used for a different charge.
+        """
+        if not self._store.exists():
+            raise journal.no_account(charge.lineage)
+        with locked(self._store.locks / f"{charge.key}.lock"):
+            with self._store.writing() as connection:
+                state = reservation.enter(connection, charge)
+            entered = Reservation(self._store, charge=charge, state=state)
+            try:
+                yield entered
+            finally:
+                entered.leave()
+
+    def account(self, lineage: str) -> Account | None:
+        """The account as it was opened; None if it was not."""
+        if not self._store.exists():
+            return None
+        with self._store.reading() as connection:
+            found = journal.find_account(connection, lineage)
+        return None if found is None else found[0]
+
+    def balance(self, lineage: str) -> Balance:
+        """What a lineage has spent and has left, exactly; zero and no ceiling if it is unknown."""
+        if not self._store.exists():
+            return Balance(ceiling=None, spent=Fraction(0), left=None, not_dp=0)
+        with self._store.reading() as connection:
+            found = journal.find_account(connection, lineage)
+            spent = Fraction(journal.spent_nano(connection, lineage), NANO)
+            not_dp = journal.count_not_dp(connection, lineage)
+        ceiling = None if found is None else found[0].ceiling
+        left = None if ceiling is None else ceiling - spent
+        return Balance(ceiling=ceiling, spent=spent, left=left, not_dp=not_dp)
+
+    def lineages(self) -> tuple[str, ...]:
+        """Every lineage with an account, in the order of opening."""
+        return tuple(entry.lineage for entry in self.entries() if entry.event == "account")
+
+    def state(self, key: str) -> str | None:
+        """None, "reserved", "interrupted", "settled" or "dead".
+
+        From the rows alone: "reserved" and "interrupted" do not tell whether
+        somebody is still at work.
+        """
+        require_key(key)
+        if not self._store.exists():
+            return None
+        with self._store.reading() as connection:
+            past = journal.history(connection, key)
+        return _STATES.get(past[-1]["event"], past[-1]["event"]) if past else None
+
+    def entries(self, lineage: str | None = None) -> tuple[Entry, ...]:
+        """Every row in order, settled ones with their spends; of one lineage if it is named."""
+        if not self._store.exists():
+            return ()
+        with self._store.reading() as connection:
+            found = tuple(journal.read_entries(connection))
+        return tuple(entry for entry in found if lineage in (None, entry.lineage))
+
+    def key(self, lineage: str) -> bytes:
+        """The 32 secret random bytes of a lineage, for keyed fingerprints; never to be exported.
+
+        Raises DeclarationError for a lineage without an account and Damaged if
+        the key is not the one that the account was opened with.
+        """
+        if not self._store.exists():
+            raise journal.no_account(lineage)
+        with self._store.reading() as connection:
+            found = journal.find_account(connection, lineage)
+        if found is None:
+            raise journal.no_account(lineage)
+        commitment = found[1].get("key", "")
+        return keys.read_key(self._store.keys, lineage=lineage, commitment=commitment)
+
+    def verify(self) -> None:
+        """Recompute every hash and every sum; Damaged names the first bad row.
+
+        Also checks that each row could have been written at its place (no charge
+        beyond its ceiling, no outcome without a reservation) and that the
+        triggers are there. Rows cut off at the end are not found.
+        """
+        if not self._store.exists():
+            return
+        chain, audit = Chain(), Audit()
+        with self._store.reading() as connection:
+            for row, children in journal.rows(connection):
+                chain.follow(row, children)
+                audit.take(entry_from(row, children))
+            absent = missing_triggers(connection)
+        if absent:
+            raise Damaged(f"ledger {self._store.path}: trigger {absent[0]} was removed")

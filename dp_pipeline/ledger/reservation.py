@@ -1,0 +1,127 @@
+"""A reservation: a release that has paid and may now look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Literal
+
+from sqlalchemy import Connection
+
+from dp_pipeline.ledger.audit import balances
+from dp_pipeline.ledger.charge import Charge, SpendRow
+from dp_pipeline.ledger.errors import DeadRelease, ReservationOver, UnbalancedSpends
+from dp_pipeline.ledger.journal import Draft, append, history, require_account, spent_nano
+from dp_pipeline.ledger.store import Store
+from dp_pipeline.ledger.words import as_line
+from dp_pipeline.schema.epsilon import NANO, epsilon_text
+from dp_pipeline.schema.errors import BudgetExceeded, Damaged
+
+State = Literal["new", "resumed", "settled"]
+
+
+class Reservation:
+    """The right to draw the noise of one release, while its lock is held.
+
+    state   "new": charged just now; draw everything.
+            "resumed": charged earlier by someone who did not finish; replay the
+            answers stored, draw only those missing.
+            "settled": finished earlier; hand out what is stored, draw nothing.
+
+    Obtained from ``Ledger.reserve``. Leaving its block without ``settle`` or
+    ``die`` keeps the charge, and the next one resumes.
+    """
+
+    def __init__(self, store: Store, *, charge: Charge, state: State) -> None:
+        self.state: State = state
+        self.charge = charge
+        self._store = store
+        self._over = "is settled already" if state == "settled" else ""
+
+    def settle(self, spends: Sequence[SpendRow]) -> None:
+        """Record that the release is complete, with everything it drew.
+
+        Raises UnbalancedSpends unless the spends sum to the charge exactly (a
+        charge that ε does not fill to a whole nano-ε: after rounding the sum
+        up once), and ReservationOver if this reservation has come to an end.
+        """
+        self._require_open()
+        charged = self.charge.nano_epsilon
+        if not balances(tuple(spends), nano=charged):
+            total = sum((spend.epsilon for spend in spends), Fraction(0))
+            raise UnbalancedSpends(
+                f"{self.charge.what}: charged ε={epsilon_text(Fraction(charged, NANO))}, "
+                f"its spends sum to {epsilon_text(total)}"
+            )
+        self._end(Draft.of(self.charge, "settled", spends=spends), over="is settled already")
+
+    def die(self, reason: str) -> None:
+        """Record that the answers already drawn are lost: spent, and never to be resumed.
+
+        Raises ReservationOver if this reservation has come to an end.
+        """
+        self._require_open()
+        draft = Draft.of(self.charge, "dead", facts={"reason": as_line(reason)})
+        self._end(draft, over="is dead")
+
+    def leave(self) -> None:
+        """Called when the lock goes: from now on nothing can be recorded here."""
+        self._over = self._over or "was left"
+
+    def _end(self, draft: Draft, *, over: str) -> None:
+        with self._store.writing() as connection:
+            # Read again: on a file system that ignores locks another may have been faster.
+            if history(connection, self.charge.key)[-1]["event"] in ("settled", "dead"):
+                raise ReservationOver(f"{self.charge.what}: ended by another process")
+            append(connection, draft)
+        self._over = over
+
+    def _require_open(self) -> None:
+        if self._over:
+            raise ReservationOver(f"{self.charge.what}: the reservation {self._over}")
+
+
+def enter(connection: Connection, charge: Charge) -> State:
+    """Charge a release, or find out how far it came; one transaction, under the key's lock.
+
+    Raises BudgetExceeded (nothing is written), DeadRelease, DeclarationError
+    for a lineage without an account, and Damaged if the key was used for a
+    different charge.
+    """
+    past = history(connection, charge.key)
+    if not past:
+        _require_budget(connection, charge)
+        nano = charge.nano_epsilon
+        append(connection, Draft.of(charge, "reserve", nano_epsilon=nano, facts=charge.facts))
+        return "new"
+    _require_same_charge(charge, lineage=past[0]["lineage"], nano=past[0]["nano_epsilon"])
+    newest = past[-1]["event"]
+    if newest == "settled":
+        return "settled"
+    if newest == "dead":
+        raise DeadRelease(
+            f"{charge.what}: its noisy answers were lost and its ε is spent; "
+            "only a fresh replicate goes on"
+        )
+    append(connection, Draft.of(charge, "interrupted", facts=charge.facts))
+    return "resumed"
+
+
+def _require_budget(connection: Connection, charge: Charge) -> None:
+    ceiling = require_account(connection, charge.lineage).ceiling
+    if ceiling is None:
+        return
+    spent = Fraction(spent_nano(connection, charge.lineage), NANO)
+    asked = Fraction(charge.nano_epsilon, NANO)
+    if spent + asked > ceiling:
+        raise BudgetExceeded(
+            charge.what, asked=asked, spent=spent, ceiling=ceiling, where=charge.lineage
+        )
+
+
+def _require_same_charge(charge: Charge, *, lineage: str, nano: int) -> None:
+    if (charge.lineage, charge.nano_epsilon) != (lineage, nano):
+        raise Damaged(
+            f"{charge.what}: key {charge.key[:12]} was reserved with {nano} nano-ε of lineage "
+            f"{lineage}, now asked with {charge.nano_epsilon} of lineage {charge.lineage}"
+        )

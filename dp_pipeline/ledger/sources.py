@@ -1,0 +1,82 @@
+"""Which lineage may open which source.
+
+Two lineages over the same rows are two budgets for the same persons. So a
+source belongs to the lineages that claimed it:
+
+    asking        held by          answer
+    ------        -------          ------
+    anyone        nobody           yes
+    benchmark     benchmarks only  yes: public rows have no budget to protect
+    release       itself only      yes
+    release       any other        only with a reason, which is kept in the row
+    benchmark     any release      no, whatever the reason, even if it held the source before
+
+The last line is one-way: **from the moment a release lineage holds a source, no
+claim of a benchmark lineage on it succeeds.** Proof: a claim succeeds for a
+benchmark lineage only if no holder is a release lineage; holders are rows, rows
+are never removed, and the purpose of an account never changes; both are read in
+the transaction that would write the claim. Without it one line of a data set
+file would print exact numbers about protected persons.
+
+A benchmark's source asked for by a release lineage exposes nothing new, but
+it is refused without a reason as well: its exact numbers are already known, so
+the lifetime ε on the release's card would be untrue. With a reason the rows
+written to that source from now on are protected, as the last line demands.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, select
+
+from dp_pipeline.ledger.journal import Draft, append, require_account
+from dp_pipeline.ledger.tables import entries
+from dp_pipeline.ledger.words import require_line, require_text
+from dp_pipeline.schema.errors import DeclarationError
+
+
+def claim(
+    connection: Connection, lineage: str, *, source: str, distinct_population: str | None
+) -> None:
+    """Let a lineage hold a source, or raise DeclarationError; holding it already is free."""
+    require_text(source, of=f"source of lineage {lineage}")
+    if distinct_population is not None:
+        require_line(distinct_population, of=f"distinct_population of lineage {lineage}")
+    holders = _holders(connection, source)
+    _require_no_exposure(connection, lineage, source=source, holders=holders)
+    if lineage in holders:
+        return
+    if distinct_population is None:
+        _require_same_kind(connection, lineage, source=source, holders=holders)
+    reason = {} if distinct_population is None else {"distinct_population": distinct_population}
+    append(connection, Draft(event="source", lineage=lineage, source=source, facts=reason))
+
+
+def _holders(connection: Connection, source: str) -> list[str]:
+    query = select(entries.c.lineage).where(entries.c.source == source, entries.c.event == "source")
+    return list(connection.execute(query.order_by(entries.c.sequence)).scalars())
+
+
+def _require_no_exposure(
+    connection: Connection, lineage: str, *, source: str, holders: list[str]
+) -> None:
+    if require_account(connection, lineage).purpose == "release":
+        return
+    for holder in holders:
+        if require_account(connection, holder).purpose == "release":
+            raise DeclarationError(
+                f"source {source!r} is protected by lineage {holder} (release): as a benchmark, "
+                f"lineage {lineage} would publish exact numbers about it"
+            )
+
+
+def _require_same_kind(
+    connection: Connection, lineage: str, *, source: str, holders: list[str]
+) -> None:
+    purpose = require_account(connection, lineage).purpose
+    for holder in holders:
+        held_for = require_account(connection, holder).purpose
+        if purpose != "benchmark" or held_for != "benchmark":
+            raise DeclarationError(
+                f"source {source!r} belongs to lineage {holder} ({held_for}): lineage {lineage} "
+                f"({purpose}) may open it only with distinct_population: <reason>"
+            )

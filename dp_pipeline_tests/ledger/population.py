@@ -1,0 +1,102 @@
+"""Declarations, charges and child processes for the tests of the ledger."""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import os
+import sqlite3
+from collections.abc import Callable
+from fractions import Fraction
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from dp_pipeline.ledger import Account, Charge, Ledger, SpendRow
+from dp_pipeline.schema.epsilon import nano_epsilon
+
+
+def account(
+    lineage: str = "trips", *, ceiling: str | None = "1", purpose: str = "release", **other: str
+) -> Account:
+    exact = None if ceiling is None else Fraction(ceiling)
+    declared = {"unit": "one row", "relation": "add_remove", **other}
+    return Account(lineage=lineage, purpose=purpose, ceiling=exact, **declared)
+
+
+def charge(name: object = "a", *, epsilon: str = "0.1", lineage: str = "trips") -> Charge:
+    return Charge(
+        key=hashlib.sha256(str(name).encode()).hexdigest(),
+        lineage=lineage,
+        kind="dp" if Fraction(epsilon) else "not-dp",
+        nano_epsilon=nano_epsilon(Fraction(epsilon)),
+        what=f"{lineage}/grid {name}",
+        facts={"model": "grid", "run id": "r1"},
+    )
+
+
+def spends(*epsilons: str) -> list[SpendRow]:
+    return [SpendRow("cells", "laplace", Fraction(e), 1 / Fraction(e)) for e in epsilons]
+
+
+def release(ledger: Ledger, asked: Charge, *epsilons: str) -> str:
+    """Reserve and, if there is anything to settle, settle."""
+    with ledger.reserve(asked) as reservation:
+        if reservation.state != "settled" and (epsilons or asked.kind == "not-dp"):
+            reservation.settle(spends(*epsilons))
+        return reservation.state
+
+
+def raw(folder: Path, *statements: str, checks: bool = True) -> None:
+    """SQL behind the ledger's back; without ``checks`` the triggers go first."""
+    connection = sqlite3.connect(folder / "ledger.sqlite", isolation_level=None)
+    try:
+        if not checks:
+            names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")
+            for (name,) in names.fetchall():
+                connection.execute(f"DROP TRIGGER {name}")
+        for statement in statements:
+            connection.execute(statement)
+    finally:
+        connection.close()
+
+
+class Child:
+    """A process of its own, and the lines it reported before it ended or was killed."""
+
+    def __init__(self, work: Callable[..., None], *arguments: object) -> None:
+        self._read, write = os.pipe()
+        # fork: a hundred times faster to start, and the ledger promises to survive it.
+        context = multiprocessing.get_context("fork")
+        # daemon: a child that waits for a test that has failed must not outlive it.
+        self.process: BaseProcess = context.Process(
+            target=work, args=(write, *arguments), daemon=True
+        )
+        self.process.start()
+        os.close(write)
+        self._rest = b""
+
+    def line(self) -> str:
+        """Wait for one line; empty at the end."""
+        while b"\n" not in self._rest:
+            more = os.read(self._read, 65536)
+            if not more:
+                break
+            self._rest += more
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line.decode()
+
+    def lines(self) -> list[str]:
+        """Wait for the end and give all lines that were not asked for yet."""
+        found = list(iter(self.line, ""))
+        os.close(self._read)
+        self.process.join()
+        return found
+
+    def kill(self) -> list[str]:
+        self.process.kill()
+        return self.lines()
+
+
+def say(pipe: int, word: object) -> None:
+    """One write, so that a kill never leaves half a line."""
+    os.write(pipe, f"{word}\n".encode())

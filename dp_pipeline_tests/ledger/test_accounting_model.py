@@ -1,0 +1,89 @@
+"""The ledger against a model of it that fits on a page."""
+
+from __future__ import annotations
+
+import tempfile
+from fractions import Fraction
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.ledger import DeadRelease, Ledger
+from dp_pipeline.schema.errors import BudgetExceeded
+from dp_pipeline_tests.ledger.population import account, charge, spends
+
+CEILINGS = {"trips": "1", "adult": "0.3"}
+# One ε per name, as a release key contains its ε; some do not end in decimals.
+EPSILONS = ["0.1", "0.2", "1/3", "0.7", "0.000001", "0"]
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(sorted(CEILINGS)),
+        st.sampled_from(EPSILONS),
+        st.integers(0, 1),
+        st.sampled_from(["settle", "leave", "raise", "die"]),
+    ),
+    max_size=14,
+)
+
+
+class Model:
+    """What is reserved, what became of it, and nothing else."""
+
+    def __init__(self) -> None:
+        self.state: dict[tuple[str, str, int], str] = {}
+
+    def spent(self, lineage: str) -> int:
+        return sum(charge(epsilon=k[1]).nano_epsilon for k in self.state if k[0] == lineage)
+
+    def answer(self, name: tuple[str, str, int]) -> str:
+        if name in self.state:
+            return {"settled": "settled", "dead": "DeadRelease"}.get(self.state[name], "resumed")
+        asked = charge(epsilon=name[1]).nano_epsilon
+        fits = self.spent(name[0]) + asked <= Fraction(CEILINGS[name[0]]) * 10**9
+        return "new" if fits else "BudgetExceeded"
+
+
+def step(ledger: Ledger, name: tuple[str, str, int], end: str) -> str:
+    lineage, epsilon, _ = name
+    try:
+        with ledger.reserve(charge(name, epsilon=epsilon, lineage=lineage)) as reservation:
+            if end == "settle" and reservation.state != "settled":
+                parts = [str(Fraction(epsilon) / 3)] * 3 if Fraction(epsilon) else []
+                reservation.settle(spends(*parts))
+            if end == "die" and reservation.state != "settled":
+                reservation.die("lost")
+            if end == "raise":
+                raise InterruptedError(reservation.state)
+            return reservation.state
+    except InterruptedError as error:
+        return str(error)
+    except (DeadRelease, BudgetExceeded) as error:
+        return type(error).__name__
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps)
+def test_every_answer_and_every_balance_is_that_of_the_model(
+    plan: list[tuple[str, str, int, str]],
+):
+    model = Model()
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = Ledger(Path(folder))
+        for lineage, ceiling in CEILINGS.items():
+            ledger.open_account(account(lineage, ceiling=ceiling))
+        for *parts, end in plan:
+            name = (parts[0], parts[1], parts[2])
+            expected = model.answer(name)
+            assert step(ledger, name, end) == expected
+            if expected in ("new", "resumed"):
+                unfinished = {"new": "reserved", "resumed": "interrupted"}[expected]
+                model.state[name] = {"settle": "settled", "die": "dead"}.get(end, unfinished)
+            if name in model.state:
+                assert ledger.state(charge(name).key) == model.state[name]
+        for lineage in CEILINGS:
+            assert ledger.balance(lineage).spent == Fraction(model.spent(lineage), 10**9)
+            free = [name for name in model.state if name[:2] == (lineage, "0")]
+            assert ledger.balance(lineage).not_dp == len(free)
+        ledger.verify()

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline.ledger import Account, Balance, Charge, Ledger, SpendRow
+from dp_pipeline.schema.errors import BudgetExceeded, DeclarationError
+from dp_pipeline_tests.ledger.population import account, charge, release
+
+
+def test_opening_twice_is_opening_once(ledger: Ledger):
+    ledger.open_account(account())
+    assert [entry.event for entry in ledger.entries()] == ["account"]
+    assert ledger.account("trips") == account()
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (account(unit="at most 20 rows of a person, column user"), "unit"),
+        (account(relation="replace_one"), "relation"),
+        (account(purpose="benchmark"), "purpose"),
+        (account(ceiling="2"), "ceiling"),
+        (account(ceiling=None, purpose="benchmark"), "purpose"),
+    ],
+)
+def test_another_declaration_than_at_opening_is_refused(ledger: Ledger, other: Account, said: str):
+    with pytest.raises(DeclarationError) as refusal:
+        ledger.open_account(other)
+    message = str(refusal.value)
+    assert f"opened with {said}" in message
+    assert f"now declared with {said}" in message
+    assert "\n" not in message
+    assert ledger.account("trips") == account()
+
+
+def test_a_ceiling_spelled_differently_is_the_same_ceiling(ledger: Ledger):
+    ledger.open_account(account(ceiling="1.000"))
+
+
+def test_a_release_without_a_ceiling_is_refused():
+    with pytest.raises(DeclarationError, match="needs a ceiling"):
+        account(ceiling=None)
+
+
+def test_a_benchmark_without_a_ceiling_spends_freely(ledger: Ledger):
+    ledger.open_account(account("adult", ceiling=None, purpose="benchmark"))
+    release(ledger, charge(lineage="adult", epsilon="1000000"), "1000000")
+    spent = Fraction(1000000)
+    assert ledger.balance("adult") == Balance(ceiling=None, spent=spent, left=None, not_dp=0)
+    ledger.verify()
+
+
+def test_a_benchmark_with_a_ceiling_keeps_to_it(ledger: Ledger):
+    ledger.open_account(account("adult", ceiling="0.1", purpose="benchmark"))
+    release(ledger, charge(1, lineage="adult"), "0.1")
+    with pytest.raises(BudgetExceeded):
+        release(ledger, charge(2, lineage="adult", epsilon="0.000001"))
+
+
+def test_lineages_are_listed_in_the_order_of_opening_and_spend_apart(ledger: Ledger):
+    ledger.open_account(account("adult"))
+    release(ledger, charge(lineage="adult"), "0.1")
+    assert ledger.lineages() == ("trips", "adult")
+    assert ledger.balance("trips").spent == 0
+    assert {entry.lineage for entry in ledger.entries("adult")} == {"adult"}
+
+
+def test_a_lineage_without_an_account_gets_nothing(ledger: Ledger):
+    for asked in (
+        lambda: release(ledger, charge(lineage="adult")),
+        lambda: ledger.key("adult"),
+        lambda: ledger.claim_source("adult", "file:a"),
+    ):
+        with pytest.raises(DeclarationError, match="no account"):
+            asked()
+    assert len(ledger.entries()) == 1
+
+
+def test_reading_a_ledger_that_is_not_there_is_empty_and_makes_nothing(folder: Path):
+    ledger = Ledger(folder)
+    assert ledger.balance("trips") == Balance(ceiling=None, spent=Fraction(0), left=None, not_dp=0)
+    assert (ledger.lineages(), ledger.entries(), ledger.account("trips")) == ((), (), None)
+    assert ledger.state("ab" * 32) is None
+    ledger.verify()
+    for asked in (
+        lambda: release(ledger, charge()),
+        lambda: ledger.key("trips"),
+        lambda: ledger.claim_source("trips", "file:a"),
+    ):
+        with pytest.raises(DeclarationError, match="no account"):
+            asked()
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: account(""),
+        lambda: account("trips "),
+        lambda: account("tri\nps"),
+        lambda: account(unit=""),
+        lambda: account(relation="add"),
+        lambda: account(purpose="test"),
+        lambda: account(ceiling="0"),
+        lambda: Account("trips", "one row", "add_remove", "release", 1.0),
+        lambda: Charge("../x", "trips", "dp", 1, "x", {}),
+        lambda: Charge("AB" * 32, "trips", "dp", 1, "x", {}),
+        lambda: Charge("ab" * 32, "trips", "dp", 0, "x", {}),
+        lambda: Charge("ab" * 32, "trips", "dp", 1.0, "x", {}),
+        lambda: Charge("ab" * 32, "trips", "dp", True, "x", {}),
+        lambda: Charge("ab" * 32, "trips", "dp", -1, "x", {}),
+        lambda: Charge("ab" * 32, "trips", "dp", 2**63, "x", {}),
+        lambda: Charge("ab" * 32, "trips", "not-dp", 1, "x", {}),
+        lambda: Charge("ab" * 32, "trips", "free", 0, "x", {}),
+        lambda: Charge("ab" * 32, "trips", "dp", 1, "two\nlines", {}),
+        lambda: Charge("ab" * 32, "trips", "dp", 1, "x", {"seed": 7}),
+        lambda: SpendRow("cells", "laplace", 0.1, Fraction(10)),
+        lambda: SpendRow("cells", "laplace", Fraction(-1, 10), Fraction(10)),
+        lambda: SpendRow("cells", "laplace", Fraction(1, 10), 10),
+    ],
+)
+def test_a_wrong_declaration_is_refused_in_one_line(wrong):
+    with pytest.raises(DeclarationError) as refusal:
+        wrong()
+    assert "\n" not in str(refusal.value)

@@ -1,0 +1,211 @@
+"""Rows are never changed; what changes them all the same is found."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline.ledger import Ledger
+from dp_pipeline.ledger.chain import digest
+from dp_pipeline.ledger.store import Store
+from dp_pipeline.schema.errors import Damaged, PipelineError
+from dp_pipeline_tests.ledger.population import charge, raw, release
+
+COPY = "INSERT OR REPLACE INTO {0} SELECT * FROM {0} WHERE {1} = {2}"
+
+
+@pytest.fixture
+def busy(ledger: Ledger) -> Ledger:
+    """Row 1 account, 2 source, 3-4 release a settled by two spends, 5 release b reserved."""
+    ledger.claim_source("trips", "file:a")
+    release(ledger, charge("a"), "0.04", "0.06")
+    release(ledger, charge("b", epsilon="0.5"))
+    ledger.verify()
+    return ledger
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE entries SET nano_epsilon = 0",
+        "UPDATE entries SET what = what WHERE sequence = 1",
+        "DELETE FROM entries WHERE sequence = 5",
+        "DELETE FROM entries",
+        "UPDATE spends SET epsilon = '0'",
+        "DELETE FROM spends",
+        COPY.format("entries", "sequence", 5),
+        COPY.format("spends", "entry", 4),
+        # Right place in the chain, but it would push the dear reserve row of b out.
+        "INSERT OR REPLACE INTO entries SELECT 6, event, time, lineage, key, source, kind, 1, what,"
+        " facts, hash, 'x' FROM entries WHERE sequence = 5",
+        "INSERT OR REPLACE INTO entries SELECT 6, event, time, lineage, key, source, kind, 0, what,"
+        " facts, (SELECT hash FROM entries WHERE sequence = 5), 'x' FROM entries"
+        " WHERE sequence = 1",
+        # A gap, and a row that does not follow the tip.
+        "INSERT INTO entries SELECT 7, event, time, lineage, 'k', source, kind, 1, what, facts,"
+        " hash, 'x' FROM entries WHERE sequence = 5",
+        "INSERT INTO entries SELECT 6, event, time, lineage, 'k', source, kind, 1, what, facts,"
+        " previous, 'x' FROM entries WHERE sequence = 5",
+        "INSERT INTO spends VALUES (4, 2, 'cells', 'laplace', '1', '1')",
+    ],
+)
+def test_a_statement_that_changes_rows_aborts(busy: Ledger, statement: str):
+    before = busy.entries()
+    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+        raw(busy.folder, statement)
+    assert busy.entries() == before
+    busy.verify()
+
+
+@pytest.mark.parametrize(
+    ("statement", "row"),
+    [
+        ("UPDATE entries SET nano_epsilon = 1 WHERE sequence = 3", 3),
+        ("UPDATE entries SET nano_epsilon = 100000000.5 WHERE sequence = 3", 3),
+        ("UPDATE entries SET nano_epsilon = 'x' WHERE sequence = 3", 3),
+        ("UPDATE entries SET facts = replace(facts, '\"1\"', '\"9\"') WHERE sequence = 1", 1),
+        ("UPDATE entries SET time = '1999' WHERE sequence = 5", 5),
+        ("UPDATE entries SET key = NULL WHERE sequence = 5", 5),
+        ("UPDATE entries SET what = x'ff' WHERE sequence = 5", 5),
+        ("UPDATE entries SET event = 'dead' WHERE sequence = 4", 4),
+        ("UPDATE entries SET hash = 'x' WHERE sequence = 5", 5),
+        ("UPDATE spends SET epsilon = '1/2' WHERE ordinal = 1", 4),
+        ("UPDATE spends SET epsilon = 'many' WHERE ordinal = 1", 4),
+        ("UPDATE spends SET ordinal = 7 WHERE ordinal = 1", 4),
+        ("DELETE FROM spends WHERE ordinal = 1", 4),
+        ("INSERT INTO spends VALUES (5, 0, 'cells', 'laplace', '1', '1')", 5),
+        ("INSERT INTO spends VALUES (9, 0, 'cells', 'laplace', '1', '1')", 9),
+        ("DELETE FROM entries WHERE sequence = 2", 2),
+        ("DELETE FROM entries WHERE sequence = 1", 1),
+        ("UPDATE entries SET sequence = 9 WHERE sequence = 5", 5),
+    ],
+)
+def test_a_row_changed_behind_the_triggers_is_named(busy: Ledger, statement: str, row: int):
+    raw(busy.folder, statement, checks=False)
+    with pytest.raises(Damaged, match=rf"ledger row {row}\b") as found:
+        busy.verify()
+    assert "\n" not in str(found.value)
+
+
+def rechain(folder: Path) -> None:
+    """Give every row the hash that fits it: a forger who knows the chain."""
+    path = folder / "ledger.sqlite"
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.row_factory = sqlite3.Row
+    previous = "0" * 64
+    for row in connection.execute("SELECT * FROM entries ORDER BY sequence").fetchall():
+        select = "SELECT * FROM spends WHERE entry = ? ORDER BY ordinal"
+        children = [dict(c) for c in connection.execute(select, (row["sequence"],))]
+        fitting = digest({**dict(row), "previous": previous}, children)
+        update = "UPDATE entries SET previous = ?, hash = ? WHERE sequence = ?"
+        connection.execute(update, (previous, fitting, row["sequence"]))
+        previous = fitting
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("UPDATE spends SET epsilon = '1/2' WHERE ordinal = 1", "row 4 .*do not sum"),
+        ("UPDATE entries SET nano_epsilon = 1000000001 WHERE sequence = 5", "row 5 .*ceiling"),
+        ("UPDATE entries SET key = NULL WHERE sequence = 4", "row 4 .*does not belong"),
+        ("UPDATE entries SET nano_epsilon = 5 WHERE sequence = 4", "row 4 .*does not belong"),
+        ("UPDATE entries SET lineage = 'adult' WHERE sequence = 3", "row 3 .*no account"),
+        ("UPDATE entries SET facts = '{}' WHERE sequence = 1", "row 1 .*no account"),
+        ("DELETE FROM entries WHERE sequence = 2", "row 2 is missing"),
+        ("UPDATE entries SET facts = 'x' WHERE sequence = 3", "row 3.*cannot be parsed"),
+        (
+            "UPDATE entries SET event = 'dead', nano_epsilon = 0, "
+            "key = (SELECT key FROM entries WHERE sequence = 4) WHERE sequence = 5",
+            "row 5 .*had ended",
+        ),
+    ],
+)
+def test_a_story_that_cannot_be_is_found_even_with_fitting_hashes(
+    busy: Ledger, statement: str, said: str
+):
+    raw(busy.folder, statement, checks=False)
+    rechain(busy.folder)
+    with pytest.raises(Damaged, match=said):
+        busy.verify()
+
+
+def test_a_row_with_a_fitting_hash_that_the_next_row_does_not_know_is_found(busy: Ledger):
+    before = {entry.sequence: entry.hash for entry in busy.entries()}
+    raw(busy.folder, "UPDATE entries SET nano_epsilon = 1 WHERE sequence = 3", checks=False)
+    rechain(busy.folder)
+    relink = f"UPDATE entries SET previous = '{before[3]}', hash = '{before[4]}' WHERE sequence = 4"
+    raw(busy.folder, relink)
+    with pytest.raises(Damaged, match="row 4 does not follow the row before it"):
+        busy.verify()
+
+
+def test_forging_without_a_change_is_no_change(busy: Ledger):
+    before = busy.entries()
+    raw(busy.folder, checks=False)
+    rechain(busy.folder)
+    assert busy.entries() == before
+
+
+def test_a_trigger_that_was_removed_is_found(busy: Ledger):
+    raw(busy.folder, "DROP TRIGGER spends_not_deleted")
+    with pytest.raises(Damaged, match="trigger spends_not_deleted was removed"):
+        busy.verify()
+
+
+def test_a_charge_that_is_no_whole_number_stops_every_balance(busy: Ledger):
+    update = "UPDATE entries SET nano_epsilon = 0.5 WHERE sequence = 3"
+    raw(busy.folder, update, checks=False)
+    with pytest.raises(Damaged, match="not a whole number"):
+        busy.balance("trips")
+    with pytest.raises(Damaged, match="not a whole number"):
+        release(busy, charge("c"))
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database, but long enough " * 40, b"SQLite"])
+def test_a_file_that_is_no_ledger_is_damage_in_one_line(folder: Path, content: bytes):
+    folder.mkdir()
+    (folder / "ledger.sqlite").write_bytes(content)
+    with pytest.raises(Damaged) as found:
+        Ledger(folder).lineages()
+    assert "ledger.sqlite" in str(found.value)
+    assert "\n" not in str(found.value)
+
+
+def test_another_database_is_not_a_ledger(folder: Path):
+    folder.mkdir()
+    raw(folder, "CREATE TABLE entries (sequence INTEGER)")
+    with pytest.raises(Damaged, match="not a ledger"):
+        Ledger(folder).entries()
+
+
+def test_a_newer_format_is_refused(busy: Ledger):
+    raw(busy.folder, "PRAGMA user_version = 2")
+    with pytest.raises(PipelineError, match="expected format 1, got format 2"):
+        busy.balance("trips")
+
+
+def test_opening_never_makes_an_empty_file(folder: Path):
+    folder.mkdir()
+    with pytest.raises(PipelineError, match="unable to open"), Store(folder).reading():
+        pass
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("gone", ["keys", "locks"])
+def test_a_lost_file_is_not_an_empty_ledger(busy: Ledger, gone: str):
+    for path in [busy.folder / "ledger.sqlite", *(busy.folder / gone).iterdir()]:
+        path.unlink()
+    for asked in (lambda: busy.balance("trips"), Store(busy.folder).create):
+        with pytest.raises(Damaged, match="the file is lost"):
+            asked()
+
+
+def test_a_copy_of_the_idle_file_is_the_whole_ledger(busy: Ledger, tmp_path: Path):
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    (copy / "ledger.sqlite").write_bytes((busy.folder / "ledger.sqlite").read_bytes())
+    assert Ledger(copy).entries() == busy.entries()
+    assert sorted(path.name for path in busy.folder.iterdir()) == ["keys", "ledger.sqlite", "locks"]

@@ -1,0 +1,121 @@
+"""Many processes at once; nothing here depends on who is faster."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from fractions import Fraction
+from pathlib import Path
+
+from dp_pipeline.ledger import Ledger
+from dp_pipeline.schema.errors import BudgetExceeded
+from dp_pipeline_tests.ledger.population import Child, account, charge, release, say, spends
+
+
+def attempt(pipe: int, folder: Path, who: int, times: int) -> None:
+    ledger, accepted = Ledger(folder), 0
+    for n in range(times):
+        try:
+            release(ledger, charge((who, n), epsilon="0.01"))
+            accepted += 1
+        except BudgetExceeded:
+            pass
+    say(pipe, accepted)
+
+
+def test_six_processes_never_pass_the_ceiling_together(folder: Path):
+    ledger = Ledger(folder)
+    ledger.open_account(account(ceiling="5"))
+    children = [Child(attempt, folder, who, 200) for who in range(6)]
+    assert sum(int(child.lines()[0]) for child in children) == 500
+    assert ledger.balance("trips").left == 0
+    assert len(ledger.entries()) == 501
+    ledger.verify()
+
+
+def open_and_read(pipe: int, folder: Path) -> None:
+    ledger = Ledger(folder)
+    ledger.open_account(account())
+    say(pipe, ledger.key("trips").hex())
+
+
+def test_processes_that_create_the_same_ledger_agree_on_it(folder: Path):
+    for n in range(5):
+        children = [Child(open_and_read, folder / str(n)) for _ in range(6)]
+        keys = [child.lines() for child in children]
+        assert all(key == keys[0] and len(key) == 1 for key in keys)
+        assert [entry.event for entry in Ledger(folder / str(n)).entries()] == ["account"]
+        assert not list((folder / str(n)).rglob(".new-*"))
+
+
+def draw_when_told(pipe: int, folder: Path, go: int) -> None:
+    with Ledger(folder).reserve(charge()) as reservation:
+        say(pipe, reservation.state)
+        if reservation.state == "new":
+            os.read(go, 1)
+            reservation.settle(spends("0.1"))
+            say(pipe, "drew")
+
+
+def test_of_two_processes_with_one_key_one_draws_and_the_other_waits(
+    ledger: Ledger,
+):
+    read, write = os.pipe()
+    first = Child(draw_when_told, ledger.folder, read)
+    assert first.line() == "new"
+    second = Child(draw_when_told, ledger.folder, read)
+    second.process.join(0.2)
+    assert second.process.is_alive(), "the second one did not wait"
+    os.write(write, b"!")
+    assert first.lines() == ["drew"]
+    assert second.lines() == ["settled"]
+    assert ledger.balance("trips").spent == Fraction(1, 10)
+
+
+def test_of_many_threads_with_one_key_exactly_one_draws(ledger: Ledger):
+    inside, most, states = 0, 0, Counter[str]()
+
+    def work() -> None:
+        nonlocal inside, most
+        with ledger.reserve(charge()) as reservation:
+            inside += 1
+            most = max(most, inside)
+            states[reservation.state] += 1
+            if reservation.state == "new":
+                reservation.settle(spends("0.1"))
+            inside -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (most, states) == (1, {"new": 1, "settled": 7})
+
+
+def test_threads_with_different_keys_do_not_wait_for_each_other(ledger: Ledger):
+    done = threading.Event()
+
+    def other() -> None:
+        release(ledger, charge("other"), "0.1")
+        done.set()
+
+    with ledger.reserve(charge()):
+        thread = threading.Thread(target=other)
+        thread.start()
+        assert done.wait(10)
+        thread.join()
+
+
+def read_all(pipe: int, folder: Path) -> None:
+    ledger = Ledger(folder)
+    for _ in range(40):
+        ledger.verify()
+        ledger.balance("trips")
+    say(pipe, "read")
+
+
+def test_readers_are_not_disturbed_by_writers(ledger: Ledger):
+    children = [Child(read_all, ledger.folder), Child(attempt, ledger.folder, 1, 100)]
+    assert [child.lines() for child in children] == [["read"], ["100"]]

@@ -1,0 +1,101 @@
+"""Two lineages over the same rows would be two budgets for the same persons."""
+
+from __future__ import annotations
+
+import pytest
+
+from dp_pipeline.ledger import Ledger
+from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline_tests.ledger.population import account
+
+SOURCE = "file:/data/trips.csv"
+
+
+@pytest.fixture
+def lineages(ledger: Ledger) -> Ledger:
+    """Two releases, trips and buses; two benchmarks, adult and census."""
+    ledger.open_account(account("buses"))
+    ledger.open_account(account("adult", ceiling=None, purpose="benchmark"))
+    ledger.open_account(account("census", ceiling="5", purpose="benchmark"))
+    return ledger
+
+
+def claims(ledger: Ledger) -> list[tuple[str, str | None, str | None]]:
+    return [
+        (entry.lineage, entry.source, entry.facts.get("distinct_population"))
+        for entry in ledger.entries()
+        if entry.event == "source"
+    ]
+
+
+@pytest.mark.parametrize("lineage", ["trips", "adult"])
+def test_a_source_is_claimed_once_however_often_it_is_opened(lineages: Ledger, lineage: str):
+    lineages.claim_source(lineage, SOURCE)
+    lineages.claim_source(lineage, SOURCE)
+    lineages.claim_source(lineage, SOURCE, distinct_population="said too late to matter")
+    assert claims(lineages) == [(lineage, SOURCE, None)]
+
+
+def test_a_lineage_may_have_many_sources(lineages: Ledger):
+    lineages.claim_source("trips", SOURCE)
+    lineages.claim_source("trips", "sha256:ab")
+    assert len(claims(lineages)) == 2
+
+
+def test_another_release_may_not_open_the_source(lineages: Ledger):
+    lineages.claim_source("trips", SOURCE)
+    with pytest.raises(DeclarationError, match=r"belongs to lineage trips.*distinct_population"):
+        lineages.claim_source("buses", SOURCE)
+    assert claims(lineages) == [("trips", SOURCE, None)]
+
+
+def test_another_release_may_open_it_with_a_reason_that_is_kept(lineages: Ledger):
+    lineages.claim_source("trips", SOURCE)
+    lineages.claim_source("buses", SOURCE, distinct_population="drivers, not riders")
+    lineages.claim_source("buses", SOURCE)
+    lineages.claim_source("trips", SOURCE)
+    assert claims(lineages)[1:] == [("buses", SOURCE, "drivers, not riders")]
+    lineages.verify()
+
+
+def test_benchmarks_share_sources(lineages: Ledger):
+    lineages.claim_source("adult", SOURCE)
+    lineages.claim_source("census", SOURCE)
+    assert claims(lineages) == [("adult", SOURCE, None), ("census", SOURCE, None)]
+
+
+@pytest.mark.parametrize("reason", [None, "it is public, believe me"])
+def test_a_benchmark_never_opens_what_a_release_holds(lineages: Ledger, reason: str | None):
+    lineages.claim_source("trips", SOURCE)
+    with pytest.raises(DeclarationError, match="protected by lineage trips"):
+        lineages.claim_source("adult", SOURCE, distinct_population=reason)
+    assert claims(lineages) == [("trips", SOURCE, None)]
+
+
+def test_a_release_opens_what_a_benchmark_holds_only_with_a_reason(lineages: Ledger):
+    lineages.claim_source("adult", SOURCE)
+    with pytest.raises(DeclarationError, match=r"adult \(benchmark\)"):
+        lineages.claim_source("trips", SOURCE)
+    lineages.claim_source("trips", SOURCE, distinct_population="a demonstration on public rows")
+    assert claims(lineages)[1:] == [("trips", SOURCE, "a demonstration on public rows")]
+
+
+def test_protection_is_one_way_even_for_the_benchmark_that_was_first(lineages: Ledger):
+    lineages.claim_source("adult", SOURCE)
+    lineages.claim_source("trips", SOURCE, distinct_population="new rows are private")
+    for benchmark in ("adult", "census"):
+        with pytest.raises(DeclarationError, match="protected by lineage trips"):
+            lineages.claim_source(benchmark, SOURCE)
+    lineages.claim_source("trips", SOURCE)
+
+
+@pytest.mark.parametrize("source", ["", "a\0b", "file:\udcff"])
+def test_a_source_that_cannot_be_stored_is_refused(lineages: Ledger, source: str):
+    with pytest.raises(DeclarationError, match="source of lineage trips"):
+        lineages.claim_source("trips", source)
+
+
+def test_an_empty_reason_is_no_reason(lineages: Ledger):
+    lineages.claim_source("trips", SOURCE)
+    with pytest.raises(DeclarationError, match="distinct_population"):
+        lineages.claim_source("buses", SOURCE, distinct_population=" ")
