@@ -86,7 +86,7 @@ class Population:
                 sum((w * (a - b)) ** 2 for w, a, b in zip(rule.weights, row, centre, strict=True))
                 for centre in rule.centres
             )
-            total += min(min(squares), clip) >> shift
+            total += min(*squares, clip) >> shift
         return total
 
 

@@ -212,7 +212,7 @@ def test_an_answer_is_nobody_elses_memory(engine):
     first, second = counter.count([("c", "d"), ("c", "d")])
     first.open_at_the_gate()[:] = -1
     assert_answer(second, POPULATIONS["few rows"].counted(("c", "d")))
-    assert_counts(lambda population: counter, POPULATIONS["few rows"])
+    assert_counts(lambda _: counter, POPULATIONS["few rows"])
 
 
 REFUSED = {

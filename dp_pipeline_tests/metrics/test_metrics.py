@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import doctest
+import importlib
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dp_pipeline.metrics.clustering import nicv, rcp
+from dp_pipeline.metrics.marginals import mean_pair_error, total_variation
+from dp_pipeline.schema.errors import DeclarationError
+
+coordinate = st.floats(-1e6, 1e6)
+
+
+@given(
+    points=st.lists(st.tuples(coordinate, coordinate), min_size=1, max_size=9),
+    centres=st.lists(st.tuples(coordinate, coordinate), min_size=1, max_size=4),
+)
+def test_nicv_is_the_mean_squared_distance_to_the_nearest_centre(points, centres):
+    nearest = [min(math.dist(point, centre) ** 2 for centre in centres) for point in points]
+    got = nicv(np.array(points), np.array(centres))
+    assert got == pytest.approx(sum(nearest) / len(points), rel=1e-6, abs=1e-3)
+
+
+def test_nicv_keeps_its_digits_far_from_zero():
+    points = np.array([[1e9, 1e9], [1e9 + 2, 1e9]])
+    assert nicv(points, np.array([[1e9 + 1, 1e9]])) == 1.0
+
+
+def test_nicv_of_many_rows_is_the_same_as_of_their_blocks():
+    rng = np.random.default_rng(0)
+    points, centres = rng.normal(size=(3 << 14, 2)), rng.normal(size=(100, 2))
+    parts = [nicv(block, centres) for block in np.split(points, 3)]
+    assert nicv(points, centres) == pytest.approx(np.mean(parts))
+
+
+def test_nicv_of_no_rows_is_not_a_number():
+    assert math.isnan(nicv(np.zeros((0, 2)), np.zeros((1, 2))))
+
+
+@pytest.mark.parametrize(
+    ("points", "centres"), [((3, 2), (1, 3)), ((3,), (1, 2)), ((3, 2), (2,)), ((3, 2), (0, 2))]
+)
+def test_nicv_refuses_shapes_that_do_not_fit(points, centres):
+    with pytest.raises(DeclarationError, match="nicv: expected"):
+        nicv(np.zeros(points), np.zeros(centres))
+
+
+def test_rcp_is_positive_when_the_candidate_is_better_and_nan_without_a_reference():
+    assert rcp(reference=4.0, candidate=1.0) == 75.0
+    assert rcp(reference=4.0, candidate=6.0) == -50.0
+    assert math.isnan(rcp(reference=0.0, candidate=1.0))
+    assert math.isnan(rcp(reference=math.nan, candidate=1.0))
+
+
+def test_total_variation_is_zero_for_equal_and_one_for_disjoint_tables():
+    p, q = np.array([[0.5, 0.5], [0, 0]]), np.array([[0, 0], [0.25, 0.75]])
+    assert total_variation(p, p) == 0.0
+    assert total_variation(p, q) == 1.0
+    with pytest.raises(DeclarationError, match="one shape"):
+        total_variation(p, q.ravel())
+
+
+def test_pair_error_is_the_mean_over_the_marginals():
+    counts = [np.array([3, 1]), np.array([[1, 1], [1, 1]])]
+    released = [np.array([0.5, 0.5]), np.full((2, 2), 0.25)]
+    assert mean_pair_error(counts, released) == 0.125
+
+
+def test_pair_error_of_no_rows_is_not_a_number_and_of_no_marginals_is_refused():
+    assert math.isnan(mean_pair_error([np.zeros(2, int)], [np.array([0.5, 0.5])]))
+    with pytest.raises(DeclarationError, match="at least one"):
+        mean_pair_error([], [])
+    with pytest.raises(DeclarationError, match="got 2 and 1"):
+        mean_pair_error([np.ones(2)], [np.ones(2), np.ones(2)])
+
+
+@pytest.mark.parametrize("module", ["clustering", "marginals"])
+def test_the_examples_in_the_docstrings_run(module):
+    result = doctest.testmod(importlib.import_module(f"dp_pipeline.metrics.{module}"))
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+def test_metrics_load_nothing_heavier_than_numpy():
+    code = (
+        "import sys, dp_pipeline.metrics.clustering, dp_pipeline.metrics.marginals;"
+        "assert not {'pandas', 'pyarrow', 'sklearn', 'scipy'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
