@@ -40,6 +40,8 @@ class Independent:
         """Raise DeclarationError unless there are attributes and all of them have cells."""
         if not self._chosen(domain):
             raise DeclarationError("independent: expected attributes with cells, got none")
+        if len(set(self.attributes)) != len(self.attributes):
+            raise DeclarationError("independent: expected each attribute once, got one twice")
         domain.shape(self._chosen(domain))
 
     def _chosen(self, domain: Domain) -> tuple[str, ...]:

@@ -66,8 +66,14 @@ class Accountant:
 
     def charge(self, spend: Spend) -> None:
         """Record one charge, or raise BudgetExceeded with nothing recorded."""
-        if spend.epsilon <= 0:
-            raise BoundaryViolation(f"{spend.what}: expected a positive ε, got none")
+        if not isinstance(spend.epsilon, Fraction) or spend.epsilon <= 0:
+            raise BoundaryViolation(f"{spend.what}: expected a positive Fraction as ε, got another")
+        if spend.mechanism not in (LAPLACE, NOISY_MAX):
+            raise BoundaryViolation(f"{spend.what}: expected a known mechanism, got another")
+        if not isinstance(spend.scale, Fraction) or spend.scale <= 0:
+            raise BoundaryViolation(
+                f"{spend.what}: expected a positive Fraction as scale, got another"
+            )
         if spend.epsilon_of_scale != spend.epsilon:
             raise BoundaryViolation(f"{spend.what}: expected a scale that proves its ε, got not")
         if spend.epsilon > self.left:

@@ -81,7 +81,7 @@ class Bundle:
                 tables=tables,
                 transcript=stored["transcript"],
             )
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
             raise Damaged("bundle: expected the JSON of a stored release, got another") from None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import exp
+from math import exp, expm1
 
 from dp_pipeline.schema.encoding import IntArray
 
@@ -61,7 +61,7 @@ def variance(scale: Fraction) -> float:
     """Variance of the discrete Laplace: 2q/(1−q)², q = e^(−1/scale).
 
     >>> round(variance(Fraction(1)), 4)
-    1.8414
+    1.8413
     """
-    q = exp(-1 / float(scale))
-    return 2 * q / (1 - q) ** 2
+    rate = 1 / float(scale)
+    return 2 * exp(-rate) / expm1(-rate) ** 2

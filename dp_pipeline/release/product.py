@@ -30,25 +30,26 @@ class ProductTable:
     def probabilities(self, attributes: tuple[str, ...]) -> FloatArray:
         """The released distribution over ``attributes``, of their marginal's shape."""
         by_name = {marginal.attributes[0]: marginal for marginal in self.marginals}
-        ways = [project_to_simplex(by_name[name].table) for name in attributes]
+        rows = estimated_rows(self.marginals)
+        ways = [shares(by_name[name], rows) for name in attributes]
         return np.asarray(reduce(np.multiply.outer, ways))
 
     def tables(self) -> Tables:
         """``marginals``, one row a cell, and ``synthetic``, one column an attribute."""
-        names, levels, counts, shares = [], [], [], []
+        names, levels, counts, probabilities = [], [], [], []
         for marginal in self.marginals:
             name = marginal.attributes[0]
             labels = self._labels(name)
             names += [name] * len(labels)
             levels += list(labels)
             counts.append(marginal.table)
-            shares.append(self.probabilities((name,)))
+            probabilities.append(self.probabilities((name,)))
         return {
             "marginals": {
                 "attribute": np.array(names, dtype=np.str_),
                 "level": np.array(levels, dtype=np.str_),
                 "noisy_count": np.concatenate(counts),
-                "probability": np.concatenate(shares),
+                "probability": np.concatenate(probabilities),
             },
             "synthetic": {
                 marginal.attributes[0]: np.array(self._labels(marginal.attributes[0]))[column]
@@ -68,11 +69,19 @@ def estimated_rows(marginals: tuple[NoisyMarginal, ...]) -> int:
     return max(0, round(float((weights * totals).sum() / weights.sum())))
 
 
+def shares(marginal: NoisyMarginal, rows: int) -> FloatArray:
+    """Probabilities of the cells: the nearest counts that add up to ``rows``, divided by them.
+
+    Projecting the counts themselves to a sum of 1 would leave their largest cell alone.
+    """
+    counts = project_to_simplex(marginal.table, total=float(max(1, rows)))
+    return np.asarray(counts / counts.sum())
+
+
 def sample_product(
     marginals: tuple[NoisyMarginal, ...], rows: int, rng: np.random.Generator
 ) -> IntArray:
     """Synthetic codes (rows, attributes), every attribute by itself."""
-    columns = [
-        rng.choice(m.table.size, size=rows, p=project_to_simplex(m.table)) for m in marginals
-    ]
+    estimate = estimated_rows(marginals)
+    columns = [rng.choice(m.table.size, size=rows, p=shares(m, estimate)) for m in marginals]
     return np.stack(columns, axis=1).astype(np.int64)

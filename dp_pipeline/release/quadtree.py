@@ -67,8 +67,12 @@ class Nodes:
         return Nodes(heights, cells)
 
     def are_disjoint(self, dimensions: int, depth: int) -> bool:
-        """Whether no node lies in another, none stands twice and none is below ``depth``."""
+        """Whether no node lies in another, none stands twice, and all are
+        cells of the tree down to ``depth``.
+        """
         if len(self) and not 0 <= self.heights.min() <= self.heights.max() <= depth:
+            return False
+        if (self.cells < 0).any() or (self.cells >> (self.heights * dimensions)).any():
             return False
         cover = np.zeros((1,) * dimensions, dtype=np.int64)
         for height in range(depth + 1):

@@ -38,10 +38,12 @@ class Record:
 class Transcript:
     """The record of one release; on disk when ``path`` is given, else in memory.
 
-    Opening a file drops a torn last record (a crash while writing it) and
-    refuses any other damage. The caller holds the release's lock. A file begins
-    with a header, made by ``create`` before the release is charged: a charged
-    release whose file has none has lost answers that somebody may have seen.
+    Opening a file drops a torn last record (a crash while writing it: the line
+    has no end) and refuses any other damage: a whole last record may have been
+    seen, so drawing it again would be a second answer for one charge. The caller
+    holds the release's lock. A file begins with a header, made by ``create``
+    before the release is charged: a charged release whose file has none has lost
+    answers that somebody may have seen.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -124,7 +126,7 @@ class Transcript:
         for number, line in enumerate(lines):
             decoded = _decode(line, self._chain)
             if decoded is None:
-                if number < len(lines) - 1:
+                if number < len(lines) - 1 or line.endswith(b"\n"):
                     raise Damaged(
                         f"transcript: expected record {number + 1} whole, got a broken one"
                     )
@@ -152,7 +154,7 @@ def _decode(line: bytes, chain: str) -> tuple[Record, str] | None:
     try:
         stored = json.loads(line)
         fields, digest = stored["record"], stored["chain"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
     body = json.dumps(fields, sort_keys=True)
     if not line.endswith(b"\n") or hashlib.sha256((chain + body).encode()).hexdigest() != digest:

@@ -25,9 +25,11 @@ def cluster_synopsis(
         return _filled_up(points, synopsis, k, rng)
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     seed = int(rng.integers(2**31 - 1))
-    with warnings.catch_warnings():
+    # Sums of floats depend on the number of threads, and a replay must give the same bytes.
+    with warnings.catch_warnings(), threadpool_limits(limits=1):
         # Fewer distinct middles than centres is no mistake here: the boxes are disjoint.
         warnings.simplefilter("ignore", ConvergenceWarning)
         kmeans = KMeans(n_clusters=k, n_init=starts, random_state=seed)

@@ -1,0 +1,208 @@
+"""`dp-pipeline`: run, plan, budget, data, demo. Heavy packages are imported by the command that
+needs them: ``--help`` and ``budget`` start at once.
+
+Exit codes: 0 done, 1 failed, 2 wrong use, 3 budget refused.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dp_pipeline import __version__
+from dp_pipeline.schema.errors import PipelineError
+
+if TYPE_CHECKING:
+    from dp_pipeline.orchestration.plan import Plan
+    from dp_pipeline.orchestration.request import RunRequest
+
+DEMO = ("wdbc", "census", "trips")
+
+
+class OneLineErrors(click.Group):
+    """A group whose commands say what went wrong in one line, with the exit code of its kind."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; a PipelineError becomes its line on stderr."""
+        try:
+            return super().invoke(ctx)
+        except PipelineError as error:
+            click.echo(f"dp-pipeline: {' '.join(str(error).split())}", err=True)
+            ctx.exit(error.exit_code)
+
+
+@click.group(cls=OneLineErrors, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="dp-pipeline")
+def main() -> None:
+    """Publish sensitive tables and locations with differential privacy."""
+
+
+@main.command()
+@click.argument("dataset")
+@click.option("--model", "models", multiple=True, help="Only this model; may be repeated.")
+@click.option("--epsilon", "epsilons", multiple=True, help="Only this ε; may be repeated.")
+@click.option("--fresh", is_flag=True, help="Draw once more, at the full price.")
+@click.option("--snapshot", default="", help="Open a new snapshot under this name.")
+def run(
+    dataset: str, models: tuple[str, ...], epsilons: tuple[str, ...], fresh: bool, snapshot: str
+) -> None:
+    """Run the chain of DATASET: rows, models, evaluation, report."""
+    request = _request(dataset, models, epsilons, fresh=fresh, snapshot=snapshot)
+    _run([request])
+
+
+@main.command()
+def demo() -> None:
+    """Run three example data sets, print what was released and where the reports are."""
+    _run([_request(name, (), (), fresh=False, snapshot="") for name in DEMO])
+
+
+@main.command()
+@click.argument("dataset")
+@click.option("--model", "models", multiple=True, help="Only this model; may be repeated.")
+@click.option("--epsilon", "epsilons", multiple=True, help="Only this ε; may be repeated.")
+@click.option("--fresh", is_flag=True, help="As `run --fresh` would.")
+@click.option("--snapshot", default="", help="As `run --snapshot` would.")
+def plan(
+    dataset: str, models: tuple[str, ...], epsilons: tuple[str, ...], fresh: bool, snapshot: str
+) -> None:
+    """Show what `run` would cost: asked, spent, left, ceiling. Nothing is read or charged."""
+    from dp_pipeline.orchestration.plan import plan_request
+
+    planned = plan_request(_request(dataset, models, epsilons, fresh=fresh, snapshot=snapshot))
+    _print_plan(planned)
+    planned.require_budget()
+
+
+@main.command()
+@click.argument("dataset", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable, exact text amounts.")
+def budget(dataset: str | None, as_json: bool) -> None:
+    """Show what every lineage, or DATASET's, has spent over all runs."""
+    from dp_pipeline.orchestration.budgets import budgets
+    from dp_pipeline.orchestration.home import find_home
+
+    accounts = [one.texts() for one in budgets(find_home().ledger, dataset)]
+    if as_json:
+        click.echo(json.dumps(accounts, indent=1))
+        return
+    from dp_pipeline.reporting.terminal import print_table
+
+    columns = ["lineage", "releases", "spent", "left", "ceiling"]
+    print_table("Privacy budgets (ε)", columns, [list(one.values()) for one in accounts])
+
+
+@main.group()
+def data() -> None:
+    """Data sets: list them, check a file."""
+
+
+@data.command("list")
+def data_list() -> None:
+    """List the data sets that can be run here, and those that need something."""
+    from dp_pipeline.reporting.terminal import print_table
+    from dp_pipeline.schema.discovery import dataset_files, is_available
+    from dp_pipeline.schema.parser import load_spec
+
+    specs = [load_spec(path) for path in dataset_files().values()]
+    rows = [
+        [
+            spec.name,
+            spec.purpose,
+            str(spec.protection),
+            " ".join(spec.models),
+            "yes" if is_available(spec) else f"needs {spec.source.needs}",
+        ]
+        for spec in specs
+    ]
+    print_table("Data sets", ["name", "purpose", "protected unit", "models", "available"], rows)
+
+
+@data.command("check")
+@click.argument("file", type=click.Path(path_type=Path))
+def data_check(file: Path) -> None:
+    """Check a data set file: declarations, models and their parameters. Reads no rows."""
+    from dp_pipeline.models import build_model
+    from dp_pipeline.schema.epsilon import epsilon_text
+    from dp_pipeline.schema.parser import load_spec
+
+    spec = load_spec(file)
+    for name in spec.models:
+        build_model(spec, name)
+    total = epsilon_text(spec.cost_of_everything)
+    click.echo(f"{file}: a good declaration; all models at all ε cost {total}")
+
+
+def _request(
+    dataset: str, models: tuple[str, ...], epsilons: tuple[str, ...], *, fresh: bool, snapshot: str
+) -> RunRequest:
+    from dp_pipeline.models import build_model
+    from dp_pipeline.orchestration.home import find_home, noise_name
+    from dp_pipeline.orchestration.request import RunRequest
+    from dp_pipeline.raw.snapshot import check_snapshot_id
+    from dp_pipeline.schema.discovery import find_spec
+
+    spec = find_spec(dataset)
+    chosen = tuple(dict.fromkeys(models)) or tuple(spec.models)
+    for name in chosen:
+        build_model(spec, name)
+    listed = tuple(sorted({spec.partition(text) for text in epsilons})) or spec.partitions
+    if snapshot:
+        check_snapshot_id(snapshot)
+    return RunRequest(spec, chosen, listed, find_home(), noise_name(), fresh, snapshot)
+
+
+def _run(requests: list[RunRequest]) -> None:
+    """Run every request with a progress bar on a terminal, then print what came of it."""
+    from dp_pipeline.orchestration.runner import run_dataset, step_count
+    from dp_pipeline.reporting.terminal import progress
+
+    with progress(sum(step_count(request) for request in requests)) as on_step:
+        for request in requests:
+            run_dataset(request, on_step)
+    for request in requests:
+        _print_outcome(request)
+
+
+def _print_plan(planned: Plan) -> None:
+    from dp_pipeline.reporting.terminal import print_table
+    from dp_pipeline.schema.epsilon import epsilon_text
+
+    rows = [
+        [one.model, epsilon_text(one.epsilon), one.state, epsilon_text(one.cost)]
+        for one in planned.releases
+    ]
+    print_table(f"Plan of {planned.spec.name}", ["model", "ε", "state", "cost"], rows)
+    amounts = {"asked": planned.asked, "spent": planned.spent}
+    texts = {name: epsilon_text(one) for name, one in amounts.items()}
+    for name, limit in {"left": planned.left, "ceiling": planned.ceiling}.items():
+        texts[name] = "no limit" if limit is None else epsilon_text(limit)
+    click.echo(", ".join(f"{name} {text}" for name, text in texts.items()))
+
+
+def _print_outcome(request: RunRequest) -> None:
+    from dp_pipeline.orchestration.outcome import outcomes, report_path
+    from dp_pipeline.reporting.terminal import print_table
+
+    found = list(outcomes(request))
+    metrics = list(dict.fromkeys(row.metric for one in found for row in one.quality))
+    columns = ["model", "ε", *metrics, "ε spent", "charged now", "state"]
+    print_table(request.spec.title, columns, [one.cells(metrics) for one in found])
+    for one in found[-len(request.models) :]:
+        if one.centres():
+            title = f"Centres of {one.release.name} at ε={one.bundle.facts['epsilon']}"
+            print_table(title, list(one.bundle.tables["centres"]), one.centres())
+    charged = sum(one.charged for one in found)
+    from fractions import Fraction
+
+    from dp_pipeline.schema.epsilon import NANO, epsilon_text
+
+    click.echo(f"charged by this run: {epsilon_text(Fraction(charged, NANO))}")
+    click.echo(f"report: {report_path(request)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Accounts of lineages as plain values, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dp_pipeline.ledger import Ledger
+from dp_pipeline.schema.epsilon import epsilon_text
+from dp_pipeline.schema.errors import DeclarationError
+
+
+@dataclass(frozen=True)
+class Budget:
+    """One lineage.
+
+    releases   charges, settled or not
+    ceiling, left   None for a benchmark without a ceiling
+    """
+
+    lineage: str
+    releases: int
+    spent: Fraction
+    left: Fraction | None
+    ceiling: Fraction | None
+
+    def texts(self) -> dict[str, str]:
+        """Exact amounts as text; ``none`` where there is no ceiling."""
+        return {
+            "lineage": self.lineage,
+            "releases": str(self.releases),
+            "spent": epsilon_text(self.spent),
+            "left": "none" if self.left is None else epsilon_text(self.left),
+            "ceiling": "none" if self.ceiling is None else epsilon_text(self.ceiling),
+        }
+
+
+def budgets(ledger: Ledger, dataset: str | None) -> Sequence[Budget]:
+    """Every account, or the one of a data set's lineage; the ledger's chain is verified first."""
+    ledger.verify()
+    lineages = ledger.lineages()
+    if dataset is not None:
+        wanted = _lineage_of(dataset)
+        lineages = tuple(one for one in lineages if one == wanted)
+    return [_budget(ledger, lineage) for lineage in lineages]
+
+
+def _lineage_of(dataset: str) -> str:
+    from dp_pipeline.schema.discovery import dataset_files
+    from dp_pipeline.schema.parser import load_spec
+
+    files = dataset_files()
+    if dataset not in files:
+        raise DeclarationError(
+            f"data set: expected one of {', '.join(files)}, got {dataset[:60]!r}"
+        )
+    return load_spec(files[dataset]).lineage
+
+
+def _budget(ledger: Ledger, lineage: str) -> Budget:
+    balance = ledger.balance(lineage)
+    charges = sum(entry.event == "reserve" for entry in ledger.entries(lineage))
+    return Budget(lineage, charges, balance.spent, balance.left, balance.ceiling)

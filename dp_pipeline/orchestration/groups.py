@@ -1,0 +1,25 @@
+"""Names that a person reads first: groups, tags and owners of assets."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from dp_pipeline.schema.spec import DatasetSpec
+
+Side = Literal["raw", "released", "internal"]
+
+_SENTENCES: dict[Side, str] = {
+    "raw": "1_rows_stay_private",
+    "released": "2_noise_makes_it_publishable",
+    "internal": "3_quality_for_the_steward",
+}
+
+
+def group_name(spec: DatasetSpec, side: Side) -> str:
+    """The group of one side of one data set; collapsed, it is all that the lineage page shows."""
+    return f"{spec.name}_{_SENTENCES[side]}"
+
+
+def side_tags(spec: DatasetSpec, side: Side) -> dict[str, str]:
+    """Tags to filter by."""
+    return {"side": side, "purpose": spec.purpose, "lineage": spec.lineage}

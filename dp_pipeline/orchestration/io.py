@@ -1,0 +1,64 @@
+"""IO managers: what an asset hands on is a file, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from dp_pipeline.orchestration.storage import BundleStore, write_atomically
+from dp_pipeline.release.bundle import Bundle
+
+
+class PointerIOManager(dg.ConfigurableIOManager):
+    """Which bundle is the one of a partition: a small file that names its folder.
+
+    The bundle itself lies in the store before its charge is settled; the pointer
+    is what a materialization adds. A partition that was never released loads as None.
+    """
+
+    root: str
+
+    def handle_output(self, context: dg.OutputContext, obj: dict[str, str]) -> None:
+        """Point the partition at the folder of its bundle."""
+        path = self._path(context.asset_key, context.partition_key)
+        write_atomically(path, json.dumps(obj, sort_keys=True).encode())
+
+    def load_input(self, context: dg.InputContext) -> dict[str, str] | None:
+        """The pointer of one partition, or None."""
+        path = self._path(context.asset_key, context.asset_partition_key)
+        pointer: dict[str, str] | None = read_json(path)
+        return pointer
+
+    def _path(self, key: dg.AssetKey, partition: str) -> Path:
+        return Path(self.root, *key.path, f"partition-{partition}.json")
+
+
+class JsonIOManager(dg.ConfigurableIOManager):
+    """One JSON file an asset or partition."""
+
+    root: str
+
+    def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
+        """Write the value of one partition, or of an asset without partitions."""
+        name = context.partition_key if context.has_partition_key else "value"
+        path = Path(self.root, *context.asset_key.path, f"{name}.json")
+        write_atomically(path, json.dumps(obj, sort_keys=True, indent=1).encode())
+
+    def load_input(self, context: dg.InputContext) -> dict[str, Any]:
+        """Partition → value for all partitions that were ever written."""
+        folder = Path(self.root, *context.asset_key.path)
+        found = {key: read_json(folder / f"{key}.json") for key in context.asset_partition_keys}
+        return {key: value for key, value in found.items() if value is not None}
+
+
+def read_json(path: Path) -> Any:
+    """The value of a JSON file, None when there is none."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def pointed_bundle(store: BundleStore, pointer: dict[str, str]) -> Bundle:
+    """The bundle that a pointer names; the folder is inside the store."""
+    return store.read(store.root / pointer["folder"])

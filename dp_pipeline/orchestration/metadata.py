@@ -1,0 +1,109 @@
+"""The only writer of asset metadata, with an allow-list a side.
+
+Raw side: names, stages and verdicts. No count, no value, no preview: what the
+event log holds is read by more people than the raw store.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+import dagster as dg
+
+from dp_pipeline.ledger import Ledger
+from dp_pipeline.orchestration.publishing import Published
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.release.accountant import Spend
+from dp_pipeline.reporting.rows import QualityRow
+from dp_pipeline.schema.epsilon import NANO, epsilon_text
+
+Metadata = dict[str, dg.MetadataValue]
+
+
+def raw_metadata(snapshot: Snapshot, **facts: str) -> Metadata:
+    """Metadata of a raw-side asset: the snapshot's name and declared facts, as text."""
+    texts = {"snapshot": snapshot.id, **facts}
+    return {name: dg.MetadataValue.text(text) for name, text in texts.items()}
+
+
+def released_metadata(published: Published) -> Metadata:
+    """What a release spent, from its accountant; how it was come by; where it comes from."""
+    bundle = published.bundle
+    return {
+        "privacy/epsilon": dg.MetadataValue.float(float(bundle.spent)),
+        "privacy/epsilon exactly": dg.MetadataValue.text(epsilon_text(bundle.spent)),
+        "privacy/nano-ε charged by this run": dg.MetadataValue.int(published.nano),
+        "privacy/state": dg.MetadataValue.text(published.state),
+        "privacy/mechanisms": spend_table(bundle.spends),
+        "fit for release": dg.MetadataValue.bool(bundle.fit_for_release),
+        "release key": dg.MetadataValue.text(bundle.key),
+        "provenance": dg.MetadataValue.json(dict(bundle.facts)),
+        **{f"quality/{name}": number(one.value) for name, one in bundle.quality.items()},
+    }
+
+
+def spend_table(spends: Sequence[Spend]) -> dg.MetadataValue:
+    """One row a charge."""
+    return dg.MetadataValue.table(
+        [
+            dg.TableRecord(
+                {
+                    "question": spend.what,
+                    "mechanism": spend.mechanism,
+                    "sensitivity": spend.sensitivity,
+                    "scale": f"{float(spend.scale):.6g}",
+                    "ε": epsilon_text(spend.epsilon),
+                }
+            )
+            for spend in spends
+        ]
+    )
+
+
+def quality_metadata(rows: Sequence[QualityRow]) -> Metadata:
+    """One number a model and metric: what the Plots tab draws over ε."""
+    return {f"{row.model}/{row.metric}": number(row.value) for row in rows}
+
+
+def number(value: float) -> dg.MetadataValue:
+    """Four significant digits; text where there is no number."""
+    if not math.isfinite(value):
+        return dg.MetadataValue.text("not a number")
+    return dg.MetadataValue.float(float(f"{value:.4g}"))
+
+
+def budget_metadata(amounts: Mapping[str, Fraction | None]) -> Metadata:
+    """Amounts of an account, exactly, as text; ``none`` where there is no ceiling."""
+    return {
+        f"privacy/{name}": dg.MetadataValue.text("none" if one is None else epsilon_text(one))
+        for name, one in amounts.items()
+    }
+
+
+def picture(png: bytes) -> dg.MetadataValue:
+    """A small PNG, opened by a click in the UI."""
+    return dg.MetadataValue.md(f"![](data:image/png;base64,{base64.b64encode(png).decode()})")
+
+
+def charge_table(ledger: Ledger, lineage: str) -> dg.MetadataValue:
+    """One row a charge of a lineage, oldest first, with the sum so far."""
+    records, total = [], 0
+    for entry in ledger.entries(lineage):
+        if entry.event == "reserve":
+            total += entry.nano_epsilon
+            records.append(
+                dg.TableRecord(
+                    {
+                        "time": entry.time[:19],
+                        "release": entry.what,
+                        "ε": epsilon_text(Fraction(entry.nano_epsilon, NANO)),
+                        "sum": epsilon_text(Fraction(total, NANO)),
+                    }
+                )
+            )
+    return dg.MetadataValue.table(
+        records, schema=dg.TableSchema([dg.TableColumn(n) for n in ("time", "release", "ε", "sum")])
+    )

@@ -1,0 +1,72 @@
+"""What a run has released, read back for a person: quality, centres, ε spent, report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from dp_pipeline.orchestration.documents import from_documents
+from dp_pipeline.orchestration.io import pointed_bundle, read_json
+from dp_pipeline.orchestration.release import Release
+from dp_pipeline.orchestration.request import RunRequest
+from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.reporting.rows import QualityRow
+from dp_pipeline.schema.epsilon import NANO, epsilon_text
+
+MOST_CENTRES = 10
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One release of a run.
+
+    state     ``charged``, ``resumed`` or ``replayed``
+    charged   nano-ε that this run added to the ledger
+    """
+
+    release: Release
+    bundle: Bundle
+    state: str
+    charged: int
+    quality: tuple[QualityRow, ...]
+
+    def cells(self, metrics: Sequence[str]) -> list[str]:
+        """One line of a table: model, ε, one number a metric, ε spent, charged now, state."""
+        numbers = {row.metric: row.text for row in self.quality}
+        return [
+            self.release.name,
+            epsilon_text(self.release.epsilon),
+            *(numbers.get(metric, "–") for metric in metrics),
+            epsilon_text(self.bundle.spent),
+            epsilon_text(Fraction(self.charged, NANO)),
+            self.state,
+        ]
+
+    def centres(self) -> list[list[str]]:
+        """The first released centres, one line each; none where the model releases none."""
+        columns = self.bundle.tables.get("centres", {}).values()
+        rows = zip(*(values.tolist() for values in columns), strict=True)
+        return [[f"{value:.6g}" for value in row] for row in list(rows)[:MOST_CENTRES]]
+
+
+def outcomes(request: RunRequest) -> Iterator[Outcome]:
+    """Every release of a request, as the last run left it."""
+    for release in request.releases:
+        text = epsilon_text(release.epsilon)
+        folder = release.store.root / release.spec.name
+        pointer = read_json(folder / release.name / f"partition-{text}.json")
+        evaluated = read_json(_evaluation(request, text)) or {"rows": []}
+        rows = [row for row in from_documents(evaluated["rows"]) if row.model == release.name]
+        bundle = pointed_bundle(release.store, pointer)
+        yield Outcome(release, bundle, pointer["state"], int(pointer["nano"]), tuple(rows))
+
+
+def _evaluation(request: RunRequest, epsilon: str) -> Path:
+    return request.home.internal / request.spec.name / "evaluation" / f"{epsilon}.json"
+
+
+def report_path(request: RunRequest) -> Path:
+    """The HTML report of a data set."""
+    return request.home.reports / f"{request.spec.name}.html"

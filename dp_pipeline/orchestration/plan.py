@@ -1,0 +1,91 @@
+"""What a run would cost, from declarations and ledger alone: nothing is read or charged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+
+from dp_pipeline.orchestration.home import Home
+from dp_pipeline.orchestration.release import Release
+from dp_pipeline.orchestration.request import RunRequest
+from dp_pipeline.raw.snapshot import Snapshot, current_snapshot
+from dp_pipeline.schema.errors import BudgetExceeded
+from dp_pipeline.schema.spec import DatasetSpec
+
+
+@dataclass(frozen=True)
+class PlannedRelease:
+    """One release of a plan.
+
+    cost    ε that it would charge: 0 when it was settled or reserved before
+    state   ``new``, ``settled``, ``unfinished`` or ``dead``
+    """
+
+    model: str
+    epsilon: Fraction
+    cost: Fraction
+    state: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Planned releases against the account of their lineage.
+
+    left, ceiling   None for a benchmark without a ceiling
+    """
+
+    spec: DatasetSpec
+    releases: tuple[PlannedRelease, ...]
+    spent: Fraction
+    ceiling: Fraction | None
+
+    @property
+    def asked(self) -> Fraction:
+        """Σ of the costs."""
+        return sum((release.cost for release in self.releases), Fraction(0))
+
+    @property
+    def left(self) -> Fraction | None:
+        """What the account has left before the run."""
+        return None if self.ceiling is None else self.ceiling - self.spent
+
+    def require_budget(self) -> None:
+        """BudgetExceeded when the whole plan does not fit: then no part of it is begun."""
+        if self.ceiling is not None and self.asked > self.ceiling - self.spent:
+            raise BudgetExceeded(
+                self.spec.name,
+                asked=self.asked,
+                spent=self.spent,
+                ceiling=self.ceiling,
+                where=f"lineage {self.spec.lineage}",
+            )
+
+
+def plan_request(request: RunRequest) -> Plan:
+    """The plan of one request, on the current snapshot or the one it names."""
+    spec, home = request.spec, request.home
+    balance = home.ledger.balance(spec.lineage)
+    reads = _snapshot(spec, home, request.snapshot)
+    return Plan(
+        spec=spec,
+        releases=tuple(_planned(one, reads, fresh=request.fresh) for one in request.releases),
+        spent=balance.spent,
+        ceiling=spec.ceiling if balance.ceiling is None else balance.ceiling,
+    )
+
+
+def _snapshot(spec: DatasetSpec, home: Home, name: str) -> Snapshot:
+    """The snapshot that a run would read. Only its name enters a plan, so no key is needed."""
+    current = None if name else current_snapshot(home.raw, spec.name, b"")
+    today = datetime.now(UTC).date().isoformat()
+    return current or Snapshot(Path(home.raw, spec.name, name or today), b"")
+
+
+def _planned(release: Release, snapshot: Snapshot, *, fresh: bool) -> PlannedRelease:
+    ledger = release.home.ledger
+    state = ledger.state(release.key(ledger, snapshot, fresh=fresh).digest)
+    cost = release.spec.charge_for(release.epsilon) if state is None else Fraction(0)
+    names = {None: "new", "settled": "settled", "dead": "dead"}
+    return PlannedRelease(release.name, release.epsilon, cost, names.get(state, "unfinished"))

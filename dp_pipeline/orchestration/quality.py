@@ -1,0 +1,62 @@
+"""How good releases are: exact numbers of public rows, bought ones of sensitive rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from itertools import combinations
+
+import numpy as np
+
+from dp_pipeline.orchestration.home import Home
+from dp_pipeline.orchestration.publishing import require_snapshot
+from dp_pipeline.raw.comparison import clustering_quality, marginal_quality, write_steward_file
+from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.reporting.rows import QualityRow
+from dp_pipeline.schema.spec import DatasetSpec
+
+UNITS = {"nicv": "squared data units", "nicv_floor": "squared data units"}
+
+
+def evaluate(spec: DatasetSpec, home: Home, bundles: Mapping[str, Bundle]) -> list[QualityRow]:
+    """Quality of the releases of one ε.
+
+    On release data the exact numbers go to a private file beside the snapshot and
+    are not returned; what was bought through the gate is.
+    """
+    rows = []
+    for name, bundle in bundles.items():
+        exact = _exact_quality(spec, home, bundle)
+        if spec.is_release:
+            snapshot = require_snapshot(spec, home)
+            write_steward_file(snapshot, f"exact-quality-{bundle.key[:16]}", exact)
+        else:
+            rows += [_exact(name, bundle, metric, value) for metric, value in exact.items()]
+        rows += [
+            QualityRow.bought(name, Fraction(bundle.facts["epsilon"]), metric=metric, number=bought)
+            for metric, bought in bundle.quality.items()
+        ]
+    return rows
+
+
+def _exact(name: str, bundle: Bundle, metric: str, value: float) -> QualityRow:
+    unit = UNITS.get(metric, "share")
+    return QualityRow(name, Fraction(bundle.facts["epsilon"]), metric, value, None, unit)
+
+
+def _exact_quality(spec: DatasetSpec, home: Home, bundle: Bundle) -> dict[str, float]:
+    snapshot = require_snapshot(spec, home)
+    if "centres" in bundle.tables:
+        centres = bundle.tables["centres"]
+        points = np.stack(list(centres.values()), axis=1)
+        return clustering_quality(spec, snapshot, tuple(centres), points)
+    return marginal_quality(spec, snapshot, pair_probabilities(bundle.tables["marginals"]))
+
+
+def pair_probabilities(marginals: Mapping[str, np.ndarray]) -> dict[tuple[str, ...], np.ndarray]:
+    """Released distributions of all pairs of attributes, from one-way tables."""
+    names = list(dict.fromkeys(marginals["attribute"].tolist()))
+    ways = {name: marginals["probability"][marginals["attribute"] == name] for name in names}
+    if len(names) == 1:
+        return {(names[0],): ways[names[0]]}
+    return {pair: np.outer(ways[pair[0]], ways[pair[1]]) for pair in combinations(names, 2)}

@@ -1,0 +1,119 @@
+"""Release: one question of a data set, what makes it the same one, and where its answer lies."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from dp_pipeline import __version__
+from dp_pipeline.gate.noise import NoiseSource, named_noise
+from dp_pipeline.ledger import Charge, Ledger
+from dp_pipeline.models import build_model
+from dp_pipeline.models.base import Model
+from dp_pipeline.models.parameters import texts_of
+from dp_pipeline.orchestration.home import Home
+from dp_pipeline.orchestration.storage import BundleStore
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.release.key import ReleaseKey
+from dp_pipeline.schema.epsilon import epsilon_text, nano_epsilon
+from dp_pipeline.schema.spec import DatasetSpec
+
+
+@dataclass(frozen=True)
+class Release:
+    """One release that a data set asks for.
+
+    name         of the model
+    noise_name   of the noise source: ``opendp``, ``exact`` or ``seeded:NUMBER``
+    run          what the ledger notes of the run: run id, asset
+    """
+
+    spec: DatasetSpec
+    name: str
+    epsilon: Fraction
+    home: Home
+    noise_name: str
+    run: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def noise(self) -> NoiseSource:
+        """Where the noise comes from: one stream for the whole release."""
+        return named_noise(self.noise_name)
+
+    @cached_property
+    def model(self) -> Model:
+        """The declared model, checked."""
+        return build_model(self.spec, self.name)
+
+    @property
+    def store(self) -> BundleStore:
+        """Where bundles are."""
+        return BundleStore(self.home.released)
+
+    @property
+    def postprocessing(self) -> dict[str, str]:
+        """Parameters that need no further look."""
+        return texts_of(self.model, measuring=False)
+
+    def key(self, ledger: Ledger, snapshot: Snapshot, *, fresh: bool) -> ReleaseKey:
+        """The key of the newest draw of this release, or with ``fresh`` of one more.
+
+        A draw that was charged and not finished is finished first, fresh or not.
+        """
+        key = ReleaseKey(
+            lineage=self.spec.lineage,
+            dataset=self.spec.name,
+            snapshot=snapshot.id,
+            declaration=self.spec.digest,
+            model=self.name,
+            measuring=texts_of(self.model, measuring=True),
+            epsilon=self.epsilon,
+            evaluation=self.spec.evaluation,
+            noise=self.noise_name,
+        )
+        while ledger.state(key.with_replicate(key.replicate + 1).digest) is not None:
+            key = key.with_replicate(key.replicate + 1)
+        ended = ledger.state(key.digest) in ("settled", "dead")
+        return key.with_replicate(key.replicate + 1) if fresh and ended else key
+
+    def charge(self, key: ReleaseKey) -> Charge:
+        """What the ledger reserves: the ε of the release and of its evaluation, at once."""
+        return Charge(
+            key=key.digest,
+            lineage=key.lineage,
+            kind="dp",
+            nano_epsilon=nano_epsilon(self.spec.charge_for(self.epsilon)),
+            what=f"{key.dataset}/{key.model} at ε={epsilon_text(self.epsilon)}",
+            facts={**self.facts(key), **self.run},
+        )
+
+    def generator(self, key: ReleaseKey) -> np.random.Generator:
+        """Post-processing randomness: fixed by public facts, so a replay gives the same bytes."""
+        text = f"{key.digest} {self.postprocessing}"
+        return np.random.default_rng(int.from_bytes(hashlib.sha256(text.encode()).digest()[:16]))
+
+    def facts(self, key: ReleaseKey) -> dict[str, str]:
+        """What is written into the ledger and the bundle: declarations and versions, no rows."""
+        spec = self.spec
+        return {
+            "dataset": spec.name,
+            "model": key.model,
+            "epsilon": epsilon_text(self.epsilon),
+            "evaluation": "none" if spec.evaluation is None else epsilon_text(spec.evaluation),
+            "snapshot": key.snapshot,
+            "replicate": str(key.replicate),
+            "measuring": str(dict(key.measuring)),
+            "postprocessing": str(self.postprocessing),
+            "declaration": key.declaration,
+            "unit": str(spec.protection),
+            "relation": spec.relation,
+            "purpose": spec.purpose,
+            "noise": self.noise_name,
+            "fit_for_release": "yes" if self.noise.fit_for_release else "no",
+            "code": f"dp_pipeline {__version__}",
+        }

@@ -1,0 +1,36 @@
+"""RunRequest: what one command asks of one data set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dp_pipeline.orchestration.home import Home
+from dp_pipeline.orchestration.release import Release
+from dp_pipeline.schema.spec import DatasetSpec
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What to run, where.
+
+    snapshot   a name for a new snapshot, or empty for the current one
+    """
+
+    spec: DatasetSpec
+    models: Sequence[str]
+    epsilons: Sequence[Fraction]
+    home: Home
+    noise_name: str
+    fresh: bool = False
+    snapshot: str = ""
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """Every model at every ε."""
+        return tuple(
+            Release(self.spec, model, epsilon, self.home, self.noise_name)
+            for epsilon in self.epsilons
+            for model in self.models
+        )

@@ -1,0 +1,119 @@
+"""Steward-side assets: evaluation (by ε), comparison, budget."""
+
+# Dagster reads the annotations of these functions when they are defined, so they are not deferred.
+
+from typing import Any
+
+import dagster as dg
+
+from dp_pipeline.orchestration.comparing import compare
+from dp_pipeline.orchestration.documents import to_documents
+from dp_pipeline.orchestration.failures import one_line_failures
+from dp_pipeline.orchestration.groups import group_name, side_tags
+from dp_pipeline.orchestration.io import pointed_bundle
+from dp_pipeline.orchestration.metadata import (
+    budget_metadata,
+    charge_table,
+    picture,
+    quality_metadata,
+)
+from dp_pipeline.orchestration.partitions import epsilon_of, epsilon_partitions
+from dp_pipeline.orchestration.quality import evaluate
+from dp_pipeline.orchestration.resources import PipelineResource
+from dp_pipeline.orchestration.storage import BundleStore
+from dp_pipeline.reporting.rows import markdown_table
+from dp_pipeline.schema.spec import DatasetSpec
+
+
+def internal_assets(spec: DatasetSpec) -> list[dg.AssetsDefinition]:
+    """Evaluation, comparison and budget report of one data set."""
+    return [_evaluation(spec), _comparison(spec), _budget(spec)]
+
+
+def _evaluation(spec: DatasetSpec) -> dg.AssetsDefinition:
+    shown = (
+        "Exact numbers go to a private file on the raw store; shown are those that were bought."
+        if spec.is_release
+        else "The rows are public, so the numbers are exact."
+    )
+
+    @dg.asset(
+        key=[spec.name, "evaluation"],
+        ins={name: dg.AssetIn(key=[spec.name, name]) for name in spec.models},
+        partitions_def=epsilon_partitions(spec),
+        description=f"How good the releases of one ε are on the true rows. {shown}",
+        group_name=group_name(spec, "internal"),
+        kinds={"json"},
+        tags=side_tags(spec, "internal"),
+        io_manager_key="documents",
+    )
+    def evaluation(
+        context: dg.AssetExecutionContext, pipeline: PipelineResource, **pointers: Any
+    ) -> dg.MaterializeResult[Any]:
+        with one_line_failures():
+            epsilon_of(context, spec)
+            store = BundleStore(pipeline.home.released)
+            bundles = {
+                name: pointed_bundle(store, pointer)
+                for name, pointer in pointers.items()
+                if pointer is not None
+            }
+            rows = evaluate(spec, pipeline.home, bundles)
+        value = {"rows": to_documents(rows), "pointers": pointers}
+        return dg.MaterializeResult(value=value, metadata=quality_metadata(rows))
+
+    return evaluation
+
+
+def _comparison(spec: DatasetSpec) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=[spec.name, "comparison"],
+        ins={"evaluation": dg.AssetIn(key=[spec.name, "evaluation"])},
+        description="Utility over ε of every model, a picture of what was released, and the "
+        "report as one HTML file. Made from released and evaluated numbers only.",
+        group_name=group_name(spec, "internal"),
+        kinds={"html"},
+        tags=side_tags(spec, "internal"),
+        io_manager_key="documents",
+        automation_condition=dg.AutomationCondition.eager(),
+    )
+    def comparison(
+        pipeline: PipelineResource, evaluation: dict[str, Any]
+    ) -> dg.MaterializeResult[Any]:
+        with one_line_failures():
+            report = compare(spec, pipeline.home, evaluation)
+        return dg.MaterializeResult(
+            value=to_documents(report.rows),
+            metadata={
+                "report": dg.MetadataValue.path(report.path),
+                "utility": dg.MetadataValue.md(markdown_table(report.rows)),
+                **{title: picture(png) for title, png in report.pictures},
+            },
+        )
+
+    return comparison
+
+
+def _budget(spec: DatasetSpec) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=[spec.name, "budget"],
+        deps=[[spec.name, name] for name in spec.models],
+        description=f"What the population {spec.lineage} has spent over all runs, from the "
+        "privacy ledger, whose chain is verified.",
+        group_name=group_name(spec, "internal"),
+        kinds={"sqlite"},
+        tags=side_tags(spec, "internal"),
+        automation_condition=dg.AutomationCondition.eager(),
+    )
+    def budget(pipeline: PipelineResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
+        with one_line_failures():
+            ledger = pipeline.home.ledger
+            ledger.verify()
+            balance = ledger.balance(spec.lineage)
+        amounts = {"spent": balance.spent, "left": balance.left, "ceiling": balance.ceiling}
+        return dg.MaterializeResult(
+            metadata=budget_metadata(amounts)
+            | {"privacy/releases": charge_table(ledger, spec.lineage)}
+        )
+
+    return budget

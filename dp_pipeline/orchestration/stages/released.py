@@ -1,0 +1,71 @@
+"""Released-side assets: one ε-partitioned asset a model."""
+
+# Dagster reads the annotations of these functions when they are defined, so they are not deferred.
+
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+
+from dp_pipeline import __version__
+from dp_pipeline.models import MODELS, build_model
+from dp_pipeline.orchestration.checks import release_check_specs, release_checks
+from dp_pipeline.orchestration.failures import one_line_failures
+from dp_pipeline.orchestration.groups import group_name, side_tags
+from dp_pipeline.orchestration.metadata import released_metadata
+from dp_pipeline.orchestration.partitions import epsilon_of, epsilon_partitions
+from dp_pipeline.orchestration.publishing import publish
+from dp_pipeline.orchestration.release import Release
+from dp_pipeline.orchestration.resources import PipelineResource
+from dp_pipeline.raw.prepare import stages_of
+from dp_pipeline.schema.epsilon import epsilon_text
+from dp_pipeline.schema.spec import DatasetSpec
+
+
+class ReleaseConfig(dg.Config):
+    """fresh   draw once more, at the full price, although this release exists"""
+
+    fresh: bool = False
+
+
+def model_assets(spec: DatasetSpec) -> list[dg.AssetsDefinition]:
+    """One asset a declared model; DeclarationError when a model or its parameters are wrong."""
+    return [_model_asset(spec, name) for name in spec.models]
+
+
+def _model_asset(spec: DatasetSpec, name: str) -> dg.AssetsDefinition:
+    build_model(spec, name)
+    key = dg.AssetKey([spec.name, name])
+
+    @dg.asset(
+        key=key,
+        deps=[[spec.name, stages_of(spec)[-1]]],
+        partitions_def=epsilon_partitions(spec),
+        check_specs=release_check_specs(key),
+        description=_description(spec, name),
+        group_name=group_name(spec, "released"),
+        kinds={"parquet", "json"},
+        tags=side_tags(spec, "released"),
+        code_version=__version__,
+        io_manager_key="pointers",
+    )
+    def released(
+        context: dg.AssetExecutionContext, config: ReleaseConfig, pipeline: PipelineResource
+    ) -> Iterator[dg.Output[Any] | dg.AssetCheckResult]:
+        with one_line_failures():
+            epsilon = epsilon_of(context, spec)
+            run = {"run": context.run_id, "asset": key.to_user_string()}
+            release = Release(spec, name, epsilon, pipeline.home, pipeline.noise, run)
+            published = publish(release, fresh=config.fresh)
+        folder = published.folder.relative_to(release.store.root)
+        pointer = {"folder": str(folder), "state": published.state, "nano": str(published.nano)}
+        yield dg.Output(pointer, metadata=released_metadata(published))
+        yield from release_checks(spec, epsilon, published, pipeline.home.ledger)
+
+    return released
+
+
+def _description(spec: DatasetSpec, name: str) -> str:
+    costs = ", ".join(epsilon_text(spec.charge_for(epsilon)) for epsilon in spec.partitions)
+    kept = f"{spec.title}: {MODELS[name].summary}. Protected unit: {spec.protection}."
+    return f"{kept} A first run of a partition charges its ε ({costs}); a re-run replays at cost 0."

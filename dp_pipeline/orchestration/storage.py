@@ -1,0 +1,118 @@
+"""Where bundles lie on disk: whole or not at all, each with its transcript beside it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.release.clusters import Tables
+from dp_pipeline.release.key import ReleaseKey
+from dp_pipeline.schema.errors import Damaged
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames in ``folder`` durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all: temporary name, fsync, rename, fsync the folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    finally:
+        Path(name).unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+@dataclass(frozen=True)
+class BundleStore:
+    """Releases on disk: ``<root>/<data set>/<model>/<key>/`` holds the transcript of one
+    release and one folder for every post-processing of it.
+    """
+
+    root: Path
+
+    def folder(self, key: ReleaseKey) -> Path:
+        """Everything of one release."""
+        return self.root / key.dataset / key.model / key.digest[:32]
+
+    def transcript_path(self, key: ReleaseKey) -> Path:
+        """The noisy answers of one release."""
+        return self.folder(key) / "transcript.jsonl"
+
+    def bundle_path(self, key: ReleaseKey, postprocessing: Mapping[str, str]) -> Path:
+        """The bundle of one release under one post-processing."""
+        text = json.dumps(dict(postprocessing), sort_keys=True)
+        return self.folder(key) / f"bundle-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+    def write(self, path: Path, bundle: Bundle) -> None:
+        """Store a bundle; one that already lies there is kept as it is."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=".bundle.", dir=path.parent))
+        try:
+            for name, table in bundle.tables.items():
+                _write_table(temporary / f"{name}.parquet", table)
+            write_atomically(temporary / "bundle.json", bundle.to_json().encode())
+            temporary.chmod(0o755)
+            if not path.exists():
+                temporary.rename(path)
+                sync_folder(path.parent)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+    def read(self, path: Path) -> Bundle:
+        """A stored bundle; Damaged unless every table is the one that was stored."""
+        try:
+            text = (path / "bundle.json").read_text(encoding="utf-8")
+            tables: Tables = {
+                name: _read_table(path / f"{name}.parquet") for name in json.loads(text)["tables"]
+            }
+        except (OSError, ValueError, KeyError):
+            raise Damaged(
+                f"bundle {path.name}: expected a whole bundle, got a broken one"
+            ) from None
+        return Bundle.from_json(text, tables)
+
+
+def _write_table(path: Path, table: Mapping[str, np.ndarray]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = {
+        name: pa.array(values.tolist(), pa.string()) if values.dtype.kind == "U" else values
+        for name, values in table.items()
+    }
+    with path.open("wb") as file:
+        pq.write_table(pa.table(columns), file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _read_table(path: Path) -> dict[str, np.ndarray]:
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(path)
+    columns = {}
+    for name in table.column_names:
+        values = table.column(name).to_numpy(zero_copy_only=False)
+        columns[name] = values.astype(np.str_) if values.dtype.kind == "O" else values
+    return columns

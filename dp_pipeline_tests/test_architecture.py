@@ -1,0 +1,114 @@
+"""The house rules as checks: who may import whom, and where randomness may come from.
+
+Every contract is also shown to fail: a violation is planted in a copy of the package.
+"""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "dp_pipeline"
+
+PLANTED = {
+    "layers": ("release/planted.py", "import dp_pipeline.models"),
+    "rows": ("reporting/planted.py", "import dp_pipeline.raw.snapshot"),
+    "dagster": ("raw/planted.py", "import dagster"),
+    "noise": ("models/planted.py", "import opendp.measurements"),
+    "engines": ("gate/planted.py", "import pandas"),
+}
+
+
+def lint_imports(folder: Path, *contracts: str) -> subprocess.CompletedProcess[str]:
+    chosen = [argument for contract in contracts for argument in ("--contract", contract)]
+    program = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+    return subprocess.run(
+        [sys.executable, "-c", program, "--no-cache", *chosen],
+        cwd=folder,
+        env={"PYTHONPATH": str(folder), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def copied_house(tmp_path: Path) -> Path:
+    shutil.copytree(PACKAGE, tmp_path / "dp_pipeline", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def test_the_import_contracts_hold() -> None:
+    result = lint_imports(ROOT)
+    assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.parametrize("contract", PLANTED)
+def test_a_planted_violation_breaks_its_contract(contract: str, copied_house: Path) -> None:
+    file, violation = PLANTED[contract]
+    (copied_house / "dp_pipeline" / file).write_text(violation + "\n")
+    result = lint_imports(copied_house, contract)
+    assert result.returncode == 1, result.stdout
+    assert "BROKEN" in result.stdout
+
+
+def test_a_room_that_no_layer_names_breaks_the_contract(copied_house: Path) -> None:
+    (copied_house / "dp_pipeline" / "helpers.py").write_text("")
+    assert lint_imports(copied_house, "layers").returncode == 1
+
+
+def entropy_calls(tree: ast.AST) -> list[str]:
+    """Calls and imports that bring randomness of the operating system into a file."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in ("urandom", "getrandom"):
+            found.append(node.attr)
+        if isinstance(node, ast.ImportFrom) and node.module in ("os", "random", "secrets"):
+            found += [name.name for name in node.names if name.name != "PathLike"]
+        if isinstance(node, ast.Import):
+            found += [name.name for name in node.names if name.name in ("random", "secrets")]
+    return found
+
+
+def test_entropy_enters_in_the_noise_file_and_the_lineage_keys_only() -> None:
+    users = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if entropy_calls(ast.parse(path.read_text(encoding="utf-8")))
+    }
+    assert users == {"gate/noise.py", "ledger/keys.py"}
+
+
+@pytest.mark.parametrize("line", ["from os import urandom", "os.urandom(8)", "import secrets"])
+def test_the_entropy_check_sees_a_planted_use(line: str) -> None:
+    assert entropy_calls(ast.parse(line))
+
+
+def test_exact_counts_are_opened_by_the_curator_only() -> None:
+    users = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if ".open_at_the_gate(" in path.read_text(encoding="utf-8")
+    }
+    assert users == {"gate/curator.py"}
+
+
+@pytest.mark.parametrize("command", [["--help"], ["budget"]])
+def test_the_command_line_starts_without_heavy_packages(command: list[str], tmp_path: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "dp_pipeline.cli", *command],
+        env={"DP_PIPELINE_HOME": str(tmp_path), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    imported = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
+    assert "click" in imported
+    assert not imported & {"dagster", "pandas", "sklearn", "great_expectations"}
