@@ -8,15 +8,14 @@ source and never quotes a row, so pyarrow's own messages, which do, are dropped.
 from __future__ import annotations
 
 import csv
-import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet
 
+from dp_pipeline.raw.csv_file import NoHeader, csv_columns, csv_table
 from dp_pipeline.raw.generators import GENERATORS
 from dp_pipeline.schema.errors import DeclarationError, SourceError
 from dp_pipeline.schema.spec import DatasetSpec
@@ -40,12 +39,6 @@ def read_source(spec: DatasetSpec) -> pa.Table:
     generator, an option or a delimiter that does not exist.
     """
     table = _READERS[spec.source.kind](spec)
-    _guarded(
-        spec,
-        lambda: table.validate(full=True),
-        expected="UTF-8 text in every column",
-        got="bytes that are not",
-    )
     columns = {name: _plain(spec, name, table.column(name)) for name in _columns(spec)}
     return pa.table(columns)
 
@@ -66,14 +59,14 @@ def _guarded(
         return read()
     except OSError:
         got = "a damaged or truncated one"
-    except (pa.ArrowException, UnicodeError, csv.Error):
+    except (pa.ArrowException, UnicodeError, csv.Error, NoHeader):
         pass
     # Raised outside of the handler, so that no __context__ carries the quoted row along.
     raise _refusal(spec, expected, got)
 
 
 def _readable_path(spec: DatasetSpec) -> Path:
-    """The declared path, once it was opened and holds at least one byte."""
+    """The declared path, once it was opened and holds a byte, or needs none to have columns."""
     path = Path(spec.source.location)
     try:
         with path.open("rb") as file:
@@ -81,7 +74,7 @@ def _readable_path(spec: DatasetSpec) -> Path:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "a path that cannot be"
         raise _refusal(spec, "a file that can be read", reason) from None
-    if is_empty:
+    if is_empty and not spec.source.header:
         raise _refusal(spec, "a file with columns", "one of 0 bytes")
     return path
 
@@ -99,55 +92,22 @@ def _check_names(spec: DatasetSpec, names: Sequence[str]) -> None:
 
 
 def _read_csv(spec: DatasetSpec) -> pa.Table:
-    path, source = _readable_path(spec), spec.source
+    source = spec.source
     if len(source.delimiter) != 1 or not source.delimiter.isascii() or source.delimiter in '"\r\n':
         raise DeclarationError(
             f"{spec.name}: source.delimiter: expected one character, got {source.delimiter!r}"
         )
-    names, has_rows = _guarded(
-        spec, lambda: _csv_header(spec, path), expected="a CSV file with a header line"
+    path = _readable_path(spec)
+    names = _guarded(
+        spec, lambda: csv_columns(path, source), expected="a CSV file with a header line"
     )
     _check_names(spec, names)
-    columns = _columns(spec)
-    if not has_rows:
-        return pa.table({name: pa.array([], pa.string()) for name in columns})
     return _guarded(
         spec,
-        lambda: _csv_rows(spec, path, columns),
-        expected=f"CSV rows of {len(names)} cells in UTF-8",
-        got="a row of another length or bytes that are not UTF-8",
+        lambda: csv_table(path, source, _columns(spec), total=spec.is_release),
+        expected=f"CSV rows of {len(names)} cells",
+        got="a row of another length",
     )
-
-
-def _csv_header(spec: DatasetSpec, path: Path) -> tuple[list[str], bool]:
-    """Column names, and whether a row follows: pyarrow refuses a lone header without a newline."""
-    with pa.input_stream(str(path), compression="detect") as stream:
-        text = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="")
-        names = list(spec.source.header)
-        if not names:
-            rows = csv.reader(text, delimiter=spec.source.delimiter)
-            names = next((row for row in rows if row), [])
-        if not names:
-            raise csv.Error
-        return names, any(line.strip("\r\n") for line in text)
-
-
-def _csv_rows(spec: DatasetSpec, path: Path, columns: list[str]) -> pa.Table:
-    """Every cell as the text it is: guessing types would make a column's type depend on rows."""
-    with pa.input_stream(str(path), compression="detect") as stream:
-        return pyarrow.csv.read_csv(
-            stream,
-            read_options=pyarrow.csv.ReadOptions(column_names=list(spec.source.header) or None),
-            parse_options=pyarrow.csv.ParseOptions(
-                delimiter=spec.source.delimiter, newlines_in_values=True
-            ),
-            convert_options=pyarrow.csv.ConvertOptions(
-                include_columns=columns,
-                column_types=dict.fromkeys(columns, pa.string()),
-                null_values=[],
-                strings_can_be_null=False,
-            ),
-        )
 
 
 def _read_parquet(spec: DatasetSpec) -> pa.Table:
@@ -167,6 +127,8 @@ def _read_parquet(spec: DatasetSpec) -> pa.Table:
 def _plain(spec: DatasetSpec, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Text as ``string``, numbers as they are; a SourceError for anything else."""
     kind = column.type
+    if spec.source.kind == "csv" or pa.types.is_string(kind):
+        return _text(spec, column)
     if pa.types.is_dictionary(kind):
         return _plain(spec, name, column.cast(kind.value_type))
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_string(kind):
@@ -177,6 +139,27 @@ def _plain(spec: DatasetSpec, name: str, column: pa.ChunkedArray) -> pa.ChunkedA
         return column.cast(pa.string())
     short = str(kind).partition("<")[0].partition("[")[0]
     raise _refusal(spec, f"text or numbers in column {name!r}", f"the type {short}")
+
+
+def _text(spec: DatasetSpec, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Cells as UTF-8 text. Bytes that are none are an error of public data; on sensitive data
+    they are replaced, which makes the cell invalid and leaves the other rows alone.
+    """
+    cells = column.cast(pa.binary())
+    if not spec.is_release:
+        return _guarded(
+            spec,
+            lambda: cells.cast(pa.string()),
+            expected="UTF-8 text in every column",
+            got="bytes that are not",
+        )
+    try:
+        return cells.cast(pa.string())
+    except pa.ArrowInvalid:
+        texts = [
+            None if cell is None else cell.decode(errors="replace") for cell in cells.to_pylist()
+        ]
+        return pa.chunked_array([pa.array(texts, pa.string())])
 
 
 def _read_bundled(spec: DatasetSpec) -> pa.Table:

@@ -8,10 +8,12 @@ from dp_pipeline.schema.domain import Attribute, Domain
 from dp_pipeline.schema.encoding import Coordinate
 from dp_pipeline.schema.protection import OneRow, RowsOfPerson
 from dp_pipeline.schema.source import Source
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.schema.spec import DatasetSpec, Purpose
 
 
-def spec_of(source: Source, *columns: str, person: str | None = None) -> DatasetSpec:
+def spec_of(
+    source: Source, *columns: str, person: str | None = None, purpose: Purpose = "benchmark"
+) -> DatasetSpec:
     """A data set `city` that reads ``columns`` and, if there is one, the ``person`` column."""
     attributes = tuple(
         Attribute(f"attribute_{place}", column, "clip", coordinate=Coordinate(0.0, 1.0))
@@ -22,7 +24,7 @@ def spec_of(source: Source, *columns: str, person: str | None = None) -> Dataset
         title="City",
         description="Made up",
         lineage="city",
-        purpose="release",
+        purpose=purpose,
         protection=OneRow() if person is None else RowsOfPerson(person, 2),
         relation="add_remove",
         ceiling=Fraction(10),

@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from dp_pipeline.raw.sources import BUNDLED, read_source
 from dp_pipeline.schema.discovery import find_spec
@@ -188,6 +190,49 @@ def test_a_delimiter_that_cannot_be_is_a_mistake_of_the_declaration(
 ) -> None:
     with pytest.raises(DeclarationError, match=r"source\.delimiter"):
         read(tmp_path / "a.csv", b"x\n1\n", "x", delimiter=delimiter)
+
+
+# CSV of sensitive rows: one line one row, and no line stops the others
+
+
+def read_sensitive(path: Path, content: bytes, *columns: str, **options: Any) -> pa.Table:
+    path.write_bytes(content)
+    return read_source(spec_of(Source("csv", str(path), **options), *columns, purpose="release"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"1", b"1,2,3", b'"1,2', b'1,"2', b'x"1,"2', b'"1"2,3', b"", b'"', b"\xff", b',"', b'""",1'],
+)
+def test_a_sensitive_line_that_is_no_row_is_dropped_and_the_others_stay(
+    tmp_path: Path, line: bytes
+) -> None:
+    content = b"x,y\n5,6\n" + line + b'\n7,8\n"9","1,0"\n'
+    table = read_sensitive(tmp_path / "a.csv", content, "x", "y")
+    assert table.to_pydict() == {"x": ["5", "7", "9"], "y": ["6", "8", "1,0"]}
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(line=st.binary(max_size=12).filter(lambda line: b"\n" not in line and b"\r" not in line))
+def test_any_sensitive_line_adds_at_most_one_row_and_changes_no_other(
+    tmp_path: Path, line: bytes
+) -> None:
+    before, after = b'5,6\n"7","8"\n', b'"9","1,0"\n3,"4"\n'
+    table = read_sensitive(tmp_path / "a.csv", b"x,y\n" + before + line + b"\n" + after, "x", "y")
+    rows = list(zip(*table.to_pydict().values(), strict=True))
+    expected = [("5", "6"), ("7", "8"), ("9", "1,0"), ("3", "4")]
+    assert rows[:2] + rows[-2:] == expected
+    assert len(rows) <= 5
+
+
+def test_sensitive_bytes_that_are_no_text_spoil_their_own_cell_only(tmp_path: Path) -> None:
+    table = read_sensitive(tmp_path / "a.csv", b"x,y\n\xff,1\nb,2\n", "x", "y")
+    assert table.to_pydict() == {"x": ["\ufffd", "b"], "y": ["1", "2"]}
+
+
+def test_a_sensitive_file_of_no_bytes_with_a_declared_header_has_no_rows(tmp_path: Path) -> None:
+    table = read_sensitive(tmp_path / "a.csv", b"", "x", header=("x", "y"))
+    assert table.to_pydict() == {"x": []}
 
 
 # Parquet

@@ -1,0 +1,101 @@
+"""CSV files as tables of text.
+
+On public data the file must be a regular CSV file: quoted cells may hold line
+ends, and a row of another length is an error. On sensitive data **one line is one
+row**, judged by itself: a line that is no row of the declared length, because of a
+missing cell or a quotation mark that nobody closed, is dropped. Otherwise one
+person's line could stop a release, or swallow the lines of others.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+
+from dp_pipeline.schema.source import Source
+
+
+class NoHeader(ValueError):
+    """There is no first line with column names."""
+
+
+def csv_columns(path: Path, source: Source) -> list[str]:
+    """The declared header, or the names in the first line that is not blank; NoHeader if none."""
+    if source.header:
+        return list(source.header)
+    with pa.input_stream(str(path), compression="detect") as stream:
+        text = io.TextIOWrapper(stream, "utf-8-sig", errors="backslashreplace", newline="")
+        names = next((row for row in csv.reader(text, delimiter=source.delimiter) if row), None)
+    if names is None:
+        raise NoHeader
+    return names
+
+
+def csv_table(path: Path, source: Source, columns: list[str], *, total: bool) -> pa.Table:
+    """The declared ``columns`` as bytes: guessing a type would look at the rows.
+
+    total   one line one row, dropping what is none; else an irregular row is a
+            pyarrow.ArrowException
+    """
+    names = csv_columns(path, source)
+    with pa.input_stream(str(path), compression="detect") as stream:
+        data = stream.read()
+    if total:
+        rows = b"\n".join(_regular_lines(data, source, cells=len(names)))
+    else:
+        rows = _without_header(data, source)
+    if not rows.strip(b"\r\n"):
+        return pa.table({name: pa.array([], pa.binary()) for name in columns})
+    return pyarrow.csv.read_csv(
+        pa.py_buffer(rows),
+        read_options=pyarrow.csv.ReadOptions(column_names=names),
+        parse_options=pyarrow.csv.ParseOptions(
+            delimiter=source.delimiter, newlines_in_values=not total
+        ),
+        convert_options=pyarrow.csv.ConvertOptions(
+            include_columns=columns,
+            column_types=dict.fromkeys(columns, pa.binary()),
+            null_values=[],
+            strings_can_be_null=False,
+            check_utf8=False,
+        ),
+    )
+
+
+def _without_header(data: bytes, source: Source) -> bytes:
+    """Everything behind the line of names, which may hold quoted line ends itself."""
+    if source.header:
+        return data
+    # Latin-1 gives every byte one character, so that positions are those of the bytes.
+    text = io.StringIO(data.decode("latin-1"), newline="")
+    next(row for row in csv.reader(iter(text.readline, ""), delimiter=source.delimiter) if row)
+    return data[text.tell() :]
+
+
+def _regular_lines(data: bytes, source: Source, *, cells: int) -> Iterator[bytes]:
+    """The lines that are rows of ``cells`` cells, quoted in the one way pyarrow cannot misread."""
+    delimiter = source.delimiter.encode()
+    lines = (line for line in data.splitlines() if line)
+    if not source.header:
+        next(lines, None)
+    for line in lines:
+        if b'"' in line:
+            row = _quoted_row(line.decode("latin-1"), source.delimiter)
+            if len(row) == cells:
+                yield source.delimiter.join(row).encode("latin-1")
+        elif line.count(delimiter) == cells - 1:
+            yield line
+
+
+def _quoted_row(line: str, delimiter: str) -> list[str]:
+    """The cells of one line, each quoted; none when its quotation marks do not add up."""
+    try:
+        row = next(csv.reader([line], delimiter=delimiter, strict=True))
+    except csv.Error:
+        return []
+    return ['"' + cell.replace('"', '""') + '"' for cell in row]

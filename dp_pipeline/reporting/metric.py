@@ -1,0 +1,54 @@
+"""Metric: what a quality number is called, and what a person has to know to read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RATIO_UNIT = "1 = without privacy"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One kind of quality number.
+
+    short       column header of a narrow table
+    title       what it is, in words
+    unit        its own unit, or None where the row says it
+    better      which values are better, in words
+    reference   the value that a method without privacy has, or None
+    """
+
+    short: str
+    title: str
+    unit: str | None = None
+    better: str = "lower is better"
+    reference: float | None = None
+
+
+_METRICS = {
+    "nicv_ratio": Metric(
+        "NICV ratio", "NICV relative to k-means without privacy", RATIO_UNIT, reference=1.0
+    ),
+    "nicv": Metric("NICV", "Mean squared distance to the nearest released centre (NICV)"),
+    "nicv_floor": Metric("NICV floor", "NICV of k-means without privacy", better="for comparison"),
+    "mean_tvd": Metric(
+        "mean TVD", "Total variation distance to the true table, mean over pairs of attributes"
+    ),
+}
+
+METRIC_ORDER = tuple(_METRICS)
+"""Metrics in the order in which a person wants to read them."""
+
+
+def metric_named(name: str) -> Metric:
+    """The metric called ``name``; one that is not known here keeps its own name.
+
+    >>> metric_named("nicv").short, metric_named("auc").short
+    ('NICV', 'auc')
+    """
+    return _METRICS.get(name, Metric(name, name))
+
+
+def metric_rank(name: str) -> tuple[int, str]:
+    """A sort key: known metrics in reading order, the others after them by name."""
+    return (METRIC_ORDER.index(name) if name in METRIC_ORDER else len(METRIC_ORDER), name)

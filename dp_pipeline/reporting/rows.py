@@ -1,0 +1,141 @@
+"""QualityRow: one quality number of one release, and tables of many."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dp_pipeline.release.measurement import NoisyNumber
+from dp_pipeline.reporting.metric import metric_named, metric_rank
+from dp_pipeline.reporting.number_text import noisy_text, number_text
+from dp_pipeline.schema.epsilon import epsilon_text
+
+MOST_METRICS = 3
+"""Metric columns of one markdown table: with model and ε that makes five."""
+
+
+@dataclass(frozen=True)
+class QualityRow:
+    """One quality number of one release.
+
+    epsilon   ε of the release, without that of its evaluation
+    metric    ``nicv``, ``nicv_ratio``, ``nicv_floor``, ``mean_tvd``
+    scale     Laplace scale when the number was bought with ε; None for an exact number
+              on benchmark data
+    unit      of value and scale
+    """
+
+    model: str
+    epsilon: Fraction
+    metric: str
+    value: float
+    scale: float | None
+    unit: str
+
+    @classmethod
+    def bought(
+        cls, model: str, epsilon: Fraction, *, metric: str, number: NoisyNumber
+    ) -> QualityRow:
+        """The row of a number that was bought through the gate."""
+        return cls(model, epsilon, metric, number.value, number.scale, number.unit)
+
+    @property
+    def deviation(self) -> float | None:
+        """Standard deviation of the noise, √2·scale; None for an exact number."""
+        return None if self.scale is None else math.sqrt(2) * self.scale
+
+    @property
+    def text(self) -> str:
+        """The value as a person reads it.
+
+        >>> QualityRow("dpqt_kmeans", Fraction(1), "nicv", 12.34, 0.29, "rows").text
+        '12.3 ± 0.4'
+        """
+        if self.deviation is None:
+            return number_text(self.value)
+        return noisy_text(self.value, self.deviation)
+
+
+@dataclass(frozen=True)
+class Pivot:
+    """The rows of one metric as a table: models down, ε ascending across.
+
+    cells   (model, ε) → its rows: none, one, or one a replicate
+    """
+
+    metric: str
+    unit: str
+    models: tuple[str, ...]
+    epsilons: tuple[Fraction, ...]
+    cells: Mapping[tuple[str, Fraction], tuple[QualityRow, ...]]
+
+    def texts(self, model: str) -> tuple[str, ...]:
+        """One text an ε; a dash where there is no number."""
+        return tuple(_cell_text(self.cells.get((model, epsilon), ())) for epsilon in self.epsilons)
+
+
+def sort_rows(rows: Iterable[QualityRow]) -> tuple[QualityRow, ...]:
+    """By metric in reading order, then model, then ε ascending."""
+    return tuple(sorted(rows, key=lambda r: (metric_rank(r.metric), r.model, r.epsilon)))
+
+
+def metrics_of(rows: Iterable[QualityRow]) -> tuple[str, ...]:
+    """The metrics that occur, in reading order."""
+    return tuple(sorted({row.metric for row in rows}, key=metric_rank))
+
+
+def pivot(rows: Iterable[QualityRow], metric: str) -> Pivot:
+    """The rows of ``metric`` as models × ε; without such rows it has neither."""
+    chosen = [row for row in sort_rows(rows) if row.metric == metric]
+    cells: dict[tuple[str, Fraction], tuple[QualityRow, ...]] = {}
+    for row in chosen:
+        place = (row.model, row.epsilon)
+        cells[place] = (*cells.get(place, ()), row)
+    return Pivot(
+        metric=metric,
+        unit=metric_named(metric).unit or ", ".join(sorted({row.unit for row in chosen})),
+        models=tuple(sorted({row.model for row in chosen})),
+        epsilons=tuple(sorted({row.epsilon for row in chosen})),
+        cells=cells,
+    )
+
+
+def markdown_table(rows: Sequence[QualityRow]) -> str:
+    """Model, ε and up to three metrics a table; more metrics make more tables.
+
+    >>> print(markdown_table([QualityRow("eug_kmeans", Fraction(1, 2), "nicv", 4.0, None, "m²")]))
+    | model | ε | NICV |
+    | :-- | --: | --: |
+    | eug_kmeans | 0.5 | 4.00 |
+    """
+    metrics = metrics_of(rows)
+    if not metrics:
+        return "No quality numbers yet."
+    starts = range(0, len(metrics), MOST_METRICS)
+    return "\n\n".join(_markdown(rows, metrics[at : at + MOST_METRICS]) for at in starts)
+
+
+def _markdown(rows: Sequence[QualityRow], metrics: Sequence[str]) -> str:
+    tables = [pivot(rows, metric) for metric in metrics]
+    places = sorted({place for table in tables for place in table.cells})
+    lines = [
+        ["model", "ε", *(metric_named(metric).short for metric in metrics)],
+        [":--", "--:", *("--:" for _ in metrics)],
+    ]
+    for model, epsilon in places:
+        texts = [_cell_text(table.cells.get((model, epsilon), ())) for table in tables]
+        lines.append([model, epsilon_text(epsilon), *texts])
+    return "\n".join("| " + " | ".join(_plain(text) for text in line) + " |" for line in lines)
+
+
+def _cell_text(rows: Sequence[QualityRow]) -> str:
+    return "; ".join(row.text for row in rows) or "–"
+
+
+def _plain(text: str) -> str:
+    """Text that cannot end a cell or begin markup."""
+    for mark, entity in (("&", "&amp;"), ("<", "&lt;"), ("|", "&#124;"), ("\n", " ")):
+        text = text.replace(mark, entity)
+    return text

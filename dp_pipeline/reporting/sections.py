@@ -1,0 +1,130 @@
+"""Sections of a report about utility and releases: text and tables, in the order of the page."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from fractions import Fraction
+
+from dp_pipeline.reporting.indexed_png import SIGNATURE
+from dp_pipeline.reporting.markup import Markup, details, element, joined, table
+from dp_pipeline.reporting.metric import metric_named
+from dp_pipeline.reporting.number_text import number_text
+from dp_pipeline.reporting.rows import Pivot, QualityRow, metrics_of, pivot
+from dp_pipeline.reporting.summary import ReleaseSummary
+from dp_pipeline.schema.epsilon import epsilon_text
+from dp_pipeline.schema.errors import BoundaryViolation
+
+NOT_FOR_RELEASE = "NOT FOR RELEASE"
+
+_LONGEST_EXACT = 12
+
+
+def alarm(releases: Sequence[ReleaseSummary]) -> Markup:
+    """Big letters when any draw may not leave; nothing otherwise."""
+    unfit = [one.name for one in releases if not one.fit_for_release]
+    if not unfit:
+        return Markup()
+    how_many = (
+        "Every draw" if len(unfit) == len(releases) else f"{len(unfit)} of {len(releases)} draws"
+    )
+    reason = (
+        f"{how_many} on this page used noise that can be drawn again, such as seeded noise. "
+        f"Whoever knows the seed can take the noise off: this protects nobody. "
+        f"Marked below: {', '.join(unfit)}."
+    )
+    return element(
+        "div", element("strong", NOT_FOR_RELEASE), element("p", reason), class_="alarm", role="note"
+    )
+
+
+def utility(rows: Sequence[QualityRow]) -> Markup:
+    """One table a metric, models × ε."""
+    tables = [_utility_table(pivot(rows, metric)) for metric in metrics_of(rows)]
+    if not tables:
+        tables = [element("p", "No quality numbers yet.", class_="note")]
+    if any(row.scale is not None for row in rows):
+        words = "± is one standard deviation of the noise in the number itself (√2 · scale)."
+        tables.append(element("p", words, class_="note"))
+    return element("section", element("h2", "Utility"), *tables)
+
+
+def _utility_table(numbers: Pivot) -> Markup:
+    metric = metric_named(numbers.metric)
+    caption = f"{metric.title}, {numbers.unit}; {metric.better}"
+    texts = {text for model in numbers.models for text in numbers.texts(model)}
+    if len(texts) == 1 and len(numbers.cells) > 1:
+        return element("p", element("b", caption), f": {texts.pop()} for every model and ε.")
+    head = ["Model", *(f"ε = {epsilon_text(epsilon)}" for epsilon in numbers.epsilons)]
+    body = [(model, *numbers.texts(model)) for model in numbers.models]
+    return table(caption, head, body, class_="numbers")
+
+
+def pictures(images: Sequence[tuple[str, bytes]]) -> Markup:
+    """Every picture inside the page itself, with its caption."""
+    if not images:
+        return Markup()
+    figures = (_figure(caption, png) for caption, png in images)
+    return element(
+        "section", element("h2", "Pictures"), element("div", *figures, class_="pictures")
+    )
+
+
+def _figure(caption: str, png: bytes) -> Markup:
+    if not png.startswith(SIGNATURE):
+        raise BoundaryViolation(f"picture {caption[:60]!r}: expected a PNG, got another format")
+    data = f"data:image/png;base64,{base64.b64encode(png).decode()}"
+    return element("figure", element("img", src=data, alt=caption), element("figcaption", caption))
+
+
+def release_table(releases: Sequence[ReleaseSummary]) -> Markup:
+    """What was asked, what was spent, and how: one row a release."""
+    if not releases:
+        nothing = element("p", "Nothing has been released yet.", class_="note")
+        return element("section", element("h2", "Releases"), nothing)
+    head = ("Model", "ε asked", "ε spent", "ε of evaluation", "State", "Snapshot", "Noise",
+            "Fit for release")  # fmt: skip
+    body = [
+        (one.model, one.epsilon, one.spent, one.evaluation, one.state, one.snapshot, one.noise,
+         _fitness(one))
+        for one in releases
+    ]  # fmt: skip
+    words = (
+        "Charged: drawn and paid for by this run. Resumed: finished under an earlier charge. "
+        "Replayed: stored before, so nothing was read and nothing paid."
+    )
+    return element(
+        "section",
+        element("h2", "Releases"),
+        table("Every release on this page", head, body, class_="releases"),
+        element("p", words, class_="note"),
+        element("h2", "What was measured"),
+        *(_charges(one) for one in releases),
+    )
+
+
+def _fitness(release: ReleaseSummary) -> Markup:
+    if release.fit_for_release:
+        return element("span", "yes", class_="fit")
+    return element("span", f"no: {NOT_FOR_RELEASE}", class_="unfit")
+
+
+def _charges(release: ReleaseSummary) -> Markup:
+    many = len(release.spends)
+    mark = "" if release.fit_for_release else element("span", NOT_FOR_RELEASE, class_="unfit")
+    summary = joined([f"{release.name}: {many} charge{'s' * (many != 1)} ", mark])
+    head = ("Question", "Mechanism", "Sensitivity", "Scale", "ε")
+    body = [
+        (one.what, one.mechanism, f"{one.sensitivity:,}", _exact(one.scale), _exact(one.epsilon))
+        for one in release.spends
+    ]
+    foot = ("Sum", "", "", "", _exact(release.charged))
+    return details(summary, table("Charges, in order", head, body, foot=foot, class_="charges"))
+
+
+def _exact(value: Fraction) -> str:
+    """Exact text where it is short; else three digits with the exact fraction below."""
+    text = epsilon_text(value)
+    if len(text) <= _LONGEST_EXACT:
+        return text
+    return joined([f"≈ {number_text(float(value))}", element("span", text, class_="exact")])

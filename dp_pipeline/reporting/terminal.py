@@ -1,0 +1,64 @@
+"""What a person sees in a terminal: tables on stdout, progress on stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import click
+
+_WIDTH_OF_A_FILE = 110
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table on stdout; where that is no terminal, as wide as it needs to be."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        numeric = bool(rows) and all(_is_number(row[columns.index(column)]) for row in rows)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    width = None if sys.stdout.isatty() else _WIDTH_OF_A_FILE
+    console = Console(width=width, highlight=False, markup=False, emoji=False)
+    console.print(title, table, sep="\n")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text.split(" ± ", maxsplit=1)[0])
+    except ValueError:
+        return text in ("", "–")
+    return True
+
+
+@contextmanager
+def progress(total: int) -> Iterator[Callable[[str], None]]:
+    """A progress bar on stderr that is told each step before it starts; nothing where stderr is
+    no terminal.
+    """
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total)
+        steps = [0]
+
+        def on_step(name: str) -> None:
+            bar.update(task, description=name, completed=steps[0])
+            steps[0] += 1
+
+        yield on_step
+
+
+def print_line(text: str) -> None:
+    """One line on stdout."""
+    click.echo(text)

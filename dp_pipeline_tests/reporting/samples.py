@@ -1,0 +1,92 @@
+"""Released values written by hand, shared by the tests of this folder."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dp_pipeline.release.accountant import LAPLACE, Spend
+from dp_pipeline.reporting.report import ReleaseSummary
+from dp_pipeline.reporting.rows import QualityRow
+from dp_pipeline.schema.domain import Attribute, Domain
+from dp_pipeline.schema.encoding import Coordinate
+from dp_pipeline.schema.protection import OneRow
+from dp_pipeline.schema.source import Source
+from dp_pipeline.schema.spec import DatasetSpec
+
+HALF, ONE, TEN = Fraction(1, 2), Fraction(1), Fraction(10)
+SQUARE = (Coordinate(0.0, 4.0), Coordinate(0.0, 4.0))
+WRITTEN = datetime(2025, 6, 2, 12, 30, tzinfo=UTC)
+
+
+def exact(model: str, epsilon: Fraction, value: float, metric: str = "nicv") -> QualityRow:
+    """A number on benchmark data."""
+    return QualityRow(model, epsilon, metric, value, None, "square metres")
+
+
+def bought(model: str, epsilon: Fraction, value: float, scale: float) -> QualityRow:
+    """A number that was paid for."""
+    return QualityRow(model, epsilon, "nicv", value, scale, "square metres")
+
+
+def spec(**changes: Any) -> DatasetSpec:
+    """A data set of two coordinates; a benchmark unless changed."""
+    fields: dict[str, Any] = {
+        "name": "squares",
+        "title": "Squares",
+        "description": "Points in a square.",
+        "lineage": "square_people",
+        "purpose": "benchmark",
+        "protection": OneRow(),
+        "relation": "add_remove",
+        "ceiling": None,
+        "source": Source("generator", "squares"),
+        "domain": Domain(
+            tuple(Attribute(name, name, "clip", Coordinate(0.0, 4.0)) for name in ("x", "y"))
+        ),
+        "one_hot": False,
+        "nominal_rows": None,
+        "partitions": (HALF, ONE),
+        "models": {"eug_kmeans": {}},
+        "publish": None,
+        "evaluation": None,
+        "distinct_population": None,
+    }
+    return DatasetSpec(**{**fields, **changes})
+
+
+def summary(**changes: Any) -> ReleaseSummary:
+    """A release of one grid at ε = 0.5."""
+    spend = Spend("grid of 4 cells an axis over x, y", LAPLACE, HALF, 1, Fraction(2))
+    fields: dict[str, Any] = {
+        "model": "eug_kmeans",
+        "epsilon": "0.5",
+        "spent": "0.5",
+        "evaluation": "none",
+        "state": "charged",
+        "snapshot": "2025-06-02",
+        "noise": "opendp",
+        "fit_for_release": True,
+        "spends": (spend,),
+    }
+    return ReleaseSummary(**{**fields, **changes})
+
+
+def synopsis(*weights: float) -> dict[str, np.ndarray]:
+    """Four boxes of a 2 × 2 grid over the square: (0,0), (0,1), (1,0), (1,1)."""
+    low_x, low_y = np.array([0.0, 0.0, 2.0, 2.0]), np.array([0.0, 2.0, 0.0, 2.0])
+    sides = {"x_lower": low_x, "x_upper": low_x + 2, "y_lower": low_y, "y_upper": low_y + 2}
+    return {**sides, "weight": np.array(weights)}
+
+
+def marginals(**counts: list[int]) -> dict[str, np.ndarray]:
+    """A table of one-way marginals; levels are called 0, 1, …"""
+    return {
+        "attribute": np.array([name for name, cells in counts.items() for _ in cells]),
+        "level": np.array([str(i) for cells in counts.values() for i in range(len(cells))]),
+        "noisy_count": np.array([count for cells in counts.values() for count in cells]),
+        "probability": np.array([0.0 for cells in counts.values() for _ in cells]),
+    }

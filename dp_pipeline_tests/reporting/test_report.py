@@ -1,0 +1,243 @@
+"""The HTML report: self-contained, escaped, honest."""
+
+import base64
+import re
+from datetime import UTC, datetime
+from fractions import Fraction
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dp_pipeline.release.accountant import LAPLACE, Spend
+from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.reporting.charts import utility_plot
+from dp_pipeline.reporting.markup import element
+from dp_pipeline.reporting.report import ReleaseSummary, write_report
+from dp_pipeline.reporting.sections import NOT_FOR_RELEASE
+from dp_pipeline.schema.errors import BoundaryViolation
+from dp_pipeline.schema.protection import RowsOfPerson
+from dp_pipeline_tests.reporting.samples import (
+    HALF,
+    ONE,
+    TEN,
+    WRITTEN,
+    bought,
+    exact,
+    spec,
+    summary,
+)
+
+HOSTILE = "<script>alert('x')</script>\"&'><img src=x onerror=y>"
+VOID = {"meta", "link", "img", "br"}
+MARK = f"<strong>{NOT_FOR_RELEASE}</strong>"
+
+
+class Page(HTMLParser):
+    """Tags and their attributes; fails when an element is closed that is not open."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def written(folder: Path, **changes) -> str:
+    arguments = {
+        "spec": spec(),
+        "rows": [exact("eug_kmeans", HALF, 1.5), exact("eug_kmeans", ONE, 1.25)],
+        "pictures": [],
+        "releases": [summary()],
+        "written": WRITTEN,
+    }
+    path = write_report(folder / "report.html", **{**arguments, **changes})
+    return path.read_text(encoding="utf-8")
+
+
+def test_a_report_is_one_well_formed_page(tmp_path):
+    text = written(tmp_path, pictures=[("utility", utility_plot([], metric="nicv", title="t"))])
+    page = Page(text)
+    names = [tag for tag, _ in page.tags]
+    assert text.startswith("<!doctype html>")
+    assert {"main", "h1", "table", "caption", "thead", "tbody", "figure", "details"} <= set(names)
+    assert "prefers-color-scheme: dark" in text
+    assert "width=device-width" in text
+
+
+def test_a_report_asks_nothing_of_the_network_and_runs_no_script(tmp_path):
+    picture = utility_plot([exact("a", ONE, 1.0)], metric="nicv", title="t")
+    text = written(tmp_path, pictures=[("utility", picture)])
+    assert not re.search(r"https?:|url\(|@import|//\w", re.sub(r"base64,[\w+/=]+", "", text))
+    for tag, attributes in Page(text).tags:
+        assert tag not in {"script", "iframe", "object", "embed", "form"}
+        assert not any(name.startswith("on") for name in attributes)
+        for name in ("src", "href"):
+            assert (attributes.get(name) or "data:").startswith("data:")
+
+
+def test_a_report_carries_its_pictures_unchanged(tmp_path):
+    picture = utility_plot([exact("a", ONE, 1.0)], metric="nicv", title="t")
+    text = written(tmp_path, pictures=[("utility", picture)])
+    (source,) = re.findall(r'src="data:image/png;base64,([^"]+)"', text)
+    assert base64.b64decode(source) == picture
+
+
+def test_every_hostile_text_is_escaped(tmp_path):
+    hostile_spend = Spend(HOSTILE, HOSTILE, HALF, 1, Fraction(2))
+    release = summary(
+        model=HOSTILE,
+        epsilon=HOSTILE,
+        spent=HOSTILE,
+        evaluation=HOSTILE,
+        state=HOSTILE,
+        snapshot=HOSTILE,
+        noise=HOSTILE,
+        fit_for_release=False,
+        spends=(hostile_spend,),
+    )
+    text = written(
+        tmp_path,
+        spec=spec(
+            name=HOSTILE,
+            title=HOSTILE,
+            description=HOSTILE,
+            lineage=HOSTILE,
+            protection=RowsOfPerson(HOSTILE, 3),
+        ),
+        rows=[exact(HOSTILE, ONE, 1.0, metric=HOSTILE)],
+        pictures=[(HOSTILE, utility_plot([], metric="nicv", title=HOSTILE))],
+        releases=[release],
+    )
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+    images = [attributes for tag, attributes in Page(text).tags if tag == "img"]
+    assert [set(attributes) for attributes in images] == [{"src", "alt"}]
+
+
+def test_text_that_was_formatted_is_escaped_again():
+    assert element("p", f"{element('b', 'x')}") == "<p>&lt;b&gt;x&lt;/b&gt;</p>"
+
+
+def test_a_report_says_who_is_protected_and_for_what(tmp_path):
+    people = spec(
+        purpose="release",
+        protection=RowsOfPerson("rider", 20),
+        relation="replace_one",
+        ceiling=TEN,
+    )
+    text = written(tmp_path, spec=people, rows=[bought("a", ONE, 1.0, 0.1)])
+    assert "all rows with the same rider, of which at most 20 are used" in text
+    assert "any one person is replaced by another (replace one)" in text
+    assert "ε = 10 for everything ever drawn from population square_people" in text
+    assert "Release: the rows are sensitive." in text
+    assert "Benchmark: the rows are public" in written(tmp_path)
+    assert "any one row is missing or added (add/remove)" in written(tmp_path)
+
+
+def test_an_exact_number_of_sensitive_rows_is_refused(tmp_path):
+    rows = [bought("a", ONE, 1.0, 0.1), exact("a", ONE, 1.0)]
+    with pytest.raises(BoundaryViolation, match="expected numbers bought with ε, got exact nicv"):
+        written(tmp_path, spec=spec(purpose="release", ceiling=TEN), rows=rows)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_draw_that_is_not_for_release_is_marked_in_big_letters(tmp_path):
+    seeded = summary(noise="seeded:7", fit_for_release=False)
+    text = written(tmp_path, releases=[summary(), seeded])
+    assert MARK in text
+    assert "1 of 2 draws" in text
+    assert text.count(f'class="unfit">no: {NOT_FOR_RELEASE}') == 1
+    assert text.count('class="fit">yes') == 1
+    assert MARK not in written(tmp_path)
+
+
+def test_draws_not_for_release_are_not_counted_as_protection(tmp_path):
+    seeded = summary(fit_for_release=False)
+    text = written(tmp_path, releases=[summary(), summary(), seeded])
+    assert "2 fit for release; together they cost ε = 1 at most." in text
+    assert "Not counted: 1 not for release" in text
+
+
+def test_what_was_spent_is_written_exactly(tmp_path):
+    third = Spend("number of rows", LAPLACE, Fraction(1, 3), 1, Fraction(3))
+    odd = Spend("odd", LAPLACE, Fraction(1000003, 7000000), 1, Fraction(7000000, 1000003))
+    text = written(tmp_path, releases=[summary(spent="1/3", spends=(third, odd))])
+    assert '<td role="cell" data-label="ε spent">1/3</td>' in text
+    assert '<td role="cell" data-label="ε">1/3</td>' in text
+    assert '≈ 0.143<span class="exact">1000003/7000000</span>' in text
+    assert '<span class="exact">10000009/21000000</span>' in text  # the sum of both
+
+
+def test_a_report_names_what_it_does_not_promise(tmp_path):
+    text = written(tmp_path)
+    for words in ("Run time is not covered", "Derived copies are not detected", "Choosing ε"):
+        assert words in text
+    assert "Exact numbers on this page are not private" in text
+    private = written(tmp_path, spec=spec(purpose="release", ceiling=TEN), rows=[])
+    assert "Exact numbers on this page" not in private
+
+
+def test_a_report_of_nothing_is_a_report(tmp_path):
+    text = written(tmp_path, rows=[], releases=[])
+    Page(text)
+    assert "No quality numbers yet." in text
+    assert "Nothing has been released yet." in text
+
+
+def test_equal_numbers_for_every_release_are_said_once(tmp_path):
+    rows = [exact("a", epsilon, 2.0, metric="nicv_floor") for epsilon in (HALF, ONE)]
+    assert "2.00 for every model and ε." in written(tmp_path, rows=rows)
+
+
+def test_something_that_is_not_a_png_is_refused(tmp_path):
+    with pytest.raises(BoundaryViolation, match="expected a PNG"):
+        written(tmp_path, pictures=[("svg", b"<svg onload=x>")])
+
+
+def test_writing_replaces_the_old_page_and_leaves_nothing_behind(tmp_path):
+    first = written(tmp_path / "new" / "folder")
+    second = written(tmp_path / "new" / "folder", spec=spec(title="Other squares"))
+    assert first != second
+    assert [path.name for path in (tmp_path / "new" / "folder").iterdir()] == ["report.html"]
+
+
+def test_a_failed_write_keeps_the_old_page_and_leaves_nothing_behind(tmp_path, monkeypatch):
+    old = written(tmp_path)
+
+    def fail(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(OSError, match="no space left"):
+        written(tmp_path, spec=spec(title="Other squares"))
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == old
+
+
+def test_the_time_is_given_or_now(tmp_path):
+    assert "2025-06-02 12:30 UTC" in written(tmp_path)
+    assert f"{datetime.now(UTC):%Y-%m-%d}" in written(tmp_path, written=None)
+
+
+def test_a_summary_is_made_of_a_stored_release():
+    facts = {
+        "model": "eug_kmeans",
+        "epsilon": "0.5",
+        "evaluation": "none",
+        "snapshot": "2025-06-02",
+        "noise": "opendp",
+        "fit_for_release": "yes",
+    }
+    bundle = Bundle("k", facts, summary().spends, {}, {"t": {"a": np.zeros(1)}}, "chain")
+    assert ReleaseSummary.of(bundle, state="charged") == summary()

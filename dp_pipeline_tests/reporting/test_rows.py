@@ -1,0 +1,63 @@
+"""Rows of quality numbers: order, pivot, text."""
+
+from fractions import Fraction
+
+from dp_pipeline.release.measurement import NoisyNumber
+from dp_pipeline.reporting.rows import QualityRow, markdown_table, pivot, sort_rows
+from dp_pipeline_tests.reporting.samples import HALF, ONE, TEN, bought, exact
+
+
+def test_rows_sort_by_metric_then_model_then_epsilon_as_a_number():
+    rows = [
+        exact("b", TEN, 1.0),
+        exact("b", Fraction(2), 2.0),
+        exact("a", ONE, 3.0),
+        exact("z", ONE, 4.0, metric="nicv_ratio"),
+        exact("a", ONE, 5.0, metric="auc"),
+    ]
+    assert [row.value for row in sort_rows(rows)] == [4.0, 3.0, 2.0, 1.0, 5.0]
+
+
+def test_a_pivot_has_models_down_and_epsilon_ascending_across():
+    table = pivot([exact("b", TEN, 1.0), exact("a", HALF, 2.0), exact("b", HALF, 3.0)], "nicv")
+    assert table.models == ("a", "b")
+    assert table.epsilons == (HALF, TEN)
+    assert [table.texts(model) for model in table.models] == [("2.00", "–"), ("3.00", "1.00")]
+
+
+def test_a_bought_number_shows_the_deviation_of_its_noise():
+    row = QualityRow.bought("a", ONE, metric="nicv", number=NoisyNumber(12.34, 0.29, "m²"))
+    assert row.text == "12.3 ± 0.4"  # √2 · 0.29 = 0.41
+    assert exact("a", ONE, 12.34).text == "12.3"
+
+
+def test_replicates_of_one_release_are_all_shown():
+    table = pivot([exact("a", ONE, 1.0), exact("a", ONE, 2.0)], "nicv")
+    assert table.texts("a") == ("1.00; 2.00",)
+
+
+def test_a_markdown_table_has_at_most_five_columns():
+    metrics = ["nicv", "nicv_ratio", "nicv_floor", "mean_tvd", "auc"]
+    text = markdown_table([exact("a", ONE, 1.0, metric=metric) for metric in metrics])
+    tables = text.split("\n\n")
+    assert len(tables) == 2
+    for table in tables:
+        widths = {line.count("|") - 1 for line in table.splitlines()}
+        assert len(widths) == 1
+        assert widths.pop() <= 5
+
+
+def test_a_markdown_table_writes_epsilon_canonically_and_in_order():
+    rows = [bought("a", TEN, 1.0, 0.1), bought("a", Fraction("0.50"), 2.0, 0.1)]
+    lines = markdown_table(rows).splitlines()
+    assert lines[0] == "| model | ε | NICV |"
+    assert lines[2:] == ["| a | 0.5 | 2.00 ± 0.14 |", "| a | 10 | 1.00 ± 0.14 |"]
+
+
+def test_a_markdown_table_of_nothing_says_so():
+    assert markdown_table([]) == "No quality numbers yet."
+
+
+def test_a_hostile_model_name_makes_no_column_and_no_tag():
+    line = markdown_table([exact("a|b<script>\nc", ONE, 1.0)]).splitlines()[-1]
+    assert line == "| a&#124;b&lt;script> c | 1 | 1.00 |"
