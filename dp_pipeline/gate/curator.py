@@ -94,7 +94,7 @@ class Curator:
         ⊕ the nodes are disjoint, checked here, so one row is in at most one: Δ1 = 1 a row.
         No nodes at all is a measure too: charged, recorded, empty.
         """
-        self._require_grid(columns, 1 << depth)
+        self._require_grid(columns, 1 << depth if depth >= 0 else 0)
         if not nodes.are_disjoint(len(columns), depth):
             raise BoundaryViolation("tree measure: expected disjoint nodes, got overlapping ones")
         digest = hashlib.sha256(nodes.heights.tobytes() + nodes.cells.tobytes()).hexdigest()[:16]
@@ -139,6 +139,7 @@ class Curator:
 
         ⊕ one row adds a whole number in 0..clip >> shift: Δ1 = clip >> shift a row.
         """
+        self._require_axes(rule.columns)
         return self._laplace(
             f"clipped squared distance to {len(rule.centres)} released centres, "
             f"clip {clip} shift {shift}",
@@ -159,7 +160,8 @@ class Curator:
         most 2^16 + Σ q = 2^17, and the total by m · 2^17.
         """
         for attributes, q in released.items():
-            if q.min() < 0 or q.sum() != 1 << 16 or q.shape != self.domain.shape(attributes):
+            shape = self._require_table(attributes)
+            if q.min() < 0 or q.sum() != 1 << 16 or q.shape != shape:
                 raise BoundaryViolation("marginal error: expected q ≥ 0 with sum 2^16, got others")
 
         def exact(counter: Counter) -> IntArray:
@@ -228,11 +230,18 @@ class Curator:
         return self.domain.shape(attributes)
 
     def _require_grid(self, columns: tuple[str, ...], cells: int) -> None:
-        self.domain.box(columns)
-        if not columns or cells < 1 or cells ** len(columns) > MOST_GRID_CELLS:
+        self._require_axes(columns)
+        if cells < 1 or cells ** len(columns) > MOST_GRID_CELLS:
             raise BoundaryViolation(
                 f"grid: expected 1 to {MOST_GRID_CELLS} cells, got {cells} an axis "
                 f"on {len(columns)} axes"
+            )
+
+    def _require_axes(self, columns: tuple[str, ...]) -> None:
+        self.domain.box(columns)
+        if not columns or len(set(columns)) < len(columns):
+            raise BoundaryViolation(
+                f"axes: expected one or more different columns, got {', '.join(columns) or 'none'}"
             )
 
     def _node_counts(

@@ -12,6 +12,7 @@ import numpy as np
 
 from dp_pipeline.gate.counts import NearestCentre
 from dp_pipeline.gate.curator import Curator
+from dp_pipeline.release.budget import split
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.release.product import ProductTable
@@ -21,7 +22,10 @@ WEIGHT_UNIT = 1 << 10
 """Half-widths are compared in whole 1/1024 of the largest."""
 
 ROWS_SHARE = Fraction(1, 4)
-"""Share of an evaluation's ε that counts the rows where the other part is a nearly free sum."""
+"""Share of an evaluation's ε that counts the rows; the rest goes to the sum divided by them."""
+
+CLIP_QUANTILE = 0.98
+"""Share of a synopsis' weight that lies within the distance at which rows are clipped."""
 
 MOST_PAIRS = 2000
 """Pairs of attributes that a table's error is averaged over; the first ones, in file order."""
@@ -37,22 +41,37 @@ def buy_quality(
 
 
 def _buy_nicv(curator: Curator, clusters: Clusters, epsilon: Fraction) -> NoisyNumber:
-    """Normalised intra-cluster variance, in squared data units: Σ min(d², B)/n, two measures at
-    ε/2. B is a sixteenth of the declared box's squared diagonal: public, and a row
-    that lies farther from every centre counts as that far.
+    """Normalised intra-cluster variance, in squared data units: Σ min(d², B)/n.
+
+    B is a quantile of the squared distances that the released synopsis itself has: a
+    function of released values, and far below the box's diagonal, so the noise is small. A
+    row farther from every centre counts as that far.
     """
     rule, unit = nearest_centre(clusters, curator)
-    box = curator.domain.box(clusters.columns)
-    diagonal = sum((2 * interval.half_width) ** 2 for interval in box)
-    clip = int(diagonal / 16 / unit)
+    clip = max(1, int(_clip(clusters) / unit))
     # The sum keeps 20 bits a row: finer would be noise, and the total stays far below 2^63.
     shift = max(0, clip.bit_length() - 20)
-    total = curator.measure_distance(rule, clip=clip, shift=shift, epsilon=epsilon / 2)
-    rows = max(1, int(curator.measure((), epsilon=epsilon / 2).table))
+    of_total, of_rows = split(epsilon, [1 - ROWS_SHARE, ROWS_SHARE])
+    total = curator.measure_distance(rule, clip=clip, shift=shift, epsilon=of_total)
+    rows = max(1, int(curator.measure((), epsilon=of_rows).table))
     in_units = unit * (1 << shift) / rows
-    scale = float((clip >> shift) * curator.reach * 2 / epsilon)
+    scale = float((clip >> shift) * curator.reach / of_total)
     value = max(0.0, int(total) * in_units)
     return NoisyNumber(value, scale * in_units, "squared data units")
+
+
+def _clip(clusters: Clusters) -> float:
+    """Squared distance, in data units, that the synopsis says few rows pass."""
+    middles, weights = clusters.synopsis.middles, clusters.synopsis.weights.clip(min=0)
+    distances = np.full(len(middles), np.inf)
+    for centre in clusters.centres:
+        distances = np.minimum(distances, ((middles - centre) ** 2).sum(axis=1))
+    boxes = ((clusters.synopsis.upper - clusters.synopsis.lower) ** 2).sum(axis=1) / 4
+    order = np.argsort(distances)
+    passed = np.cumsum(weights[order])
+    last = np.searchsorted(passed, CLIP_QUANTILE * passed[-1])
+    # A box's rows are up to half its diagonal from its middle.
+    return float(distances[order][last] + boxes[order][last])
 
 
 def nearest_centre(clusters: Clusters, curator: Curator) -> tuple[NearestCentre, float]:

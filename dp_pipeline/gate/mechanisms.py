@@ -9,7 +9,8 @@ from __future__ import annotations
 from fractions import Fraction
 
 from dp_pipeline.gate.discrete_laplace import IntArray
-from dp_pipeline.gate.noise import NoiseSource, int64_array
+from dp_pipeline.gate.noise import NoiseSource
+from dp_pipeline.gate.numbers import int64_array
 from dp_pipeline.schema.errors import BoundaryViolation
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp_pipeline.gate.discrete_laplace import IntArray
-from dp_pipeline.gate.noise import int64_array
+from dp_pipeline.gate.numbers import int64_array
 from dp_pipeline.schema.errors import BoundaryViolation
 
 UNIT = 2**16
