@@ -97,12 +97,12 @@ class Curator:
         self._require_grid(columns, 1 << depth if depth >= 0 else 0)
         if not nodes.are_disjoint(len(columns), depth):
             raise BoundaryViolation("tree measure: expected disjoint nodes, got overlapping ones")
-        digest = hashlib.sha256(nodes.heights.tobytes() + nodes.cells.tobytes()).hexdigest()[:16]
         table = self._laplace(
-            f"{len(nodes)} nodes {digest} of the depth-{depth} tree over {', '.join(columns)}",
+            f"counts of {len(nodes)} tree nodes over {', '.join(columns)}, depth {depth}",
             lambda counter: self._node_counts(counter, columns, nodes, depth),
             l1_per_row=1,
             epsilon=epsilon,
+            detail=f"{nodes.heights.tolist()} {nodes.cells.tolist()}",
         )
         return NoisyNodes(table, self._scale(1, epsilon))
 

@@ -10,8 +10,8 @@ Side = Literal["raw", "released", "internal"]
 
 _SENTENCES: dict[Side, str] = {
     "raw": "1_rows_stay_private",
-    "released": "2_noise_makes_it_publishable",
-    "internal": "3_quality_for_the_steward",
+    "released": "2_noise_goes_public",
+    "internal": "3_steward_looks_on",
 }
 
 
