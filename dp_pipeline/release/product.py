@@ -64,7 +64,9 @@ class ProductTable:
 
 def estimated_rows(marginals: tuple[NoisyMarginal, ...]) -> int:
     """Inverse-variance mean of the tables' totals, at least 0: each total estimates n."""
-    weights = np.array([1 / (m.table.size * variance(m.scale)) for m in marginals])
+    # At a very large ε the variance is 0 to every digit of a float.
+    variances = np.array([m.table.size * max(variance(m.scale), 1e-100) for m in marginals])
+    weights = 1 / variances
     totals = np.array([m.table.sum() for m in marginals], dtype=np.float64)
     return max(0, round(float((weights * totals).sum() / weights.sum())))
 

@@ -72,7 +72,7 @@ class Nodes:
         """
         if len(self) and not 0 <= self.heights.min() <= self.heights.max() <= depth:
             return False
-        if (self.cells < 0).any() or (self.cells >> (self.heights * dimensions)).any():
+        if (self.cells >> (self.heights * dimensions)).any():
             return False
         cover = np.zeros((1,) * dimensions, dtype=np.int64)
         for height in range(depth + 1):

@@ -134,6 +134,10 @@ class Fields:
 
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of scalars."""
+        return tuple(text for text, _ in self._items(name))
+
+    def _items(self, name: str) -> list[tuple[str, yaml.Node]]:
+        """A list of scalars, each with its place."""
         self._asked.add(name)
         node = self._nodes.get(name)
         if not isinstance(node, yaml.SequenceNode):
@@ -141,21 +145,21 @@ class Fields:
         for item in node.value:
             if not isinstance(item, yaml.ScalarNode):
                 self._fail(name, "a list of values", "a nested list or mapping", item)
-        return tuple(str(item.value) for item in node.value)
+        return [(str(item.value), item) for item in node.value]
 
     def numbers(self, name: str) -> tuple[float, ...]:
         """A list of finite numbers."""
         values = []
-        for text in self.texts(name):
+        for text, item in self._items(name):
             value = finite(text)
             if value is None:
-                self._fail(name, "finite numbers", repr(text[:60]))
+                self._fail(name, "finite numbers", repr(text[:60]), item)
             values.append(value)
         return tuple(values)
 
     def epsilons(self, name: str) -> tuple[Fraction, ...]:
         """A list of exact ε."""
-        return tuple(self._epsilon(text, name) for text in self.texts(name))
+        return tuple(self._epsilon(text, name, item) for text, item in self._items(name))
 
     def section(self, name: str) -> Fields:
         """A nested mapping; ``name:`` with nothing behind it is an empty one."""

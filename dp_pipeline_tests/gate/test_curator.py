@@ -1,0 +1,544 @@
+"""The only door to the rows: charge, look, noise, store, and only then an answer."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.gate.counts import MOST_GRID_CELLS, NearestCentre, Sealed
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.gate.scores import Gap, Independence
+from dp_pipeline.release.accountant import LAPLACE, Accountant
+from dp_pipeline.release.quadtree import Nodes
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.schema.domain import Attribute, Domain
+from dp_pipeline.schema.encoding import Levels
+from dp_pipeline.schema.errors import (
+    BoundaryViolation,
+    BudgetExceeded,
+    Damaged,
+    DeclarationError,
+    PipelineError,
+)
+from dp_pipeline_tests.gate.questions import ONE, QUESTIONS, Question, example_questions, people
+from dp_pipeline_tests.instruments import SILENT, ForcedNoise, RecordingNoise, curator_over
+from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row
+
+EXAMPLES = example_questions()
+every_question = pytest.mark.parametrize("kind", EXAMPLES)
+
+
+class LookedAt(Exception):
+    """A counter was asked."""
+
+
+@dataclass
+class FailingCounter:
+    """Says that it was looked at, and fails."""
+
+    domain: Domain = TOWN
+    looks: int = 0
+
+    def _look(self, *_: object, **__: object) -> list[Sealed]:
+        self.looks += 1
+        raise LookedAt
+
+    count = grid = distance_total = _look
+
+
+@dataclass
+class Logged:
+    """An object whose calls are written into a common log under its own word."""
+
+    inner: object
+    words: dict[str, str]
+    log: list[str] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> object:
+        found = getattr(self.inner, name)
+        if name in self.words and callable(found):
+
+            def logged(*arguments: object, **named: object) -> object:
+                self.log.append(self.words[name])
+                return found(*arguments, **named)
+
+            return logged
+        return found
+
+
+# The order.
+
+
+@every_question
+def test_every_question_is_charged_looked_up_looked_at_made_noisy_and_stored_in_this_order(
+    kind: str,
+) -> None:
+    log: list[str] = []
+    look = dict.fromkeys(("count", "grid", "distance_total"), "look")
+    noise = dict.fromkeys(("discrete_laplace", "noisy_max"), "noise")
+    curator = Curator(
+        Logged(LoopCounter(TEN_PEOPLE), look, log),
+        domain=TOWN,
+        reach=1,
+        accountant=Logged(Accountant(ONE), {"charge": "charge"}, log),
+        transcript=Logged(Transcript(), {"recall": "recall", "store": "store"}, log),
+        noise=Logged(SeededNoise(1), noise, log),
+    )
+    EXAMPLES[kind](curator)
+    assert log == ["charge", "recall", "look", "noise", "store"]
+
+
+@every_question
+def test_a_refused_charge_looks_at_nothing_draws_nothing_and_stores_nothing(kind: str) -> None:
+    counter, noise, transcript = FailingCounter(), RecordingNoise(), Transcript()
+    curator = curator_over(
+        counter, epsilon=ONE - Fraction(1, 10**9), noise=noise, transcript=transcript
+    )
+    with pytest.raises(BudgetExceeded):
+        EXAMPLES[kind](curator)
+    assert (counter.looks, noise.draws, len(transcript)) == (0, [], 0)
+    assert curator.accountant.spends == ()
+
+
+@every_question
+def test_a_charge_stays_recorded_when_the_look_fails(kind: str) -> None:
+    counter, transcript = FailingCounter(), Transcript()
+    curator = curator_over(counter, epsilon=ONE, transcript=transcript)
+    with pytest.raises(LookedAt):
+        EXAMPLES[kind](curator)
+    assert (counter.looks, len(transcript)) == (1, 0)
+    assert curator.accountant.left == 0
+    with pytest.raises(BudgetExceeded):
+        EXAMPLES[kind](curator)
+    assert counter.looks == 1
+
+
+@every_question
+def test_an_answer_that_could_not_be_stored_is_not_returned(kind: str, tmp_path: Path) -> None:
+    transcript = Transcript(tmp_path / "never begun")
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript)
+    with pytest.raises(FileNotFoundError):
+        EXAMPLES[kind](curator)
+    assert curator.accountant.left == 0
+
+
+@every_question
+def test_what_is_returned_is_what_was_stored(kind: str) -> None:
+    transcript = Transcript()
+    returned = EXAMPLES[kind](curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript))
+    (record,) = transcript.records
+    if kind == "choose":
+        assert returned == list(example_pairs())[int(record.answer)]
+    else:
+        assert (np.asarray(getattr(returned, "table", returned)) == record.answer).all()
+
+
+def example_pairs() -> dict[tuple[str, ...], Independence]:
+    return {
+        pair: Independence() for pair in [("colour", "smokes"), ("smokes", "y"), ("y", "colour")]
+    }
+
+
+# Replaying.
+
+
+@every_question
+def test_a_replay_gives_the_stored_answer_without_rows_and_charges_again_inside_its_own_release(
+    kind: str,
+) -> None:
+    transcript = Transcript()
+    first = EXAMPLES[kind](curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript))
+    noise = RecordingNoise()
+    replay = curator_over(None, epsilon=ONE, transcript=transcript.rewind(), noise=noise)
+    again = EXAMPLES[kind](replay)
+    assert repr(again) == repr(first)
+    assert noise.draws == []
+    assert replay.accountant.left == 0
+
+
+@every_question
+def test_a_curator_without_rows_refuses_what_was_never_stored(kind: str) -> None:
+    with pytest.raises(Damaged, match="expected a stored answer"):
+        EXAMPLES[kind](curator_over(None, epsilon=ONE))
+
+
+GAP = Gap(np.zeros((3, 2), np.int64))
+RULE = NearestCentre(("x",), ((0,),), (1024,))
+EVEN = np.full(3, 1 << 14)
+EVEN[0] <<= 1
+ANOTHER: dict[str, tuple[Callable[[Curator], object], Callable[[Curator], object]]] = {
+    "other attributes": (
+        lambda one: one.measure(("y",), epsilon=ONE),
+        lambda one: one.measure(("colour",), epsilon=ONE),
+    ),
+    "other epsilon": (
+        lambda one: one.measure(("y",), epsilon=ONE),
+        lambda one: one.measure(("y",), epsilon=ONE / 2),
+    ),
+    "other cells": (
+        lambda one: one.measure_grid(("x",), cells=3, epsilon=ONE),
+        lambda one: one.measure_grid(("x",), cells=4, epsilon=ONE),
+    ),
+    "other nodes": (
+        lambda one: one.measure_nodes(("x",), Nodes.root(), depth=1, epsilon=ONE),
+        lambda one: one.measure_nodes(
+            ("x",), Nodes.root().children(1).where(np.array([True, False])), depth=1, epsilon=ONE
+        ),
+    ),
+    "other candidates": (
+        lambda one: one.choose("edge", {("colour", "smokes"): GAP}, epsilon=ONE),
+        lambda one: one.choose("edge", {("colour", "smokes"): Gap(GAP.expected + 1)}, epsilon=ONE),
+    ),
+    "other centres": (
+        lambda one: one.measure_distance(RULE, clip=9, shift=0, epsilon=ONE),
+        lambda one: one.measure_distance(
+            NearestCentre(("x",), ((1,),), (1024,)), clip=9, shift=0, epsilon=ONE
+        ),
+    ),
+    "other released marginals": (
+        lambda one: one.measure_marginal_error({("colour",): EVEN}, epsilon=ONE),
+        lambda one: one.measure_marginal_error({("colour",): EVEN[::-1].copy()}, epsilon=ONE),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ANOTHER)
+def test_a_stored_answer_is_never_given_to_another_question(name: str) -> None:
+    asked, other = ANOTHER[name]
+    transcript = Transcript()
+    asked(curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript))
+    asked(curator_over(None, epsilon=ONE, transcript=transcript.rewind()))
+    with pytest.raises(Damaged, match=r"expected .* next"):
+        other(curator_over(None, epsilon=ONE, transcript=transcript.rewind()))
+
+
+def test_a_stored_answer_is_never_given_at_another_reach() -> None:
+    transcript = Transcript()
+    EXAMPLES["grid"](curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript))
+    with pytest.raises(Damaged, match=r"expected .* next"):
+        EXAMPLES["grid"](curator_over(None, epsilon=ONE, reach=2, transcript=transcript.rewind()))
+
+
+def test_two_large_predictions_that_differ_in_one_cell_are_two_questions() -> None:
+    # NumPy leaves out the middle of an array above 1000 cells when it is printed.
+    levels = Levels(tuple(map(str, range(60))))
+    wide = Domain(tuple(Attribute(name, name, "drop", cells=levels) for name in "ab"))
+    table = np.zeros((60, 60), np.int64)
+    other = table.copy()
+    other[30, 30] = 1
+    questions = []
+    for expected in (table, other):
+        transcript = Transcript()
+        curator = curator_over(LoopCounter(NOBODY, wide), transcript=transcript, domain=wide)
+        curator.choose("edge", {("a", "b"): Gap(expected)}, epsilon=ONE)
+        questions.append(transcript.records[0].question)
+    assert questions[0] != questions[1]
+
+
+# Answers.
+
+
+def asked_silently(question: Callable[[Curator], object], rows: object) -> object:
+    return question(curator_over(rows))  # type: ignore[arg-type]
+
+
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(rows=people, question=QUESTIONS["nodes"])
+def test_node_counts_are_those_of_a_loop_over_rows(rows: list[Row], question: Question) -> None:
+    noise = RecordingNoise()
+    curator = curator_over(rows, noise=noise)
+    answer = question(curator, epsilon=SILENT)
+    assert (noise.draws[0].exact == answer.table).all()
+    assert 0 <= answer.table.sum() <= len(rows)
+
+
+def test_the_nodes_of_one_height_are_the_cells_of_a_grid() -> None:
+    leaves = Nodes.root().children(2).children(2)
+    measured = asked_silently(
+        lambda one: one.measure_nodes(("x", "y"), leaves, depth=3, epsilon=SILENT), TEN_PEOPLE
+    )
+    grid = LoopCounter(TEN_PEOPLE).grid(("x", "y"), 4).open_at_the_gate()
+    assert measured.table.tolist() == grid.ravel()[leaves.cells].tolist()
+
+
+def test_measures_are_near_the_exact_answers_and_carry_their_scale() -> None:
+    curator = curator_over(TEN_PEOPLE, reach=3)
+    half = SILENT / 2
+    marginal = curator.measure(("colour", "smokes"), epsilon=half)
+    assert marginal.table.tolist() == [[2, 2], [2, 1], [2, 1]]
+    assert (marginal.attributes, marginal.scale) == (("colour", "smokes"), 3 / half)
+    grid = curator.measure_grid(("x",), cells=2, epsilon=half)
+    assert (grid.table.tolist(), grid.scale) == ([5, 5], 3 / half)
+
+
+def test_no_nodes_at_all_are_charged_recorded_and_empty() -> None:
+    transcript, noise = Transcript(), RecordingNoise()
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript, noise=noise)
+    nothing = Nodes.root().where(np.array([False]))
+    assert curator.measure_nodes(("x",), nothing, depth=2, epsilon=ONE).table.tolist() == []
+    assert curator.accountant.left == 0
+    assert (len(transcript), noise.draws[0].scale) == (1, 1)
+
+
+def test_one_scan_serves_all_levels_of_a_tree() -> None:
+    looks: list[str] = []
+    counter = Logged(LoopCounter(TEN_PEOPLE), {"grid": "look"}, looks)
+    curator = curator_over(counter)
+    for nodes in (Nodes.root(), Nodes.root().children(2)):
+        curator.measure_nodes(("x", "y"), nodes, depth=2, epsilon=ONE)
+    assert looks == ["look"]
+
+
+# Refusals that come before the charge.
+
+
+OVERLAP = Nodes.joined([Nodes.root(), Nodes.root().children(2)])
+REFUSED: dict[str, Callable[[Curator], object]] = {
+    "overlapping nodes": lambda one: one.measure_nodes(("x", "y"), OVERLAP, depth=1, epsilon=ONE),
+    "a node twice": lambda one: one.measure_nodes(
+        ("x",), Nodes.joined([Nodes.root()] * 2), depth=1, epsilon=ONE
+    ),
+    "nodes below the depth": lambda one: one.measure_nodes(
+        ("x",), Nodes.root().children(1), depth=0, epsilon=ONE
+    ),
+    "cells outside the tree": lambda one: one.measure_nodes(
+        ("x",), Nodes(np.array([1]), np.array([2])), depth=1, epsilon=ONE
+    ),
+    "a grid above the cap": lambda one: one.measure_grid(("x", "y"), cells=4097, epsilon=ONE),
+    "a tree above the cap": lambda one: one.measure_nodes(
+        ("x", "y"), Nodes.root(), depth=13, epsilon=ONE
+    ),
+    "a negative depth": lambda one: one.measure_nodes(("x",), Nodes.root(), depth=-1, epsilon=ONE),
+    "no cells": lambda one: one.measure_grid(("x",), cells=0, epsilon=ONE),
+    "one axis twice": lambda one: one.measure_grid(("x", "x"), cells=2, epsilon=ONE),
+    "one attribute twice": lambda one: one.measure(("colour", "colour"), epsilon=ONE),
+    "one attribute twice in a choice": lambda one: one.choose(
+        "edge", {("colour", "colour"): Independence()}, epsilon=ONE
+    ),
+    "one attribute twice in an error": lambda one: one.measure_marginal_error(
+        {("smokes", "smokes"): np.array([[1 << 16, 0], [0, 0]])}, epsilon=ONE
+    ),
+    "distances over levels": lambda one: one.measure_distance(
+        NearestCentre(("colour",), ((0,),), (1,)), clip=1, shift=0, epsilon=ONE
+    ),
+    "distances over one axis twice": lambda one: one.measure_distance(
+        NearestCentre(("x", "x"), ((0, 0),), (1, 1)), clip=1, shift=0, epsilon=ONE
+    ),
+    "no columns": lambda one: one.measure_grid((), cells=2, epsilon=ONE),
+    "no candidates": lambda one: one.choose("edge", {}, epsilon=ONE),
+    "no epsilon": lambda one: one.measure((), epsilon=Fraction(0)),
+    "negative epsilon": lambda one: one.measure((), epsilon=-ONE),
+    "a float epsilon": lambda one: one.measure((), epsilon=1.0),  # type: ignore[arg-type]
+    "a clip of nothing": lambda one: one.measure_distance(RULE, clip=7, shift=3, epsilon=ONE),
+    "no released marginals": lambda one: one.measure_marginal_error({}, epsilon=ONE),
+    "shares that do not add up": lambda one: one.measure_marginal_error(
+        {("colour",): EVEN + 1}, epsilon=ONE
+    ),
+    "negative shares": lambda one: one.measure_marginal_error(
+        {("colour",): np.array([1 << 17, -(1 << 16), 0])}, epsilon=ONE
+    ),
+    "shares of another shape": lambda one: one.measure_marginal_error(
+        {("smokes",): EVEN}, epsilon=ONE
+    ),
+    "attributes without cells": lambda one: one.measure(("x",), epsilon=ONE),
+    "an unknown attribute": lambda one: one.measure(("income",), epsilon=ONE),
+    "a grid over levels": lambda one: one.measure_grid(("colour",), cells=2, epsilon=ONE),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_gate_does_not_do_is_refused_in_one_line_before_any_charge(name: str) -> None:
+    counter = FailingCounter()
+    curator = curator_over(counter)
+    with pytest.raises(PipelineError) as refused:
+        REFUSED[name](curator)
+    assert isinstance(refused.value, BoundaryViolation | DeclarationError)
+    assert len(str(refused.value).splitlines()) == 1
+    assert (counter.looks, curator.accountant.spends) == (0, ())
+
+
+def test_a_grid_of_exactly_the_cap_is_asked_for() -> None:
+    assert MOST_GRID_CELLS == 4096**2
+    counter = FailingCounter()
+    with pytest.raises(LookedAt):
+        curator_over(counter).measure_grid(("x", "y"), cells=4096, epsilon=ONE)
+
+
+# Choosing.
+
+TIED = (("colour", "smokes"), ("smokes", "y"), ("y", "colour"))
+MARRIED: tuple[Row, ...] = tuple(
+    (1.0, 0.5, colour, smokes)
+    for colour, smokes in [("red", "no"), ("green", "yes")]
+    for _ in range(50)
+)
+
+
+@pytest.mark.parametrize("first", range(3))
+def test_the_obvious_winner_is_chosen_at_large_epsilon(first: int) -> None:
+    names = (*TIED[first:], *TIED[:first])
+    candidates = {name: Independence() for name in names}
+    chosen = curator_over(MARRIED).choose("edge", candidates, epsilon=SILENT)
+    assert chosen == ("colour", "smokes")
+
+
+def test_a_choice_costs_twice_the_largest_reach_of_a_score_over_its_scale() -> None:
+    noise = RecordingNoise()
+    curator = curator_over(MARRIED, epsilon=ONE, reach=3, noise=noise)
+    candidates = {("colour", "smokes"): GAP, ("smokes", "y"): Independence()}
+    curator.choose("edge", candidates, epsilon=ONE)
+    (spend,) = curator.accountant.spends
+    assert spend.sensitivity == 2 * 3 * (1 << 16) + 1 == Independence().linf(3)
+    assert spend.epsilon == Fraction(2 * spend.sensitivity) / noise.draws[0].scale == 1
+
+
+# How far one person moves an answer.
+
+
+def moved(question: Question, rows: list[Row], person: list[Row], reach: int) -> tuple[int, int]:
+    """What the person moves the answer by, and the sensitivity that was paid for."""
+    exact, sensitivity = [], 0
+    for population in (rows, rows + person):
+        noise = RecordingNoise(ForcedNoise(1))
+        curator = curator_over(population, reach=reach, noise=noise)
+        question(curator)
+        exact.append(noise.draws[0].exact.astype(object))
+        (spend,) = curator.accountant.spends
+        sensitivity = spend.sensitivity
+        assert spend.scale == noise.draws[0].scale
+        laplace = spend.mechanism == LAPLACE
+    difference = np.abs(exact[0] - exact[1])
+    return int(difference.sum() if laplace else difference.max(initial=0)), sensitivity
+
+
+def fuzz_sensitivity(kind: str, *, share: Fraction) -> None:
+    """Fail if a person is found who moves an answer by more than this share of what was paid."""
+
+    # Without the shrinking of failures: a mutant needs to be caught, not to be explained.
+    @settings(
+        derandomize=True,
+        deadline=None,
+        max_examples=80,
+        database=None,
+        phases=[Phase.explicit, Phase.generate],
+    )
+    @given(
+        question=QUESTIONS[kind],
+        rows=people,
+        person=people.filter(bool) | people.filter(bool).map(lambda rows: rows[:1] * len(rows)),
+    )
+    def moves_by_at_most_the_sensitivity(
+        question: Question, rows: list[Row], person: list[Row]
+    ) -> None:
+        moves, sensitivity = moved(question, rows, person, len(person))
+        assert moves <= share * sensitivity
+
+    moves_by_at_most_the_sensitivity()
+
+
+@pytest.mark.parametrize("kind", QUESTIONS)
+def test_no_person_moves_an_answer_by_more_than_what_is_paid_for(kind: str) -> None:
+    fuzz_sensitivity(kind, share=Fraction(1))
+
+
+@pytest.mark.parametrize("kind", QUESTIONS)
+def test_half_the_sensitivity_is_caught(kind: str) -> None:
+    with pytest.raises(AssertionError):
+        fuzz_sensitivity(kind, share=Fraction(1, 2))
+
+
+def test_the_sensitivity_of_a_marginal_error_is_reached_up_to_the_share_of_one_cell() -> None:
+    none_red = np.array([0, 1 << 15, 1 << 15])
+    question = EXAMPLES_AT_REACH["marginal error"](none_red)
+    assert moved(question, [], [TEN_PEOPLE[0]], 1) == (1 << 17, 1 << 17)
+
+
+def test_the_sensitivity_of_a_distance_is_reached_by_who_is_clipped() -> None:
+    question = EXAMPLES_AT_REACH["distance"](1 << 20)
+    assert moved(question, [], [TEN_PEOPLE[0]] * 3, 3) == (3 << 12, 3 << 12)
+
+
+EXAMPLES_AT_REACH: dict[str, Callable[..., Question]] = {
+    "marginal error": lambda q: (
+        lambda one: one.measure_marginal_error({("colour",): q}, epsilon=ONE)
+    ),
+    "distance": lambda clip: (
+        lambda one: one.measure_distance(RULE, clip=clip, shift=8, epsilon=ONE)
+    ),
+}
+
+
+# Exact counts hide.
+
+
+SEALED = Sealed(np.array([4321, 17]))
+
+
+@pytest.mark.parametrize("show", [repr, str, "{}".format, lambda one: f"{[one]!r}"])
+def test_exact_counts_are_not_shown(show: Callable[[Sealed], str]) -> None:
+    assert "4321" not in show(SEALED)
+    assert "exact counts" in show(SEALED)
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        *(lambda one, p=p: pickle.dumps(one, protocol=p) for p in range(6)),
+        copy.copy,
+        copy.deepcopy,
+        lambda one: copy.deepcopy({"inside": [one]}),
+        lambda one: one == Sealed(np.array([4321, 17])),
+        lambda one: one != 1,
+        lambda one: one in [Sealed(np.array([1]))],
+        hash,
+        vars,
+    ],
+)
+def test_exact_counts_are_not_stored_copied_or_compared(take: Callable[[Sealed], object]) -> None:
+    with pytest.raises(TypeError):
+        take(SEALED)
+
+
+def test_a_curator_shows_no_counts_and_no_rows() -> None:
+    curator = curator_over(TEN_PEOPLE)
+    EXAMPLES["nodes"](curator)
+    assert repr(curator) == "Curator(4 attributes, reach 1)"
+
+
+@st.composite
+def budgets(draw: st.DrawFn) -> list[Fraction]:
+    parts = draw(st.lists(st.integers(1, 1000), min_size=1, max_size=6))
+    return [Fraction(part, sum(parts)) for part in parts]
+
+
+@settings(derandomize=True, deadline=None, max_examples=30)
+@given(
+    shares=budgets(),
+    kinds=st.lists(st.sampled_from(sorted(QUESTIONS)), min_size=6, max_size=6),
+    data=st.data(),
+)
+def test_whatever_is_asked_the_scales_drawn_prove_the_epsilon_spent(
+    shares: list[Fraction], kinds: list[str], data: st.DataObject
+) -> None:
+    noise = RecordingNoise(ForcedNoise(2))
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE, reach=2, noise=noise)
+    for share, kind in zip(shares, kinds, strict=False):
+        data.draw(QUESTIONS[kind])(curator, epsilon=share)
+    spends = curator.accountant.spends
+    factors = [1 if spend.mechanism == LAPLACE else 2 for spend in spends]
+    proven = [
+        Fraction(factor * spend.sensitivity) / draw.scale
+        for factor, spend, draw in zip(factors, spends, noise.draws, strict=True)
+    ]
+    assert proven == shares
+    curator.accountant.require_all_spent()

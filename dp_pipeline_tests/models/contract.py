@@ -1,0 +1,199 @@
+"""What every model promises, as checks that a model passes or a mutant fails."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dp_pipeline.gate.noise import NoiseSource
+from dp_pipeline.models import MODELS
+from dp_pipeline.models.base import Model, Released
+from dp_pipeline.release.accountant import LAPLACE, NOISY_MAX
+from dp_pipeline.release.clusters import Clusters
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.schema.domain import Domain
+from dp_pipeline.schema.encoding import IntArray
+from dp_pipeline_tests.instruments import Draw, ForcedNoise, RecordingNoise, curator_over
+from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE, TOWN, Row
+
+SMALL: Mapping[str, Any] = {"k": 3, "starts": 2}
+"""Small values of the parameters that a model has, to be quick."""
+
+NOMINAL = {"declared": 1000, "paid": None}
+
+
+def built(model_type: type, **values: object) -> Model:
+    """A model with small parameters, and those of ``values`` that it has."""
+    known = {one.name for one in fields(model_type)}
+    return model_type(**{name: v for name, v in {**SMALL, **values}.items() if name in known})
+
+
+def model_cases() -> dict[str, Model]:
+    """Every registered model; where it plans with a number of rows, declared and paid for."""
+    cases = {}
+    for name, model_type in MODELS.items():
+        if any(one.name == "nominal_rows" for one in fields(model_type)):
+            for how, rows in NOMINAL.items():
+                cases[f"{name}, rows {how}"] = built(model_type, nominal_rows=rows)
+        else:
+            cases[name] = built(model_type)
+    return cases
+
+
+@dataclass(frozen=True)
+class LargeAnswers:
+    """Forced answers that are all large: every box is split as often as it can be."""
+
+    name: str = "large"
+    fit_for_release: bool = False
+
+    def discrete_laplace(self, counts: IntArray, _: Fraction) -> IntArray:
+        return np.full(counts.shape, 2000, dtype=np.int64)
+
+    def noisy_max(self, _: IntArray, __: Fraction) -> int:
+        return 0
+
+
+@dataclass(frozen=True)
+class Run:
+    """One fit: what came out, what was drawn, what was charged."""
+
+    released: Released
+    draws: tuple[Draw, ...]
+    spends: tuple[Any, ...]
+
+    @property
+    def contents(self) -> dict[tuple[str, str], tuple[str, bytes]]:
+        """Every column of every table, to the last bit."""
+        return {
+            (table, name): (values.dtype.str, values.tobytes())
+            for table, columns in self.released.tables().items()
+            for name, values in columns.items()
+        }
+
+
+def run(
+    model: Model,
+    rows: Sequence[Row] | None = TEN_PEOPLE,
+    *,
+    epsilon: Fraction = Fraction(1),
+    reach: int = 1,
+    noise: NoiseSource | None = None,
+    transcript: Transcript | None = None,
+    seed: int = 7,
+    domain: Domain = TOWN,
+) -> Run:
+    """Fit on a fresh curator with a budget of ε; ``seed`` is for post-processing."""
+    recorder = RecordingNoise() if noise is None else RecordingNoise(noise)
+    curator = curator_over(
+        rows, epsilon=epsilon, reach=reach, noise=recorder, transcript=transcript, domain=domain
+    )
+    accountant = curator.accountant
+    released = model.fit(curator, epsilon=epsilon, rng=np.random.default_rng(seed))
+    return Run(released, tuple(recorder.draws), accountant.spends)
+
+
+def check_budget(model: Model, *, epsilon: Fraction, reach: int) -> None:
+    """Every draw was charged, and the scales drawn prove charges of exactly ε."""
+    done = run(model, epsilon=epsilon, reach=reach)
+    assert [draw.mechanism for draw in done.draws] == [spend.mechanism for spend in done.spends]
+    proven = [
+        Fraction((2 if draw.mechanism == NOISY_MAX else 1) * spend.sensitivity) / draw.scale
+        for draw, spend in zip(done.draws, done.spends, strict=True)
+    ]
+    assert all(isinstance(share, Fraction) and share > 0 for share in proven)
+    assert sum(proven) == epsilon
+
+
+def privacy_loss(one: Run, other: Run) -> Fraction:
+    """Most that any answer's log-probability differs between two runs with the same answers.
+
+    Laplace: ‖c − c'‖₁/scale. Noisy max: 2·max|u − u'|/scale. Read off what the noise source
+    was handed; no claimed sensitivity enters.
+    """
+    total = Fraction(0)
+    for here, there in zip(one.draws, other.draws, strict=True):
+        assert (here.mechanism, here.scale) == (there.mechanism, there.scale)
+        difference = np.abs(here.exact.astype(object) - there.exact.astype(object))
+        if here.mechanism == LAPLACE:
+            total += int(difference.sum()) / here.scale
+        else:
+            total += 2 * int(difference.max(initial=0)) / here.scale
+    return total
+
+
+def check_loss(
+    model: Model,
+    rows: Sequence[Row],
+    person: Sequence[Row],
+    *,
+    epsilon: Fraction,
+    reach: int,
+    seed: int = 1,
+) -> Fraction:
+    """With the same answers, a person changes nothing that is released, and the answers'
+    log-probability by at most ε; returns by how much.
+    """
+    one, other = (
+        run(model, people, epsilon=epsilon, reach=reach, noise=ForcedNoise(seed))
+        for people in (tuple(rows), (*rows, *person))
+    )
+    assert one.contents == other.contents
+    loss = privacy_loss(one, other)
+    assert loss <= epsilon
+    return loss
+
+
+def check_replay(
+    model: Model,
+    rows: Sequence[Row] = TEN_PEOPLE,
+    *,
+    elsewhere: Sequence[Row] | None = NOBODY,
+    epsilon: Fraction = Fraction(1),
+    reach: int = 1,
+) -> None:
+    """The recorded answers, replayed over another population, give the same bytes and draw
+    nothing.
+    """
+    transcript = Transcript()
+    first = run(model, rows, epsilon=epsilon, reach=reach, transcript=transcript)
+    replay = run(model, elsewhere, epsilon=epsilon, reach=reach, transcript=transcript.rewind())
+    assert replay.contents == first.contents
+    assert replay.spends == first.spends
+    assert replay.draws == ()
+
+
+def check_valid(model: Model, released: Released) -> None:
+    """k finite centres inside the declared box, or probabilities and rows of declared cells."""
+    if isinstance(released, Clusters):
+        _check_clusters(released, model.k)  # type: ignore[attr-defined]
+    else:
+        for marginal in released.marginals:
+            assert marginal.table.shape == TOWN.shape(marginal.attributes)
+            shares = released.probabilities(marginal.attributes)
+            assert (shares >= 0).all()
+            assert np.isclose(shares.sum(), 1)
+        names = tuple(marginal.attributes[0] for marginal in released.marginals)
+        assert released.codes.shape[1] == len(names)
+        assert ((released.codes >= 0) & (released.codes < TOWN.shape(names))).all()
+    for columns in released.tables().values():
+        assert len({len(values) for values in columns.values()}) == 1
+
+
+def _check_clusters(clusters: Clusters, k: int) -> None:
+    box = TOWN.box(clusters.columns)
+    low, high = ([getattr(one, end) for one in box] for end in ("lower", "upper"))
+    assert clusters.centres.shape == (k, len(box))
+    assert np.isfinite(clusters.centres).all()
+    assert (clusters.centres >= low).all()
+    assert (clusters.centres <= high).all()
+    synopsis = clusters.synopsis
+    assert (synopsis.lower >= low).all()
+    assert (synopsis.upper <= high).all()
+    assert np.isfinite(synopsis.weights).all()
+    volume = (synopsis.upper - synopsis.lower).prod(axis=1).sum()
+    assert np.isclose(volume, np.prod(np.subtract(high, low)))

@@ -1,0 +1,166 @@
+"""Models that break a promise, each in one way: the contract must catch every one of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.models.dpqt_kmeans import DpqtKMeans
+from dp_pipeline.models.eug_kmeans import EugKMeans
+from dp_pipeline.models.independent import Independent
+from dp_pipeline.release.accountant import Accountant
+from dp_pipeline.release.clusters import Clusters
+from dp_pipeline.release.product import ProductTable
+from dp_pipeline.release.quadtree import Nodes
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline_tests.instruments import CheaperNoise
+
+
+def unpaid(curator: Curator) -> Curator:
+    """A second door: the same rows and noise, another accountant."""
+    return Curator(
+        curator._counter,
+        domain=curator.domain,
+        reach=curator.reach,
+        accountant=Accountant(Fraction(10**9)),
+        transcript=Transcript(),
+        noise=curator._noise,
+    )
+
+
+# What costs more, or less, than it says.
+
+
+@dataclass(frozen=True)
+class UnpaidRound(EugKMeans):
+    """Draws noise for one more table, past the accountant."""
+
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
+        exact = curator._counter.grid(("x", "y"), 2).open_at_the_gate()
+        curator._noise.discrete_laplace(exact, 1 / epsilon)
+        return super().fit(curator, epsilon=epsilon, rng=rng)
+
+
+@dataclass(frozen=True)
+class UnpaidLevels(DpqtKMeans):
+    """Grows the tree past the accountant, and counts the leaves with all of ε."""
+
+    def _grow(
+        self, curator: Curator, columns: tuple[str, ...], units: float, epsilon: Fraction
+    ) -> tuple[Nodes, Fraction]:
+        leaves, _ = super()._grow(unpaid(curator), columns, units, epsilon)
+        return leaves, epsilon
+
+
+@dataclass(frozen=True)
+class HalfTheNoise(Independent):
+    """Draws at half the scale that was charged."""
+
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> ProductTable:
+        curator._noise = CheaperNoise(curator._noise, Fraction(2))
+        return super().fit(curator, epsilon=epsilon, rng=rng)
+
+
+@dataclass(frozen=True)
+class Refund(Independent):
+    """Measures twice, and forgets the first charge."""
+
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> ProductTable:
+        super().fit(curator, epsilon=epsilon, rng=rng)
+        curator.accountant._spends.clear()
+        return super().fit(curator, epsilon=epsilon, rng=rng)
+
+
+@dataclass(frozen=True)
+class OwnReach(Independent):
+    """Measures as if every person had one row."""
+
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> ProductTable:
+        curator.reach = 1
+        return super().fit(curator, epsilon=epsilon, rng=rng)
+
+
+@dataclass(frozen=True)
+class UnspentRest(EugKMeans):
+    """Leaves a tenth of ε unspent: a claim that is not what was done."""
+
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
+        return super().fit(curator, epsilon=epsilon * Fraction(9, 10), rng=rng)
+
+
+@dataclass(frozen=True)
+class StopsEarly(DpqtKMeans):
+    """Goes on only where there is something left to split: the levels without are not paid."""
+
+    def _grow(
+        self, curator: Curator, columns: tuple[str, ...], units: float, epsilon: Fraction
+    ) -> tuple[Nodes, Fraction]:
+        share = epsilon * self.gamma / 3
+        noisy = curator.measure_nodes(columns, Nodes.root(), depth=3, epsilon=share)
+        if noisy.table[0] > units:
+            return super()._grow(curator, columns, units, epsilon - share)
+        return Nodes.root(), epsilon * (1 - self.gamma)
+
+
+# What is not a function of the transcript.
+
+
+def true_rows(curator: Curator) -> int:
+    return int(curator._counter.count([()])[0].open_at_the_gate())
+
+
+@dataclass(frozen=True)
+class PeeksAtTheRowCount(EugKMeans):
+    """Plans with the true number of rows."""
+
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
+        planned = EugKMeans(k=self.k, starts=self.starts, nominal_rows=100 * true_rows(curator) + 1)
+        return planned.fit(curator, epsilon=epsilon, rng=rng)
+
+
+@dataclass(frozen=True)
+class DrawsAsManyRows(Independent):
+    """As many synthetic rows as there are true ones."""
+
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> ProductTable:
+        exactly = Independent(synthetic_rows=true_rows(curator))
+        return exactly.fit(curator, epsilon=epsilon, rng=rng)
+
+
+@dataclass(frozen=True)
+class KeepsTheCentreOfAnEmptyCluster(EugKMeans):
+    """A centre without true rows in its quarter of the box stays where it started."""
+
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
+        clusters = super().fit(curator, epsilon=epsilon, rng=rng)
+        empty = curator._counter.grid(("x", "y"), 2).open_at_the_gate().ravel()[: self.k] == 0
+        centres = np.where(empty[:, None], 0.0, clusters.centres)
+        return Clusters(clusters.columns, centres, clusters.synopsis)
+
+
+@dataclass(frozen=True)
+class OwnRandomness(Independent):
+    """Ignores the generator that it was handed; a hundred rows agree by chance about never."""
+
+    def fit(
+        self,
+        curator: Curator,
+        *,
+        epsilon: Fraction,
+        rng: np.random.Generator,  # noqa: ARG002
+    ) -> ProductTable:
+        hundred = Independent(synthetic_rows=100)
+        return hundred.fit(curator, epsilon=epsilon, rng=np.random.default_rng())
+
+
+@dataclass(frozen=True)
+class RemembersTheNoise(Independent):
+    """Keeps an answer of a second, unstored draw."""
+
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> ProductTable:
+        more = unpaid(curator).measure((), epsilon=epsilon)
+        exactly = Independent(synthetic_rows=max(0, int(more.table)))
+        return exactly.fit(curator, epsilon=epsilon, rng=rng)

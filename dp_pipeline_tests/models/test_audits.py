@@ -1,0 +1,108 @@
+"""Black-box audits: no event found tells one person from nobody better than ε allows.
+
+50,000 runs a side and α = 1e-4 an audit. Four sound audits of models and two of the audit itself
+are made, so a false alarm among all has probability below 6e-4; the seeds are fixed, so it would
+have happened already. A pass is no evidence of a violation: it is not a proof of privacy. What an
+audit misses (small shares of ε, rare events) the exact tests of the contract are there for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.models.dpqt_kmeans import DpqtKMeans
+from dp_pipeline.models.eug_kmeans import EugKMeans
+from dp_pipeline.models.independent import Independent
+from dp_pipeline.release.clusters import Clusters
+from dp_pipeline.release.product import ProductTable
+from dp_pipeline_tests.models.auditing import ALPHA, Experiment, certified_epsilon
+from dp_pipeline_tests.models.mutants import UnpaidLevels
+from dp_pipeline_tests.populations import NOBODY, ONE_PERSON
+
+RUNS = 50_000
+CLAIM = Fraction(2)
+X = ONE_PERSON[0][0]
+
+
+def box_of_the_person(clusters: Clusters) -> tuple[float, float]:
+    """How small the released box with the person in it is, and its noisy count."""
+    synopsis = clusters.synopsis
+    at = int(np.nonzero((synopsis.lower[:, 0] <= X) & (synopsis.upper[:, 0] > X))[0][0])
+    return -(synopsis.upper[at, 0] - synopsis.lower[at, 0]), synopsis.weights[at]
+
+
+def cells_of_the_person(table: ProductTable) -> tuple[float, ...]:
+    """The noisy counts of the person's own levels, the first of each attribute."""
+    return tuple(marginal.table[0] for marginal in table.marginals)
+
+
+# k above the number of boxes: no k-means, which reads no more than the boxes.
+TREE = DpqtKMeans(k=8, columns=("x",), nominal_rows=3, gamma=Fraction(1, 2))
+SOUND: Mapping[str, Experiment] = {
+    "a tree of one level": Experiment(TREE, box_of_the_person, CLAIM),
+    "a grid of four cells": Experiment(
+        EugKMeans(k=8, columns=("x",), nominal_rows=40), box_of_the_person, CLAIM
+    ),
+    "a grid of a paid number of cells": Experiment(
+        EugKMeans(k=8, columns=("x",)), box_of_the_person, CLAIM
+    ),
+    "two tables": Experiment(
+        Independent(attributes=("colour", "smokes"), synthetic_rows=0), cells_of_the_person, CLAIM
+    ),
+}
+UNSOUND: Mapping[str, Experiment] = {
+    **{
+        f"{name}, too little noise": replace(SOUND[name], cheaper=Fraction(3, 2))
+        for name in ("a tree of one level", "a grid of four cells", "two tables")
+    },
+    "a tree with an unpaid level": replace(
+        SOUND["a tree of one level"], model=UnpaidLevels(**vars(TREE))
+    ),
+}
+
+
+def certified(experiment: Experiment) -> float:
+    """A lower bound on what one person costs."""
+    alone, nobody = (
+        experiment.runs(rows, many=RUNS, seed=seed) for rows, seed in ((ONE_PERSON, 1), (NOBODY, 2))
+    )
+    return certified_epsilon(alone, nobody)
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_there_is_no_evidence_of_a_violation(name: str) -> None:
+    assert certified(SOUND[name]) <= CLAIM
+
+
+@pytest.mark.parametrize("name", UNSOUND)
+def test_too_little_noise_and_an_unpaid_level_are_flagged(name: str) -> None:
+    assert certified(UNSOUND[name]) > CLAIM
+
+
+# The audit itself.
+
+
+def noisy_counts(count: int, *, seed: int, scale: Fraction = 1 / CLAIM) -> np.ndarray:
+    return SeededNoise(seed).discrete_laplace(np.full((RUNS, 1), count), scale).astype(float)
+
+
+def test_the_audit_certifies_most_of_what_a_plain_count_costs_and_not_more() -> None:
+    found = certified_epsilon(noisy_counts(1, seed=1), noisy_counts(0, seed=2))
+    assert 0.9 * CLAIM < found <= CLAIM
+
+
+def test_the_audit_certifies_nothing_where_nothing_differs() -> None:
+    assert certified_epsilon(noisy_counts(0, seed=1), noisy_counts(0, seed=2)) <= 0
+
+
+def test_the_audit_certifies_an_exact_answer_at_a_loss_that_only_the_runs_bound() -> None:
+    exact = np.zeros((RUNS, 1))
+    found = certified_epsilon(exact + 1, exact)
+    assert found == pytest.approx(math.log(RUNS / 2 / -math.log(ALPHA / 2)), rel=0.01)

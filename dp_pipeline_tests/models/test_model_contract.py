@@ -1,0 +1,287 @@
+"""The guarantee, for every model: exactly its budget, and nothing but its transcript."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.models import MODELS
+from dp_pipeline.models.base import Model
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.schema.errors import Damaged
+from dp_pipeline.schema.protection import OneRow, RowsOfPerson, reach
+from dp_pipeline_tests.gate.questions import people
+from dp_pipeline_tests.models import mutants
+from dp_pipeline_tests.models.contract import (
+    LargeAnswers,
+    built,
+    check_budget,
+    check_loss,
+    check_replay,
+    check_valid,
+    model_cases,
+    privacy_loss,
+    run,
+)
+from dp_pipeline_tests.populations import AWKWARD, TEN_PEOPLE, Row
+
+CASES = model_cases()
+EPSILONS = [Fraction(text) for text in ("0.1", "1", "2.5")]
+PROTECTIONS = [OneRow(), RowsOfPerson("person", 3)]
+
+every_case = pytest.mark.parametrize("case", CASES)
+every_epsilon = pytest.mark.parametrize("epsilon", EPSILONS, ids=str)
+every_reach = pytest.mark.parametrize(
+    "rows_reached", [reach(one, "add_remove") for one in PROTECTIONS], ids=map(str, PROTECTIONS)
+)
+
+
+# What a model is.
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_is_a_frozen_value_with_public_parameters_a_summary_and_a_proof(name: str) -> None:
+    model_type = MODELS[name]
+    assert is_dataclass(model_type)
+    assert model_type.__dataclass_params__.frozen
+    assert model_type.summary.strip()
+    assert len(model_type.summary.splitlines()) == 1
+    assert "Proof" in (model_type.__doc__ or "")
+    for field in fields(model_type):
+        assert {"parse", "expected", "measuring"} <= set(field.metadata)
+        assert field.name in model_type.__doc__
+
+
+# 2. It spends exactly its budget.
+
+
+@every_case
+@every_epsilon
+@every_reach
+def test_the_scales_drawn_prove_exactly_the_epsilon_that_was_asked(
+    case: str, epsilon: Fraction, rows_reached: int
+) -> None:
+    check_budget(CASES[case], epsilon=epsilon, reach=rows_reached)
+
+
+@every_case
+@every_epsilon
+@every_reach
+def test_the_accountant_agrees_that_all_is_spent(
+    case: str, epsilon: Fraction, rows_reached: int
+) -> None:
+    spends = run(CASES[case], epsilon=epsilon, reach=rows_reached).spends
+    assert all(type(spend.epsilon) is Fraction for spend in spends)
+    assert sum(spend.epsilon for spend in spends) == epsilon
+
+
+WRONG_BUDGETS = {
+    "UnpaidRound": 1,
+    "UnpaidLevels": 1,
+    "HalfTheNoise": 1,
+    "Refund": 1,
+    "OwnReach": 3,
+    "UnspentRest": 1,
+    "StopsEarly": 1,
+}
+"""Mutant → a reach at which it is wrong."""
+
+
+def mutant(name: str) -> Model:
+    return built(getattr(mutants, name), nominal_rows=1000)
+
+
+@pytest.mark.parametrize("name", WRONG_BUDGETS)
+def test_a_model_that_spends_another_budget_is_caught(name: str) -> None:
+    with pytest.raises(AssertionError):
+        check_budget_of(mutant(name), epsilon=Fraction(1), rows_reached=WRONG_BUDGETS[name])
+
+
+def check_budget_of(model: Model, *, epsilon: Fraction, rows_reached: int) -> None:
+    """The whole of promise 2: the scales prove ε, and no person moves the answers by more."""
+    check_budget(model, epsilon=epsilon, reach=rows_reached)
+    check_loss(model, (), TEN_PEOPLE[:1] * rows_reached, epsilon=epsilon, reach=rows_reached)
+
+
+def fuzz_loss(model: Model, *, epsilon: Fraction, rows_reached: int) -> None:
+    """Fail if a population, a person and answers are found that lose more than ε."""
+
+    # Without the shrinking of failures: a mutant needs to be caught, not to be explained.
+    @settings(
+        derandomize=True,
+        deadline=None,
+        max_examples=25,
+        database=None,
+        phases=[Phase.explicit, Phase.generate],
+    )
+    @given(
+        rows=people,
+        person=st.lists(people.filter(bool).map(lambda rows: rows[0]), min_size=1, max_size=3),
+        seed=st.integers(0, 1000),
+    )
+    def loses_at_most_epsilon(rows: list[Row], person: list[Row], seed: int) -> None:
+        reached = person[:rows_reached]
+        check_loss(model, rows, reached, epsilon=epsilon, reach=rows_reached, seed=seed)
+
+    loses_at_most_epsilon()
+
+
+@every_case
+@every_reach
+def test_along_any_answers_one_person_moves_their_log_probability_by_at_most_epsilon(
+    case: str, rows_reached: int
+) -> None:
+    fuzz_loss(CASES[case], epsilon=Fraction(1), rows_reached=rows_reached)
+
+
+@pytest.mark.parametrize("name", ["UnpaidRound", "UnpaidLevels", "HalfTheNoise", "Refund"])
+def test_a_model_whose_answers_lose_more_than_epsilon_is_caught(name: str) -> None:
+    with pytest.raises(AssertionError):
+        fuzz_loss(mutant(name), epsilon=Fraction(1), rows_reached=1)
+
+
+@every_case
+@every_epsilon
+@every_reach
+def test_a_person_whose_rows_are_counted_every_time_uses_all_of_epsilon(
+    case: str, epsilon: Fraction, rows_reached: int
+) -> None:
+    # Not one share of ε is spent on noise that protects nobody.
+    person = TEN_PEOPLE[:1] * rows_reached
+    alone, nobody = (
+        run(CASES[case], rows, epsilon=epsilon, reach=rows_reached, noise=LargeAnswers())
+        for rows in (person, ())
+    )
+    assert privacy_loss(alone, nobody) == epsilon
+
+
+# 3. It is a function of its transcript.
+
+
+@every_case
+@every_epsilon
+@every_reach
+def test_recorded_answers_replayed_over_nobody_give_the_same_bytes(
+    case: str, epsilon: Fraction, rows_reached: int
+) -> None:
+    check_replay(CASES[case], epsilon=epsilon, reach=rows_reached)
+
+
+@every_case
+@pytest.mark.parametrize("people_behind", [None, *AWKWARD])
+def test_whoever_stands_behind_the_curator_a_replay_gives_the_same_bytes(
+    case: str, people_behind: str | None
+) -> None:
+    elsewhere = None if people_behind is None else AWKWARD[people_behind]
+    check_replay(CASES[case], elsewhere=elsewhere)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "PeeksAtTheRowCount",
+        "DrawsAsManyRows",
+        "KeepsTheCentreOfAnEmptyCluster",
+        "OwnRandomness",
+        "RemembersTheNoise",
+    ],
+)
+def test_a_model_that_knows_more_than_its_transcript_is_caught(name: str) -> None:
+    with pytest.raises((AssertionError, Damaged)):
+        check_replay(mutant(name))
+
+
+@pytest.mark.parametrize("name", ["PeeksAtTheRowCount", "KeepsTheCentreOfAnEmptyCluster"])
+def test_a_model_that_an_added_person_changes_without_any_noise_is_caught(name: str) -> None:
+    # The empty-cluster attack: P(the centre stays exactly at its start) goes from 1 to 0.
+    with pytest.raises(AssertionError):
+        check_loss(mutant(name), (), TEN_PEOPLE[:1], epsilon=Fraction(1), reach=1)
+
+
+@every_case
+def test_a_transcript_on_disk_replays_like_one_in_memory(case: str, tmp_path) -> None:
+    path = tmp_path / "transcript"
+    Transcript.create(path, "ab" * 32)
+    first = run(CASES[case], transcript=Transcript(path))
+    again = run(CASES[case], None, transcript=Transcript(path).rewind())
+    assert again.contents == first.contents
+
+
+@every_case
+def test_a_fit_that_was_interrupted_goes_on_to_the_same_result(case: str) -> None:
+    whole = Transcript()
+    first = run(CASES[case], transcript=whole)
+    for answered in range(len(whole)):
+        part = Transcript()
+        for record in whole.records[:answered]:
+            part.store(record.question, record.answer)
+        part = part.rewind()
+        # The noise goes on where it stopped, as if the answers drawn so far had been drawn now.
+        noise = SeededNoise(1)
+        for draw in first.draws[:answered]:
+            noise.discrete_laplace(draw.exact, draw.scale)
+        again = run(CASES[case], transcript=part, noise=noise)
+        assert again.contents == first.contents
+        assert len(again.draws) == len(first.draws) - answered
+
+
+# What comes out.
+
+
+@every_case
+@every_epsilon
+@pytest.mark.parametrize("people_in", AWKWARD)
+def test_any_population_gives_a_valid_answer(case: str, epsilon: Fraction, people_in: str) -> None:
+    model = CASES[case]
+    check_valid(model, run(model, AWKWARD[people_in], epsilon=epsilon).released)
+
+
+@every_case
+@pytest.mark.parametrize("k", [1, 2, 200])
+def test_any_number_of_centres_is_given(case: str, k: int) -> None:
+    model = built(type(CASES[case]), nominal_rows=1000, k=k)
+    check_valid(model, run(model).released)
+
+
+@every_case
+@pytest.mark.parametrize("seed", range(3))
+def test_any_noise_gives_a_valid_answer(case: str, seed: int) -> None:
+    model = CASES[case]
+    for epsilon in (Fraction(1, 1000), Fraction(1)):
+        check_valid(model, run(model, epsilon=epsilon, noise=SeededNoise(seed)).released)
+
+
+@every_case
+def test_the_order_of_the_rows_changes_nothing(case: str) -> None:
+    expected = run(CASES[case]).contents
+    for order in range(3):
+        shuffled = np.random.default_rng(order).permutation(len(TEN_PEOPLE))
+        rows = tuple(TEN_PEOPLE[at] for at in shuffled)
+        assert run(CASES[case], rows).contents == expected
+
+
+@every_case
+def test_the_same_seeds_give_the_same_bytes_and_other_noise_other_ones(case: str) -> None:
+    first = run(CASES[case]).contents
+    assert run(CASES[case]).contents == first
+    assert run(CASES[case], noise=SeededNoise(2)).contents != first
+
+
+@every_case
+def test_at_large_epsilon_the_release_is_that_of_the_true_counts(case: str) -> None:
+    # ε so large that all noise is 0 with probability above 1 − 10^(−1000).
+    done = run(CASES[case], epsilon=Fraction(10**4), noise=SeededNoise(3))
+    tables = done.released.tables()
+    counts = tables["synopsis"]["weight"] if "synopsis" in tables else None
+    if counts is None:
+        noisy, levels = tables["marginals"]["noisy_count"], tables["marginals"]["level"]
+        assert dict(zip(levels.tolist(), noisy.tolist(), strict=True))["red"] == 4
+        assert noisy.sum() == 10 * len(set(tables["marginals"]["attribute"].tolist()))
+    else:
+        assert (counts.min(), counts.sum()) == (0, 10)

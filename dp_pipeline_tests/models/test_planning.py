@@ -1,0 +1,294 @@
+"""What a model asks for: parameters from text, numbers of levels and cells, and shares of ε."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.gate.counts import MOST_GRID_CELLS
+from dp_pipeline.models import MODELS, build_model
+from dp_pipeline.models.base import planning_units
+from dp_pipeline.models.dpqt_kmeans import DpqtKMeans, tree_height
+from dp_pipeline.models.eug_kmeans import EugKMeans, cells_per_axis
+from dp_pipeline.models.independent import Independent
+from dp_pipeline.models.parameters import from_text, texts_of
+from dp_pipeline.release.quadtree import Nodes
+from dp_pipeline.schema.discovery import discover
+from dp_pipeline.schema.domain import Domain
+from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline_tests.instruments import RecordingNoise, curator_over
+from dp_pipeline_tests.models.contract import LargeAnswers, run
+from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN
+from dp_pipeline_tests.schema.declarations import loaded
+
+WRONG = {
+    "k of nothing": ("dpqt_kmeans", {"k": "0"}, "k: expected a whole number in 1..10000, got '0'"),
+    "k in words": ("eug_kmeans", {"k": "abc"}, "k: expected a whole number"),
+    "k not whole": ("eug_kmeans", {"k": "2.0"}, "k: expected a whole number"),
+    "negative k": ("eug_kmeans", {"k": "-1"}, "k: expected a whole number"),
+    "k too large": ("eug_kmeans", {"k": "10001"}, "k: expected a whole number"),
+    "endless k": ("eug_kmeans", {"k": "9" * 500}, "k: expected a whole number"),
+    "no starts": ("eug_kmeans", {"starts": "0"}, "starts: expected"),
+    "no rows": ("eug_kmeans", {"nominal_rows": "0"}, "nominal_rows: expected"),
+    "gamma above 1": ("dpqt_kmeans", {"gamma": "1.5"}, "gamma: expected a decimal number"),
+    "gamma of 0": ("dpqt_kmeans", {"gamma": "0.0"}, "gamma: expected"),
+    "gamma of 1": ("dpqt_kmeans", {"gamma": "1"}, "gamma: expected"),
+    "gamma as a fraction": ("dpqt_kmeans", {"gamma": "1/3"}, "gamma: expected"),
+    "unknown parameter": ("dpqt_kmeans", {"depth": "3"}, "expected parameters k, .*got 'depth'"),
+    "parameter of another model": ("independent", {"k": "3"}, "expected parameters attributes"),
+    "columns that are levels": ("eug_kmeans", {"columns": "x colour"}, "'colour': expected bounds"),
+    "columns repeated": ("dpqt_kmeans", {"columns": "x x"}, "expected each column once"),
+    "columns unknown": ("dpqt_kmeans", {"columns": "x z"}, "'z': expected one of"),
+    "attributes without cells": ("independent", {"attributes": "x"}, "'x': expected levels"),
+    "attributes repeated": (
+        "independent",
+        {"attributes": "colour colour"},
+        "expected each attribute once",
+    ),
+    "attributes unknown": ("independent", {"attributes": "z"}, "'z': expected one of"),
+    "negative synthetic rows": ("independent", {"synthetic_rows": "-1"}, "synthetic_rows"),
+}
+
+
+def declared(folder, name: str, texts: dict[str, str], **changes: str):
+    parameters = ", ".join(f"{key}: {text}" for key, text in texts.items())
+    spec = loaded(folder, models=f"models: {{{name}: {{{parameters}}}}}", **changes)
+    return build_model(spec, name)
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_parameter_is_refused_in_one_line_that_names_it(case: str, tmp_path) -> None:
+    name, texts, message = WRONG[case]
+    with pytest.raises(DeclarationError, match=message) as refused:
+        declared(tmp_path, name, texts)
+    assert len(str(refused.value).splitlines()) == 1
+    assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize(("name", "left"), [("eug_kmeans", "colour"), ("independent", "x")])
+def test_a_domain_without_fitting_attributes_is_refused(name: str, left: str, tmp_path) -> None:
+    only = {"x": "x: {bounds: [0, 8]}", "colour": "colour: {levels: [red, green]}"}[left]
+    with pytest.raises(DeclarationError, match="got none"):
+        declared(tmp_path, name, {}, attributes=f"attributes:\n  {only}")
+
+
+def test_a_model_that_is_not_declared_or_not_known_is_refused(tmp_path) -> None:
+    spec = loaded(tmp_path, models="models: {eug_kmeans: , magic: }")
+    for name in ("independent", "magic", "nope"):
+        with pytest.raises(DeclarationError, match=f"expected one of eug_kmeans, got '{name}'"):
+            build_model(spec, name)
+
+
+def test_declared_rows_reach_every_model_that_plans_with_them(tmp_path) -> None:
+    rows = "nominal_rows: 1234"
+    for name, model_type in MODELS.items():
+        model = declared(tmp_path, name, {}, nominal_rows=rows)
+        if any(one.name == "nominal_rows" for one in fields(model_type)):
+            assert model.nominal_rows == 1234
+            own = declared(tmp_path, name, {"nominal_rows": "7"}, nominal_rows=rows)
+            assert own.nominal_rows == 7
+            assert declared(tmp_path, name, {}).nominal_rows is None
+
+
+def test_every_model_of_every_built_in_data_set_can_be_built(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DP_PIPELINE_DATA", str(tmp_path))
+    monkeypatch.delenv("DP_PIPELINE_DATASETS", raising=False)
+    built = [build_model(spec, name) for spec in discover() for name in spec.models]
+    assert {type(model) for model in built} == set(MODELS.values())
+
+
+def test_parameters_are_read_from_text_and_written_back_in_two_kinds() -> None:
+    texts = {"k": "5", "columns": "x y", "nominal_rows": "99", "gamma": "0.25", "starts": "3"}
+    model = from_text(DpqtKMeans, texts, of="toy")
+    assert model == DpqtKMeans(5, ("x", "y"), 99, Fraction(1, 4), 3)
+    measuring, others = (texts_of(model, measuring=kind) for kind in (True, False))
+    assert measuring == {"columns": "('x', 'y')", "nominal_rows": "99", "gamma": "1/4"}
+    assert others == {"k": "5", "starts": "3"}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_parameter_that_is_not_measuring_asks_no_other_question(name: str) -> None:
+    model_type = MODELS[name]
+    base = model_type(**({"nominal_rows": 1000} if name != "independent" else {}))
+    others = {"k": 2, "starts": 1, "synthetic_rows": 3}
+    changes = {
+        field.name: others[field.name]
+        for field in fields(model_type)
+        if not field.metadata["measuring"]
+    }
+    assert changes
+    first, other = (run(model) for model in (base, type(base)(**{**vars(base), **changes})))
+    assert first.spends == other.spends
+    assert [draw.exact.tolist() for draw in first.draws] == [
+        draw.exact.tolist() for draw in other.draws
+    ]
+
+
+# Planning.
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(units=st.floats(0, 1e18), dimensions=st.integers(1, 40))
+def test_the_finest_level_of_a_tree_fits_the_gate(units: float, dimensions: int) -> None:
+    height = tree_height(units, dimensions)
+    assert height >= 0
+    assert 1 << (height * dimensions) <= MOST_GRID_CELLS
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(units=st.floats(0, 1e18), epsilon=st.floats(1e-6, 1e6), dimensions=st.integers(1, 40))
+def test_a_planned_grid_fits_the_gate(units: float, epsilon: float, dimensions: int) -> None:
+    cells = cells_per_axis(units, epsilon, dimensions)
+    assert cells >= 1
+    assert cells**dimensions <= MOST_GRID_CELLS
+
+
+@pytest.mark.parametrize(
+    ("rows", "dimensions", "height"),
+    [
+        (100_000, 2, 5),
+        (1, 2, 0),
+        (2, 1, 0),
+        (3, 1, 1),
+        (2981, 2, 4),
+        (10**15, 2, 12),
+        (10**6, 30, 0),
+    ],
+)
+def test_a_tree_has_ln_n_over_d_levels(rows: int, dimensions: int, height: int) -> None:
+    assert tree_height(rows, dimensions) == height
+
+
+# Roots that are whole numbers, so that it does not matter which way others are rounded.
+@pytest.mark.parametrize(
+    ("rows", "epsilon", "dimensions", "cells"),
+    [(100_000, 1.0, 2, 100), (40, 2.0, 1, 4), (160, 1.0, 2, 4), (1, 0.1, 2, 1)],
+)
+def test_a_grid_has_the_cells_of_the_published_formula(
+    rows: int, epsilon: float, dimensions: int, cells: int
+) -> None:
+    assert cells_per_axis(rows, epsilon, dimensions) == cells
+
+
+@settings(derandomize=True, deadline=None, max_examples=100)
+@given(units=st.floats(1, 1e6), epsilon=st.floats(0.01, 10), dimensions=st.integers(1, 3))
+def test_a_grid_is_the_published_one_up_to_rounding(
+    units: float, epsilon: float, dimensions: int
+) -> None:
+    published = (units * epsilon / 10) ** (2 / (2 + dimensions))
+    cells = cells_per_axis(units, epsilon, dimensions)
+    assert cells == 1 or abs(cells - min(published, MOST_GRID_CELLS ** (1 / dimensions))) < 1
+
+
+def test_declared_rows_are_planned_with_at_no_cost_and_shrink_with_the_reach() -> None:
+    curator = curator_over(TEN_PEOPLE, reach=20)
+    assert planning_units(curator, 1000, Fraction(1)) == (50.0, Fraction(1))
+    assert curator.accountant.spends == ()
+
+
+def test_rows_that_are_not_declared_are_paid_for_with_two_percent() -> None:
+    noise = RecordingNoise()
+    curator = curator_over(TEN_PEOPLE, reach=2, noise=noise)
+    units, left = planning_units(curator, None, Fraction(10**5))
+    assert (units, left) == (5.0, Fraction(98_000))
+    assert noise.draws[0].scale == Fraction(2, 2000)
+
+
+def test_fewer_rows_than_one_are_never_planned_with() -> None:
+    units, _ = planning_units(curator_over(()), None, Fraction(10**5))
+    assert units == 1.0
+
+
+# What is asked.
+
+
+def test_a_quadtree_tests_one_level_after_the_other_and_counts_the_leaves_afresh() -> None:
+    # N = 1000, d = 2: three levels, threshold 1. ε so large that there is no noise.
+    epsilon = Fraction(10**6)
+    done = run(DpqtKMeans(k=3, nominal_rows=1000), epsilon=epsilon)
+    *splits, leaves = done.spends
+    assert [spend.epsilon for spend in splits] == [epsilon * Fraction(3, 10) / 3] * 3
+    assert leaves.epsilon == epsilon * Fraction(7, 10)
+    root, quarters, sixteenths = (draw.exact.tolist() for draw in done.draws[:3])
+    assert root == [10]
+    assert quarters == [4, 0, 1, 5]
+    # Two quarters have more than one row; their children, in the order of the corners.
+    assert sixteenths == [4, 0, 0, 0, 1, 0, 0, 4]
+    assert done.released.synopsis.weights.sum() == 10
+    assert len(done.released.synopsis.weights) == 2 + 6 + 2 * 4
+
+
+def test_the_leaves_of_a_quadtree_are_those_of_a_recursion_over_rows() -> None:
+    epsilon = Fraction(10**6)
+    done = run(DpqtKMeans(k=3, nominal_rows=1000), epsilon=epsilon)
+    synopsis = done.released.synopsis
+
+    def grow(node: Nodes, low, high) -> list[tuple[float, ...]]:
+        inside = [
+            row
+            for row in TEN_PEOPLE
+            if all(
+                low[axis] <= row[axis] < high[axis] or row[axis] == high[axis] == top
+                for axis, top in enumerate((8.0, 1.0))
+            )
+        ]
+        if node.heights[0] == 3 or len(inside) <= 1:
+            return [(*low, *high, float(len(inside)))]
+        middle = [(a + b) / 2 for a, b in zip(low, high, strict=True)]
+        boxes = []
+        for corner in range(4):
+            upper = [corner >> axis & 1 for axis in range(2)]
+            boxes += grow(
+                node.children(2).where(np.arange(4) == corner),
+                [m if up else a for a, m, up in zip(low, middle, upper, strict=True)],
+                [b if up else m for b, m, up in zip(high, middle, upper, strict=True)],
+            )
+        return boxes
+
+    found = np.column_stack([synopsis.lower, synopsis.upper, synopsis.weights])
+    assert sorted(map(tuple, found.tolist())) == sorted(grow(Nodes.root(), [0.0, -1.0], [8.0, 1.0]))
+
+
+def test_a_quadtree_never_tests_its_last_level() -> None:
+    done = run(DpqtKMeans(k=3, nominal_rows=1000), noise=LargeAnswers())
+    assert [len(draw.exact) for draw in done.draws] == [1, 4, 16, 64]
+
+
+def test_a_grid_is_one_measure_of_all_cells() -> None:
+    done = run(EugKMeans(k=3, nominal_rows=1000), epsilon=Fraction(1))
+    assert [draw.exact.shape for draw in done.draws] == [(10, 10)]
+    assert [spend.epsilon for spend in done.spends] == [1]
+
+
+def test_every_attribute_gets_the_root_of_its_size_as_its_share() -> None:
+    done = run(Independent(), epsilon=Fraction(1))
+    shares = [float(spend.epsilon) for spend in done.spends]
+    roots = np.sqrt(TOWN.shape(("y", "colour", "smokes")))
+    assert shares == pytest.approx((roots / roots.sum()).tolist(), rel=1e-3)
+
+
+def test_only_named_columns_are_asked_about() -> None:
+    clusters = run(EugKMeans(k=2, columns=("y",), nominal_rows=1000)).released
+    assert clusters.columns == ("y",)
+    assert clusters.centres.shape == (2, 1)
+    table = run(Independent(attributes=("smokes", "y"))).released
+    assert list(table.tables()["synthetic"]) == ["smokes", "y"]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 50])
+def test_as_many_synthetic_rows_are_drawn_as_were_asked_for(rows: int) -> None:
+    assert run(Independent(synthetic_rows=rows)).released.codes.shape == (rows, 3)
+
+
+def test_the_domain_is_not_changed_by_a_fit() -> None:
+    before = Domain(TOWN.attributes)
+    for model_type in MODELS.values():
+        run(model_type())
+    assert before == TOWN

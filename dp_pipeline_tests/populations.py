@@ -1,0 +1,112 @@
+"""Populations small enough to count on fingers, and the counter that every engine must equal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dp_pipeline.gate.counts import NearestCentre, Sealed
+from dp_pipeline.schema.domain import Attribute, Domain
+from dp_pipeline.schema.encoding import COORDINATE_BITS, Bins, Coordinate, Levels
+
+Row = tuple[float, float, str, str]
+"""x, y, colour and smokes of one person."""
+
+TOWN = Domain(
+    (
+        Attribute("x", "x", "clip", coordinate=Coordinate(0.0, 8.0)),
+        Attribute(
+            "y",
+            "y",
+            "clip",
+            coordinate=Coordinate(-1.0, 1.0),
+            cells=Bins((-1.0, -0.5, 0.0, 1.0)),
+        ),
+        Attribute("colour", "colour", "drop", cells=Levels(("red", "green", "blue"))),
+        Attribute("smokes", "smokes", "drop", cells=Levels(("no", "yes"))),
+    )
+)
+"""Two coordinates, one of them with three unequal bins, and two nominal attributes."""
+
+NOBODY: tuple[Row, ...] = ()
+ONE_PERSON: tuple[Row, ...] = ((1.0, 0.25, "red", "no"),)
+TEN_PEOPLE: tuple[Row, ...] = (
+    (0.5, -0.9, "red", "no"),
+    (0.75, -0.8, "red", "no"),
+    (1.0, -0.7, "red", "yes"),
+    (1.25, -0.75, "green", "no"),
+    (3.9, 0.1, "green", "no"),
+    (4.1, 0.2, "green", "yes"),
+    (6.0, 0.6, "blue", "no"),
+    (6.5, 0.7, "blue", "no"),
+    (7.0, 0.8, "blue", "yes"),
+    (8.0, 1.0, "red", "yes"),
+)
+AWKWARD: dict[str, tuple[Row, ...]] = {
+    "nobody": NOBODY,
+    "one person": ONE_PERSON,
+    "two people": TEN_PEOPLE[4:6],
+    "one place for all": tuple((2.0, y, "blue", "no") for _, y, _, _ in TEN_PEOPLE),
+    "everybody on the edge": tuple(
+        (x, y, "red", "yes") for x in (0.0, 8.0) for y in (-1.0, 1.0) for _ in range(5)
+    ),
+    "the same person a hundred times": ONE_PERSON * 100,
+    "ten people": TEN_PEOPLE,
+}
+"""Name → population; more people than the models of the tests have centres only in some."""
+
+
+@dataclass(frozen=True)
+class LoopCounter:
+    """``gate.counts.Counter`` by loops over rows: slow, and plain enough to be believed."""
+
+    rows: Sequence[Row]
+    domain: Domain = TOWN
+
+    def count(self, marginals: Sequence[tuple[str, ...]]) -> list[Sealed]:
+        """See Counter."""
+        return [self._table(attributes) for attributes in marginals]
+
+    def _table(self, attributes: tuple[str, ...]) -> Sealed:
+        table = np.zeros(self.domain.shape(attributes), dtype=np.int64)
+        for row in self.rows:
+            table[tuple(self._code(row, name) for name in attributes)] += 1
+        return Sealed(table)
+
+    def grid(self, columns: tuple[str, ...], cells: int) -> Sealed:
+        """See Counter."""
+        table = np.zeros((cells,) * len(columns), dtype=np.int64)
+        for row in self.rows:
+            table[tuple(self._interval(row, name, cells) for name in columns)] += 1
+        return Sealed(table)
+
+    def distance_total(self, rule: NearestCentre, *, clip: int, shift: int) -> Sealed:
+        """See Counter."""
+        total = 0
+        for row in self.rows:
+            place = [self._coordinate(row, name) for name in rule.columns]
+            distances = [
+                sum((w * (q - c)) ** 2 for w, q, c in zip(rule.weights, place, centre, strict=True))
+                for centre in rule.centres
+            ]
+            total += min(*distances, clip) >> shift
+        return Sealed(np.array(total, dtype=np.int64))
+
+    def _value(self, row: Row, name: str) -> float | str:
+        return row[self.domain.names.index(name)]
+
+    def _code(self, row: Row, name: str) -> int:
+        cells = self.domain[name].cells
+        assert cells is not None
+        kind = object if isinstance(cells, Levels) else float
+        return int(cells.encode(np.array([self._value(row, name)], dtype=kind))[0])
+
+    def _coordinate(self, row: Row, name: str) -> int:
+        (interval,) = self.domain.box((name,))
+        return int(interval.encode(np.array([self._value(row, name)], dtype=float))[0])
+
+    def _interval(self, row: Row, name: str, cells: int) -> int:
+        one = 1 << COORDINATE_BITS
+        return min(cells - 1, ((self._coordinate(row, name) + one) * cells) >> 17)

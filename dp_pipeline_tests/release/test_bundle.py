@@ -1,0 +1,127 @@
+"""A bundle comes back from its JSON as it was, and from nothing else."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.release.accountant import LAPLACE, NOISY_MAX, Spend
+from dp_pipeline.release.bundle import Bundle, table_digest
+from dp_pipeline.release.measurement import NoisyNumber
+from dp_pipeline.schema.errors import Damaged
+
+BUNDLE = Bundle(
+    key="ab" * 32,
+    facts={"dataset": "toy", "fit_for_release": "yes"},
+    spends=(
+        Spend("splits", LAPLACE, Fraction(1, 3), 2, Fraction(6)),
+        Spend("edge", NOISY_MAX, Fraction(1, 6), 1, Fraction(12)),
+    ),
+    quality={"nicv": NoisyNumber(0.25, 0.01, "squared data units")},
+    tables={
+        "centres": {"x": np.array([0.5, -1.25]), "y": np.array([1e300, 5e-324])},
+        "marginals": {"level": np.array(["a", "bé", ""]), "count": np.array([1, -2, 2**62])},
+        "nothing": {"x": np.array([], dtype=float)},
+    },
+    transcript="cd" * 32,
+)
+
+
+def with_changed(table: str, column: str, values: np.ndarray) -> dict:
+    return {**BUNDLE.tables, table: {**BUNDLE.tables[table], column: values}}
+
+
+def test_a_bundle_comes_back_from_its_json_and_tables() -> None:
+    back = Bundle.from_json(BUNDLE.to_json(), BUNDLE.tables)
+    assert back == BUNDLE
+    assert back.spent == Fraction(1, 2)
+    assert back.to_json() == BUNDLE.to_json()
+
+
+def test_the_json_is_whole_text_without_code_or_infinite_numbers() -> None:
+    stored = json.loads(BUNDLE.to_json(), parse_constant=pytest.fail)
+    assert stored["format"] == 1
+    assert stored["spends"][0]["epsilon"] == "1/3"
+
+
+@pytest.mark.parametrize(("noise", "fit"), [("yes", True), ("no", False)])
+def test_a_seeded_draw_is_not_fit_for_release(noise: str, fit: bool) -> None:
+    facts = {**BUNDLE.facts, "fit_for_release": noise}
+    assert replace(BUNDLE, facts=facts).fit_for_release is fit
+
+
+TAMPERED = {
+    "another value": with_changed("centres", "x", np.array([0.5, -1.5])),
+    "another count": with_changed("marginals", "count", np.array([1, -2, 2**62 + 1])),
+    "another text": with_changed("marginals", "level", np.array(["a", "be", ""])),
+    "texts cut elsewhere": with_changed("marginals", "level", np.array(["ab", "é", ""])),
+    "another order": with_changed("centres", "x", np.array([-1.25, 0.5])),
+    "another type": with_changed("marginals", "count", np.array([1.0, -2.0, 2.0**62])),
+    "one row more": with_changed("centres", "x", np.array([0.5, -1.25, 0.0])),
+    "one column more": with_changed("centres", "z", np.array([0.5, -1.25])),
+    "one table less": {name: BUNDLE.tables[name] for name in ("centres", "marginals")},
+    "one table more": {**BUNDLE.tables, "more": {}},
+    "columns renamed": {**BUNDLE.tables, "nothing": {"y": np.array([], dtype=float)}},
+}
+
+
+@pytest.mark.parametrize("name", TAMPERED)
+def test_tables_that_were_changed_are_damage(name: str) -> None:
+    with pytest.raises(Damaged, match="expected its own tables"):
+        Bundle.from_json(BUNDLE.to_json(), TAMPERED[name])
+
+
+FIELDS = ["key", "facts", "spends", "quality", "tables", "transcript"]
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_json_without_one_of_its_fields_is_damage(field: str) -> None:
+    stored = json.loads(BUNDLE.to_json())
+    del stored[field]
+    with pytest.raises(Damaged):
+        Bundle.from_json(json.dumps(stored), BUNDLE.tables)
+
+
+BROKEN = {
+    "no object": "[]",
+    "nothing": "",
+    "nested": "[" * 100_000,
+    "half": BUNDLE.to_json()[:-20],
+    "epsilon of nothing": BUNDLE.to_json().replace('"1/3"', '"1/0"'),
+    "epsilon in words": BUNDLE.to_json().replace('"1/3"', '"third"'),
+    "spends in words": json.dumps({**json.loads(BUNDLE.to_json()), "spends": ["all"]}),
+    "quality as a list": json.dumps({**json.loads(BUNDLE.to_json()), "quality": [1]}),
+    "a field more": BUNDLE.to_json().replace('"sensitivity"', '"more": 1, "sensitivity"'),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_json_that_is_no_bundle_is_damage(name: str) -> None:
+    with pytest.raises(Damaged):
+        Bundle.from_json(BROKEN[name], BUNDLE.tables)
+
+
+columns = st.one_of(
+    st.lists(st.integers(-(2**63), 2**63 - 1), max_size=4).map(lambda v: np.array(v, np.int64)),
+    st.lists(st.floats(), max_size=4).map(lambda v: np.array(v, np.float64)),
+    st.lists(st.text("ab", max_size=3), max_size=4).map(lambda v: np.array(v, np.str_)),
+)
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(one=columns, other=columns)
+def test_two_tables_have_one_digest_only_if_they_are_the_same(
+    one: np.ndarray, other: np.ndarray
+) -> None:
+    same = one.dtype.kind == other.dtype.kind and (
+        one.tolist() == other.tolist()
+        if one.dtype.kind == "U"
+        else one.tobytes() == other.tobytes()
+    )
+    assert (table_digest({"c": one}) == table_digest({"c": other})) is same

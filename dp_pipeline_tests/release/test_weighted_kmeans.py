@@ -1,0 +1,79 @@
+"""Whatever the noise, there are k finite centres inside the box."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from threadpoolctl import threadpool_limits
+
+from dp_pipeline.release.quadtree import Synopsis
+from dp_pipeline.release.weighted_kmeans import cluster_synopsis
+from dp_pipeline.schema.encoding import Coordinate
+
+BOX = (Coordinate(0.0, 8.0), Coordinate(-1.0, 1.0))
+
+
+def synopsis_of(weights: list[float], cells: int = 4) -> Synopsis:
+    """A grid over the box whose first cells have these weights; the others are empty."""
+    table = np.zeros(cells * cells)
+    table[: len(weights)] = weights
+    return Synopsis.of_grid(table.reshape(cells, cells), ("x", "y"), BOX)
+
+
+def centres_of(synopsis: Synopsis, k: int, seed: int = 1) -> np.ndarray:
+    return cluster_synopsis(synopsis, k=k, starts=3, rng=np.random.default_rng(seed))
+
+
+def assert_valid(centres: np.ndarray, k: int) -> None:
+    assert centres.shape == (k, 2)
+    assert np.isfinite(centres).all()
+    for axis, interval in enumerate(BOX):
+        assert (centres[:, axis] >= interval.lower).all()
+        assert (centres[:, axis] <= interval.upper).all()
+
+
+@pytest.mark.parametrize("k", [1, 3, 16, 20])
+@pytest.mark.parametrize(
+    "weights",
+    [[], [5.0], [5.0, 1.0], [-3.0] * 16, [-1.0] * 15 + [2.0], [1.0] * 16, [1e15, 1e-9, 1.0, 7.0]],
+    ids=["none", "one", "k-1", "all negative", "one positive", "all", "uneven"],
+)
+def test_there_are_always_k_finite_centres_inside_the_box(k: int, weights: list[float]) -> None:
+    assert_valid(centres_of(synopsis_of(weights), k), k)
+
+
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(
+    weights=st.lists(st.floats(-1e6, 1e6), min_size=16, max_size=16),
+    k=st.integers(1, 18),
+)
+def test_any_weights_give_valid_centres(weights: list[float], k: int) -> None:
+    assert_valid(centres_of(synopsis_of(weights), k), k)
+
+
+def test_as_many_positive_boxes_as_centres_are_the_centres() -> None:
+    synopsis = synopsis_of([5.0, 0.0, 2.0, -1.0])
+    assert centres_of(synopsis, 2).tolist() == synopsis.middles[[0, 2]].tolist()
+
+
+def test_one_centre_is_the_weighted_mean_of_the_positive_boxes() -> None:
+    synopsis = synopsis_of([3.0, -9.0, 1.0])
+    expected = (3 * synopsis.middles[0] + synopsis.middles[2]) / 4
+    assert np.allclose(centres_of(synopsis, 1)[0], expected)
+
+
+def test_the_same_generator_gives_the_same_bytes_on_any_number_of_threads() -> None:
+    rng = np.random.default_rng(3)
+    synopsis = synopsis_of(rng.normal(size=3600).tolist(), cells=60)
+    found = []
+    for threads in (1, 2, 4):
+        with threadpool_limits(threads):
+            found.append(centres_of(synopsis, 8).tobytes())
+    assert found[0] == found[1] == found[2]
+
+
+def test_another_generator_fills_up_with_other_centres() -> None:
+    empty = synopsis_of([])
+    assert (centres_of(empty, 2, seed=1) != centres_of(empty, 2, seed=2)).all()

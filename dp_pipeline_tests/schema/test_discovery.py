@@ -1,0 +1,92 @@
+"""The built-in data sets, and those of a folder of the user's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline.schema.discovery import dataset_files, discover, find_spec
+from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.parser import load_spec
+from dp_pipeline_tests.schema.declarations import declaration, written
+
+BUILT_IN = ("birch3", "census", "checkin", "checkin_events", "trips", "unbalance", "wdbc")
+WITHOUT_DATA = ("census", "trips", "wdbc")
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DP_PIPELINE_DATASETS", raising=False)
+    monkeypatch.delenv("DP_PIPELINE_DATA", raising=False)
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_built_in_data_set_loads_with_any_data_folder(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DP_PIPELINE_DATA", str(tmp_path))
+    spec = find_spec(name)
+    assert spec.name == name
+    assert spec.publish is not None
+    assert spec.ceiling is not None or not spec.is_release
+    if spec.source.needs:
+        assert Path(spec.source.location).parent == tmp_path
+
+
+def test_the_built_in_data_sets_are_the_ones_we_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DP_PIPELINE_DATA", str(tmp_path))
+    assert tuple(spec.name for spec in discover()) == tuple(dataset_files()) == BUILT_IN
+
+
+@pytest.mark.parametrize("value", [None, ""])
+def test_without_a_data_folder_the_sets_that_need_it_are_left_out(
+    value: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if value is not None:
+        monkeypatch.setenv("DP_PIPELINE_DATA", value)
+    assert tuple(spec.name for spec in discover()) == WITHOUT_DATA
+    with pytest.raises(DeclarationError, match="birch3: expected the variable DP_PIPELINE_DATA"):
+        find_spec("birch3")
+    for path in dataset_files().values():
+        load_spec(path)
+
+
+def test_a_folder_of_the_users_is_discovered_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, declaration())
+    monkeypatch.setenv("DP_PIPELINE_DATASETS", str(tmp_path))
+    assert tuple(spec.name for spec in discover()) == (*WITHOUT_DATA, "toy")
+    assert find_spec("toy").title == "toy"
+
+
+def test_a_name_that_stands_twice_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, declaration(name="name: trips"), name="trips")
+    monkeypatch.setenv("DP_PIPELINE_DATASETS", str(tmp_path))
+    with pytest.raises(DeclarationError, match="expected a name of its own, got the name of"):
+        discover()
+
+
+def test_a_folder_that_is_not_there_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DP_PIPELINE_DATASETS", str(tmp_path / "absent"))
+    with pytest.raises(DeclarationError, match="DP_PIPELINE_DATASETS: expected a folder"):
+        discover()
+
+
+def test_an_empty_variable_names_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, declaration())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DP_PIPELINE_DATASETS", "")
+    assert "toy" not in dataset_files()
+
+
+def test_an_unknown_data_set_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(DeclarationError, match=r"data set: expected one of birch3, .*got 'nope'"):
+        find_spec("nope")
