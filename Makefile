@@ -23,7 +23,7 @@ ui: .venv/ready
 	.venv/bin/dagster dev --host 127.0.0.1 --workspace workspace.yaml
 
 study: .venv/ready
-	$(PY) -m pytest -m study --override-ini addopts="-q --strict-markers -s"
+	$(PY) -m pytest -m study -s dp_pipeline_tests/studies
 
 bench: .venv/ready
 	$(PY) benchmarks/kernels.py

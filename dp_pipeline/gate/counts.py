@@ -8,9 +8,9 @@ all engines agree to the last digit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
+from dp_pipeline.gate.nearest_centre import NearestCentre
 from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.encoding import IntArray
 
@@ -40,21 +40,6 @@ class Sealed:
     def open_at_the_gate(self) -> IntArray:
         """The counts. Called between a charge and its noise, in ``gate`` and nowhere else."""
         return self._counts
-
-
-@dataclass(frozen=True)
-class NearestCentre:
-    """Released centres as a rule that gives every row the nearest one.
-
-    columns   numeric attributes, d of them
-    centres   fixed-point coordinates, k rows of d whole numbers in [−2^16, 2^16]
-    weights   d public whole numbers in 0..1024: half-widths relative to the largest,
-              so that distances are those of the data's own units
-    """
-
-    columns: tuple[str, ...]
-    centres: tuple[tuple[int, ...], ...]
-    weights: tuple[int, ...]
 
 
 class Counter(Protocol):

@@ -15,7 +15,8 @@ from fractions import Fraction
 import numpy as np
 
 from dp_pipeline.gate import mechanisms
-from dp_pipeline.gate.counts import MOST_GRID_CELLS, Counter, NearestCentre
+from dp_pipeline.gate.counts import MOST_GRID_CELLS, Counter
+from dp_pipeline.gate.nearest_centre import NearestCentre
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.gate.pyramid import pyramid
 from dp_pipeline.gate.scores import Score
@@ -140,6 +141,7 @@ class Curator:
         ⊕ one row adds a whole number in 0..clip >> shift: Δ1 = clip >> shift a row.
         """
         self._require_axes(rule.columns)
+        rule.require_exact(clip=clip, shift=shift)
         return self._laplace(
             f"clipped squared distance to {len(rule.centres)} released centres, "
             f"clip {clip} shift {shift}",

@@ -10,16 +10,13 @@ from itertools import combinations
 
 import numpy as np
 
-from dp_pipeline.gate.counts import NearestCentre
 from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.nearest_centre import NearestCentre
 from dp_pipeline.release.budget import split
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.release.product import ProductTable
 from dp_pipeline.schema.encoding import COORDINATE_BITS, FloatArray, IntArray
-
-WEIGHT_UNIT = 1 << 10
-"""Half-widths are compared in whole 1/1024 of the largest."""
 
 ROWS_SHARE = Fraction(1, 4)
 """Share of an evaluation's ε that counts the rows; the rest goes to the sum divided by them."""
@@ -78,10 +75,12 @@ def nearest_centre(clusters: Clusters, curator: Curator) -> tuple[NearestCentre,
     """The released centres as whole numbers, and the squared data units of one distance unit."""
     box = curator.domain.box(clusters.columns)
     widest = max(interval.half_width for interval in box)
-    weights = tuple(max(1, round(WEIGHT_UNIT * one.half_width / widest)) for one in box)
+    # Half-widths in whole parts of the largest; coarser where so many axes would pass 2^63.
+    parts = 1024 if len(box) < 512 else 32
+    weights = tuple(max(1, round(parts * one.half_width / widest)) for one in box)
     coordinates = [interval.encode(clusters.centres[:, axis]) for axis, interval in enumerate(box)]
     centres = tuple(tuple(int(q) for q in row) for row in np.stack(coordinates, axis=1))
-    unit = (widest / WEIGHT_UNIT / (1 << COORDINATE_BITS)) ** 2
+    unit = (widest / parts / (1 << COORDINATE_BITS)) ** 2
     return NearestCentre(clusters.columns, centres, weights), unit
 
 

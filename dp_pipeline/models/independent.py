@@ -15,6 +15,8 @@ from dp_pipeline.release.product import ProductTable, estimated_rows, sample_pro
 from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.errors import DeclarationError
 
+MOST_ESTIMATED_ROWS = 2_000_000
+
 
 @dataclass(frozen=True)
 class Independent:
@@ -22,7 +24,8 @@ class Independent:
 
     attributes       discrete attributes; all when empty
     synthetic_rows   rows to draw; a noisy estimate of their number when None, which
-                     is free: every table's total estimates it
+                     is free: every table's total estimates it (at most 2,000,000: at a
+                     tiny ε the estimate is noise)
 
     Attribute i gets ε_i ∝ √|Ω_i|, which minimises the total noise.
 
@@ -55,5 +58,6 @@ class Independent:
             curator.measure((name,), epsilon=share)
             for name, share in zip(attributes, shares, strict=True)
         )
-        rows = estimated_rows(marginals) if self.synthetic_rows is None else self.synthetic_rows
+        estimate = min(estimated_rows(marginals), MOST_ESTIMATED_ROWS)
+        rows = estimate if self.synthetic_rows is None else self.synthetic_rows
         return ProductTable(marginals, sample_product(marginals, rows, rng), curator.domain)

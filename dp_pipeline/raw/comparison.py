@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -111,16 +111,21 @@ def marginal_quality(
     return {"mean_tvd": mean_pair_error(exact, list(probabilities.values()))}
 
 
-def write_steward_file(snapshot: Snapshot, name: str, facts: Mapping[str, Any]) -> Path:
-    """Keep exact facts about release data in a 0600 JSON file of the snapshot; its path.
+def steward_facts(
+    snapshot: Snapshot, name: str, compute: Callable[[], Mapping[str, float]]
+) -> dict[str, float]:
+    """Exact facts about a release, kept in a 0600 JSON file of the snapshot: computed once, so
+    that looking at a settled release again reads no row.
 
-    DeclarationError unless ``name`` is a safe file name. A file of that name is replaced.
+    DeclarationError unless ``name`` is a safe file name.
     """
     if not _NAME.fullmatch(name):
         raise DeclarationError(f"steward file: expected letters, digits, . _ or -, got {name!r}")
     path = snapshot.folder / "steward" / f"{name}.json"
-    _write_json(path, facts)
-    return path
+    if not path.is_file():
+        _write_json(path, compute())
+    facts: dict[str, float] = json.loads(path.read_text(encoding="utf-8"))
+    return facts
 
 
 def _write_json(path: Path, facts: Mapping[str, Any]) -> None:

@@ -157,4 +157,7 @@ def refusal(spec: DatasetSpec, verdicts: tuple[Verdict, ...]) -> str | None:
     ]
     if not failed:
         return None
-    return f"{spec.name}: expected its blocking expectations to hold, failed: {', '.join(failed)}"
+    return (
+        f"{spec.name}: expected the snapshot to be as declared, got failed expectations: "
+        f"{', '.join(failed)}; mend the source or the file, then name a new snapshot"
+    )

@@ -25,7 +25,7 @@ def cluster_synopsis(
         return _filled_up(points, synopsis, k, rng)
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     seed = int(rng.integers(2**31 - 1))
     # Sums of floats depend on the number of threads, and a replay must give the same bytes.

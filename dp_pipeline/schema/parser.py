@@ -88,13 +88,20 @@ def _source(fields: Fields, folder: Path) -> Source:
     source = Source(
         kind=kind,  # type: ignore[arg-type]
         location=location,
-        delimiter=section.text("delimiter", ","),
+        delimiter=_delimiter(section),
         header=section.texts("header") if "header" in section else (),
         options=options,
         needs=needs,
     )
     section.finish()
     return source
+
+
+def _delimiter(section: Fields) -> str:
+    text = section.text("delimiter", ",")
+    if len(text) != 1 or not text.isascii() or text in '"\r\n':
+        section.refuse("delimiter", "one character", repr(text[:60]))
+    return text
 
 
 def _path(section: Fields, location: str, folder: Path) -> tuple[str, str | None]:

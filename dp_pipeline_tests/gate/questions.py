@@ -8,9 +8,9 @@ from fractions import Fraction
 import numpy as np
 from hypothesis import strategies as st
 
-from dp_pipeline.gate.counts import NearestCentre
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.evaluation import whole_parts
+from dp_pipeline.gate.nearest_centre import NearestCentre
 from dp_pipeline.gate.scores import Gap, Independence, Score
 from dp_pipeline.release.quadtree import Nodes
 from dp_pipeline_tests.populations import TOWN

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.gate.counts import MOST_GRID_CELLS, NearestCentre, Sealed
+from dp_pipeline.gate.counts import MOST_GRID_CELLS, Sealed
 from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.nearest_centre import NearestCentre
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.scores import Gap, Independence
 from dp_pipeline.release.accountant import LAPLACE, Accountant

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.evaluation import WEIGHT_UNIT, buy_quality, nearest_centre, whole_parts
+from dp_pipeline.gate.evaluation import buy_quality, nearest_centre, whole_parts
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.measurement import NoisyMarginal, NoisyNumber
 from dp_pipeline.release.product import ProductTable
@@ -181,9 +181,9 @@ def test_nobody_has_no_error() -> None:
 def test_axes_are_weighed_by_their_half_widths_and_centres_are_fixed_point() -> None:
     rule, unit = nearest_centre(clusters_at(CENTRES), curator_over(NOBODY))
     assert rule.columns == ("x", "y")
-    assert rule.weights == (WEIGHT_UNIT, WEIGHT_UNIT // 4)
+    assert rule.weights == (1024, 1024 // 4)
     assert rule.centres == ((-49152, -49152), (0, 0), (49152, 49152))
-    assert unit * (WEIGHT_UNIT << 17) ** 2 == pytest.approx(8.0**2)
+    assert unit * (1024 << 17) ** 2 == pytest.approx(8.0**2)
 
 
 @pytest.mark.parametrize("width", [1e-100, 1e-3, 1e15])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.gate.counts import NearestCentre
+from dp_pipeline.gate.nearest_centre import NearestCentre
 from dp_pipeline.schema.domain import Attribute, Domain
 from dp_pipeline.schema.encoding import Bins, Coordinate, IntArray, Levels
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from dp_pipeline.raw import comparison
-from dp_pipeline.raw.comparison import clustering_quality, marginal_quality, write_steward_file
+from dp_pipeline.raw.comparison import clustering_quality, marginal_quality, steward_facts
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.readiness import mark_validated
@@ -144,13 +144,20 @@ def test_columns_that_preparation_does_not_write_are_damaged(spec, columns):
         MemoryCounter(spec.domain, **arrays, rows=given["rows"])
 
 
-def test_facts_about_release_data_go_to_a_private_file(spec, tmp_path):
+def test_exact_facts_go_to_a_private_file(spec, tmp_path):
     snapshot = ready(spec, tmp_path, FOUR)
     before = snapshot.manifest
-    path = write_steward_file(snapshot, "manifest", {"nicv": 1.5})
+    assert steward_facts(snapshot, "manifest", lambda: {"nicv": 1.5}) == {"nicv": 1.5}
+    path = snapshot.folder / "steward" / "manifest.json"
     assert json.loads(path.read_text()) == {"nicv": 1.5}
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert snapshot.manifest == before
     with pytest.raises(DeclarationError, match="steward file"):
-        write_steward_file(snapshot, "../manifest", {})
+        steward_facts(snapshot, "../manifest", dict)
+
+
+def test_exact_facts_are_computed_once_and_then_read(spec, tmp_path):
+    snapshot = ready(spec, tmp_path, FOUR)
+    steward_facts(snapshot, "of-one-bundle", lambda: {"nicv": 1.5})
+    assert steward_facts(snapshot, "of-one-bundle", lambda: {"nicv": 2.5}) == {"nicv": 1.5}

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.gate.counts import MOST_GRID_CELLS, Counter, NearestCentre, Sealed
+from dp_pipeline.gate.counts import MOST_GRID_CELLS, Counter, Sealed
+from dp_pipeline.gate.nearest_centre import NearestCentre
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.schema.errors import BoundaryViolation, DeclarationError
 from dp_pipeline_tests.raw.population import DOMAIN, EDGE, POPULATIONS, Population, drawn

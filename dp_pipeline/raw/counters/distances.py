@@ -9,42 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.gate.counts import NearestCentre
+from dp_pipeline.gate.nearest_centre import NearestCentre
 from dp_pipeline.schema.encoding import COORDINATE_BITS, FloatArray, IntArray
-from dp_pipeline.schema.errors import BoundaryViolation
 
-MOST_A_ROW = 1 << 32
-"""One row's part of a total stays below this, so that no table of less than 2^31 rows overflows."""
-
-_EDGE = 1 << COORDINATE_BITS
-_HEAVIEST = 1024
 _BLOCK_CELLS = 1 << 17
-
-
-def largest_distance(rule: NearestCentre) -> int:
-    """The largest D that any row could have: Σ (weight · 2^17)²."""
-    return sum((weight * 2 * _EDGE) ** 2 for weight in rule.weights)
-
-
-def check_rule(rule: NearestCentre, *, clip: int, shift: int) -> None:
-    """BoundaryViolation for what would not be exact; from public numbers only."""
-    d = len(rule.columns)
-    if not 1 <= d == len(set(rule.columns)) == len(rule.weights):
-        raise BoundaryViolation(f"centres: expected {d} different columns and as many weights")
-    if not rule.centres or any(len(centre) != d for centre in rule.centres):
-        raise BoundaryViolation(f"centres: expected at least one, each of {d} numbers")
-    if any(abs(c) > _EDGE for centre in rule.centres for c in centre):
-        raise BoundaryViolation("centres: expected fixed-point numbers in [−2^16, 2^16]")
-    if any(not 0 <= weight <= _HEAVIEST for weight in rule.weights):
-        raise BoundaryViolation(f"weights: expected whole numbers in 0..{_HEAVIEST}")
-    if clip < 0 or not 0 <= shift < 63:
-        raise BoundaryViolation(f"distance: expected clip ≥ 0, shift in 0..62, got {clip}, {shift}")
-    if largest_distance(rule) >= 1 << 63:
-        raise BoundaryViolation(f"distance: expected Σ (weight·2^17)² below 2^63, got {d} columns")
-    if min(clip, largest_distance(rule)) >> shift >= MOST_A_ROW:
-        raise BoundaryViolation(
-            f"distance: expected clip >> shift below 2^32, got clip {clip}, shift {shift}"
-        )
 
 
 def exact_distance_total(
@@ -61,7 +29,7 @@ def exact_distance_total(
     # Sums and products of the expanded square are at most 4 · Σ (weight · 2^16)².
     fits = 4 * int((weights**2).sum()) << 2 * COORDINATE_BITS < 1 << 53
     nearest = _nearest_in_floats if fits else _nearest_in_integers
-    most = min(clip, largest_distance(rule))
+    most = min(clip, rule.largest_distance)
     step = max(256, _BLOCK_CELLS // len(centres))
     total = 0
     for start in range(0, rows, step):

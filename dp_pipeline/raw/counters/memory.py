@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dp_pipeline.gate.counts import MOST_GRID_CELLS, NearestCentre, Sealed
-from dp_pipeline.raw.counters.distances import check_rule, exact_distance_total
+from dp_pipeline.gate.counts import MOST_GRID_CELLS, Sealed
+from dp_pipeline.gate.nearest_centre import NearestCentre
+from dp_pipeline.raw.counters.distances import exact_distance_total
 from dp_pipeline.raw.counters.grids import grid_counts
 from dp_pipeline.raw.counters.marginals import exact_marginals
 from dp_pipeline.raw.ingest import read_stage
@@ -116,7 +117,7 @@ class MemoryCounter:
         BoundaryViolation, from public numbers alone, for a rule that could overflow.
         """
         self._domain.box(rule.columns)
-        check_rule(rule, clip=clip, shift=shift)
+        rule.require_exact(clip=clip, shift=shift)
         arrays = [self._coordinates[name] for name in rule.columns]
         total = exact_distance_total(rule, arrays, rows=self._rows, clip=clip, shift=shift)
         return Sealed(np.array(total, dtype=np.int64))

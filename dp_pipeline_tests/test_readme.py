@@ -1,0 +1,39 @@
+"""What README.md tells a newcomer to do works as it stands there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dp_pipeline.cli import main
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_data_set_file_of_the_readme_is_a_good_declaration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = re.search(r"```yaml\n# my_data/rides.yaml\n(.*?)```", README, re.DOTALL)
+    assert found is not None
+    (tmp_path / "rides.yaml").write_text(found.group(1), encoding="utf-8")
+    monkeypatch.setenv("DP_PIPELINE_DATASETS", str(tmp_path))
+    monkeypatch.setenv("DP_PIPELINE_HOME", str(tmp_path / "home"))
+    checked = CliRunner().invoke(main, ["data", "check", str(tmp_path / "rides.yaml")])
+    assert checked.exit_code == 0, checked.output
+    planned = CliRunner().invoke(main, ["plan", "rides"])
+    assert planned.exit_code == 0, planned.output
+    assert "asked 1.9, spent 0, left 4, ceiling 4" in planned.output
+
+
+def test_every_data_set_is_in_the_readme() -> None:
+    for path in (ROOT / "dp_pipeline" / "datasets").glob("*.yaml"):
+        assert f"`{path.stem}`" in README
+
+
+def test_every_file_that_the_readme_links_to_is_there() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert (ROOT / target).exists(), target
