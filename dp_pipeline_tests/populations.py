@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp_pipeline.gate.counts import NearestCentre, Sealed
+from dp_pipeline.gate.counts import Sealed
+from dp_pipeline.gate.nearest_centre import NearestCentre
 from dp_pipeline.schema.domain import Attribute, Domain
 from dp_pipeline.schema.encoding import COORDINATE_BITS, Bins, Coordinate, Levels
 

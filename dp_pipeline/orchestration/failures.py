@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import dagster as dg
 
 from dp_pipeline.schema.epsilon import epsilon_text
 from dp_pipeline.schema.errors import BudgetExceeded, PipelineError
+from dp_pipeline.schema.spec import DatasetSpec
 
 
 @contextmanager
-def one_line_failures() -> Iterator[None]:
+def one_line_failures(spec: DatasetSpec) -> Iterator[None]:
     """Turn a PipelineError into a Failure that Dagster does not retry.
 
-    The exit code travels in the metadata, and for a refused budget a small table.
+    The exit code travels in the metadata, and for a refused budget a small table. Of any
+    other error on release data only type and place are kept: its words may quote rows, and
+    the event log is read by more people than the raw store.
     """
     try:
         yield
@@ -24,6 +29,16 @@ def one_line_failures() -> Iterator[None]:
         if isinstance(error, BudgetExceeded):
             metadata["budget"] = _budget_table(error)
         raise dg.Failure(str(error), metadata=metadata, allow_retries=False) from None
+    except Exception as error:
+        if not spec.is_release:
+            raise
+        raise dg.Failure(_without_words(spec, error), allow_retries=False) from None
+
+
+def _without_words(spec: DatasetSpec, error: Exception) -> str:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{Path(last.filename).name}:{last.lineno}"
+    return f"{spec.name}: unexpected {type(error).__name__} at {place}; its words are left out"
 
 
 def _budget_table(error: BudgetExceeded) -> dg.MetadataValue:

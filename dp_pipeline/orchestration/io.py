@@ -27,7 +27,9 @@ class PointerIOManager(dg.ConfigurableIOManager):
         write_atomically(path, json.dumps(obj, sort_keys=True).encode())
 
     def load_input(self, context: dg.InputContext) -> dict[str, str] | None:
-        """The pointer of one partition, or None."""
+        """The pointer of one partition, or None; None for a range, which the asset refuses."""
+        if len(context.asset_partition_keys) != 1:
+            return None
         path = self._path(context.asset_key, context.asset_partition_key)
         pointer: dict[str, str] | None = read_json(path)
         return pointer

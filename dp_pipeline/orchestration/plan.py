@@ -64,8 +64,13 @@ class Plan:
 
 
 def plan_request(request: RunRequest) -> Plan:
-    """The plan of one request, on the current snapshot or the one it names."""
+    """The plan of one request, on the current snapshot or the one it names.
+
+    Raises DeclarationError for a noise source that these releases may not use.
+    """
     spec, home = request.spec, request.home
+    for release in request.releases:
+        release.require_fit_noise()
     balance = home.ledger.balance(spec.lineage)
     reads = _snapshot(spec, home, request.snapshot)
     return Plan(

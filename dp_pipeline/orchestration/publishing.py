@@ -16,6 +16,7 @@ from typing import Literal
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.evaluation import buy_quality
 from dp_pipeline.ledger import Account, Ledger, Reservation, SpendRow
+from dp_pipeline.orchestration.admission import begun_with, require_affordable, require_as_begun
 from dp_pipeline.orchestration.home import Home
 from dp_pipeline.orchestration.release import Release
 from dp_pipeline.raw.counters.memory import MemoryCounter
@@ -25,7 +26,7 @@ from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.key import ReleaseKey
 from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.errors import Damaged, DeclarationError, NotPrepared
+from dp_pipeline.schema.errors import Damaged, NotPrepared
 from dp_pipeline.schema.spec import DatasetSpec
 
 State = Literal["charged", "resumed", "replayed"]
@@ -71,10 +72,7 @@ def publish(release: Release, *, fresh: bool = False) -> Published:
     not fit; then nothing was charged and nothing drawn.
     """
     spec, ledger = release.spec, release.home.ledger
-    if spec.is_release and not release.noise.fit_for_release:
-        raise DeclarationError(
-            f"{spec.name}: noise: expected a source fit for sensitive data, got a seeded one"
-        )
+    release.require_fit_noise()
     open_lineage(spec, ledger)
     snapshot = require_snapshot(spec, release.home)
     key = release.key(ledger, snapshot, fresh=fresh)
@@ -85,7 +83,9 @@ def publish(release: Release, *, fresh: bool = False) -> Published:
         return Published(release.store.read(path), "replayed", 0, path)
     counter = MemoryCounter.open(spec, snapshot)
     charge = release.charge(key)
+    require_as_begun(release, key)
     if ledger.state(key.digest) is None:
+        require_affordable(charge, ledger)
         Transcript.create(release.store.transcript_path(key), key.digest)
     with ledger.reserve(charge) as reservation:
         if reservation.state != "settled":
@@ -152,8 +152,7 @@ def _derive(release: Release, key: ReleaseKey, ledger: Ledger) -> Bundle:
     other centres or tables, and a new one would have to be paid for.
     """
     stored = Transcript(release.store.transcript_path(key)).rewind()
-    first = next(entry for entry in ledger.entries(release.spec.lineage) if entry.key == key.digest)
-    if first.facts["postprocessing"] == str(release.postprocessing):
+    if begun_with(key, ledger) == str(release.postprocessing):
         return _draw(release, key, None, stored)
     accountant = Accountant(release.epsilon)
     curator = _curator(release, None, accountant, stored)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from fractions import Fraction
 from itertools import combinations
@@ -10,7 +11,7 @@ import numpy as np
 
 from dp_pipeline.orchestration.home import Home
 from dp_pipeline.orchestration.publishing import require_snapshot
-from dp_pipeline.raw.comparison import clustering_quality, marginal_quality, write_steward_file
+from dp_pipeline.raw.comparison import clustering_quality, marginal_quality, steward_facts
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.reporting.rows import QualityRow
 from dp_pipeline.schema.spec import DatasetSpec
@@ -27,10 +28,7 @@ def evaluate(spec: DatasetSpec, home: Home, bundles: Mapping[str, Bundle]) -> li
     rows = []
     for name, bundle in bundles.items():
         exact = _exact_quality(spec, home, bundle)
-        if spec.is_release:
-            snapshot = require_snapshot(spec, home)
-            write_steward_file(snapshot, f"exact-quality-{bundle.key[:16]}", exact)
-        else:
+        if not spec.is_release:
             rows += [_exact(name, bundle, metric, value) for metric, value in exact.items()]
         rows += [
             QualityRow.bought(name, Fraction(bundle.facts["epsilon"]), metric=metric, number=bought)
@@ -45,12 +43,19 @@ def _exact(name: str, bundle: Bundle, metric: str, value: float) -> QualityRow:
 
 
 def _exact_quality(spec: DatasetSpec, home: Home, bundle: Bundle) -> dict[str, float]:
+    """Exact numbers, kept by the bundle that they are of."""
     snapshot = require_snapshot(spec, home)
-    if "centres" in bundle.tables:
+    of = hashlib.sha256(bundle.to_json().encode()).hexdigest()[:32]
+
+    def compute() -> dict[str, float]:
+        if "centres" not in bundle.tables:
+            marginals = pair_probabilities(bundle.tables["marginals"])
+            return marginal_quality(spec, snapshot, marginals)
         centres = bundle.tables["centres"]
         points = np.stack(list(centres.values()), axis=1)
         return clustering_quality(spec, snapshot, tuple(centres), points)
-    return marginal_quality(spec, snapshot, pair_probabilities(bundle.tables["marginals"]))
+
+    return steward_facts(snapshot, f"exact-quality-{of}", compute)
 
 
 def pair_probabilities(marginals: Mapping[str, np.ndarray]) -> dict[tuple[str, ...], np.ndarray]:

@@ -21,7 +21,11 @@ from dp_pipeline.orchestration.storage import BundleStore
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.key import ReleaseKey
 from dp_pipeline.schema.epsilon import epsilon_text, nano_epsilon
+from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.spec import DatasetSpec
+
+CODE = f"dp_pipeline {__version__}"
+"""What measures; recorded with a release, not a part of its key."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,14 @@ class Release:
     def noise(self) -> NoiseSource:
         """Where the noise comes from: one stream for the whole release."""
         return named_noise(self.noise_name)
+
+    def require_fit_noise(self) -> None:
+        """DeclarationError for a noise source that does not exist, or a seed on release data."""
+        if self.spec.is_release and not self.noise.fit_for_release:
+            raise DeclarationError(
+                f"{self.spec.name}: noise: expected a source fit for sensitive data, "
+                "got a seeded one"
+            )
 
     @cached_property
     def model(self) -> Model:
@@ -115,5 +127,5 @@ class Release:
             "purpose": spec.purpose,
             "noise": self.noise_name,
             "fit_for_release": "yes" if self.noise.fit_for_release else "no",
-            "code": f"dp_pipeline {__version__}",
+            "code": CODE,
         }

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 
 import click
 
+from dp_pipeline.reporting.number_text import NO_NUMBER
+
 _WIDTH_OF_A_FILE = 110
 
 
@@ -29,10 +31,12 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
 
 
 def _is_number(text: str) -> bool:
+    """Whether a cell is a number as ``reporting.number_text`` writes it, or stands for none."""
+    value = text.partition(" ± ")[0].partition("×")[0]
     try:
-        float(text.split(" ± ", maxsplit=1)[0])
+        float(value.lstrip("(").replace(",", ""))
     except ValueError:
-        return text in ("", "–")
+        return text in ("", "–", NO_NUMBER)
     return True
 
 

@@ -50,7 +50,7 @@ def _evaluation(spec: DatasetSpec) -> dg.AssetsDefinition:
     def evaluation(
         context: dg.AssetExecutionContext, pipeline: PipelineResource, **pointers: Any
     ) -> dg.MaterializeResult[Any]:
-        with one_line_failures():
+        with one_line_failures(spec):
             epsilon_of(context, spec)
             store = BundleStore(pipeline.home.released)
             bundles = {
@@ -80,7 +80,7 @@ def _comparison(spec: DatasetSpec) -> dg.AssetsDefinition:
     def comparison(
         pipeline: PipelineResource, evaluation: dict[str, Any]
     ) -> dg.MaterializeResult[Any]:
-        with one_line_failures():
+        with one_line_failures(spec):
             report = compare(spec, pipeline.home, evaluation)
         return dg.MaterializeResult(
             value=to_documents(report.rows),
@@ -106,7 +106,7 @@ def _budget(spec: DatasetSpec) -> dg.AssetsDefinition:
         automation_condition=dg.AutomationCondition.eager(),
     )
     def budget(pipeline: PipelineResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
-        with one_line_failures():
+        with one_line_failures(spec):
             ledger = pipeline.home.ledger
             ledger.verify()
             balance = ledger.balance(spec.lineage)

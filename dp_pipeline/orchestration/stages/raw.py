@@ -58,7 +58,7 @@ def _ingested(spec: DatasetSpec) -> dg.AssetsDefinition:
         tags=side_tags(spec, "raw"),
     )
     def ingested(config: IngestConfig, pipeline: PipelineResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
-        with one_line_failures():
+        with one_line_failures(spec):
             ledger = pipeline.home.ledger
             open_lineage(spec, ledger)
             snapshot = ingest(
@@ -93,7 +93,7 @@ def _validated(spec: DatasetSpec) -> dg.AssetsDefinition:
         tags=side_tags(spec, "raw"),
     )
     def validated(pipeline: PipelineResource):  # type: ignore[no-untyped-def]
-        with one_line_failures():
+        with one_line_failures(spec):
             snapshot = require_snapshot(spec, pipeline.home)
             verdicts = expectations.validate(spec, snapshot)
         yield dg.MaterializeResult(
@@ -129,7 +129,7 @@ def _prepared(spec: DatasetSpec, stage: str, *, upstream: str, last: bool) -> dg
         tags=side_tags(spec, "raw"),
     )
     def prepared(pipeline: PipelineResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
-        with one_line_failures():
+        with one_line_failures(spec):
             snapshot = require_snapshot(spec, pipeline.home)
             make(spec, snapshot)
             if last:

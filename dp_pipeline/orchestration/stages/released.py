@@ -52,9 +52,9 @@ def _model_asset(spec: DatasetSpec, name: str) -> dg.AssetsDefinition:
     def released(
         context: dg.AssetExecutionContext, config: ReleaseConfig, pipeline: PipelineResource
     ) -> Iterator[dg.Output[Any] | dg.AssetCheckResult]:
-        with one_line_failures():
+        with one_line_failures(spec):
             epsilon = epsilon_of(context, spec)
-            run = {"run": context.run_id, "asset": key.to_user_string()}
+            run = {"run": context.run.run_id, "asset": key.to_user_string()}
             release = Release(spec, name, epsilon, pipeline.home, pipeline.noise, run)
             published = publish(release, fresh=config.fresh)
         folder = published.folder.relative_to(release.store.root)

@@ -1,0 +1,50 @@
+"""What must hold before a release is charged or gone on with: declarations and ledger decide."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from dp_pipeline.ledger import Charge, Ledger
+from dp_pipeline.orchestration.release import Release
+from dp_pipeline.release.key import ReleaseKey
+from dp_pipeline.schema.epsilon import NANO
+from dp_pipeline.schema.errors import BudgetExceeded, DeclarationError
+
+
+def require_affordable(charge: Charge, ledger: Ledger) -> None:
+    """Refuse what cannot fit before a file is made for it; ``reserve`` has the last word."""
+    balance = ledger.balance(charge.lineage)
+    asked = Fraction(charge.nano_epsilon, NANO)
+    if balance.ceiling is not None and balance.spent + asked > balance.ceiling:
+        raise BudgetExceeded(
+            charge.what,
+            asked=asked,
+            spent=balance.spent,
+            ceiling=balance.ceiling,
+            where=charge.lineage,
+        )
+
+
+def require_as_begun(release: Release, key: ReleaseKey) -> None:
+    """DeclarationError for a release that was begun with another post-processing.
+
+    Its evaluation asks about its own centres or tables: other ones would be other
+    questions, of which the charge holds one set only. Settled, it may be changed for nothing.
+    """
+    ledger, now = release.home.ledger, str(release.postprocessing)
+    is_unfinished = ledger.state(key.digest) in ("reserved", "interrupted")
+    if release.spec.evaluation is None or not is_unfinished:
+        return
+    begun = begun_with(key, ledger)
+    if begun != now:
+        raise DeclarationError(
+            f"{key.dataset}/{key.model}: expected the parameters {begun} that the charged release "
+            f"was begun with, got {now}: finish it first"
+        )
+
+
+def begun_with(key: ReleaseKey, ledger: Ledger) -> str | None:
+    """The post-processing that a release was charged with, None before it was."""
+    entries = (entry for entry in ledger.entries(key.lineage) if entry.key == key.digest)
+    first = next(entries, None)
+    return None if first is None else first.facts["postprocessing"]

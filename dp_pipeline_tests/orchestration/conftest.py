@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline_tests.orchestration.projects import RIDES, Project
+from dp_pipeline_tests.orchestration.warm import start_server
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warm_server() -> None:
+    """Its imports run beside the first tests."""
+    start_server()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """Nothing declared, nothing run."""
+    return Project(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def prepared_rides(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """RIDES with rows read, validated and prepared; to be copied, not used."""
+    project = Project(tmp_path_factory.mktemp("rides"))
+    spec = project.declare("rides", RIDES)
+    assert project.launch(spec, "ingested", "validated", "normalized").success
+    return project
+
+
+@pytest.fixture
+def rides(prepared_rides: Project, tmp_path: Path) -> Project:
+    """A project of its own with RIDES prepared and nothing released."""
+    folder = tmp_path / "rides"
+    shutil.copytree(prepared_rides.folder, folder)
+    return Project(folder)

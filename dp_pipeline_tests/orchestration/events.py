@@ -1,0 +1,77 @@
+"""What Dagster's event log holds of a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.orchestration.projects import Project, definitions_of
+
+NANO_CHARGED = "privacy/nano-ε charged by this run"
+
+
+def asset_keys(project: Project, spec: DatasetSpec) -> list[dg.AssetKey]:
+    """Every declared asset."""
+    return sorted(definitions_of(spec, project.home).resolve_asset_graph().get_all_asset_keys())
+
+
+def materializations(
+    project: Project, spec: DatasetSpec
+) -> dict[dg.AssetKey, dict[str | None, list[Mapping[str, Any]]]]:
+    """Asset → partition → metadata of every materialization, newest first; every declared asset
+    is there, with nothing if it never was.
+    """
+    found: dict[dg.AssetKey, dict[str | None, list[Mapping[str, Any]]]] = {}
+    for key in asset_keys(project, spec):
+        partitions = found.setdefault(key, {})
+        for record in project.instance.fetch_materializations(key, limit=1000).records:
+            made = record.asset_materialization
+            assert made is not None
+            partitions.setdefault(made.partition, []).append(made.metadata)
+    return found
+
+
+def nano_charged(project: Project, spec: DatasetSpec) -> int:
+    """Σ of what all materializations of all models say that they charged."""
+    return sum(
+        metadata[NANO_CHARGED].value
+        for key, partitions in materializations(project, spec).items()
+        for entries in partitions.values()
+        for metadata in entries
+        if key.path[1] in spec.models
+    )
+
+
+def check_results(project: Project, spec: DatasetSpec) -> list[dg.AssetCheckEvaluation]:
+    """Every evaluation of every check."""
+    return [
+        entry.dagster_event.asset_check_evaluation_data
+        for entry in entries(project.instance)
+        if entry.dagster_event is not None
+        and entry.dagster_event.event_type is dg.DagsterEventType.ASSET_CHECK_EVALUATION
+        and entry.dagster_event.asset_check_evaluation_data.asset_key.path[0] == spec.name
+    ]
+
+
+def entries(instance: dg.DagsterInstance) -> list[dg.EventLogEntry]:
+    """Every event of every run."""
+    return [entry for run in instance.get_runs() for entry in instance.all_logs(run.run_id)]
+
+
+def failures(result: dg.ExecuteInProcessResult) -> list[Any]:
+    """What every failed step of a run says."""
+    return [event.step_failure_data for event in result.all_events if event.is_step_failure]
+
+
+def refusal(result: dg.ExecuteInProcessResult) -> str:
+    """The line of the one failed step."""
+    assert not result.success
+    (failed,) = failures(result)
+    assert failed.user_failure_data is not None, failed.error
+    assert not [event for event in result.all_events if event.is_step_up_for_retry]
+    line = failed.user_failure_data.description
+    assert "\n" not in line
+    return line

@@ -1,0 +1,35 @@
+"""Imported by the warm server only: begins a run and fails, which imports what is imported late.
+
+Without threads: a child that is forked beside one could wait for a lock that nobody holds.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline.orchestration.runner import run_dataset
+from dp_pipeline.schema.errors import PipelineError
+from dp_pipeline_tests.orchestration.projects import RIDES, Project
+from dp_pipeline_tests.orchestration.warm import WARM_SERVER
+
+
+def begin_a_run() -> None:
+    """A run of a data set whose rows are not there."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        project = Project(Path(folder))
+        patch.setenv("DAGSTER_HOME", project.environment["DAGSTER_HOME"])
+        request = project.request(project.declare("rides", RIDES))
+        (project.datasets / "rides.csv").unlink()
+        with pytest.raises(PipelineError):
+            run_dataset(request, lambda _: None)
+    assert threading.active_count() == 1
+
+
+# Pytest looks for doctests in every file and imports this one too.
+if WARM_SERVER in os.environ:
+    begin_a_run()

@@ -1,0 +1,273 @@
+"""A project in a temporary folder: data sets, rows written by hand, and what runs there."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import yaml
+
+from dp_pipeline.ledger import Ledger
+from dp_pipeline.orchestration import runner
+from dp_pipeline.orchestration.dataset import pipeline_definitions
+from dp_pipeline.orchestration.home import Home
+from dp_pipeline.orchestration.instance import dagster_instance
+from dp_pipeline.orchestration.outcome import Outcome, outcomes
+from dp_pipeline.orchestration.publishing import Published, publish
+from dp_pipeline.orchestration.release import Release
+from dp_pipeline.orchestration.request import RunRequest
+from dp_pipeline.orchestration.resources import PipelineResource
+from dp_pipeline.raw.snapshot import Snapshot, current_snapshot
+from dp_pipeline.schema.parser import load_spec
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.orchestration.warm import Result, command, ended, start
+
+Declaration = Mapping[str, Any]
+
+PLANTS: Declaration = {
+    "description": "Plants of one garden: public.",
+    "lineage": "garden",
+    "purpose": "benchmark",
+    "protection": {"unit": "one_row"},
+    "source": {"kind": "csv", "path": "plants.csv"},
+    "one_hot": "true",
+    "attributes": {
+        "height": {"bounds": ["0", "8"], "bins": "4"},
+        "width": {"bounds": ["0", "4"], "bins": "2"},
+        "colour": {"levels": ["red", "green"]},
+    },
+    "partitions": ["0.5", "1"],
+    "models": {"eug_kmeans": {"k": "2"}, "independent": {}},
+    "publish": {"model": "independent", "epsilon": "0.5"},
+}
+"""A benchmark with every stage."""
+
+RIDES: Declaration = {
+    "description": "Where rides end: sensitive.",
+    "lineage": "riders",
+    "purpose": "release",
+    "protection": {"unit": "rows_of_person", "column": "rider", "at_most": "2"},
+    "ceiling": {"total": "3"},
+    "source": {"kind": "csv", "path": "rides.csv"},
+    "attributes": {"x": {"bounds": ["0", "8"]}, "y": {"bounds": ["0", "4"]}},
+    "partitions": ["0.1", "0.5"],
+    "models": {"dpqt_kmeans": {"k": "3", "nominal_rows": "40"}},
+    "publish": {"model": "dpqt_kmeans", "epsilon": "0.5"},
+    "evaluation": {"epsilon": "0.05"},
+}
+"""A release of places, several rows a person; nothing to discretise."""
+
+HOMES: Declaration = {
+    "description": "Homes of one town: sensitive.",
+    "lineage": "town",
+    "purpose": "release",
+    "protection": {"unit": "one_row"},
+    "ceiling": {"total": "10"},
+    "source": {"kind": "csv", "path": "homes.csv"},
+    "attributes": {
+        "rooms": {"bounds": ["0", "8"], "bins": "4"},
+        "rent": {"bounds": ["0", "1000"], "bins": "2"},
+        "tenure": {"levels": ["owner", "renter", "other"], "other": "other"},
+    },
+    "partitions": ["1"],
+    "models": {
+        "dpqt_kmeans": {"k": "3", "nominal_rows": "40"},
+        "eug_kmeans": {"k": "3"},
+        "independent": {},
+    },
+}
+"""A release of a table, one row a person, by every model."""
+
+ROWS: Mapping[str, tuple[str, ...]] = {
+    "plants": ("height,width,colour", "1,1,red", "2,1,red", "1,2,green", "7,3,green", "6,3,red"),
+    "rides": (
+        "rider,x,y",
+        "ann,1,1",
+        "ann,2,1",
+        "ann,7,3",
+        "bob,1,2",
+        "cid,6,3",
+        "dot,7,3",
+        "dot,6.5,3.5",
+        "eve,4,2",
+    ),
+    "homes": (
+        "rooms,rent,tenure",
+        "1,300,renter",
+        "2,400,renter",
+        "2,350,owner",
+        "5,900,owner",
+        "6,800,owner",
+        "4,100,squatter",
+    ),
+}
+
+
+@cache
+def _instance(_: Path) -> dg.DagsterInstance:
+    return dg.DagsterInstance.ephemeral()
+
+
+def definitions_of(spec: DatasetSpec, home: Home, noise: str = "opendp") -> dg.Definitions:
+    """What Dagster is told of one data set."""
+    return pipeline_definitions((spec,), PipelineResource(root=str(home.root), noise=noise))
+
+
+@dataclass(frozen=True)
+class Project:
+    """One project and its own Dagster home, all under ``folder``."""
+
+    folder: Path
+
+    @property
+    def home(self) -> Home:
+        return Home(self.folder / "data")
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.home.ledger
+
+    @property
+    def datasets(self) -> Path:
+        return self.folder / "datasets"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "DP_PIPELINE_HOME": str(self.home.root),
+            "DP_PIPELINE_DATASETS": str(self.datasets),
+            "DAGSTER_HOME": str(self.folder / "dagster"),
+        }
+
+    def declare(self, name: str, base: Declaration, **changes: Any) -> DatasetSpec:
+        """Write a good data set file, a change of None leaving a field out, and its rows if none
+        lie there.
+        """
+        path = self.write_declaration(name, base, **changes)
+        source = Path(base["source"]["path"])
+        if not (self.datasets / source).exists():
+            self.write_rows(source.name, ROWS[source.stem])
+        return load_spec(path)
+
+    def write_declaration(self, name: str, base: Declaration, **changes: Any) -> Path:
+        """Write a data set file, good or not."""
+        fields = {"name": name, **base, **changes}
+        kept = {field: value for field, value in fields.items() if value is not None}
+        self.datasets.mkdir(parents=True, exist_ok=True)
+        path = self.datasets / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(kept, sort_keys=False), encoding="utf-8")
+        return path
+
+    def write_rows(self, name: str, lines: Iterable[str]) -> None:
+        text = "".join(f"{line}\n" for line in lines)
+        (self.datasets / name).write_text(text, encoding="utf-8")
+
+    def request(
+        self,
+        spec: DatasetSpec,
+        *,
+        models: Sequence[str] = (),
+        epsilons: Sequence[str] = (),
+        noise: str = "opendp",
+        **options: Any,
+    ) -> RunRequest:
+        chosen = tuple(models) or tuple(spec.models)
+        listed = tuple(Fraction(text) for text in epsilons) or spec.partitions
+        return RunRequest(spec, chosen, listed, self.home, noise, **options)
+
+    def run(self, spec: DatasetSpec, **options: Any) -> list[Outcome]:
+        """What ``dp-pipeline run`` does, in this process."""
+        request = self.request(spec, **options)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(runner, "dagster_instance", lambda _: nullcontext(self.instance))
+            runner.run_dataset(request, lambda _: None)
+        return list(outcomes(request))
+
+    def launch(
+        self,
+        spec: DatasetSpec,
+        *names: str,
+        partition: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        tags: Mapping[str, str] | None = None,
+        noise: str = "opendp",
+    ) -> dg.ExecuteInProcessResult:
+        """Assets started by themselves through Dagster, as by a click; failures are returned."""
+        definitions = definitions_of(spec, self.home, noise)
+        ops = {f"{spec.name}__{name}": {"config": dict(config)} for name in names if config}
+        quiet = {"console": {"config": {"log_level": "CRITICAL"}}}
+        return definitions.resolve_implicit_global_asset_job_def().execute_in_process(
+            instance=self.instance,
+            asset_selection=[dg.AssetKey([spec.name, name]) for name in names],
+            partition_key=partition,
+            tags=dict(tags or {}),
+            run_config={"loggers": quiet, "ops": ops},
+            raise_on_error=False,
+        )
+
+    @property
+    def instance(self) -> dg.DagsterInstance:
+        """Dagster's storage for what runs in this process: in memory, four times as fast."""
+        return _instance(self.folder)
+
+    @contextmanager
+    def stored_instance(self) -> Iterator[dg.DagsterInstance]:
+        """Dagster's storage for commands: the one that they have left on disk."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("DAGSTER_HOME", self.environment["DAGSTER_HOME"])
+            with dagster_instance(self.home) as instance:
+                yield instance
+
+    def release(
+        self,
+        spec: DatasetSpec,
+        *,
+        model: str = "dpqt_kmeans",
+        epsilon: str = "0.5",
+        noise: str = "opendp",
+    ) -> Release:
+        return Release(spec, model, Fraction(epsilon), self.home, noise)
+
+    def publish(self, spec: DatasetSpec, *, fresh: bool = False, **what: str) -> Published:
+        """One release, without Dagster."""
+        return publish(self.release(spec, **what), fresh=fresh)
+
+    def snapshot(self, spec: DatasetSpec) -> Snapshot:
+        found = current_snapshot(self.home.raw, spec.name, self.ledger.key(spec.lineage))
+        assert found is not None
+        return found
+
+    def spent(self, spec: DatasetSpec) -> Fraction:
+        return self.ledger.balance(spec.lineage).spent
+
+    def cli(self, *arguments: str, **environment: str) -> Result:
+        """A command in a process of its own, in a folder of its own."""
+        words = Path(tempfile.mkdtemp(prefix="words-", dir=self.folder))
+        child = start(words, command, list(arguments), self.environment | environment, self.folder)
+        return ended(child, words)
+
+    def paths(self) -> set[Path]:
+        """Everything in the project, but what commands said."""
+        return {
+            path
+            for path in self.folder.rglob("*")
+            if "words-" not in str(path.relative_to(self.folder))
+        }
+
+    def files(self, *below: str) -> dict[str, bytes]:
+        """Path → content of every file under some of the project's folders, or all."""
+        roots = [self.home.root / name for name in below] or [self.folder]
+        return {
+            str(path.relative_to(self.folder)): path.read_bytes()
+            for root in roots
+            for path in sorted(root.rglob("*"))
+            if path.is_file()
+        }

@@ -1,0 +1,140 @@
+"""What is left decides, before anything is drawn."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import dagster as dg
+import pytest
+
+from dp_pipeline.orchestration.failures import one_line_failures
+from dp_pipeline.orchestration.plan import plan_request
+from dp_pipeline.schema.errors import BudgetExceeded, DeclarationError
+from dp_pipeline_tests.orchestration.events import failures, refusal
+from dp_pipeline_tests.orchestration.projects import RIDES, Project
+
+TIGHT = {"partitions": ["0.1", "0.5"], "ceiling": {"total": "0.7"}}
+"""A ceiling that everything fits into once."""
+
+
+def test_more_than_is_left_is_refused_in_one_line_with_exit_code_3(project: Project):
+    spec = project.declare("rides", RIDES, **TIGHT)
+    project.run(spec)
+    before = project.files("released", "raw", "internal", "reports")
+    refused = project.cli("run", "rides", "--fresh", "--epsilon", "0.5")
+    assert (refused.code, refused.out) == (3, "")
+    assert refused.err.count("\n") == 1
+    assert "asked ε=0.55, spent 0.7, left 0, ceiling 0.7" in refused.err
+    assert project.files("released", "raw", "internal", "reports") == before
+    assert project.spent(spec) == Fraction("0.7")
+
+
+def test_a_request_that_fits_in_part_only_is_not_begun(project: Project):
+    spec = project.declare("rides", RIDES, **TIGHT)
+    project.run(spec, epsilons=["0.1"])
+    with pytest.raises(BudgetExceeded, match=r"asked ε=0\.7, spent 0\.15, left 0\.55"):
+        project.run(spec, fresh=True)
+    assert project.spent(spec) == Fraction("0.15")
+
+
+def test_exactly_what_is_left_is_granted(rides: Project):
+    spec = rides.declare("rides", RIDES)
+    for _ in range(5):
+        rides.publish(spec, fresh=True)
+    # 0.1 + 0.05 into the 0.25 that is left; floats would have it left at 0.2499999999999996.
+    assert rides.publish(spec, epsilon="0.1").nano == 150_000_000
+    last = rides.declare("rides", RIDES, evaluation=None, publish=None, partitions=["0.1"])
+    assert rides.publish(last, epsilon="0.1").nano == 100_000_000
+    assert rides.ledger.balance("riders").left == 0
+
+
+def test_in_dagster_the_refusal_is_one_red_line_a_small_table_and_no_retry(rides: Project):
+    spec = rides.declare("rides", RIDES)
+    for _ in range(5):
+        rides.publish(spec, fresh=True)
+    before = rides.files("released")
+    refused = rides.launch(spec, "dpqt_kmeans", partition="0.5", config={"fresh": True})
+    line = "rides/dpqt_kmeans at ε=0.5 refused by riders: asked ε=0.55, spent 2.75, left 0.25, "
+    assert refusal(refused) == line + "ceiling 3"
+    (failed,) = failures(refused)
+    metadata = failed.user_failure_data.metadata
+    assert metadata["exit_code"].value == 3
+    assert [(row.data["ε"], row.data["amount"]) for row in metadata["budget"].records] == [
+        ("asked", "0.55"), ("spent", "2.75"), ("left", "0.25"), ("ceiling", "3"),
+    ]  # fmt: skip
+    assert rides.files("released") == before, "a transcript was begun"
+    assert rides.spent(spec) == Fraction("2.75")
+
+
+def test_a_refused_step_is_never_retried(project: Project):
+    spec = project.declare("rides", RIDES)
+    error = BudgetExceeded(
+        "rides", asked=Fraction(2), spent=Fraction(0), ceiling=Fraction(1), where="riders"
+    )
+    with pytest.raises(dg.Failure) as refused, one_line_failures(spec):
+        raise error
+    assert refused.value.allow_retries is False
+    assert refused.value.__suppress_context__
+
+
+def test_two_data_sets_on_one_lineage_share_its_account(project: Project):
+    rides = project.declare("rides", RIDES)
+    project.write_rows("walks.csv", ["rider,x,y", "ann,1,1", "zoe,2,2"])
+    walks = project.declare("walks", RIDES, source={"kind": "csv", "path": "walks.csv"})
+    project.run(rides, epsilons=["0.5"])
+    project.run(walks, epsilons=["0.5"])
+    assert project.spent(rides) == project.spent(walks) == Fraction("1.1")
+    (account,) = project.ledger.lineages()
+    assert account == "riders"
+    planned = plan_request(project.request(walks, fresh=True))
+    assert (planned.spent, planned.left) == (Fraction("1.1"), Fraction("1.9"))
+
+
+def test_a_second_lineage_that_claims_the_same_source_is_refused(project: Project):
+    project.run(project.declare("rides", RIDES), epsilons=["0.1"])
+    project.declare("copies", RIDES, lineage="other_riders")
+    refused = project.cli("run", "copies")
+    assert refused.code == 2
+    assert "belongs to lineage riders (release)" in refused.err
+    assert project.ledger.balance("other_riders").spent == 0
+    assert not (project.home.raw / "copies").exists()
+
+
+def test_a_benchmark_over_a_source_to_be_released_is_refused_even_with_a_reason(project: Project):
+    project.run(project.declare("rides", RIDES), epsilons=["0.1"])
+    exposing = {"lineage": "shown", "purpose": "benchmark", "distinct_population": "really others"}
+    spec = project.declare("shown", RIDES, **exposing)
+    with pytest.raises(DeclarationError, match="is protected by lineage riders"):
+        project.run(spec)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ceiling": {"total": "4"}},
+        {"protection": {"unit": "rows_of_person", "column": "rider", "at_most": "1"}},
+        {"relation": "replace_one"},
+        {"purpose": "benchmark"},
+    ],
+    ids=["a higher ceiling", "fewer rows a person", "another relation", "benchmark"],
+)
+def test_an_account_declared_otherwise_than_it_was_opened_is_refused(
+    change: dict[str, object], rides: Project
+):
+    rides.publish(rides.declare("rides", RIDES))
+    other = rides.declare("rides", RIDES, **change)
+    with pytest.raises(DeclarationError, match="lineage riders: opened with"):
+        rides.run(other, fresh=True)
+    assert rides.ledger.balance("riders").spent == Fraction("0.55")
+
+
+def test_the_plan_of_settled_releases_costs_nothing_and_of_fresh_ones_everything(rides: Project):
+    spec = rides.declare("rides", RIDES)
+    rides.publish(spec)
+    planned = plan_request(rides.request(spec))
+    assert [(one.state, one.cost) for one in planned.releases] == [
+        ("new", Fraction("0.15")),
+        ("settled", Fraction(0)),
+    ]
+    assert plan_request(rides.request(spec, fresh=True)).asked == Fraction("0.7")
+    assert plan_request(rides.request(spec, snapshot="next")).asked == Fraction("0.7")

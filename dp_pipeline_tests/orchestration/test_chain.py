@@ -1,0 +1,113 @@
+"""The whole chain, from a data set file to the report, in one process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from dp_pipeline.orchestration.outcome import report_path
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.orchestration.events import (
+    check_results,
+    materializations,
+    nano_charged,
+)
+from dp_pipeline_tests.orchestration.projects import (
+    HOMES,
+    PLANTS,
+    RIDES,
+    Project,
+    definitions_of,
+)
+
+Ran = tuple[Project, DatasetSpec]
+DECLARED: Mapping[str, Mapping[str, Any]] = {"plants": PLANTS, "rides": RIDES, "homes": HOMES}
+
+
+@pytest.fixture(scope="module", params=DECLARED)
+def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """A data set whose whole chain was run once."""
+    project = Project(tmp_path_factory.mktemp(request.param))
+    spec = project.declare(request.param, DECLARED[request.param])
+    states = {one.state for one in project.run(spec)}
+    assert states == {"charged"}
+    return project, spec
+
+
+def test_every_asset_of_the_chain_is_materialized(ran: Ran):
+    project, spec = ran
+    found = {key.path[1]: made for key, made in materializations(project, spec).items()}
+    for name, made in found.items():
+        is_partitioned = name in spec.models or name == "evaluation"
+        assert set(made) == (set(spec.partition_keys) if is_partitioned else {None}), name
+    assert {"ingested", "validated", "normalized", "comparison", "budget"} <= set(found)
+
+
+def test_every_blocking_check_and_every_check_of_a_release_passes(ran: Ran):
+    project, spec = ran
+    results = check_results(project, spec)
+    assert len(results) > 2 * len(spec.models) * len(spec.partitions)
+    failed = [one for one in results if not one.passed]
+    assert [one for one in failed if one.severity is dg.AssetCheckSeverity.ERROR] == []
+    if not spec.is_release:
+        assert failed == []
+
+
+def test_the_ledger_holds_the_cost_of_everything_and_dagster_agrees_to_the_last_nano(ran: Ran):
+    project, spec = ran
+    assert project.spent(spec) == spec.cost_of_everything
+    assert Fraction(nano_charged(project, spec), 10**9) == project.spent(spec)
+    project.ledger.verify()
+
+
+def test_the_evaluation_holds_exact_numbers_of_public_rows_and_bought_ones_of_sensitive_rows(
+    ran: Ran,
+):
+    project, spec = ran
+    for text in spec.partition_keys:
+        path = project.home.internal / spec.name / "evaluation" / f"{text}.json"
+        rows = json.loads(path.read_text())["rows"]
+        scales = [row["scale"] for row in rows]
+        if spec.is_release:
+            bought = len(spec.models) if spec.evaluation else 0
+            assert len(scales) == bought
+            assert all(scale > 0 for scale in scales)
+        else:
+            assert {row["metric"] for row in rows} == {
+                "nicv", "nicv_floor", "nicv_ratio", "mean_tvd",
+            }  # fmt: skip
+            assert scales == [None] * 4
+
+
+def test_the_report_is_written_and_names_every_model(ran: Ran):
+    project, spec = ran
+    page = report_path(project.request(spec)).read_text(encoding="utf-8")
+    assert all(model in page for model in spec.models)
+
+
+def test_a_tick_of_the_schedule_charges_the_published_release_alone(project: Project):
+    publish = {"model": "independent", "epsilon": "1"}
+    spec = project.declare("homes", HOMES, publish=publish)
+    assert project.launch(spec, "ingested", "validated", "normalized", "discretized").success
+    definitions = definitions_of(spec, project.home)
+    repository = definitions.get_repository_def()
+    context = dg.build_schedule_context(
+        repository_def=repository, scheduled_execution_time=datetime(2027, 1, 4, 6, tzinfo=UTC)
+    )
+    weekly = definitions.resolve_schedule_def("homes_weekly")
+    (asked,) = weekly.evaluate_tick(context).run_requests or []
+    job = definitions.resolve_job_def("homes_epsilon_backfill")
+    for _ in range(2):
+        result = job.execute_in_process(
+            instance=project.instance,
+            partition_key=asked.partition_key,
+            asset_selection=list(asked.asset_selection or []),
+        )
+        assert result.success
+        assert project.spent(spec) == 1

@@ -1,0 +1,230 @@
+"""What Dagster is told: chains, descriptions, partitions, jobs, schedules. No row is read."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from dp_pipeline.models import MODELS
+from dp_pipeline.orchestration.dataset import dataset_assets, pipeline_definitions
+from dp_pipeline.orchestration.home import Home
+from dp_pipeline.orchestration.resources import PipelineResource
+from dp_pipeline.schema.discovery import discover
+from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.orchestration.projects import (
+    HOMES,
+    PLANTS,
+    RIDES,
+    Project,
+    definitions_of,
+)
+
+BUILT_IN = {"birch3", "census", "checkin", "checkin_events", "trips", "unbalance", "wdbc"}
+
+
+@pytest.fixture(scope="module")
+def specs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DatasetSpec, ...]]:
+    """Every built-in data set, and three of ours."""
+    project = Project(tmp_path_factory.mktemp("all"))
+    for name, declaration in {"plants": PLANTS, "rides": RIDES, "homes": HOMES}.items():
+        project.declare(name, declaration)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DP_PIPELINE_DATA", str(project.folder))
+        patch.setenv("DP_PIPELINE_DATASETS", str(project.datasets))
+        yield discover()
+
+
+@pytest.fixture(scope="module")
+def definitions(specs: tuple[DatasetSpec, ...], tmp_path_factory: pytest.TempPathFactory):
+    root = tmp_path_factory.mktemp("home")
+    yield pipeline_definitions(specs, PipelineResource(root=str(root / "data")))
+    assert not list(root.iterdir()), "declaring made something"
+
+
+def defined(spec: DatasetSpec) -> dg.Definitions:
+    """One data set with resources that point nowhere."""
+    return definitions_of(spec, Home(Path("nowhere")))
+
+
+def of(specs: tuple[DatasetSpec, ...], name: str) -> DatasetSpec:
+    return next(spec for spec in specs if spec.name == name)
+
+
+def names_of(spec: DatasetSpec) -> set[str]:
+    """The assets of one data set, without its prefix."""
+    assets = defined(spec).resolve_asset_graph().get_all_asset_keys()
+    assert {key.path[0] for key in assets} == {spec.name}
+    return {key.path[1] for key in assets}
+
+
+def test_every_built_in_data_set_is_there_where_a_data_folder_is_named(specs):
+    assert {spec.name for spec in specs} == BUILT_IN | {"plants", "rides", "homes"}
+
+
+def test_a_data_set_without_cells_has_no_stages_of_cells(specs):
+    raw = {"ingested", "validated", "normalized"}
+    internal = {"evaluation", "comparison", "budget"}
+    assert names_of(of(specs, "rides")) == raw | internal | {"dpqt_kmeans"}
+    assert names_of(of(specs, "homes")) == raw | internal | {"discretized"} | set(HOMES["models"])
+    bits = raw | {"discretized", "one_hot"}
+    assert names_of(of(specs, "plants")) == bits | internal | set(PLANTS["models"])
+
+
+def test_the_chain_goes_from_rows_over_the_last_stage_to_models_evaluation_and_report(specs):
+    graph = defined(of(specs, "plants")).resolve_asset_graph()
+
+    def upstream(name: str) -> set[str]:
+        return {key.path[1] for key in graph.get(dg.AssetKey(["plants", name])).parent_keys}
+
+    order = ["ingested", "validated", "normalized", "discretized", "one_hot"]
+    assert upstream("ingested") == set()
+    for before, stage in pairwise(order):
+        assert upstream(stage) == {before}
+    for model in PLANTS["models"]:
+        assert upstream(model) == {"one_hot"}
+    assert upstream("evaluation") == upstream("budget") == set(PLANTS["models"])
+    assert upstream("comparison") == {"evaluation"}
+
+
+def test_every_asset_check_job_and_schedule_says_what_it_is(definitions: dg.Definitions):
+    described: dict[str, str | None] = {}
+    for asset in definitions.assets or []:
+        assert isinstance(asset, dg.AssetsDefinition)
+        described |= {str(one.key): one.description for one in asset.specs}
+        described |= {str(check.key): check.description for check in asset.check_specs}
+    described |= {job.name: job.description for job in definitions.jobs or []}
+    described |= {one.name: one.description for one in definitions.schedules or []}
+    assert len(described) > 200
+    assert [name for name, text in described.items() if not (text or "").strip()] == []
+
+
+def test_group_names_are_words_a_person_reads_first(definitions: dg.Definitions):
+    specs = list(definitions.resolve_all_asset_specs())
+    groups = {spec.group_name for spec in specs}
+    assert "default" not in groups
+    assert len(groups) == 3 * len({spec.key.path[0] for spec in specs})
+
+
+def test_nothing_is_ever_retried(definitions: dg.Definitions):
+    for asset in definitions.assets or []:
+        assert asset.node_def.retry_policy is None, asset.key
+    for job in definitions.resolve_all_job_defs():
+        assert job.op_retry_policy is None, job.name
+        assert not [tag for tag in job.tags if "retries" in tag], job.name
+
+
+def test_no_backfill_policy_joins_partitions_into_one_run(definitions: dg.Definitions):
+    assert [a.key for a in definitions.assets or [] if a.backfill_policy is not None] == []
+
+
+def test_only_the_free_reports_start_by_themselves(definitions: dg.Definitions):
+    automatic = {
+        spec.key.path[1]
+        for spec in definitions.resolve_all_asset_specs()
+        if spec.automation_condition is not None
+    }
+    assert automatic == {"comparison", "budget"}
+
+
+def test_models_and_evaluation_have_the_listed_epsilons_ascending_as_partitions(
+    definitions: dg.Definitions, specs: tuple[DatasetSpec, ...]
+):
+    graph = definitions.resolve_asset_graph()
+    for spec in specs:
+        for name in names_of(spec):
+            partitions = graph.get(dg.AssetKey([spec.name, name])).partitions_def
+            if name in MODELS or name == "evaluation":
+                assert partitions is not None
+                assert tuple(partitions.get_partition_keys()) == spec.partition_keys
+            else:
+                assert partitions is None, name
+
+
+def test_partition_keys_are_canonical_texts(project: Project):
+    spec = project.declare("plants", PLANTS, partitions=["0.010", "0.5", "1.0", "10"])
+    job = defined(spec).resolve_job_def("plants_epsilon_backfill")
+    assert job.partitions_def is not None
+    assert job.partitions_def.get_partition_keys() == ["0.01", "0.5", "1", "10"]
+
+
+def test_the_backfill_job_selects_the_models_and_their_evaluation(definitions: dg.Definitions):
+    job = definitions.resolve_job_def("homes_epsilon_backfill")
+    selected = {key.path[1] for key in job.asset_layer.executable_asset_keys}
+    assert selected == {*HOMES["models"], "evaluation"}
+
+
+def test_the_backfill_job_says_what_all_partitions_cost(definitions: dg.Definitions):
+    description = definitions.resolve_job_def("rides_epsilon_backfill").description or ""
+    assert "ε=0.7 of 3" in description
+
+
+def test_runs_are_executed_in_one_process(definitions: dg.Definitions):
+    assert definitions.executor is dg.in_process_executor
+    for job in definitions.resolve_all_job_defs():
+        assert job.executor_def is dg.in_process_executor, job.name
+
+
+def test_every_schedule_is_off_until_somebody_turns_it_on(definitions: dg.Definitions):
+    schedules = list(definitions.schedules or [])
+    assert len(schedules) == 9
+    for schedule in schedules:
+        assert schedule.default_status == dg.DefaultScheduleStatus.STOPPED
+
+
+def test_a_tick_asks_for_one_run_named_by_week_and_epsilon(definitions: dg.Definitions):
+    schedule = definitions.resolve_schedule_def("rides_weekly")
+    # The Monday of the first ISO week of 2027 … and the Friday before it, in week 53 of 2026.
+    for day, week in ((datetime(2027, 1, 4), "2027-W01"), (datetime(2027, 1, 1), "2026-W53")):
+        context = dg.build_schedule_context(
+            scheduled_execution_time=day.replace(hour=6, tzinfo=UTC),
+            repository_def=definitions.get_repository_def(),
+        )
+        (request,) = schedule.evaluate_tick(context).run_requests or []
+        assert request.run_key == f"{week}-0.5"
+        assert request.partition_key == "0.5"
+        assert set(request.asset_selection or []) == {
+            dg.AssetKey(["rides", "dpqt_kmeans"]),
+            dg.AssetKey(["rides", "evaluation"]),
+        }
+
+
+def test_a_data_set_that_publishes_nothing_has_no_schedule(project: Project):
+    assert not dataset_assets(project.declare("rides", RIDES, publish=None)).schedules
+
+
+def test_a_wrong_parameter_is_refused_when_the_chain_is_declared(project: Project):
+    spec = project.declare("rides", RIDES, models={"dpqt_kmeans": {"k": "0"}})
+    with pytest.raises(DeclarationError, match="rides: dpqt_kmeans: k: expected a whole number"):
+        dataset_assets(spec)
+
+
+def test_dagster_reads_the_definitions_that_the_environment_names(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+):
+    project.declare("rides", RIDES)
+    for name, value in project.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("DP_PIPELINE_DATA", raising=False)
+    monkeypatch.delitem(sys.modules, "dp_pipeline.definitions", raising=False)
+    defs = importlib.import_module("dp_pipeline.definitions").defs
+    monkeypatch.delitem(sys.modules, "dp_pipeline.definitions")
+    groups = {key.path[0] for key in defs.resolve_asset_graph().get_all_asset_keys()}
+    assert groups == {"census", "trips", "wdbc", "rides"}
+    dg.Definitions.validate_loadable(defs)
+
+
+def test_without_a_home_the_definitions_refuse_rather_than_start_an_empty_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("DP_PIPELINE_HOME", raising=False)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DeclarationError, match=r"home: expected .*workspace\.yaml"):
+        PipelineResource.from_environment()

@@ -1,0 +1,253 @@
+"""On release data no exact number and no value of a row leaves the raw store."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import numpy as np
+import pytest
+
+from dp_pipeline.orchestration.outcome import Outcome, report_path
+from dp_pipeline.orchestration.stages import internal, raw
+from dp_pipeline.raw.comparison import exact_points
+from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.reporting.rows import QualityRow
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.orchestration.events import entries, failures, materializations
+from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, Project
+
+RAW_KEYS = {"snapshot", "source", "stage"}
+SECRET = "90210777"
+ROWS, KEPT = 1237, 1234
+"""617 riders have two rides each, three of them a third one, which is not kept."""
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Project, DatasetSpec]]:
+    """A release by every model, over a number of rows that nothing else is equal to."""
+    project = Project(tmp_path_factory.mktemp("leaks"))
+    attributes = {
+        "x": {"bounds": ["0", "8"], "bins": "4"},
+        "y": {"bounds": ["0", "4"], "bins": "2"},
+    }
+    models = {"dpqt_kmeans": {"k": "3"}, "eug_kmeans": {"k": "3"}, "independent": {}}
+    spec = project.declare(
+        "rides", RIDES, attributes=attributes, models=models, ceiling={"total": "9"}
+    )
+    rows = [f"rider{n % 617},{n % 83 / 11:.5f},{n % 89 / 23:.5f}" for n in range(ROWS)]
+    project.write_rows("rides.csv", ["rider,x,y", *rows])
+    assert len(project.run(spec)) == 6
+    return project, spec
+
+
+def exact_numbers(project: Project, spec: DatasetSpec, outcome: Outcome) -> list[float]:
+    """How good a release is on the kept rows, computed here."""
+    snapshot, tables = project.snapshot(spec), outcome.bundle.tables
+    if "centres" in tables:
+        points = exact_points(spec, snapshot, ("x", "y"))
+        centres = np.stack([tables["centres"]["x"], tables["centres"]["y"]], axis=1)
+        squares = ((points[:, None, :] - centres[None, :, :]) ** 2).sum(axis=2)
+        return [float(squares.min(axis=1).mean())]
+    (exact,) = MemoryCounter.open(spec, snapshot).exact_tables([("x", "y")])
+    one_way = tables["marginals"]
+    x, y = (one_way["probability"][one_way["attribute"] == name] for name in ("x", "y"))
+    return [float(np.abs(exact / exact.sum() - np.outer(x, y)).sum() / 2)]
+
+
+def spellings(value: float) -> set[str]:
+    """A number as it would be written: with 17, 6 and 5 digits."""
+    return {repr(value), f"{value:.6g}", f"{value:.5g}"}
+
+
+def shown(texts: Iterable[str], values: Iterable[float]) -> list[str]:
+    """Spellings of exact numbers that stand in a text. Pictures are not read.
+
+    Five digits meet by chance in one of some 10^4 noisy numbers with probability below 1 %
+    for six values; a test that fails once and not again saw that.
+    """
+    whole = "\n".join(re.sub(r"base64,[^\"')]+", "", text) for text in texts)
+    wanted = {word for value in values for word in spellings(value)}
+    return sorted(word for word in wanted if re.search(rf"(?<![\d.]){re.escape(word)}", whole))
+
+
+def log_texts(instance: dg.DagsterInstance) -> list[str]:
+    """Every event with all that it carries."""
+    return [dg.serialize_value(entry) for entry in entries(instance)]
+
+
+def numbers_in(metadata: Mapping[str, Any]) -> set[float]:
+    """Every number that metadata holds or spells."""
+    text = " ".join(str(one.value) for one in metadata.values())
+    return {float(word) for word in re.findall(r"(?<![\w.-])\d+(?:\.\d+)?(?![\w.-])", text)}
+
+
+def steward_files(project: Project, spec: DatasetSpec) -> list[Path]:
+    """Where the exact numbers are kept."""
+    return sorted((project.snapshot(spec).folder / "steward").glob("*.json"))
+
+
+def test_the_exact_numbers_lie_in_private_files_of_the_raw_store(ran):
+    project, spec = ran
+    files = steward_files(project, spec)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+    stored = [json.loads(path.read_text()) for path in files]
+    kept = sorted(facts.get("nicv", facts.get("mean_tvd")) for facts in stored)
+    computed = [value for one in project.run(spec) for value in exact_numbers(project, spec, one)]
+    assert kept == pytest.approx(sorted(computed), rel=1e-9)
+
+
+def test_no_exact_number_is_in_the_event_log_the_evaluation_the_report_or_the_releases(ran):
+    project, spec = ran
+    exact = {
+        value
+        for path in steward_files(project, spec)
+        for value in json.loads(path.read_text()).values()
+        if np.isfinite(value)
+    }
+    exact |= {v for one in project.run(spec) for v in exact_numbers(project, spec, one)}
+    assert len(exact) >= 11
+    texts = log_texts(project.instance)
+    texts += [path.read_text() for path in project.home.internal.rglob("*.json")]
+    texts += [path.read_text() for path in project.home.released.rglob("*.json*")]
+    texts += [report_path(project.request(spec)).read_text(encoding="utf-8")]
+    assert len(texts) > 150
+    assert shown(texts, exact) == []
+
+
+def test_the_search_for_exact_numbers_finds_a_planted_one():
+    assert shown(['{"nicv": 3.1415926}'], [3.1415926]) == ["3.14159", "3.1415926"]
+    assert shown(["nicv 3.1416 of"], [3.1415926]) == ["3.1416"]
+    assert shown(["13.1416", "3.14"], [3.1415926]) == []
+
+
+def test_evaluation_metadata_holds_the_bought_numbers_and_nothing_else(ran):
+    project, spec = ran
+    made = materializations(project, spec)[dg.AssetKey(["rides", "evaluation"])]
+    for one in project.run(spec):
+        (metadata, *_) = made[str(one.bundle.facts["epsilon"])]
+        ((metric, bought),) = one.bundle.quality.items()
+        shown_value = metadata[f"{one.release.name}/{metric}"].value
+        assert shown_value == float(f"{bought.value:.4g}")
+        assert len(metadata) == len(spec.models)
+
+
+def test_metadata_of_the_raw_side_has_allowed_keys_only_and_no_count(ran):
+    project, spec = ran
+    made = materializations(project, spec)
+    for name in ("ingested", "validated", "normalized", "discretized"):
+        (entry, *_) = made[dg.AssetKey(["rides", name])][None]
+        assert set(entry) <= RAW_KEYS
+        assert numbers_in(entry) == set()
+    for partitions in made.values():
+        for found in partitions.values():
+            for metadata in found:
+                assert not numbers_in(metadata) & {ROWS, KEPT}
+
+
+def test_a_planted_count_is_seen_by_the_check_of_metadata():
+    planted = {"rows": dg.MetadataValue.int(ROWS), "note": dg.MetadataValue.text(f"{KEPT} kept")}
+    assert numbers_in(planted) == {ROWS, KEPT}
+
+
+def test_no_message_of_a_raw_step_names_the_number_of_rows(ran):
+    project, _ = ran
+    counts = re.compile(rf"(?<![\w.-])({ROWS}|{KEPT})(?![\w.-])")
+    messages = [entry.user_message for entry in entries(project.instance)]
+    assert len(messages) > 100
+    assert [message for message in messages if counts.search(message)] == []
+
+
+def test_the_raw_store_is_closed_to_everyone_else(ran):
+    project, _ = ran
+    assert modes(project.home.raw) == {("folder", 0o700), ("file", 0o600)}
+    assert modes(project.home.root / "ledger") == {("folder", 0o700), ("file", 0o600)}
+
+
+def modes(root: Path) -> set[tuple[str, int]]:
+    """Kinds and permissions of a folder and everything in it."""
+    return {
+        ("folder" if path.is_dir() else "file", stat.S_IMODE(path.stat().st_mode))
+        for path in (root, *root.rglob("*"))
+    }
+
+
+def test_the_raw_store_of_a_benchmark_is_closed_too(project: Project):
+    project.run(project.declare("plants", PLANTS), epsilons=["1"])
+    assert modes(project.home.raw) == {("folder", 0o700), ("file", 0o600)}
+
+
+def test_an_exact_number_that_reached_the_report_is_refused_there(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+):
+    spec = project.declare("rides", RIDES)
+    planted = QualityRow("dpqt_kmeans", Fraction("0.1"), "nicv", 3.25, None, "share")
+    bought = internal.evaluate
+    monkeypatch.setattr(internal, "evaluate", lambda *args: [*bought(*args), planted])
+    with pytest.raises(Exception, match="expected numbers bought with ε, got exact nicv"):
+        project.run(spec, epsilons=["0.1"])
+    assert not report_path(project.request(spec)).exists()
+
+
+WORDS = f"could not convert string to float: '{SECRET}'"
+
+
+@pytest.mark.parametrize("stage", ["normalized", "validated", "evaluation"])
+def test_an_unexpected_error_on_release_data_is_told_without_its_words(
+    stage: str, project: Project, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(*_: object) -> None:
+        raise ValueError(WORDS)
+
+    spec = project.declare("rides", RIDES)
+    assert project.launch(spec, "ingested").success
+    if stage == "validated":
+        monkeypatch.setattr(raw.expectations, "validate", fail)
+    elif stage == "normalized":
+        assert project.launch(spec, "validated").success
+        monkeypatch.setitem(raw._STAGES, "normalized", ("Rows.", fail))
+    else:
+        assert project.launch(spec, "validated", "normalized").success
+        assert project.launch(spec, "dpqt_kmeans", partition="0.1").success
+        monkeypatch.setattr(internal, "evaluate", fail)
+    result = project.launch(spec, stage, partition="0.1" if stage == "evaluation" else None)
+    (failed,) = failures(result)
+    line = failed.user_failure_data.description
+    assert re.fullmatch(r"rides: unexpected ValueError at test_leaks.py:\d+; its words .*", line)
+    assert SECRET not in "".join(log_texts(project.instance))
+
+
+def test_an_unexpected_error_on_a_benchmark_is_told_with_its_words(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(*_: object) -> None:
+        raise ValueError(WORDS)
+
+    spec = project.declare("plants", PLANTS)
+    assert project.launch(spec, "ingested").success
+    monkeypatch.setattr(raw.expectations, "validate", fail)
+    assert not project.launch(spec, "validated").success
+    assert SECRET in "".join(log_texts(project.instance)), "the search would not find a leak"
+
+
+def test_two_populations_give_events_of_one_shape(project: Project):
+    """What is logged of a release run depends on declarations: kinds of events and their keys."""
+    shapes = []
+    for name, rows in {
+        "few": ["rooms,rent,tenure", "1,300,renter"],
+        "bad": ["rooms,rent,tenure", *[f"{SECRET},word,{SECRET}"] * 9, ",,", "nan,inf,renter"],
+    }.items():
+        folder = Project(project.folder / name)
+        spec = folder.declare("homes", HOMES, models={"independent": {}})
+        folder.write_rows("homes.csv", rows)
+        folder.run(spec)
+        logged = [entry for entry in entries(folder.instance) if entry.dagster_event is not None]
+        shapes.append(sorted((str(e.step_key), str(e.dagster_event_type)) for e in logged))
+        assert SECRET not in "".join(log_texts(folder.instance))
+    assert shapes[0] == shapes[1]

@@ -1,0 +1,177 @@
+"""What is not ready is refused, whoever starts it and in whatever order; nothing is charged."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+import pyarrow as pa
+import pytest
+
+from dp_pipeline.raw.ingest import read_stage
+from dp_pipeline.raw.tables import store
+from dp_pipeline.schema.errors import Damaged, NotPrepared
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.orchestration.events import failures, refusal
+from dp_pipeline_tests.orchestration.projects import RIDES, Project
+
+WIDER = {"x": {"bounds": ["0", "9"]}, "y": {"bounds": ["0", "4"]}}
+ONE_COLUMN_MORE = {**RIDES["attributes"], "z": {"bounds": ["0", "1"]}}
+RANGE = {"dagster/asset_partition_range_start": "0.1", "dagster/asset_partition_range_end": "0.5"}
+
+
+def refused_alone(project: Project, spec: DatasetSpec, expected: str) -> None:
+    """The model by itself, as another run would start it: refused, and nothing is charged."""
+    spent, before = project.spent(spec), project.files("released")
+    assert expected in refusal(project.launch(spec, "dpqt_kmeans", partition="0.5"))
+    assert project.spent(spec) == spent
+    assert project.files("released") == before
+
+
+def failed_validation(project: Project, spec: DatasetSpec, *checks: str) -> None:
+    """The validation fails in these blocking checks."""
+    result = project.launch(spec, "validated")
+    assert not result.success
+    (failure,) = failures(result)
+    assert ", ".join(checks) in failure.user_failure_data.description
+    failed = {one.check_name for one in result.get_asset_check_evaluations() if not one.passed}
+    assert set(checks) <= failed
+
+
+def test_after_a_column_was_found_missing_the_model_alone_is_refused(rides: Project):
+    spec = rides.declare("rides", RIDES, attributes=ONE_COLUMN_MORE)
+    failed_validation(rides, spec, "column__z", "type__z")
+    refused_alone(rides, spec, "expected a valid snapshot, got a refused one")
+
+
+def test_after_a_wrong_type_was_found_the_model_alone_is_refused(rides: Project):
+    spec = rides.declare("rides", RIDES)
+    snapshot = rides.snapshot(spec)
+    table = read_stage(snapshot, "ingested")
+    flags = pa.array([True] * table.num_rows)
+    store(snapshot, "ingested", table.set_column(table.column_names.index("x"), "x", flags))
+    failed_validation(rides, spec, "type__x")
+    refused_alone(rides, spec, "expected a valid snapshot, got a refused one")
+    assert not rides.launch(spec, "normalized").success
+
+
+def test_rows_that_break_a_benchmark_refuse_its_model_too(project: Project):
+    public = {"purpose": "benchmark", "ceiling": None, "evaluation": None}
+    spec = project.declare("rides", RIDES, **public)
+    project.write_rows("rides.csv", ["rider,x,y", "ann,1,1", "bob,900,1"])
+    assert project.launch(spec, "ingested").success
+    failed_validation(project, spec, "bounds__x")
+    refused_alone(project, spec, "expected a valid snapshot, got a refused one")
+
+
+def test_rows_that_break_a_release_are_warned_of_and_stop_nothing(project: Project):
+    spec = project.declare("rides", RIDES)
+    project.write_rows("rides.csv", ["rider,x,y", "ann,1,1", ",900,word"])
+    result = project.launch(spec, "ingested", "validated", "normalized")
+    assert result.success
+    failed = {one.check_name: one for one in result.get_asset_check_evaluations() if not one.passed}
+    assert set(failed) == {"bounds__x", "present__y", "present_person_id"}
+    assert {one.severity.value for one in failed.values()} == {"WARN"}
+    assert all(not one.metadata for one in failed.values())
+
+
+def test_before_the_first_snapshot_the_model_is_refused(project: Project):
+    spec = project.declare("rides", RIDES)
+    refused_alone(project, spec, "rides: expected a prepared snapshot, got none")
+
+
+def test_a_snapshot_that_was_validated_and_not_prepared_is_refused(project: Project):
+    spec = project.declare("rides", RIDES)
+    assert project.launch(spec, "ingested").success
+    refused_alone(project, spec, "expected a snapshot validated as rides is declared now")
+    assert project.launch(spec, "validated").success
+    refused_alone(project, spec, "expected a snapshot prepared as rides is declared now")
+
+
+def test_a_declaration_changed_after_preparation_is_refused_by_the_model_and_prepared_by_a_run(
+    project: Project,
+):
+    old = project.declare("rides", RIDES)
+    project.run(old, epsilons=["0.5"])
+    new = project.declare("rides", RIDES, attributes=WIDER)
+    refused_alone(project, new, "expected a snapshot validated as rides is declared now")
+    (outcome,) = project.run(new, epsilons=["0.5"])
+    assert outcome.state == "charged"
+    assert project.spent(new) == Fraction("1.1")
+    # The release under the old declaration is still there, and still free.
+    assert project.publish(project.declare("rides", RIDES)).state == "replayed"
+
+
+def test_a_damaged_stage_is_refused_before_the_charge(rides: Project):
+    spec = rides.declare("rides", RIDES)
+    path = rides.snapshot(spec).table_path("normalized")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20] + bytes([whole[-20] ^ 1]) + whole[-19:])
+    with pytest.raises(Damaged):
+        rides.publish(spec)
+    refused_alone(rides, spec, "expected the table 'normalized' as it was stored, got another")
+    path.unlink()
+    refused_alone(rides, spec, "expected the table 'normalized' as it was stored, got another")
+
+
+def test_a_snapshot_that_is_only_a_name_is_refused(rides: Project):
+    spec = rides.declare("rides", RIDES)
+    (rides.home.raw / "rides" / "current").write_text("elsewhere")
+    with pytest.raises(NotPrepared):
+        rides.publish(spec)
+    assert rides.spent(spec) == 0
+
+
+@pytest.mark.parametrize(
+    "names", [("dpqt_kmeans",), ("dpqt_kmeans", "evaluation"), ("evaluation",)]
+)
+def test_a_run_over_a_range_of_partitions_is_refused_in_one_line(
+    names: tuple[str, ...], rides: Project
+):
+    spec = rides.declare("rides", RIDES)
+    line = refusal(rides.launch(spec, *names, tags=RANGE))
+    assert line == "rides: expected one ε partition a run, got 2: launch one run each"
+    assert rides.spent(spec) == 0
+    assert not (rides.home.released / "rides").exists()
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        "seeded:1",
+        "loud",
+        "seeded",
+        "seeded:",
+        "seeded:²",
+        "seeded:007",
+        "opendp:",
+        "opendp:1",
+        "9" * 99,
+    ],
+)
+def test_noise_that_protects_nobody_or_does_not_exist_is_refused_before_a_row_is_read(
+    noise: str, project: Project
+):
+    project.declare("rides", RIDES)
+    result = project.cli("run", "rides", DP_PIPELINE_NOISE=noise)
+    assert (result.code, result.out) == (2, "")
+    assert re.search("noise: |DP_PIPELINE_NOISE: ", result.err)
+    assert result.err.count("\n") == 1
+    assert not project.home.root.exists()
+
+
+def test_seeded_noise_launched_through_dagster_is_refused_on_release_data(rides: Project):
+    spec = rides.declare("rides", RIDES)
+    line = refusal(rides.launch(spec, "dpqt_kmeans", partition="0.5", noise="seeded:1"))
+    assert line == "rides: noise: expected a source fit for sensitive data, got a seeded one"
+    assert rides.spent(spec) == 0
+
+
+def test_a_seeded_benchmark_is_marked_not_fit_for_release(project: Project):
+    public = {"purpose": "benchmark", "ceiling": None, "evaluation": None}
+    spec = project.declare("rides", RIDES, **public)
+    (one,) = project.run(spec, epsilons=["0.5"], noise="seeded:1")
+    assert not one.bundle.fit_for_release
+    (real,) = project.run(spec, epsilons=["0.5"])
+    assert real.bundle.fit_for_release
+    assert real.bundle.key != one.bundle.key

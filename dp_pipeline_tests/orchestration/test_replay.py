@@ -1,0 +1,228 @@
+"""Asking again is free: the stored release comes back, byte for byte, and no row is read."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from fractions import Fraction
+
+import pytest
+
+from dp_pipeline.orchestration.publishing import Published
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.schema.errors import Damaged
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.orchestration.events import materializations, nano_charged
+from dp_pipeline_tests.orchestration.projects import RIDES, Declaration, Project
+
+COST = Fraction("0.55")
+
+
+def content(published: Published) -> dict[str, bytes]:
+    """The bundle folder."""
+    return {path.name: path.read_bytes() for path in sorted(published.folder.iterdir())}
+
+
+def forget_rows(project: Project, spec: DatasetSpec) -> None:
+    """No stage is left of the snapshot; its manifest and the pointer to it are."""
+    for path in project.snapshot(spec).folder.glob("*.parquet"):
+        path.unlink()
+
+
+def with_model(project: Project, **parameters: str) -> DatasetSpec:
+    declared = {"k": "3", "nominal_rows": "40", **parameters}
+    return project.declare("rides", RIDES, models={"dpqt_kmeans": declared})
+
+
+@pytest.fixture
+def spec(rides: Project) -> DatasetSpec:
+    return rides.declare("rides", RIDES)
+
+
+@pytest.fixture
+def first(rides: Project, spec: DatasetSpec) -> Published:
+    published = rides.publish(spec)
+    assert (published.state, published.nano) == ("charged", 550_000_000)
+    return published
+
+
+def test_a_second_run_of_the_chain_charges_nothing_and_leaves_the_same_bytes(project: Project):
+    spec = project.declare("rides", RIDES)
+    project.run(spec)
+    bundles = project.files("released/rides/dpqt_kmeans")
+    again = project.run(spec)
+    assert {(one.state, one.charged) for one in again} == {("replayed", 0)}
+    changed = project.files("released/rides/dpqt_kmeans")
+    pointers = {name for name in bundles if "partition-" in name}
+    assert set(changed) == set(bundles)
+    assert {name for name in bundles if changed[name] != bundles[name]} == pointers
+    assert project.spent(spec) == spec.cost_of_everything
+    assert nano_charged(project, spec) == project.spent(spec) * 10**9
+
+
+def test_dagster_ledger_and_command_line_agree_to_the_last_nano(project: Project):
+    # Neither a float sum nor a rounded one is right here: 2 · (0.1 + 1e-9) + 3 · 7e-9 + …
+    spec = project.declare(
+        "rides",
+        RIDES,
+        partitions=["0.100000001", "0.3"],
+        evaluation={"epsilon": "0.050000007"},
+        publish=None,
+    )
+    project.run(spec)
+    project.run(spec, epsilons=["0.100000001"], fresh=True)
+    project.run(spec)
+    exact = 2 * Fraction("0.100000001") + Fraction("0.3") + 3 * Fraction("0.050000007")
+    assert project.spent(spec) == exact
+    assert nano_charged(project, spec) == exact * 10**9
+    budget = project.cli("budget", "--json")
+    (account,) = json.loads(budget.out)
+    assert Fraction(account["spent"]) == exact
+    assert Fraction(account["left"]) == 3 - exact
+    assert account["releases"] == "3"
+
+
+def test_the_state_of_every_materialization_says_how_it_was_come_by(project: Project):
+    spec = project.declare("rides", RIDES)
+    for fresh in (False, False, True):
+        project.run(spec, epsilons=["0.1"], fresh=fresh)
+    made = materializations(project, spec)
+    ((_, entries),) = (
+        found for key, partitions in made.items() if key.path[1] == "dpqt_kmeans"
+        for found in partitions.items()
+    )  # fmt: skip
+    states = [entry["privacy/state"].value for entry in entries]
+    assert states == ["charged", "replayed", "charged"]
+
+
+def test_a_replay_reads_no_row(rides: Project, spec: DatasetSpec, first: Published):
+    before = content(first)
+    forget_rows(rides, spec)
+    again = rides.publish(spec)
+    assert (again.state, again.nano, again.folder) == ("replayed", 0, first.folder)
+    assert content(again) == before
+    assert again.bundle.to_json() == first.bundle.to_json()
+
+
+def test_a_deleted_bundle_is_built_again_from_its_transcript_without_rows(
+    rides: Project, spec: DatasetSpec, first: Published
+):
+    before = content(first)
+    shutil.rmtree(first.folder)
+    forget_rows(rides, spec)
+    again = rides.publish(spec)
+    assert (again.state, again.nano) == ("replayed", 0)
+    assert content(again) == before
+    assert "nicv" in again.bundle.quality
+    assert rides.spent(spec) == COST
+
+
+@pytest.mark.parametrize("change", ["cut", "edited", "gone"])
+def test_a_settled_release_whose_transcript_is_damaged_is_never_drawn_again(
+    change: str, rides: Project, spec: DatasetSpec, first: Published
+):
+    path = first.folder.parent / "transcript.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    if change == "gone":
+        path.unlink()
+    else:
+        kept = lines[:-1] if change == "cut" else [*lines[:1], lines[1][:-9] + b"\n", *lines[2:]]
+        path.write_bytes(b"".join(kept))
+    assert rides.publish(spec).bundle.to_json() == first.bundle.to_json()
+    shutil.rmtree(first.folder)
+    with pytest.raises(Damaged, match="transcript: expected"):
+        rides.publish(spec)
+    assert rides.spent(spec) == COST
+
+
+def test_a_fresh_draw_is_another_release_at_the_full_price(
+    rides: Project, spec: DatasetSpec, first: Published
+):
+    fresh = rides.publish(spec, fresh=True)
+    assert (fresh.state, fresh.nano) == ("charged", 550_000_000)
+    assert fresh.bundle.key != first.bundle.key
+    assert (first.bundle.facts["replicate"], fresh.bundle.facts["replicate"]) == ("0", "1")
+    # Two draws of some sixty noisy numbers are equal with probability far below 10^-20.
+    assert fresh.bundle.tables["synopsis"]["weight"].tolist() != (
+        first.bundle.tables["synopsis"]["weight"].tolist()
+    )
+    assert rides.spent(spec) == 2 * COST
+
+
+def test_after_a_fresh_draw_the_newest_one_is_replayed(
+    rides: Project, spec: DatasetSpec, first: Published
+):
+    fresh = rides.publish(spec, fresh=True)
+    again = rides.publish(spec)
+    assert (again.state, again.bundle.key) == ("replayed", fresh.bundle.key)
+    assert content(first), "the older one still lies there"
+
+
+def test_another_k_reuses_the_answers_and_leaves_the_bought_quality_out(
+    rides: Project, spec: DatasetSpec, first: Published
+):
+    forget_rows(rides, spec)
+    other = rides.publish(with_model(rides, k="2"))
+    assert (other.state, other.nano) == ("replayed", 0)
+    assert other.bundle.key == first.bundle.key
+    assert other.bundle.quality == {}
+    assert other.bundle.spent == Fraction("0.5")
+    assert len(other.bundle.tables["centres"]["x"]) == 2
+    for column, values in first.bundle.tables["synopsis"].items():
+        assert other.bundle.tables["synopsis"][column].tolist() == values.tolist()
+    assert rides.spent(spec) == COST
+    again = rides.publish(rides.declare("rides", RIDES))
+    assert content(again) == content(first)
+
+
+def test_the_chain_shows_no_bought_quality_for_another_k(project: Project):
+    project.run(project.declare("rides", RIDES), epsilons=["0.5"])
+    (other,) = project.run(with_model(project, k="2"), epsilons=["0.5"])
+    assert (other.state, other.charged, other.quality) == ("replayed", 0, ())
+
+
+@pytest.mark.parametrize("parameters", [{"nominal_rows": "41"}, {"gamma": "0.4"}])
+def test_a_measuring_parameter_makes_another_release_with_another_charge(
+    parameters: dict[str, str], rides: Project, spec: DatasetSpec, first: Published
+):
+    other = rides.publish(with_model(rides, **parameters))
+    assert (other.state, other.nano) == ("charged", 550_000_000)
+    assert other.bundle.key != first.bundle.key
+    assert rides.spent(spec) == 2 * COST
+
+
+DECLARED_AGAIN: dict[str, Declaration] = {
+    "another evaluation": {"evaluation": {"epsilon": "0.06"}},
+    "no evaluation": {"evaluation": None},
+}
+
+
+@pytest.mark.parametrize("change", DECLARED_AGAIN)
+def test_an_evaluation_declared_otherwise_makes_another_release(
+    change: str, rides: Project, first: Published
+):
+    other = rides.publish(rides.declare("rides", RIDES, **DECLARED_AGAIN[change]))
+    assert other.state == "charged"
+    assert other.bundle.key != first.bundle.key
+
+
+@pytest.mark.parametrize(
+    "change", [{"title": "Another title"}, {"description": "Other words"}, {"publish": None}]
+)
+def test_words_for_people_change_no_release(change: Declaration, rides: Project, first: Published):
+    again = rides.publish(rides.declare("rides", RIDES, **change))
+    assert (again.state, again.bundle.key) == ("replayed", first.bundle.key)
+
+
+def test_a_new_snapshot_is_a_new_charge_even_when_no_row_has_changed(project: Project):
+    spec = project.declare("rides", RIDES)
+    project.run(spec, epsilons=["0.1"])
+    (other,) = project.run(spec, epsilons=["0.1"], snapshot="next_week")
+    assert other.state == "charged"
+    assert project.spent(spec) == Fraction("0.3")
+    (again,) = project.run(spec, epsilons=["0.1"], snapshot="next_week")
+    assert (again.state, project.spent(spec)) == ("replayed", Fraction("0.3"))
+
+
+def test_the_bundle_names_the_transcript_it_was_made_from(first: Published):
+    assert first.bundle.transcript == Transcript(first.folder.parent / "transcript.jsonl").chain

@@ -1,0 +1,505 @@
+"""`dp-pipeline` as a shell sees it: exit codes, one line on stderr, and what is left behind."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from dp_pipeline import cli
+from dp_pipeline.orchestration import runner
+from dp_pipeline.reporting.terminal import print_table
+from dp_pipeline_tests.orchestration.events import entries
+from dp_pipeline_tests.orchestration.projects import (
+    HOMES,
+    PLANTS,
+    RIDES,
+    ROWS,
+    Declaration,
+    Project,
+)
+from dp_pipeline_tests.orchestration.warm import Result, start_server
+
+SECRET = "90210777"
+"""Stands in rows and in no declaration."""
+
+COLOURED: Declaration = {**PLANTS, "models": {"independent": {}}, "partitions": ["0.5"]}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm_server() -> None:
+    start_server()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def home_of_rides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """RIDES, run once by the command; tests read it and do not change it."""
+    project = Project(tmp_path_factory.mktemp("rides"))
+    project.declare("rides", RIDES)
+    result = project.cli("run", "rides")
+    assert result.code == 0, result.err
+    yield project
+
+
+def assert_refused(result: Result, code: int, *words: str) -> None:
+    """One line on stderr with these words, nothing on stdout, this exit code."""
+    assert result.code == code, result
+    assert result.out == ""
+    assert "Traceback" not in result.err
+    assert result.err.startswith("dp-pipeline: ")
+    assert result.err.count("\n") == 1
+    for word in words:
+        assert word in result.err
+
+
+def assert_kept_secret(project: Project, result: Result) -> None:
+    """The value of a row is in no output, no event and no file but the rows' own."""
+    assert SECRET not in result.out + result.err
+    with project.stored_instance() as instance:
+        events = [dg.serialize_value(entry) for entry in entries(instance)]
+    assert SECRET not in "".join(events)
+    for name, content in project.files().items():
+        if not name.startswith(("datasets/", "data/raw/")):
+            assert SECRET.encode() not in content, name
+
+
+def assert_nothing_left(project: Project, name: str) -> None:
+    """No snapshot, no release, no report, and no charge."""
+    assert not list(project.home.raw.glob(f"{name}/*/*"))
+    assert not (project.home.raw / name / "current").exists()
+    for folder in (project.home.released, project.home.internal, project.home.reports):
+        assert not folder.exists()
+    assert [entry.event for entry in project.ledger.entries() if entry.nano_epsilon] == []
+
+
+# Help, lists and plans.
+
+
+def test_help_lists_every_command_with_a_sentence():
+    # The one cold start: the interpreter, the entry point and no warm server.
+    result = subprocess.run(
+        [sys.executable, "-m", "dp_pipeline.cli", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for command in ("run", "demo", "plan", "budget", "data"):
+        assert re.search(rf"^  {command} +[A-Z].+\.", result.stdout, re.MULTILINE), command
+
+
+@pytest.mark.parametrize("command", [["run"], ["plan"], ["data", "check"], ["frobnicate"], []])
+def test_a_command_without_what_it_needs_is_wrong_use(command: list[str], project: Project):
+    result = project.cli(*command)
+    assert result.code == 2
+    assert "Usage: dp-pipeline" in result.err
+    assert "Traceback" not in result.err
+
+
+def test_the_list_of_data_sets_says_which_need_something(project: Project):
+    project.declare("rides", RIDES)
+    lines = project.cli("data", "list").out.splitlines()
+
+    def line_of(name: str) -> str:
+        (found,) = [line for line in lines if line.split()[:1] == [name]]
+        return found
+
+    assert re.search(r"release +at most 2 rows of a person.* yes", line_of("rides"))
+    assert re.search(r"benchmark +one row .* needs DP_PIPELINE_DATA", line_of("birch3"))
+    assert line_of("wdbc").rstrip().endswith("yes")
+
+
+def test_a_good_declaration_is_checked_without_rows(project: Project):
+    project.declare("rides", RIDES)
+    (project.datasets / "rides.csv").unlink()
+    result = project.cli("data", "check", "datasets/rides.yaml")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.endswith("a good declaration; all models at all ε cost 0.7\n")
+    assert not project.home.root.exists()
+
+
+BAD_DECLARATIONS: dict[str, tuple[dict[str, Any], str]] = {
+    "bounds reversed": ({"attributes": {"x": {"bounds": ["8", "0"]}}}, "x.bounds"),
+    "a bound that is no number": ({"attributes": {"x": {"bounds": ["0", "inf"]}}}, "x.bounds"),
+    "ε of 0": ({"partitions": ["0"]}, "partitions"),
+    "partitions not ascending": ({"partitions": ["0.5", "0.1"]}, "partitions"),
+    "a misspelt field": ({"celing": {"total": "3"}}, "celing"),
+    "no ceiling on release data": ({"ceiling": None}, "ceiling"),
+    "a ceiling that not everything fits under": ({"ceiling": {"total": "0.6"}}, "ceiling"),
+    "an unknown model": ({"models": {"dpqt": {}}, "publish": None}, "dpqt"),
+    "an unknown parameter": ({"models": {"dpqt_kmeans": {"clusters": "3"}}}, "clusters"),
+    "a bad parameter": ({"models": {"dpqt_kmeans": {"gamma": "1.5"}}}, "gamma"),
+    "a model that fits no attribute": (
+        {"models": {"independent": {}}, "publish": None},
+        "attributes with cells",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", BAD_DECLARATIONS)
+def test_a_mistake_in_a_declaration_is_named_before_anything_is_made(
+    mistake: str, project: Project
+):
+    project.declare("rides", RIDES)
+    changes, word = BAD_DECLARATIONS[mistake]
+    project.write_declaration("rides", RIDES, **changes)
+    assert_refused(project.cli("data", "check", "datasets/rides.yaml"), 2, word)
+    assert_refused(project.cli("run", "rides"), 2, word)
+    assert_refused(project.cli("plan", "rides"), 2, word)
+    assert not project.home.root.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("name: rides\nname: rides\n", ":2: name: expected each field once"),
+        ("name: [\n", "expected YAML"),
+        ("- a\n", "expected a mapping"),
+        ("name: rides\n\x00", "expected YAML"),
+        ("", "expected a mapping"),
+        ("a: &a 1\nb: *a\n", "an alias"),
+    ],
+    ids=["a key twice", "broken", "a list", "NUL", "empty", "an alias"],
+)
+def test_a_file_that_is_no_declaration_is_refused_with_its_line(
+    text: str, word: str, project: Project
+):
+    project.declare("rides", RIDES)
+    (project.datasets / "rides.yaml").write_text(text)
+    assert_refused(project.cli("run", "rides"), 2, "rides.yaml", word)
+    assert not project.home.root.exists()
+
+
+@pytest.mark.parametrize("file", ["nowhere.yaml", "datasets", "out of reach/rides.yaml"])
+def test_a_declaration_that_cannot_be_read_is_refused(file: str, project: Project):
+    project.declare("rides", RIDES)
+    assert_refused(project.cli("data", "check", file), 2, "expected a readable YAML file")
+
+
+def test_a_plan_in_an_empty_home_makes_nothing(project: Project):
+    project.declare("rides", RIDES)
+    before = project.paths()
+    result = project.cli("plan", "rides")
+    assert (result.code, result.err) == (0, "")
+    assert "asked 0.7, spent 0, left 3, ceiling 3" in result.out
+    assert project.cli("budget").code == 0
+    assert json.loads(project.cli("budget", "--json").out) == []
+    assert project.paths() == before
+
+
+def test_the_plan_of_what_was_released_costs_nothing(home_of_rides: Project):
+    result = home_of_rides.cli("plan", "rides")
+    rows = [line.split() for line in result.out.splitlines() if "dpqt_kmeans" in line]
+    assert rows == [["dpqt_kmeans", text, "settled", "0"] for text in ("0.1", "0.5")]
+    assert "asked 0, spent 0.7, left 2.3, ceiling 3" in result.out
+    fresh = home_of_rides.cli("plan", "rides", "--fresh", "--epsilon", "0.50")
+    assert "asked 0.55, spent 0.7, left 2.3, ceiling 3" in fresh.out
+
+
+def test_a_plan_beyond_the_ceiling_is_shown_and_ends_with_exit_code_3(project: Project):
+    spec = project.declare("rides", RIDES, ceiling={"total": "0.7"})
+    project.run(spec, epsilons=["0.1"])
+    result = project.cli("plan", "rides", "--fresh")
+    assert result.code == 3
+    assert "asked 0.7, spent 0.15, left 0.55, ceiling 0.7" in result.out
+    assert result.err.count("\n") == 1
+    assert "asked ε=0.7, spent 0.15, left 0.55, ceiling 0.7" in result.err
+
+
+def test_the_budget_of_one_data_set_is_that_of_its_lineage(home_of_rides: Project):
+    (account,) = json.loads(home_of_rides.cli("budget", "rides", "--json").out)
+    expected = {"lineage": "riders", "releases": "2", "spent": "0.7", "left": "2.3"}
+    assert account == {**expected, "ceiling": "3"}
+    assert json.loads(home_of_rides.cli("budget", "census", "--json").out) == []
+
+
+def test_a_run_says_what_was_released_and_where_the_report_is(home_of_rides: Project):
+    result = home_of_rides.cli("run", "rides", "--epsilon", "5e-1", "--epsilon", "0.50")
+    assert (result.code, result.err) == (0, "")
+    rows = [line.split() for line in result.out.splitlines() if line.startswith(" dpqt_kmeans")]
+    assert [(row[0], row[1], *row[-3:]) for row in rows] == [
+        ("dpqt_kmeans", "0.5", "0.55", "0", "replayed")
+    ]
+    assert "charged by this run: 0\n" in result.out
+    report = Path(result.out.splitlines()[-1].removeprefix("report: "))
+    assert report == home_of_rides.home.reports / "rides.html"
+    assert report.is_file()
+
+
+def test_the_demo_runs_its_data_sets_in_order_and_prints_each(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+):
+    project.declare("plants", COLOURED)
+    project.declare("rides", RIDES)
+    for name, value in project.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(cli, "DEMO", ("plants", "rides"))
+    monkeypatch.setattr(runner, "dagster_instance", lambda _: nullcontext(project.instance))
+    result = CliRunner().invoke(cli.main, ["demo"])
+    assert (result.exit_code, result.stderr) == (0, "")
+    charged = re.findall("charged by this run: (.*)", result.stdout)
+    assert charged == ["0.5", "0.7"]
+    assert result.stdout.index("plants.html") < result.stdout.index("rides.html")
+
+
+def test_columns_of_numbers_are_aligned_to_the_right_however_they_are_written(
+    capsys: pytest.CaptureFixture[str],
+):
+    numbers = ["1", "1,230", "12.3 ± 0.4", "(2.35 ± 0.04)×10⁶", "1.23×10⁻⁵", "n/a", "–", ""]
+    print_table("Numbers", ["n", "words"], [[number, "one 2"] for number in numbers])
+    lines = capsys.readouterr().out.splitlines()
+    cells = [line.partition("   one")[0] for line in lines if "one 2" in line]
+    widest = max(map(len, numbers))
+    assert cells == [" " + number.rjust(widest) for number in numbers]
+
+
+# Arguments and surroundings.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        *[
+            (["rides", f"--epsilon={text}"], "expected a decimal number from 0.000001")
+            for text in ("0", "-1", "nan", "abc", "1e-12", "", "1/2", "0,5", "١")
+        ],
+        (["rides", "--epsilon=0.3"], "expected ε from 0.1, 0.5, got 0.3"),
+        (["rides", "--epsilon=0.1", "--epsilon=0.3"], "expected ε from 0.1, 0.5, got 0.3"),
+        (["strides"], "expected one of birch3, census"),
+        (["../rides"], "expected one of"),
+        (["birch3"], "expected the variable DP_PIPELINE_DATA"),
+        (["rides", "--model=kmeans"], "expected one of dpqt_kmeans, got 'kmeans'"),
+        (["rides", "--model=eug_kmeans"], "expected one of dpqt_kmeans, got 'eug_kmeans'"),
+        (["rides", "--snapshot=../x"], "snapshot: expected letters, digits"),
+        (["rides", "--snapshot=current"], "not 'current'"),
+    ],
+    ids=str,
+)
+def test_a_wrong_argument_is_refused_with_nothing_made(
+    arguments: Sequence[str], word: str, project: Project
+):
+    project.declare("rides", RIDES)
+    for command in ("run", "plan"):
+        assert_refused(project.cli(command, *arguments), 2, word)
+    assert not project.home.root.exists()
+
+
+@pytest.mark.parametrize("name", ["missing", "a file"])
+def test_a_folder_of_data_sets_that_is_none_is_refused(name: str, project: Project):
+    project.declare("rides", RIDES)
+    path = project.folder / "nowhere" if name == "missing" else project.datasets / "rides.csv"
+    for command in (["run", "trips"], ["plan", "trips"], ["data", "list"]):
+        result = project.cli(*command, DP_PIPELINE_DATASETS=str(path))
+        assert_refused(result, 2, "DP_PIPELINE_DATASETS: expected a folder")
+
+
+def test_two_data_sets_of_one_name_are_refused(project: Project):
+    project.declare("trips", RIDES)
+    assert_refused(project.cli("run", "trips"), 2, "expected a name of its own")
+
+
+def test_without_a_home_every_command_that_needs_one_is_refused(project: Project):
+    project.declare("rides", RIDES)
+    for command in (["run", "rides"], ["plan", "rides"], ["budget"]):
+        result = project.cli(*command, DP_PIPELINE_HOME="")
+        assert_refused(result, 2, "home: expected a project folder with workspace.yaml")
+    assert not project.home.root.exists()
+
+
+def test_a_home_that_cannot_be_a_folder_is_refused(project: Project):
+    project.declare("rides", RIDES)
+    home = str(project.datasets / "rides.csv")
+    assert_refused(project.cli("run", "rides", DP_PIPELINE_HOME=home), 1, "ledger: cannot use")
+
+
+@pytest.mark.parametrize("dagster", ["", "somewhere/dagster"])
+def test_dagsters_home_may_be_unset_or_relative(dagster: str, project: Project):
+    project.declare("plants", COLOURED)
+    result = project.cli("run", "plants", DAGSTER_HOME=dagster)
+    assert result.code == 0, result.err
+    assert (project.folder / (dagster or ".dagster_home") / "history").is_dir()
+
+
+def test_dagsters_home_that_cannot_be_a_folder_is_refused(project: Project):
+    project.declare("rides", RIDES)
+    result = project.cli("run", "rides", DAGSTER_HOME=str(project.datasets / "rides.csv"))
+    assert_refused(result, 1, "DAGSTER_HOME: cannot use")
+    assert_nothing_left(project, "rides")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"no database at all", b"SQLite format 3\0" + b"x" * 9000]
+)
+def test_a_corrupted_ledger_stops_every_command(content: bytes, project: Project):
+    project.declare("rides", RIDES)
+    ledger = project.home.root / "ledger" / "ledger.sqlite"
+    ledger.parent.mkdir(parents=True)
+    ledger.write_bytes(content)
+    for command in (["run", "rides"], ["plan", "rides"], ["budget"], ["budget", "--json"]):
+        assert_refused(project.cli(*command), 1, "ledger")
+    assert ledger.read_bytes() == content
+    assert not project.home.raw.exists()
+
+
+def test_a_ledger_whose_file_was_lost_is_not_replaced_by_an_empty_budget(project: Project):
+    spec = project.declare("rides", RIDES)
+    project.run(spec, epsilons=["0.1"])
+    (project.home.root / "ledger" / "ledger.sqlite").unlink()
+    for command in ("run", "plan"):
+        assert_refused(project.cli(command, "rides"), 1, "the file is lost")
+
+
+def test_an_edited_ledger_is_reported_by_the_budget(project: Project):
+    spec = project.declare("rides", RIDES)
+    project.run(spec, epsilons=["0.1"])
+    path = project.home.root / "ledger" / "ledger.sqlite"
+    content = path.read_bytes()
+    assert b"dpqt_kmeans at" in content
+    path.write_bytes(content.replace(b"dpqt_kmeans at", b"dpqt_kmeans AT"))
+    assert_refused(project.cli("budget", "--json"), 1, "does not match its hash")
+
+
+# Sources that cannot be read, and rows that break their declaration.
+
+
+def parquet_source(project: Project, rows: int = 50) -> Path:
+    path = project.datasets / "rides.parquet"
+    columns = {"rider": [SECRET] * rows, "x": [1.0] * rows, "y": [float(SECRET)] * rows}
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+DAMAGES = ["no file", "a folder", "0 bytes", "a column less", "truncated", "no Parquet", "times"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "purpose"),
+    [*((damage, "release") for damage in DAMAGES), ("a column less", "benchmark")],
+)
+def test_a_source_that_cannot_be_read_leaves_one_line_and_no_snapshot(
+    damage: str, purpose: str, project: Project
+):
+    base = {**RIDES, "evaluation": None}
+    if purpose == "benchmark":
+        base = {**base, "purpose": "benchmark", "ceiling": None}
+    project.declare("rides", base)
+    path = parquet_source(project)
+    if damage == "no file":
+        path.unlink()
+    elif damage == "a folder":
+        path.unlink()
+        path.mkdir()
+    elif damage == "a column less":
+        pq.write_table(pq.read_table(path).drop_columns(["y"]), path)
+    elif damage == "times":
+        times = pa.array([0] * 50, pa.timestamp("s"))
+        pq.write_table(pq.read_table(path).set_column(2, "y", times), path)
+    else:
+        whole = path.read_bytes()
+        contents = {"0 bytes": b"", "truncated": whole[: len(whole) // 2]}
+        path.write_bytes(contents.get(damage, f"{SECRET},{SECRET}\n".encode() * 99))
+    project.declare("rides", base, source={"kind": "parquet", "path": "rides.parquet"})
+    result = project.cli("run", "rides")
+    assert_refused(result, 1, "rides: parquet:", "expected")
+    assert_kept_secret(project, result)
+    assert_nothing_left(project, "rides")
+
+
+BROKEN_ROWS: dict[str, tuple[tuple[str, ...], str]] = {
+    "an unknown level": ((f"1,1,{SECRET}",), "levels__colour"),
+    "NaN": (("nan,1,red",), "present__height"),
+    "text in a number": ((f"x{SECRET},1,red",), "present__height"),
+    "a number out of bounds": ((f"{SECRET},1,red",), "bounds__height"),
+    "no row": ((), "has_rows"),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN_ROWS)
+def test_a_broken_row_of_a_benchmark_fails_in_one_line_that_names_the_expectation(
+    broken: str, project: Project
+):
+    rows, expectation = BROKEN_ROWS[broken]
+    project.declare("plants", COLOURED)
+    good = ROWS["plants"][1:] if rows else ()
+    project.write_rows("plants.csv", [ROWS["plants"][0], *good, *rows])
+    result = project.cli("run", "plants")
+    assert_refused(result, 1, "plants: expected", expectation)
+    assert_kept_secret(project, result)
+    assert not project.home.released.exists()
+    assert project.ledger.balance("garden").spent == 0
+
+
+def test_a_refused_benchmark_is_refused_again_until_it_gets_a_new_snapshot(project: Project):
+    project.declare("plants", COLOURED)
+    project.write_rows("plants.csv", [*ROWS["plants"], f"1,1,{SECRET}"])
+    assert_refused(project.cli("run", "plants"), 1, "levels__colour")
+    project.write_rows("plants.csv", ROWS["plants"])
+    assert_refused(project.cli("run", "plants"), 1, "levels__colour")
+    assert project.cli("run", "plants", "--snapshot", "mended").code == 0
+
+
+def shape(text: str) -> str:
+    """Output without its numbers, however they are written: every one is noisy or declared."""
+    without = re.sub(r"-?\d[\d,]*(\.\d+)?(e[+-]\d+)?", "0", text)
+    without = re.sub(r"\(0 ± 0\)×0[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+", "0 ± 0", without)
+    return re.sub(r"─+", "─", re.sub(r" +", " ", without))
+
+
+ODD_ROWS: dict[str, tuple[str, ...]] = {
+    "good rows": ROWS["homes"][1:],
+    "rows that break every rule": (
+        f"1,1,{SECRET}",
+        "nan,1,owner",
+        f"x{SECRET},1,owner",
+        f"{SECRET},{SECRET},owner",
+        ",,",
+        f"1,{SECRET}",
+        f'1,"{SECRET}',
+    ),
+    "no row": (),
+}
+
+
+def test_rows_of_a_release_change_neither_exit_code_nor_shape_of_the_output(project: Project):
+    shapes = set()
+    for name, rows in ODD_ROWS.items():
+        town = Project(project.folder / name)
+        models = {"eug_kmeans": {"k": "3", "nominal_rows": "9"}}
+        town.declare("homes", HOMES, models=models, evaluation={"epsilon": "0.5"})
+        town.write_rows("homes.csv", [ROWS["homes"][0], *rows])
+        result = town.cli("run", "homes")
+        assert (result.code, result.err) == (0, ""), name
+        shapes.add(shape(result.out.replace(name, "")))
+        assert_kept_secret(town, result)
+        assert town.ledger.balance("town").spent == 1.5
+    assert len(shapes) == 1, shapes
+
+
+def test_a_failed_new_snapshot_leaves_the_old_one_in_place(home_of_rides: Project):
+    before = home_of_rides.files("raw", "released")
+    rows = home_of_rides.datasets / "rides.csv"
+    whole = rows.read_text()
+    try:
+        rows.write_text(f"rider,x\n{SECRET},1\n")
+        result = home_of_rides.cli("run", "rides", "--snapshot", "broken")
+    finally:
+        rows.write_text(whole)
+    assert_refused(result, 1, "expected a column 'y'")
+    assert_kept_secret(home_of_rides, result)
+    assert home_of_rides.files("raw", "released") == before
+    assert home_of_rides.cli("run", "rides").code == 0
