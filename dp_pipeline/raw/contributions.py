@@ -77,7 +77,10 @@ def _person_codes(table: pa.Table, column: str) -> NDArray[np.int64]:
 def _person_cells(table: pa.Table, column: str) -> pa.Array:
     """Numbers as they are, texts without the spaces around them."""
     cells = _one_chunk(table.column(column))
-    if pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type):
+    if pa.types.is_floating(cells.type):
+        # −0.0 is the person 0.0.
+        return pc.add(cells.cast(pa.float64()), 0.0)
+    if pa.types.is_integer(cells.type):
         return cells
     return pc.utf8_trim_whitespace(_texts(column, cells))
 

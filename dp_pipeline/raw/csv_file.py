@@ -9,6 +9,7 @@ person's line could stop a release, or swallow the lines of others.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 from collections.abc import Iterator
@@ -18,6 +19,9 @@ import pyarrow as pa
 import pyarrow.csv
 
 from dp_pipeline.schema.source import Source
+
+LONGEST_LINE = 1 << 17
+"""Bytes of a sensitive line: pyarrow cannot read one that is longer than a block, 2^20."""
 
 
 class NoHeader(ValueError):
@@ -44,7 +48,7 @@ def csv_table(path: Path, source: Source, columns: list[str], *, total: bool) ->
     """
     names = csv_columns(path, source)
     with pa.input_stream(str(path), compression="detect") as stream:
-        data = stream.read()
+        data = stream.read().removeprefix(codecs.BOM_UTF8)
     if total:
         rows = b"\n".join(_regular_lines(data, source, cells=len(names)))
     else:
@@ -52,7 +56,9 @@ def csv_table(path: Path, source: Source, columns: list[str], *, total: bool) ->
     if not rows.strip(b"\r\n"):
         return pa.table({name: pa.array([], pa.binary()) for name in columns})
     return pyarrow.csv.read_csv(
-        pa.py_buffer(rows),
+        # Behind a blank line, which is no row, a byte order mark is a part of its cell: at the
+        # very start pyarrow would drop it, and the first row would depend on being the first.
+        pa.py_buffer(b"\n" + rows),
         read_options=pyarrow.csv.ReadOptions(column_names=names),
         parse_options=pyarrow.csv.ParseOptions(
             delimiter=source.delimiter, newlines_in_values=not total
@@ -84,6 +90,8 @@ def _regular_lines(data: bytes, source: Source, *, cells: int) -> Iterator[bytes
     if not source.header:
         next(lines, None)
     for line in lines:
+        if len(line) > LONGEST_LINE:
+            continue
         if b'"' in line:
             row = _quoted_row(line.decode("latin-1"), source.delimiter)
             if len(row) == cells:

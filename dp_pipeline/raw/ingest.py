@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import platform
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -21,7 +17,7 @@ from dp_pipeline.raw.snapshot import (
     check_snapshot_id,
     current_snapshot,
     make_current,
-    make_private,
+    one_at_a_time,
 )
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline.schema.errors import Damaged, DeclarationError
@@ -52,7 +48,7 @@ def ingest(
     stored; SourceError when the source cannot be read.
     """
     name = None if snapshot_id is None else check_snapshot_id(snapshot_id)
-    with _one_at_a_time(store / spec.name):
+    with one_at_a_time(store / spec.name):
         current = current_snapshot(store, spec.name, key)
         if name is None and current is not None:
             _check_covers(current, spec)
@@ -80,18 +76,6 @@ def read_stage(snapshot: Snapshot, stage: str) -> pa.Table:
     except (OSError, pa.ArrowException):
         pass
     raise Damaged(f"{snapshot!r}: expected a Parquet table for {stage!r}, got another file")
-
-
-@contextmanager
-def _one_at_a_time(folder: Path) -> Iterator[None]:
-    """Two runs on one data set must not both write the snapshot of one name."""
-    make_private(folder)
-    descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _is_whole(snapshot: Snapshot) -> bool:

@@ -14,6 +14,9 @@ All stages have the same rows in the same order.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -35,6 +38,8 @@ from dp_pipeline.schema.encoding import INVALID, Bins, FloatArray, IntArray, Lev
 from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.spec import DatasetSpec
 
+Step = Callable[[DatasetSpec, Snapshot], None]
+
 CLIPPED = ".clipped"
 """Ending of the column that holds the clipped float of an attribute with bins: bins are cut from
 it, because a fixed-point coordinate next to an edge may have been rounded across that edge.
@@ -51,6 +56,18 @@ def stages_of(spec: DatasetSpec) -> tuple[str, ...]:
     return tuple(stages)
 
 
+def _alone(step: Step) -> Step:
+    """A stage's table and its mark belong together: no other run comes between the two."""
+
+    @wraps(step)
+    def alone(spec: DatasetSpec, snapshot: Snapshot) -> None:
+        with snapshot.alone():
+            step(spec, snapshot)
+
+    return alone
+
+
+@_alone
 def normalize(spec: DatasetSpec, snapshot: Snapshot) -> None:
     """Drop, clip and rename by ``on_invalid``; bound persons' rows; store coordinates and levels.
 
@@ -132,6 +149,7 @@ def _normalized(attribute: Attribute, column: pa.ChunkedArray) -> dict[str, pa.A
     return columns
 
 
+@_alone
 def discretize(spec: DatasetSpec, snapshot: Snapshot) -> None:
     """Store the cell code of every attribute that has cells, from the stage ``normalized``.
 
@@ -155,6 +173,7 @@ def _codes(attribute: Attribute, table: pa.Table) -> IntArray:
     return _level_codes(attribute, table.column(attribute.name))
 
 
+@_alone
 def encode_one_hot(spec: DatasetSpec, snapshot: Snapshot) -> None:
     """Store the bits of every cell, from the stage ``discretized``: uint8, one 1 an attribute.
 
@@ -172,6 +191,7 @@ def _require_needed(spec: DatasetSpec, stage: str) -> None:
         raise DeclarationError(f"{spec.name}: expected a stage of {stages}, got {stage}")
 
 
+@_alone
 def mark_prepared(spec: DatasetSpec, snapshot: Snapshot) -> None:
     """Note in the manifest that every stage stands: ``prepared: {digest, stages}``.
 

@@ -8,13 +8,15 @@ fingerprint of every stored table.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import hmac
 import json
 import os
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -64,6 +66,18 @@ def make_private(folder: Path) -> None:
         missing.mkdir(mode=0o700, exist_ok=True)
 
 
+@contextmanager
+def one_at_a_time(folder: Path) -> Iterator[None]:
+    """Two runs on one data set must not write, or read what the other writes: not reentrant."""
+    make_private(folder)
+    descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """One snapshot's folder on the raw store.
@@ -99,6 +113,10 @@ class Snapshot:
     def exists(self) -> bool:
         """Whether something was ingested under this name."""
         return (self.folder / _MANIFEST).is_file()
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Nobody else writes or reads a snapshot of this data set meanwhile."""
+        return one_at_a_time(self.folder.parent)
 
     def record(self, **facts: Any) -> None:
         """Add facts to the manifest, atomically."""

@@ -127,23 +127,24 @@ def _read_parquet(spec: DatasetSpec) -> pa.Table:
 def _plain(spec: DatasetSpec, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Text as ``string``, numbers as they are; a SourceError for anything else."""
     kind = column.type
-    if spec.source.kind == "csv" or pa.types.is_string(kind):
-        return _text(spec, column)
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    if spec.source.kind == "csv" or any(is_text(kind) for is_text in texts):
+        return _text(spec, name, column)
     if pa.types.is_dictionary(kind):
         return _plain(spec, name, column.cast(kind.value_type))
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_string(kind):
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return column
     # A column without one value has no type in Parquet: one row more must not refuse the file.
-    textual = (pa.types.is_large_string, pa.types.is_string_view, pa.types.is_null)
-    if pa.types.is_boolean(kind) or any(is_kind(kind) for is_kind in textual):
+    if pa.types.is_boolean(kind) or pa.types.is_null(kind):
         return column.cast(pa.string())
     short = str(kind).partition("<")[0].partition("[")[0]
     raise _refusal(spec, f"text or numbers in column {name!r}", f"the type {short}")
 
 
-def _text(spec: DatasetSpec, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Cells as UTF-8 text. Bytes that are none are an error of public data; on sensitive data
-    they are replaced, which makes the cell invalid and leaves the other rows alone.
+def _text(spec: DatasetSpec, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Cells as UTF-8 text. Bytes that are none are an error of public data. On sensitive data they
+    spoil their own cell: replaced in an attribute, and no person at all in the person's
+    column, where a replacement would make one person of two.
     """
     cells = column.cast(pa.binary())
     if not spec.is_release:
@@ -156,10 +157,18 @@ def _text(spec: DatasetSpec, column: pa.ChunkedArray) -> pa.ChunkedArray:
     try:
         return cells.cast(pa.string())
     except pa.ArrowInvalid:
-        texts = [
-            None if cell is None else cell.decode(errors="replace") for cell in cells.to_pylist()
-        ]
+        is_person = name == spec.protection.column
+        texts = [_decoded(cell, is_person=is_person) for cell in cells.to_pylist()]
         return pa.chunked_array([pa.array(texts, pa.string())])
+
+
+def _decoded(cell: bytes | None, *, is_person: bool) -> str | None:
+    if cell is None:
+        return None
+    try:
+        return cell.decode()
+    except UnicodeDecodeError:
+        return None if is_person else cell.decode(errors="replace")
 
 
 def _read_bundled(spec: DatasetSpec) -> pa.Table:

@@ -320,3 +320,9 @@ def test_checkin_keeps_at_most_twenty_rows_of_a_user_in_any_order() -> None:
     order = np.random.default_rng(1).permutation(table.num_rows)
     again = keep_at_most(table.take(pa.array(order)), column="user", at_most=20, key=KEY)
     assert Counter(map(str, again.to_pylist())) == Counter(map(str, bounded.to_pylist()))
+
+
+def test_minus_zero_and_zero_are_one_person() -> None:
+    table = pa.table({"user": [0.0, -0.0, 0.0, -0.0, 1.0], "x": [1, 2, 3, 4, 5]})
+    kept = keep_at_most(table, column="user", at_most=2, key=b"k" * 32)
+    assert sorted(kept.column("user").to_pylist()) == [0.0, 0.0, 1.0]

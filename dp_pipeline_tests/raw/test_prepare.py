@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -236,3 +237,21 @@ def test_one_missing_value_changes_the_text_of_no_other():
     gap = texts(pa.chunked_array([pa.array([1e15, 7.0, None])]))
     assert whole[1].tolist() == gap[1].tolist() == ["1000000000000000", "7"]
     assert gap[0].tolist() == [0, 1, -1]
+
+
+def test_two_preparations_never_mix_their_tables(tmp_path):
+    """A stage and its mark are written under one lock, so another run waits for both."""
+    free = threading.Event()
+    spec = written_spec(tmp_path, "{x: {bounds: [0, 10]}}")
+    snapshot = validated(spec, tmp_path, {"x": ["1"]})
+
+    def other() -> None:
+        normalize(spec, snapshot)
+        free.set()
+
+    with snapshot.alone():
+        thread = threading.Thread(target=other)
+        thread.start()
+        assert not free.wait(0.3)
+    thread.join(timeout=20)
+    assert free.is_set()

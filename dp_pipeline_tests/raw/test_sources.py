@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import os
 import random
@@ -228,6 +229,63 @@ def test_any_sensitive_line_adds_at_most_one_row_and_changes_no_other(
 def test_sensitive_bytes_that_are_no_text_spoil_their_own_cell_only(tmp_path: Path) -> None:
     table = read_sensitive(tmp_path / "a.csv", b"x,y\n\xff,1\nb,2\n", "x", "y")
     assert table.to_pydict() == {"x": ["\ufffd", "b"], "y": ["1", "2"]}
+
+
+@pytest.mark.parametrize("header", [(), ("x", "y")])
+def test_removing_a_sensitive_row_changes_no_other_even_behind_a_byte_order_mark(
+    tmp_path: Path, header: tuple[str, ...]
+) -> None:
+    first = b"" if header else b"x,y\n"
+    rows = [b"1,1", codecs.BOM_UTF8 + b"2,2", b"3,3"]
+    whole = first + b"\n".join(rows)
+    less = first + b"\n".join(rows[1:])
+    if header:
+        # A mark at the start of a file is the file's: it is never a part of a row.
+        whole, less = codecs.BOM_UTF8 + whole, codecs.BOM_UTF8 + less
+    read_all, read_less = (
+        read_sensitive(tmp_path / "a.csv", content, "x", "y", header=header).to_pylist()
+        for content in (whole, less)
+    )
+    assert read_less == read_all[1:]
+
+
+@pytest.mark.parametrize("quoted", [False, True])
+@pytest.mark.parametrize("size", [200_000, 3_000_000])
+def test_a_long_sensitive_line_is_dropped_and_stops_nothing(
+    tmp_path: Path, size: int, quoted: bool
+) -> None:
+    cell = b"7" * size
+    line = b'"' + cell + b'",2' if quoted else cell + b",2"
+    content = b"x,y\n1,2\n" + line + b"\n3,4\n"
+    table = read_sensitive(tmp_path / "a.csv", content, "x", "y")
+    assert table.to_pydict() == {"x": ["1", "3"], "y": ["2", "4"]}
+
+
+def test_persons_whose_names_are_no_text_are_not_merged_into_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes("user,x\nRené,1\nRenè,2\nUlla\ufffd,3\n".encode("latin-1", "ignore"))
+    spec = spec_of(Source("csv", str(path)), "x", person="user", purpose="release")
+    assert read_source(spec).column("user").to_pylist() == [None, None, "Ulla"]
+
+
+def test_a_replacement_character_of_a_persons_own_name_stays(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"user,x\n\xff,1\n" + "Ulla\ufffd,2\n".encode())
+    spec = spec_of(Source("csv", str(path)), "x", person="user", purpose="release")
+    assert read_source(spec).column("user").to_pylist() == [None, "Ulla\ufffd"]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+def test_sensitive_parquet_text_that_is_not_utf_8_spoils_its_own_cell_only(
+    tmp_path: Path, kind: pa.DataType
+) -> None:
+    binary = pa.large_binary() if kind == pa.large_string() else pa.binary()
+    letters = pa.array([b"\xff", b"b"], binary)
+    broken = pa.Array.from_buffers(kind, 2, letters.buffers())
+    path = tmp_path / "a.parquet"
+    path.write_bytes(parquet(path, x=broken))
+    spec = spec_of(Source("parquet", str(path)), "x", purpose="release")
+    assert read_source(spec).column("x").to_pylist() == ["\ufffd", "b"]
 
 
 def test_a_sensitive_file_of_no_bytes_with_a_declared_header_has_no_rows(tmp_path: Path) -> None:

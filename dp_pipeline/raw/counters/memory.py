@@ -68,11 +68,12 @@ class MemoryCounter:
         NotPrepared unless the snapshot was validated and prepared under this
         declaration; Damaged when a stored table is not the one that was stored.
         """
-        require_prepared(spec, snapshot)
-        stored = read_stage(snapshot, "normalized")
-        rows, coordinates = stored.num_rows, _arrays(stored, spec.domain.numeric)
         names = spec.domain.discrete
-        codes = _arrays(read_stage(snapshot, "discretized"), names) if names else {}
+        with snapshot.alone():
+            require_prepared(spec, snapshot)
+            stored = read_stage(snapshot, "normalized")
+            codes = _arrays(read_stage(snapshot, "discretized"), names) if names else {}
+        rows, coordinates = stored.num_rows, _arrays(stored, spec.domain.numeric)
         return cls(spec.domain, coordinates=coordinates, codes=codes, rows=rows)
 
     def __repr__(self) -> str:
