@@ -10,6 +10,7 @@ from itertools import combinations
 
 import numpy as np
 
+from dp_pipeline.gate.counts import MOST_GRID_CELLS
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.nearest_centre import NearestCentre
 from dp_pipeline.release.budget import split
@@ -89,7 +90,11 @@ def _buy_pair_error(curator: Curator, table: ProductTable, epsilon: Fraction) ->
     ½Σ|c − n·q|/n. One row moves the average of ½Σ|c − n·q| by at most 1.
     """
     attributes = [marginal.attributes[0] for marginal in table.marginals]
-    pairs: list[tuple[str, ...]] = [tuple(pair) for pair in combinations(attributes, 2)]
+    pairs: list[tuple[str, ...]] = [
+        tuple(pair)
+        for pair in combinations(attributes, 2)
+        if curator.domain.cell_count(pair) <= MOST_GRID_CELLS
+    ]
     pairs = pairs[:MOST_PAIRS] or [(attributes[0],)]
     released = {pair: whole_parts(table.probabilities(pair)) for pair in pairs}
     of_error = epsilon * (1 - ROWS_SHARE)

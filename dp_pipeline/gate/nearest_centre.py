@@ -49,9 +49,7 @@ class NearestCentre:
                 f"distance: expected clip ≥ 0 and shift < 63, got {clip}, {shift}"
             )
         if self.largest_distance >= 1 << 63:
-            raise BoundaryViolation(
-                f"distance: expected Σ(weight·2^17)² < 2^63, got {d} columns"
-            )
+            raise BoundaryViolation(f"distance: expected Σ(weight·2^17)² < 2^63, got {d} columns")
         if min(clip, self.largest_distance) >> shift >= MOST_A_ROW:
             raise BoundaryViolation(
                 f"distance: expected clip >> shift below 2^32, got clip {clip}, shift {shift}"

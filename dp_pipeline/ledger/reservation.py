@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Literal
 
@@ -38,8 +38,10 @@ class Reservation:
         self._store = store
         self._over = "is settled already" if state == "settled" else ""
 
-    def settle(self, spends: Sequence[SpendRow]) -> None:
+    def settle(self, spends: Sequence[SpendRow], *, facts: Mapping[str, str] | None = None) -> None:
         """Record that the release is complete, with everything it drew.
+
+        facts   what the row shall remember of the answers, such as their digest
 
         Raises UnbalancedSpends unless the spends sum to the charge exactly (a
         charge that ε does not fill to a whole nano-ε: after rounding the sum
@@ -53,7 +55,8 @@ class Reservation:
                 f"{self.charge.what}: charged ε={epsilon_text(Fraction(charged, NANO))}, "
                 f"its spends sum to {epsilon_text(total)}"
             )
-        self._end(Draft.of(self.charge, "settled", spends=spends), over="is settled already")
+        draft = Draft.of(self.charge, "settled", facts=facts, spends=spends)
+        self._end(draft, over="is settled already")
 
     def die(self, reason: str) -> None:
         """Record that the answers already drawn are lost: spent, and never to be resumed.

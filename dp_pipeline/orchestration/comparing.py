@@ -12,6 +12,7 @@ import numpy as np
 from dp_pipeline.orchestration.documents import from_documents
 from dp_pipeline.orchestration.home import Home
 from dp_pipeline.orchestration.io import pointed_bundle
+from dp_pipeline.orchestration.lineage import open_lineage
 from dp_pipeline.orchestration.storage import BundleStore
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.reporting.charts import cluster_map, marginal_bars, utility_plot
@@ -41,7 +42,11 @@ class Comparison:
 
 
 def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Comparison:
-    """Table, pictures and HTML report from what was evaluated, over all ε."""
+    """Table, pictures and HTML report from what was evaluated, over all ε.
+
+    Under the account that the file declares: a report says for whom it protects.
+    """
+    open_lineage(spec, home)
     ascending = [evaluations[key] for key in spec.partition_keys if key in evaluations]
     rows = tuple(row for one in ascending for row in from_documents(one["rows"]))
     store = BundleStore(home.released)

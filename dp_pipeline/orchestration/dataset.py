@@ -5,7 +5,7 @@ from __future__ import annotations
 import dagster as dg
 
 from dp_pipeline.orchestration.io import JsonIOManager, PointerIOManager
-from dp_pipeline.orchestration.resources import PipelineResource
+from dp_pipeline.orchestration.resources import Pipeline
 from dp_pipeline.orchestration.schedules import (
     compare_job,
     prepare_job,
@@ -31,16 +31,14 @@ def dataset_assets(spec: DatasetSpec) -> dg.Definitions:
     )
 
 
-def pipeline_definitions(
-    specs: tuple[DatasetSpec, ...], pipeline: PipelineResource
-) -> dg.Definitions:
+def pipeline_definitions(specs: tuple[DatasetSpec, ...], pipeline: Pipeline) -> dg.Definitions:
     """All data sets with their resources; runs are executed in one process each."""
     home = pipeline.home
     shared = dg.Definitions(
         resources={
-            "pipeline": pipeline,
-            "pointers": PointerIOManager(root=str(home.released)),
-            "documents": JsonIOManager(root=str(home.internal)),
+            "pipeline": dg.ResourceDefinition.hardcoded_resource(pipeline),
+            "pointers": PointerIOManager(home.released),
+            "documents": JsonIOManager(home.internal),
         },
         executor=dg.in_process_executor,
     )

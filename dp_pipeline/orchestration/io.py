@@ -12,14 +12,15 @@ from dp_pipeline.orchestration.storage import BundleStore, write_atomically
 from dp_pipeline.release.bundle import Bundle
 
 
-class PointerIOManager(dg.ConfigurableIOManager):
+class PointerIOManager(dg.IOManager):
     """Which bundle is the one of a partition: a small file that names its folder.
 
     The bundle itself lies in the store before its charge is settled; the pointer
     is what a materialization adds. A partition that was never released loads as None.
     """
 
-    root: str
+    def __init__(self, root: Path) -> None:
+        self._root = root
 
     def handle_output(self, context: dg.OutputContext, obj: dict[str, str]) -> None:
         """Point the partition at the folder of its bundle."""
@@ -35,23 +36,24 @@ class PointerIOManager(dg.ConfigurableIOManager):
         return pointer
 
     def _path(self, key: dg.AssetKey, partition: str) -> Path:
-        return Path(self.root, *key.path, f"partition-{partition}.json")
+        return Path(self._root, *key.path, f"partition-{partition}.json")
 
 
-class JsonIOManager(dg.ConfigurableIOManager):
+class JsonIOManager(dg.IOManager):
     """One JSON file an asset or partition."""
 
-    root: str
+    def __init__(self, root: Path) -> None:
+        self._root = root
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Write the value of one partition, or of an asset without partitions."""
         name = context.partition_key if context.has_partition_key else "value"
-        path = Path(self.root, *context.asset_key.path, f"{name}.json")
+        path = Path(self._root, *context.asset_key.path, f"{name}.json")
         write_atomically(path, json.dumps(obj, sort_keys=True, indent=1).encode())
 
     def load_input(self, context: dg.InputContext) -> dict[str, Any]:
         """Partition → value for all partitions that were ever written."""
-        folder = Path(self.root, *context.asset_key.path)
+        folder = Path(self._root, *context.asset_key.path)
         found = {key: read_json(folder / f"{key}.json") for key in context.asset_partition_keys}
         return {key: value for key, value in found.items() if value is not None}
 

@@ -15,7 +15,7 @@ import dagster as dg
 
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.orchestration.publishing import Published
-from dp_pipeline.orchestration.release import CODE
+from dp_pipeline.orchestration.release import code_version
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.accountant import Spend
 from dp_pipeline.reporting.rows import QualityRow
@@ -39,7 +39,7 @@ def released_metadata(published: Published) -> Metadata:
         "privacy/nano-ε charged by this run": dg.MetadataValue.int(published.nano),
         "privacy/state": dg.MetadataValue.text(published.state),
         "privacy/mechanisms": spend_table(bundle.spends),
-        "older code": dg.MetadataValue.bool(bundle.facts["code"] != CODE),
+        "older code": dg.MetadataValue.bool(bundle.facts["code"] != code_version()),
         "fit for release": dg.MetadataValue.bool(bundle.fit_for_release),
         "release key": dg.MetadataValue.text(bundle.key),
         "provenance": dg.MetadataValue.json(dict(bundle.facts)),

@@ -9,11 +9,13 @@ from itertools import combinations
 
 import numpy as np
 
+from dp_pipeline.gate.counts import MOST_GRID_CELLS
 from dp_pipeline.orchestration.home import Home
-from dp_pipeline.orchestration.publishing import require_snapshot
+from dp_pipeline.orchestration.lineage import open_lineage, require_snapshot
 from dp_pipeline.raw.comparison import clustering_quality, marginal_quality, steward_facts
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.reporting.rows import QualityRow
+from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.spec import DatasetSpec
 
 UNITS = {"nicv": "squared data units", "nicv_floor": "squared data units"}
@@ -25,8 +27,10 @@ def evaluate(spec: DatasetSpec, home: Home, bundles: Mapping[str, Bundle]) -> li
     On release data the exact numbers go to a private file beside the snapshot and
     are not returned; what was bought through the gate is.
     """
+    open_lineage(spec, home)
     rows = []
     for name, bundle in bundles.items():
+        _require_same_purpose(spec, bundle)
         exact = _exact_quality(spec, home, bundle)
         if not spec.is_release:
             rows += [_exact(name, bundle, metric, value) for metric, value in exact.items()]
@@ -35,6 +39,14 @@ def evaluate(spec: DatasetSpec, home: Home, bundles: Mapping[str, Bundle]) -> li
             for metric, bought in bundle.quality.items()
         ]
     return rows
+
+
+def _require_same_purpose(spec: DatasetSpec, bundle: Bundle) -> None:
+    if bundle.facts["purpose"] != spec.purpose:
+        raise DeclarationError(
+            f"{spec.name}: purpose: expected {bundle.facts['purpose']!r} as in what was released, "
+            f"got {spec.purpose!r}"
+        )
 
 
 def _exact(name: str, bundle: Bundle, metric: str, value: float) -> QualityRow:
@@ -59,9 +71,13 @@ def _exact_quality(spec: DatasetSpec, home: Home, bundle: Bundle) -> dict[str, f
 
 
 def pair_probabilities(marginals: Mapping[str, np.ndarray]) -> dict[tuple[str, ...], np.ndarray]:
-    """Released distributions of all pairs of attributes, from one-way tables."""
+    """Released distributions of the pairs of attributes that an engine can count."""
     names = list(dict.fromkeys(marginals["attribute"].tolist()))
     ways = {name: marginals["probability"][marginals["attribute"] == name] for name in names}
     if len(names) == 1:
         return {(names[0],): ways[names[0]]}
-    return {pair: np.outer(ways[pair[0]], ways[pair[1]]) for pair in combinations(names, 2)}
+    return {
+        pair: np.outer(ways[pair[0]], ways[pair[1]])
+        for pair in combinations(names, 2)
+        if len(ways[pair[0]]) * len(ways[pair[1]]) <= MOST_GRID_CELLS
+    }

@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
+from importlib import resources
 
 import numpy as np
 
@@ -24,8 +25,19 @@ from dp_pipeline.schema.epsilon import epsilon_text, nano_epsilon
 from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.spec import DatasetSpec
 
-CODE = f"dp_pipeline {__version__}"
-"""What measures; recorded with a release, not a part of its key."""
+
+@cache
+def code_version() -> str:
+    """The package's version and a digest of the code that measures; recorded with a release, not a
+    part of its key.
+    """
+    digest = hashlib.sha256()
+    package = resources.files("dp_pipeline")
+    for room in ("gate", "models", "release", "schema", "raw/counters"):
+        for file in sorted(package.joinpath(room).iterdir(), key=lambda one: one.name):
+            if file.name.endswith(".py"):
+                digest.update(file.read_bytes())
+    return f"dp_pipeline {__version__} {digest.hexdigest()[:12]}"
 
 
 @dataclass(frozen=True)
@@ -127,5 +139,5 @@ class Release:
             "purpose": spec.purpose,
             "noise": self.noise_name,
             "fit_for_release": "yes" if self.noise.fit_for_release else "no",
-            "code": CODE,
+            "code": code_version(),
         }

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
 
 import dagster as dg
 
 from dp_pipeline.orchestration.home import Home, find_home, noise_name
 
 
-class PipelineResource(dg.ConfigurableResource):  # type: ignore[type-arg]
-    """Folders and noise.
+@dataclass(frozen=True)
+class Pipeline:
+    """Folders and noise, fixed when the definitions are loaded.
 
-    root    the project's home folder
+    Not a configurable resource: a launchpad that could point a run at another home
+    would point it at another, empty ledger.
+
     noise   ``opendp`` (default), ``exact``, or ``seeded:NUMBER`` for research on benchmark data
     """
 
-    root: str
+    home: Home
     noise: str = "opendp"
 
     @classmethod
-    def from_environment(cls) -> PipelineResource:
+    def from_environment(cls) -> Pipeline:
         """Home and noise as the environment says; raises DeclarationError without a home."""
-        return cls(root=str(find_home().root), noise=noise_name())
+        return cls(find_home(), noise_name())
 
-    @property
-    def home(self) -> Home:
-        """The project's folders."""
-        return Home(Path(self.root))
+
+PipelineResource = dg.ResourceParam[Pipeline]
+"""How an asset asks for it."""

@@ -11,10 +11,10 @@ import dagster as dg
 
 from dp_pipeline.orchestration.dataset import pipeline_definitions
 from dp_pipeline.orchestration.instance import dagster_instance
+from dp_pipeline.orchestration.lineage import open_lineage
 from dp_pipeline.orchestration.plan import plan_request
-from dp_pipeline.orchestration.publishing import open_lineage
 from dp_pipeline.orchestration.request import RunRequest
-from dp_pipeline.orchestration.resources import PipelineResource
+from dp_pipeline.orchestration.resources import Pipeline
 from dp_pipeline.raw.prepare import stages_of
 from dp_pipeline.raw.readiness import require_prepared
 from dp_pipeline.raw.snapshot import current_snapshot
@@ -41,8 +41,8 @@ def run_dataset(request: RunRequest, on_step: Callable[[str], None]) -> None:
     RunFailed with the line of the step that failed.
     """
     plan_request(request).require_budget()
-    open_lineage(request.spec, request.home.ledger)
-    pipeline = PipelineResource(root=str(request.home.root), noise=request.noise_name)
+    open_lineage(request.spec, request.home)
+    pipeline = Pipeline(request.home, request.noise_name)
     job = pipeline_definitions((request.spec,), pipeline).resolve_implicit_global_asset_job_def()
     with dagster_instance(pipeline.home) as instance:
         run = _Runs(job, instance, request, on_step)

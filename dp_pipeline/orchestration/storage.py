@@ -64,6 +64,10 @@ class BundleStore:
         text = json.dumps(dict(postprocessing), sort_keys=True)
         return self.folder(key) / f"bundle-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
+    def bundle_paths(self, key: ReleaseKey) -> tuple[Path, ...]:
+        """Every stored bundle of one release."""
+        return tuple(sorted(self.folder(key).glob("bundle-*")))
+
     def write(self, path: Path, bundle: Bundle) -> None:
         """Store a bundle; one that already lies there is kept as it is."""
         path.parent.mkdir(parents=True, exist_ok=True)

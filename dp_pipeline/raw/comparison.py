@@ -7,6 +7,7 @@ file on the raw store, and whoever records metadata says only that it exists.
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import re
 import warnings
@@ -117,15 +118,23 @@ def steward_facts(
     """Exact facts about a release, kept in a 0600 JSON file of the snapshot: computed once, so
     that looking at a settled release again reads no row.
 
-    DeclarationError unless ``name`` is a safe file name.
+    The file is sealed with the lineage's key: one that another lineage wrote, or that
+    was changed, is computed anew. DeclarationError unless ``name`` is a safe file name.
     """
     if not _NAME.fullmatch(name):
         raise DeclarationError(f"steward file: expected letters, digits, . _ or -, got {name!r}")
     path = snapshot.folder / "steward" / f"{name}.json"
-    if not path.is_file():
-        _write_json(path, compute())
-    facts: dict[str, float] = json.loads(path.read_text(encoding="utf-8"))
-    return facts
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if kept.get("seal") != _seal(snapshot, name, kept.get("facts", {})):
+        facts = dict(compute())
+        kept = {"facts": facts, "seal": _seal(snapshot, name, facts)}
+        _write_json(path, kept)
+    return dict(kept["facts"])
+
+
+def _seal(snapshot: Snapshot, name: str, facts: Mapping[str, float]) -> str:
+    text = json.dumps([name, facts], sort_keys=True)
+    return hmac.new(snapshot.key, text.encode(), "sha256").hexdigest()
 
 
 def _write_json(path: Path, facts: Mapping[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
@@ -24,7 +24,7 @@ from dp_pipeline.orchestration.outcome import Outcome, outcomes
 from dp_pipeline.orchestration.publishing import Published, publish
 from dp_pipeline.orchestration.release import Release
 from dp_pipeline.orchestration.request import RunRequest
-from dp_pipeline.orchestration.resources import PipelineResource
+from dp_pipeline.orchestration.resources import Pipeline
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot
 from dp_pipeline.schema.parser import load_spec
 from dp_pipeline.schema.spec import DatasetSpec
@@ -118,7 +118,7 @@ def _instance(_: Path) -> dg.DagsterInstance:
 
 def definitions_of(spec: DatasetSpec, home: Home, noise: str = "opendp") -> dg.Definitions:
     """What Dagster is told of one data set."""
-    return pipeline_definitions((spec,), PipelineResource(root=str(home.root), noise=noise))
+    return pipeline_definitions((spec,), Pipeline(home, noise))
 
 
 @dataclass(frozen=True)
@@ -249,10 +249,14 @@ class Project:
         return self.ledger.balance(spec.lineage).spent
 
     def cli(self, *arguments: str, **environment: str) -> Result:
-        """A command in a process of its own, in a folder of its own."""
+        """A command in a process of its own, in the project's folder."""
+        return self.begin_cli(*arguments, **environment)()
+
+    def begin_cli(self, *arguments: str, **environment: str) -> Callable[[], Result]:
+        """A command that runs already; call what is returned to wait for its end."""
         words = Path(tempfile.mkdtemp(prefix="words-", dir=self.folder))
         child = start(words, command, list(arguments), self.environment | environment, self.folder)
-        return ended(child, words)
+        return lambda: ended(child, words)
 
     def paths(self) -> set[Path]:
         """Everything in the project, but what commands said."""

@@ -15,7 +15,7 @@ import pytest
 from dp_pipeline.models import MODELS
 from dp_pipeline.orchestration.dataset import dataset_assets, pipeline_definitions
 from dp_pipeline.orchestration.home import Home
-from dp_pipeline.orchestration.resources import PipelineResource
+from dp_pipeline.orchestration.resources import Pipeline
 from dp_pipeline.schema.discovery import discover
 from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.spec import DatasetSpec
@@ -45,7 +45,7 @@ def specs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DatasetSpe
 @pytest.fixture(scope="module")
 def definitions(specs: tuple[DatasetSpec, ...], tmp_path_factory: pytest.TempPathFactory):
     root = tmp_path_factory.mktemp("home")
-    yield pipeline_definitions(specs, PipelineResource(root=str(root / "data")))
+    yield pipeline_definitions(specs, Pipeline(Home(root / "data")))
     assert not list(root.iterdir()), "declaring made something"
 
 
@@ -227,4 +227,4 @@ def test_without_a_home_the_definitions_refuse_rather_than_start_an_empty_budget
     monkeypatch.delenv("DP_PIPELINE_HOME", raising=False)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DeclarationError, match=r"home: expected .*workspace\.yaml"):
-        PipelineResource.from_environment()
+        Pipeline.from_environment()

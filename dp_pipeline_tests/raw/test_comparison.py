@@ -149,7 +149,7 @@ def test_exact_facts_go_to_a_private_file(spec, tmp_path):
     before = snapshot.manifest
     assert steward_facts(snapshot, "manifest", lambda: {"nicv": 1.5}) == {"nicv": 1.5}
     path = snapshot.folder / "steward" / "manifest.json"
-    assert json.loads(path.read_text()) == {"nicv": 1.5}
+    assert json.loads(path.read_text())["facts"] == {"nicv": 1.5}
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert snapshot.manifest == before
@@ -161,3 +161,10 @@ def test_exact_facts_are_computed_once_and_then_read(spec, tmp_path):
     snapshot = ready(spec, tmp_path, FOUR)
     steward_facts(snapshot, "of-one-bundle", lambda: {"nicv": 1.5})
     assert steward_facts(snapshot, "of-one-bundle", lambda: {"nicv": 2.5}) == {"nicv": 1.5}
+
+
+def test_exact_facts_of_another_lineage_or_changed_by_hand_are_not_believed(spec, tmp_path):
+    snapshot = ready(spec, tmp_path, FOUR)
+    steward_facts(snapshot, "of-one-bundle", lambda: {"nicv": 1.5})
+    other = Snapshot(snapshot.folder, b"another lineage's key")
+    assert steward_facts(other, "of-one-bundle", lambda: {"nicv": 2.5}) == {"nicv": 2.5}

@@ -9,8 +9,8 @@ import dagster as dg
 
 from dp_pipeline.orchestration.failures import one_line_failures
 from dp_pipeline.orchestration.groups import group_name, side_tags
+from dp_pipeline.orchestration.lineage import open_lineage, require_snapshot
 from dp_pipeline.orchestration.metadata import raw_metadata
-from dp_pipeline.orchestration.publishing import open_lineage, require_snapshot
 from dp_pipeline.orchestration.resources import PipelineResource
 from dp_pipeline.raw import expectations, prepare
 from dp_pipeline.raw.ingest import ingest
@@ -59,8 +59,7 @@ def _ingested(spec: DatasetSpec) -> dg.AssetsDefinition:
     )
     def ingested(config: IngestConfig, pipeline: PipelineResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
         with one_line_failures(spec):
-            ledger = pipeline.home.ledger
-            open_lineage(spec, ledger)
+            ledger = open_lineage(spec, pipeline.home)
             snapshot = ingest(
                 spec,
                 pipeline.home.raw,

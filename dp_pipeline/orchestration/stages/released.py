@@ -50,7 +50,9 @@ def _model_asset(spec: DatasetSpec, name: str) -> dg.AssetsDefinition:
         io_manager_key="pointers",
     )
     def released(
-        context: dg.AssetExecutionContext, config: ReleaseConfig, pipeline: PipelineResource
+        context: dg.AssetExecutionContext,
+        config: ReleaseConfig,
+        pipeline: PipelineResource,
     ) -> Iterator[dg.Output[Any] | dg.AssetCheckResult]:
         with one_line_failures(spec):
             epsilon = epsilon_of(context, spec)

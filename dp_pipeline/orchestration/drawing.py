@@ -1,0 +1,106 @@
+"""Drawing a release: fit the model on a curator, then buy its evaluation on another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from dp_pipeline.gate.counts import Counter
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.evaluation import buy_quality
+from dp_pipeline.models.base import Released
+from dp_pipeline.orchestration.release import Release
+from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.release.accountant import Accountant, Spend
+from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.release.key import ReleaseKey
+from dp_pipeline.release.measurement import NoisyNumber
+from dp_pipeline.release.transcript import Transcript
+
+_REHEARSED = "seeded:0"
+
+
+def draw(
+    release: Release, key: ReleaseKey, counter: Counter | None, transcript: Transcript
+) -> Bundle:
+    """The bundle of one release with its evaluation; spends exactly what is charged for it.
+
+    counter   None draws nothing: every answer must be in the transcript
+    """
+    released, spends = _fitted(release, key, counter, transcript)
+    quality = dict[str, NoisyNumber]()
+    if release.spec.evaluation is not None:
+        paid = Accountant(release.spec.evaluation)
+        judge = _curator(release, counter, paid, transcript)
+        quality = buy_quality(judge, released, epsilon=release.spec.evaluation)
+        paid.require_all_spent()
+        spends += paid.spends
+    return _bundle(release, key, released, spends, quality, transcript)
+
+
+def derive(release: Release, key: ReleaseKey, transcript: Transcript) -> Bundle:
+    """A settled release under another post-processing, without rows and at no cost.
+
+    The bought evaluation is left out: it was of other centres or tables, and a new
+    one would have to be paid for.
+    """
+    released, spends = _fitted(release, key, None, transcript)
+    return _bundle(release, key, released, spends, {}, transcript)
+
+
+def rehearse(release: Release, key: ReleaseKey) -> None:
+    """Draw once over nobody, in memory, with a seed: what cannot be drawn must not be charged.
+
+    Raises whatever the draw would raise for declarations alone, such as a table with too
+    many cells or a scale too large for whole numbers.
+    """
+    domain = release.spec.domain
+    nobody = MemoryCounter(
+        domain,
+        coordinates={name: np.zeros(0, dtype=np.int32) for name in domain.numeric},
+        codes={name: np.zeros(0, dtype=np.uint16) for name in domain.discrete},
+        rows=0,
+    )
+    draw(replace(release, noise_name=_REHEARSED), key, nobody, Transcript())
+
+
+def _fitted(
+    release: Release, key: ReleaseKey, counter: Counter | None, transcript: Transcript
+) -> tuple[Released, tuple[Spend, ...]]:
+    accountant = Accountant(release.epsilon)
+    curator = _curator(release, counter, accountant, transcript)
+    released = release.model.fit(curator, epsilon=release.epsilon, rng=release.generator(key))
+    accountant.require_all_spent()
+    return released, accountant.spends
+
+
+def _curator(
+    release: Release, counter: Counter | None, accountant: Accountant, transcript: Transcript
+) -> Curator:
+    return Curator(
+        counter,
+        domain=release.spec.domain,
+        reach=release.spec.reach,
+        accountant=accountant,
+        transcript=transcript,
+        noise=release.noise,
+    )
+
+
+def _bundle(
+    release: Release,
+    key: ReleaseKey,
+    released: Released,
+    spends: tuple[Spend, ...],
+    quality: dict[str, NoisyNumber],
+    transcript: Transcript,
+) -> Bundle:
+    return Bundle(
+        key=key.digest,
+        facts=release.facts(key),
+        spends=spends,
+        quality=quality,
+        tables=released.tables(),
+        transcript=transcript.chain,
+    )

@@ -1,0 +1,57 @@
+"""The account of a data set's population, and the snapshot that is read under it."""
+
+from __future__ import annotations
+
+from dp_pipeline.ledger import Account, Ledger
+from dp_pipeline.orchestration.home import Home
+from dp_pipeline.raw.snapshot import Snapshot, current_snapshot
+from dp_pipeline.schema.errors import Damaged, NotPrepared
+from dp_pipeline.schema.spec import DatasetSpec
+
+
+def open_lineage(spec: DatasetSpec, home: Home) -> Ledger:
+    """Open the account of a data set's population, claim its source for it, give the ledger.
+
+    Raises DeclarationError when the account was opened with another unit, relation,
+    purpose or ceiling, or the source belongs to another lineage; Damaged when this home
+    holds rows or releases of the data set and its ledger has never heard of the lineage:
+    a ledger that is gone must not come back with a full budget.
+    """
+    ledger = home.ledger
+    if ledger.account(spec.lineage) is None and _has_history(spec, home):
+        raise Damaged(
+            f"{spec.name}: expected the ledger that knows lineage {spec.lineage}, got one that "
+            f"does not, beside rows or releases of {spec.name} in {home.root}"
+        )
+    ledger.open_account(
+        Account(
+            lineage=spec.lineage,
+            unit=str(spec.protection),
+            relation=spec.relation,
+            purpose=spec.purpose,
+            ceiling=spec.ceiling,
+        )
+    )
+    ledger.claim_source(
+        spec.lineage, spec.source.identity, distinct_population=spec.distinct_population
+    )
+    return ledger
+
+
+def _has_history(spec: DatasetSpec, home: Home) -> bool:
+    folders = (home.raw / spec.name, home.released / spec.name)
+    return any(folder.is_dir() and any(folder.iterdir()) for folder in folders)
+
+
+def require_snapshot(spec: DatasetSpec, home: Home) -> Snapshot:
+    """The snapshot that is read now, under the account that the file declares.
+
+    Raises what ``open_lineage`` does, so that no stage reads rows, and no evaluation
+    shows exact numbers, under a declaration that the ledger does not know; NotPrepared
+    before the first snapshot.
+    """
+    ledger = open_lineage(spec, home)
+    snapshot = current_snapshot(home.raw, spec.name, ledger.key(spec.lineage))
+    if snapshot is None:
+        raise NotPrepared(f"{spec.name}: expected a prepared snapshot, got none: ingest it first")
+    return snapshot

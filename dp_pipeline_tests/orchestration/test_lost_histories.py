@@ -1,0 +1,133 @@
+"""A budget or a promise cannot be shed by losing, copying back or renaming what stands on disk."""
+
+from __future__ import annotations
+
+import shutil
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline.ledger import DeadRelease
+from dp_pipeline.orchestration.plan import plan_request
+from dp_pipeline.schema.errors import BoundaryViolation, Damaged, DeclarationError
+from dp_pipeline_tests.orchestration.events import refusal
+from dp_pipeline_tests.orchestration.killers import publish_and_die
+from dp_pipeline_tests.orchestration.projects import HOMES, RIDES, Project
+from dp_pipeline_tests.orchestration.warm import ended, start
+
+PUBLIC = {"purpose": "benchmark", "ceiling": None, "evaluation": None}
+
+
+@pytest.mark.parametrize("asset", ["evaluation", "validated", "normalized", "comparison"])
+def test_one_word_in_the_file_does_not_show_exact_numbers_of_protected_rows(
+    asset: str, rides: Project
+):
+    spec = rides.declare("rides", RIDES)
+    rides.run(spec, epsilons=["0.5"])
+    public = rides.declare("rides", RIDES, **PUBLIC)
+    partition = "0.5" if asset == "evaluation" else None
+    before = rides.files("reports", "internal")
+    assert "opened with" in refusal(rides.launch(public, asset, partition=partition))
+    assert rides.files("reports", "internal") == before
+
+
+def test_a_renamed_lineage_does_not_get_a_new_budget_for_the_same_rows(rides: Project):
+    spec = rides.declare("rides", RIDES)
+    rides.run(spec, epsilons=["0.5"])
+    renamed = rides.declare("rides", RIDES, lineage="somebody_else")
+    with pytest.raises(Damaged, match="expected the ledger that knows lineage somebody_else"):
+        rides.publish(renamed)
+    assert rides.ledger.account("somebody_else") is None
+
+
+def test_a_ledger_that_is_gone_does_not_come_back_with_a_full_budget(rides: Project):
+    spec = rides.declare("rides", RIDES)
+    rides.run(spec, epsilons=["0.5"])
+    shutil.rmtree(rides.home.root / "ledger")
+    for options in ({}, {"snapshot": "again"}, {"fresh": True}):
+        with pytest.raises(Damaged, match="expected the ledger that knows lineage riders"):
+            rides.run(spec, epsilons=["0.5"], **options)
+
+
+def killed_before_it_was_settled(project: Project) -> Path:
+    words = project.folder / "words"
+    words.mkdir()
+    ended(start(words, publish_and_die, project.folder, "bundle not settled"), words)
+    (transcript,) = project.home.released.rglob("transcript.jsonl")
+    return transcript
+
+
+def test_an_older_copy_of_a_transcript_does_not_give_a_second_answer(rides: Project):
+    spec = rides.declare("rides", RIDES)
+    transcript = killed_before_it_was_settled(rides)
+    lines = transcript.read_bytes().splitlines(keepends=True)
+    transcript.write_bytes(b"".join(lines[:3]))
+    with pytest.raises(Damaged, match="expected that of the stored bundle"):
+        rides.publish(spec)
+    assert transcript.read_bytes() == b"".join(lines[:3]), "nothing was drawn again"
+    with pytest.raises(DeadRelease):
+        rides.publish(spec)
+
+
+def test_a_copied_transcript_does_not_stand_for_a_settled_one(rides: Project):
+    spec = rides.declare("rides", RIDES)
+    first = rides.publish(spec)
+    kept = (first.folder.parent / "transcript.jsonl").read_bytes().splitlines(keepends=True)
+    (first.folder.parent / "transcript.jsonl").write_bytes(b"".join(kept[:-1]))
+    other = rides.declare("rides", RIDES, models={"dpqt_kmeans": {"k": "2", "nominal_rows": "40"}})
+    with pytest.raises(Damaged, match=r"expected that of rides/dpqt_kmeans as settled"):
+        rides.publish(other)
+
+
+def test_two_runs_that_begin_with_other_parameters_finish_with_those_of_the_charge(
+    rides: Project,
+):
+    spec = rides.declare("rides", RIDES)
+    killed_before_it_was_settled(rides)
+    other = rides.declare("rides", RIDES, models={"dpqt_kmeans": {"k": "2", "nominal_rows": "40"}})
+    with pytest.raises(DeclarationError, match="finish it first"):
+        rides.publish(other)
+    assert rides.publish(spec).state == "resumed"
+    assert rides.publish(other).state == "replayed"
+
+
+def test_what_cannot_be_drawn_is_not_charged(project: Project):
+    bounds = {"bounds": ["0", "1000000000"], "bins": "4097"}
+    beds = {"bounds": ["0", "9"], "bins": "2", "column": "rooms"}
+    spec = project.declare(
+        "homes",
+        HOMES,
+        attributes={"beds": beds, "rent": bounds},
+        models={"independent": {}},
+        partitions=["0.000001"],
+        protection={"unit": "rows_of_person", "column": "tenure", "at_most": str(10**12)},
+        ceiling={"total": "1"},
+    )
+    project.launch(spec, "ingested", "validated", "normalized", "discretized")
+    with pytest.raises(BoundaryViolation, match="expected a scale"):
+        project.publish(spec, model="independent", epsilon="0.000001")
+    assert project.spent(spec) == 0
+    assert not list(project.home.released.rglob("transcript.jsonl"))
+
+
+def test_pairs_too_large_to_count_are_left_out_of_a_bought_error(project: Project):
+    def wide() -> dict[str, object]:
+        return {"bounds": ["0", "1000"], "bins": "5000"}
+
+    spec = project.declare(
+        "homes",
+        HOMES,
+        attributes={**HOMES["attributes"], "rooms": wide(), "rent": wide()},
+        models={"independent": {}},
+        evaluation={"epsilon": "0.5"},
+    )
+    (outcome,) = project.run(spec)
+    assert set(outcome.bundle.quality) == {"mean_tvd"}
+    assert project.spent(spec) == Fraction("1.5")
+
+
+def test_a_plan_of_a_lineage_without_account_uses_the_declared_ceiling(project: Project):
+    planned = plan_request(project.request(project.declare("rides", RIDES)))
+    assert (planned.ceiling, planned.left, planned.spent) == (3, 3, 0)
+    assert not (project.folder / "data").exists()
