@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -168,12 +169,15 @@ def noise_source(name: str, *, seed: int | None = None) -> NoiseSource:
 def named_noise(text: str) -> NoiseSource:
     """The source that a setting names: ``opendp``, ``exact`` or ``seeded:NUMBER``.
 
+    One spelling a source, because the name is part of every release key: anything else
+    is a DeclarationError.
+
     >>> named_noise("seeded:7").fit_for_release
     False
     """
+    if not re.fullmatch(r"[a-z]+(:(0|[1-9][0-9]{0,17}))?", text):
+        raise DeclarationError(f"noise: expected opendp, exact or seeded:NUMBER, got {text[:60]!r}")
     name, _, seed = text.partition(":")
-    if seed and not seed.isdigit():
-        raise DeclarationError(f"noise: expected seeded:NUMBER, got {text[:60]!r}")
     return noise_source(name, seed=int(seed) if seed else None)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from dp_pipeline.release.durable import sync
 from dp_pipeline.schema.errors import PipelineError
 
 
@@ -28,15 +29,6 @@ def private_folder(folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
     sync(folder.parent)
-
-
-def sync(path: Path) -> None:
-    """fsync of a file or of a folder: without the latter a new name may not survive."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def publish(finished: Path, path: Path) -> None:

@@ -11,8 +11,9 @@ import numpy as np
 
 from dp_pipeline.gate.counts import MOST_GRID_CELLS
 from dp_pipeline.orchestration.home import Home
-from dp_pipeline.orchestration.lineage import open_lineage, require_snapshot
+from dp_pipeline.orchestration.lineage import require_snapshot
 from dp_pipeline.raw.comparison import clustering_quality, marginal_quality, steward_facts
+from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.reporting.rows import QualityRow
 from dp_pipeline.schema.errors import DeclarationError
@@ -27,11 +28,14 @@ def evaluate(spec: DatasetSpec, home: Home, bundles: Mapping[str, Bundle]) -> li
     On release data the exact numbers go to a private file beside the snapshot and
     are not returned; what was bought through the gate is.
     """
-    open_lineage(spec, home)
+    snapshot = require_snapshot(spec, home)
     rows = []
     for name, bundle in bundles.items():
         _require_same_purpose(spec, bundle)
-        exact = _exact_quality(spec, home, bundle)
+        if bundle.facts["snapshot"] != snapshot.id:
+            # What was released of an older snapshot was never about these rows.
+            continue
+        exact = _exact_quality(spec, snapshot, bundle)
         if not spec.is_release:
             rows += [_exact(name, bundle, metric, value) for metric, value in exact.items()]
         rows += [
@@ -54,9 +58,8 @@ def _exact(name: str, bundle: Bundle, metric: str, value: float) -> QualityRow:
     return QualityRow(name, Fraction(bundle.facts["epsilon"]), metric, value, None, unit)
 
 
-def _exact_quality(spec: DatasetSpec, home: Home, bundle: Bundle) -> dict[str, float]:
+def _exact_quality(spec: DatasetSpec, snapshot: Snapshot, bundle: Bundle) -> dict[str, float]:
     """Exact numbers, kept by the bundle that they are of."""
-    snapshot = require_snapshot(spec, home)
     of = hashlib.sha256(bundle.to_json().encode()).hexdigest()[:32]
 
     def compute() -> dict[str, float]:

@@ -63,7 +63,8 @@ class Release:
 
     def require_fit_noise(self) -> None:
         """DeclarationError for a noise source that does not exist, or a seed on release data."""
-        if self.spec.is_release and not self.noise.fit_for_release:
+        fit = self.noise.fit_for_release
+        if self.spec.is_release and not fit:
             raise DeclarationError(
                 f"{self.spec.name}: noise: expected a source fit for sensitive data, "
                 "got a seeded one"

@@ -15,17 +15,9 @@ import numpy as np
 
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.clusters import Tables
+from dp_pipeline.release.durable import sync
 from dp_pipeline.release.key import ReleaseKey
 from dp_pipeline.schema.errors import Damaged
-
-
-def sync_folder(folder: Path) -> None:
-    """Make renames in ``folder`` durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -40,7 +32,7 @@ def write_atomically(path: Path, content: bytes) -> None:
         Path(name).replace(path)
     finally:
         Path(name).unlink(missing_ok=True)
-    sync_folder(path.parent)
+    sync(path.parent)
 
 
 @dataclass(frozen=True)
@@ -79,7 +71,7 @@ class BundleStore:
             temporary.chmod(0o755)
             if not path.exists():
                 temporary.rename(path)
-                sync_folder(path.parent)
+                sync(path.parent)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.schema.errors import NotPrepared
 from dp_pipeline.schema.spec import DatasetSpec
@@ -24,7 +26,7 @@ def mark_validated(
 
 def require_validated(spec: DatasetSpec, snapshot: Snapshot) -> None:
     """NotPrepared unless the manifest says: validated as declared now, and not refused."""
-    validated = snapshot.manifest.get("validated") or {}
+    validated = _marks(snapshot, "validated")
     if validated.get("refused"):
         raise NotPrepared(f"{snapshot!r}: expected a valid snapshot, got a refused one")
     if validated.get("structural") is not True or validated.get("digest") != spec.digest:
@@ -40,12 +42,12 @@ def forget_preparation(snapshot: Snapshot) -> None:
 
 def mark_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> None:
     """Note that one stage was stored under this declaration."""
-    snapshot.record(stages={**snapshot.manifest.get("stages", {}), stage: spec.digest})
+    snapshot.record(stages={**_marks(snapshot, "stages"), stage: spec.digest})
 
 
 def require_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> None:
     """NotPrepared unless ``stage`` was stored under this declaration."""
-    if snapshot.manifest.get("stages", {}).get(stage) != spec.digest:
+    if _marks(snapshot, "stages").get(stage) != spec.digest:
         raise NotPrepared(
             f"{snapshot!r}: expected the stage {stage!r} as {spec.name} is declared now, got none"
         )
@@ -54,8 +56,14 @@ def require_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> None:
 def require_prepared(spec: DatasetSpec, snapshot: Snapshot) -> None:
     """NotPrepared unless the manifest says: validated and prepared as declared now."""
     require_validated(spec, snapshot)
-    prepared = snapshot.manifest.get("prepared") or {}
+    prepared = _marks(snapshot, "prepared")
     if prepared.get("digest") != spec.digest:
         raise NotPrepared(
             f"{snapshot!r}: expected a snapshot prepared as {spec.name} is declared now, got none"
         )
+
+
+def _marks(snapshot: Snapshot, name: str) -> dict[str, Any]:
+    """One mapping of the manifest; empty where there is none."""
+    marks = snapshot.manifest.get(name)
+    return marks if isinstance(marks, dict) else {}

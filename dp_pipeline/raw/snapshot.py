@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from dp_pipeline.release.durable import sync
 from dp_pipeline.schema.errors import Damaged, DeclarationError, NotPrepared
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -50,11 +51,7 @@ def write_private(path: Path, write: Callable[[BinaryIO], None]) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync(path.parent)
 
 
 def make_private(folder: Path) -> None:
@@ -161,7 +158,10 @@ def current_snapshot(store: Path, dataset: str, key: bytes) -> Snapshot | None:
     pointer = store / dataset / _CURRENT
     if not pointer.is_file():
         return None
-    return Snapshot(store / dataset / check_snapshot_id(pointer.read_text().strip()), key)
+    name = pointer.read_text(encoding="utf-8", errors="replace").strip()
+    if not _ID.fullmatch(name):
+        raise Damaged(f"{dataset}: expected the name of the current snapshot, got another text")
+    return Snapshot(store / dataset / name, key)
 
 
 def make_current(snapshot: Snapshot) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dp_pipeline.release.durable import sync
 from dp_pipeline.schema.encoding import IntArray
 from dp_pipeline.schema.errors import Damaged
 
@@ -70,7 +71,7 @@ class Transcript:
                 os.link(temporary, path)
         finally:
             Path(temporary).unlink()
-        _sync(path.parent)
+        sync(path.parent)
 
     def require_begun(self, key: str) -> None:
         """Damaged unless the file begins with the header of this release."""
@@ -170,11 +171,3 @@ def _append(path: Path, line: bytes) -> None:
         file.write(line)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -158,5 +158,5 @@ def test_the_current_snapshot_is_the_one_made_current_last(snapshot: Snapshot) -
 def test_a_pointer_to_outside_is_refused(snapshot: Snapshot) -> None:
     make_current(snapshot)
     (snapshot.folder.parent / "current").write_text("../elsewhere")
-    with pytest.raises(DeclarationError):
+    with pytest.raises(Damaged):
         current_snapshot(snapshot.folder.parent.parent, "city", KEY)
