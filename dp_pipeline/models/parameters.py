@@ -45,13 +45,6 @@ def names(*, measuring: bool = True) -> Any:
     return _parameter((), lambda text: tuple(text.split()), "attribute names", measuring)
 
 
-def flag(default: bool, *, measuring: bool = False) -> Any:
-    """true or false."""
-    return _parameter(
-        default, {"true": True, "false": False}.get, "true or false", measuring=measuring
-    )
-
-
 def _parameter(default: Any, parse: Callable[[str], Any], expected: str, measuring: bool) -> Any:
     return field(
         default=default, metadata={"parse": parse, "expected": expected, "measuring": measuring}

@@ -6,8 +6,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-import click
-
 from dp_pipeline.reporting.number_text import NO_NUMBER
 
 _WIDTH_OF_A_FILE = 110
@@ -61,8 +59,3 @@ def progress(total: int) -> Iterator[Callable[[str], None]]:
             steps[0] += 1
 
         yield on_step
-
-
-def print_line(text: str) -> None:
-    """One line on stdout."""
-    click.echo(text)
