@@ -19,7 +19,8 @@ lint: .venv/ready
 	.venv/bin/lint-imports --no-cache
 
 ui: .venv/ready
-	mkdir -p $(DAGSTER_HOME) && cp dagster.yaml $(DAGSTER_HOME)/dagster.yaml
+	mkdir -p $(DAGSTER_HOME)
+	test -e $(DAGSTER_HOME)/dagster.yaml || cp dagster.yaml $(DAGSTER_HOME)/dagster.yaml
 	.venv/bin/dagster dev --host 127.0.0.1 --workspace workspace.yaml
 
 study: .venv/ready
@@ -40,6 +41,6 @@ bench: .venv/ready
 	touch $@
 
 # The versions that the commands install; run after changing dependencies.
-lock:
+lock: .venv/ready
 	$(PY) -m uv pip compile pyproject.toml --extra test --universal --python-version 3.11 \
 	  --no-header --no-annotate --quiet --output-file constraints.txt

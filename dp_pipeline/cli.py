@@ -7,6 +7,7 @@ Exit codes: 0 done, 1 failed, 2 wrong use, 3 budget refused.
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -186,6 +187,7 @@ def _print_plan(planned: Plan) -> None:
 def _print_outcome(request: RunRequest) -> None:
     from dp_pipeline.orchestration.outcome import outcomes, report_path
     from dp_pipeline.reporting.terminal import print_table
+    from dp_pipeline.schema.epsilon import NANO, epsilon_text
 
     found = list(outcomes(request))
     metrics = list(dict.fromkeys(row.metric for one in found for row in one.quality))
@@ -196,10 +198,6 @@ def _print_outcome(request: RunRequest) -> None:
             title = f"Centres of {one.release.name} at ε={one.bundle.facts['epsilon']}"
             print_table(title, list(one.bundle.tables["centres"]), one.centres())
     charged = sum(one.charged for one in found)
-    from fractions import Fraction
-
-    from dp_pipeline.schema.epsilon import NANO, epsilon_text
-
     click.echo(f"charged by this run: {epsilon_text(Fraction(charged, NANO))}")
     click.echo(f"report: {report_path(request)}")
 

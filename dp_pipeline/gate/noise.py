@@ -31,7 +31,7 @@ class NoiseSource(Protocol):
 
     @property
     def name(self) -> str:
-        """ "opendp", "exact" or "seeded": what bundles and the ledger record."""
+        """ "opendp", "exact" or "seeded", without its number."""
 
     @property
     def fit_for_release(self) -> bool:
@@ -157,12 +157,12 @@ def noise_source(name: str, *, seed: int | None = None) -> NoiseSource:
     """
     if name == SeededNoise.name:
         if seed is None:
-            raise DeclarationError("noise: 'seeded' needs a seed, got none")
+            raise DeclarationError("noise: expected seeded:NUMBER, got 'seeded' without a number")
         return SeededNoise(seed)
     if name not in (OpenDPNoise.name, ExactNoise.name):
         raise DeclarationError(f"noise: expected opendp, exact or seeded, got {name!r}")
     if seed is not None:
-        raise DeclarationError(f"noise: {name!r} takes no seed; only 'seeded' does")
+        raise DeclarationError(f"noise: expected {name!r} without a seed, got one")
     return OpenDPNoise() if name == OpenDPNoise.name else ExactNoise()
 
 

@@ -42,7 +42,7 @@ class Gap:
     L rows move it by at most L·2^16. All is integer: rounding costs nothing. The bound is
     reached (a row in a cell above what is expected). N̂ must be the released row count: with the
     true one the prediction moves too, by Σ p̂_i p̂_jᵀ per row: about twice the sensitivity.
-    Source: the edge filter of PrivHD, made free of n (design sheet 7).
+    Source: the edge filter of PrivHD, made free of n.
 
     expected   int64 table, in 1/2^16 rows
 

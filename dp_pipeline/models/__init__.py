@@ -25,7 +25,7 @@ def build_model(spec: DatasetSpec, name: str) -> Model:
     A declared ``nominal_rows`` reaches every model that plans with one.
     """
     if name not in MODELS or name not in spec.models:
-        declared = ", ".join(model for model in spec.models if model in MODELS)
+        declared = ", ".join([model for model in spec.models if model in MODELS] or MODELS)
         raise DeclarationError(f"{spec.name}: model: expected one of {declared}, got {name[:60]!r}")
     model_type = MODELS[name]
     texts = dict(spec.models[name])

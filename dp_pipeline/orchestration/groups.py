@@ -1,4 +1,4 @@
-"""Names that a person reads first: groups, tags and owners of assets."""
+"""Names that a person reads first: groups and tags of assets."""
 
 from __future__ import annotations
 

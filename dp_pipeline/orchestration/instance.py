@@ -27,7 +27,9 @@ def dagster_instance(home: Home) -> dg.DagsterInstance:
         _make(folder, declared=home.root.parent / "dagster.yaml")
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise PipelineError(f"DAGSTER_HOME: cannot use {folder}: {reason}") from None
+        raise PipelineError(
+            f"DAGSTER_HOME: expected a folder that can be written, got {folder}: {reason}"
+        ) from None
     return dg.DagsterInstance.get()
 
 

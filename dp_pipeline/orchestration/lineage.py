@@ -23,19 +23,22 @@ def open_lineage(spec: DatasetSpec, home: Home) -> Ledger:
             f"{spec.name}: expected the ledger that knows lineage {spec.lineage}, got one that "
             f"does not, beside rows or releases of {spec.name} in {home.root}"
         )
-    ledger.open_account(
-        Account(
-            lineage=spec.lineage,
-            unit=str(spec.protection),
-            relation=spec.relation,
-            purpose=spec.purpose,
-            ceiling=spec.ceiling,
-        )
-    )
+    ledger.open_account(declared_account(spec))
     ledger.claim_source(
         spec.lineage, spec.source.identity, distinct_population=spec.distinct_population
     )
     return ledger
+
+
+def declared_account(spec: DatasetSpec) -> Account:
+    """The account as the data set file declares it."""
+    return Account(
+        lineage=spec.lineage,
+        unit=str(spec.protection),
+        relation=spec.relation,
+        purpose=spec.purpose,
+        ceiling=spec.ceiling,
+    )
 
 
 def _has_history(spec: DatasetSpec, home: Home) -> bool:

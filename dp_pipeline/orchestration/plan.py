@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from dp_pipeline.orchestration.home import Home
+from dp_pipeline.orchestration.lineage import declared_account
 from dp_pipeline.orchestration.release import Release
 from dp_pipeline.orchestration.request import RunRequest
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot
@@ -66,11 +67,15 @@ class Plan:
 def plan_request(request: RunRequest) -> Plan:
     """The plan of one request, on the current snapshot or the one it names.
 
-    Raises DeclarationError for a noise source that these releases may not use.
+    Raises DeclarationError for a noise source that these releases may not use, and for a
+    file that disagrees with the account of its lineage.
     """
     spec, home = request.spec, request.home
     for release in request.releases:
         release.require_fit_noise()
+    opened = home.ledger.account(spec.lineage)
+    if opened is not None:
+        declared_account(spec).require_same_as(opened)
     balance = home.ledger.balance(spec.lineage)
     reads = _snapshot(spec, home, request.snapshot)
     return Plan(

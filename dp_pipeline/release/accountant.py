@@ -75,7 +75,10 @@ class Accountant:
                 f"{spend.what}: expected a positive Fraction as scale, got another"
             )
         if spend.epsilon_of_scale != spend.epsilon:
-            raise BoundaryViolation(f"{spend.what}: expected a scale that proves its ε, got not")
+            raise BoundaryViolation(
+                f"{spend.what}: expected a scale that costs ε={spend.epsilon}, "
+                f"got one that costs {spend.epsilon_of_scale}"
+            )
         if spend.epsilon > self.left:
             raise BudgetExceeded(
                 spend.what,

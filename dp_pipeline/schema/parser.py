@@ -117,20 +117,22 @@ def _path(section: Fields, location: str, folder: Path) -> tuple[str, str | None
 
 def _domain(fields: Fields) -> Domain:
     section = fields.section("attributes")
-    default = fields.text("on_invalid", "clip", choices=("clip", "other", "drop"))
+    default = fields.text("on_invalid", "clip", choices=("clip", "drop"))
     attributes = tuple(parse_attribute(name, section.section(name), default) for name in section)
     if not attributes:
         fields.refuse("attributes", "at least one attribute", "none")
     for attribute in attributes:
         if not _NAME.fullmatch(attribute.name):
-            section.refuse(attribute.name, "a name of a-z, 0-9 and _", "another")
+            expected = "a name of a-z, 0-9 and _, starting with a letter"
+            section.refuse(attribute.name, expected, repr(attribute.name[:60]))
     return Domain(attributes)
 
 
 def _partitions(fields: Fields) -> tuple[Fraction, ...]:
     partitions = fields.epsilons("partitions")
     if not partitions or list(partitions) != sorted(set(partitions)):
-        fields.refuse("partitions", "ascending ε, each once, at least one", "another list")
+        got = ", ".join(map(epsilon_text, partitions)) or "none"
+        fields.refuse("partitions", "ascending ε, each once, at least one", got)
     return partitions
 
 

@@ -136,7 +136,7 @@ MISTAKES = {
         {"attributes": FIELDS["attributes"] + "\n  Odd: {bounds: [0, 1]}"},
         "attributes.Odd",
         "Odd",
-        "another",
+        "'Odd'",
     ),
     "no attribute": ({"attributes": "attributes:"}, "attributes", "attributes", "none"),
     "no model": ({"models": "models:"}, "models", "models", "none"),

@@ -70,4 +70,8 @@ def _model_asset(spec: DatasetSpec, name: str) -> dg.AssetsDefinition:
 def _description(spec: DatasetSpec, name: str) -> str:
     costs = ", ".join(epsilon_text(spec.charge_for(epsilon)) for epsilon in spec.partitions)
     kept = f"{spec.title}: {MODELS[name].summary}. Protected unit: {spec.protection}."
-    return f"{kept} A first run of a partition charges its ε ({costs}); a re-run replays at cost 0."
+    bought = " and its evaluation's" if spec.evaluation else ""
+    return (
+        f"{kept} A first run of a partition charges its ε{bought} ({costs}); "
+        "a re-run replays at cost 0."
+    )
