@@ -7,6 +7,7 @@ Exit codes: 0 done, 1 failed, 2 wrong use, 3 budget refused.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,20 @@ class OneLineErrors(click.Group):
             ctx.exit(error.exit_code)
 
 
+def _request_options(command: Callable[..., None]) -> Callable[..., None]:
+    """What `run` does and `plan` foretells: the same words for both."""
+    options = (
+        click.argument("dataset"),
+        click.option("--model", "models", multiple=True, help="Only this model; may be repeated."),
+        click.option("--epsilon", "epsilons", multiple=True, help="Only this ε; may be repeated."),
+        click.option("--fresh", is_flag=True, help="Draw once more, at the full price."),
+        click.option("--snapshot", default="", help="Open a new snapshot under this name."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 @click.group(cls=OneLineErrors, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="dp-pipeline")
 def main() -> None:
@@ -42,38 +57,25 @@ def main() -> None:
 
 
 @main.command()
-@click.argument("dataset")
-@click.option("--model", "models", multiple=True, help="Only this model; may be repeated.")
-@click.option("--epsilon", "epsilons", multiple=True, help="Only this ε; may be repeated.")
-@click.option("--fresh", is_flag=True, help="Draw once more, at the full price.")
-@click.option("--snapshot", default="", help="Open a new snapshot under this name.")
-def run(
-    dataset: str, models: tuple[str, ...], epsilons: tuple[str, ...], fresh: bool, snapshot: str
-) -> None:
+@_request_options
+def run(dataset: str, **options: Any) -> None:
     """Run the chain of DATASET: rows, models, evaluation, report."""
-    request = _request(dataset, models, epsilons, fresh=fresh, snapshot=snapshot)
-    _run([request])
+    _run([_request(dataset, **options)])
 
 
 @main.command()
 def demo() -> None:
     """Run three example data sets, print what was released and where the reports are."""
-    _run([_request(name, (), (), fresh=False, snapshot="") for name in DEMO])
+    _run([_request(name) for name in DEMO])
 
 
 @main.command()
-@click.argument("dataset")
-@click.option("--model", "models", multiple=True, help="Only this model; may be repeated.")
-@click.option("--epsilon", "epsilons", multiple=True, help="Only this ε; may be repeated.")
-@click.option("--fresh", is_flag=True, help="As `run --fresh` would.")
-@click.option("--snapshot", default="", help="As `run --snapshot` would.")
-def plan(
-    dataset: str, models: tuple[str, ...], epsilons: tuple[str, ...], fresh: bool, snapshot: str
-) -> None:
+@_request_options
+def plan(dataset: str, **options: Any) -> None:
     """Show what `run` would cost: asked, spent, left, ceiling. Nothing is read or charged."""
     from dp_pipeline.orchestration.plan import plan_request
 
-    planned = plan_request(_request(dataset, models, epsilons, fresh=fresh, snapshot=snapshot))
+    planned = plan_request(_request(dataset, **options))
     _print_plan(planned)
     planned.require_budget()
 
@@ -138,7 +140,12 @@ def data_check(file: Path) -> None:
 
 
 def _request(
-    dataset: str, models: tuple[str, ...], epsilons: tuple[str, ...], *, fresh: bool, snapshot: str
+    dataset: str,
+    *,
+    models: tuple[str, ...] = (),
+    epsilons: tuple[str, ...] = (),
+    fresh: bool = False,
+    snapshot: str = "",
 ) -> RunRequest:
     from dp_pipeline.models import build_model
     from dp_pipeline.orchestration.home import find_home, noise_name

@@ -43,8 +43,8 @@ def _buy_nicv(curator: Curator, clusters: Clusters, epsilon: Fraction) -> NoisyN
 
     B is a quantile of the squared distances that the released synopsis itself has: a
     function of released values, and far below the box's diagonal, so the noise is small. A
-    row farther from every centre counts as that far, so the number is biased downwards (2 to
-    5 % on trips).
+    row farther from every centre counts as that far, so the number is biased downwards (by up
+    to 8 % on trips).
     """
     rule, unit = nearest_centre(clusters, curator)
     clip = max(1, int(_clip(clusters) / unit))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from fractions import Fraction
-from itertools import combinations
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from dp_pipeline.orchestration.lineage import require_snapshot
 from dp_pipeline.raw.comparison import clustering_quality, marginal_quality, steward_facts
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.release.product import pair_probabilities
 from dp_pipeline.reporting.rows import QualityRow
 from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.spec import DatasetSpec
@@ -64,23 +64,10 @@ def _exact_quality(spec: DatasetSpec, snapshot: Snapshot, bundle: Bundle) -> dic
 
     def compute() -> dict[str, float]:
         if "centres" not in bundle.tables:
-            marginals = pair_probabilities(bundle.tables["marginals"])
+            marginals = pair_probabilities(bundle.tables["marginals"], most_cells=MOST_GRID_CELLS)
             return marginal_quality(spec, snapshot, marginals)
         centres = bundle.tables["centres"]
         points = np.stack(list(centres.values()), axis=1)
         return clustering_quality(spec, snapshot, tuple(centres), points)
 
     return steward_facts(snapshot, f"exact-quality-{of}", compute)
-
-
-def pair_probabilities(marginals: Mapping[str, np.ndarray]) -> dict[tuple[str, ...], np.ndarray]:
-    """Released distributions of the pairs of attributes that an engine can count."""
-    names = list(dict.fromkeys(marginals["attribute"].tolist()))
-    ways = {name: marginals["probability"][marginals["attribute"] == name] for name in names}
-    if len(names) == 1:
-        return {(names[0],): ways[names[0]]}
-    return {
-        pair: np.outer(ways[pair[0]], ways[pair[1]])
-        for pair in combinations(names, 2)
-        if len(ways[pair[0]]) * len(ways[pair[1]]) <= MOST_GRID_CELLS
-    }

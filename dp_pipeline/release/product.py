@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
+from itertools import combinations
 
 import numpy as np
 
@@ -87,3 +89,21 @@ def sample_product(
     estimate = estimated_rows(marginals)
     columns = [rng.choice(m.table.size, size=rows, p=shares(m, estimate)) for m in marginals]
     return np.stack(columns, axis=1).astype(np.int64)
+
+
+def pair_probabilities(
+    marginals: Mapping[str, np.ndarray], *, most_cells: int
+) -> dict[tuple[str, ...], FloatArray]:
+    """Released distributions of all pairs of attributes with at most ``most_cells`` cells.
+
+    marginals   the table of that name of a stored release; one attribute makes one marginal
+    """
+    names = list(dict.fromkeys(marginals["attribute"].tolist()))
+    ways = {name: marginals["probability"][marginals["attribute"] == name] for name in names}
+    if len(names) == 1:
+        return {(names[0],): ways[names[0]]}
+    return {
+        (left, right): np.outer(ways[left], ways[right])
+        for left, right in combinations(names, 2)
+        if len(ways[left]) * len(ways[right]) <= most_cells
+    }

@@ -10,7 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.release.measurement import NoisyMarginal, variance
-from dp_pipeline.release.product import ProductTable, estimated_rows, sample_product
+from dp_pipeline.release.product import (
+    ProductTable,
+    estimated_rows,
+    pair_probabilities,
+    sample_product,
+)
 from dp_pipeline_tests.populations import TOWN
 
 COLOUR, SMOKES = [500, 300, 200], [900, 100]
@@ -114,3 +119,15 @@ def test_the_variance_is_that_of_the_discrete_laplace(scale: str) -> None:
 
 def test_the_variance_is_known_at_the_largest_scale_that_noise_can_have() -> None:
     assert variance(Fraction(2**55)) == pytest.approx(2 * 2.0**110)
+
+
+def test_pairs_of_stored_marginals_are_products_and_the_too_large_are_left_out() -> None:
+    table = {
+        "attribute": np.array(["a", "a", "b", "b", "b", "c", "c"]),
+        "probability": np.array([0.5, 0.5, 0.2, 0.3, 0.5, 1.0, 0.0]),
+    }
+    pairs = pair_probabilities(table, most_cells=4)
+    assert {pair: one.tolist() for pair, one in pairs.items()} == {
+        ("a", "c"): [[0.5, 0.0], [0.5, 0.0]]
+    }
+    assert len(pair_probabilities(table, most_cells=6)) == 3
