@@ -23,7 +23,12 @@ ui: .venv/ready
 	test -e $(DAGSTER_HOME)/dagster.yaml || cp dagster.yaml $(DAGSTER_HOME)/dagster.yaml
 	.venv/bin/dagster dev --host 127.0.0.1 --workspace workspace.yaml
 
+# The real data sets where there is a data folder, those after their pattern elsewhere. A folder
+# keeps the cells of one version of the code: name another with OUT=.
+OUT ?= data/study_clustering
+STUDIED := $(if $(DP_PIPELINE_DATA),birch3 checkin_events unbalance,birch3_like unbalance_like)
 study: .venv/ready
+	.venv/bin/dp-pipeline study clustering $(STUDIED:%=--dataset %) --dataset mixture4 --out $(OUT)
 	$(PY) -m pytest -m study -s dp_pipeline_tests/studies
 
 bench: .venv/ready

@@ -1,5 +1,5 @@
-"""`dp-pipeline`: run, plan, budget, data, demo. Heavy packages are imported by the command that
-needs them: ``--help`` and ``budget`` start at once.
+"""`dp-pipeline`: run, plan, budget, data, demo, study. Heavy packages are imported by the command
+that needs them: ``--help`` and ``budget`` start at once.
 
 Exit codes: 0 done, 1 failed, 2 wrong use, 3 budget refused.
 """
@@ -16,6 +16,7 @@ import click
 
 from dp_pipeline import __version__
 from dp_pipeline.schema.errors import PipelineError
+from dp_pipeline.studies.commands import study
 
 if TYPE_CHECKING:
     from dp_pipeline.orchestration.plan import Plan
@@ -56,6 +57,9 @@ def main() -> None:
     """Publish sensitive tables and locations with differential privacy."""
 
 
+main.add_command(study)
+
+
 @main.command()
 @_request_options
 def run(dataset: str, **options: Any) -> None:
@@ -85,8 +89,8 @@ def plan(dataset: str, **options: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable, exact text amounts.")
 def budget(dataset: str | None, as_json: bool) -> None:
     """Show what every lineage, or DATASET's, has spent over all runs."""
+    from dp_pipeline.ledger.home import find_home
     from dp_pipeline.orchestration.budgets import budgets
-    from dp_pipeline.orchestration.home import find_home
 
     accounts = [one.texts() for one in budgets(find_home().ledger, dataset)]
     if as_json:
@@ -147,8 +151,8 @@ def _request(
     fresh: bool = False,
     snapshot: str = "",
 ) -> RunRequest:
+    from dp_pipeline.ledger.home import find_home, noise_name
     from dp_pipeline.models import build_model
-    from dp_pipeline.orchestration.home import find_home, noise_name
     from dp_pipeline.orchestration.request import RunRequest
     from dp_pipeline.raw.snapshot import check_snapshot_id
     from dp_pipeline.schema.discovery import find_spec

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -23,11 +24,12 @@ SILENT = Fraction(10**6)
 
 @dataclass(frozen=True)
 class Draw:
-    """What a noise source was handed: exact answers and the scale."""
+    """What a noise source was handed, exact answers and the scale, and what it gave back."""
 
     mechanism: str
     exact: IntArray
     scale: Fraction
+    answer: IntArray
 
 
 @dataclass
@@ -40,12 +42,14 @@ class RecordingNoise:
     fit_for_release: bool = False
 
     def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
-        self.draws.append(Draw(LAPLACE, counts.copy(), scale))
-        return self.source.discrete_laplace(counts, scale)
+        answer = self.source.discrete_laplace(counts, scale)
+        self.draws.append(Draw(LAPLACE, counts.copy(), scale, answer.copy()))
+        return answer
 
     def noisy_max(self, scores: IntArray, scale: Fraction) -> int:
-        self.draws.append(Draw(NOISY_MAX, scores.copy(), scale))
-        return self.source.noisy_max(scores, scale)
+        answer = self.source.noisy_max(scores, scale)
+        self.draws.append(Draw(NOISY_MAX, scores.copy(), scale, np.array(answer)))
+        return answer
 
 
 @dataclass
@@ -71,6 +75,26 @@ class ForcedNoise:
 
     def noisy_max(self, scores: IntArray, _: Fraction) -> int:
         return int(self._rng.integers(scores.size))
+
+
+@dataclass(frozen=True)
+class NoiseOfContent:
+    """Noise that a question with the same exact answer and scale always gets, however many were
+    asked before.
+    """
+
+    name: str = "of content"
+    fit_for_release: bool = False
+
+    def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
+        return self._source(counts, scale).discrete_laplace(counts, scale)
+
+    def noisy_max(self, scores: IntArray, scale: Fraction) -> int:
+        return self._source(scores, scale).noisy_max(scores, scale)
+
+    def _source(self, exact: IntArray, scale: Fraction) -> SeededNoise:
+        digest = hashlib.sha256(exact.tobytes() + str(scale).encode()).digest()
+        return SeededNoise(int.from_bytes(digest[:6]))
 
 
 @dataclass

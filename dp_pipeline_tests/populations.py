@@ -9,8 +9,10 @@ import numpy as np
 
 from dp_pipeline.gate.counts import Sealed
 from dp_pipeline.gate.nearest_centre import NearestCentre
+from dp_pipeline.release.bit_tree import BitTree, Prefixes
 from dp_pipeline.schema.domain import Attribute, Domain
 from dp_pipeline.schema.encoding import COORDINATE_BITS, Bins, Coordinate, Levels
+from dp_pipeline_tests import loops
 
 Row = tuple[float, float, str, str]
 """x, y, colour and smokes of one person."""
@@ -61,7 +63,7 @@ AWKWARD: dict[str, tuple[Row, ...]] = {
 
 @dataclass(frozen=True)
 class LoopCounter:
-    """``gate.counts.Counter`` by loops over rows: slow, and plain enough to be believed."""
+    """``Counter`` and ``Disclosing`` by loops over rows: slow, and plain enough to be believed."""
 
     rows: Sequence[Row]
     domain: Domain = TOWN
@@ -73,7 +75,7 @@ class LoopCounter:
     def _table(self, attributes: tuple[str, ...]) -> Sealed:
         table = np.zeros(self.domain.shape(attributes), dtype=np.int64)
         for row in self.rows:
-            table[tuple(self._code(row, name) for name in attributes)] += 1
+            table[tuple(self.code(row, name) for name in attributes)] += 1
         return Sealed(table)
 
     def grid(self, columns: tuple[str, ...], cells: int) -> Sealed:
@@ -86,19 +88,50 @@ class LoopCounter:
     def distance_total(self, rule: NearestCentre, *, clip: int, shift: int) -> Sealed:
         """See Counter."""
         total = 0
-        for row in self.rows:
-            place = [self._coordinate(row, name) for name in rule.columns]
-            distances = [
-                sum((w * (q - c)) ** 2 for w, q, c in zip(rule.weights, place, centre, strict=True))
-                for centre in rule.centres
-            ]
-            total += min(*distances, clip) >> shift
+        for place in self.places(rule.columns):
+            exact = min(loops.distance(rule, place, centre) for centre in rule.centres)
+            total += min(exact, clip) >> shift
         return Sealed(np.array(total, dtype=np.int64))
+
+    def children(self, tree: BitTree, nodes: Prefixes, bits: int) -> Sealed:
+        """See Counter."""
+        return Sealed(loops.children(self.places(tree.columns), tree, nodes, bits))
+
+    def sum_by_centre(self, rules: Sequence[NearestCentre], *, salt: int) -> Sealed:
+        """See Counter."""
+        return Sealed(loops.sum_by_centre(self.places(rules[0].columns), rules, salt=salt))
+
+    def residuals(self, rule: NearestCentre, radii: tuple[int, ...]) -> Sealed:
+        """See Counter."""
+        return Sealed(loops.residuals(self.places(rule.columns), rule, radii))
+
+    def classify(self, rule: NearestCentre, attribute: str) -> Sealed:
+        """See Counter."""
+        codes, levels = [self.code(row, attribute) for row in self.rows], self.domain[attribute]
+        return Sealed(loops.classify(self.places(rule.columns), codes, rule, levels.size))
+
+    def bounds(self, columns: tuple[str, ...]) -> Sealed:
+        """See Disclosing."""
+        axes = list(zip(*self.places(columns), strict=True)) or [(-loops.EDGE, loops.EDGE)] * len(
+            columns
+        )
+        return Sealed(np.array([[min(q) for q in axes], [max(q) for q in axes]], dtype=np.int64))
+
+    def records(self, columns: tuple[str, ...], many: int, salt: int) -> Sealed:
+        """See Disclosing."""
+        places = sorted(self.places(columns), key=lambda q: (loops.hash_of(q, salt), q))
+        middles = [(0,) * len(columns)] * many
+        return Sealed(np.array([*places, *middles][:many], dtype=np.int64))
+
+    def places(self, columns: tuple[str, ...]) -> list[loops.Place]:
+        """Fixed-point coordinates of every row."""
+        return [tuple(self._coordinate(row, name) for name in columns) for row in self.rows]
 
     def _value(self, row: Row, name: str) -> float | str:
         return row[self.domain.names.index(name)]
 
-    def _code(self, row: Row, name: str) -> int:
+    def code(self, row: Row, name: str) -> int:
+        """Cell of one attribute of a row."""
         cells = self.domain[name].cells
         assert cells is not None
         kind = object if isinstance(cells, Levels) else float

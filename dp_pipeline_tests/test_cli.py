@@ -99,7 +99,7 @@ def test_help_lists_every_command_with_a_sentence():
         text=True,
         check=True,
     )
-    for command in ("run", "demo", "plan", "budget", "data"):
+    for command in ("run", "demo", "plan", "budget", "data", "study"):
         assert re.search(rf"^  {command} +[A-Z].+\.", result.stdout, re.MULTILINE), command
 
 

@@ -8,9 +8,10 @@ all engines agree to the last digit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn, Protocol
+from typing import NoReturn, Protocol, runtime_checkable
 
 from dp_pipeline.gate.nearest_centre import NearestCentre
+from dp_pipeline.release.bit_tree import BitTree, Prefixes
 from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.encoding import IntArray
 
@@ -64,5 +65,51 @@ class Counter(Protocol):
     def distance_total(self, rule: NearestCentre, *, clip: int, shift: int) -> Sealed:
         """Σ over rows of min(D, clip) >> shift, shape (); D = min over centres of
         Σ_j (weight_j · (q_j − c_j))², in whole numbers.
+        """
+        ...
+
+    def children(self, tree: BitTree, nodes: Prefixes, bits: int) -> Sealed:
+        """Rows in every box ``bits`` further bits below each node, empty boxes included; shape
+        (m, 2^bits), in the order of ``nodes.children(bits)``; bits = 0 is the nodes themselves.
+
+        Bit i of a row is its r-th halving of axis a = axes[i], r = 0 at the first:
+        (u >> (16 − r)) & 1 with u = min(q_a + 2^16, 2^17 − 1).
+        """
+        ...
+
+    def sum_by_centre(self, rules: Sequence[NearestCentre], *, salt: int) -> Sealed:
+        """Sizes and totals of the clusters of every subset, shape (m, k, 1 + d).
+
+        Row → subset ``subset_of(q, salt) mod m`` (see ``gate.subsets``), m the number of rules;
+        its cluster is the lowest index of the nearest centre of that subset's rule. Entry
+        [s, j] is the number of such rows, then Σ q_a for each column a.
+        All rules have the same columns, weights and number of centres.
+        """
+        ...
+
+    def residuals(self, rule: NearestCentre, radii: tuple[int, ...]) -> Sealed:
+        """Clipped residual totals of every cluster, shape (k, d).
+
+        y_a = weight_a · (q_a − c_a) to the nearest centre j, n = Σ|y_a|; a row adds
+        sign(y_a) · (|y_a| · 2^16 // max(n, radii_j)), so at most 2^16 in L1.
+        """
+        ...
+
+    def classify(self, rule: NearestCentre, attribute: str) -> Sealed:
+        """Rows of every level of ``attribute`` in every cluster, shape (levels, k)."""
+        ...
+
+
+@runtime_checkable
+class Disclosing(Protocol):
+    """What an engine shows of benchmark rows without noise; see ``gate.disclosures``."""
+
+    def bounds(self, columns: tuple[str, ...]) -> Sealed:
+        """Smallest and largest coordinate of every column, shape (2, d); the box of nobody."""
+        ...
+
+    def records(self, columns: tuple[str, ...], many: int, salt: int) -> Sealed:
+        """The ``many`` rows with the smallest ``gate.subsets.hash_of(q, salt)``, shape (many, d),
+        ascending by hash, then by coordinates; where rows are missing the middle of the box, 0.
         """
         ...

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from dp_pipeline.schema.encoding import COORDINATE_BITS
+import numpy as np
+
+from dp_pipeline.schema.encoding import COORDINATE_BITS, Coordinate, FloatArray
 from dp_pipeline.schema.errors import BoundaryViolation
 
 MOST_A_ROW = 1 << 32
 """One row's part of a total stays below this, so that no table of less than 2^31 rows overflows."""
+
+MOST_RADIUS = 1 << 47
+"""Radii stay below this, so that a radius times 2^16 is an int64."""
 
 _EDGE = 1 << COORDINATE_BITS
 _HEAVIEST = 1024
@@ -28,13 +35,85 @@ class NearestCentre:
     centres: tuple[tuple[int, ...], ...]
     weights: tuple[int, ...]
 
+    @classmethod
+    def of(
+        cls, columns: tuple[str, ...], centres: FloatArray, box: Sequence[Coordinate]
+    ) -> NearestCentre:
+        """The rule of centres (k, d) in data units, those outside the box moved to its edge.
+
+        Weights are half-widths in whole parts of the widest, the finest parts that keep
+        floats exact, with their common factor taken out.
+
+        >>> rule = NearestCentre.of(("x",), np.array([[7.5]]), [Coordinate(0, 10)])
+        >>> rule.centres, rule.weights
+        (((32768,),), (1,))
+        """
+        coordinates = [interval.encode(centres[:, axis]) for axis, interval in enumerate(box)]
+        whole = tuple(zip(*(column.tolist() for column in coordinates), strict=True))
+        parts = _HEAVIEST
+        while parts > 1 and not cls(columns, whole, _weights(box, parts)).fits_floats:
+            parts //= 2
+        rule = cls(columns, whole, _weights(box, parts))
+        return replace(rule, weights=rule.reduced_weights)
+
+    def centres_in(self, box: Sequence[Coordinate]) -> FloatArray:
+        """The centres in data units, (k, d)."""
+        columns = np.array(self.centres, dtype=np.int64).T
+        return np.stack([one.decode(q) for one, q in zip(box, columns, strict=True)], axis=1)
+
+    def unit_in(self, box: Sequence[Coordinate]) -> float:
+        """Data units of one weighted step, that is of 1 in weight · (q − c)."""
+        widest = max(interval.half_width for interval in box)
+        return widest / max(self.weights) / _EDGE
+
+    @property
+    def reduced_weights(self) -> tuple[int, ...]:
+        """The weights without their common factor: every row has the same nearest centre."""
+        factor = math.gcd(*self.weights) or 1
+        return tuple(weight // factor for weight in self.weights)
+
+    @property
+    def fits_floats(self) -> bool:
+        """Whether x² − 2xc + c² under the reduced weights never leaves the whole numbers below
+        2^53: its sums and products are at most 4 · Σ (weight · 2^16)².
+        """
+        return 4 * sum((w * _EDGE) ** 2 for w in self.reduced_weights) < 1 << 53
+
     @property
     def largest_distance(self) -> int:
         """The largest D that any row could have: Σ (weight · 2^17)²."""
         return sum((weight * 2 * _EDGE) ** 2 for weight in self.weights)
 
-    def require_exact(self, *, clip: int, shift: int) -> None:
-        """BoundaryViolation for what would not be exact; from public numbers only."""
+    def require_exact(self, *, clip: int = 0, shift: int = 0) -> None:
+        """BoundaryViolation for what would not be exact; from public numbers only.
+
+        clip, shift   of a total of distances; other questions have none
+        """
+        self._require_whole()
+        if clip < 0 or not 0 <= shift < 63:
+            raise BoundaryViolation(
+                f"distance: expected clip ≥ 0 and shift < 63, got {clip}, {shift}"
+            )
+        if self.largest_distance >= 1 << 63:
+            raise BoundaryViolation(
+                f"distance: expected Σ(weight·2^17)² < 2^63, got {len(self.columns)} columns"
+            )
+        if min(clip, self.largest_distance) >> shift >= MOST_A_ROW:
+            raise BoundaryViolation(
+                f"distance: expected clip >> shift below 2^32, got clip {clip}, shift {shift}"
+            )
+
+    def require_radii(self, radii: tuple[int, ...]) -> None:
+        """BoundaryViolation unless residuals clipped to ``radii``, one a centre, are exact."""
+        self.require_exact()
+        if len(radii) != len(self.centres):
+            raise BoundaryViolation(
+                f"radii: expected {len(self.centres)}, one a centre, got {len(radii)}"
+            )
+        if not all(isinstance(radius, int) and 1 <= radius < MOST_RADIUS for radius in radii):
+            raise BoundaryViolation("radii: expected whole numbers in 1..2^47 − 1, got others")
+
+    def _require_whole(self) -> None:
         d = len(self.columns)
         if not 1 <= d == len(set(self.columns)) == len(self.weights):
             raise BoundaryViolation(f"centres: expected {d} different columns and as many weights")
@@ -44,13 +123,8 @@ class NearestCentre:
             raise BoundaryViolation("centres: expected fixed-point numbers in [−2^16, 2^16]")
         if any(not 0 <= weight <= _HEAVIEST for weight in self.weights):
             raise BoundaryViolation(f"weights: expected whole numbers in 0..{_HEAVIEST}")
-        if clip < 0 or not 0 <= shift < 63:
-            raise BoundaryViolation(
-                f"distance: expected clip ≥ 0 and shift < 63, got {clip}, {shift}"
-            )
-        if self.largest_distance >= 1 << 63:
-            raise BoundaryViolation(f"distance: expected Σ(weight·2^17)² < 2^63, got {d} columns")
-        if min(clip, self.largest_distance) >> shift >= MOST_A_ROW:
-            raise BoundaryViolation(
-                f"distance: expected clip >> shift below 2^32, got clip {clip}, shift {shift}"
-            )
+
+
+def _weights(box: Sequence[Coordinate], parts: int) -> tuple[int, ...]:
+    widest = max(interval.half_width for interval in box)
+    return tuple(max(1, round(parts * interval.half_width / widest)) for interval in box)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dp_pipeline.schema.encoding import FloatArray
+import numpy as np
+
+from dp_pipeline.schema.encoding import FloatArray, IntArray
 from dp_pipeline.schema.errors import DeclarationError
 
 _BLOCK_CELLS = 1 << 20
@@ -23,28 +25,41 @@ def nicv(points: FloatArray, centres: FloatArray) -> float:
     >>> nicv(np.array([[0.0, 0.0], [4.0, 3.0]]), np.array([[0.0, 0.0], [4.0, 2.0]]))
     0.5
     """
+    nearest = nearest_centres(points, centres)
+    if len(points) == 0:
+        return float("nan")
+    # In blocks: the differences would be a second copy of the points.
+    blocks = (slice(at, at + _BLOCK_CELLS) for at in range(0, len(points), _BLOCK_CELLS))
+    total = sum(float(((points[one] - centres[nearest[one]]) ** 2).sum()) for one in blocks)
+    return total / len(points)
+
+
+def nearest_centres(points: FloatArray, centres: FloatArray) -> IntArray:
+    """For every point (N, d) the index of the nearest of the centres (k, d), any of them where
+    several are as near; DeclarationError for shapes that do not fit.
+    """
+    _check_shapes(points, centres)
+    # The expanded square is fast but loses digits far from zero, so the origin moves into the
+    # data; nobody but the index depends on it.
+    origin = centres.mean(axis=0)
+    c = centres - origin
+    squares = (c * c).sum(axis=1)
+    nearest = np.empty(len(points), dtype=np.int64)
+    step = max(1, _BLOCK_CELLS // len(centres))
+    for at in range(0, len(points), step):
+        block = points[at : at + step] - origin
+        nearest[at : at + step] = (squares - 2.0 * (block @ c.T)).argmin(axis=1)
+    return nearest
+
+
+def _check_shapes(points: FloatArray, centres: FloatArray) -> None:
     if points.ndim != 2 or centres.ndim != 2 or points.shape[1] != centres.shape[1]:
         raise DeclarationError(
-            f"nicv: expected points (N, d) and centres (k, d), got d of {points.shape[1:]} "
+            f"centres: expected points (N, d) and centres (k, d), got d of {points.shape[1:]} "
             f"and centres of {centres.shape}"
         )
     if len(centres) == 0:
-        raise DeclarationError("nicv: expected at least one centre, got none")
-    if len(points) == 0:
-        return float("nan")
-    step = max(1, _BLOCK_CELLS // len(centres))
-    blocks = (points[start : start + step] for start in range(0, len(points), step))
-    return sum(_squared_distances(block, centres) for block in blocks) / len(points)
-
-
-def _squared_distances(points: FloatArray, centres: FloatArray) -> float:
-    """Σ over points of the squared distance to the nearest centre."""
-    # The expanded square is fast but loses digits far from zero: it only finds the nearest
-    # centre, after moving the origin into the data; the distance itself is a difference.
-    origin = centres.mean(axis=0)
-    near, c = points - origin, centres - origin
-    nearest = ((c * c).sum(axis=1) - 2.0 * (near @ c.T)).argmin(axis=1)
-    return float(((near - c[nearest]) ** 2).sum())
+        raise DeclarationError("centres: expected at least one, got none")
 
 
 def rcp(*, reference: float, candidate: float) -> float:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Protocol
+from typing import ClassVar, Literal, Protocol, cast
 
 import numpy as np
 
@@ -11,12 +12,52 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.product import ProductTable
 from dp_pipeline.schema.domain import Domain
-from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.epsilon import epsilon_text
+from dp_pipeline.schema.errors import BoundaryViolation, DeclarationError
 
 Released = Clusters | ProductTable
 
 ROWS_SHARE = Fraction(2, 100)
 """Share of ε that buys a noisy number of rows where none is declared."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a model promises for an ε that was asked.
+
+    kind      ``dp``, or ``not-dp`` for a published method without a finite ε
+    epsilon   what its noisy answers add up to; for ``not-dp`` no ε of the whole
+    reason    why it is not the ε that was asked; empty when it is
+    """
+
+    kind: Literal["dp", "not-dp"]
+    epsilon: Fraction
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind == "not-dp" and not self.reason:
+            raise BoundaryViolation("claim: expected a reason why it is not private, got none")
+
+    @property
+    def is_dp(self) -> bool:
+        """Whether ``epsilon`` holds for the whole release."""
+        return self.kind == "dp"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the method costs the ε that was asked: only such a release may leave."""
+        return not self.reason
+
+    def marked(self, state: str) -> str:
+        """A state for a table: with ``not-dp``, or ``composed`` where another ε holds."""
+        if self.is_plain:
+            return state
+        return f"{state}, composed" if self.is_dp else f"{state}, {self.kind}"
+
+    @property
+    def composed(self) -> str:
+        """The ε that holds, exactly; ``none`` where there is none."""
+        return epsilon_text(self.epsilon) if self.is_dp else "none"
 
 
 class Model(Protocol):
@@ -32,8 +73,17 @@ class Model(Protocol):
         ...
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Released:
-        """Spend exactly ``epsilon`` through the curator; ``rng`` is for post-processing only."""
+        """Spend exactly ``claim_of(self, epsilon).epsilon`` through the curator.
+
+        ``rng`` is for post-processing only.
+        """
         ...
+
+
+def claim_of(model: Model, epsilon: Fraction) -> Claim:
+    """What a model promises at ``epsilon``: that ε, unless it has a ``claim`` of its own."""
+    own = getattr(model, "claim", None)
+    return Claim("dp", epsilon) if own is None else cast(Claim, own(epsilon))
 
 
 def clustering_columns(columns: tuple[str, ...], domain: Domain) -> tuple[str, ...]:

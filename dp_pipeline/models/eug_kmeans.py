@@ -11,15 +11,14 @@ import numpy as np
 from dp_pipeline.gate.counts import MOST_GRID_CELLS
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models.base import clustering_columns, planning_units
-from dp_pipeline.models.parameters import integer, names
+from dp_pipeline.models.clustering import SynopsisClustering
+from dp_pipeline.models.parameters import integer
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.quadtree import Synopsis
-from dp_pipeline.release.weighted_kmeans import cluster_synopsis
-from dp_pipeline.schema.domain import Domain
 
 
 @dataclass(frozen=True)
-class EugKMeans:
+class EugKMeans(SynopsisClustering):
     """One noisy count a cell of a public grid, then weighted k-means on the cells.
 
     k              number of centres
@@ -40,14 +39,7 @@ class EugKMeans:
 
     summary: ClassVar[str] = "k-means on a noisy uniform grid over the declared box"
 
-    k: int = integer(8, at_least=1, at_most=10_000)
-    columns: tuple[str, ...] = names()
     nominal_rows: int | None = integer(None, at_least=1, measuring=True)
-    starts: int = integer(10, at_least=1, at_most=1000)
-
-    def check(self, domain: Domain) -> None:
-        """Raise DeclarationError unless the columns are numeric attributes."""
-        clustering_columns(self.columns, domain)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
         """Centres (k, d) and the noisy grid as synopsis; spends exactly ``epsilon``."""
@@ -58,8 +50,7 @@ class EugKMeans:
         synopsis = Synopsis.of_grid(
             grid.table.astype(np.float64), columns, curator.domain.box(columns)
         )
-        centres = cluster_synopsis(synopsis, k=self.k, starts=self.starts, rng=rng)
-        return Clusters(columns, centres, synopsis)
+        return self.clusters(synopsis, rng)
 
 
 def cells_per_axis(units: float, epsilon: float, dimensions: int) -> int:

@@ -33,7 +33,7 @@ def require_as_begun(release: Release, key: ReleaseKey) -> None:
     """
     ledger, now = release.home.ledger, str(release.postprocessing)
     is_unfinished = ledger.state(key.digest) in ("reserved", "interrupted")
-    if release.spec.evaluation is None or not is_unfinished:
+    if release.evaluation is None or not is_unfinished:
         return
     begun = begun_with(key, ledger)
     if begun != now:

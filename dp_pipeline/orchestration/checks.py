@@ -1,4 +1,4 @@
-"""Checks of a release: it spent what its partition says, and the account is within its ceiling."""
+"""Checks of a release: it spent what it claims, and the account is within its ceiling."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from fractions import Fraction
 import dagster as dg
 
 from dp_pipeline.ledger import Ledger
-from dp_pipeline.orchestration.metadata import budget_metadata
+from dp_pipeline.models import build_model
+from dp_pipeline.models.base import claim_of
+from dp_pipeline.orchestration.metadata import budget_metadata, kind_metadata
 from dp_pipeline.orchestration.publishing import Published
 from dp_pipeline.schema.spec import DatasetSpec
 
@@ -22,7 +24,8 @@ def release_check_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
             SPENT,
             asset=key,
             description="The charges of the release, recomputed from the scales that were drawn, "
-            "add up to the partition's ε and its evaluation's, exactly.",
+            "add up to the partition's ε and its evaluation's, exactly; of a method that is "
+            "published with another ε or none, to what its noisy answers compose to.",
         ),
         dg.AssetCheckSpec(
             BUDGET,
@@ -36,16 +39,17 @@ def release_checks(
     spec: DatasetSpec, epsilon: Fraction, published: Published, ledger: Ledger
 ) -> list[dg.AssetCheckResult]:
     """The results for one release."""
-    spends = published.bundle.spends
-    drawn = sum((spend.epsilon_of_scale for spend in spends), Fraction(0))
-    bought = spec.charge_for(epsilon) if published.bundle.quality else epsilon
+    bundle = published.bundle
+    drawn = sum((spend.epsilon_of_scale for spend in bundle.spends), Fraction(0))
+    claim = claim_of(build_model(spec, bundle.facts["model"]), epsilon)
+    bought = spec.charge_for(claim.epsilon) if bundle.quality else claim.epsilon
     balance = ledger.balance(spec.lineage)
     amounts = {"spent": balance.spent, "left": balance.left, "ceiling": balance.ceiling}
     return [
         dg.AssetCheckResult(
-            passed=drawn == published.bundle.spent == bought,
+            passed=drawn == bundle.spent == bought and claim.is_dp == bundle.is_dp,
             check_name=SPENT,
-            metadata=budget_metadata({"drawn": drawn, "partition": bought}),
+            metadata=kind_metadata(bundle) | budget_metadata({"drawn": drawn, "claimed": bought}),
         ),
         dg.AssetCheckResult(
             passed=balance.ceiling is None or balance.spent <= balance.ceiling,

@@ -7,18 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from dp_pipeline.ledger.home import Home
 from dp_pipeline.orchestration.documents import from_documents
-from dp_pipeline.orchestration.home import Home
 from dp_pipeline.orchestration.io import pointed_bundle
 from dp_pipeline.orchestration.lineage import open_lineage
 from dp_pipeline.orchestration.storage import BundleStore
 from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.reporting.charts import cluster_map, marginal_bars, utility_plot
+from dp_pipeline.reporting.charts import cluster_maps, marginal_bars, utility_plot
+from dp_pipeline.reporting.cluster_view import ClusterView
+from dp_pipeline.reporting.relative import relative_rows
 from dp_pipeline.reporting.report import write_report
 from dp_pipeline.reporting.rows import QualityRow
 from dp_pipeline.reporting.summary import ReleaseSummary
+from dp_pipeline.reporting.summary_table import SummaryTable
 from dp_pipeline.schema.spec import DatasetSpec
 
 _TITLES = {
@@ -32,11 +33,13 @@ _TITLES = {
 class Comparison:
     """What the comparison asset shows.
 
+    summary    the best model first, in markdown of at most five columns; None without numbers
     pictures   (title, PNG)
     path       the HTML report
     """
 
     rows: tuple[QualityRow, ...]
+    summary: str | None
     pictures: tuple[tuple[str, bytes], ...]
     path: Path
 
@@ -48,7 +51,8 @@ def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Co
     """
     open_lineage(spec, home)
     ascending = [evaluations[key] for key in spec.partition_keys if key in evaluations]
-    rows = tuple(row for one in ascending for row in from_documents(one["rows"]))
+    evaluated = [row for one in ascending for row in from_documents(one["rows"])]
+    rows = (*evaluated, *relative_rows(evaluated))
     store = BundleStore(home.released)
     found = [
         (name, pointed_bundle(store, pointer), pointer["state"])
@@ -57,7 +61,7 @@ def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Co
         if pointer is not None
     ]
     newest = {name: bundle for name, bundle, _ in found}
-    pictures = (*_utility_pictures(rows), *(_picture(spec, b) for b in newest.values()))
+    pictures = (*_utility_pictures(rows), *_pictures(spec, list(newest.values())))
     path = write_report(
         home.reports / f"{spec.name}.html",
         spec=spec,
@@ -65,7 +69,9 @@ def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Co
         pictures=pictures,
         releases=[ReleaseSummary.of(bundle, state=state) for _, bundle, state in found],
     )
-    return Comparison(rows, pictures, path)
+    summary = SummaryTable.of(rows)
+    text = None if summary is None else summary.markdown()
+    return Comparison(rows, text, pictures, path)
 
 
 def _utility_pictures(rows: Sequence[QualityRow]) -> list[tuple[str, bytes]]:
@@ -74,12 +80,33 @@ def _utility_pictures(rows: Sequence[QualityRow]) -> list[tuple[str, bytes]]:
     return [("utility over ε", utility_plot(rows, metric=m, title=_TITLES[m])) for m in shown]
 
 
-def _picture(spec: DatasetSpec, bundle: Bundle) -> tuple[str, bytes]:
-    title = f"{bundle.facts['model']} at ε={bundle.facts['epsilon']}"
-    if "centres" not in bundle.tables:
-        return title, marginal_bars(bundle.tables["marginals"], title=title)
-    centres = bundle.tables["centres"]
-    columns = tuple(centres)
-    points = np.stack(list(centres.values()), axis=1)
-    box = spec.domain.box(columns)
-    return title, cluster_map(columns, points, bundle.tables["synopsis"], box, title=title)
+def _pictures(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[tuple[str, bytes]]:
+    """One picture with a map of every clustering, then one picture a table."""
+    maps = [one for one in bundles if "centres" in one.tables]
+    tables = [one for one in bundles if "centres" not in one.tables]
+    bars = [(_title(b), marginal_bars(b.tables["marginals"], title=_title(b))) for b in tables]
+    return [*_maps(spec, maps), *bars]
+
+
+def _maps(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[tuple[str, bytes]]:
+    """One picture of the clusterings, if there are any; ε stands where it is not the same."""
+    if not bundles:
+        return []
+    epsilons = {bundle.facts["epsilon"] for bundle in bundles}
+    views = [
+        ClusterView.of(
+            bundle.facts["model"] if len(epsilons) == 1 else _title(bundle),
+            bundle.tables,
+            spec.domain.box(tuple(bundle.tables["centres"])),
+        )
+        for bundle in bundles
+    ]
+    title = _title(bundles[0])
+    if len(bundles) > 1:
+        where = f"ε={epsilons.pop()}" if len(epsilons) == 1 else "the largest ε of each"
+        title = f"Centres of {len(bundles)} models at {where}"
+    return [(title, cluster_maps(views, title=title))]
+
+
+def _title(bundle: Bundle) -> str:
+    return f"{bundle.facts['model']} at ε={bundle.facts['epsilon']}"

@@ -17,6 +17,7 @@ from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.key import ReleaseKey
 from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.schema.errors import BoundaryViolation
 
 _REHEARSED = "seeded:0"
 
@@ -24,16 +25,16 @@ _REHEARSED = "seeded:0"
 def draw(
     release: Release, key: ReleaseKey, counter: Counter | None, transcript: Transcript
 ) -> Bundle:
-    """The bundle of one release with its evaluation; spends exactly what is charged for it.
+    """The bundle of one release with its evaluation; spends exactly what it claims.
 
     counter   None draws nothing: every answer must be in the transcript
     """
     released, spends = _fitted(release, key, counter, transcript)
     quality = dict[str, NoisyNumber]()
-    if release.spec.evaluation is not None:
-        paid = Accountant(release.spec.evaluation)
+    if release.evaluation is not None:
+        paid = Accountant(release.evaluation)
         judge = _curator(release, counter, paid, transcript)
-        quality = buy_quality(judge, released, epsilon=release.spec.evaluation)
+        quality = buy_quality(judge, released, epsilon=release.evaluation)
         paid.require_all_spent()
         spends += paid.spends
     return _bundle(release, key, released, spends, quality, transcript)
@@ -68,11 +69,21 @@ def rehearse(release: Release, key: ReleaseKey) -> None:
 def _fitted(
     release: Release, key: ReleaseKey, counter: Counter | None, transcript: Transcript
 ) -> tuple[Released, tuple[Spend, ...]]:
-    accountant = Accountant(release.epsilon)
+    accountant = Accountant(release.claim.epsilon)
     curator = _curator(release, counter, accountant, transcript)
     released = release.model.fit(curator, epsilon=release.epsilon, rng=release.generator(key))
     accountant.require_all_spent()
+    _require_as_claimed(release, accountant)
     return released, accountant.spends
+
+
+def _require_as_claimed(release: Release, accountant: Accountant) -> None:
+    """BoundaryViolation unless a release that disclosed claims no ε, and no other one does."""
+    if accountant.kind != release.claim.kind:
+        raise BoundaryViolation(
+            f"{release.spec.name}/{release.name}: expected a {release.claim.kind} release "
+            f"as claimed, got a {accountant.kind} one"
+        )
 
 
 def _curator(
@@ -85,6 +96,7 @@ def _curator(
         accountant=accountant,
         transcript=transcript,
         noise=release.noise,
+        benchmark=not release.spec.is_release,
     )
 
 

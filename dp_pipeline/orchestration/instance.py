@@ -8,7 +8,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from dp_pipeline.orchestration.home import Home
+from dp_pipeline.ledger.home import Home
 from dp_pipeline.schema.errors import PipelineError
 
 _QUIET = "telemetry:\n  enabled: false\nnux:\n  enabled: false\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dp_pipeline.ledger import Account, Ledger
-from dp_pipeline.orchestration.home import Home
+from dp_pipeline.ledger.home import Home
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot
 from dp_pipeline.schema.errors import Damaged, NotPrepared
 from dp_pipeline.schema.spec import DatasetSpec

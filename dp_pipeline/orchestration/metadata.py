@@ -13,11 +13,12 @@ from fractions import Fraction
 
 import dagster as dg
 
-from dp_pipeline.ledger import Ledger
+from dp_pipeline.ledger import Entry, Ledger
 from dp_pipeline.orchestration.publishing import Published
 from dp_pipeline.orchestration.release import code_version
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.accountant import Spend
+from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.reporting.rows import QualityRow
 from dp_pipeline.schema.epsilon import NANO, epsilon_text
 
@@ -34,8 +35,8 @@ def released_metadata(published: Published) -> Metadata:
     """What a release spent, from its accountant; how it was come by; where it comes from."""
     bundle = published.bundle
     return {
-        "privacy/epsilon": dg.MetadataValue.float(float(bundle.spent)),
-        "privacy/epsilon exactly": dg.MetadataValue.text(epsilon_text(bundle.spent)),
+        **kind_metadata(bundle),
+        **_epsilon_metadata(bundle),
         "privacy/nano-ε charged by this run": dg.MetadataValue.int(published.nano),
         "privacy/state": dg.MetadataValue.text(published.state),
         "privacy/mechanisms": spend_table(bundle.spends),
@@ -45,6 +46,22 @@ def released_metadata(published: Published) -> Metadata:
         "provenance": dg.MetadataValue.json(dict(bundle.facts)),
         **{f"quality/{name}": number(one.value) for name, one in bundle.quality.items()},
     }
+
+
+def kind_metadata(bundle: Bundle) -> Metadata:
+    """``dp`` or ``not-dp``, and why where it is not the ε that was asked."""
+    texts = {"privacy/kind": bundle.kind}
+    if bundle.caveat:
+        texts["privacy/caveat"] = bundle.caveat
+    return {name: dg.MetadataValue.text(text) for name, text in texts.items()}
+
+
+def _epsilon_metadata(bundle: Bundle) -> Metadata:
+    """The ε that holds: a number to plot only where there is one."""
+    exactly = {"privacy/epsilon exactly": dg.MetadataValue.text(bundle.spent_text)}
+    if not bundle.is_dp:
+        return {**exactly}
+    return {"privacy/epsilon": dg.MetadataValue.float(float(bundle.spent)), **exactly}
 
 
 def spend_table(spends: Sequence[Spend]) -> dg.MetadataValue:
@@ -101,11 +118,17 @@ def charge_table(ledger: Ledger, lineage: str) -> dg.MetadataValue:
                     {
                         "time": entry.time[:19],
                         "release": entry.what,
-                        "ε": epsilon_text(Fraction(entry.nano_epsilon, NANO)),
+                        "kind": entry.kind or "",
+                        "ε": _charged(entry),
                         "sum": epsilon_text(Fraction(total, NANO)),
                     }
                 )
             )
+    names = ("time", "release", "kind", "ε", "sum")
     return dg.MetadataValue.table(
-        records, schema=dg.TableSchema([dg.TableColumn(n) for n in ("time", "release", "ε", "sum")])
+        records, schema=dg.TableSchema([dg.TableColumn(name) for name in names])
     )
+
+
+def _charged(entry: Entry) -> str:
+    return epsilon_text(Fraction(entry.nano_epsilon, NANO)) if entry.kind == "dp" else "none"

@@ -39,9 +39,9 @@ class Outcome:
             self.release.name,
             epsilon_text(self.release.epsilon),
             *(numbers.get(metric, "–") for metric in metrics),
-            epsilon_text(self.bundle.spent),
+            self.bundle.spent_text,
             epsilon_text(Fraction(self.charged, NANO)),
-            self.state,
+            self.release.claim.marked(self.state),
         ]
 
     def centres(self) -> list[list[str]]:

@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
-from dp_pipeline.orchestration.home import Home
+from dp_pipeline.ledger.home import Home
 from dp_pipeline.orchestration.lineage import declared_account
 from dp_pipeline.orchestration.release import Release
 from dp_pipeline.orchestration.request import RunRequest
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot
+from dp_pipeline.schema.epsilon import NANO
 from dp_pipeline.schema.errors import BudgetExceeded
 from dp_pipeline.schema.spec import DatasetSpec
 
@@ -20,8 +21,9 @@ from dp_pipeline.schema.spec import DatasetSpec
 class PlannedRelease:
     """One release of a plan.
 
-    cost    ε that it would charge: 0 when it was settled or reserved before
-    state   ``new``, ``settled``, ``unfinished`` or ``dead``
+    cost    ε that it would charge: 0 when it was settled or reserved before, or has no ε
+    state   ``new``, ``settled``, ``unfinished`` or ``dead``; with ``, not-dp`` or
+            ``, composed`` where the model does not promise the ε that is asked
     """
 
     model: str
@@ -96,6 +98,7 @@ def _snapshot(spec: DatasetSpec, home: Home, name: str) -> Snapshot:
 def _planned(release: Release, snapshot: Snapshot, *, fresh: bool) -> PlannedRelease:
     ledger = release.home.ledger
     state = ledger.state(release.key(ledger, snapshot, fresh=fresh).digest)
-    cost = release.spec.charge_for(release.epsilon) if state is None else Fraction(0)
+    cost = Fraction(release.nano, NANO) if state is None else Fraction(0)
     names = {None: "new", "settled": "settled", "dead": "dead"}
-    return PlannedRelease(release.name, release.epsilon, cost, names.get(state, "unfinished"))
+    words = release.claim.marked(names.get(state, "unfinished"))
+    return PlannedRelease(release.name, release.epsilon, cost, words)

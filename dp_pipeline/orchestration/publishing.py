@@ -120,11 +120,14 @@ def _draw_reserved(
         reservation.die(str(damage))
         raise
     release.store.write(path, bundle)
-    rows = [
-        SpendRow(spend.what, spend.mechanism, spend.epsilon, spend.scale) for spend in bundle.spends
-    ]
-    reservation.settle(rows, facts={TRANSCRIPT: transcript.chain})
+    reservation.settle(_spend_rows(bundle), facts={TRANSCRIPT: transcript.chain})
     return path
+
+
+def _spend_rows(bundle: Bundle) -> list[SpendRow]:
+    """What the ledger keeps of the charges: none where they add up to no ε of the release."""
+    spends = bundle.spends if bundle.is_dp else ()
+    return [SpendRow(one.what, one.mechanism, one.epsilon, one.scale) for one in spends]
 
 
 def _require_whole(release: Release, key: ReleaseKey, transcript: Transcript) -> None:

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from dp_pipeline.gate.counts import MOST_GRID_CELLS
-from dp_pipeline.orchestration.home import Home
+from dp_pipeline.ledger.home import Home
 from dp_pipeline.orchestration.lineage import require_snapshot
 from dp_pipeline.raw.comparison import clustering_quality, marginal_quality, steward_facts
 from dp_pipeline.raw.snapshot import Snapshot
@@ -59,8 +59,8 @@ def _exact(name: str, bundle: Bundle, metric: str, value: float) -> QualityRow:
 
 
 def _exact_quality(spec: DatasetSpec, snapshot: Snapshot, bundle: Bundle) -> dict[str, float]:
-    """Exact numbers, kept by the bundle that they are of."""
-    of = hashlib.sha256(bundle.to_json().encode()).hexdigest()[:32]
+    """Exact numbers, kept by the bundle and the label that they are of."""
+    of = hashlib.sha256(f"{spec.label} {bundle.to_json()}".encode()).hexdigest()[:32]
 
     def compute() -> dict[str, float]:
         if "centres" not in bundle.tables:

@@ -14,10 +14,10 @@ import numpy as np
 from dp_pipeline import __version__
 from dp_pipeline.gate.noise import NoiseSource, named_noise
 from dp_pipeline.ledger import Charge, Ledger
+from dp_pipeline.ledger.home import Home
 from dp_pipeline.models import build_model
-from dp_pipeline.models.base import Model
+from dp_pipeline.models.base import Claim, Model, claim_of
 from dp_pipeline.models.parameters import texts_of
-from dp_pipeline.orchestration.home import Home
 from dp_pipeline.orchestration.storage import BundleStore
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.key import ReleaseKey
@@ -61,6 +61,11 @@ class Release:
         """Where the noise comes from: one stream for the whole release."""
         return named_noise(self.noise_name)
 
+    @property
+    def is_fit_for_release(self) -> bool:
+        """Whether it may leave: noise that nobody can draw again, and the ε that was asked."""
+        return self.noise.fit_for_release and self.claim.is_plain
+
     def require_fit_noise(self) -> None:
         """DeclarationError for a noise source that does not exist, or a seed on release data."""
         fit = self.noise.fit_for_release
@@ -74,6 +79,21 @@ class Release:
     def model(self) -> Model:
         """The declared model, checked."""
         return build_model(self.spec, self.name)
+
+    @cached_property
+    def claim(self) -> Claim:
+        """What the model promises at this ε."""
+        return claim_of(self.model, self.epsilon)
+
+    @property
+    def evaluation(self) -> Fraction | None:
+        """ε that buys quality numbers; none beside a release that has no ε itself."""
+        return self.spec.evaluation if self.claim.is_dp else None
+
+    @property
+    def nano(self) -> int:
+        """Nano-ε that a first draw charges, with its evaluation; 0 where no finite ε holds."""
+        return nano_epsilon(self.spec.charge_for(self.claim.epsilon)) if self.claim.is_dp else 0
 
     @property
     def store(self) -> BundleStore:
@@ -98,7 +118,7 @@ class Release:
             model=self.name,
             measuring=texts_of(self.model, measuring=True),
             epsilon=self.epsilon,
-            evaluation=self.spec.evaluation,
+            evaluation=self.evaluation,
             noise=self.noise_name,
         )
         while ledger.state(key.with_replicate(key.replicate + 1).digest) is not None:
@@ -111,11 +131,19 @@ class Release:
         return Charge(
             key=key.digest,
             lineage=key.lineage,
-            kind="dp",
-            nano_epsilon=nano_epsilon(self.spec.charge_for(self.epsilon)),
-            what=f"{key.dataset}/{key.model} at ε={epsilon_text(self.epsilon)}",
+            kind=self.claim.kind,
+            nano_epsilon=self.nano,
+            what=f"{key.dataset}/{key.model} at {self._price}",
             facts={**self.facts(key), **self.run},
         )
+
+    @property
+    def _price(self) -> str:
+        asked = epsilon_text(self.epsilon)
+        if self.claim.is_plain:
+            return f"ε={asked}"
+        holds = f"composed ε={self.claim.composed}" if self.claim.is_dp else self.claim.kind
+        return f"nominal ε={asked}, {holds}"
 
     def generator(self, key: ReleaseKey) -> np.random.Generator:
         """Post-processing randomness: fixed by public facts, so a replay gives the same bytes."""
@@ -129,7 +157,10 @@ class Release:
             "dataset": spec.name,
             "model": key.model,
             "epsilon": epsilon_text(self.epsilon),
-            "evaluation": "none" if spec.evaluation is None else epsilon_text(spec.evaluation),
+            "kind": self.claim.kind,
+            "composed": self.claim.composed,
+            "reason": self.claim.reason,
+            "evaluation": "none" if self.evaluation is None else epsilon_text(self.evaluation),
             "snapshot": key.snapshot,
             "replicate": str(key.replicate),
             "measuring": str(dict(key.measuring)),
@@ -139,6 +170,6 @@ class Release:
             "relation": spec.relation,
             "purpose": spec.purpose,
             "noise": self.noise_name,
-            "fit_for_release": "yes" if self.noise.fit_for_release else "no",
+            "fit_for_release": "yes" if self.is_fit_for_release else "no",
             "code": code_version(),
         }

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dp_pipeline.orchestration.home import Home
+from dp_pipeline.ledger.home import Home
 from dp_pipeline.orchestration.release import Release
 from dp_pipeline.schema.spec import DatasetSpec
 

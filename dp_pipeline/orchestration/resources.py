@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from dp_pipeline.orchestration.home import Home, find_home, noise_name
+from dp_pipeline.ledger.home import Home, find_home, noise_name
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,9 @@ file on the raw store, and whoever records metadata says only that it exists.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import json
 import re
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,13 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.metrics.clustering import nicv
+from dp_pipeline.metrics.class_tables import adjusted_rand, class_table, f_measure
+from dp_pipeline.metrics.clustering import nearest_centres, nicv
 from dp_pipeline.metrics.marginals import mean_pair_error
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.ingest import read_stage
 from dp_pipeline.raw.readiness import require_prepared
+from dp_pipeline.raw.reference_kmeans import reference_centres
 from dp_pipeline.raw.snapshot import Snapshot, write_private
-from dp_pipeline.schema.encoding import FloatArray
+from dp_pipeline.schema.encoding import FloatArray, IntArray
 from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.spec import DatasetSpec
 
@@ -49,50 +49,48 @@ def exact_points(spec: DatasetSpec, snapshot: Snapshot, columns: tuple[str, ...]
 def clustering_quality(
     spec: DatasetSpec, snapshot: Snapshot, columns: tuple[str, ...], centres: FloatArray
 ) -> dict[str, float]:
-    """NICV of released centres, of scikit-learn's KMeans, and their ratio, on the prepared rows.
+    """How good released centres are on the prepared rows, and beside k-means without privacy.
 
     columns   d numeric attributes
     centres   (k, d) in data units
 
-    ``nicv_floor`` is KMeans(k, n_init=10, random_state=0), without privacy; 0
-    when there are fewer rows than k, every row then being a centre of its own.
-    With no rows all three are NaN, with a floor of 0 the ratio is. The floor
-    costs seconds and is kept in a private file of the snapshot.
+    ``nicv``, that of scikit-learn's KMeans as ``nicv_floor``, and their ratio;
+    ``f_kmeans`` and ``ari_kmeans``, agreement with the clusters of that KMeans; ``f_label``
+    and ``ari_label``, with the declared label where there is one. The floor is 0 where
+    there are fewer rows than k, and there is no ratio to it: NaN. With no rows all are NaN.
     """
     points = exact_points(spec, snapshot, columns)
-    quality = nicv(points, np.asarray(centres, dtype=np.float64))
-    floor = _floor(spec, snapshot, columns, points, k=len(centres))
-    ratio = quality / floor if floor > 0 else float("nan")
-    return {"nicv": quality, "nicv_floor": floor, "nicv_ratio": ratio}
-
-
-def _floor(
-    spec: DatasetSpec, snapshot: Snapshot, columns: tuple[str, ...], points: FloatArray, *, k: int
-) -> float:
-    """The kept floor for these columns, k, declaration and rows; computed when there is none."""
-    rows = snapshot.manifest["fingerprints"]["normalized"]
-    what = json.dumps([columns, k, spec.digest, rows])
-    path = snapshot.folder / "floors" / f"{hashlib.sha256(what.encode()).hexdigest()[:32]}.json"
-    if path.is_file():
-        return float(json.loads(path.read_text())["nicv_floor"])
-    floor = _kmeans_nicv(points, k)
-    _write_json(path, {"nicv_floor": floor})
-    return floor
-
-
-def _kmeans_nicv(points: FloatArray, k: int) -> float:
     if len(points) == 0:
-        return float("nan")
-    if len(points) < k:
-        return 0.0
-    from sklearn.cluster import KMeans
-    from sklearn.exceptions import ConvergenceWarning
+        truths = ("kmeans",) if spec.label is None else ("kmeans", "label")
+        names = [f"{metric}_{truth}" for truth in truths for metric in ("f", "ari")]
+        return dict.fromkeys(["nicv", "nicv_floor", "nicv_ratio", *names], float("nan"))
+    centres = np.asarray(centres, dtype=np.float64)
+    best = reference_centres(spec, snapshot, columns, points, k=len(centres))
+    quality, floor = nicv(points, centres), nicv(points, best)
+    clusters = nearest_centres(points, centres)
+    tables = {"kmeans": _table(nearest_centres(points, best), clusters)}
+    if spec.label is not None:
+        tables["label"] = _table(_codes(snapshot, spec.label), clusters)
+    return {
+        "nicv": quality,
+        "nicv_floor": floor,
+        "nicv_ratio": quality / floor if floor > 0 else float("nan"),
+        **{f"f_{truth}": f_measure(table) for truth, table in tables.items()},
+        **{f"ari_{truth}": adjusted_rand(table) for truth, table in tables.items()},
+    }
 
-    with warnings.catch_warnings():
-        # Fewer different rows than k is no mistake here; the text would say how many there are.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        fitted = KMeans(k, n_init=10, random_state=0).fit(points)
-    return nicv(points, fitted.cluster_centers_)
+
+def _codes(snapshot: Snapshot, attribute: str) -> IntArray:
+    """Cell codes of one discrete attribute, in the order of the prepared rows."""
+    column = read_stage(snapshot, "discretized").column(attribute)
+    codes: IntArray = column.to_numpy().astype(np.int64)
+    return codes
+
+
+def _table(classes: IntArray, clusters: IntArray) -> IntArray:
+    """Class × cluster counts; classes and clusters without a row at the end change no metric."""
+    shape = (int(classes.max()) + 1, int(clusters.max()) + 1)
+    return class_table(classes, clusters, shape=shape)
 
 
 def marginal_quality(

@@ -17,7 +17,8 @@ import numpy as np
 from dp_pipeline.release.accountant import Spend
 from dp_pipeline.release.clusters import Tables
 from dp_pipeline.release.measurement import NoisyNumber
-from dp_pipeline.schema.errors import Damaged
+from dp_pipeline.schema.epsilon import epsilon_text
+from dp_pipeline.schema.errors import BoundaryViolation, Damaged
 
 
 @dataclass(frozen=True)
@@ -41,13 +42,48 @@ class Bundle:
 
     @property
     def spent(self) -> Fraction:
-        """Σ of the charges."""
+        """Σ of the charges; no ε of the release where ``is_dp`` is False."""
         return sum((spend.epsilon for spend in self.spends), Fraction(0))
 
     @property
+    def kind(self) -> str:
+        """``dp``, or ``not-dp`` where no finite ε holds for it."""
+        # Before there was another kind, nothing was written.
+        return self.facts.get("kind", "dp")
+
+    @property
+    def is_dp(self) -> bool:
+        """Whether a finite ε holds for it."""
+        return self.kind == "dp"
+
+    @property
+    def spent_text(self) -> str:
+        """The ε that holds for it, exactly; ``none`` where there is none."""
+        return epsilon_text(self.spent) if self.is_dp else "none"
+
+    @property
+    def caveat(self) -> str:
+        """Why the ε that was asked does not hold for it, in one line; empty when it does."""
+        reason = self.facts.get("reason", "")
+        if not self.is_dp:
+            return f"not differentially private: {reason}"
+        if not reason:
+            return ""
+        composed, asked = self.facts["composed"], self.facts["epsilon"]
+        return f"costs ε = {composed}, not the nominal {asked}: {reason}"
+
+    @property
     def fit_for_release(self) -> bool:
-        """Whether its noise may protect persons: a seeded draw may not."""
+        """Whether it may leave: neither a seeded draw nor a method with another ε may."""
         return self.facts["fit_for_release"] == "yes"
+
+    def require_exportable(self) -> None:
+        """BoundaryViolation, in one line, for a release that must never leave this project."""
+        if not self.fit_for_release or not self.is_dp or self.caveat:
+            why = self.caveat or f"one drawn from {self.facts.get('noise', 'seeded')} noise"
+            raise BoundaryViolation(
+                f"bundle {self.key[:12]}: expected a release fit to leave, got {why}"
+            )
 
     def to_json(self) -> str:
         """Everything but the tables, which are named with the digest of their values."""

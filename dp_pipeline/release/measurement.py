@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import exp, expm1
 
-from dp_pipeline.schema.encoding import IntArray
+import numpy as np
+
+from dp_pipeline.schema.encoding import FloatArray, IntArray
+
+SHARES = 1 << 12
+"""Whole shares that a tree's ε is accounted in: a public grid, so that paths add up exactly."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,22 @@ class NoisyNodes:
 
 
 @dataclass(frozen=True)
+class NoisyClusters:
+    """Sizes and fixed-point totals of clusters in m subsets, after noise.
+
+    sizes         int64 (m, k), rows
+    totals        int64 (m, k, d), coordinates; one half-width is 2^16
+    size_scale    Laplace scale in rows
+    total_scale   Laplace scale in coordinates
+    """
+
+    sizes: IntArray
+    totals: IntArray
+    size_scale: Fraction
+    total_scale: Fraction
+
+
+@dataclass(frozen=True)
 class NoisyNumber:
     """One number after noise.
 
@@ -65,3 +86,14 @@ def variance(scale: Fraction) -> float:
     """
     rate = 1 / float(scale)
     return 2 * exp(-rate) / expm1(-rate) ** 2
+
+
+def variances(rates: FloatArray) -> FloatArray:
+    """Variance of the discrete Laplace at every rate 1/scale.
+
+    >>> variances(np.array([1.0])).round(4).tolist()
+    [1.8413]
+    """
+    # Above a rate of 30 nothing but 0 is drawn: a variance of 0 would divide by 0.
+    few = np.minimum(rates, 30.0)
+    return np.asarray(2 * np.exp(-few) / np.expm1(-few) ** 2)

@@ -102,6 +102,29 @@ class Synopsis:
         """Centres of the boxes, (m, d)."""
         return (self.lower + self.upper) / 2
 
+    def refined(self, *, enough: int = 3000, most: int = 4) -> Synopsis:
+        """The positive boxes; few of them are cut into equal parts, so that a large box does not
+        stand for its middle alone.
+
+        enough   boxes from which on nothing is cut; each is cut into ⌊(enough/m)^{1/d}⌋ parts
+                 an axis, at most ``most``
+        """
+        positive = self.weights > 0
+        lower, upper, weights = self.lower[positive], self.upper[positive], self.weights[positive]
+        d = lower.shape[1]
+        cuts = min(most, int((enough / max(1, len(weights))) ** (1 / d) + 1e-9))
+        if cuts < 2:
+            return Synopsis(self.columns, lower, upper, weights)
+        corners = np.stack(np.unravel_index(np.arange(cuts**d), (cuts,) * d), axis=1)
+        size = (upper - lower)[:, None, :] / cuts
+        low = lower[:, None, :] + corners * size
+        return Synopsis(
+            self.columns,
+            low.reshape(-1, d),
+            (low + size).reshape(-1, d),
+            np.repeat(weights / cuts**d, cuts**d),
+        )
+
     def table(self) -> dict[str, np.ndarray]:
         """One row a box: bounds on every axis, and the weight."""
         columns: dict[str, np.ndarray] = {}

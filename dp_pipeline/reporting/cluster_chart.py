@@ -1,8 +1,9 @@
-"""A map of one clustering: noisy boxes shaded by density, released centres on top."""
+"""Maps of clusterings, one panel a model: boxes shaded by density, released centres on top."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from dp_pipeline.reporting.cluster_view import ClusterView
 from dp_pipeline.reporting.density import Density
 from dp_pipeline.reporting.picture import (
+    INK,
     MUTED,
     RULE,
     WIDTH,
@@ -17,85 +19,92 @@ from dp_pipeline.reporting.picture import (
     plain,
     png,
     quiet,
+    say_nothing_to_show,
     set_footnote,
     set_title,
 )
-from dp_pipeline.schema.encoding import Coordinate, FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colors import PowerNorm
     from matplotlib.figure import Figure
 
 MOST_OUTLINES = 2500
-"""Boxes that an eye still tells apart by their outlines."""
+"""Boxes that an eye still tells apart by their outlines, in a picture of one panel."""
+
+MOST_MAP_BYTES = 200_000
+"""Many panels are worth a larger picture than one chart is."""
 
 _SHADES = ("#ffffff", "#d6e8f5", "#94c3e4", "#4594cb", "#1a659e", "#0c2c52")
 _CENTRE = "#d55e00"
 
 
-def cluster_map(
-    columns: Sequence[str],
-    centres: FloatArray,
-    synopsis_table: Mapping[str, np.ndarray],
-    box: Sequence[Coordinate],
-    *,
-    title: str,
-) -> bytes:
-    """PNG of a released synopsis and centres on the first two columns.
+def cluster_maps(views: Sequence[ClusterView], *, title: str) -> bytes:
+    """PNG of less than ``MOST_MAP_BYTES``: one panel a clustering, all with the same shades.
 
-    centres          float (k, d), data units
-    synopsis_table   ``Synopsis.table()``: NAME_lower and NAME_upper of every column, weight
-    box              declared interval of every column
-
-    Negative weights are white. With more than two columns the boxes are summed
-    over the others; with one column the map is a strip.
+    Negative weights are white. Where there are more than two columns the two with the widest
+    declared intervals are shown and boxes are summed over the others; one column makes a
+    strip. A centre with a noisy size is drawn as large as that, hollow where it is not above 0.
     """
-    view = ClusterView.of(columns, centres, synopsis_table, box)
-    figure = new_figure(WIDTH, _height(view))
-    axes = figure.add_subplot()
+    across = min(len(views), 1 if len(views) == 1 else 2 if len(views) <= 4 else 3) or 1
+    down = max(1, math.ceil(len(views) / across))
+    figure = new_figure(WIDTH, _height(views, across, down))
     set_title(figure, title)
-    _shade(figure, axes, view)
-    _outline(axes, view)
-    _mark_centres(axes, view.centres)
-    _name_axes(axes, view)
-    set_footnote(figure, _footnote(view))
-    return png(figure)
+    panels = figure.subplots(down, across, squeeze=False).ravel()
+    for panel in panels[len(views) :]:
+        panel.set_axis_off()
+    if not views:
+        say_nothing_to_show(panels[0], "no centres yet")
+        return png(figure, most=MOST_MAP_BYTES)
+    densities = [Density.of_synopsis(view.columns, view.table, view.box) for view in views]
+    highest = max(1.0, *(density.highest for density in densities))
+    is_shared = len({view.axes for view in views}) == 1
+    for index, (panel, view) in enumerate(zip(panels, views, strict=False)):
+        _draw(panel, view, densities[index], highest=highest, is_small=across > 1)
+        is_outer = index % across == 0, index + across >= len(views)
+        _name_axes(panel, view, is_named=is_outer if is_shared else (True, True))
+        panel.locator_params(nbins=4 if across == 1 else 3)
+    if across == 1 and len(views[0].table["weight"]):
+        _explain_shades(figure, panels[0], highest)
+    set_footnote(figure, _footnote(views))
+    return png(figure, most=MOST_MAP_BYTES)
 
 
-def _height(view: ClusterView) -> float:
-    if view.is_strip:
-        return 2.4
-    ratio = view.sides[1] / view.sides[0] if view.is_true_to_scale else 0.75
-    return min(7.0, max(2.6, 3.8 * ratio + 1.05))
+def _height(views: Sequence[ClusterView], across: int, down: int) -> float:
+    """Inches: panels keep the shape of their box where it is drawn true to scale."""
+    width = (WIDTH - (1.5 if across == 1 else 0.7)) / across
+    ratios = [
+        0.3 if view.is_strip else view.sides[1] / view.sides[0] if view.is_true_to_scale else 0.75
+        for view in views
+    ]
+    return 0.95 + down * (width * max(ratios, default=0.3) + 0.24)
 
 
-def _shade(figure: Figure, axes: Axes, view: ClusterView) -> None:
-    """Darker where rows are denser; a root scale, so that sparse boxes are seen too."""
-    from matplotlib.colors import LinearSegmentedColormap, PowerNorm
+def _draw(
+    axes: Axes, view: ClusterView, density: Density, *, highest: float, is_small: bool
+) -> None:
+    from matplotlib.colors import LinearSegmentedColormap
 
-    density = Density.of_synopsis(view.columns, view.table, view.box)
-    shades = LinearSegmentedColormap.from_list("density", _SHADES)
-    highest = max(1.0, float(density.cells.max()))
     x, y = (
         interval.lower + edges * side
         for interval, edges, side in zip(
             view.box, (density.x_edges, density.y_edges), view.sides, strict=True
         )
     )
-    norm = PowerNorm(0.45, vmin=0.0, vmax=highest)
-    mesh = axes.pcolormesh(x, y, density.cells.T, cmap=shades, norm=norm, linewidth=0)
-    bar = figure.colorbar(mesh, ax=axes, shrink=0.85, pad=0.02, aspect=28)
-    bar.set_ticks(_density_ticks(highest))
-    bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:.3g}×")
-    bar.ax.tick_params(colors=MUTED, labelsize=8, length=0)
-    bar.outline.set_edgecolor(RULE)
-    bar.set_label("density ÷ mean", color=MUTED, size=8.5)
+    shades = LinearSegmentedColormap.from_list("density", _SHADES)
+    axes.pcolormesh(x, y, density.cells.T, cmap=shades, norm=_norm(highest), linewidth=0)
+    if not is_small:
+        _outline(axes, view)
+    _mark_centres(axes, view, is_small=is_small)
+    if is_small:
+        axes.set_title(plain(view.name, width=26), loc="left", fontsize=8, color=INK, pad=3)
 
 
-def _density_ticks(highest: float) -> list[float]:
-    """0, 1, 3, 10, 30 … and the highest density, which is written instead of a close one."""
-    steps = [digit * 10.0**power for power in range(9) for digit in (1, 3)]
-    return [0.0, *(step for step in steps if step < 0.7 * highest), highest]
+def _norm(highest: float) -> PowerNorm:
+    """A root scale, so that sparse boxes are seen too."""
+    from matplotlib.colors import PowerNorm
+
+    return PowerNorm(0.45, vmin=0.0, vmax=highest)
 
 
 def _outline(axes: Axes, view: ClusterView) -> None:
@@ -119,47 +128,78 @@ def _outline(axes: Axes, view: ClusterView) -> None:
     )
 
 
-def _mark_centres(axes: Axes, centres: FloatArray) -> None:
-    size = 70.0 if len(centres) <= 40 else max(6.0, 2800.0 / len(centres))
-    axes.scatter(
-        centres[:, 0],
-        centres[:, 1],
-        s=size,
-        color=_CENTRE,
-        edgecolors="white",
-        linewidths=1.4 if size > 20 else 0.4,
-        zorder=5,
-        clip_on=False,
-    )
+def _mark_centres(axes: Axes, view: ClusterView, *, is_small: bool) -> None:
+    """Discs of one size, or of an area that grows with the noisy number of rows."""
+    many = max(1, len(view.centres))
+    area = min(70.0, 2800.0 / many) / (3.5 if is_small else 1)
+    areas, is_hollow = np.full(len(view.centres), max(3.0, area)), np.zeros(many, dtype=bool)
+    if view.sizes is not None:
+        share = view.sizes.clip(min=0) * many / max(1.0, view.sizes.clip(min=0).sum())
+        areas, is_hollow = (area * share).clip(3.0, 4 * area), view.sizes <= 0
+    for chosen, face in ((~is_hollow, _CENTRE), (is_hollow, "none")):
+        here = np.nonzero(chosen[: len(view.centres)])[0]
+        axes.scatter(
+            view.centres[here, 0],
+            view.centres[here, 1],
+            s=areas[here],
+            facecolors=face,
+            edgecolors="white" if face == _CENTRE else _CENTRE,
+            linewidths=1.2 if area > 20 else 0.4,
+            zorder=5,
+            clip_on=False,
+        )
 
 
-def _name_axes(axes: Axes, view: ClusterView) -> None:
+def _name_axes(axes: Axes, view: ClusterView, *, is_named: tuple[bool, bool]) -> None:
+    """Ticks and names; of panels with the same axes only the outer ones are named."""
+    from matplotlib.ticker import EngFormatter
+
     horizontal, vertical = view.box
     axes.set_xlim(horizontal.lower, horizontal.upper)
     axes.set_ylim(vertical.lower, vertical.upper)
-    axes.set_xlabel(plain(view.columns[0]))
-    axes.set_ylabel(plain(view.columns[1]))
-    axes.ticklabel_format(useOffset=False, style="plain")
-    axes.locator_params(nbins=5)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(EngFormatter(sep=""))
     if view.is_strip:
         axes.set_yticks([])
     elif view.is_true_to_scale:
         axes.set_aspect("equal")
     quiet(axes)
+    is_left, is_lowest = is_named
+    axes.tick_params(labelsize=7.5, labelleft=is_left, labelbottom=is_lowest)
+    if is_left:
+        axes.set_ylabel(plain(view.columns[1], width=30), fontsize=8.5)
+    if is_lowest:
+        axes.set_xlabel(plain(view.columns[0], width=30), fontsize=8.5)
 
 
-def _footnote(view: ClusterView) -> str:
-    weights = view.table["weight"]
-    centres, boxes = _count(len(view.centres), "released centre"), _count(len(weights), "noisy box")
-    text = f"Orange: {centres}. Blue: {boxes}"
-    if not (weights > 0).any():
-        return f"{text}, none with a positive weight."
-    if view.others:
-        return f"{text}, summed over {_count(view.others, 'other column')}."
-    below = int((weights < 0).sum())
-    return f"{text}, {below:,} of them below zero (left blank)." if below else f"{text}."
+def _explain_shades(figure: Figure, axes: Axes, highest: float) -> None:
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import LinearSegmentedColormap
+
+    shades = LinearSegmentedColormap.from_list("density", _SHADES)
+    scale = ScalarMappable(_norm(highest), shades)
+    bar = figure.colorbar(scale, ax=axes, shrink=0.85, pad=0.02, aspect=36, extend="max")
+    bar.set_ticks(_density_ticks(highest))
+    bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:.3g}×")
+    bar.ax.tick_params(colors=MUTED, labelsize=8, length=0)
+    bar.outline.set_edgecolor(RULE)
+    bar.set_label("density ÷ mean", color=MUTED, size=8.5)
 
 
-def _count(number: int, noun: str) -> str:
-    plural = "" if number == 1 else "es" if noun.endswith("x") else "s"
-    return f"{number:,} {noun}{plural}"
+def _density_ticks(highest: float) -> list[float]:
+    """0, 1, 3, 10, 30 … and the highest density, which is written instead of a close one."""
+    steps = [digit * 10.0**power for power in range(9) for digit in (1, 3)]
+    return [0.0, *(step for step in steps if step < 0.7 * highest), highest]
+
+
+def _footnote(views: Sequence[ClusterView]) -> str:
+    """How to read the picture, with what a single panel would not say by itself."""
+    text = "Orange: released centres"
+    if any(view.sizes is not None for view in views):
+        text += " (area: noisy size)"
+    if any(len(view.table["weight"]) for view in views):
+        text += ". Blue: noisy boxes, darker where denser"
+    others = max(view.others for view in views)
+    if others:
+        text += f".\nShown are the two widest of {others + 2} columns, summed over the others"
+    return f"{text}."

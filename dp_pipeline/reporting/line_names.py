@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def name_lines(axes: Axes, table: Pivot) -> None:
-    """Each model's name beside the end of its line, pushed apart where ends are close."""
+def name_lines(axes: Axes, table: Pivot, *, gap: float) -> None:
+    """Each model's name beside the end of its line, pushed ``gap`` (a share of the height) apart
+    where ends are close.
+    """
     last = [max(e for m, e in table.cells if m == model) for model in table.models]
     ends = [
         float(np.mean([row.value for row in table.cells[model, epsilon]]))
@@ -24,7 +26,7 @@ def name_lines(axes: Axes, table: Pivot) -> None:
     ]
     fraction = axes.transScale + axes.transLimits
     at = fraction.transform([(float(e), y) for e, y in zip(last, ends, strict=True)])
-    heights = spread_apart(at[:, 1].tolist(), gap=0.085)
+    heights = spread_apart(at[:, 1].tolist(), gap=gap)
     for index, (model, height) in enumerate(zip(table.models, heights, strict=True)):
         colour, marker = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)]
         inside: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False, "color": colour}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 RATIO_UNIT = "1 = without privacy"
+_SHARE, _HIGHER = "1 = the same sets", "higher is better"
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,17 @@ _METRICS = {
         "NICV ratio", "NICV relative to k-means without privacy", RATIO_UNIT, reference=1.0
     ),
     "nicv": Metric("NICV", "Mean squared distance to the nearest released centre (NICV)"),
+    "f_label": Metric("F (label)", "F-measure of clusters against the label", _SHARE, _HIGHER),
+    "ari_label": Metric(
+        "ARI (label)", "Adjusted Rand index of clusters against the label", _SHARE, _HIGHER
+    ),
+    "f_kmeans": Metric(
+        "F (k-means)", "F-measure against k-means without privacy", _SHARE, _HIGHER, 1.0
+    ),
+    "ari_kmeans": Metric(
+        "ARI (k-means)", "Adjusted Rand index against k-means without privacy", _SHARE, _HIGHER, 1.0
+    ),
+    "rcp": Metric("RCP", "NICV lower than that of EUGkM (RCP)", "percent", _HIGHER),
     "nicv_floor": Metric("NICV floor", "NICV of k-means without privacy", better="for comparison"),
     "mean_tvd": Metric(
         "mean TVD", "Total variation distance to the true table, mean over pairs of attributes"

@@ -26,7 +26,8 @@ INK, MUTED, RULE = "#1c2530", "#5d6b7a", "#d9dfe5"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#3b3b3b")
 """Okabe and Ito's palette without its yellow, which white paper swallows."""
 
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", "p", ">", "h")
+"""Not as many as colours, nor a multiple: a colour comes back with another marker."""
 
 _RESOLUTIONS = (200, 160, 128, 100, 80, 64, 48, 32, 16)
 
@@ -83,16 +84,16 @@ def say_nothing_to_show(axes: Axes, why: str) -> None:
     axes.text(0.5, 0.5, why, ha="center", va="center", color=MUTED, transform=axes.transAxes)
 
 
-def png(figure: Figure) -> bytes:
-    """The figure as PNG of less than ``MOST_BYTES``, as sharp as fits.
+def png(figure: Figure, *, most: int = MOST_BYTES) -> bytes:
+    """The figure as PNG of less than ``most`` bytes, as sharp as fits.
 
     The same figure gives the same bytes: no time and no version is written into it.
     """
     for resolution in _RESOLUTIONS:
         encoded = encode_png(_drawn(figure, resolution))
-        if len(encoded) < MOST_BYTES:
+        if len(encoded) < most:
             return encoded
-    raise ValueError(f"picture: expected less than {MOST_BYTES} bytes, got {len(encoded)}")
+    raise ValueError(f"picture: expected less than {most} bytes, got {len(encoded)}")
 
 
 def _drawn(figure: Figure, resolution: int) -> Pixels:

@@ -75,9 +75,7 @@ def _together(releases: Sequence[ReleaseSummary]) -> str:
     total = sum((release.charged for release in fit), Fraction(0))
     text = f"{len(fit)} fit for release; together they cost ε = {epsilon_text(total)} at most"
     unfit = len(releases) - len(fit)
-    return (
-        f"{text}. Not counted: {unfit} not for release, without any protection" if unfit else text
-    )
+    return f"{text}. Not counted: {unfit} not for release" if unfit else text
 
 
 def promise(spec: DatasetSpec) -> Markup:

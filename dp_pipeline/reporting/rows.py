@@ -21,9 +21,9 @@ class QualityRow:
     """One quality number of one release.
 
     epsilon   ε of the release, without that of its evaluation
-    metric    ``nicv``, ``nicv_ratio``, ``nicv_floor``, ``mean_tvd``
-    scale     Laplace scale when the number was bought with ε; None for an exact number
-              on benchmark data
+    metric    one that ``reporting.metric`` knows, such as ``nicv``
+    scale     scale of Laplace noise with the deviation of the number's own, when it was
+              bought with ε; None for an exact number on benchmark data
     unit      of value and scale
     """
 
@@ -120,14 +120,20 @@ def markdown_table(rows: Sequence[QualityRow]) -> str:
 def _markdown(rows: Sequence[QualityRow], metrics: Sequence[str]) -> str:
     tables = [pivot(rows, metric) for metric in metrics]
     places = sorted({place for table in tables for place in table.cells})
-    lines = [
-        ["model", "ε", *(metric_named(metric).short for metric in metrics)],
-        [":--", "--:", *("--:" for _ in metrics)],
-    ]
+    lines = [("model", "ε", *(metric_named(metric).short for metric in metrics))]
     for model, epsilon in places:
         texts = [_cell_text(table.cells.get((model, epsilon), ())) for table in tables]
-        lines.append([model, epsilon_text(epsilon), *texts])
-    return "\n".join("| " + " | ".join(_plain(text) for text in line) + " |" for line in lines)
+        lines.append((model, epsilon_text(epsilon), *texts))
+    return markdown_lines(lines)
+
+
+def markdown_lines(lines: Sequence[Sequence[str]]) -> str:
+    """A markdown table: a head, then a line each; all columns but the first hold numbers."""
+    head, *body = lines
+    ruler = [":--", *("--:" for _ in head[1:])]
+    written = ["| " + " | ".join(_plain(text) for text in line) + " |" for line in (head, *body)]
+    written.insert(1, "| " + " | ".join(ruler) + " |")
+    return "\n".join(written)
 
 
 def _cell_text(rows: Sequence[QualityRow]) -> str:

@@ -12,17 +12,41 @@ from dp_pipeline.reporting.metric import metric_named
 from dp_pipeline.reporting.number_text import number_text
 from dp_pipeline.reporting.rows import Pivot, QualityRow, metrics_of, pivot
 from dp_pipeline.reporting.summary import ReleaseSummary
+from dp_pipeline.reporting.summary_table import SummaryTable
 from dp_pipeline.schema.epsilon import epsilon_text
 from dp_pipeline.schema.errors import BoundaryViolation
 
 NOT_FOR_RELEASE = "NOT FOR RELEASE"
+NOT_DP = "NOT DIFFERENTIALLY PRIVATE"
+ANOTHER_EPSILON = "NOT THE ε THAT WAS ASKED"
 
 _LONGEST_EXACT = 12
 
 
 def alarm(releases: Sequence[ReleaseSummary]) -> Markup:
     """Big letters when any draw may not leave; nothing otherwise."""
-    unfit = [one.name for one in releases if not one.fit_for_release]
+    caveats = [one for one in releases if one.caveat]
+    boxes = (
+        _noise_alarm(releases),
+        _caveats(NOT_DP, [one for one in caveats if not one.is_dp]),
+        _caveats(ANOTHER_EPSILON, [one for one in caveats if one.is_dp]),
+    )
+    return joined(boxes)
+
+
+def _caveats(title: str, releases: Sequence[ReleaseSummary]) -> Markup:
+    """A published method as it is: never under the promise of this page."""
+    if not releases:
+        return Markup()
+    named: dict[str, list[str]] = {}
+    for one in releases:
+        named.setdefault(one.caveat, []).append(one.name)
+    lines = [element("p", f"{', '.join(names)}: {why}.") for why, names in named.items()]
+    return element("div", element("strong", title), *lines, class_="alarm", role="note")
+
+
+def _noise_alarm(releases: Sequence[ReleaseSummary]) -> Markup:
+    unfit = [one.name for one in releases if one.may_be_drawn_again]
     if not unfit:
         return Markup()
     how_many = (
@@ -39,8 +63,12 @@ def alarm(releases: Sequence[ReleaseSummary]) -> Markup:
 
 
 def utility(rows: Sequence[QualityRow]) -> Markup:
-    """One table a metric, models × ε."""
+    """A summary, and one table a metric, models × ε."""
     tables = [_utility_table(pivot(rows, metric)) for metric in metrics_of(rows)]
+    summary = SummaryTable.of(rows)
+    if summary is not None and len(tables) > 1:
+        short = table(summary.caption, summary.head, summary.body, class_="numbers")
+        tables = [short, details("Every metric at every ε", *tables)]
     if not tables:
         tables = [element("p", "No quality numbers yet.", class_="note")]
     if any(row.scale is not None for row in rows):
@@ -106,19 +134,21 @@ def release_table(releases: Sequence[ReleaseSummary]) -> Markup:
 def _fitness(release: ReleaseSummary) -> Markup:
     if release.fit_for_release:
         return element("span", "yes", class_="fit")
-    return element("span", f"no: {NOT_FOR_RELEASE}", class_="unfit")
+    return element("span", f"no: {NOT_FOR_RELEASE if release.is_dp else NOT_DP}", class_="unfit")
 
 
 def _charges(release: ReleaseSummary) -> Markup:
     many = len(release.spends)
-    mark = "" if release.fit_for_release else element("span", NOT_FOR_RELEASE, class_="unfit")
+    unfit = NOT_FOR_RELEASE if release.is_dp else NOT_DP
+    mark = "" if release.fit_for_release else element("span", unfit, class_="unfit")
     summary = joined([f"{release.name}: {many} charge{'s' * (many != 1)} ", mark])
     head = ("Question", "Mechanism", "Sensitivity", "Scale", "ε")
     body = [
         (one.what, one.mechanism, f"{one.sensitivity:,}", _exact(one.scale), _exact(one.epsilon))
         for one in release.spends
     ]
-    foot = ("Sum", "", "", "", _exact(release.charged))
+    # What is asked without noise has no ε, so the others add up to none of the whole.
+    foot = ("Sum", "", "", "", _exact(release.charged) if release.is_dp else "none")
     return details(summary, table("Charges, in order", head, body, foot=foot, class_="charges"))
 
 

@@ -7,7 +7,6 @@ from fractions import Fraction
 
 from dp_pipeline.release.accountant import Spend
 from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.schema.epsilon import epsilon_text
 
 
 @dataclass(frozen=True)
@@ -15,12 +14,15 @@ class ReleaseSummary:
     """One release, in words for a reader.
 
     epsilon           ε that was asked for, exact text
-    spent             ε that was spent, evaluation included, exact text
+    spent             ε that was spent, evaluation included, exact text; ``none`` where no
+                      finite ε holds
     evaluation        ε of the evaluation, exact text, or ``none``
     state             how this run came by it: charged, resumed, replayed
     noise             noise source
-    fit_for_release   False for a seeded draw: it protects nobody
+    fit_for_release   False for a seeded draw, which protects nobody, and beside a caveat
     spends            every charge, in order
+    is_dp             whether a finite ε holds
+    caveat            why the ε that was asked does not hold; empty when it does
     """
 
     model: str
@@ -32,6 +34,8 @@ class ReleaseSummary:
     noise: str
     fit_for_release: bool
     spends: tuple[Spend, ...]
+    is_dp: bool = True
+    caveat: str = ""
 
     @classmethod
     def of(cls, bundle: Bundle, *, state: str) -> ReleaseSummary:
@@ -40,14 +44,21 @@ class ReleaseSummary:
         return cls(
             model=facts["model"],
             epsilon=facts["epsilon"],
-            spent=epsilon_text(bundle.spent),
+            spent=bundle.spent_text,
             evaluation=facts["evaluation"],
             state=state,
             snapshot=facts["snapshot"],
             noise=facts["noise"],
             fit_for_release=bundle.fit_for_release,
             spends=bundle.spends,
+            is_dp=bundle.is_dp,
+            caveat=bundle.caveat,
         )
+
+    @property
+    def may_be_drawn_again(self) -> bool:
+        """Whether its noise is what makes it unfit."""
+        return not self.fit_for_release and (not self.caveat or self.noise.startswith("seeded"))
 
     @property
     def charged(self) -> Fraction:

@@ -33,8 +33,11 @@ from dp_pipeline.schema.epsilon import epsilon_text
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LOG_FROM = 30.0
+LOG_FROM = 8.0
 """A largest value this many times the smallest is drawn on a log axis."""
+
+_LINE, _AROUND = 0.19, 1.1
+"""Inches from one name to the next, and above and below the axes."""
 
 _STEP_ASIDE, _WIDEST_ASIDE = 0.03, 0.12
 _LINE_STYLES = ("-", "--", ":")
@@ -46,7 +49,8 @@ def utility_plot(rows: Sequence[QualityRow], *, metric: str, title: str) -> byte
     Several numbers of one model and ε (replicates) are all marked; the line joins their means.
     """
     table = pivot([row for row in rows if math.isfinite(row.value)], metric)
-    figure = new_figure(WIDTH, 3.5)
+    height = max(3.5, _AROUND + 1.4 * _LINE * len(table.models))
+    figure = new_figure(WIDTH, height)
     axes = figure.add_subplot()
     set_title(figure, title)
     if not table.models:
@@ -57,7 +61,7 @@ def utility_plot(rows: Sequence[QualityRow], *, metric: str, title: str) -> byte
         _draw_model(axes, table, index, model)
     _scale_axes(axes, table, drawn)
     _draw_reference(axes, metric_named(metric))
-    name_lines(axes, table)
+    name_lines(axes, table, gap=_LINE / (height - _AROUND))
     set_footnote(figure, _footnote(drawn))
     quiet(axes)
     return png(figure)
@@ -125,11 +129,15 @@ def _tick_texts(epsilons: Sequence[Fraction]) -> list[str]:
 
 def _scale_values(axes: Axes, metric: Metric, rows: Sequence[QualityRow], *, is_log: bool) -> None:
     """From 0, or from the value of a method without privacy; log where a line would be flat."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
     low = min(row.value - (row.deviation or 0) for row in rows)
     high = max(row.value + (row.deviation or 0) for row in rows)
     if is_log:
         axes.set_yscale("log")
-        axes.set_ylim(min(row.value for row in rows) / 1.6, high * 1.6)
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.set_ylim(min(row.value for row in rows) / 1.3, high * 1.3)
         return
     base = min(low, 0.0 if metric.reference is None else metric.reference)
     high = max(high, base, metric.reference or 0.0)

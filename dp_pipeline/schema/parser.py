@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dp_pipeline.schema.attribute_parser import parse_attribute
 from dp_pipeline.schema.domain import Domain
+from dp_pipeline.schema.encoding import Levels
 from dp_pipeline.schema.epsilon import epsilon_text
 from dp_pipeline.schema.fields import Fields, read_fields
 from dp_pipeline.schema.protection import OneRow, Protection, RowsOfPerson
@@ -49,6 +50,7 @@ def load_spec(path: Path) -> DatasetSpec:
         publish=_publish(fields),
         evaluation=_evaluation(fields),
         distinct_population=fields.text("distinct_population", "") or None,
+        label=fields.text("label", "") or None,
     )
     if ceiling is not None:
         ceiling.finish()
@@ -176,6 +178,7 @@ def _check_together(spec: DatasetSpec, fields: Fields) -> None:
     person = spec.protection.column
     if person is not None and person in {attribute.column for attribute in spec.domain}:
         fields.refuse("attributes", f"no attribute on the person's column {person!r}", "one")
+    _check_label(spec, fields)
     if not spec.is_release:
         return
     if spec.ceiling is None:
@@ -183,3 +186,11 @@ def _check_together(spec: DatasetSpec, fields: Fields) -> None:
     if spec.cost_of_everything > spec.ceiling:
         total = f"{epsilon_text(spec.cost_of_everything)} for all models and partitions"
         fields.refuse("ceiling", f"a total of at least {total}", epsilon_text(spec.ceiling))
+
+
+def _check_label(spec: DatasetSpec, fields: Fields) -> None:
+    """Classes are declared levels: bins of a number that is clustered would be no truth."""
+    nominal = [one.name for one in spec.domain if isinstance(one.cells, Levels)]
+    if spec.label is not None and spec.label not in nominal:
+        expected = f"an attribute with levels: {', '.join(nominal) or 'there is none'}"
+        fields.refuse("label", expected, repr(spec.label[:60]))

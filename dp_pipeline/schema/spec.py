@@ -45,6 +45,7 @@ class DatasetSpec:
     publish        what the weekly schedule publishes, or None
     evaluation     ε that buys private quality numbers with every release, or None
     distinct_population   why a source shared with another lineage is other persons
+    label          the attribute whose level is a row's true class, for evaluation, or None
     """
 
     name: str
@@ -64,6 +65,7 @@ class DatasetSpec:
     publish: Publication | None
     evaluation: Fraction | None
     distinct_population: str | None
+    label: str | None = None
 
     @property
     def reach(self) -> int:
@@ -120,4 +122,7 @@ class DatasetSpec:
             "relation": self.relation,
             "coordinate_bits": COORDINATE_BITS,
         }
+        if self.label is not None and self.evaluation is not None:
+            # Only a bought evaluation asks the rows about it.
+            measured["label"] = self.label
         return hashlib.sha256(json.dumps(measured, sort_keys=True).encode()).hexdigest()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -31,6 +31,18 @@ def laplace_cdf(x: NDArray[np.int64], scale: Fraction) -> NDArray[np.float64]:
 def geometric_cdf(x: NDArray[np.int64], scale: Fraction) -> NDArray[np.float64]:
     """P(X ≤ x) of the one-sided geometric."""
     return np.where(x >= 0, -np.expm1(-(np.maximum(x, 0) + 1.0) / float(scale)), 0.0)
+
+
+def log_probability_of_splits(
+    biased: NDArray[np.int64], splits: Sequence[bool], scale: Fraction
+) -> float:
+    """ln P(these bits) when box j is split where biased_j + discrete Laplace > 0."""
+    q, total = math.exp(-1 / scale), 0.0
+    for b, split in zip(biased.tolist(), splits, strict=True):
+        # P(X ≥ m); P(X ≤ −b) = P(X ≥ b), by symmetry.
+        m = 1 - b if split else b
+        total += math.log(q**m / (1 + q)) if m >= 1 else math.log1p(-(q ** (1 - m)) / (1 + q))
+    return total
 
 
 def fit(draws: NDArray[np.int64], scale: Fraction, cdf: Cdf = laplace_cdf) -> float:

@@ -1,8 +1,9 @@
-"""Every question that a curator answers, as strategies: people, persons and questions."""
+"""Every question that a curator answers, as strategies: people, and questions of every kind."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -12,6 +13,8 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.evaluation import whole_parts
 from dp_pipeline.gate.nearest_centre import NearestCentre
 from dp_pipeline.gate.scores import Gap, Independence, Score
+from dp_pipeline.release.bit_tree import BitTree, Prefixes
+from dp_pipeline.release.measurement import SHARES
 from dp_pipeline.release.quadtree import Nodes
 from dp_pipeline_tests.populations import TOWN
 
@@ -87,17 +90,67 @@ def choices(draw: st.DrawFn) -> Question:
 
 
 @st.composite
-def distances(draw: st.DrawFn) -> Question:
-    columns = draw(axes)
+def rules(draw: st.DrawFn, columns: tuple[str, ...], *, k: int | None = None) -> NearestCentre:
     places = st.tuples(*[st.integers(-(1 << 16), 1 << 16) for _ in columns])
-    centres = tuple(draw(st.lists(places, min_size=1, max_size=3)))
+    centres = draw(st.lists(places, min_size=k or 1, max_size=k or 3))
     weights = tuple(draw(st.integers(1, 1024)) for _ in columns)
+    return NearestCentre(columns, tuple(centres), weights)
+
+
+@st.composite
+def distances(draw: st.DrawFn) -> Question:
+    rule = draw(axes.flatmap(rules))
     clip = draw(st.integers(1, 1 << 53) | st.integers(1, 1 << 20))
-    shift = draw(st.integers(0, clip.bit_length() - 1))
-    rule = NearestCentre(columns, centres, weights)
+    bits = clip.bit_length()
+    shift = draw(st.integers(max(0, bits - 32), bits - 1))
     return lambda curator, epsilon=ONE: curator.measure_distance(
         rule, clip=clip, shift=shift, epsilon=epsilon
     )
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Question:
+    columns, k, weights = draw(axes), draw(st.integers(1, 3)), draw(st.integers(1, 1024))
+    subsets = draw(st.lists(rules(columns, k=k), min_size=1, max_size=3))
+    subsets = [replace(rule, weights=(weights,) * len(columns)) for rule in subsets]
+    salt = draw(st.integers(0, (1 << 63) - 1))
+    return lambda curator, epsilon=ONE: curator.measure_clusters(
+        subsets, sizes_epsilon=epsilon / 3, totals_epsilon=epsilon * 2 / 3, salt=salt
+    )
+
+
+@st.composite
+def residuals(draw: st.DrawFn) -> Question:
+    rule = draw(axes.flatmap(rules))
+    radius = st.integers(1, 1 << 20) | st.integers(1, (1 << 47) - 1)
+    radii = tuple(draw(radius) for _ in rule.centres)
+    return lambda curator, epsilon=ONE: curator.measure_residuals(rule, radii, epsilon=epsilon)
+
+
+@st.composite
+def classes(draw: st.DrawFn) -> Question:
+    rule, attribute = draw(axes.flatmap(rules)), draw(st.sampled_from(["colour", "smokes", "y"]))
+    return lambda curator, epsilon=ONE: curator.measure_classes(rule, attribute, epsilon=epsilon)
+
+
+@st.composite
+def bit_trees(draw: st.DrawFn) -> BitTree:
+    columns = draw(axes)
+    halved = st.integers(0, len(columns) - 1)
+    # No axis can be halved more often than 17 times.
+    return BitTree(columns, tuple(draw(st.lists(halved, max_size=16))))
+
+
+@st.composite
+def boxes(draw: st.DrawFn) -> Question:
+    tree = draw(bit_trees())
+    live, leaves = Prefixes.root(), []
+    for _ in range(draw(st.integers(0, min(3, tree.depth)))):
+        splits = np.array(draw(st.lists(st.booleans(), min_size=len(live), max_size=len(live))))
+        leaves.append(live.where(~splits.astype(bool)))
+        live = live.where(splits.astype(bool)).children(1)
+    grown = Prefixes.joined([*leaves, live])
+    return lambda curator, epsilon=ONE: curator.measure_boxes(tree, grown, epsilon=epsilon)
 
 
 @st.composite
@@ -116,16 +169,27 @@ QUESTIONS: dict[str, st.SearchStrategy[Question]] = {
     "grid": grids(),
     "nodes": nodes(),
     "choose": choices(),
+    "boxes": boxes(),
     "distance": distances(),
+    "clusters": clusters(),
+    "residuals": residuals(),
+    "classes": classes(),
     "marginal error": errors(),
 }
+"""Kind → questions with one noise a charge. Sessions: ``test_tree_session``,
+``test_split_session``.
+"""
+
+
+TREE = BitTree(("x", "y"), (0, 1, 0, 1, 0, 1))
+RULE = NearestCentre(("x", "y"), ((0, 0), (1 << 15, -(1 << 16))), (1024, 256))
 
 
 def example_questions() -> dict[str, Callable[[Curator], object]]:
     """One written question of every kind, at ε = 1."""
-    rule = NearestCentre(("x", "y"), ((0, 0), (1 << 15, -(1 << 16))), (1024, 256))
     even = whole_parts(np.full((3, 2), 1 / 6))
     pairs = {pair: Independence() for pair in PAIRS}
+    root, all_shares = Prefixes.root(), np.array([SHARES])
     return {
         "rows": lambda one: one.measure((), epsilon=ONE),
         "measure": lambda one: one.measure(("colour", "smokes"), epsilon=ONE),
@@ -134,7 +198,17 @@ def example_questions() -> dict[str, Callable[[Curator], object]]:
             ("x", "y"), Nodes.root().children(2), depth=1, epsilon=ONE
         ),
         "choose": lambda one: one.choose("edge", pairs, epsilon=ONE),
-        "distance": lambda one: one.measure_distance(rule, clip=1 << 40, shift=20, epsilon=ONE),
+        "boxes": lambda one: one.measure_boxes(TREE, root.children(2), epsilon=ONE),
+        "tree": lambda one: one.open_tree(TREE, epsilon=ONE).expand(
+            root, bits=2, shares=all_shares
+        ),
+        "splits": lambda one: one.open_splits(TREE, bits=2, epsilon=ONE).split(root),
+        "distance": lambda one: one.measure_distance(RULE, clip=1 << 40, shift=20, epsilon=ONE),
+        "clusters": lambda one: one.measure_clusters(
+            [RULE, RULE], sizes_epsilon=ONE / 3, totals_epsilon=ONE * 2 / 3
+        ),
+        "residuals": lambda one: one.measure_residuals(RULE, (1, 1 << 20), epsilon=ONE),
+        "classes": lambda one: one.measure_classes(RULE, "colour", epsilon=ONE),
         "marginal error": lambda one: one.measure_marginal_error(
             {("colour", "smokes"): even}, epsilon=ONE
         ),

@@ -14,12 +14,13 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.gate.counts import MOST_GRID_CELLS, Sealed
+from dp_pipeline.gate.counts import MOST_GRID_CELLS, Counter, Sealed
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.nearest_centre import NearestCentre
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.scores import Gap, Independence
 from dp_pipeline.release.accountant import LAPLACE, Accountant
+from dp_pipeline.release.bit_tree import BitTree, Prefixes
 from dp_pipeline.release.quadtree import Nodes
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.schema.domain import Attribute, Domain
@@ -36,6 +37,8 @@ from dp_pipeline_tests.instruments import SILENT, ForcedNoise, RecordingNoise, c
 from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row
 
 EXAMPLES = example_questions()
+ENGINE = [name for name in vars(Counter) if not name.startswith("_") and name != "domain"]
+"""Every question of the port."""
 every_question = pytest.mark.parametrize("kind", EXAMPLES)
 
 
@@ -55,6 +58,7 @@ class FailingCounter:
         raise LookedAt
 
     count = grid = distance_total = _look
+    children = sum_by_centre = residuals = classify = _look
 
 
 @dataclass
@@ -85,7 +89,7 @@ def test_every_question_is_charged_looked_up_looked_at_made_noisy_and_stored_in_
     kind: str,
 ) -> None:
     log: list[str] = []
-    look = dict.fromkeys(("count", "grid", "distance_total"), "look")
+    look = dict.fromkeys(ENGINE, "look")
     noise = dict.fromkeys(("discrete_laplace", "noisy_max"), "noise")
     curator = Curator(
         Logged(LoopCounter(TEN_PEOPLE), look, log),
@@ -96,7 +100,9 @@ def test_every_question_is_charged_looked_up_looked_at_made_noisy_and_stored_in_
         noise=Logged(SeededNoise(1), noise, log),
     )
     EXAMPLES[kind](curator)
-    assert log == ["charge", "recall", "look", "noise", "store"]
+    # Sizes and totals of clusters: one charge and one look for two answers.
+    more = ["recall", "noise", "store"] if kind == "clusters" else []
+    assert log == ["charge", "recall", "look", "noise", "store", *more]
 
 
 @every_question
@@ -137,11 +143,16 @@ def test_an_answer_that_could_not_be_stored_is_not_returned(kind: str, tmp_path:
 def test_what_is_returned_is_what_was_stored(kind: str) -> None:
     transcript = Transcript()
     returned = EXAMPLES[kind](curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript))
-    (record,) = transcript.records
+    stored = [record.answer for record in transcript.records]
     if kind == "choose":
-        assert returned == list(example_pairs())[int(record.answer)]
+        assert [returned] == [list(example_pairs())[int(answer)] for answer in stored]
+    elif kind == "clusters":
+        assert [returned.sizes.tolist(), returned.totals.tolist()] == [
+            answer.tolist() for answer in stored
+        ]
     else:
-        assert (np.asarray(getattr(returned, "table", returned)) == record.answer).all()
+        (answer,) = stored
+        assert np.array_equal(getattr(returned, "table", returned), answer)
 
 
 def example_pairs() -> dict[tuple[str, ...], Independence]:
@@ -175,8 +186,26 @@ def test_a_curator_without_rows_refuses_what_was_never_stored(kind: str) -> None
 
 GAP = Gap(np.zeros((3, 2), np.int64))
 RULE = NearestCentre(("x",), ((0,),), (1024,))
+MOVED = NearestCentre(("x",), ((1,),), (1024,))
+TREE = BitTree(("x", "y"), (0, 1, 0, 1))
+TURNED = BitTree(("x", "y"), (1, 0, 1, 0))
+ROOT = Prefixes.root()
+HALVES = ROOT.children(1)
 EVEN = np.full(3, 1 << 14)
 EVEN[0] <<= 1
+
+
+def ask_clusters(curator: Curator, rules: list[NearestCentre], *, salt: int = 0) -> object:
+    return curator.measure_clusters(rules, sizes_epsilon=ONE / 2, totals_epsilon=ONE / 2, salt=salt)
+
+
+def expand_root(
+    curator: Curator, tree: BitTree, *, bits: int = 1, shares: int = 9, epsilon: Fraction = ONE
+) -> object:
+    session = curator.open_tree(tree, epsilon=epsilon)
+    return session.expand(ROOT, bits=bits, shares=np.array([shares]))
+
+
 ANOTHER: dict[str, tuple[Callable[[Curator], object], Callable[[Curator], object]]] = {
     "other attributes": (
         lambda one: one.measure(("y",), epsilon=ONE),
@@ -202,9 +231,63 @@ ANOTHER: dict[str, tuple[Callable[[Curator], object], Callable[[Curator], object
     ),
     "other centres": (
         lambda one: one.measure_distance(RULE, clip=9, shift=0, epsilon=ONE),
-        lambda one: one.measure_distance(
-            NearestCentre(("x",), ((1,),), (1024,)), clip=9, shift=0, epsilon=ONE
-        ),
+        lambda one: one.measure_distance(MOVED, clip=9, shift=0, epsilon=ONE),
+    ),
+    "other centres of clusters": (
+        lambda one: ask_clusters(one, [RULE, MOVED]),
+        lambda one: ask_clusters(one, [MOVED, RULE]),
+    ),
+    "another salt": (
+        lambda one: ask_clusters(one, [RULE, RULE]),
+        lambda one: ask_clusters(one, [RULE, RULE], salt=1),
+    ),
+    "other centres of residuals": (
+        lambda one: one.measure_residuals(RULE, (9,), epsilon=ONE),
+        lambda one: one.measure_residuals(MOVED, (9,), epsilon=ONE),
+    ),
+    "other radii": (
+        lambda one: one.measure_residuals(RULE, (9,), epsilon=ONE),
+        lambda one: one.measure_residuals(RULE, (8,), epsilon=ONE),
+    ),
+    "other centres of classes": (
+        lambda one: one.measure_classes(RULE, "smokes", epsilon=ONE),
+        lambda one: one.measure_classes(MOVED, "smokes", epsilon=ONE),
+    ),
+    "another label": (
+        lambda one: one.measure_classes(RULE, "smokes", epsilon=ONE),
+        lambda one: one.measure_classes(RULE, "colour", epsilon=ONE),
+    ),
+    "other boxes": (
+        lambda one: one.measure_boxes(TREE, HALVES.where(np.array([0])), epsilon=ONE),
+        lambda one: one.measure_boxes(TREE, HALVES.where(np.array([1])), epsilon=ONE),
+    ),
+    "boxes along other axes": (
+        lambda one: one.measure_boxes(TREE, HALVES, epsilon=ONE),
+        lambda one: one.measure_boxes(TURNED, HALVES, epsilon=ONE),
+    ),
+    "other shares of a tree": (
+        lambda one: expand_root(one, TREE, shares=7),
+        lambda one: expand_root(one, TREE, shares=8),
+    ),
+    "another number of bits down a tree": (
+        lambda one: expand_root(one, TREE, bits=1),
+        lambda one: expand_root(one, TREE, bits=2),
+    ),
+    "a tree along other axes": (
+        lambda one: expand_root(one, TREE),
+        lambda one: expand_root(one, TURNED),
+    ),
+    "a tree at another epsilon": (
+        lambda one: expand_root(one, TREE),
+        lambda one: expand_root(one, TREE, epsilon=ONE / 2),
+    ),
+    "splits along other axes": (
+        lambda one: one.open_splits(TREE, bits=1, epsilon=ONE).split(ROOT),
+        lambda one: one.open_splits(TURNED, bits=1, epsilon=ONE).split(ROOT),
+    ),
+    "splits into more boxes": (
+        lambda one: one.open_splits(TREE, bits=1, epsilon=ONE).split(ROOT),
+        lambda one: one.open_splits(TREE, bits=2, epsilon=ONE).split(ROOT),
     ),
     "other released marginals": (
         lambda one: one.measure_marginal_error({("colour",): EVEN}, epsilon=ONE),
@@ -223,11 +306,22 @@ def test_a_stored_answer_is_never_given_to_another_question(name: str) -> None:
         other(curator_over(None, epsilon=ONE, transcript=transcript.rewind()))
 
 
-def test_a_stored_answer_is_never_given_at_another_reach() -> None:
+@every_question
+def test_a_stored_answer_is_never_given_at_another_reach(kind: str) -> None:
     transcript = Transcript()
-    EXAMPLES["grid"](curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript))
+    EXAMPLES[kind](curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript))
     with pytest.raises(Damaged, match=r"expected .* next"):
-        EXAMPLES["grid"](curator_over(None, epsilon=ONE, reach=2, transcript=transcript.rewind()))
+        EXAMPLES[kind](curator_over(None, epsilon=ONE, reach=2, transcript=transcript.rewind()))
+
+
+@pytest.mark.parametrize("kind", sorted({*EXAMPLES} - {"rows"}))
+def test_a_question_is_the_same_text_whoever_stands_behind_the_curator(kind: str) -> None:
+    asked = []
+    for rows in (NOBODY, TEN_PEOPLE, TEN_PEOPLE * 5):
+        transcript = Transcript()
+        EXAMPLES[kind](curator_over(rows, epsilon=ONE, transcript=transcript))
+        asked.append([record.question for record in transcript.records])
+    assert asked[0] == asked[1] == asked[2]
 
 
 def test_two_large_predictions_that_differ_in_one_cell_are_two_questions() -> None:
@@ -351,6 +445,81 @@ REFUSED: dict[str, Callable[[Curator], object]] = {
     "shares of another shape": lambda one: one.measure_marginal_error(
         {("smokes",): EVEN}, epsilon=ONE
     ),
+    "marginals of another kind of number": lambda one: one.measure_marginal_error(
+        {("colour",): EVEN.astype(np.uint64)}, epsilon=ONE
+    ),
+    "overlapping boxes": lambda one: one.measure_boxes(
+        TREE, Prefixes.joined([ROOT, HALVES]), epsilon=ONE
+    ),
+    "boxes below the tree": lambda one: one.measure_boxes(TREE, ROOT.children(5), epsilon=ONE),
+    "boxes in 32 bits, where the first ones are lost": lambda one: one.measure_boxes(
+        BitTree(("x", "y"), (0, 1) * 17),
+        Prefixes(np.array([1, 20], np.int32), np.array([1, (1 << 20) - 1], np.int32)),
+        epsilon=ONE,
+    ),
+    "more boxes than an engine counts": lambda one: one.measure_boxes(
+        TREE,
+        Prefixes(np.full((1 << 24) + 1, 4), np.zeros((1 << 24) + 1, dtype=np.int64)),
+        epsilon=ONE,
+    ),
+    "more classes than an engine counts": lambda one: one.measure_classes(
+        NearestCentre(("x",), ((0,),) * ((1 << 23) + 1), (1,)), "smokes", epsilon=ONE
+    ),
+    "a tree over levels": lambda one: one.open_tree(BitTree(("colour",), (0,)), epsilon=ONE),
+    "a tree over one axis twice": lambda one: one.open_tree(BitTree(("x", "x"), (0,)), epsilon=ONE),
+    "a tree whose axes can be changed": lambda one: one.open_tree(
+        BitTree(("x", "y"), [0, 1]),  # type: ignore[arg-type]
+        epsilon=ONE,
+    ),
+    "splits of a tree whose axes can be changed": lambda one: one.open_splits(
+        BitTree(("x", "y"), [0, 1]),  # type: ignore[arg-type]
+        bits=1,
+        epsilon=ONE,
+    ),
+    "a tree at no epsilon": lambda one: one.open_tree(TREE, epsilon=Fraction(0)),
+    "a tree at a float epsilon": lambda one: one.open_tree(TREE, epsilon=1.0),  # type: ignore[arg-type]
+    "a tree whose one share has too large a scale": lambda one: one.open_tree(
+        TREE, epsilon=Fraction(1, 1 << 44)
+    ),
+    "splits at no epsilon": lambda one: one.open_splits(TREE, bits=1, epsilon=Fraction(0)),
+    "splits at a float epsilon": lambda one: one.open_splits(TREE, bits=1, epsilon=1.0),  # type: ignore[arg-type]
+    "splits of too large a scale": lambda one: one.open_splits(
+        TREE, bits=1, epsilon=Fraction(1, 1 << 55)
+    ),
+    "splits into nothing more": lambda one: one.open_splits(TREE, bits=0, epsilon=ONE),
+    "splits into 32": lambda one: one.open_splits(TREE, bits=5, epsilon=ONE),
+    "clusters without rules": lambda one: ask_clusters(one, []),
+    "clusters of two sizes": lambda one: ask_clusters(
+        one, [RULE, NearestCentre(("x",), ((0,), (1,)), (1024,))]
+    ),
+    "clusters over two axes": lambda one: ask_clusters(
+        one, [RULE, NearestCentre(("y",), ((0,),), (1024,))]
+    ),
+    "clusters under two weights": lambda one: ask_clusters(
+        one, [RULE, NearestCentre(("x",), ((0,),), (1,))]
+    ),
+    "clusters over levels": lambda one: ask_clusters(
+        one, [NearestCentre(("colour",), ((0,),), (1,))]
+    ),
+    "a negative salt": lambda one: ask_clusters(one, [RULE], salt=-1),
+    "a centre that is not whole": lambda one: ask_clusters(
+        one,
+        [NearestCentre(("x",), ((0.5,),), (1024,))],  # type: ignore[arg-type]
+    ),
+    "a centre nowhere": lambda one: one.measure_classes(
+        NearestCentre(("x",), ((float("nan"),),), (1024,)),  # type: ignore[arg-type]
+        "colour",
+        epsilon=ONE,
+    ),
+    "a weight that is not whole": lambda one: one.measure_distance(
+        NearestCentre(("x",), ((0,),), (0.5,)),  # type: ignore[arg-type]
+        clip=9,
+        shift=0,
+        epsilon=ONE,
+    ),
+    "a radius of nothing": lambda one: one.measure_residuals(RULE, (0,), epsilon=ONE),
+    "a radius too few": lambda one: one.measure_residuals(RULE, (), epsilon=ONE),
+    "classes without cells": lambda one: one.measure_classes(RULE, "x", epsilon=ONE),
     "attributes without cells": lambda one: one.measure(("x",), epsilon=ONE),
     "an unknown attribute": lambda one: one.measure(("income",), epsilon=ONE),
     "a grid over levels": lambda one: one.measure_grid(("colour",), cells=2, epsilon=ONE),
@@ -406,20 +575,26 @@ def test_a_choice_costs_twice_the_largest_reach_of_a_score_over_its_scale() -> N
 # How far one person moves an answer.
 
 
-def moved(question: Question, rows: list[Row], person: list[Row], reach: int) -> tuple[int, int]:
-    """What the person moves the answer by, and the sensitivity that was paid for."""
-    exact, sensitivity = [], 0
+def moved(
+    question: Question, rows: list[Row], person: list[Row], reach: int
+) -> list[tuple[int, int]]:
+    """What the person moves each answer by, and the sensitivity that was paid for it."""
+    runs = []
     for population in (rows, rows + person):
         noise = RecordingNoise(ForcedNoise(1))
         curator = curator_over(population, reach=reach, noise=noise)
         question(curator)
-        exact.append(noise.draws[0].exact.astype(object))
-        (spend,) = curator.accountant.spends
-        sensitivity = spend.sensitivity
-        assert spend.scale == noise.draws[0].scale
+        runs.append((noise.draws, curator.accountant.spends))
+    (here, spends), (there, again) = runs
+    assert spends == again
+    moves = []
+    for spend, one, other in zip(spends, here, there, strict=True):
+        assert spend.scale == one.scale == other.scale
+        difference = np.abs(one.exact.astype(object) - other.exact.astype(object))
         laplace = spend.mechanism == LAPLACE
-    difference = np.abs(exact[0] - exact[1])
-    return int(difference.sum() if laplace else difference.max(initial=0)), sensitivity
+        most = int(difference.sum() if laplace else difference.max(initial=0))
+        moves.append((most, spend.sensitivity))
+    return moves
 
 
 def fuzz_sensitivity(kind: str, *, share: Fraction) -> None:
@@ -441,8 +616,8 @@ def fuzz_sensitivity(kind: str, *, share: Fraction) -> None:
     def moves_by_at_most_the_sensitivity(
         question: Question, rows: list[Row], person: list[Row]
     ) -> None:
-        moves, sensitivity = moved(question, rows, person, len(person))
-        assert moves <= share * sensitivity
+        for moves, sensitivity in moved(question, rows, person, len(person)):
+            assert moves <= share * sensitivity
 
     moves_by_at_most_the_sensitivity()
 
@@ -461,12 +636,29 @@ def test_half_the_sensitivity_is_caught(kind: str) -> None:
 def test_the_sensitivity_of_a_marginal_error_is_reached_up_to_the_share_of_one_cell() -> None:
     none_red = np.array([0, 1 << 15, 1 << 15])
     question = EXAMPLES_AT_REACH["marginal error"](none_red)
-    assert moved(question, [], [TEN_PEOPLE[0]], 1) == (1 << 17, 1 << 17)
+    assert moved(question, [], [TEN_PEOPLE[0]], 1) == [(1 << 17, 1 << 17)]
 
 
 def test_the_sensitivity_of_a_distance_is_reached_by_who_is_clipped() -> None:
     question = EXAMPLES_AT_REACH["distance"](1 << 20)
-    assert moved(question, [], [TEN_PEOPLE[0]] * 3, 3) == (3 << 12, 3 << 12)
+    assert moved(question, [], [TEN_PEOPLE[0]] * 3, 3) == [(3 << 12, 3 << 12)]
+
+
+def test_the_sensitivity_of_cluster_totals_is_reached_by_who_stands_in_a_corner() -> None:
+    question = example_questions()["clusters"]
+    corner = (8.0, 1.0, "red", "no")
+    assert moved(question, [], [corner] * 2, 2) == [(2, 2), (2 * 2 << 16, 2 * 2 << 16)]
+
+
+def test_the_sensitivity_of_residuals_is_reached_by_who_is_outside_the_radius() -> None:
+    rule = NearestCentre(("x",), ((0,),), (3,))
+    outside = (7.0, 0.0, "red", "no")
+    near, far = (
+        lambda one, radius=radius: one.measure_residuals(rule, (radius,), epsilon=ONE)
+        for radius in (1, 1 << 30)
+    )
+    assert moved(near, [], [outside], 1) == [(1 << 16, 1 << 16)]
+    assert moved(far, [], [outside], 1)[0][0] < 1 << 16
 
 
 EXAMPLES_AT_REACH: dict[str, Callable[..., Question]] = {
@@ -510,10 +702,12 @@ def test_exact_counts_are_not_stored_copied_or_compared(take: Callable[[Sealed],
         take(SEALED)
 
 
-def test_a_curator_shows_no_counts_and_no_rows() -> None:
-    curator = curator_over(TEN_PEOPLE)
+def test_a_curator_shows_no_counts_and_no_rows_and_is_not_stored_with_its_counts() -> None:
+    curator = curator_over(TEN_PEOPLE, noise=ForcedNoise(1))
     EXAMPLES["nodes"](curator)
     assert repr(curator) == "Curator(4 attributes, reach 1)"
+    with pytest.raises(TypeError, match="exact counts are not stored"):
+        pickle.dumps(curator)
 
 
 @st.composite
@@ -541,5 +735,6 @@ def test_whatever_is_asked_the_scales_drawn_prove_the_epsilon_spent(
         Fraction(factor * spend.sensitivity) / draw.scale
         for factor, spend, draw in zip(factors, spends, noise.draws, strict=True)
     ]
-    assert proven == shares
+    assert proven == [spend.epsilon for spend in spends]
+    assert sum(proven) == 1
     curator.accountant.require_all_spent()

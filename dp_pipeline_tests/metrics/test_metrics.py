@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp_pipeline.metrics.clustering import nicv, rcp
+from dp_pipeline.metrics.clustering import nearest_centres, nicv, rcp
 from dp_pipeline.metrics.marginals import mean_pair_error, total_variation
 from dp_pipeline.schema.errors import DeclarationError
 
@@ -40,6 +40,11 @@ def test_nicv_of_many_rows_is_the_same_as_of_their_blocks():
     assert nicv(points, centres) == pytest.approx(np.mean(parts))
 
 
+def test_every_point_goes_to_the_nearest_centre():
+    points = np.array([[0.0, 0.0], [2.0, 0.0], [1.5, 5.0]])
+    assert nearest_centres(points, np.array([[2.0, 0.0], [0.0, 0.0]])).tolist() == [1, 0, 0]
+
+
 def test_nicv_of_no_rows_is_not_a_number():
     assert math.isnan(nicv(np.zeros((0, 2)), np.zeros((1, 2))))
 
@@ -48,7 +53,7 @@ def test_nicv_of_no_rows_is_not_a_number():
     ("points", "centres"), [((3, 2), (1, 3)), ((3,), (1, 2)), ((3, 2), (2,)), ((3, 2), (0, 2))]
 )
 def test_nicv_refuses_shapes_that_do_not_fit(points, centres):
-    with pytest.raises(DeclarationError, match="nicv: expected"):
+    with pytest.raises(DeclarationError, match="centres: expected"):
         nicv(np.zeros(points), np.zeros(centres))
 
 
@@ -81,7 +86,7 @@ def test_pair_error_of_no_rows_is_not_a_number_and_of_no_marginals_is_refused():
         mean_pair_error([np.ones(2)], [np.ones(2), np.ones(2)])
 
 
-@pytest.mark.parametrize("module", ["clustering", "marginals"])
+@pytest.mark.parametrize("module", ["clustering", "class_tables", "marginals", "redraw"])
 def test_the_examples_in_the_docstrings_run(module):
     result = doctest.testmod(importlib.import_module(f"dp_pipeline.metrics.{module}"))
     assert result.attempted > 0
@@ -90,7 +95,8 @@ def test_the_examples_in_the_docstrings_run(module):
 
 def test_metrics_load_nothing_heavier_than_numpy():
     code = (
-        "import sys, dp_pipeline.metrics.clustering, dp_pipeline.metrics.marginals;"
+        "import sys, dp_pipeline.metrics.clustering, dp_pipeline.metrics.marginals,"
+        " dp_pipeline.metrics.class_tables, dp_pipeline.metrics.redraw;"
         "assert not {'pandas', 'pyarrow', 'sklearn', 'scipy'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

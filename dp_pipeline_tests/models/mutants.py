@@ -8,14 +8,19 @@ from fractions import Fraction
 import numpy as np
 
 from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.nearest_centre import NearestCentre
+from dp_pipeline.models.dp_kmeans import DpKMeans
 from dp_pipeline.models.dpqt_kmeans import DpqtKMeans
 from dp_pipeline.models.eug_kmeans import EugKMeans
+from dp_pipeline.models.idp_kmeans import IdpKMeans
 from dp_pipeline.models.independent import Independent
+from dp_pipeline.models.parameters import integer
 from dp_pipeline.release.accountant import Accountant
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.product import ProductTable
 from dp_pipeline.release.quadtree import Nodes
 from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.schema.encoding import FloatArray
 from dp_pipeline_tests.instruments import CheaperNoise
 
 
@@ -53,6 +58,25 @@ class UnpaidLevels(DpqtKMeans):
     ) -> tuple[Nodes, Fraction]:
         leaves, _ = super()._grow(unpaid(curator), columns, units, epsilon)
         return leaves, epsilon
+
+
+@dataclass(frozen=True)
+class UnpaidStart(IdpKMeans):
+    """Takes the start's noisy means past the accountant, and all of ε for the only round."""
+
+    rounds: int = integer(1, at_least=1, measuring=True)
+
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
+        return super().fit(curator, epsilon=2 * epsilon, rng=rng)
+
+    def _start(
+        self,
+        curator: Curator,
+        columns: tuple[str, ...],
+        epsilon: Fraction,
+        rng: np.random.Generator,
+    ) -> FloatArray:
+        return super()._start(unpaid(curator), columns, epsilon, rng)
 
 
 @dataclass(frozen=True)
@@ -139,6 +163,20 @@ class KeepsTheCentreOfAnEmptyCluster(EugKMeans):
         empty = curator._counter.grid(("x", "y"), 2).open_at_the_gate().ravel()[: self.k] == 0
         centres = np.where(empty[:, None], 0.0, clusters.centres)
         return Clusters(clusters.columns, centres, clusters.synopsis)
+
+
+@dataclass(frozen=True)
+class KeepsTheStartOfAnEmptyCluster(DpKMeans):
+    """A centre that no true row is nearest to goes back to the middle of the box."""
+
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
+        clusters = super().fit(curator, epsilon=epsilon, rng=rng)
+        box = curator.domain.box(clusters.columns)
+        rule = NearestCentre.of(clusters.columns, clusters.centres, box)
+        sums = curator._counter.sum_by_centre([rule], salt=0).open_at_the_gate()
+        middle = [one.middle for one in box]
+        centres = np.where(sums[0, :, :1] == 0, middle, clusters.centres)
+        return Clusters(clusters.columns, centres, sizes=clusters.sizes)
 
 
 @dataclass(frozen=True)

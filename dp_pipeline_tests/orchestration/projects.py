@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 from dp_pipeline.ledger import Ledger
+from dp_pipeline.ledger.home import Home
 from dp_pipeline.orchestration import runner
 from dp_pipeline.orchestration.dataset import pipeline_definitions
-from dp_pipeline.orchestration.home import Home
 from dp_pipeline.orchestration.instance import dagster_instance
 from dp_pipeline.orchestration.outcome import Outcome, outcomes
 from dp_pipeline.orchestration.publishing import Published, publish

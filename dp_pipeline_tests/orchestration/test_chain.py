@@ -80,9 +80,9 @@ def test_the_evaluation_holds_exact_numbers_of_public_rows_and_bought_ones_of_se
             assert all(scale > 0 for scale in scales)
         else:
             assert {row["metric"] for row in rows} == {
-                "nicv", "nicv_floor", "nicv_ratio", "mean_tvd",
+                "nicv", "nicv_floor", "nicv_ratio", "f_kmeans", "ari_kmeans", "mean_tvd",
             }  # fmt: skip
-            assert scales == [None] * 4
+            assert scales == [None] * 6
 
 
 def test_the_report_is_written_and_names_every_model(ran: Ran):

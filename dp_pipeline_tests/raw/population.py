@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp_pipeline.gate.nearest_centre import NearestCentre
+from dp_pipeline.release.bit_tree import BitTree, Prefixes
 from dp_pipeline.schema.domain import Attribute, Domain
 from dp_pipeline.schema.encoding import Bins, Coordinate, IntArray, Levels
+from dp_pipeline_tests import loops
+from dp_pipeline_tests.populations import TOWN, LoopCounter, Row
 
 EDGE = 1 << 16
 
@@ -33,16 +38,18 @@ DOMAIN = Domain(
         _nominal("d", 2),
         _nominal("wide", 300),
         _nominal("huge", 60_000),
+        Attribute("w", "w", "clip", coordinate=Coordinate(0.0, 1.0)),
     )
 )
 
 
 @dataclass(frozen=True)
 class Population:
-    """Prepared rows: coordinates (rows, 3) of x, y, z and codes (rows, 7) of all attributes."""
+    """Prepared rows: coordinates (rows, 4) of x, y, z, w and codes (rows, 7) of all but w."""
 
     points: IntArray
     cells: IntArray
+    domain: Domain = DOMAIN
 
     @property
     def rows(self) -> int:
@@ -51,50 +58,70 @@ class Population:
     @property
     def coordinates(self) -> dict[str, NDArray[np.int32]]:
         columns = self.points.astype(np.int32).T
-        return dict(zip(DOMAIN.numeric, columns, strict=True))
+        return dict(zip(self.domain.numeric, columns, strict=True))
 
     @property
     def codes(self) -> dict[str, NDArray[Any]]:
-        types = [np.min_scalar_type(DOMAIN[name].size - 1) for name in DOMAIN.discrete]
-        columns = zip(DOMAIN.discrete, types, self.cells.T, strict=True)
+        types = [np.min_scalar_type(self.domain[name].size - 1) for name in self.domain.discrete]
+        columns = zip(self.domain.discrete, types, self.cells.T, strict=True)
         return {name: codes.astype(type_) for name, type_, codes in columns}
 
     def at(self, rows: Any) -> Population:
         """Some of the rows, or all in another order."""
-        return Population(self.points[rows], self.cells[rows])
+        return Population(self.points[rows], self.cells[rows], self.domain)
 
     # The loops that every engine must agree with.
 
     def counted(self, names: tuple[str, ...]) -> IntArray:
-        table = np.zeros(DOMAIN.shape(names), dtype=np.int64)
+        table = np.zeros(self.domain.shape(names), dtype=np.int64)
         for row in self.cells:
-            table[tuple(row[DOMAIN.discrete.index(name)] for name in names)] += 1
+            table[tuple(row[self.domain.discrete.index(name)] for name in names)] += 1
         return table
 
     def gridded(self, columns: tuple[str, ...], cells: int) -> IntArray:
         table = np.zeros((cells,) * len(columns), dtype=np.int64)
-        for q in self.points.tolist():
-            axes = [q[DOMAIN.numeric.index(name)] for name in columns]
-            table[tuple(min(cells - 1, ((a + EDGE) * cells) >> 17) for a in axes)] += 1
+        for q in self.places(columns):
+            table[tuple(min(cells - 1, ((a + EDGE) * cells) >> 17) for a in q)] += 1
         return table
 
-    def distance(self, rule: NearestCentre, *, clip: int, shift: int) -> int:
+    def distance(self, rule: NearestCentre, *, clip: int, shift: int) -> IntArray:
         total = 0
-        for q in self.points.tolist():
-            row = [q[DOMAIN.numeric.index(name)] for name in rule.columns]
-            squares = (
-                sum((w * (a - b)) ** 2 for w, a, b in zip(rule.weights, row, centre, strict=True))
-                for centre in rule.centres
-            )
-            total += min(*squares, clip) >> shift
-        return total
+        for q in self.places(rule.columns):
+            exact = min(loops.distance(rule, q, centre) for centre in rule.centres)
+            total += min(exact, clip) >> shift
+        return np.array(total)
+
+    def children(self, tree: BitTree, nodes: Prefixes, bits: int) -> IntArray:
+        return loops.children(self.places(tree.columns), tree, nodes, bits)
+
+    def sums(self, rules: Sequence[NearestCentre], *, salt: int) -> IntArray:
+        return loops.sum_by_centre(self.places(rules[0].columns), rules, salt=salt)
+
+    def residuals(self, rule: NearestCentre, radii: tuple[int, ...]) -> IntArray:
+        return loops.residuals(self.places(rule.columns), rule, radii)
+
+    def classified(self, rule: NearestCentre, attribute: str) -> IntArray:
+        codes = self.cells[:, self.domain.discrete.index(attribute)].tolist()
+        return loops.classify(self.places(rule.columns), codes, rule, self.domain[attribute].size)
+
+    def places(self, columns: tuple[str, ...]) -> list[loops.Place]:
+        axes = [self.domain.numeric.index(name) for name in columns]
+        return list(map(tuple, self.points[:, axes].tolist()))
+
+
+def of_people(rows: Sequence[Row]) -> Population:
+    """People of the town as preparation would write them."""
+    people = LoopCounter(rows)
+    points = np.array(people.places(TOWN.numeric), dtype=np.int64).reshape(-1, 2)
+    codes = [[people.code(row, name) for name in TOWN.discrete] for row in rows]
+    return Population(points, np.array(codes, dtype=np.int64).reshape(-1, 3), TOWN)
 
 
 def drawn(rows: int, seed: int = 0) -> Population:
     """Rows all over the box and on its edges."""
     rng = np.random.default_rng(seed)
-    points = rng.integers(-EDGE, EDGE, size=(rows, 3), endpoint=True)
-    points[rng.random((rows, 3)) < 0.2] = EDGE
+    points = rng.integers(-EDGE, EDGE, size=(rows, 4), endpoint=True)
+    points[rng.random((rows, 4)) < 0.2] = EDGE
     sizes = [DOMAIN[name].size for name in DOMAIN.discrete]
     return Population(points, rng.integers(0, sizes, size=(rows, len(sizes))))
 
@@ -105,13 +132,17 @@ POPULATIONS = {
     "few rows": drawn(40),
     "one row many times": drawn(1).at([0] * 9),
     "every row at the upper edge": Population(
-        np.full((5, 3), EDGE), np.array([[DOMAIN[n].size - 1 for n in DOMAIN.discrete]] * 5)
+        np.full((5, 4), EDGE), np.array([[DOMAIN[n].size - 1 for n in DOMAIN.discrete]] * 5)
     ),
-    "every row at the lower edge": Population(np.full((5, 3), -EDGE), np.zeros((5, 7), int)),
+    "every row at the lower edge": Population(np.full((5, 4), -EDGE), np.zeros((5, 7), int)),
     "rows on both sides of the middle": Population(
-        np.repeat([[-1], [0], [1]], 3, axis=1), np.zeros((3, 7), int)
+        np.repeat([[-1], [0], [1]], 4, axis=1), np.zeros((3, 7), int)
+    ),
+    "rows on few places": Population(
+        np.array([*product((-1, 0, 1), repeat=4)] * 2),
+        np.ones((162, 7), int) * [0, 0, 1, 3, 1, 9, 7],
     ),
     "rows beside the upper corner": Population(
-        EDGE - np.arange(30).reshape(10, 3), np.ones((10, 7), int) * [1, 0, 1, 1, 1, 1, 1]
+        EDGE - np.arange(40).reshape(10, 4), np.ones((10, 7), int) * [1, 0, 1, 1, 1, 1, 1]
     ),
 }

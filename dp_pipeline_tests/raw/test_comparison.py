@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dp_pipeline.raw import comparison
+from dp_pipeline.raw import reference_kmeans
 from dp_pipeline.raw.comparison import clustering_quality, marginal_quality, steward_facts
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.prepare import prepare
@@ -40,20 +40,36 @@ def ready(spec: DatasetSpec, folder: Path, columns) -> Snapshot:
 def test_quality_is_measured_on_clipped_rows_in_data_units(spec, tmp_path):
     snapshot = ready(spec, tmp_path, FOUR)
     quality = clustering_quality(spec, snapshot, XY, np.array([[0.0, 0.0], [16.0, 0.0]]))
-    assert quality == {"nicv": 2.0, "nicv_floor": 1.0, "nicv_ratio": 2.0}
+    assert quality == {
+        "nicv": 2.0,
+        "nicv_floor": 1.0,
+        "nicv_ratio": 2.0,
+        "f_kmeans": 1.0,
+        "ari_kmeans": 1.0,
+    }
 
 
-def test_the_floor_is_computed_once_and_kept_private(spec, tmp_path, monkeypatch):
+def test_clusters_are_compared_with_those_of_kmeans_and_with_the_label(tmp_path):
+    spec = written_spec(tmp_path, PLACES, more="label: sex")
+    snapshot = ready(spec, tmp_path, FOUR | {"sex": ["f", "m", "m", "m"]})
+    # KMeans: {0, 2} and {14, 16}; released: {0} and the rest, which are the sexes.
+    quality = clustering_quality(spec, snapshot, XY, np.array([[0.0, 0.0], [3.0, 0.0]]))
+    assert quality["f_kmeans"] == pytest.approx((2 * (2 / 3) + 2 * (4 / 5)) / 4)
+    assert quality["ari_kmeans"] == pytest.approx(0.0)
+    assert (quality["f_label"], quality["ari_label"]) == (1.0, 1.0)
+
+
+def test_the_centres_of_kmeans_are_computed_once_and_kept_private(spec, tmp_path, monkeypatch):
     snapshot = ready(spec, tmp_path, FOUR)
     centres = np.array([[1.0, 0.0], [15.0, 0.0]])
     first = clustering_quality(spec, snapshot, XY, centres)
-    monkeypatch.setattr(comparison, "_kmeans_nicv", None)
+    monkeypatch.setattr(reference_kmeans, "_kmeans", None)
     assert clustering_quality(spec, snapshot, XY, centres) == first
-    (kept,) = (snapshot.folder / "floors").iterdir()
+    (kept,) = (snapshot.folder / "kmeans").iterdir()
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    with pytest.raises(TypeError):  # another k is another floor
+    with pytest.raises(TypeError):  # another k has other centres
         clustering_quality(spec, snapshot, XY, centres[:1])
-    with pytest.raises(TypeError):  # and so are other columns
+    with pytest.raises(TypeError):  # and so have other columns
         clustering_quality(spec, snapshot, ("x",), np.array([[1.0], [2.0]]))
 
 
@@ -62,6 +78,8 @@ def test_fewer_rows_than_centres_have_a_floor_of_zero_and_no_ratio(spec, tmp_pat
     quality = clustering_quality(spec, snapshot, XY, np.zeros((5, 2)))
     assert quality["nicv_floor"] == 0.0
     assert math.isnan(quality["nicv_ratio"])
+    # Four classes of one row each in one cluster: precision 1/4, recall 1.
+    assert quality["f_kmeans"] == pytest.approx(2 / 5)
 
 
 def test_fewer_different_rows_than_centres_are_no_warning(spec, tmp_path):
@@ -71,14 +89,20 @@ def test_fewer_different_rows_than_centres_are_no_warning(spec, tmp_path):
         assert clustering_quality(spec, snapshot, XY, np.zeros((3, 2)))["nicv_floor"] == 0.0
 
 
-def test_no_rows_have_no_quality(spec, tmp_path):
+@pytest.mark.parametrize("more", ["", "label: sex"], ids=["no label", "label"])
+def test_no_rows_have_no_quality(more, tmp_path):
+    spec = written_spec(tmp_path, PLACES, more=more)
     nothing = pa.table({name: pa.array([], pa.string()) for name in FOUR})
-    snapshot = ready(spec, tmp_path, nothing)
-    for _ in range(2):  # computed, and then kept
-        quality = clustering_quality(spec, snapshot, XY, np.zeros((2, 2)))
-        assert all(math.isnan(value) for value in quality.values())
+    quality = clustering_quality(spec, ready(spec, tmp_path, nothing), XY, np.zeros((2, 2)))
+    assert len(quality) == (7 if more else 5)
+    assert all(math.isnan(value) for value in quality.values())
+
+
+def test_marginals_of_no_rows_have_no_quality(spec, tmp_path):
+    nothing = pa.table({name: pa.array([], pa.string()) for name in FOUR})
     released = {("sex",): np.array([0.5, 0.5])}
-    assert math.isnan(marginal_quality(spec, snapshot, released)["mean_tvd"])
+    quality = marginal_quality(spec, ready(spec, tmp_path, nothing), released)
+    assert math.isnan(quality["mean_tvd"])
 
 
 def test_released_marginals_are_compared_with_the_exact_ones(spec, tmp_path):

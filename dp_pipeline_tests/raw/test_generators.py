@@ -44,6 +44,7 @@ def test_columns_are_text_or_numbers_whatever_the_number_of_rows(name: str) -> N
         ("pytest2d", 10_000),
         ("unbalance_like", 6_500),
         ("birch3_like", 100_000),
+        ("mixture4", 100_000),
         ("trips_like", 60_000),
         ("census_like", 45_000),
     ],
@@ -79,6 +80,20 @@ def test_birch3_like_holds_whole_numbers_in_its_box_in_clusters_of_many_sizes() 
     assert np.array_equal(points, np.rint(points))
     cells = np.histogram2d(*points.T, bins=20, range=[[0, 1e6]] * 2)[0]
     assert cells.max() > 5 * cells.mean()
+
+
+@pytest.mark.parametrize("dimensions", [4, 6, 8])
+def test_a_mixture_has_eight_equal_clusters_around_their_centres(dimensions: int) -> None:
+    table = GENERATORS[f"mixture{dimensions}"](seed=2, rows=8_000)
+    points = numbers(table, *(f"x{axis + 1}" for axis in range(dimensions)))
+    labels = np.array(table.column("label").to_pylist(), dtype=np.int64)
+    assert np.abs(points).max() <= 1.0
+    assert np.bincount(labels)[1:].tolist() == [1000] * 8
+    for label in range(1, 9):
+        own = points[labels == label]
+        assert np.abs(own.mean(axis=0)).max() < 0.72
+        # A deviation of 1000 points: ten standard errors of 0.0018.
+        assert own.std(axis=0, ddof=1) == pytest.approx([0.08] * dimensions, abs=0.018)
 
 
 def test_trips_like_has_many_quiet_riders_a_few_very_busy_ones_and_points_outside() -> None:

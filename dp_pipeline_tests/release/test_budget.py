@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.release.accountant import LAPLACE, NOISY_MAX, Accountant, Spend
+from dp_pipeline.release.accountant import (
+    LAPLACE,
+    NOISY_MAX,
+    TREE_PATHS,
+    Accountant,
+    Spend,
+    biased_splits,
+)
 from dp_pipeline.release.budget import root_weights, split
 from dp_pipeline.schema.errors import BoundaryViolation, BudgetExceeded
 
@@ -63,6 +70,20 @@ def test_the_epsilon_of_a_scale_is_what_the_mechanism_proves() -> None:
     assert laplace(Fraction(1, 3), sensitivity=5).epsilon_of_scale == Fraction(1, 3)
     chosen = Spend("edge", NOISY_MAX, Fraction(1), 3, Fraction(6))
     assert chosen.epsilon_of_scale == 1
+    tree = Spend("tree", TREE_PATHS, Fraction(1), 3, Fraction(3))
+    assert tree.epsilon_of_scale == 1
+
+
+@pytest.mark.parametrize(
+    ("fan", "factor"),
+    [(2, Fraction(3)), (4, Fraction(7, 3)), (8, Fraction(15, 7)), (16, Fraction(31, 15))],
+)
+def test_biased_splits_cost_the_factor_of_their_number_of_children(
+    fan: int, factor: Fraction
+) -> None:
+    splits = Spend("splits", biased_splits(fan), Fraction(1), 5, 5 * factor)
+    assert splits.epsilon_of_scale == 1
+    Accountant(Fraction(1)).charge(splits)
 
 
 # Charging.
@@ -99,6 +120,17 @@ UNPROVEN = {
     "scale too large": replace(GOOD, scale=Fraction(5)),
     "sensitivity too large": replace(GOOD, sensitivity=3),
     "noisy max without its factor 2": replace(GOOD, mechanism=NOISY_MAX),
+    "splits at the scale of one count": replace(GOOD, mechanism=biased_splits(2)),
+    "splits of a tree with fewer children": replace(
+        GOOD, mechanism=biased_splits(2), scale=2 * Fraction(7, 3) / GOOD.epsilon
+    ),
+    "splits into three": replace(
+        GOOD, mechanism=biased_splits(3), scale=2 * Fraction(5, 2) / GOOD.epsilon
+    ),
+    "a tree whose scale is that of one share": replace(
+        GOOD, mechanism=TREE_PATHS, scale=4096 * GOOD.scale
+    ),
+    "a tree that forgets the reach": replace(GOOD, mechanism=TREE_PATHS, sensitivity=1),
     "unknown mechanism": replace(GOOD, mechanism="Noisy Max"),
     "no epsilon": replace(GOOD, epsilon=Fraction(0)),
     "negative epsilon": replace(GOOD, epsilon=Fraction(-1, 2)),
@@ -116,6 +148,45 @@ def test_a_charge_whose_scale_does_not_prove_its_epsilon_is_refused(name: str) -
         accountant.charge(UNPROVEN[name])
     assert accountant.spends == ()
     accountant.charge(GOOD)
+
+
+def test_charges_made_together_are_recorded_all_or_none() -> None:
+    accountant = Accountant(Fraction(1))
+    half, rest = laplace(Fraction(1, 2)), laplace(Fraction(2, 3))
+    with pytest.raises(BudgetExceeded, match=r"asked ε=0\.6.*, spent 0\.5, left 0\.5"):
+        accountant.charge(half, rest)
+    with pytest.raises(BoundaryViolation):
+        accountant.charge(half, UNPROVEN["scale too small"])
+    assert accountant.spends == ()
+    accountant.charge(half, half)
+    assert accountant.spends == (half, half)
+
+
+def test_a_charge_that_says_it_is_not_spent_yet_keeps_the_release_from_ending() -> None:
+    left = [2, 1]
+
+    def settled() -> None:
+        if left:
+            raise BoundaryViolation(f"session: expected nothing left, got {len(left)}")
+
+    accountant = Accountant(Fraction(1))
+    accountant.charge(laplace(Fraction(1)), settled=settled)
+    while left:
+        with pytest.raises(BoundaryViolation, match="expected nothing left"):
+            accountant.require_all_spent()
+        left.pop()
+    accountant.require_all_spent()
+
+
+def test_a_refused_charge_asks_for_no_settling() -> None:
+    def settled() -> None:
+        raise BoundaryViolation("session: expected nothing left, got all of it")
+
+    accountant = Accountant(Fraction(1))
+    with pytest.raises(BudgetExceeded):
+        accountant.charge(laplace(Fraction(2)), settled=settled)
+    accountant.charge(laplace(Fraction(1)))
+    accountant.require_all_spent()
 
 
 def test_an_unspent_rest_is_refused_however_small() -> None:

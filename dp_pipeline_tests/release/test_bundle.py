@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dp_pipeline.release.accountant import LAPLACE, NOISY_MAX, Spend
 from dp_pipeline.release.bundle import Bundle, table_digest
 from dp_pipeline.release.measurement import NoisyNumber
-from dp_pipeline.schema.errors import Damaged
+from dp_pipeline.schema.errors import BoundaryViolation, Damaged
 
 BUNDLE = Bundle(
     key="ab" * 32,
@@ -54,6 +54,41 @@ def test_the_json_is_whole_text_without_code_or_infinite_numbers() -> None:
 def test_a_seeded_draw_is_not_fit_for_release(noise: str, fit: bool) -> None:
     facts = {**BUNDLE.facts, "fit_for_release": noise}
     assert replace(BUNDLE, facts=facts).fit_for_release is fit
+
+
+NOT_DP = {"kind": "not-dp", "composed": "none", "reason": "it reads records"}
+COMPOSED = {"kind": "dp", "composed": "4/3", "epsilon": "1", "reason": "a round is free"}
+UNFIT = {
+    "not differentially private: it reads records": {**NOT_DP, "fit_for_release": "no"},
+    "costs ε = 4/3, not the nominal 1: a round is free": {**COMPOSED, "fit_for_release": "no"},
+    "one drawn from seeded:7 noise": {"noise": "seeded:7", "fit_for_release": "no"},
+}
+
+
+@pytest.mark.parametrize("why", UNFIT)
+def test_what_is_not_fit_to_leave_is_never_exported_and_says_why(why: str) -> None:
+    bundle = replace(BUNDLE, facts={**BUNDLE.facts, **UNFIT[why]})
+    with pytest.raises(BoundaryViolation) as refused:
+        bundle.require_exportable()
+    assert str(refused.value) == f"bundle {'ab' * 6}: expected a release fit to leave, got {why}"
+
+
+@pytest.mark.parametrize("facts", [NOT_DP, COMPOSED])
+def test_a_fitness_that_was_written_by_mistake_lets_no_other_epsilon_leave(facts: dict) -> None:
+    bundle = replace(BUNDLE, facts={**BUNDLE.facts, **facts, "fit_for_release": "yes"})
+    with pytest.raises(BoundaryViolation):
+        bundle.require_exportable()
+
+
+def test_a_release_from_before_there_were_kinds_is_private_and_may_leave() -> None:
+    assert (BUNDLE.kind, BUNDLE.caveat, BUNDLE.spent_text) == ("dp", "", "0.5")
+    BUNDLE.require_exportable()
+
+
+def test_where_no_epsilon_holds_none_is_written() -> None:
+    bundle = replace(BUNDLE, facts={**BUNDLE.facts, **NOT_DP})
+    assert (bundle.is_dp, bundle.spent_text) == (False, "none")
+    assert Bundle.from_json(bundle.to_json(), bundle.tables).caveat.startswith("not different")
 
 
 TAMPERED = {

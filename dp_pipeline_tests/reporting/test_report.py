@@ -15,7 +15,7 @@ from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.reporting.charts import utility_plot
 from dp_pipeline.reporting.markup import element
 from dp_pipeline.reporting.report import ReleaseSummary, write_report
-from dp_pipeline.reporting.sections import NOT_FOR_RELEASE
+from dp_pipeline.reporting.sections import ANOTHER_EPSILON, NOT_DP, NOT_FOR_RELEASE
 from dp_pipeline.schema.errors import BoundaryViolation
 from dp_pipeline.schema.protection import RowsOfPerson
 from dp_pipeline_tests.reporting.samples import (
@@ -167,6 +167,32 @@ def test_draws_not_for_release_are_not_counted_as_protection(tmp_path):
     text = written(tmp_path, releases=[summary(), summary(), seeded])
     assert "2 fit for release; together they cost ε = 1 at most." in text
     assert "Not counted: 1 not for release" in text
+
+
+def test_methods_with_another_epsilon_or_none_are_named_in_big_letters_with_the_reason(tmp_path):
+    caveat = "not differentially private: it reads records"
+    unfit = {"fit_for_release": False, "is_dp": False, "spent": "none", "caveat": caveat}
+    dearer = "costs ε = 0.75, not the nominal 0.5: a round is free"
+    releases = [
+        summary(model="a", **unfit),
+        summary(model="b", **unfit),
+        summary(model="c", fit_for_release=False, caveat=dearer),
+        summary(model="d"),
+    ]
+    text = written(tmp_path, releases=releases)
+    assert f"<strong>{NOT_DP}</strong><p>a at ε = 0.5, b at ε = 0.5: {caveat}.</p>" in text
+    assert f"<strong>{ANOTHER_EPSILON}</strong><p>c at ε = 0.5: {dearer}.</p>" in text
+    assert text.count('class="alarm"') == 2, "nothing is said of noise that can be drawn again"
+    assert text.count(f'class="unfit">no: {NOT_DP}') == 2
+    assert "1 fit for release; together they cost ε = 0.5 at most. Not counted: 3" in text
+
+
+def test_a_seeded_draw_of_a_method_without_an_epsilon_has_both_faults(tmp_path):
+    caveat = "not differentially private: it reads records"
+    both = summary(noise="seeded:7", fit_for_release=False, is_dp=False, caveat=caveat)
+    text = written(tmp_path, releases=[both])
+    assert MARK in text
+    assert f"<strong>{NOT_DP}</strong>" in text
 
 
 def test_what_was_spent_is_written_exactly(tmp_path):

@@ -11,8 +11,10 @@ from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.parser import load_spec
 from dp_pipeline_tests.schema.declarations import declaration, written
 
-BUILT_IN = ("birch3", "census", "checkin", "checkin_events", "trips", "unbalance", "wdbc")
-WITHOUT_DATA = ("census", "trips", "wdbc")
+NEEDS_DATA = ("birch3", "checkin", "checkin_events", "unbalance")
+MIXTURES = ("mixture4", "mixture6", "mixture8")
+WITHOUT_DATA = ("birch3_like", "census", *MIXTURES, "pytest2d", "trips", "unbalance_like", "wdbc")
+BUILT_IN = tuple(sorted((*NEEDS_DATA, *WITHOUT_DATA)))
 
 
 @pytest.fixture(autouse=True)

@@ -47,6 +47,7 @@ def test_neighbours_differ_by_the_rows_of_one_unit_and_by_twice_that_when_it_is_
     assert reach(protection, relation) == rows
 
 
+EVALUATION = "evaluation: {epsilon: 0.01}"
 MEASURED = {
     "bound": {"attributes": FIELDS["attributes"].replace("[0, 8]", "[0, 9]")},
     "bins": {"attributes": FIELDS["attributes"].replace("bins: 4", "bins: 5")},
@@ -61,6 +62,7 @@ MEASURED = {
     "person": {"protection": FIELDS["protection"].replace("column: person", "column: rider")},
     "unit": {"protection": "protection: {unit: one_row}"},
     "relation": {"relation": "relation: replace_one"},
+    "label that is bought": {"label": "label: colour", "evaluation": EVALUATION},
 }
 NOT_MEASURED = {
     "title": {"title": "title: Others"},
@@ -69,7 +71,8 @@ NOT_MEASURED = {
     "ceiling": {"ceiling": "ceiling: {total: 9}"},
     "models": {"models": "models: {eug_kmeans: {k: 3}}"},
     "publish": {"publish": "publish: {model: independent, epsilon: 1}"},
-    "evaluation": {"evaluation": "evaluation: {epsilon: 0.01}"},
+    "evaluation": {"evaluation": EVALUATION},
+    "label": {"label": "label: colour"},
     "one hot": {"one_hot": "one_hot: true"},
     "place": {"source": "source: {kind: csv, path: moved.csv}"},
 }

@@ -76,6 +76,9 @@ MISTAKES = {
         "odd",
         "not known",
     ),
+    "a label that is a number": ({"label": "label: age"}, "label", "label: age", "'age'"),
+    "a label that is not declared": ({"label": "label: job"}, "label", "label: job", "'job'"),
+    "an empty label": ({"label": "label:"}, "label", "label:", "''"),
     "neither levels nor bounds": (
         {"attributes": with_attribute("{column: odd}")},
         "attributes.odd.levels",
@@ -380,6 +383,7 @@ def test_every_field_is_loaded_as_declared(tmp_path: Path) -> None:
         publish="publish: {model: independent, epsilon: 0.50}",
         evaluation="evaluation: {epsilon: 0.25}",
         distinct_population="distinct_population: other town",
+        label="label: colour",
     )
     assert (spec.name, spec.title, spec.lineage) == ("toy", "Toy people", "people")
     assert spec.protection == RowsOfPerson("person", 3)
@@ -392,7 +396,7 @@ def test_every_field_is_loaded_as_declared(tmp_path: Path) -> None:
     assert spec.charge_for(Fraction(1)) == Fraction(5, 4)
     assert spec.cost_of_everything == 2 * (Fraction(1, 2) + 1 + Fraction(1, 2))
     assert (spec.ceiling, spec.one_hot, spec.nominal_rows) == (4, True, 10)
-    assert spec.distinct_population == "other town"
+    assert (spec.distinct_population, spec.label) == ("other town", "colour")
 
 
 def test_absent_fields_have_their_defaults(tmp_path: Path) -> None:
@@ -404,7 +408,7 @@ def test_absent_fields_have_their_defaults(tmp_path: Path) -> None:
     )
     assert (spec.title, spec.relation, spec.ceiling) == ("toy", "add_remove", None)
     assert (spec.one_hot, spec.nominal_rows, spec.publish) == (False, None, None)
-    assert (spec.evaluation, spec.distinct_population) == (None, None)
+    assert (spec.evaluation, spec.distinct_population, spec.label) == (None, None, None)
     assert spec.protection == OneRow()
     assert spec.columns == ("x", "age", "colour")
 

@@ -9,14 +9,31 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dp_pipeline.gate.admissible import (
+    require_axes,
+    require_grid,
+    require_nodes,
+    require_rule,
+    require_subsets,
+    require_table,
+    require_tree,
+)
 from dp_pipeline.gate.counts import MOST_GRID_CELLS, Sealed
 from dp_pipeline.gate.nearest_centre import NearestCentre
+from dp_pipeline.raw.counters.cluster_sums import (
+    levels_by_centre,
+    residual_totals,
+    sums_by_centre,
+)
+from dp_pipeline.raw.counters.disclosed import exact_bounds, first_by_hash
 from dp_pipeline.raw.counters.distances import exact_distance_total
 from dp_pipeline.raw.counters.grids import grid_counts
 from dp_pipeline.raw.counters.marginals import exact_marginals
+from dp_pipeline.raw.counters.prefix_counts import prefix_counts, sorted_keys
 from dp_pipeline.raw.ingest import read_stage
 from dp_pipeline.raw.readiness import require_prepared
 from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.release.bit_tree import BitTree, Prefixes
 from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.encoding import COORDINATE_BITS, IntArray
 from dp_pipeline.schema.errors import BoundaryViolation, Damaged
@@ -27,7 +44,8 @@ MOST_ROWS = 1 << 31
 
 
 class MemoryCounter:
-    """Exact whole numbers about prepared rows held as arrays. Implements ``gate.counts.Counter``.
+    """Exact whole numbers about prepared rows held as arrays: ``Counter`` and ``Disclosing`` of
+    ``gate.counts``.
 
     coordinates   numeric attribute → fixed-point integers (rows,) in [−2^16, 2^16]
     codes         attribute with cells → codes (rows,) below its size
@@ -55,6 +73,7 @@ class MemoryCounter:
         self._codes = {name: codes[name] for name in domain.discrete}
         self._sizes = {name: domain[name].size for name in domain.discrete}
         edge = 1 << COORDINATE_BITS
+        self._keys: tuple[BitTree, NDArray[Any]] | None = None
         sound = 0 <= rows < MOST_ROWS
         sound &= all(_lies(q, rows, -edge, edge) for q in self._coordinates.values())
         sound &= all(_lies(c, rows, 0, self._sizes[name] - 1) for name, c in self._codes.items())
@@ -95,8 +114,7 @@ class MemoryCounter:
     def exact_tables(self, marginals: Sequence[tuple[str, ...]]) -> list[IntArray]:
         """What ``count`` seals. For comparisons inside ``raw`` only."""
         for names in marginals:
-            _require_different(names)
-            _require_size(self._domain.cell_count(names))
+            require_table(self._domain, names)
         return exact_marginals(self._codes, self._sizes, marginals, rows=self._rows)
 
     def grid(self, columns: tuple[str, ...], cells: int) -> Sealed:
@@ -104,24 +122,78 @@ class MemoryCounter:
 
         BoundaryViolation for no column, a column twice, no cells and more than MOST_GRID_CELLS.
         """
-        self._domain.box(columns)
-        _require_different(columns)
-        if not columns or cells < 1:
-            raise BoundaryViolation(f"grid: expected columns and cells, got {cells} an axis")
-        _require_size(cells ** len(columns))
-        arrays = [self._coordinates[name] for name in columns]
-        return Sealed(grid_counts(arrays, cells, rows=self._rows))
+        require_grid(self._domain, columns, cells)
+        return Sealed(grid_counts(self._columns(columns), cells, rows=self._rows))
 
     def distance_total(self, rule: NearestCentre, *, clip: int, shift: int) -> Sealed:
         """Σ over rows of min(D, clip) >> shift, shape (); see ``gate.counts.Counter``.
 
         BoundaryViolation, from public numbers alone, for a rule that could overflow.
         """
-        self._domain.box(rule.columns)
+        require_rule(self._domain, rule)
         rule.require_exact(clip=clip, shift=shift)
-        arrays = [self._coordinates[name] for name in rule.columns]
+        arrays = self._columns(rule.columns)
         total = exact_distance_total(rule, arrays, rows=self._rows, clip=clip, shift=shift)
         return Sealed(np.array(total, dtype=np.int64))
+
+    def children(self, tree: BitTree, nodes: Prefixes, bits: int) -> Sealed:
+        """Rows in every box ``bits`` below each node, shape (m, 2^bits); see ``Counter``.
+
+        BoundaryViolation for a tree or nodes that are none, and for more than MOST_GRID_CELLS
+        boxes. Sorted keys of the last tree are kept: 4 or 8 bytes a row.
+        """
+        require_tree(self._domain, tree)
+        require_nodes(tree, nodes, bits)
+        _require_size(len(nodes) << bits)
+        if self._keys is None or self._keys[0] != tree:
+            self._keys = None
+            keys = sorted_keys(tree, self._columns(tree.columns), rows=self._rows)
+            self._keys = tree, keys
+        return Sealed(prefix_counts(self._keys[1], tree.depth, nodes, bits))
+
+    def sum_by_centre(self, rules: Sequence[NearestCentre], *, salt: int) -> Sealed:
+        """Sizes and totals of the clusters of every subset, shape (m, k, 1 + d); see ``Counter``.
+
+        BoundaryViolation, from public numbers alone, for rules of different kinds.
+        """
+        require_subsets(self._domain, rules, salt)
+        arrays = self._columns(rules[0].columns)
+        return Sealed(sums_by_centre(rules, arrays, rows=self._rows, salt=salt))
+
+    def residuals(self, rule: NearestCentre, radii: tuple[int, ...]) -> Sealed:
+        """Clipped residual totals of every cluster, shape (k, d); see ``Counter``.
+
+        BoundaryViolation, from public numbers alone, for radii that are not exact.
+        """
+        require_rule(self._domain, rule)
+        rule.require_radii(radii)
+        return Sealed(residual_totals(rule, radii, self._columns(rule.columns), rows=self._rows))
+
+    def classify(self, rule: NearestCentre, attribute: str) -> Sealed:
+        """Rows of every level of ``attribute`` in every cluster, shape (levels, k).
+
+        BoundaryViolation, from public numbers alone, for a rule that could overflow;
+        DeclarationError for an attribute without cells.
+        """
+        require_rule(self._domain, rule)
+        rule.require_exact()
+        levels = self._domain[attribute].size
+        _require_size(levels * len(rule.centres))
+        codes, arrays = self._codes[attribute], self._columns(rule.columns)
+        return Sealed(levels_by_centre(rule, codes, levels, arrays, rows=self._rows))
+
+    def bounds(self, columns: tuple[str, ...]) -> Sealed:
+        """Smallest and largest coordinate of every column, (2, d); see ``Disclosing``."""
+        require_axes(self._domain, columns)
+        return Sealed(exact_bounds(self._columns(columns)))
+
+    def records(self, columns: tuple[str, ...], many: int, salt: int) -> Sealed:
+        """The ``many`` rows with the smallest content hash, (many, d); see ``Disclosing``."""
+        require_axes(self._domain, columns)
+        return Sealed(first_by_hash(self._columns(columns), many, salt))
+
+    def _columns(self, columns: tuple[str, ...]) -> list[NDArray[Any]]:
+        return [self._coordinates[name] for name in columns]
 
 
 def _lies(values: NDArray[Any], rows: int, low: int, high: int) -> bool:
@@ -132,11 +204,6 @@ def _lies(values: NDArray[Any], rows: int, low: int, high: int) -> bool:
 
 def _arrays(table: pa.Table, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
     return {name: table.column(name).to_numpy() for name in names}
-
-
-def _require_different(names: tuple[str, ...]) -> None:
-    if len(set(names)) < len(names):
-        raise BoundaryViolation(f"expected each attribute once, got {', '.join(names)}")
 
 
 def _require_size(cells: int) -> None:

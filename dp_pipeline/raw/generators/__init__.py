@@ -7,12 +7,14 @@ NumPy's PCG64 only, so a table is the same on every machine with one NumPy versi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import pyarrow as pa
 
 from dp_pipeline.raw.generators import (
     birch3_like,
     census_like,
+    mixture,
     pytest2d,
     trips_like,
     unbalance_like,
@@ -21,6 +23,7 @@ from dp_pipeline.raw.generators import (
 GENERATORS: Mapping[str, Callable[..., pa.Table]] = {
     "birch3_like": birch3_like.generate,
     "census_like": census_like.generate,
+    **{f"mixture{d}": partial(mixture.generate, dimensions=d) for d in (4, 6, 8)},
     "pytest2d": pytest2d.generate,
     "trips_like": trips_like.generate,
     "unbalance_like": unbalance_like.generate,

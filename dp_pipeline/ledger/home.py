@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from dp_pipeline.ledger import Ledger
+from dp_pipeline.ledger.ledger import Ledger
 from dp_pipeline.schema.errors import DeclarationError
 
 HOME_VARIABLE = "DP_PIPELINE_HOME"

@@ -1,0 +1,9 @@
+"""Private models with the manners of scikit-learn; rows in memory, no data set file.
+
+Importing this costs an import of scikit-learn: nothing else in the package does so.
+"""
+
+from dp_pipeline.estimators.errors import InvalidParameter
+from dp_pipeline.estimators.private_kmeans import PrivateKMeans
+
+__all__ = ["InvalidParameter", "PrivateKMeans"]

@@ -1,0 +1,102 @@
+"""Constructor arguments as the values that a fit needs; nothing here sees a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from numbers import Integral, Real
+
+import numpy as np
+
+from dp_pipeline.gate.noise import NoiseSource, OpenDPNoise, named_noise
+from dp_pipeline.models import MODELS
+from dp_pipeline.models.base import Model, claim_of
+from dp_pipeline.models.clustering import Clustering
+from dp_pipeline.models.parameters import from_text
+from dp_pipeline.schema.epsilon import epsilon_text, parse_epsilon
+from dp_pipeline.schema.errors import DeclarationError
+
+_SET_ELSEWHERE = {"k": "n_clusters", "columns": "the columns of X", "nominal_rows": "nominal_rows"}
+
+
+def exact_epsilon(value: object) -> Fraction:
+    """ε of decimal text, a Fraction, a whole number, or a float by its shortest decimal text.
+
+    Raises DeclarationError for anything else, and for what ``parse_epsilon`` refuses.
+
+    >>> exact_epsilon(0.1) == exact_epsilon("0.1") == Fraction(1, 10)
+    True
+    """
+    if isinstance(value, str):
+        return parse_epsilon(value)
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise DeclarationError(
+            "epsilon: expected text, a Fraction, a whole number or a float, "
+            f"got {type(value).__name__}"
+        )
+    if isinstance(value, Fraction):
+        return parse_epsilon(epsilon_text(value))
+    return parse_epsilon(str(int(value)) if isinstance(value, Integral) else repr(float(value)))
+
+
+def noise_of(value: object) -> NoiseSource:
+    """OpenDP for None, the source that text names, or the source itself."""
+    if value is None:
+        return OpenDPNoise()
+    if isinstance(value, str):
+        return named_noise(value)
+    if isinstance(value, type) or not hasattr(value, "fit_for_release"):
+        raise DeclarationError(
+            f"noise: expected None, opendp, exact, seeded:NUMBER or a source, got {value!r:.60}"
+        )
+    source: NoiseSource = value  # type: ignore[assignment]
+    return source
+
+
+def number_of_clusters(value: object) -> int:
+    """A whole number from 1; DeclarationError for anything else."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise DeclarationError(f"n_clusters: expected a whole number from 1, got {value!r:.60}")
+    return int(value)
+
+
+def clustering_model(
+    method: object,
+    *,
+    clusters: int,
+    nominal_rows: object,
+    params: Mapping[str, object] | None,
+) -> Model:
+    """The model of a method's name; ``nominal_rows`` reaches it if it plans with one.
+
+    Raises DeclarationError for a method that releases no centres, and for wrong parameters.
+    """
+    methods = [name for name, model in MODELS.items() if issubclass(model, Clustering)]
+    if not isinstance(method, str) or method not in methods:
+        raise DeclarationError(f"method: expected one of {', '.join(methods)}, got {method!r:.60}")
+    texts = {str(name): str(value) for name, value in (params or {}).items()}
+    for name, where in _SET_ELSEWHERE.items():
+        if name in texts:
+            raise DeclarationError(f"method_params: {name} is set by {where}, got it here")
+    texts["k"] = str(clusters)
+    known = getattr(MODELS[method], "__dataclass_fields__", {})
+    if nominal_rows is not None and "nominal_rows" in known:
+        texts["nominal_rows"] = str(nominal_rows)
+    return from_text(MODELS[method], texts, of=method)
+
+
+def require_plain(method: str, model: Model, epsilon: Fraction) -> None:
+    """Refuse a published variant that costs another ε than the one asked, or has none."""
+    claim = claim_of(model, epsilon)
+    if not claim.is_plain:
+        raise DeclarationError(
+            f"{method}: expected parameters under which it costs the ε asked, got {claim.reason}"
+        )
+
+
+def generator(random_state: object) -> np.random.Generator:
+    """Post-processing randomness from what scikit-learn takes for ``random_state``."""
+    from sklearn.utils import check_random_state
+
+    words = check_random_state(random_state).randint(0, 2**31 - 1, size=4)
+    return np.random.default_rng(words.tolist())

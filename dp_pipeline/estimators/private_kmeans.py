@@ -1,0 +1,235 @@
+"""PrivateKMeans: differentially private k-means with the manners of scikit-learn."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dp_pipeline.estimators.arguments import (
+    clustering_model,
+    exact_epsilon,
+    generator,
+    noise_of,
+    number_of_clusters,
+    require_plain,
+)
+from dp_pipeline.estimators.box import declared_domain
+from dp_pipeline.estimators.charged import run_charged
+from dp_pipeline.estimators.columns import Columns, counter_over, numeric_columns
+from dp_pipeline.estimators.errors import InvalidParameter, invalid_parameters
+from dp_pipeline.estimators.private_fit import Fitted, PrivateFit
+from dp_pipeline.estimators.signal import WeakSignal, warning_of
+from dp_pipeline.release.weighted_kmeans import cluster_synopsis
+from dp_pipeline.schema.encoding import FloatArray, IntArray
+
+_RECLUSTER_STARTS = 10
+
+
+class PrivateKMeans(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
+    """k-means whose centres are ε-differentially private: one row more or less changes the
+    probability of any result by at most the factor e^ε.
+
+    **Every fit is a new spend.** The results of two fits on the same rows, of clones, of the
+    folds and candidates of a grid search are together as private as the *sum* of their ε.
+    Nothing here adds them up unless ``lineage`` is given.
+
+    What is private is what ``fit`` sets. ``predict``, ``transform`` and ``fit_transform`` of
+    the fitted rows answer about each of them exactly: as sensitive as the rows themselves. So
+    are scores computed from them, and there is no ``labels_``, ``inertia_`` or ``fit_predict``.
+    A step before this one in a pipeline that learns from the rows (a scaler, a PCA) is not
+    covered: scale by declared bounds instead.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Number of centres k.
+    epsilon : str, Fraction, int or float
+        Privacy of one fit, from 1e-6 to 1e6 with at most nine decimals. A float is taken by its
+        shortest decimal text: 0.1 is exactly 1/10.
+    bounds : (low, high), d pairs, or a mapping of column names to pairs
+        The declared box, in data units: known beforehand, never the minimum and maximum of the
+        rows. One pair holds for all columns; a sequence or array (d, 2) has one a column, in
+        their order. Values outside, ±inf too, are clipped; a row with NaN is dropped.
+    method : str, default="htree_kmeans"
+        A private clustering method of ``dp_pipeline.models``.
+    nominal_rows : int, default=None
+        Declared number of rows, which need not be true: for methods that plan with one. Such a
+        method buys a noisy count with 2 % of ε where it is None.
+    method_params : dict, default=None
+        Further parameters of the method, as text or numbers.
+    noise : str or NoiseSource, default=None
+        None is OpenDP, the secure default. ``"exact"`` is this package's own sampler on the
+        operating system's randomness. ``"seeded:7"``, or ``SeededNoise(7)`` from
+        ``dp_pipeline.gate.noise``, is for research only: whoever knows the seed can subtract the
+        noise. Text starts anew with every fit and can be pickled; a source goes on, and is
+        shared with the estimator's clones.
+    random_state : int, RandomState or None, default=None
+        Randomness of post-processing: starts of k-means. It protects nobody.
+    lineage : str, default=None
+        Population whose account in the ledger of this project's home (``DP_PIPELINE_HOME``, or
+        the folder of workspace.yaml) pays for every fit, before it looks. A fit that stops after
+        that has spent its ε: there are no refunds.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (k, d)
+        Private centres, in data units, inside the box.
+    spends_ : tuple of Spend
+        Every noisy look of this fit; their ε add up to ``epsilon`` exactly.
+    synopsis_ : Synopsis or None
+        The noisy boxes that the centres were made from, private too: any plot, and any other
+        k by ``recluster``, for no further ε. None with methods that make none.
+    n_features_in_ : int
+        Number of columns d.
+    feature_names_in_ : ndarray of shape (d,)
+        Names of the columns, where ``X`` has names that are all text.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dp_pipeline.estimators import PrivateKMeans
+    >>> rows = np.repeat([[1.0, 1.0], [9.0, 9.0]], 500, axis=0)
+    >>> kmeans = PrivateKMeans(2, epsilon="1", bounds=(0, 10), noise="seeded:7", random_state=0)
+    >>> sorted(kmeans.fit(rows).cluster_centers_.round().tolist())
+    [[1.0, 1.0], [9.0, 9.0]]
+    >>> sum(spend.epsilon for spend in kmeans.spends_)
+    Fraction(1, 1)
+    >>> kmeans.recluster(3).shape
+    (3, 2)
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        n_clusters: int = 8,
+        *,
+        epsilon: Any,
+        bounds: Any,
+        method: str = "htree_kmeans",
+        nominal_rows: int | None = None,
+        method_params: Mapping[str, object] | None = None,
+        noise: Any = None,
+        random_state: Any = None,
+        lineage: str | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.method = method
+        self.nominal_rows = nominal_rows
+        self.method_params = method_params
+        self.noise = noise
+        self.random_state = random_state
+        self.lineage = lineage
+
+    def fit(self, X: Any, y: Any = None) -> PrivateKMeans:  # noqa: ARG002
+        """Find private centres of the rows of X, (n, d); costs ``epsilon`` each time.
+
+        X   numeric array, nested lists or data frame; any n, 0 too. Types of columns are
+            public: lists get theirs from the values, so hand sensitive rows as an array or a
+            frame. y is ignored
+
+        Raises InvalidParameter, a ValueError, for parameters and for the form of X; with
+        ``lineage`` also BudgetExceeded; nothing was charged or drawn then. No error and no
+        warning says anything about a row. Warns (WeakSignal) where a *noisy* number of rows
+        N̂ has N̂·ε/k < 20.
+        """
+        rng = generator(self.random_state)
+        with invalid_parameters():
+            columns = numeric_columns(X)
+            # Types and shape were looked at above, in words that show no value of a row.
+            validate_data(self, X, skip_check_array=True)
+            fit = self._declared()
+            fitted = self._run(fit, columns, rng)
+        self._keep(fitted, fit)
+        message = warning_of(fitted.clusters, fit.epsilon)
+        if message:
+            warnings.warn(message, WeakSignal, stacklevel=2)
+        return self
+
+    def predict(self, X: Any) -> IntArray:
+        """Index of the nearest centre of every row of X, (n,).
+
+        Exact, about rows that the caller holds: as sensitive as they are. NaN is a ValueError.
+        """
+        from sklearn.metrics import pairwise_distances_argmin
+
+        rows = self._checked(X)
+        return np.asarray(pairwise_distances_argmin(rows, self.cluster_centers_))
+
+    def transform(self, X: Any) -> FloatArray:
+        """Distance of every row of X to every centre, (n, k), in data units.
+
+        Exact, about rows that the caller holds: as sensitive as they are. NaN is a ValueError.
+        """
+        from sklearn.metrics.pairwise import euclidean_distances
+
+        return np.asarray(euclidean_distances(self._checked(X), self.cluster_centers_))
+
+    def recluster(self, n_clusters: int) -> FloatArray:
+        """Another number of centres from ``synopsis_``, (k, d), for no further ε.
+
+        Raises InvalidParameter where the method made no synopsis.
+        """
+        check_is_fitted(self)
+        if self.synopsis_ is None:
+            raise InvalidParameter(
+                "recluster: expected a fit by a method that makes a synopsis, got another"
+            )
+        with invalid_parameters():
+            k = number_of_clusters(n_clusters)
+        has_weight = bool((self.synopsis_.weights > 0).any())
+        boxes = self.synopsis_.refined() if has_weight else self.synopsis_
+        rng = generator(self.random_state)
+        return cluster_synopsis(boxes, k=k, starts=_RECLUSTER_STARTS, rng=rng)
+
+    def _declared(self) -> PrivateFit:
+        names = getattr(self, "feature_names_in_", None)
+        if names is None:
+            names = [f"x{axis}" for axis in range(self.n_features_in_)]
+        domain = declared_domain(self.bounds, tuple(map(str, names)))
+        epsilon = exact_epsilon(self.epsilon)
+        model = clustering_model(
+            self.method,
+            clusters=number_of_clusters(self.n_clusters),
+            nominal_rows=self.nominal_rows,
+            params=self.method_params,
+        )
+        model.check(domain)
+        require_plain(self.method, model, epsilon)
+        return PrivateFit(self.method, model, domain, epsilon)
+
+    def _run(self, fit: PrivateFit, columns: Columns, rng: np.random.Generator) -> Fitted:
+        noise, counter = noise_of(self.noise), counter_over(columns, fit.domain)
+        if self.lineage is None:
+            return fit.run(counter, noise=noise, rng=rng)
+        return run_charged(fit, counter, lineage=self.lineage, noise=noise, rng=rng)
+
+    def _keep(self, fitted: Fitted, fit: PrivateFit) -> None:
+        box = fit.domain.box(fit.domain.names)
+        low, high = [side.lower for side in box], [side.upper for side in box]
+        # A mean of floats may lie a last bit outside.
+        self.cluster_centers_ = np.clip(fitted.clusters.centres, low, high)
+        self.synopsis_ = fitted.clusters.synopsis
+        self.spends_ = fitted.spends
+
+    def _checked(self, X: Any) -> FloatArray:
+        check_is_fitted(self)
+        return np.asarray(validate_data(self, X, reset=False, dtype=np.float64))
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.cluster_centers_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = not str(self.noise).startswith("seeded:")
+        return tags

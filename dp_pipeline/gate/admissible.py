@@ -1,0 +1,119 @@
+"""What may be asked: refusals from public numbers alone, before anything is charged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+
+import numpy as np
+
+from dp_pipeline.gate.counts import MOST_GRID_CELLS
+from dp_pipeline.gate.nearest_centre import NearestCentre
+from dp_pipeline.release.bit_tree import BitTree, Prefixes
+from dp_pipeline.schema.domain import Domain
+from dp_pipeline.schema.encoding import IntArray
+from dp_pipeline.schema.errors import BoundaryViolation
+
+
+def require_table(domain: Domain, attributes: tuple[str, ...]) -> tuple[int, ...]:
+    """Shape of a marginal; BoundaryViolation if no engine would count it."""
+    cells = domain.cell_count(attributes)
+    if len(set(attributes)) < len(attributes) or cells > MOST_GRID_CELLS:
+        raise BoundaryViolation(
+            f"marginal: expected different attributes and at most {MOST_GRID_CELLS} cells, "
+            f"got {', '.join(attributes)} with {cells}"
+        )
+    return domain.shape(attributes)
+
+
+def require_axes(domain: Domain, columns: tuple[str, ...]) -> None:
+    """BoundaryViolation unless the columns are different; DeclarationError without bounds."""
+    domain.box(columns)
+    if not columns or len(set(columns)) < len(columns):
+        raise BoundaryViolation(
+            f"axes: expected one or more different columns, got {', '.join(columns) or 'none'}"
+        )
+
+
+def require_grid(domain: Domain, columns: tuple[str, ...], cells: int) -> None:
+    """BoundaryViolation for a grid without cells or with more than an engine counts."""
+    require_axes(domain, columns)
+    if cells < 1 or cells ** len(columns) > MOST_GRID_CELLS:
+        raise BoundaryViolation(
+            f"grid: expected 1 to {MOST_GRID_CELLS} cells, got {cells} an axis "
+            f"on {len(columns)} axes"
+        )
+
+
+def require_tree(domain: Domain, tree: BitTree) -> None:
+    """BoundaryViolation unless the tree halves declared columns and can never change."""
+    require_axes(domain, tree.columns)
+    # A list could be changed between two questions: the same nodes would be other boxes.
+    if not isinstance(tree.axes, tuple) or not all(type(axis) is int for axis in tree.axes):
+        raise BoundaryViolation("tree: expected a tuple of whole numbers as axes, got another")
+    tree.require_axes()
+
+
+def require_nodes(tree: BitTree, nodes: Prefixes, bits: int) -> None:
+    """BoundaryViolation unless ``nodes`` are whole numbers of 64 bits and boxes of this tree, and
+    an engine counts as many as there are ``bits`` below them.
+    """
+    # Shifted in fewer bits, a node would lose its first ones and be taken for another.
+    require_int64(nodes.depths, of="tree nodes")
+    require_int64(nodes.bits, of="tree nodes")
+    tree.require_nodes(nodes, bits)
+    _require_size(len(nodes) << bits, of="tree nodes")
+
+
+def require_fan(bits: int) -> None:
+    """BoundaryViolation unless a split is into 2, 4, 8 or 16 boxes."""
+    if bits not in (1, 2, 3, 4):
+        raise BoundaryViolation(f"splits: expected 1 to 4 bits a level, got {bits}")
+
+
+def require_int64(values: IntArray, *, of: str) -> None:
+    """BoundaryViolation unless the values are an int64 vector."""
+    if not isinstance(values, np.ndarray) or values.dtype != np.int64 or values.ndim != 1:
+        raise BoundaryViolation(f"{of}: expected a vector of int64, got another")
+
+
+def require_rule(domain: Domain, rule: NearestCentre) -> None:
+    """BoundaryViolation unless the rule is whole numbers over declared columns."""
+    require_axes(domain, rule.columns)
+    # A fraction or a NaN would pass every comparison and make answers that are not whole.
+    if not all(type(number) is int for number in chain(rule.weights, *rule.centres)):
+        raise BoundaryViolation("centres: expected whole numbers as centres and weights")
+
+
+def require_classes(domain: Domain, rule: NearestCentre, attribute: str) -> None:
+    """BoundaryViolation unless the rule is exact and an engine counts levels × centres."""
+    require_rule(domain, rule)
+    rule.require_exact()
+    (levels,) = require_table(domain, (attribute,))
+    _require_size(levels * len(rule.centres), of="classes")
+
+
+def require_subsets(domain: Domain, rules: Sequence[NearestCentre], salt: int) -> None:
+    """BoundaryViolation unless the rules are of one kind and exact."""
+    if not rules or not 0 <= salt < 1 << 63:
+        raise BoundaryViolation("clusters: expected one or more rules and a salt in 0..2^63 − 1")
+    for rule in rules:
+        require_rule(domain, rule)
+        rule.require_exact()
+    kinds = {(rule.columns, rule.weights, len(rule.centres)) for rule in rules}
+    if len(kinds) > 1 or len(rules) * len(rules[0].centres) > MOST_GRID_CELLS:
+        raise BoundaryViolation("clusters: expected rules of one size and columns, got others")
+
+
+def require_released(domain: Domain, released: Mapping[tuple[str, ...], IntArray]) -> None:
+    """BoundaryViolation unless every table is whole parts q ≥ 0 of 2^16 in its marginal's shape."""
+    for attributes, q in released.items():
+        shape = require_table(domain, attributes)
+        # Anything but int64 would make the sum a float, and rounding has no sensitivity.
+        if q.dtype != np.int64 or q.min() < 0 or q.sum() != 1 << 16 or q.shape != shape:
+            raise BoundaryViolation("marginal error: expected int64 q ≥ 0, sum 2^16, got others")
+
+
+def _require_size(cells: int, *, of: str) -> None:
+    if cells > MOST_GRID_CELLS:
+        raise BoundaryViolation(f"{of}: expected at most {MOST_GRID_CELLS} counts, got {cells}")

@@ -1,0 +1,121 @@
+"""Door: the one order in which every question is asked: charge, look, noise, store.
+
+An exact answer lives inside ``_stored`` and what it calls, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+from dp_pipeline.gate import mechanisms
+from dp_pipeline.gate.counts import Counter
+from dp_pipeline.gate.noise import NoiseSource
+from dp_pipeline.release.accountant import LAPLACE, Accountant, Spend
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.schema.domain import Domain
+from dp_pipeline.schema.encoding import IntArray
+from dp_pipeline.schema.errors import Damaged
+
+Draw = Callable[[Counter], IntArray]
+"""A look at the rows and its noise."""
+
+Answer = Callable[[str, str, Draw], IntArray]
+"""``answer(part, detail, draw)``: one of many answers to a charge that was made for all."""
+
+
+class Door:
+    """What every question goes through.
+
+    counter      exact answers, or None: only the transcript can be replayed
+    domain       declared attributes, public
+    reach        rows that two neighbouring data sets differ by, at most
+    accountant   holds the ε of this release; a charge above it raises BudgetExceeded
+    transcript   every answer is stored there before it is returned
+    noise        where the noise comes from
+    benchmark    whether the rows are public: only then may anything be disclosed
+    """
+
+    def __init__(
+        self,
+        counter: Counter | None,
+        *,
+        domain: Domain,
+        reach: int,
+        accountant: Accountant,
+        transcript: Transcript,
+        noise: NoiseSource,
+        benchmark: bool = False,
+    ) -> None:
+        self.domain, self.reach, self.accountant = domain, reach, accountant
+        self._counter, self._transcript, self._noise = counter, transcript, noise
+        self._benchmark = benchmark
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self.domain.names)} attributes, reach {self.reach})"
+
+    def _laplace(
+        self, what: str, exact: Draw, *, l1_per_row: int, epsilon: Fraction, detail: str = ""
+    ) -> IntArray:
+        """A Laplace question from its charge to its answer; ``exact`` looks without noise."""
+        spend = self._spend(what, l1_per_row, epsilon)
+        self.accountant.charge(spend)
+        return self._noisy(spend, exact, detail=detail)
+
+    def _spend(self, what: str, l1_per_row: int, epsilon: Fraction) -> Spend:
+        scale = self._scale(l1_per_row, epsilon)
+        return Spend(what, LAPLACE, epsilon, l1_per_row * self.reach, scale)
+
+    def _noisy(self, spend: Spend, exact: Draw, *, detail: str) -> IntArray:
+        """The answer to a Laplace question that was charged."""
+
+        def draw(counter: Counter) -> IntArray:
+            return mechanisms.measure(
+                exact(counter), l1=spend.sensitivity, epsilon=spend.epsilon, noise=self._noise
+            )
+
+        return self._stored(question(spend, detail), draw)
+
+    def _answers_to(self, spend: Spend) -> Answer:
+        """How a session asks for what its one charge has paid for."""
+
+        def answer(part: str, detail: str, draw: Draw) -> IntArray:
+            asked = question(replace(spend, what=f"{spend.what}, {part}"), detail)
+            return self._stored(asked, draw)
+
+        return answer
+
+    def _stored(self, question: str, draw: Draw) -> IntArray:
+        """Look, then noise, for what was charged; stored before it is returned."""
+        stored = self._transcript.recall(question)
+        if stored is not None:
+            return stored
+        if self._counter is None:
+            raise Damaged(f"transcript: expected a stored answer to {question!r}, got none")
+        noisy = draw(self._counter)
+        self._transcript.store(question, noisy)
+        return noisy
+
+    def _scale(self, l1_per_row: int, epsilon: Fraction) -> Fraction:
+        return mechanisms.laplace_scale(l1=l1_per_row * self.reach, epsilon=epsilon)
+
+
+class Once:
+    """One scan for two answers."""
+
+    def __init__(self, look: Draw) -> None:
+        self._look = look
+        self._found: IntArray | None = None
+
+    def __call__(self, counter: Counter) -> IntArray:
+        if self._found is None:
+            self._found = self._look(counter)
+        return self._found
+
+
+def question(spend: Spend, detail: str) -> str:
+    """The words of one question in the transcript; ``detail`` is long and public, so hashed."""
+    tail = f" [{hashlib.sha256(detail.encode()).hexdigest()[:16]}]" if detail else ""
+    return f"{spend.mechanism}: {spend.what}{tail}, Δ={spend.sensitivity}, ε={spend.epsilon}"

@@ -1,0 +1,139 @@
+"""NoisyTree: counts of tree nodes with their variances, made to agree with one another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dp_pipeline.release.bit_tree import Prefixes
+from dp_pipeline.release.simplex import project_rows
+from dp_pipeline.schema.encoding import FloatArray, IntArray
+
+SHRINK = 0.25
+"""Share of the noise's expected part that is taken out of differences between siblings."""
+
+
+@dataclass(frozen=True)
+class Sparsity:
+    """When the small ones among siblings are taken for empty.
+
+    one    deviations above which a child is certainly not empty
+    rest   deviations that the sum of all other children must pass to be kept
+    """
+
+    one: float
+    rest: float
+
+
+@dataclass(frozen=True)
+class _Families:
+    """Parents with the same number of children.
+
+    parents    int64 (g,): positions among all nodes
+    children   int64 (g, m)
+    """
+
+    parents: IntArray
+    children: IntArray
+
+
+class NoisyTree:
+    """Noisy counts of a tree that grows downwards. The root itself is not counted."""
+
+    def __init__(self) -> None:
+        self._nodes = [Prefixes.root()]
+        self._values: FloatArray = np.zeros(1)
+        # What was never counted has no weight beside what was.
+        self._precisions: FloatArray = np.zeros(1)
+        self._families: list[_Families] = []
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def add(
+        self,
+        parents: IntArray,
+        nodes: Prefixes,
+        values: FloatArray | IntArray,
+        variance: FloatArray,
+    ) -> IntArray:
+        """Put counted children below their parents; returns their positions, (g·m,).
+
+        parents    int64 (g,), positions
+        nodes      the children, parent by parent, g·m of them
+        values     (g, m), noisy counts
+        variance   float (g,), of each of a parent's counts
+        """
+        positions = len(self) + np.arange(values.size, dtype=np.int64)
+        if not positions.size:
+            return positions
+        self._families.append(_Families(parents, positions.reshape(values.shape)))
+        self._nodes.append(nodes)
+        self._values = np.concatenate([self._values, values.ravel()])
+        precision = np.repeat(1 / variance, values.shape[1])
+        self._precisions = np.concatenate([self._precisions, precision])
+        return positions
+
+    def count_again(self, positions: IntArray, values: IntArray, variance: FloatArray) -> None:
+        """Combine second counts (m,) of nodes with their first, by inverse variance."""
+        self._combine(positions, values.astype(np.float64), 1 / variance)
+
+    def leaves(
+        self, *, first: Sparsity | None, below: Sparsity | None
+    ) -> tuple[Prefixes, FloatArray]:
+        """The nodes without children, and counts ≥ 0 that add up along the tree.
+
+        first   for the root's children; None takes no child for empty
+        below   for all others
+
+        Upwards, a node's count and its children's sum are averaged by inverse variance.
+        Downwards, a parent's count is given to its children: each child takes its own count
+        and an equal part of what is missing, differences from the mean are shrunk by the
+        part that is expected to be noise (James–Stein), children that look empty get
+        nothing, and the nearest counts ≥ 0 with the parent's sum are taken.
+        """
+        self._add_upwards()
+        counts = np.zeros(len(self))
+        counts[0] = max(1.0, self._values[0])
+        is_leaf = np.ones(len(self), dtype=np.bool_)
+        for family in self._families:
+            is_leaf[family.parents] = False
+            sparsity = below if family.parents[0] else first
+            counts[family.children] = self._shared(family, counts[family.parents], sparsity)
+        return Prefixes.joined(self._nodes).where(is_leaf), counts[is_leaf]
+
+    def _combine(self, at: IntArray, values: FloatArray, precision: FloatArray) -> None:
+        total = self._precisions[at] + precision
+        weighted = self._values[at] * self._precisions[at] + values * precision
+        self._values[at] = weighted / total
+        self._precisions[at] = total
+
+    def _add_upwards(self) -> None:
+        for family in reversed(self._families):
+            variance = (1 / self._precisions[family.children]).sum(axis=1)
+            self._combine(family.parents, self._values[family.children].sum(axis=1), 1 / variance)
+
+    def _shared(
+        self, family: _Families, parents: FloatArray, sparsity: Sparsity | None
+    ) -> FloatArray:
+        fan = family.children.shape[1]
+        values, variance = self._values[family.children], 1 / self._precisions[family.children]
+        away = values - values.mean(axis=1, keepdims=True)
+        noise = (fan - 1) * variance.mean(axis=1)
+        seen = (away**2).sum(axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            kept = np.where(seen > 0, np.maximum(0.0, 1 - SHRINK * noise / seen), 0.0)
+        shares = (parents / fan)[:, None] + kept[:, None] * away
+        if sparsity is not None:
+            shares[_look_empty(values, variance, sparsity)] = -np.inf
+        return project_rows(shares, parents)
+
+
+def _look_empty(values: FloatArray, variance: FloatArray, sparsity: Sparsity) -> np.ndarray:
+    """Children beside a certain one whose sum is no more than noise, (g, m)."""
+    certain = values > sparsity.one * np.sqrt(variance)
+    rest = np.where(certain, 0.0, values).sum(axis=1)
+    noise = np.sqrt(np.where(certain, 0.0, variance).sum(axis=1))
+    empty = certain.any(axis=1) & (rest <= sparsity.rest * noise)
+    return np.asarray(empty[:, None] & ~certain)

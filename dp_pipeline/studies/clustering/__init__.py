@@ -1,0 +1,1 @@
+"""The study of private clustering: the papers' figures, measured again."""

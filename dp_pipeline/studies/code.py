@@ -1,0 +1,36 @@
+"""What made the cells of a study: a digest of the code that measures, and versions below it."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from importlib import metadata, resources
+
+from dp_pipeline import __version__
+
+_ROOMS = (
+    "gate",
+    "metrics",
+    "models",
+    "raw",
+    "raw/counters",
+    "raw/generators",
+    "release",
+    "schema",
+)
+
+
+@cache
+def code_version(*files: str) -> str:
+    """Of the rooms that measure and of ``files``, those of the study that do: charts and words
+    may change without making finished cells void.
+    """
+    package = resources.files("dp_pipeline")
+    found = [file for room in _ROOMS for file in package.joinpath(room).iterdir()]
+    found += [package.joinpath(file) for file in files]
+    digest = hashlib.sha256()
+    for file in sorted(found, key=str):
+        if file.name.endswith(".py"):
+            digest.update(file.read_bytes())
+    versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("numpy", "scikit-learn"))
+    return f"dp_pipeline {__version__} {digest.hexdigest()[:12]}, {versions}"

@@ -1,0 +1,72 @@
+"""Verdict: at which places a claim held, and where it was the other way round."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from dp_pipeline.studies.means import Outcome
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of one claim.
+
+    held      (data set, ε as text) → whether the claim held there
+    outcome   (data set, ε as text) → how the claim's system stood against the others
+    """
+
+    held: Mapping[tuple[str, str], bool]
+    outcome: Mapping[tuple[str, str], Outcome]
+
+    @property
+    def text(self) -> str:
+        """One line: held, did not hold, held only at these places, or was not measured.
+
+        >>> places = {("a", "0.1"): True, ("a", "1"): False}
+        >>> Verdict(places, {("a", "0.1"): "better", ("a", "1"): "worse"}).text
+        'held only at a: 0.1 (1 of 2 places); the contrary at a: 1'
+        """
+        count = sum(self.held.values())
+        if not self.held:
+            return "not measured"
+        if count == len(self.held):
+            return f"held (all {count} places)"
+        contrary = self._where(place for place, one in self.outcome.items() if one == "worse")
+        tail = f"; the contrary at {contrary}" if contrary else "; nowhere the contrary"
+        if count == 0:
+            return f"did not hold (0 of {len(self.held)} places){tail}"
+        where = self._where(place for place, held in self.held.items() if held)
+        return f"held only at {where} ({count} of {len(self.held)} places){tail}"
+
+    def _where(self, places: Iterable[tuple[str, str]]) -> str:
+        """Places by data set: the words of a sentence."""
+        found, measured = _by_dataset(places), _by_dataset(self.held)
+        return "; ".join(
+            f"{name}: {'every ε' if one == measured[name] else ', '.join(one)}"
+            for name, one in found.items()
+        )
+
+    @property
+    def short(self) -> str:
+        """A few words for a table.
+
+        >>> Verdict({("a", "1"): False}, {("a", "1"): "worse"}).short
+        'did not hold, the contrary in 1 of 1'
+        """
+        count, contrary = sum(self.held.values()), Counter(self.outcome.values())["worse"]
+        if not self.held:
+            return "not measured"
+        if count == len(self.held):
+            return f"held in all {count}"
+        words = f"held in {count} of {len(self.held)}" if count else "did not hold"
+        return words + (f", the contrary in {contrary} of {len(self.held)}" if contrary else "")
+
+
+def _by_dataset(places: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Data set → its ε in the order given."""
+    found = defaultdict(list)
+    for dataset, epsilon in places:
+        found[dataset].append(epsilon)
+    return found

@@ -1,0 +1,72 @@
+"""Workers: many independent tasks, in this process or in several, one thread each."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from typing import TypeVar
+
+from dp_pipeline.schema.errors import PipelineError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def each(
+    task: Callable[[Item], Result], items: Sequence[Item], *, jobs: int
+) -> Iterator[tuple[Item, Result]]:
+    """(item, task(item)) as they are finished: in the order of ``items`` where ``jobs`` is 1.
+
+    task   with more jobs it is pickled, and so are items and results
+
+    Every task runs on one thread: sums of floats depend on the number of threads, so results
+    would depend on the machine. Whoever stops listening stops the work. PipelineError when a
+    process is killed, by the kernel for want of memory for example.
+    """
+    if jobs == 1:
+        with one_thread():
+            for item in items:
+                yield item, task(item)
+        return
+    # Not fork: a copy of a process with threads in numerical libraries may hang.
+    context = multiprocessing.get_context("forkserver")
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_use_one_thread)
+    try:
+        waiting = {pool.submit(task, item): item for item in items}
+        for future in as_completed(waiting):
+            yield waiting[future], future.result()
+    except BrokenProcessPool:
+        raise PipelineError(
+            f"expected {jobs} processes at work, got one that was killed; run again to go on, "
+            "with fewer --jobs if memory was short"
+        ) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Numerical libraries use one thread meanwhile."""
+    from threadpoolctl import threadpool_limits
+
+    _load_threaded_libraries()
+    with threadpool_limits(limits=1):
+        yield
+
+
+def _use_one_thread() -> None:
+    """For the whole life of a worker process."""
+    from threadpoolctl import threadpool_limits
+
+    os.environ["OMP_NUM_THREADS"] = "1"
+    _load_threaded_libraries()
+    threadpool_limits(limits=1)
+
+
+def _load_threaded_libraries() -> None:
+    """A limit reaches only libraries that are loaded already."""
+    import sklearn.cluster  # noqa: F401

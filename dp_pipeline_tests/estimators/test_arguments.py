@@ -1,0 +1,160 @@
+"""Parameters are read exactly, and refused in fit, in one line, as a ValueError."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any, get_type_hints
+
+import numpy as np
+import pytest
+
+from dp_pipeline.estimators import InvalidParameter, PrivateKMeans
+from dp_pipeline.estimators.arguments import exact_epsilon
+from dp_pipeline.estimators.box import declared_domain
+from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.models import MODELS
+from dp_pipeline.models.base import Claim
+from dp_pipeline.release.clusters import Clusters
+from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline_tests.estimators.people import METHODS, VILLAGES, private, quiet_fit
+from dp_pipeline_tests.instruments import RecordingNoise
+
+TENTHS = ["0.1", "1e-1", " .10 ", 0.1, np.float64(0.1), Fraction(1, 10)]
+WHOLE = [2, "2", 2.0, np.int64(2), Fraction(2)]
+
+
+@pytest.mark.parametrize("value", TENTHS)
+def test_a_tenth_is_a_tenth_however_it_is_written(value: object):
+    assert exact_epsilon(value) == Fraction(1, 10)
+
+
+@pytest.mark.parametrize("value", WHOLE)
+def test_a_whole_epsilon_is_exact_too(value: object):
+    assert exact_epsilon(value) == 2
+
+
+NO_EPSILON = [None, True, "", "one", 0, -1, float("nan"), float("inf"), 1j, [1], Fraction(1, 3)]
+
+
+@pytest.mark.parametrize("value", [*NO_EPSILON, np.float32(0.1), 10**7, 1e-9], ids=repr)
+def test_what_is_no_decimal_epsilon_is_refused(value: object):
+    with pytest.raises(DeclarationError, match="epsilon"):
+        exact_epsilon(value)
+
+
+SAME_BOX = [
+    [(0, 8), (-1, 1)],
+    np.array([[0.0, 8.0], [-1.0, 1.0]]),
+    {"y": (-1, 1), "x": (0, 8)},
+]
+
+
+@pytest.mark.parametrize("bounds", SAME_BOX, ids=["pairs", "array", "mapping"])
+def test_bounds_of_each_column_can_be_written_in_three_ways(bounds: object):
+    box = declared_domain(bounds, ("x", "y")).box(("x", "y"))
+    assert [(side.lower, side.upper) for side in box] == [(0.0, 8.0), (-1.0, 1.0)]
+
+
+def test_one_pair_of_bounds_holds_for_all_columns():
+    box = declared_domain((0, 8), ("x", "y")).box(("x", "y"))
+    assert [(side.lower, side.upper) for side in box] == [(0.0, 8.0)] * 2
+
+
+NO_BOUNDS: dict[str, Any] = {
+    "none": None,
+    "text": "0 8",
+    "texts": ("0", "8"),
+    "one number": 8,
+    "zero width": (1, 1),
+    "upside down": (8, 0),
+    "nan": [(0, 8), (0, float("nan"))],
+    "nan below": [(0, 8), (float("nan"), 0)],
+    "infinite": (0, float("inf")),
+    "too narrow for the steps": (1e15, 1e15 + 1),
+    "too few pairs": [(0, 8)],
+    "too many pairs": [(0, 8)] * 3,
+    "triples": [(0, 4, 8)] * 2,
+    "ragged": [(0, 8), (0,)],
+    "a column missing": {"x0": (0, 8)},
+    "a column too many": {"x0": (0, 8), "x1": (0, 8), "x2": (0, 8)},
+    "a pair of texts": {"x0": (0, 8), "x1": "08"},
+}
+
+
+@pytest.mark.parametrize("bounds", NO_BOUNDS.values(), ids=NO_BOUNDS)
+def test_what_is_no_box_is_refused_in_fit(bounds: object):
+    with pytest.raises(InvalidParameter, match=r"^bounds: .*expected .*got") as caught:
+        private(bounds=bounds).fit(VILLAGES)
+    assert "\n" not in str(caught.value)
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "no epsilon": ({"epsilon": None}, "epsilon: expected"),
+    "no centres": ({"n_clusters": 0}, "n_clusters: expected a whole number from 1, got 0"),
+    "half a centre": ({"n_clusters": 2.5}, "n_clusters"),
+    "true centres": ({"n_clusters": True}, "n_clusters"),
+    "too many centres": ({"n_clusters": 10**6}, "k: expected a whole number"),
+    "an unknown method": ({"method": "lloyd"}, "method: expected one of"),
+    "no method": ({"method": None}, "method: expected one of"),
+    "a method without centres": ({"method": "independent"}, "method: expected one of"),
+    "k twice": ({"method_params": {"k": 3}}, "k is set by n_clusters"),
+    "columns": ({"method_params": {"columns": "x0"}}, "columns is set by"),
+    "rows twice": ({"method_params": {"nominal_rows": 3}}, "nominal_rows is set by"),
+    "no starts": ({"method_params": {"starts": 0}}, "starts: expected"),
+    "an unknown parameter": ({"method_params": {"speed": 1}}, "expected parameters"),
+    "rows that are no number": (
+        {"nominal_rows": "many", "method": "dpqt_kmeans"},
+        "nominal_rows: expected",
+    ),
+    "an unknown noise": ({"noise": "loud"}, "noise: expected"),
+    "noise that is a number": ({"noise": 7}, "noise: expected"),
+    "a noise class": ({"noise": SeededNoise}, "noise: expected"),
+}
+
+
+@pytest.mark.parametrize(("parameters", "words"), WRONG.values(), ids=WRONG)
+def test_a_wrong_parameter_is_refused_in_fit_and_not_before(parameters: dict[str, Any], words: str):
+    estimator = private(**parameters)
+    with pytest.raises(InvalidParameter, match=words):
+        estimator.fit(VILLAGES)
+
+
+def test_an_invalid_parameter_is_an_error_of_this_package_and_a_value_error():
+    assert issubclass(InvalidParameter, DeclarationError)
+    assert issubclass(InvalidParameter, ValueError)
+
+
+def test_epsilon_and_bounds_have_no_default():
+    with pytest.raises(TypeError, match="epsilon"):
+        PrivateKMeans(3, bounds=(0, 1))  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="bounds"):
+        PrivateKMeans(3, epsilon=1)  # type: ignore[call-arg]
+
+
+def test_the_methods_are_the_models_that_release_centres():
+    releasing = {n for n, m in MODELS.items() if get_type_hints(m.fit)["return"] is Clusters}
+    assert set(METHODS) == releasing
+
+
+def test_a_published_variant_that_costs_more_than_was_asked_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    def claim(_: object, epsilon: Fraction) -> Claim:
+        return Claim("dp", 2 * epsilon, "an unpaid round")
+
+    monkeypatch.setattr(MODELS["dpqt_kmeans"], "claim", claim, raising=False)
+    noise = RecordingNoise()
+    with pytest.raises(InvalidParameter, match="an unpaid round"):
+        private(method="dpqt_kmeans", noise=noise).fit(VILLAGES)
+    assert not noise.draws
+
+
+def test_parameters_of_the_method_and_declared_rows_reach_it():
+    paid = quiet_fit(private(method="dpqt_kmeans"), VILLAGES)
+    declared = quiet_fit(private(method="dpqt_kmeans", nominal_rows=1000), VILLAGES)
+    shared = quiet_fit(
+        private(method="dpqt_kmeans", nominal_rows=1000, method_params={"gamma": "0.5"}), VILLAGES
+    )
+    assert paid.spends_[0].what == "number of rows"
+    assert "number of rows" not in [one.what for one in declared.spends_]
+    assert shared.spends_[-1].epsilon == Fraction(1, 2)

@@ -1,0 +1,156 @@
+"""A fit that a lineage pays for: charged before anyone looks, never refunded, or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+from dp_pipeline.estimators import InvalidParameter
+from dp_pipeline.gate.noise import ExactNoise, SeededNoise
+from dp_pipeline.ledger import Account, Ledger
+from dp_pipeline.ledger.home import HOME_VARIABLE, find_home
+from dp_pipeline.schema.errors import BudgetExceeded
+from dp_pipeline_tests.estimators.people import VILLAGES, private, quiet_fit
+from dp_pipeline_tests.instruments import IntArray, RecordingNoise
+
+RIDERS = Account("riders", "one row", "add_remove", "release", Fraction(1))
+PUBLIC = Account("public", "one row", "add_remove", "benchmark", None)
+PERSONS = Account(
+    "persons", "at most 20 rows of a person, column user", "add_remove", "release", Fraction(1)
+)
+REPLACED = Account("replaced", "one row", "replace_one", "release", Fraction(1))
+
+
+class Interrupted(Exception):
+    """A crash, without words about rows."""
+
+
+class CrashingNoise(RecordingNoise):
+    """Stops the fit at its second draw."""
+
+    def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
+        if self.draws:
+            raise Interrupted("row 271828")
+        return super().discrete_laplace(counts, scale)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
+    """The ledger of a home where some accounts are open; sound at the end of the test."""
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path))
+    ledger = find_home().ledger
+    for account in (RIDERS, PUBLIC, PERSONS, REPLACED):
+        ledger.open_account(account)
+    yield ledger
+    ledger.verify()
+
+
+def paid_by(lineage: str, **parameters: Any) -> Any:
+    return private(**{"lineage": lineage, "epsilon": "0.4", "noise": "exact", **parameters})
+
+
+def test_a_fit_is_charged_and_settled_with_its_spends(ledger: Ledger):
+    estimator = quiet_fit(paid_by("riders"), VILLAGES)
+    reserve, settled = ledger.entries("riders")[-2:]
+    assert (reserve.event, settled.event) == ("reserve", "settled")
+    assert reserve.nano_epsilon == 400_000_000
+    assert [row.epsilon for row in settled.spends] == [one.epsilon for one in estimator.spends_]
+    assert reserve.facts["method"] == "htree_kmeans"
+    assert reserve.facts["noise"] == "exact"
+    assert settled.facts["transcript"]
+
+
+def test_fits_and_clones_add_up_until_the_ceiling_refuses_one(ledger: Ledger):
+    estimator = paid_by("riders")
+    quiet_fit(estimator, VILLAGES)
+    quiet_fit(clone(estimator), VILLAGES)
+    with pytest.raises(BudgetExceeded, match=r"spent 0\.8, left 0\.2, ceiling 1"):
+        estimator.fit(VILLAGES)
+    assert ledger.balance("riders").spent == Fraction(8, 10)
+
+
+def test_a_fit_that_does_not_fit_draws_nothing(ledger: Ledger):
+    noise = RecordingNoise(ExactNoise())
+    noise.fit_for_release = True
+    with pytest.raises(BudgetExceeded):
+        paid_by("riders", epsilon=2, noise=noise).fit(VILLAGES)
+    assert not noise.draws
+    assert ledger.balance("riders").spent == 0
+
+
+def test_a_grid_search_is_charged_for_every_fit(ledger: Ledger):
+    grid, unread = {"n_clusters": [1, 2]}, lambda *_: 0.0
+    search = GridSearchCV(paid_by("public"), grid, cv=2, scoring=unread, refit=False)
+    quiet_fit(search, VILLAGES)
+    assert ledger.balance("public").spent == Fraction(16, 10)
+
+
+def test_a_crash_after_the_charge_is_spent_and_dead(ledger: Ledger):
+    with pytest.raises(Interrupted):
+        paid_by("public", noise=CrashingNoise()).fit(VILLAGES)
+    dead = ledger.entries("public")[-1]
+    assert (dead.event, dead.facts["reason"]) == ("dead", "the fit ended in Interrupted")
+    assert ledger.balance("public").spent == Fraction(4, 10)
+
+
+@pytest.mark.parametrize("noise", ["seeded:7", SeededNoise(7)], ids=["text", "source"])
+def test_seeded_noise_is_refused_on_an_account_for_releases(ledger: Ledger, noise: object):
+    with pytest.raises(InvalidParameter, match=r"riders: noise: .* got a seeded one"):
+        paid_by("riders", noise=noise).fit(VILLAGES)
+    assert ledger.balance("riders").spent == 0
+
+
+def test_seeded_noise_is_taken_on_a_benchmark_and_noted(ledger: Ledger):
+    quiet_fit(paid_by("public", noise="seeded:7"), VILLAGES)
+    assert ledger.entries("public")[-1].event == "settled"
+    assert ledger.entries("public")[-2].facts["fit_for_release"] == "no"
+
+
+@pytest.mark.parametrize("lineage", ["persons", "replaced"])
+def test_an_account_of_another_unit_or_relation_is_refused(ledger: Ledger, lineage: str):
+    with pytest.raises(InvalidParameter, match="expected an account that protects one row under"):
+        paid_by(lineage).fit(VILLAGES)
+    assert ledger.balance(lineage).spent == 0
+
+
+@pytest.mark.parametrize("lineage", ["strangers", 7], ids=str)
+def test_a_lineage_without_an_account_is_refused_and_told_how_to_open_one(
+    ledger: Ledger, lineage: Any
+):
+    with pytest.raises(InvalidParameter, match=r"dp-pipeline run. of a data set file"):
+        paid_by(lineage).fit(VILLAGES)
+    assert set(ledger.lineages()) == {"riders", "public", "persons", "replaced"}
+
+
+def test_a_ledger_is_not_made_by_a_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "nowhere"))
+    with pytest.raises(InvalidParameter, match="expected one with an account"):
+        paid_by("riders").fit(VILLAGES)
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_lineage_outside_a_project_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv(HOME_VARIABLE, raising=False)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidParameter, match="home: expected a project folder"):
+        paid_by("riders").fit(VILLAGES)
+
+
+def test_what_the_ledger_cannot_write_down_is_not_charged(ledger: Ledger):
+    frame = pd.DataFrame(VILLAGES, columns=["a\0", "b"])
+    with pytest.raises(InvalidParameter, match="what of a spend"):
+        paid_by("riders").fit(frame)
+    assert ledger.balance("riders").spent == 0
+
+
+def test_without_a_lineage_no_ledger_is_touched(ledger: Ledger):
+    before = ledger.entries()
+    quiet_fit(private(), VILLAGES)
+    assert ledger.entries() == before

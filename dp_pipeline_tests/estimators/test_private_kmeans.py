@@ -1,0 +1,317 @@
+"""Any rows give k private centres in the box; nothing but the noisy answers depends on rows."""
+
+from __future__ import annotations
+
+import pickle
+import tracemalloc
+import warnings
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from sklearn.exceptions import NotFittedError
+
+from dp_pipeline.estimators import InvalidParameter, PrivateKMeans
+from dp_pipeline.estimators.box import declared_domain
+from dp_pipeline.estimators.columns import counter_over, numeric_columns
+from dp_pipeline.estimators.signal import WeakSignal
+from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.schema.encoding import IntArray
+from dp_pipeline_tests.estimators.people import (
+    AWKWARD,
+    BOX,
+    INF,
+    METHODS,
+    NAN,
+    VILLAGES,
+    private,
+    quiet_fit,
+    require_centres_in_the_box,
+)
+from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise
+
+ANY_NUMBER = st.floats(allow_nan=True, allow_infinity=True, width=64)
+ANY_ROWS = st.integers(0, 8).flatmap(lambda n: arrays(np.float64, (n, 2), elements=ANY_NUMBER))
+
+
+@pytest.mark.parametrize("rows", AWKWARD.values(), ids=AWKWARD)
+@pytest.mark.parametrize("method", METHODS)
+def test_any_rows_give_finite_centres_inside_the_box(method: str, rows: np.ndarray):
+    estimator = quiet_fit(private(method=method), rows)
+    require_centres_in_the_box(estimator)
+    assert sum(spend.epsilon for spend in estimator.spends_) == 1
+
+
+@given(ANY_ROWS)
+@settings(max_examples=40, deadline=None)
+def test_no_value_of_a_row_is_an_error_or_a_warning(rows: np.ndarray):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", WeakSignal)
+        require_centres_in_the_box(private(method="dpqt_kmeans").fit(rows))
+
+
+def test_with_little_noise_the_villages_are_found():
+    estimator = private(n_clusters=2, epsilon=100).fit(np.repeat(VILLAGES, 20, axis=0))
+    found = np.sort(estimator.cluster_centers_, axis=0)
+    assert found == pytest.approx(np.array([[7 / 6, 7 / 6], [37 / 6, 37 / 6]]), abs=0.2)
+
+
+class ReadsTheFirstRows(PrivateKMeans):
+    """A mutant."""
+
+    def fit(self, X: Any, y: Any = None) -> PrivateKMeans:
+        return super().fit(X[:100], y)
+
+
+def depends_on_the_order(estimator_type: type[PrivateKMeans], method: str) -> bool:
+    """Whether the same rows in another order give other centres under the same noise."""
+    rows = np.random.default_rng(1).uniform(*BOX, size=(300, 2))
+    orders = rows, np.random.default_rng(2).permutation(rows), rows[::-1]
+    parameters = {**private().get_params(), "method": method}
+    centres = [quiet_fit(estimator_type(**parameters), each).cluster_centers_ for each in orders]
+    return any(not np.array_equal(each, centres[0]) for each in centres)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_rows_in_another_order_give_the_same_output(method: str):
+    assert not depends_on_the_order(PrivateKMeans, method)
+
+
+def test_an_estimator_that_depends_on_the_order_is_caught():
+    assert depends_on_the_order(ReadsTheFirstRows, "htree_kmeans")
+
+
+def exact_rows(rows: Any, **parameters: Any) -> int:
+    """How many rows the gate was asked about: the exact count that the noise was put on."""
+    noise = RecordingNoise()
+    quiet_fit(private(method="dpqt_kmeans", noise=noise, **parameters), rows)
+    return int(noise.draws[0].exact.sum())
+
+
+def test_a_row_with_a_missing_number_is_dropped_and_an_endless_one_is_clipped():
+    rows = [[NAN, 1.0], [1.0, NAN], [NAN, NAN], [INF, -INF], [1.0, INF], [99.0, 1.0], [1.0, 1.0]]
+    assert exact_rows(rows) == 4
+
+
+def test_a_missing_number_of_a_nullable_column_drops_its_row():
+    frame = pd.DataFrame({"a": pd.array([1, None, 3], dtype="Int64"), "b": [1.0, 2.0, NAN]})
+    assert exact_rows(frame) == 1
+
+
+NUMBERS = ["bool", "int8", "uint64", "float16", "float32", "float64", "longdouble"]
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_columns_of_every_numeric_type_are_read(dtype: str):
+    assert exact_rows(np.ones((5, 2), dtype=dtype)) == 5
+
+
+def test_frames_arrays_lists_and_strided_views_of_the_same_rows_give_the_same_centres():
+    forms: list[Any] = [
+        VILLAGES,
+        np.asfortranarray(VILLAGES),
+        VILLAGES.tolist(),
+        np.repeat(VILLAGES, 2, axis=1)[:, ::2],
+        pd.DataFrame(VILLAGES, columns=["a", "b"]),
+        pd.DataFrame(VILLAGES.astype("float32"), columns=["a", "b"]).convert_dtypes(),
+    ]
+    centres = [quiet_fit(private(), form).cluster_centers_ for form in forms]
+    assert all(np.array_equal(centres[0], each) for each in centres)
+
+
+SECRET = "patient Q7"
+WRONG_FORMS: dict[str, Any] = {
+    "texts": [[SECRET, "a"], ["b", "c"]],
+    "a text among numbers": np.array([[1.0, SECRET]], dtype=object),
+    "a text column": pd.DataFrame({"a": [1.0], "b": [SECRET]}),
+    "a category": pd.DataFrame({"a": [1.0], "b": pd.Categorical([SECRET])}),
+    "complex numbers": np.array([[271828.0 + 1j, 1.0]]),
+    "dates": pd.DataFrame({"a": [1.0], "b": pd.to_datetime(["2718-02-08"])}),
+    "one dimension": [271828.0, 2.0],
+    "three dimensions": np.full((2, 2, 2), 271828.0),
+    "one column of a frame": pd.DataFrame({"a": [271828.0]})["a"],
+    "no columns": np.zeros((3, 0)),
+    "ragged rows": [[271828.0, 1.0], [3.0]],
+    "a name twice": pd.DataFrame([[271828.0, 1.0]], columns=["a", "a"]),
+    "nothing": None,
+}
+
+
+@pytest.mark.parametrize("rows", WRONG_FORMS.values(), ids=WRONG_FORMS)
+def test_a_wrong_form_of_rows_is_refused_in_one_line_without_a_value(rows: Any):
+    with pytest.raises(InvalidParameter, match=r"X: expected .*got") as caught:
+        private().fit(rows)
+    words = str(caught.value)
+    assert "\n" not in words
+    assert SECRET not in words and "2718" not in words
+
+
+def test_sparse_rows_are_refused():
+    from scipy.sparse import csr_array
+
+    with pytest.raises(InvalidParameter, match="expected dense rows, got a sparse matrix"):
+        private().fit(csr_array(VILLAGES))
+
+
+def outcome(estimator: PrivateKMeans, rows: Any) -> tuple[object, ...]:
+    """All that a fit shows: the fitted estimator to the last byte, and every warning."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        estimator.fit(rows)
+    return pickle.dumps(estimator.set_params(noise=None)), [str(one.message) for one in caught]
+
+
+class KeepsTheRows(PrivateKMeans):
+    """A mutant."""
+
+    def fit(self, X: Any, y: Any = None) -> PrivateKMeans:
+        self.rows_ = X
+        return super().fit(X, y)
+
+
+class WarnsByTheRows(PrivateKMeans):
+    """A mutant."""
+
+    def fit(self, X: Any, y: Any = None) -> PrivateKMeans:
+        if len(X) < self.n_clusters:
+            warnings.warn("fewer rows than centres", stacklevel=2)
+        return super().fit(X, y)
+
+
+class FadingNoise(ForcedNoise):
+    """Forced answers that get smaller: trees grow, and stop."""
+
+    def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
+        self.most = max(1, self.most // 2)
+        return super().discrete_laplace(counts, scale)
+
+
+def shows_the_rows(estimator_type: type[PrivateKMeans], **parameters: Any) -> bool:
+    """Whether the outcome differs between populations when the noisy answers do not."""
+    fits = (
+        outcome(estimator_type(3, epsilon=1, bounds=BOX, random_state=0, **parameters), rows)
+        for parameters["noise"], rows in ((FadingNoise(5), each) for each in AWKWARD.values())
+    )
+    first, *others = fits
+    return any(each != first for each in others)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_fitted_estimator_and_its_warnings_hold_the_noisy_answers_and_nothing_else(method: str):
+    assert not shows_the_rows(PrivateKMeans, method=method)
+
+
+@pytest.mark.parametrize("mutant", [KeepsTheRows, WarnsByTheRows])
+def test_an_estimator_that_shows_the_rows_is_caught(mutant: type[PrivateKMeans]):
+    assert shows_the_rows(mutant)
+
+
+def test_there_are_no_exact_labels_and_no_exact_inertia():
+    estimator = quiet_fit(private(), VILLAGES)
+    assert not {"labels_", "inertia_", "fit_predict", "score"} & set(dir(estimator))
+
+
+def test_a_weak_signal_is_warned_of_with_a_noisy_number():
+    with pytest.warns(WeakSignal, match=r"N·ε/k of at least 20, got .* by a noisy count"):
+        private().fit(VILLAGES)
+
+
+def test_enough_rows_for_epsilon_and_k_are_not_warned_of():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        private().fit(np.repeat(VILLAGES, 200, axis=0))
+
+
+def test_every_fit_is_a_new_draw_and_costs_epsilon_again():
+    estimator = private(noise=SeededNoise(7), epsilon="0.3")
+    first = quiet_fit(estimator, VILLAGES).cluster_centers_
+    spends = estimator.spends_
+    assert not np.array_equal(first, quiet_fit(estimator, VILLAGES).cluster_centers_)
+    assert sum(one.epsilon for one in (*spends, *estimator.spends_)) == Fraction(6, 10)
+
+
+def test_noise_named_by_text_starts_anew_with_every_fit():
+    estimator = private()
+    first = quiet_fit(estimator, VILLAGES).cluster_centers_
+    assert np.array_equal(first, quiet_fit(estimator, VILLAGES).cluster_centers_)
+
+
+def test_the_secure_noise_is_the_default_and_differs_between_fits():
+    parameters = PrivateKMeans(3, epsilon=1, bounds=BOX).get_params()
+    assert parameters["noise"] is None
+    one, other = (quiet_fit(private(noise=None), VILLAGES) for _ in range(2))
+    # Two equal trees of 16 first counts at scale 5: below 10^(−12).
+    assert not np.array_equal(one.synopsis_.weights, other.synopsis_.weights)
+
+
+def test_predict_and_transform_are_the_nearest_centre_and_all_distances():
+    estimator = quiet_fit(private(), VILLAGES)
+    rows = np.random.default_rng(3).uniform(*BOX, size=(50, 2))
+    distances = np.linalg.norm(rows[:, None] - estimator.cluster_centers_[None], axis=2)
+    assert estimator.transform(rows) == pytest.approx(distances)
+    assert np.array_equal(estimator.predict(rows), distances.argmin(axis=1))
+
+
+@pytest.mark.parametrize("verb", ["predict", "transform"])
+def test_missing_numbers_are_refused_where_the_caller_holds_the_rows(verb: str):
+    with pytest.raises(ValueError, match="NaN"):
+        getattr(quiet_fit(private(), VILLAGES), verb)([[NAN, 1.0]])
+
+
+@pytest.mark.parametrize("verb", ["predict", "transform"])
+def test_before_fit_there_is_nothing_to_answer_with(verb: str):
+    with pytest.raises(NotFittedError):
+        getattr(private(), verb)(VILLAGES)
+    with pytest.raises(NotFittedError):
+        private().recluster(3)
+
+
+@pytest.mark.parametrize("rows", [AWKWARD["nobody"], VILLAGES], ids=["nobody", "two villages"])
+@pytest.mark.parametrize("k", [1, 2, 40])
+def test_another_number_of_centres_costs_nothing(rows: np.ndarray, k: int):
+    noise = RecordingNoise()
+    estimator = quiet_fit(private(noise=noise, method="dpqt_kmeans"), rows)
+    spends, draws = estimator.spends_, len(noise.draws)
+    centres = estimator.recluster(k)
+    assert centres.shape == (k, 2)
+    assert ((centres >= BOX[0]) & (centres <= BOX[1])).all()
+    assert (estimator.spends_, len(noise.draws)) == (spends, draws)
+    assert np.array_equal(centres, estimator.recluster(k))
+
+
+def test_boxes_without_any_weight_can_be_clustered_again():
+    estimator = quiet_fit(private(method="dpqt_kmeans"), AWKWARD["nobody"])
+    estimator.synopsis_.weights[:] = -1.0
+    assert estimator.recluster(4).shape == (4, 2)
+
+
+def test_a_method_without_a_synopsis_cannot_be_clustered_again():
+    estimator = quiet_fit(private(method="dp_kmeans"), VILLAGES)
+    assert estimator.synopsis_ is None
+    with pytest.raises(InvalidParameter, match="recluster: expected a fit by a method that makes"):
+        estimator.recluster(3)
+
+
+@pytest.mark.parametrize("k", [0, 2.5, None])
+def test_no_number_of_centres_is_refused_when_clustering_again(k: object):
+    with pytest.raises(InvalidParameter, match="n_clusters"):
+        quiet_fit(private(), VILLAGES).recluster(k)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("as_frame", [False, True])
+def test_a_million_rows_are_not_copied_beyond_their_coordinates(as_frame: bool):
+    rows = np.full((1_000_000, 2), 3.0)
+    given_rows = pd.DataFrame(rows, columns=["x", "y"]) if as_frame else rows
+    domain = declared_domain(BOX, ("x", "y"))
+    tracemalloc.start()
+    counter_over(numeric_columns(given_rows), domain)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # 8 MB of coordinates and one block of rows; a float copy alone would be 16 MB.
+    assert peak < 14_000_000

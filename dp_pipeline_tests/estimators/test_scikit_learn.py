@@ -1,0 +1,132 @@
+"""The manners of scikit-learn: its own checks, clones, pipelines, frames, pickles."""
+
+from __future__ import annotations
+
+import pickle
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator, clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import dp_pipeline
+from dp_pipeline.estimators import PrivateKMeans
+from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline_tests.estimators.people import BOX, VILLAGES, private, quiet_fit
+
+FRAME = pd.DataFrame(VILLAGES, columns=["lat", "lon"])
+
+NOT_HERE = {
+    "check_estimators_empty_data_messages": "no rows are rows too: an error would tell of them",
+    "check_estimators_nan_inf": "a row with NaN is dropped in fit: an error would tell of it",
+    "check_dtype_object": "a column of objects is refused by its type, before a value is read",
+    "check_complex_data": "refused as a ValueError, in words that do not print the rows",
+}
+"""Checks of scikit-learn that a private estimator cannot pass, and why."""
+NOT_WITHOUT_A_SEED = {"check_fit_idempotent": "every fit is a new draw of noise"}
+
+
+def not_here(estimator: PrivateKMeans) -> dict[str, str]:
+    return NOT_HERE if estimator.noise == "seeded:7" else NOT_HERE | NOT_WITHOUT_A_SEED
+
+
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks(
+    [
+        PrivateKMeans(3, epsilon=1, bounds=(-100, 100), noise="seeded:7"),
+        PrivateKMeans(3, epsilon=1, bounds=(-100, 100), noise="exact", method="dpqt_kmeans"),
+    ],
+    expected_failed_checks=not_here,
+)
+def test_the_checks_of_scikit_learn_pass(estimator: BaseEstimator, check):
+    check(estimator)
+
+
+def test_a_clone_has_the_parameters_and_nothing_that_was_fitted():
+    fitted = quiet_fit(private(epsilon=Fraction(1, 2), method_params={"starts": 3}), VILLAGES)
+    copy = clone(fitted)
+    assert copy.get_params() == fitted.get_params()
+    assert not [name for name in vars(copy) if name.endswith("_")]
+
+
+def test_a_clone_with_a_source_goes_on_with_its_noise():
+    first = private(noise=SeededNoise(7))
+    second = clone(first)
+    centres = [quiet_fit(one, VILLAGES).cluster_centers_ for one in (first, second)]
+    assert not np.array_equal(*centres)
+
+
+def test_parameters_can_be_set_after_the_making():
+    estimator = private().set_params(n_clusters=2, epsilon="0.5", bounds=[BOX, BOX])
+    assert quiet_fit(estimator, VILLAGES).cluster_centers_.shape == (2, 2)
+    assert sum(spend.epsilon for spend in estimator.spends_) == Fraction(1, 2)
+
+
+def test_it_is_a_step_of_a_pipeline():
+    halved = FunctionTransformer(lambda rows: rows / 2)
+    pipeline = make_pipeline(halved, private(bounds=(0, 4)))
+    quiet_fit(pipeline, VILLAGES)
+    assert pipeline.predict(VILLAGES).shape == (6,)
+    assert pipeline.transform(VILLAGES).shape == (6, 3)
+    assert pipeline[-1].cluster_centers_.max() <= 4
+
+
+def test_names_of_a_frame_are_kept_and_bounds_may_use_them():
+    estimator = quiet_fit(private(bounds={"lon": (0, 9), "lat": (0, 8)}), FRAME)
+    assert estimator.feature_names_in_.tolist() == ["lat", "lon"]
+    assert estimator.n_features_in_ == 2
+    assert estimator.synopsis_.columns == ("lat", "lon")
+    assert estimator.synopsis_.upper.max(axis=0) == pytest.approx([8, 9])
+
+
+def test_a_frame_with_other_columns_is_refused_after_the_fit():
+    estimator = quiet_fit(private(), FRAME)
+    with pytest.raises(ValueError, match="feature names should match"):
+        estimator.predict(FRAME.rename(columns={"lat": "north"}))
+    with pytest.raises(ValueError, match="feature names should match"):
+        estimator.predict(FRAME.assign(height=0.0))
+
+
+def test_distances_have_names_and_can_be_a_frame():
+    estimator = quiet_fit(private(), FRAME).set_output(transform="pandas")
+    names = ["privatekmeans0", "privatekmeans1", "privatekmeans2"]
+    assert estimator.get_feature_names_out().tolist() == names
+    assert estimator.transform(FRAME).columns.tolist() == names
+
+
+@pytest.mark.parametrize("noise", [None, "exact", "seeded:7"])
+def test_a_fitted_estimator_survives_a_pickle_with_its_spends(noise: str | None):
+    fitted = quiet_fit(private(noise=noise), VILLAGES)
+    loaded = pickle.loads(pickle.dumps(fitted))
+    assert loaded.spends_ == fitted.spends_
+    assert np.array_equal(loaded.predict(VILLAGES), fitted.predict(VILLAGES))
+    assert np.array_equal(loaded.recluster(2), fitted.recluster(2))
+
+
+def test_nobody_in_the_package_pays_for_the_import_of_the_estimators():
+    package = Path(dp_pipeline.__file__).parent
+    importers = [
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        if "dp_pipeline.estimators" in path.read_text(encoding="utf-8")
+    ]
+    assert importers
+    assert all(name.startswith("estimators/") for name in importers)
+
+
+def test_a_grid_search_fits_every_candidate_on_every_fold():
+    spent = []
+
+    def score(estimator: PrivateKMeans, _: np.ndarray) -> float:
+        spent.extend(estimator.spends_)
+        return 0.0
+
+    search = GridSearchCV(private(), {"n_clusters": [1, 2]}, cv=2, scoring=score, refit=False)
+    quiet_fit(search, VILLAGES)
+    assert sum(spend.epsilon for spend in spent) == 4

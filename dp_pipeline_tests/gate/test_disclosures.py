@@ -1,0 +1,154 @@
+"""Looks without noise: benchmark rows alone, recorded before the look, never called private."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dp_pipeline.gate.counts import Counter
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.release.accountant import Accountant, Disclosure
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.schema.encoding import IntArray
+from dp_pipeline.schema.errors import BoundaryViolation, Damaged, DeclarationError
+from dp_pipeline_tests.instruments import curator_over
+from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN, LoopCounter
+
+Question = Callable[[Curator], IntArray]
+QUESTIONS: dict[str, Question] = {
+    "bounds": lambda curator: curator.disclose_bounds(("x", "y"), reason="because"),
+    "records": lambda curator: curator.disclose_records(("x", "y"), 3, 7, reason="because"),
+}
+
+
+class NeverLooked:
+    """Rows that nobody may look at."""
+
+    domain = TOWN
+
+    def __getattr__(self, name: str) -> object:
+        raise AssertionError(f"{name} was looked at")
+
+
+class Recorded:
+    """Rows that are looked at only after the accountant knows."""
+
+    domain = TOWN
+
+    def __init__(self, accountant: Accountant) -> None:
+        self._accountant, self._loop = accountant, LoopCounter(TEN_PEOPLE)
+
+    def bounds(self, *what: object) -> object:
+        assert self._accountant.kind == "not-dp"
+        return self._loop.bounds(*what)
+
+    def records(self, *what: object) -> object:
+        assert self._accountant.kind == "not-dp"
+        return self._loop.records(*what)
+
+
+def benchmark(counter: Counter | None, transcript: Transcript | None = None) -> Curator:
+    """A curator over public rows."""
+    return Curator(
+        counter,
+        domain=TOWN,
+        reach=1,
+        accountant=Accountant(Fraction(1)),
+        transcript=Transcript() if transcript is None else transcript,
+        noise=SeededNoise(1),
+        benchmark=True,
+    )
+
+
+@pytest.fixture(params=QUESTIONS.values(), ids=QUESTIONS.keys())
+def ask(request: pytest.FixtureRequest) -> Question:
+    return request.param
+
+
+def test_on_rows_to_be_protected_nothing_is_disclosed_or_looked_at(ask: Question) -> None:
+    transcript = Transcript()
+    curator = curator_over(NeverLooked(), transcript=transcript)
+    with pytest.raises(BoundaryViolation, match="expected benchmark rows, got rows to be protect"):
+        ask(curator)
+    assert curator.accountant.kind == "dp"
+    assert transcript.records == ()
+
+
+def test_the_accountant_knows_before_anybody_looks(ask: Question) -> None:
+    curator = benchmark(None)
+    curator._counter = Recorded(curator.accountant)
+    ask(curator)
+    (disclosed,) = curator.accountant.disclosures
+    assert disclosed == Disclosure(disclosed.what, "because")
+    assert curator.accountant.spends == ()
+
+
+def test_a_look_with_noise_leaves_the_release_private() -> None:
+    curator = benchmark(LoopCounter(TEN_PEOPLE))
+    curator.measure((), epsilon=Fraction(1))
+    assert (curator.accountant.kind, curator.accountant.disclosures) == ("dp", ())
+
+
+def test_no_noise_is_drawn_and_the_answers_are_exact() -> None:
+    curator = benchmark(LoopCounter(TEN_PEOPLE))
+    low, high = QUESTIONS["bounds"](curator)
+    assert [one.decode(q) for one, q in zip(TOWN.box(("x", "y")), low, strict=True)] == [
+        pytest.approx(0.5, abs=1e-4),
+        pytest.approx(-0.9, abs=1e-4),
+    ]
+    assert high.tolist() == [1 << 16, 1 << 16]
+    records = QUESTIONS["records"](curator)
+    everybody = LoopCounter(TEN_PEOPLE).places(("x", "y"))
+    assert len({tuple(row) for row in records.tolist()} & set(everybody)) == 3
+
+
+def test_the_answers_are_replayed_without_rows(ask: Question) -> None:
+    transcript = Transcript()
+    first = ask(benchmark(LoopCounter(TEN_PEOPLE), transcript))
+    replay = benchmark(None, transcript.rewind())
+    assert np.array_equal(ask(replay), first)
+    assert replay.accountant.kind == "not-dp"
+    with pytest.raises(Damaged, match="expected a stored answer"):
+        ask(replay)
+
+
+def test_the_transcript_says_for_ever_that_there_was_no_noise(ask: Question) -> None:
+    transcript = Transcript()
+    ask(benchmark(LoopCounter(TEN_PEOPLE), transcript))
+    (record,) = transcript.records
+    assert record.question.startswith("disclosed without noise: ")
+
+
+@pytest.mark.parametrize("columns", [(), ("x", "x"), ("colour",), ("age",)])
+def test_columns_without_bounds_or_twice_are_refused_before_they_are_recorded(columns) -> None:
+    curator = benchmark(NeverLooked())
+    for ask in (
+        curator.disclose_bounds,
+        lambda c, reason: curator.disclose_records(c, 1, 0, reason=reason),
+    ):
+        with pytest.raises((BoundaryViolation, DeclarationError)):
+            ask(columns, reason="because")
+    assert curator.accountant.disclosures == ()
+
+
+@pytest.mark.parametrize(("many", "salt"), [(0, 0), (-1, 0), (1 << 25, 0), (1, -1), (1, 1 << 63)])
+def test_no_records_and_salts_that_are_none_are_refused(many: int, salt: int) -> None:
+    curator = benchmark(NeverLooked())
+    with pytest.raises(BoundaryViolation, match="records: expected 1 to"):
+        curator.disclose_records(("x",), many, salt, reason="because")
+    assert curator.accountant.disclosures == ()
+
+
+class OnlyCounts:
+    """An engine that answers no question without noise."""
+
+    domain = TOWN
+
+
+def test_an_engine_that_discloses_nothing_is_refused(ask: Question) -> None:
+    with pytest.raises(BoundaryViolation, match="expected an engine that discloses"):
+        ask(benchmark(OnlyCounts()))

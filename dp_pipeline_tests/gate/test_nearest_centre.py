@@ -1,0 +1,143 @@
+"""The rule of released centres: from data units and back, and when it is exact."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.gate.nearest_centre import NearestCentre
+from dp_pipeline.schema.encoding import Coordinate
+from dp_pipeline.schema.errors import BoundaryViolation
+from dp_pipeline_tests import loops
+
+EDGE = 1 << 16
+fuzz = settings(derandomize=True, deadline=None, max_examples=150)
+intervals = st.tuples(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6)).map(
+    lambda pair: Coordinate(pair[0], pair[0] + pair[1])
+)
+boxes = st.lists(intervals, min_size=1, max_size=5)
+
+
+def box_of(*half_widths: float) -> list[Coordinate]:
+    return [Coordinate(0.0, 2.0 * half_width) for half_width in half_widths]
+
+
+def rule_in(box: list[Coordinate], shares: np.ndarray) -> tuple[NearestCentre, np.ndarray]:
+    """A rule of centres at these shares (k, d) of the box, and the centres."""
+    low, high = (np.array([getattr(one, name) for one in box]) for name in ("lower", "upper"))
+    centres = low + shares * (high - low)
+    return NearestCentre.of(tuple("abcde"[: len(box)]), centres, box), centres
+
+
+@pytest.mark.parametrize(
+    ("half_widths", "weights"),
+    [
+        ([3.0], (1,)),
+        ([180.0, 90.0], (2, 1)),
+        ([1.0, 1.0, 1.0], (1, 1, 1)),
+        ([4.0, 4.0, 1e-6], (256, 256, 1)),
+        ([3.0, 1.0], (512, 171)),
+        ([1.0, 0.75, 0.625], (8, 6, 5)),
+        ([1.0] * 40, (1,) * 40),
+        ([1.0] * 40 + [0.7], (64,) * 40 + (45,)),
+    ],
+)
+def test_weights_are_half_widths_in_the_finest_parts_that_keep_floats_exact(half_widths, weights):
+    centres = np.zeros((1, len(half_widths)))
+    columns = tuple(map(str, range(len(half_widths))))
+    rule = NearestCentre.of(columns, centres, box_of(*half_widths))
+    assert rule.weights == weights
+    assert rule.fits_floats
+    rule.require_exact()
+
+
+@fuzz
+@given(box=boxes, seed=st.integers(0, 99))
+def test_centres_come_back_within_half_a_step(box: list[Coordinate], seed: int) -> None:
+    rule, centres = rule_in(box, np.random.default_rng(seed).random((3, len(box))))
+    rule.require_exact()
+    assert math.gcd(*rule.weights) == 1
+    step = np.array([one.half_width / EDGE for one in box])
+    # A float's own error beside half a step: bounds up to 10^6 with widths from 10^-3.
+    assert (np.abs(rule.centres_in(box) - centres) <= 0.5 * step + 1e-9).all()
+    back = NearestCentre.of(rule.columns, rule.centres_in(box), box)
+    assert back == rule
+
+
+def test_centres_outside_the_box_are_moved_to_its_edge() -> None:
+    rule = NearestCentre.of(("x", "y"), np.array([[-9.0, 99.0], [1.0, 1.0]]), box_of(1.0, 1.0))
+    assert rule.centres == ((-EDGE, EDGE), (0, 0))
+    assert rule.centres_in(box_of(1.0, 1.0)).tolist() == [[0.0, 2.0], [1.0, 1.0]]
+
+
+@fuzz
+@given(box=boxes, seed=st.integers(0, 99))
+def test_a_distance_in_whole_numbers_is_nearly_that_in_data_units(
+    box: list[Coordinate], seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    rule, _ = rule_in(box, rng.random((1, len(box))))
+    row = tuple(rng.integers(-EDGE, EDGE, len(box), endpoint=True).tolist())
+    exact = loops.distance(rule, row, rule.centres[0]) ** 0.5 * rule.unit_in(box)
+    half_widths = np.array([one.half_width for one in box])
+    steps = (np.array(row) - rule.centres[0]) / EDGE
+    # Up to five axes are weighed in 256ths of the widest or finer, and a weight is at least 1.
+    most = half_widths.max() / 256 * np.linalg.norm(steps)
+    assert abs(exact - np.linalg.norm(steps * half_widths)) <= most + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("weights", "fits"),
+    [
+        ((1,), True),
+        ((1024,), True),
+        ((1024, 1024), True),
+        ((724, 10), True),
+        ((724, 11), False),
+        ((723, 37), True),
+        ((723, 41), False),
+        ((0, 0), True),
+        ((1024, 1023), False),
+    ],
+)
+def test_floats_are_used_while_four_sums_of_squares_stay_below_2_to_the_53(weights, fits) -> None:
+    rule = NearestCentre(("x", "y")[: len(weights)], ((0,) * len(weights),), weights)
+    assert rule.fits_floats is fits
+    reduced = rule.reduced_weights
+    assert fits is (4 * sum((w << 16) ** 2 for w in reduced) < 1 << 53)
+
+
+def test_a_common_factor_of_the_weights_is_taken_out() -> None:
+    rules = [NearestCentre(("x", "y"), ((1, 2),), w) for w in [(6, 4), (0, 5), (0, 0), (7, 3)]]
+    assert [rule.reduced_weights for rule in rules] == [(3, 2), (0, 1), (0, 0), (7, 3)]
+
+
+def test_a_distance_that_is_no_int64_is_refused() -> None:
+    names = tuple(map(str, range(512)))
+    with pytest.raises(BoundaryViolation, match="got 512 columns"):
+        NearestCentre(names, ((0,) * 512,), (1024,) * 512).require_exact()
+    NearestCentre(names, ((0,) * 512,), (1024,) * 511 + (1023,)).require_exact()
+
+
+def test_a_rule_is_checked_without_a_clip_and_with_one() -> None:
+    rule = NearestCentre(("x",), ((0,),), (1024,))
+    rule.require_exact()
+    rule.require_exact(clip=(1 << 33) - 1, shift=1)
+    with pytest.raises(BoundaryViolation, match="clip >> shift below 2"):
+        rule.require_exact(clip=1 << 33, shift=1)
+    with pytest.raises(BoundaryViolation, match="expected fixed-point numbers"):
+        NearestCentre(("x",), ((EDGE + 1,),), (1,)).require_exact()
+
+
+def test_radii_are_whole_numbers_one_a_centre() -> None:
+    rule = NearestCentre(("x",), ((0,), (1,)), (1,))
+    rule.require_radii((1, (1 << 47) - 1))
+    for radii in [(1,), (1, 1, 1), (0, 1), (-1, 1), (1, 1 << 47), (1.0, 1), (np.float64(1), 1)]:
+        with pytest.raises(BoundaryViolation, match="radii: expected"):
+            rule.require_radii(radii)
+    with pytest.raises(BoundaryViolation, match="centres: expected"):
+        NearestCentre(("x",), ((EDGE + 1,),), (1,)).require_radii((1,))

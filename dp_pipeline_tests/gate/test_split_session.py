@@ -1,0 +1,466 @@
+"""The shape of a tree costs one ε however deep it goes: its proof step by step, and its code."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from dp_pipeline.gate import split_session
+from dp_pipeline.gate.counts import Sealed
+from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.gate.numbers import LARGEST_SCALE, float_at_least
+from dp_pipeline.gate.split_session import SplitSession, decay, split_scale
+from dp_pipeline.release.accountant import biased_splits
+from dp_pipeline.release.bit_tree import BitTree, Prefixes
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.schema.domain import Domain
+from dp_pipeline.schema.encoding import IntArray
+from dp_pipeline.schema.errors import BoundaryViolation
+from dp_pipeline_tests.gate.distributions import ALARM, log_probability_of_splits
+from dp_pipeline_tests.gate.questions import people
+from dp_pipeline_tests.instruments import RecordingNoise, curator_over
+from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row
+
+ONE = Fraction(1)
+ROOT = Prefixes.root()
+TREE = BitTree(("x", "y"), (0, 1) * 10)
+FANS = [2, 4, 8, 16]
+every_fan = pytest.mark.parametrize("fan", FANS)
+
+RATES = [Fraction(text) for text in ("1/100", "1/3", "1/2", "3/5", "4/5", "19/20", "99/100")]
+"""q = e^(−1/λ) as exact numbers: the proof is one about q, so no logarithm is rounded."""
+
+
+# The proof, step by step, in exact rationals.
+
+
+def tail(m: int, q: Fraction) -> Fraction:
+    """P(X ≥ m) as the proof says it."""
+    return q**m / (1 + q) if m >= 1 else 1 - q ** (1 - m) / (1 + q)
+
+
+def ratio(b: int, q: Fraction) -> Fraction:
+    """P(split | b + 1) / P(split | b)."""
+    return tail(-b, q) / tail(1 - b, q)
+
+
+def least_decay(fan: int, q: Fraction) -> int:
+    """The smallest whole δ ≥ 1 with q^δ ≤ 1/β."""
+    return next(delta for delta in itertools.count(1) if q**delta <= Fraction(1, fan))
+
+
+@pytest.mark.parametrize("q", RATES, ids=str)
+def test_the_tails_are_those_of_the_discrete_laplace(q: Fraction) -> None:
+    for m in range(-40, 41):
+        assert tail(m, q) - tail(m + 1, q) == (1 - q) / (1 + q) * q ** abs(m)
+        assert tail(m, q) == 1 - tail(1 - m, q)
+
+
+@pytest.mark.parametrize("q", RATES, ids=str)
+def test_a_box_never_costs_more_than_the_noise_and_less_the_more_rows_it_has(q: Fraction) -> None:
+    for b in range(-40, 41):
+        assert 1 <= ratio(b, q) <= 1 / q
+        if b <= 0:
+            assert ratio(b, q) == 1 / q
+        else:
+            assert ratio(b, q) == 1 + q**b * (1 - q) / (1 + q - q**b) <= 1 + (1 - q) * q**b
+
+
+def worst_path(q: Fraction, delta: int, *, levels: int, most: int) -> Fraction:
+    """The largest Π ratio over every path of counts that do not rise, down to ``levels``.
+
+    One more row raises c, so b where c − tδ ≥ −δ. Every path, by recursion from the bottom.
+    """
+
+    @cache
+    def worst(level: int, count: int) -> Fraction:
+        if level == levels:
+            return Fraction(1)
+        below = worst(level + 1, count)
+        here = ratio(count - level * delta, q) if count - level * delta >= -delta else 1
+        best = here * below
+        return max(best, worst(level, count - 1)) if count else best
+
+    return worst(0, most)
+
+
+def pays(product: Fraction, q: Fraction, fan: int) -> bool:
+    """Whether ln Π ≤ (1/λ)(2β−1)/(β−1): in whole powers of q, so exactly."""
+    return product ** (fan - 1) <= q ** -(2 * fan - 1)
+
+
+def test_the_recursion_finds_the_worst_of_all_paths_that_are_written_out() -> None:
+    for q, delta in [(Fraction(1, 2), 1), (Fraction(1, 2), 2), (Fraction(4, 5), 4)]:
+        paths = itertools.combinations_with_replacement(range(9, -1, -1), 5)
+        products = [
+            math.prod(
+                (ratio(c - t * delta, q) for t, c in enumerate(path) if c - t * delta >= -delta),
+                start=Fraction(1),
+            )
+            for path in paths
+        ]
+        assert len(products) == math.comb(14, 5)
+        assert max(products) == worst_path(q, delta, levels=5, most=9)
+
+
+@every_fan
+@pytest.mark.parametrize("q", RATES[:-1], ids=str)
+def test_no_path_of_counts_costs_more_than_the_bound(fan: int, q: Fraction) -> None:
+    delta = least_decay(fan, q)
+    levels = 6 if delta < 20 else 4
+    assert pays(worst_path(q, delta, levels=levels, most=(levels - 1) * delta + 2), q, fan)
+
+
+@every_fan
+def test_the_bound_is_reached_up_to_a_seventh(fan: int) -> None:
+    q = RATES[-1]
+    delta = least_decay(fan, q)
+    # The row's boxes at −δ, 0, δ, 2δ, …: everybody in one place.
+    product = math.prod(ratio(b * delta, q) for b in range(-1, 8))
+    lost = math.log(product) / -math.log(q)
+    assert 6 / 7 < lost / ((2 * fan - 1) / (fan - 1)) <= 1
+    assert pays(product, q, fan)
+
+
+@every_fan
+def test_half_the_decay_breaks_the_bound(fan: int) -> None:
+    q = RATES[-1]
+    half = least_decay(fan, q) // 2
+    product = math.prod(ratio(b * half, q) for b in range(-1, 12))
+    assert not pays(product, q, fan)
+
+
+# Decay and scale.
+
+
+@every_fan
+@pytest.mark.parametrize(
+    "scale",
+    [Fraction(1, 10**400), Fraction(1, 10**20), Fraction(1, 7), ONE, Fraction(7, 3)]
+    + [Fraction(10) ** power for power in range(1, 17)]
+    + [Fraction(LARGEST_SCALE)],
+    ids=lambda scale: f"{float(scale):.2g}",
+)
+def test_the_decay_is_at_least_the_scale_times_the_logarithm_at_every_magnitude(
+    fan: int, scale: Fraction
+) -> None:
+    # ln 2 lies between these two: δ/λ ≥ log2(β)·ln 2, and δ is not a millionth above it.
+    below, above = Fraction(693147180559945309, 10**18), Fraction(693147180559945310, 10**18)
+    exponent = fan.bit_length() - 1
+    delta = decay(fan=fan, scale=scale)
+    # Also for the float, not below the scale, that OpenDP is handed.
+    drawn = max(scale, Fraction(float_at_least(scale)))
+    assert delta >= max(1, exponent * above * drawn)
+    assert delta <= exponent * below * scale * Fraction(1000001, 1000000) + 1
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(
+    fan=st.sampled_from(FANS),
+    reach=st.integers(1, 10**6),
+    epsilon=st.fractions(min_value=Fraction(1, 10**6), max_value=10**6),
+)
+def test_the_scale_is_what_the_accountant_asks_for(fan: int, reach: int, epsilon: Fraction) -> None:
+    curator = curator_over(NOBODY, epsilon=epsilon, reach=reach)
+    curator.open_splits(TREE, bits=fan.bit_length() - 1, epsilon=epsilon)
+    (spend,) = curator.accountant.spends
+    assert (spend.mechanism, spend.sensitivity) == (biased_splits(fan), reach)
+    assert spend.scale == split_scale(fan=fan, reach=reach, epsilon=epsilon)
+    assert Fraction(2 * fan - 1, fan - 1) * reach / spend.scale == epsilon
+    curator.accountant.require_all_spent()
+
+
+def test_deep_boxes_at_the_largest_scale_stay_whole_numbers_of_64_bits() -> None:
+    deepest = 40 * decay(fan=2, scale=Fraction(LARGEST_SCALE))
+    assert deepest + decay(fan=2, scale=Fraction(LARGEST_SCALE)) < 1 << 62
+
+
+# The code, by what it lost: P(bits) from the biased counts that the noise was drawn for.
+
+
+@dataclass
+class Forced:
+    """Bits that no rows decide: box j of a question is split when j-th of a seeded draw says so.
+
+    often   how often a box is split
+    """
+
+    seed: int
+    often: float = 1.0
+    name: str = "forced"
+    fit_for_release: bool = False
+
+    def __post_init__(self) -> None:
+        self._rng = np.random.default_rng(self.seed)
+
+    def discrete_laplace(self, counts: IntArray, _: Fraction) -> IntArray:
+        return (self._rng.random(counts.shape) < self.often).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class OnePlace:
+    """So many rows, all in the first of the finest boxes."""
+
+    rows: int
+    domain: Domain = TOWN
+
+    def children(self, _: BitTree, nodes: Prefixes, __: int) -> Sealed:
+        return Sealed(np.where(nodes.bits == 0, self.rows, 0)[:, None])
+
+
+def grown(session: SplitSession, *, bits: int, tree: BitTree = TREE) -> list[bool]:
+    """Every bit of a tree that is split as far as it goes; one path only where all are split."""
+    answers: list[bool] = []
+    live = ROOT
+    while len(live):
+        split = session.split(live)
+        answers += split.tolist()
+        below = live.where(split & (live.depths + bits <= tree.depth)).children(bits)
+        live = below.where(below.bits < 1 << bits)
+    return answers
+
+
+def log_likelihood(
+    rows: object, *, bits: int, reach: int, epsilon: Fraction, noise: Forced
+) -> tuple[list[bool], float]:
+    """Forced bits, and the log-probability with which the rows would have given them."""
+    recorder = RecordingNoise(noise)
+    curator = curator_over(rows, epsilon=epsilon, reach=reach, noise=recorder)
+    answers = grown(curator.open_splits(TREE, bits=bits, epsilon=epsilon), bits=bits)
+    biased = np.concatenate([draw.exact for draw in recorder.draws])
+    return answers, log_probability_of_splits(biased, answers, recorder.draws[0].scale)
+
+
+def lost(
+    here: object, there: object, *, bits: int, reach: int, epsilon: Fraction, **forced: float
+) -> float:
+    """How much the log-probability of the same bits differs, as a part of ε."""
+    found = [
+        log_likelihood(rows, bits=bits, reach=reach, epsilon=epsilon, noise=Forced(**forced))
+        for rows in (here, there)
+    ]
+    assert found[0][0] == found[1][0]
+    return abs(found[0][1] - found[1][1]) / float(epsilon)
+
+
+ROUNDING = 1e-9
+"""Of the sums of logarithms."""
+
+
+@pytest.mark.parametrize("bits", [1, 2, 3, 4])
+@pytest.mark.parametrize("reach", [1, 3])
+@pytest.mark.parametrize("epsilon", [Fraction(1, 50), Fraction(1, 2), Fraction(10)], ids=str)
+def test_the_person_who_joins_a_crowd_in_one_place_loses_no_more_than_epsilon(
+    bits: int, reach: int, epsilon: Fraction
+) -> None:
+    delta = decay(fan=1 << bits, scale=split_scale(fan=1 << bits, reach=reach, epsilon=epsilon))
+    for crowd in {0, 1, delta - 1, delta, 2 * delta, 3 * delta, 3 * delta + 1, 7 * delta}:
+        loss = lost(
+            OnePlace(crowd),
+            OnePlace(crowd + reach),
+            bits=bits,
+            reach=reach,
+            epsilon=epsilon,
+            seed=1,
+        )
+        assert loss <= 1 + ROUNDING
+
+
+def worst_loss() -> float:
+    """Of the crowds whose boxes have b = …, δ, 0, −δ, as the session counts."""
+    epsilon = Fraction(1, 50)
+    delta = split_session.decay(fan=4, scale=split_scale(fan=4, reach=1, epsilon=epsilon))
+    return max(
+        lost(OnePlace(crowd), OnePlace(crowd + 1), bits=2, reach=1, epsilon=epsilon, seed=1)
+        for crowd in range(0, 10 * delta + 1, max(1, delta))
+    )
+
+
+def test_nearly_all_of_epsilon_is_used_by_the_worst_crowd() -> None:
+    assert 6 / 7 < worst_loss() <= 1 + ROUNDING
+
+
+@pytest.mark.parametrize("part", [Fraction(1, 2), Fraction(0)], ids=str)
+def test_a_smaller_decay_is_caught(part: Fraction, monkeypatch: pytest.MonkeyPatch) -> None:
+    def smaller(*, fan: int, scale: Fraction) -> int:
+        return int(decay(fan=fan, scale=scale) * part)
+
+    monkeypatch.setattr(split_session, "decay", smaller)
+    assert worst_loss() > 1.01
+
+
+def test_the_scale_of_a_single_count_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    factor = Fraction(7, 3)
+    drawn = SplitSession.__init__
+
+    def cheaper(session: SplitSession, *given: object, scale: Fraction, **named: object) -> None:
+        drawn(session, *given, scale=scale / factor, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(SplitSession, "__init__", cheaper)
+    assert worst_loss() > 2
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(
+    rows=people,
+    person=people.filter(bool),
+    bits=st.sampled_from([1, 2, 4]),
+    epsilon=st.sampled_from([Fraction(1, 5), ONE, Fraction(20)]),
+    often=st.sampled_from([0.5, 0.9, 1.0]),
+    seed=st.integers(0, 1000),
+)
+def test_along_any_bits_one_person_loses_no_more_than_epsilon(
+    rows: list[Row], person: list[Row], bits: int, epsilon: Fraction, often: float, seed: int
+) -> None:
+    loss = lost(
+        rows, rows + person, bits=bits, reach=len(person), epsilon=epsilon, seed=seed, often=often
+    )
+    assert loss <= 1 + ROUNDING
+
+
+# What is drawn.
+
+
+@dataclass(frozen=True)
+class Everywhere(OnePlace):
+    """So many rows in every box that is asked for."""
+
+    def children(self, _: BitTree, nodes: Prefixes, __: int) -> Sealed:
+        return Sealed(np.full((len(nodes), 1), self.rows))
+
+
+@pytest.mark.parametrize("biased", [-4, 0, 1, 4])
+def test_a_box_is_split_as_often_as_its_tail_says(biased: int) -> None:
+    # 4 binomial tests on seeded noise, each alarming falsely at a rate of 1e-8.
+    counter = Everywhere(biased + 6 * 4)
+    curator = curator_over(counter, epsilon=ONE, noise=SeededNoise(11))
+    session = curator.open_splits(TREE, bits=2, epsilon=ONE)
+    deep = ROOT.children(12)
+    session._allowed = deep.keys
+    chance = float(tail(1 - biased, Fraction(math.exp(-3 / 7))))
+    hits = int(session.split(deep).sum())
+    assert stats.binomtest(hits, len(deep), chance).pvalue > ALARM
+
+
+def test_biased_counts_are_those_of_a_loop_over_rows_less_the_decay_of_their_level() -> None:
+    noise = RecordingNoise(Forced(1))
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE, noise=noise)
+    session = curator.open_splits(TREE, bits=2, epsilon=ONE)
+    live = ROOT
+    for level in range(4):
+        session.split(live)
+        exact = LoopCounter(TEN_PEOPLE).children(TREE, live, 0).open_at_the_gate()[:, 0]
+        expected = [max(-4, count - 4 * level) for count in exact.tolist()]
+        assert noise.draws[-1].exact.tolist() == expected
+        assert noise.draws[-1].scale == Fraction(7, 3)
+        live = live.children(2)
+
+
+def test_only_bits_are_stored() -> None:
+    transcript = Transcript()
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript)
+    grown(curator.open_splits(TREE, bits=1, epsilon=ONE), bits=1)
+    assert all(set(record.answer.tolist()) <= {0, 1} for record in transcript.records)
+
+
+# What is refused.
+
+
+QUARTERS = ROOT.children(2)
+
+
+def opened() -> SplitSession:
+    """A session of quarters whose root was split, and its second quarter not."""
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE, noise=Given([[1], [0]]))
+    session = curator.open_splits(TREE, bits=2, epsilon=ONE)
+    session.split(ROOT)
+    session.split(QUARTERS.where(np.array([1])))
+    return session
+
+
+@dataclass
+class Given:
+    """These bits, then a failure."""
+
+    bits: list[Sequence[int]]
+    name: str = "given"
+    fit_for_release: bool = False
+
+    def discrete_laplace(self, counts: IntArray, _: Fraction) -> IntArray:
+        return np.array(self.bits.pop(0)).reshape(counts.shape)
+
+
+REFUSED: dict[str, Prefixes] = {
+    "the root again": ROOT,
+    "a quarter again": QUARTERS.where(np.array([0, 1])),
+    "one quarter twice": QUARTERS.where(np.array([0, 0])),
+    "a child of what was not asked": QUARTERS.where(np.array([0])).children(2),
+    "a child of what was not split": QUARTERS.where(np.array([1])).children(2),
+    "a half": ROOT.children(1),
+    "boxes below the tree": Prefixes(np.array([21]), np.array([0])),
+    "a box of more bits than its depth": Prefixes(np.array([2]), np.array([4])),
+    "boxes in 32 bits": Prefixes(np.array([2], np.int32), np.array([0], np.int32)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_proof_does_not_cover_is_refused_before_any_look(name: str) -> None:
+    with pytest.raises(BoundaryViolation) as refused:
+        opened().split(REFUSED[name])
+    assert len(str(refused.value).splitlines()) == 1
+
+
+def test_a_box_that_cannot_be_split_further_has_no_children_to_ask_for() -> None:
+    tree = BitTree(("x",), (0, 0, 0))
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE, noise=Forced(1))
+    session = curator.open_splits(tree, bits=2, epsilon=ONE)
+    session.split(ROOT)
+    assert session.split(QUARTERS).all()
+    with pytest.raises(BoundaryViolation):
+        session.split(QUARTERS.children(1))
+
+
+def test_a_look_that_fails_was_asked() -> None:
+    class Failing(LoopCounter):
+        def children(self, *_: object) -> object:
+            raise OSError("no rows today")
+
+    session = curator_over(Failing(TEN_PEOPLE), epsilon=ONE).open_splits(TREE, bits=1, epsilon=ONE)
+    with pytest.raises(OSError, match="no rows"):
+        session.split(ROOT)
+    with pytest.raises(BoundaryViolation):
+        session.split(ROOT)
+
+
+def test_no_boxes_are_no_question() -> None:
+    transcript = Transcript()
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript)
+    session = curator.open_splits(TREE, bits=2, epsilon=ONE)
+    assert session.split(ROOT.where(np.zeros(0, dtype=np.int64))).tolist() == []
+    assert len(transcript) == 0
+
+
+# It is a function of its transcript.
+
+
+@pytest.mark.parametrize("bits", [1, 2])
+def test_recorded_splits_replayed_over_nobody_or_without_rows_are_the_same(bits: int) -> None:
+    transcript = Transcript()
+    curator = curator_over(TEN_PEOPLE * 9, epsilon=ONE, transcript=transcript)
+    first = grown(curator.open_splits(TREE, bits=bits, epsilon=ONE), bits=bits)
+    assert len(transcript) > 1
+    for rows in (NOBODY, None):
+        noise = RecordingNoise()
+        replay = curator_over(rows, epsilon=ONE, transcript=transcript.rewind(), noise=noise)
+        assert grown(replay.open_splits(TREE, bits=bits, epsilon=ONE), bits=bits) == first
+        assert noise.draws == []

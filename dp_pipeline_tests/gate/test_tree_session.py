@@ -1,0 +1,440 @@
+"""One ε along every path of a tree: exactly, however the tree grows, and never more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.gate.counts import Sealed
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.gate.tree_session import TreeSession
+from dp_pipeline.release.accountant import TREE_PATHS
+from dp_pipeline.release.bit_tree import BitTree, Prefixes
+from dp_pipeline.release.measurement import SHARES
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.schema.domain import Domain
+from dp_pipeline.schema.encoding import IntArray
+from dp_pipeline.schema.errors import BoundaryViolation, BudgetExceeded
+from dp_pipeline_tests.gate.distributions import ALARM, fit
+from dp_pipeline_tests.instruments import SILENT, Draw, ForcedNoise, RecordingNoise, curator_over
+from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row
+
+ONE = Fraction(1)
+TREE = BitTree(("x", "y"), (0, 1, 0, 1))
+ROOT = Prefixes.root()
+ALL = np.array([SHARES])
+
+LEAVES = ROOT.children(2).children(2)
+"""The 16 finest boxes of TREE."""
+
+PLACES: list[Row] = [
+    (float(x), float(y), "red", "no")
+    for x, y in sum(TREE.boxes(LEAVES, TOWN.box(TREE.columns))) / 2
+]
+"""One person in the middle of each."""
+
+Growth = Callable[[TreeSession], list[IntArray]]
+"""Grows a whole tree and returns the answers."""
+
+
+@dataclass(frozen=True)
+class Honest:
+    """Nodes, bits and shares drawn at random, its own account kept, everything spent at last."""
+
+    seed: int
+
+    def __call__(self, session: TreeSession) -> list[IntArray]:
+        rng = np.random.default_rng(self.seed)
+        answers = []
+        left = {(0, 0): SHARES}
+        while left:
+            nodes, bits = _some(list(left), rng)
+            own = np.array([left.pop(node) for node in _pairs(nodes)])
+            shares = rng.integers(1, own, endpoint=True)
+            if not nodes.depths.any():
+                shares = shares // 4 + 1
+            elif rng.random() < 0.5:
+                shares = own
+            answers.append(session.expand(nodes, bits=bits, shares=shares))
+            rest = np.repeat(own - shares, 1 << bits).tolist()
+            below = zip(_pairs(nodes.children(bits)), rest, strict=True)
+            left |= {node: some for node, some in below if some > 0}
+        return answers
+
+
+def _some(frontier: list[tuple[int, int]], rng: np.random.Generator) -> tuple[Prefixes, int]:
+    """Some of the nodes in any order, and bits that all of them have below."""
+    many = int(rng.integers(1, len(frontier) + 1))
+    chosen = np.array([frontier[at] for at in rng.permutation(len(frontier))[:many]])
+    nodes = Prefixes(chosen[:, 0].copy(), chosen[:, 1].copy())
+    return nodes, int(rng.integers(0, TREE.depth - nodes.depths.max() + 1))
+
+
+def _pairs(nodes: Prefixes) -> list[tuple[int, int]]:
+    return list(zip(nodes.depths.tolist(), nodes.bits.tolist(), strict=True))
+
+
+def grown(
+    growth: Growth, rows: Sequence[Row], *, reach: int = 1, epsilon: Fraction = ONE
+) -> list[Draw]:
+    """What was drawn for a tree over these rows, with the same answers for all populations."""
+    noise = RecordingNoise(ForcedNoise(1))
+    curator = curator_over(tuple(rows), epsilon=epsilon, reach=reach, noise=noise)
+    growth(curator.open_tree(TREE, epsilon=epsilon))
+    return noise.draws
+
+
+def loss(growth: Growth, person: Sequence[Row], **options: object) -> Fraction:
+    """Most that the answers' log-probability moves when the person comes: Σ Δ1/scale, exactly."""
+    here, there = (grown(growth, rows, **options) for rows in (person, NOBODY))
+    total = Fraction(0)
+    for one, other in zip(here, there, strict=True):
+        assert one.scale == other.scale
+        total += int(np.abs(one.exact - other.exact).sum()) / one.scale
+    return total
+
+
+@dataclass(frozen=True)
+class OnePersonEverywhere:
+    """Counts person i, who stands in leaf i, as 2^i: the bits of a count say who is in it."""
+
+    domain: Domain = TOWN
+
+    def children(self, _: BitTree, nodes: Prefixes, bits: int) -> Sealed:
+        boxes = nodes.children(bits)
+        width = TREE.depth - boxes.depths
+        first, after = boxes.bits << width, (boxes.bits + 1) << width
+        return Sealed(((1 << after) - (1 << first)).reshape(len(nodes), 1 << bits))
+
+
+def losses(growth: Growth) -> list[Fraction]:
+    """What one person loses, for every place of the box: Σ 1/scale of the counts they are in."""
+    noise = RecordingNoise(ForcedNoise(1))
+    curator = curator_over(OnePersonEverywhere(), epsilon=ONE, noise=noise)
+    growth(curator.open_tree(TREE, epsilon=ONE))
+    lost = [Fraction(0)] * len(LEAVES)
+    for draw in noise.draws:
+        for count in draw.exact.ravel().tolist():
+            for place in range(len(LEAVES)):
+                lost[place] += (count >> place & 1) / draw.scale
+    return lost
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(seed=st.integers(0, 10**6))
+def test_however_a_tree_grows_a_person_anywhere_in_the_box_uses_exactly_epsilon(seed: int) -> None:
+    assert losses(Honest(seed)) == [ONE] * 16
+
+
+@settings(derandomize=True, deadline=None, max_examples=25)
+@given(
+    seed=st.integers(0, 10**6),
+    epsilon=st.fractions(min_value=Fraction(1, 10**6), max_value=100),
+    where=st.lists(st.sampled_from(PLACES), min_size=1, max_size=4),
+)
+def test_a_person_with_many_rows_uses_exactly_epsilon_wherever_they_are(
+    seed: int, epsilon: Fraction, where: list[Row]
+) -> None:
+    assert loss(Honest(seed), where, reach=len(where), epsilon=epsilon) == epsilon
+
+
+def forgets_to_subtract(
+    session: TreeSession, places: IntArray, nodes: Prefixes, bits: int, shares: IntArray
+) -> None:
+    TREE_ADVANCE(session, places, nodes, bits, np.zeros_like(shares))
+
+
+def gives_children_what_the_root_had(
+    session: TreeSession, places: IntArray, nodes: Prefixes, bits: int, shares: IntArray
+) -> None:
+    TREE_ADVANCE(session, places, nodes, bits, shares - (SHARES if bits else 0))
+
+
+def keeps_the_parents(
+    session: TreeSession, places: IntArray, nodes: Prefixes, bits: int, shares: IntArray
+) -> None:
+    keys, left = session._keys[places], session._left[places]
+    TREE_ADVANCE(session, places, nodes, bits, shares)
+    if bits:
+        joined = np.concatenate([session._keys, keys])
+        order = np.argsort(joined)
+        session._keys = joined[order]
+        session._left = np.concatenate([session._left, left])[order]
+
+
+def subtracts_the_mean(
+    session: TreeSession, places: IntArray, nodes: Prefixes, bits: int, shares: IntArray
+) -> None:
+    TREE_ADVANCE(session, places, nodes, bits, np.full_like(shares, shares.mean()))
+
+
+TREE_ADVANCE = TreeSession._advance
+MUTANTS = [
+    forgets_to_subtract,
+    gives_children_what_the_root_had,
+    keeps_the_parents,
+    subtracts_the_mean,
+]
+
+
+EVERY = Prefixes.joined([ROOT.children(bits) for bits in range(TREE.depth + 1)])
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """Asks for whatever it likes, of any nodes, and takes what it gets."""
+
+    seed: int
+
+    def __call__(self, session: TreeSession) -> list[IntArray]:
+        rng = np.random.default_rng(self.seed)
+        answers = []
+        for _ in range(30):
+            # Mostly high up, where there is most to be had.
+            most = rng.integers(1, len(EVERY), endpoint=True)
+            nodes = EVERY.where(rng.permutation(most)[: rng.integers(1, 3)])
+            shares = rng.choice([1, 5, SHARES // 2, SHARES - 1, SHARES], len(nodes))
+            with suppress(BoundaryViolation):
+                answers.append(session.expand(nodes, bits=int(rng.integers(0, 3)), shares=shares))
+        return answers
+
+
+def greediest() -> Fraction:
+    return max(max(losses(Greedy(seed))) for seed in range(40))
+
+
+def test_a_model_that_asks_for_everything_gets_no_more_than_epsilon() -> None:
+    assert Fraction(1, 2) < greediest() <= 1
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.__name__)
+def test_a_session_that_loses_count_is_caught(
+    mutant: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TreeSession, "_advance", mutant)
+    assert greediest() > 1
+
+
+# What is drawn.
+
+
+@pytest.mark.parametrize("reach", [1, 3])
+@pytest.mark.parametrize("epsilon", [ONE, Fraction(7, 3), Fraction(1, 10)], ids=str)
+def test_the_scale_of_a_count_is_all_shares_times_the_reach_over_its_own_and_epsilon(
+    reach: int, epsilon: Fraction
+) -> None:
+    noise = RecordingNoise()
+    curator = curator_over(TEN_PEOPLE, epsilon=epsilon, reach=reach, noise=noise)
+    session = curator.open_tree(TREE, epsilon=epsilon)
+    session.expand(ROOT, bits=1, shares=np.array([96]))
+    session.expand(ROOT.children(1), bits=0, shares=np.array([SHARES - 96, 1]))
+    scales = [draw.scale * epsilon for draw in noise.draws]
+    assert scales == [reach * Fraction(SHARES, s) for s in (96, 1, SHARES - 96)]
+    (spend,) = curator.accountant.spends
+    assert (spend.mechanism, spend.sensitivity, spend.scale) == (TREE_PATHS, reach, reach / epsilon)
+
+
+def test_counts_at_large_epsilon_are_those_of_a_loop_in_the_order_that_was_asked() -> None:
+    session = curator_over(TEN_PEOPLE).open_tree(TREE, epsilon=SILENT)
+    shares = np.array([SHARES // 2])
+    session.expand(ROOT, bits=2, shares=shares)
+    nodes = ROOT.children(2).where(np.array([3, 0, 2, 1]))
+    answer = session.expand(nodes, bits=2, shares=np.array([5, 2048, 5, 7]))
+    exact = LoopCounter(TEN_PEOPLE).children(TREE, nodes, 2).open_at_the_gate()
+    assert answer.tolist() == exact.tolist()
+    assert exact.sum() == 10
+
+
+def test_the_noise_of_every_count_is_discrete_laplace_of_its_own_scale() -> None:
+    # 2 chi-square tests on seeded noise: each alarms falsely at a rate of 1e-8.
+    tree = BitTree(("x", "y"), (0, 1) * 8)
+    curator = curator_over(NOBODY, epsilon=ONE, noise=SeededNoise(5))
+    session = curator.open_tree(tree, epsilon=ONE)
+    session.expand(ROOT, bits=1, shares=np.array([96]))
+    half = SHARES // 2
+    noisy = session.expand(ROOT.children(1), bits=13, shares=np.array([half, half // 4]))
+    for counts, scale in zip(noisy, (2, 8), strict=True):
+        assert fit(counts, Fraction(scale)) > ALARM
+
+
+# What is refused.
+
+
+def opened(epsilon: Fraction = ONE) -> TreeSession:
+    """A session whose root's halves have 96 shares each."""
+    session = curator_over(TEN_PEOPLE, epsilon=epsilon).open_tree(TREE, epsilon=epsilon)
+    session.expand(ROOT, bits=1, shares=np.array([SHARES - 96]))
+    return session
+
+
+HALVES = ROOT.children(1)
+REFUSED: dict[str, tuple[Prefixes, int, object]] = {
+    "a node whose children were counted": (ROOT, 0, [1]),
+    "a grandchild of a frontier node": (HALVES.children(1), 0, [1] * 4),
+    "a node and one below it": (
+        Prefixes.joined([HALVES, HALVES.children(1).where(np.array([0]))]),
+        0,
+        [1] * 3,
+    ),
+    "one node twice": (HALVES.where(np.array([0, 0])), 0, [1, 1]),
+    "no share": (HALVES, 1, [1, 0]),
+    "a negative share": (HALVES, 1, [1, -1]),
+    "one more share than is left": (HALVES, 1, [97, 96]),
+    "shares that are fractions": (HALVES, 1, [0.5, 0.5]),
+    "shares that are truths": (HALVES, 1, [True, True]),
+    "shares in 32 bits": (HALVES, 1, np.ones(2, np.int32)),
+    "a share too few": (HALVES, 1, [1]),
+    "a share too many": (HALVES, 1, [1, 1, 1]),
+    "one share for all": (HALVES, 1, np.array(1)),
+    "shares in a column": (HALVES, 0, [[1], [1]]),
+    "boxes below the tree": (HALVES, 4, [1, 1]),
+    "a negative number of bits": (HALVES, -1, [1, 1]),
+    "a node of more bits than its depth": (Prefixes(np.array([1]), np.array([2])), 0, [1]),
+    "a negative node": (Prefixes(np.array([1]), np.array([-1])), 0, [1]),
+    "a node below the tree": (Prefixes(np.array([5]), np.array([0])), 0, [1]),
+    "nodes in 32 bits": (Prefixes(HALVES.depths, HALVES.bits.astype(np.int32)), 1, [1, 1]),
+    "depths in 32 bits": (Prefixes(HALVES.depths.astype(np.int32), HALVES.bits), 1, [1, 1]),
+    "a depth that is a fraction": (Prefixes(np.array([0.5]), np.array([0])), 0, [1]),
+    "a node that is a fraction": (Prefixes(np.array([1]), np.array([0.5])), 0, [1]),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_a_path_cannot_pay_for_is_refused_and_changes_nothing(name: str) -> None:
+    session, noise = opened(), RecordingNoise()
+    session._noise = noise
+    nodes, bits, shares = REFUSED[name]
+    with pytest.raises(BoundaryViolation) as refused:
+        session.expand(nodes, bits=bits, shares=np.asarray(shares))
+    assert len(str(refused.value).splitlines()) == 1
+    assert noise.draws == []
+    session.expand(HALVES, bits=0, shares=np.array([96, 96]))
+    session.close()
+
+
+def test_more_boxes_than_an_engine_counts_are_refused_before_the_look() -> None:
+    curator = curator_over(NOBODY, epsilon=ONE)
+    session = curator.open_tree(BitTree(("x", "y"), (0, 1) * 16), epsilon=ONE)
+    session.expand(ROOT, bits=9, shares=ALL - 1)
+    with pytest.raises(BoundaryViolation, match="at most 16777216 counts, got 33554432"):
+        session.expand(ROOT.children(9), bits=16, shares=np.ones(512, dtype=np.int64))
+
+
+@pytest.mark.parametrize("bits", [0, 1])
+def test_a_path_that_has_spent_everything_is_never_counted_again(bits: int) -> None:
+    session = opened()
+    session.expand(HALVES.where(np.array([0])), bits=bits, shares=np.array([96]))
+    for again in (HALVES.where(np.array([0])), HALVES.where(np.array([0])).children(1)):
+        with pytest.raises(BoundaryViolation, match="tree: expected"):
+            session.expand(again, bits=0, shares=np.ones(len(again), dtype=np.int64))
+    session.expand(HALVES.where(np.array([1])), bits=bits, shares=np.array([96]))
+    with pytest.raises(BoundaryViolation, match="tree: expected nodes with ε left"):
+        session.expand(HALVES, bits=0, shares=np.array([1, 1]))
+
+
+def test_a_second_tree_is_a_second_charge() -> None:
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE)
+    curator.open_tree(TREE, epsilon=ONE)
+    with pytest.raises(BudgetExceeded):
+        curator.open_tree(TREE, epsilon=Fraction(1, 10**9))
+
+
+def test_a_look_that_fails_has_taken_its_shares() -> None:
+    class Failing(LoopCounter):
+        def children(self, *_: object) -> object:
+            raise OSError("no rows today")
+
+    session = curator_over(Failing(TEN_PEOPLE), epsilon=ONE).open_tree(TREE, epsilon=ONE)
+    with pytest.raises(OSError, match="no rows"):
+        session.expand(ROOT, bits=0, shares=ALL)
+    with pytest.raises(BoundaryViolation):
+        session.expand(ROOT, bits=0, shares=np.array([1]))
+
+
+def test_no_nodes_are_no_question() -> None:
+    transcript = Transcript()
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript)
+    nothing = curator.open_tree(TREE, epsilon=ONE).expand(
+        ROOT.where(np.zeros(0, dtype=np.int64)), bits=2, shares=np.zeros(0, dtype=np.int64)
+    )
+    assert nothing.shape == (0, 4)
+    assert len(transcript) == 0
+
+
+# What must be spent.
+
+
+def closed(curator: Curator, session: TreeSession) -> list[bool]:
+    """Whether the session, and the release, may end here."""
+    ends = []
+    for end in (session.close, curator.accountant.require_all_spent):
+        try:
+            end()
+            ends.append(True)
+        except BoundaryViolation as refused:
+            assert "tree: expected every path to spend all of ε, got" in str(refused)
+            ends.append(False)
+    return ends
+
+
+def test_a_release_whose_tree_has_a_share_left_on_one_path_is_refused() -> None:
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE)
+    session = curator.open_tree(TREE, epsilon=ONE)
+    assert closed(curator, session) == [False, False]
+    session.expand(ROOT, bits=2, shares=ALL - 1)
+    assert closed(curator, session) == [False, False]
+    quarters = ROOT.children(2)
+    session.expand(quarters.where(np.arange(3)), bits=0, shares=np.ones(3, dtype=np.int64))
+    assert closed(curator, session) == [False, False]
+    session.expand(quarters.where(np.array([3])), bits=1, shares=np.array([1]))
+    assert closed(curator, session) == [True, True]
+
+
+def test_a_release_with_two_trees_needs_both_of_them_spent() -> None:
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE)
+    first, second = (curator.open_tree(TREE, epsilon=ONE / 2) for _ in range(2))
+    first.expand(ROOT, bits=0, shares=ALL)
+    assert closed(curator, first) == [True, False]
+    second.expand(ROOT, bits=4, shares=ALL)
+    assert closed(curator, second) == [True, True]
+
+
+# It is a function of its transcript.
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_recorded_counts_replayed_over_nobody_or_without_rows_are_the_same(seed: int) -> None:
+    transcript = Transcript()
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript)
+    first = Honest(seed)(curator.open_tree(TREE, epsilon=ONE))
+    for rows in (NOBODY, None):
+        noise = RecordingNoise()
+        replay = curator_over(rows, epsilon=ONE, transcript=transcript.rewind(), noise=noise)
+        again = Honest(seed)(replay.open_tree(TREE, epsilon=ONE))
+        assert [one.tolist() for one in again] == [one.tolist() for one in first]
+        assert noise.draws == []
+        replay.accountant.require_all_spent()
+
+
+def test_a_tree_that_was_interrupted_draws_only_what_is_missing() -> None:
+    whole = Transcript()
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE, transcript=whole)
+    first = Honest(3)(curator.open_tree(TREE, epsilon=ONE))
+    assert len(whole) >= 3
+    for answered in range(len(whole)):
+        part = Transcript()
+        for record in whole.records[:answered]:
+            part.store(record.question, record.answer)
+        resumed = curator_over(TEN_PEOPLE, epsilon=ONE, transcript=part.rewind())
+        again = Honest(3)(resumed.open_tree(TREE, epsilon=ONE))
+        assert len(again) == len(first)
+        assert all((a == b).all() for a, b in zip(again[:answered], first, strict=False))
+        resumed.accountant.require_all_spent()

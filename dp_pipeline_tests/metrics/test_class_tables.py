@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.metrics.class_tables import adjusted_rand, class_table, f_measure
+from dp_pipeline.schema.errors import DeclarationError
+
+rows = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), min_size=1, max_size=30)
+each_metric = pytest.mark.parametrize("metric", [f_measure, adjusted_rand])
+
+
+def table_of(pairs: list[tuple[int, int]]) -> np.ndarray:
+    classes, clusters = np.array(pairs).T
+    return class_table(classes, clusters, shape=(4, 5))
+
+
+def f_by_hand(pairs: list[tuple[int, int]]) -> float:
+    """Precision and recall of every class and cluster as sets of rows."""
+    total = 0.0
+    for one in range(4):
+        of_class = {row for row, (i, _) in enumerate(pairs) if i == one}
+        best = 0.0
+        for other in range(5):
+            of_cluster = {row for row, (_, j) in enumerate(pairs) if j == other}
+            both = len(of_class & of_cluster)
+            if both:
+                precision, recall = both / len(of_cluster), both / len(of_class)
+                best = max(best, 2 * precision * recall / (precision + recall))
+        total += len(of_class) / len(pairs) * best
+    return total
+
+
+@given(pairs=rows)
+def test_a_class_table_counts_rows(pairs):
+    table = table_of(pairs)
+    assert all(table[i, j] == pairs.count((i, j)) for i in range(4) for j in range(5))
+
+
+@given(pairs=rows)
+def test_the_f_measure_is_that_of_sets_of_rows(pairs):
+    assert f_measure(table_of(pairs)) == pytest.approx(f_by_hand(pairs))
+
+
+@settings(deadline=None)
+@given(pairs=rows)
+def test_the_adjusted_rand_index_is_that_of_scikit_learn(pairs):
+    from sklearn.metrics import adjusted_rand_score
+
+    classes, clusters = np.array(pairs).T
+    expected = adjusted_rand_score(classes, clusters)
+    assert adjusted_rand(table_of(pairs)) == pytest.approx(expected, abs=1e-12)
+
+
+@each_metric
+@given(pairs=rows, seed=st.integers(0, 99))
+def test_names_of_classes_and_clusters_change_nothing(metric, pairs, seed):
+    rng = np.random.default_rng(seed)
+    table = table_of(pairs)
+    renamed = table[rng.permutation(4)][:, rng.permutation(5)]
+    assert metric(renamed) == pytest.approx(metric(table), abs=1e-12)
+
+
+@each_metric
+def test_equal_sets_are_perfect_and_no_rows_are_nothing(metric):
+    assert metric(np.diag([3, 1, 4])) == 1.0
+    assert metric(np.array([[5]])) == 1.0
+    assert math.isnan(metric(np.zeros((2, 3), dtype=int)))
+
+
+def test_clusters_that_know_nothing_of_the_classes_score_low():
+    table = np.full((4, 4), 25)
+    assert f_measure(table) == pytest.approx(0.25)
+    assert adjusted_rand(table) == pytest.approx(-3 / 396, abs=1e-3)
+
+
+def test_the_adjusted_rand_index_of_many_rows_does_not_overflow():
+    assert adjusted_rand(np.diag([1 << 31, 1 << 31])) == 1.0
+
+
+@each_metric
+@pytest.mark.parametrize("table", [np.zeros(3), np.zeros((0, 2)), np.array([[1, -1]])])
+def test_what_is_no_table_of_counts_is_refused(metric, table):
+    with pytest.raises(DeclarationError, match="class table: expected counts"):
+        metric(table)

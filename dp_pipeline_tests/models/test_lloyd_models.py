@@ -1,0 +1,358 @@
+"""The k-means models that move centres: what they ask, where centres go, and what nobody learns."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.gate.nearest_centre import NearestCentre
+from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.models.base import Claim, Model, claim_of
+from dp_pipeline.models.dp_kmeans import DpKMeans
+from dp_pipeline.models.dp_kmeans_pp import DpKMeansPlusPlus
+from dp_pipeline.models.dplk_kmeans import DplkKMeans
+from dp_pipeline.models.dplloyd import DpLloyd, least_error, planned_rounds
+from dp_pipeline.models.hybrid_kmeans import HybridKMeans
+from dp_pipeline.models.idp_kmeans import IdpKMeans
+from dp_pipeline.models.lloyd import equal_noise, lloyd_round, lloyd_rounds, round_budgets
+from dp_pipeline.models.oept_kmeans import OeptKMeans
+from dp_pipeline.models.parameters import from_text
+from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline_tests import loops
+from dp_pipeline_tests.instruments import SILENT, curator_over
+from dp_pipeline_tests.models.contract import Run, check_loss, run
+from dp_pipeline_tests.models.mutants import KeepsTheStartOfAnEmptyCluster
+from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row
+
+ONE = Fraction(1)
+BOX = TOWN.box(("x", "y"))
+MODELS: dict[str, Model] = {
+    "dp_kmeans": DpKMeans(k=3),
+    "dp_kmeans, packing": DpKMeans(k=3, start="packing"),
+    "dp_kmeans, halving": DpKMeans(k=3, budgets="halving"),
+    "idp_kmeans": IdpKMeans(k=3),
+    "idp_kmeans, published": IdpKMeans(k=3, variant="published"),
+    "dp_kmeans_pp": DpKMeansPlusPlus(k=3, nominal_rows=1000),
+    "dplloyd": DpLloyd(k=3, nominal_rows=1000),
+    "hybrid_kmeans": HybridKMeans(k=3, nominal_rows=1000, starts=2),
+    "oept_kmeans": OeptKMeans(k=3, nominal_rows=1000),
+    "dplk_kmeans": DplkKMeans(k=3, starts=2),
+}
+every_model = pytest.mark.parametrize("name", MODELS)
+
+
+def rounds_of(done: Run) -> list[tuple[Fraction, Fraction]]:
+    """ε of the sizes and of the totals, round by round."""
+    spends = [one for one in done.spends if one.what.startswith(("sizes", "totals"))]
+    return [(spends[at].epsilon, spends[at + 1].epsilon) for at in range(0, len(spends), 2)]
+
+
+def shapes_of(done: Run) -> list[tuple[int, ...]]:
+    return [draw.exact.shape for draw in done.draws]
+
+
+# Where centres go.
+
+
+def test_without_noise_a_round_is_the_one_of_k_means() -> None:
+    centres = np.array([[1.0, 0.0], [5.0, 0.5], [7.5, 0.0]])
+    means = lloyd_round(
+        curator_over(TEN_PEOPLE),
+        ("x", "y"),
+        centres[None],
+        epsilon=SILENT,
+        sizes_share=equal_noise(2),
+    )
+    people = np.array([row[:2] for row in TEN_PEOPLE])
+    nearest = ((people[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
+    expected = [people[nearest == one].mean(axis=0) for one in range(3)]
+    assert means.sizes.tolist() == [np.bincount(nearest).tolist()]
+    # Rounding to 2^-16 half-widths, twice, and a noise of a few units.
+    assert np.allclose(means.centres[0], expected, atol=1e-3)
+
+
+def test_several_rounds_end_where_k_means_stays() -> None:
+    start = np.array([[[0.0, 0.0], [4.0, 0.0], [8.0, 0.0]]])
+    means = lloyd_rounds(
+        curator_over(TEN_PEOPLE),
+        ("x", "y"),
+        start,
+        epsilons=round_budgets(SILENT, 5, "fixed"),
+        sizes_share=equal_noise(2),
+    )
+    people = np.array([row[:2] for row in TEN_PEOPLE])
+    groups = [people[:4], people[4:6], people[6:]]
+    assert means.sizes.tolist() == [[4, 2, 4]]
+    assert np.allclose(means.centres[0], [one.mean(axis=0) for one in groups], atol=1e-3)
+
+
+def test_a_distance_is_one_of_the_data_not_of_the_box() -> None:
+    # 1 to the right of the person in x, 1 above in y: as far, though y is a half-width away.
+    row: Row = (4.0, 0.0, "red", "no")
+    for centres, nearest in (([[5.01, 0.0], [4.0, 1.0]], 1), ([[4.99, 0.0], [4.0, 1.0]], 0)):
+        means = lloyd_round(
+            curator_over((row,)),
+            ("x", "y"),
+            np.array([centres]),
+            epsilon=SILENT,
+            sizes_share=equal_noise(2),
+        )
+        assert means.sizes[0].argmax() == nearest
+
+
+class Answers:
+    """Sizes and totals as given, whoever is asked."""
+
+    name, fit_for_release = "answers", False
+
+    def __init__(self, sizes: list[int], totals: list[list[int]]) -> None:
+        self._answers = iter([np.array([sizes]), np.array([totals])])
+
+    def discrete_laplace(self, counts: np.ndarray, _: Fraction) -> np.ndarray:
+        answer = next(self._answers)
+        assert answer.shape == counts.shape
+        return answer
+
+    def noisy_max(self, scores: np.ndarray, scale: Fraction) -> int:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("rows", [NOBODY, TEN_PEOPLE], ids=["nobody", "ten people"])
+def test_a_noisy_size_below_one_leaves_the_centre_and_a_mean_outside_goes_to_the_edge(
+    rows: tuple[Row, ...],
+) -> None:
+    noise = Answers([0, -5, 1, 2], [[9, 9], [9, 9], [1 << 30, -(1 << 30)], [1 << 16, 0]])
+    means = lloyd_round(
+        curator_over(rows, noise=noise),
+        ("x", "y"),
+        np.array([[[1.0, 0.5], [2.0, -0.5], [3.0, 0.0], [5.0, 0.0]]]),
+        epsilon=ONE,
+        sizes_share=equal_noise(2),
+    )
+    assert means.centres.tolist() == [[[1.0, 0.5], [2.0, -0.5], [8.0, -1.0], [6.0, 0.0]]]
+    assert means.sizes.tolist() == [[0, -5, 1, 2]]
+
+
+def test_a_centre_outside_the_box_that_stays_is_on_its_edge() -> None:
+    means = lloyd_round(
+        curator_over((), noise=Answers([0], [[0, 0]])),
+        ("x", "y"),
+        np.array([[[9.0, -1.0000001]]]),
+        epsilon=ONE,
+        sizes_share=equal_noise(2),
+    )
+    assert means.centres.tolist() == [[[8.0, -1.0]]]
+
+
+# Whether a cluster is empty is nobody's business.
+
+
+@every_model
+@pytest.mark.parametrize("seed", range(5))
+def test_a_person_added_to_an_empty_cluster_moves_no_centre(name: str, seed: int) -> None:
+    # The empty-cluster attack, exactly: along the same noisy answers, which are possible ones
+    # with and without the person, every centre is the same to the last bit.
+    for rows in (NOBODY, TEN_PEOPLE[:4]):
+        check_loss(MODELS[name], rows, TEN_PEOPLE[-1:], epsilon=ONE, reach=1, seed=seed)
+
+
+def share_of_stays(model: Model, rows: tuple[Row, ...], place: list[float]) -> float:
+    """How often some centre is exactly at ``place``."""
+    many = 200
+    stays = 0
+    for seed in range(many):
+        released = run(model, rows, noise=SeededNoise(seed)).released
+        stays += bool((released.centres == place).all(axis=1).any())
+    return stays / many
+
+
+def test_a_centre_is_never_put_somewhere_because_its_cluster_is_truly_empty() -> None:
+    # One centre alone: it is the nearest of everybody. The mutant says who is there.
+    middle = [one.middle for one in BOX]
+    mutant = KeepsTheStartOfAnEmptyCluster(k=1, rounds=1)
+    assert share_of_stays(mutant, NOBODY, middle) == 1
+    assert share_of_stays(mutant, TEN_PEOPLE[:1], middle) == 0
+
+
+@pytest.mark.parametrize("start", ["uniform", "packing"])
+def test_a_centre_stays_at_its_start_about_as_often_with_and_without_a_person(start: str) -> None:
+    # P(noisy size < 1) at scale 3 is 0.58 over nobody and 0.42 over one. With 200 runs a side
+    # a share leaves 0.3..0.7 with probability below 1e-3 each (six sides: 6e-3); seeds are fixed.
+    model = DpKMeans(k=1, rounds=1, start=start)
+    begin = run(model, NOBODY, noise=Answers([0], [[0, 0]])).released.centres[0].tolist()
+    for rows in (NOBODY, TEN_PEOPLE[:1]):
+        assert 0.3 < share_of_stays(model, rows, begin) < 0.7
+
+
+# What is asked.
+
+
+@every_model
+def test_every_parameter_is_measuring_because_starts_and_salts_are_parts_of_questions(
+    name: str,
+) -> None:
+    assert all(field.metadata["measuring"] for field in fields(MODELS[name]))
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(
+    epsilon=st.fractions(Fraction(1, 10**6), 100),
+    rounds=st.integers(1, 20),
+    budgets=st.sampled_from(["fixed", "halving"]),
+)
+def test_budgets_of_rounds_add_up_exactly(epsilon: Fraction, rounds: int, budgets: str) -> None:
+    shares = round_budgets(epsilon, rounds, budgets)
+    assert len(shares) == rounds
+    assert min(shares) > 0
+    assert sum(shares) == epsilon
+
+
+def test_halving_gives_every_round_half_of_what_is_left_and_the_last_one_the_rest() -> None:
+    halves = [Fraction(1, 2), Fraction(1, 4), Fraction(1, 8), Fraction(1, 8)]
+    assert list(round_budgets(ONE, 4, "halving")) == halves
+    assert [sum(one) for one in rounds_of(run(DpKMeans(k=3, rounds=4, budgets="halving")))] == (
+        halves
+    )
+
+
+def test_sizes_and_totals_of_a_round_have_the_same_noise_in_rows_and_half_widths() -> None:
+    done = run(DpKMeans(k=3, rounds=5), epsilon=Fraction(1, 2))
+    # The papers' (d + 1)·T/ε on everything.
+    for sizes, totals in zip(done.draws[::2], done.draws[1::2], strict=True):
+        assert sizes.scale == totals.scale / (1 << 16) == 30
+    assert shapes_of(done) == [(1, 3), (1, 3, 2)] * 5
+
+
+def test_a_start_of_subset_means_is_one_more_round_of_the_same_price() -> None:
+    done = run(IdpKMeans(k=3, rounds=4))
+    assert shapes_of(done) == [(3, 1), (3, 1, 2), *[(1, 3), (1, 3, 2)] * 4]
+    assert [sum(one) for one in rounds_of(done)] == [Fraction(1, 5)] * 5
+
+
+def test_the_published_start_costs_what_it_does_not_say() -> None:
+    model = IdpKMeans(k=3, rounds=4, variant="published")
+    claim = claim_of(model, ONE)
+    assert (claim.kind, claim.epsilon) == ("dp", Fraction(5, 4))
+    assert not claim.is_plain
+    assert len(claim.reason.splitlines()) == 1
+    done, sound = run(model), run(IdpKMeans(k=3, rounds=4), epsilon=claim.epsilon)
+    assert [sum(one) for one in rounds_of(done)] == [Fraction(1, 4)] * 5
+    assert done.contents == sound.contents
+    assert claim_of(replace(model, variant="sound"), ONE) == Claim("dp", ONE)
+
+
+def test_the_start_is_the_means_of_subsets_that_a_hash_makes() -> None:
+    done = run(IdpKMeans(k=3, rounds=1), epsilon=SILENT)
+    rng = np.random.default_rng(7)
+    rng.uniform(size=(3, 2))
+    salt = int(rng.integers(1 << 63))
+    rule = NearestCentre.of(("x", "y"), np.array([[0.0, 0.0]]), BOX)
+    places = LoopCounter(TEN_PEOPLE).places(("x", "y"))
+    expected = loops.sum_by_centre(places, [rule] * 3, salt=salt)
+    assert done.draws[0].exact.tolist() == expected[..., 0].tolist()
+    assert done.draws[0].exact.sum() == 10
+    assert done.draws[1].exact.tolist() == expected[..., 1:].tolist()
+
+
+def test_a_row_stays_in_its_subset_over_the_rounds() -> None:
+    done = run(DplkKMeans(k=3, subsets=4, subset_rounds=3, rounds=2))
+    assert shapes_of(done) == [(4, 3), (4, 3, 2)] * 3 + [(1, 3), (1, 3, 2)] * 2
+    in_subsets = [draw.exact.sum(axis=1).tolist() for draw in done.draws[:6:2]]
+    assert in_subsets == [in_subsets[0]] * 3
+    assert sum(in_subsets[0]) == 10
+    assert [sum(one) for one in rounds_of(done)] == [Fraction(1, 5)] * 5
+
+
+@pytest.mark.parametrize(
+    ("model", "grid", "cells", "rounds"),
+    [
+        (DpKMeansPlusPlus(k=3, nominal_rows=1000, rounds=3), Fraction(1, 2), 7, 3),
+        (HybridKMeans(k=3, nominal_rows=1000, starts=2), Fraction(1, 2), 7, 1),
+        (
+            OeptKMeans(k=3, nominal_rows=1000, density=Fraction(1, 4), rounds=2),
+            Fraction(1, 4),
+            5,
+            2,
+        ),
+    ],
+    ids=["dp_kmeans_pp", "hybrid_kmeans", "oept_kmeans"],
+)
+def test_a_noisy_grid_comes_first_and_the_rounds_share_the_rest(
+    model: Model, grid: Fraction, cells: int, rounds: int
+) -> None:
+    done = run(model)
+    assert shapes_of(done) == [(cells, cells), *[(1, 3), (1, 3, 2)] * rounds]
+    assert done.spends[0].epsilon == grid
+    assert [sum(one) for one in rounds_of(done)] == [(1 - grid) / rounds] * rounds
+
+
+def test_only_the_hybrid_keeps_its_grid() -> None:
+    kept = {name for name, model in MODELS.items() if run(model).released.synopsis is not None}
+    assert kept == {"hybrid_kmeans"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "epsilon", "k", "rounds"),
+    [
+        # ε_m = √(500·k³/N²·2.74³): 1.014 for a hundred centres of 100,000 rows, 0.01134 for five.
+        (100_000, 0.01, 100, 2),
+        (100_000, 1.0, 100, 2),
+        (100_000, 3.0, 100, 2),
+        (100_000, 3.1, 100, 3),
+        (100_000, 0.05, 5, 4),
+        (100_000, 1.0, 5, 7),
+        (1, 1e6, 10_000, 2),
+    ],
+)
+def test_rounds_are_planned_by_the_published_formula(
+    rows: int, epsilon: float, k: int, rounds: int
+) -> None:
+    assert planned_rounds(rows, epsilon, k=k, dimensions=2) == rounds
+
+
+def test_people_with_many_rows_plan_fewer_rounds() -> None:
+    # ε_m = 0.132 at 4000 rows, three times that at a third as many.
+    model = DpLloyd(k=3, nominal_rows=4000)
+    alone, crowd = (len(rounds_of(run(model, reach=reach))) for reach in (1, 3))
+    assert (alone, crowd) == (7, 2)
+
+
+def test_the_share_of_the_sizes_is_the_published_one() -> None:
+    # c = (8·0.225²)^(1/3) = 0.7399 in two dimensions.
+    assert float(least_error(2)) == pytest.approx(0.7399 / 2.7399, abs=1e-4)
+    sizes, totals = rounds_of(run(DpLloyd(k=3, nominal_rows=1000)))[0]
+    assert sizes / (sizes + totals) == least_error(2)
+
+
+@pytest.mark.parametrize("k", [100, 500])
+def test_as_many_centres_as_asked_for_are_packed_and_moved(k: int) -> None:
+    released = run(DpKMeans(k=k, rounds=1, start="packing")).released
+    assert released.centres.shape == (k, 2)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "text"),
+    [
+        (DpKMeans, {"budgets": "thirds"}),
+        (DpKMeans, {"start": "records"}),
+        (DpKMeans, {"rounds": "0"}),
+        (IdpKMeans, {"variant": "sound "}),
+        (DplkKMeans, {"subsets": "1"}),
+    ],
+)
+def test_a_parameter_of_another_word_or_number_is_refused(
+    model_type: type[Model], text: dict[str, str]
+) -> None:
+    (name,) = text
+    with pytest.raises(DeclarationError, match=f"toy: {name}: expected"):
+        from_text(model_type, text, of="toy")
+
+
+def test_words_are_read_as_they_are() -> None:
+    model = from_text(DpKMeans, {"budgets": "halving", "start": "packing"}, of="toy")
+    assert model == DpKMeans(budgets="halving", start="packing")

@@ -1,0 +1,357 @@
+"""Methods as published: on benchmarks alone, recorded as what they are, never to leave."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import dagster as dg
+import numpy as np
+import pytest
+
+from dp_pipeline import models
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.ledger import Entry
+from dp_pipeline.models.base import Claim
+from dp_pipeline.models.eug_kmeans import EugKMeans
+from dp_pipeline.orchestration.dataset import dataset_assets
+from dp_pipeline.orchestration.metadata import charge_table
+from dp_pipeline.orchestration.outcome import Outcome, report_path
+from dp_pipeline.orchestration.plan import plan_request
+from dp_pipeline.release.clusters import Clusters
+from dp_pipeline.reporting.sections import ANOTHER_EPSILON, NOT_DP
+from dp_pipeline.schema.errors import BoundaryViolation, BudgetExceeded, DeclarationError
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.orchestration.events import check_results, materializations
+from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project
+
+MODELS: Mapping[str, Mapping[str, str]] = {
+    "dp_kmeans": {"k": "2", "rounds": "2", "variant": "published"},
+    "dpqt_kmeans": {"k": "2", "nominal_rows": "40", "variant": "published"},
+    "idp_kmeans": {"k": "2", "rounds": "3", "variant": "published"},
+}
+GARDEN = {
+    **PLANTS,
+    "one_hot": "false",
+    "attributes": {"height": {"bounds": ["0", "8"]}, "width": {"bounds": ["0", "4"]}},
+    "partitions": ["0.1"],
+    "models": {**MODELS, "eug_kmeans": {"k": "2"}},
+    "publish": None,
+    "ceiling": {"total": "1"},
+    "evaluation": {"epsilon": "0.05"},
+}
+"""Public plants by three published methods and a sound one; T + 1 = 4 rounds at ε/3 are no whole
+number of nano-ε.
+"""
+
+COMPOSED = Fraction(4, 30)
+NANO = {"dp_kmeans": 0, "dpqt_kmeans": 0, "idp_kmeans": 183_333_334, "eug_kmeans": 150_000_000}
+REASONS = {
+    "dp_kmeans": "the initial centres are records without noise",
+    "dpqt_kmeans": "the box is taken from the smallest and largest records",
+}
+Ran = tuple[Project, DatasetSpec, dict[str, Outcome]]
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """The garden's chain, run once."""
+    project = Project(tmp_path_factory.mktemp("garden"))
+    spec = project.declare("plants", GARDEN)
+    outcomes = {one.release.name: one for one in project.run(spec)}
+    return project, spec, outcomes
+
+
+def reserved(project: Project, spec: DatasetSpec) -> dict[str, Entry]:
+    """Model → its charge in the ledger."""
+    entries = project.ledger.entries(spec.lineage)
+    return {one.facts["model"]: one for one in entries if one.event == "reserve"}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_on_data_to_be_released_a_published_method_is_refused_and_nothing_is_charged(
+    name: str, rides: Project
+) -> None:
+    spec = rides.declare("rides", RIDES, models={name: MODELS[name]}, publish=None)
+    line = f"rides: {name}: expected a sound method for data to be released"
+    with pytest.raises(DeclarationError, match=line):
+        dataset_assets(spec)
+    with pytest.raises(DeclarationError, match=line):
+        rides.publish(spec, model=name)
+    assert reserved(rides, spec) == {}
+    assert not rides.home.released.exists()
+
+
+def test_the_refusal_is_one_line_and_exit_code_2(project: Project) -> None:
+    models = {"dp_kmeans": MODELS["dp_kmeans"]}
+    project.declare("rides", RIDES, models=models, publish=None)
+    path = str(project.datasets / "rides.yaml")
+    for command in (["run", "rides"], ["plan", "rides"], ["data", "check", path]):
+        refused = project.cli(*command)
+        assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
+        assert REASONS["dp_kmeans"] in refused.err
+    assert not project.home.root.exists()
+
+
+def test_the_ledger_holds_what_is_claimed_and_why(ran: Ran) -> None:
+    project, spec, _ = ran
+    charges = reserved(project, spec)
+    assert {name: one.nano_epsilon for name, one in charges.items()} == NANO
+    assert {name: one.kind for name, one in charges.items()} == {
+        "dp_kmeans": "not-dp", "dpqt_kmeans": "not-dp", "idp_kmeans": "dp", "eug_kmeans": "dp",
+    }  # fmt: skip
+    for name, reason in REASONS.items():
+        facts = charges[name].facts
+        assert (facts["kind"], facts["composed"], facts["reason"]) == ("not-dp", "none", reason)
+        assert charges[name].what == f"plants/{name} at nominal ε=0.1, not-dp"
+    idp = charges["idp_kmeans"]
+    assert (idp.facts["kind"], idp.facts["composed"]) == ("dp", "2/15")
+    assert "the initial round is not charged" in idp.facts["reason"]
+    assert idp.what == "plants/idp_kmeans at nominal ε=0.1, composed ε=2/15"
+    plain = charges["eug_kmeans"].facts
+    assert (plain["kind"], plain["composed"], plain["reason"]) == ("dp", "0.1", "")
+
+
+def test_the_account_pays_the_composed_epsilon_and_nothing_for_what_has_none(ran: Ran) -> None:
+    project, spec, _ = ran
+    balance = project.ledger.balance(spec.lineage)
+    assert balance.spent == Fraction(sum(NANO.values()), 10**9)
+    assert balance.not_dp == 2
+    project.ledger.verify()
+
+
+def test_the_ledger_sums_no_spends_to_an_epsilon_that_there_is_not(ran: Ran) -> None:
+    project, spec, _ = ran
+    settled = {
+        one.key: one for one in project.ledger.entries(spec.lineage) if one.event == "settled"
+    }
+    for name, charge in reserved(project, spec).items():
+        spent = sum((spend.epsilon for spend in settled[charge.key].spends), Fraction(0))
+        expected = {"idp_kmeans": COMPOSED + Fraction("0.05"), "eug_kmeans": Fraction("0.15")}
+        assert spent == expected.get(name, 0)
+
+
+def test_quality_is_bought_only_beside_an_epsilon(ran: Ran) -> None:
+    *_, outcomes = ran
+    bought = {name for name, one in outcomes.items() if one.bundle.quality}
+    assert bought == {"idp_kmeans", "eug_kmeans"}
+    for name in REASONS:
+        assert outcomes[name].bundle.facts["evaluation"] == "none"
+        assert any(row.metric == "nicv" for row in outcomes[name].quality), "exact on a benchmark"
+
+
+def test_the_bundle_says_what_it_is_and_can_never_be_exported(ran: Ran) -> None:
+    *_, outcomes = ran
+    for name, reason in REASONS.items():
+        bundle = outcomes[name].bundle
+        assert (bundle.is_dp, bundle.fit_for_release) == (False, False)
+        with pytest.raises(BoundaryViolation, match=f"got not differentially private: {reason}$"):
+            bundle.require_exportable()
+    composed = outcomes["idp_kmeans"].bundle
+    assert (composed.is_dp, composed.fit_for_release) == (True, False)
+    assert composed.spent == COMPOSED + Fraction("0.05")
+    with pytest.raises(BoundaryViolation, match=r"costs ε = 2/15, not the nominal 0\.1: the init"):
+        composed.require_exportable()
+    outcomes["eug_kmeans"].bundle.require_exportable()
+
+
+def test_the_metadata_tells_the_kind_and_no_epsilon_where_there_is_none(ran: Ran) -> None:
+    project, spec, _ = ran
+    found = materializations(project, spec)
+    for name in spec.models:
+        (metadata,) = found[dg.AssetKey(["plants", name])]["0.1"]
+        is_dp = name not in REASONS
+        assert metadata["privacy/kind"].value == ("dp" if is_dp else "not-dp")
+        assert ("privacy/epsilon" in metadata) is is_dp
+        assert ("privacy/caveat" in metadata) is (name in MODELS)
+        assert metadata["fit for release"].value is (name not in MODELS)
+        if not is_dp:
+            assert metadata["privacy/epsilon exactly"].value == "none"
+            assert metadata["privacy/caveat"].value.startswith("not differentially private: ")
+
+
+def test_the_checks_compare_with_what_the_method_composes_to(ran: Ran) -> None:
+    project, spec, _ = ran
+    results = [
+        one for one in check_results(project, spec) if one.check_name == "spent_is_the_partition"
+    ]
+    claimed = {one.asset_key.path[1]: one.metadata["privacy/claimed"].value for one in results}
+    assert all(one.passed for one in results)
+    assert claimed == {
+        "dp_kmeans": "0.1", "dpqt_kmeans": "0.1", "idp_kmeans": "11/60", "eug_kmeans": "0.15",
+    }  # fmt: skip
+    kinds = {one.asset_key.path[1]: one.metadata["privacy/kind"].value for one in results}
+    assert {name for name, kind in kinds.items() if kind == "not-dp"} == set(REASONS)
+
+
+def test_the_table_of_charges_has_no_epsilon_for_what_has_none(ran: Ran) -> None:
+    project, spec, _ = ran
+    rows = [dict(one.data) for one in charge_table(project.ledger, spec.lineage).records]
+    shown = {row["release"].split()[0]: (row["kind"], row["ε"]) for row in rows}
+    assert shown == {
+        "plants/dp_kmeans": ("not-dp", "none"),
+        "plants/dpqt_kmeans": ("not-dp", "none"),
+        "plants/idp_kmeans": ("dp", "0.183333334"),
+        "plants/eug_kmeans": ("dp", "0.15"),
+    }
+
+
+def test_the_terminal_table_and_the_plan_mark_what_is_not_plain(ran: Ran) -> None:
+    project, spec, outcomes = ran
+    cells = {name: one.cells([])[2:] for name, one in outcomes.items()}
+    assert cells == {
+        "dp_kmeans": ["none", "0", "charged, not-dp"],
+        "dpqt_kmeans": ["none", "0", "charged, not-dp"],
+        "idp_kmeans": ["11/60", "0.183333334", "charged, composed"],
+        "eug_kmeans": ["0.15", "0.15", "charged"],
+    }
+    planned = plan_request(project.request(spec, fresh=True))
+    assert {one.model: (one.state, one.cost * 10**9) for one in planned.releases} == {
+        "dp_kmeans": ("new, not-dp", NANO["dp_kmeans"]),
+        "dpqt_kmeans": ("new, not-dp", NANO["dpqt_kmeans"]),
+        "idp_kmeans": ("new, composed", NANO["idp_kmeans"]),
+        "eug_kmeans": ("new", NANO["eug_kmeans"]),
+    }
+    assert planned.asked * 10**9 == sum(NANO.values())
+
+
+def test_the_report_never_calls_private_what_is_not(ran: Ran) -> None:
+    project, spec, _ = ran
+    page = report_path(project.request(spec)).read_text(encoding="utf-8")
+    alarms = re.findall(r'<div class="alarm" role="note">.*?</div>', page)
+    without, composed = alarms
+    assert f"<strong>{NOT_DP}</strong>" in without
+    for name, reason in REASONS.items():
+        assert f"{name} at ε = 0.1: not differentially private: {reason}." in without
+    assert f"<strong>{ANOTHER_EPSILON}</strong>" in composed
+    assert "idp_kmeans at ε = 0.1: costs ε = 2/15, not the nominal 0.1: " in composed
+    assert "1 fit for release; together they cost ε = 0.15 at most. Not counted: 3 not" in page
+    for name in REASONS:
+        rows = re.findall(rf'<th scope="row" role="rowheader">{name}</th>(<td.*?)</tr>', page)
+        (row,) = (one for one in rows if "ε spent" in one)
+        assert '"ε spent">none</td>' in row
+        assert f'class="unfit">no: {NOT_DP}' in row
+    words = re.sub(r"<[^>]+>|base64,[^\"]+", " ", page)
+    assert_no_promise(words)
+
+
+def assert_no_promise(words: str) -> None:
+    """“Private” is said of releases that are fit for release, and denied of the others."""
+    said = [
+        words[max(0, m.start() - 60) : m.end()] for m in re.finditer("ifferentially priv", words)
+    ]
+    fit = "Each release that is fit for release is ε-differentially priv"
+    assert said
+    assert [one for one in said if not one.endswith(fit) and "not differ" not in one] == []
+
+
+def test_the_search_for_a_promise_finds_a_planted_one() -> None:
+    with pytest.raises(AssertionError):
+        assert_no_promise("The release dp_kmeans is differentially private at ε = 0.1.")
+
+
+def test_a_second_run_replays_all_of_them_at_no_cost(project: Project) -> None:
+    spec = project.declare("plants", GARDEN)
+    project.run(spec)
+    spent = project.spent(spec)
+    again = {one.release.name: one for one in project.run(spec)}
+    assert {(one.state, one.charged) for one in again.values()} == {("replayed", 0)}
+    assert project.spent(spec) == spent
+    assert not again["dp_kmeans"].bundle.is_dp
+
+
+def test_a_sound_variant_is_another_release(project: Project) -> None:
+    spec = project.declare("plants", GARDEN, models={"dp_kmeans": MODELS["dp_kmeans"]})
+    (published,) = project.run(spec)
+    sound = project.declare("plants", GARDEN, models={"dp_kmeans": {"k": "2", "rounds": "2"}})
+    (other,) = project.run(sound)
+    assert (other.state, other.bundle.is_dp, other.bundle.fit_for_release) == (
+        "charged",
+        True,
+        True,
+    )
+    assert other.bundle.key != published.bundle.key
+    assert project.spent(spec) == Fraction("0.15")
+
+
+def test_a_composed_epsilon_above_what_is_left_is_refused(project: Project) -> None:
+    models = {"idp_kmeans": MODELS["idp_kmeans"]}
+    spec = project.declare("plants", GARDEN, models=models, ceiling={"total": "0.18"})
+    with pytest.raises(BudgetExceeded, match=r"asked ε=0\.183333334"):
+        project.run(spec)
+    assert project.spent(spec) == 0
+
+
+def test_where_nothing_is_left_what_has_no_epsilon_still_runs(project: Project) -> None:
+    every = {"eug_kmeans": {"k": "2"}, "dp_kmeans": MODELS["dp_kmeans"]}
+    spec = project.declare("plants", GARDEN, models=every, ceiling={"total": "0.15"})
+    states = [one.state for one in project.run(spec)]
+    assert states == ["charged", "charged"]
+    assert project.ledger.balance(spec.lineage).left == 0
+
+
+# Mutants: models whose claim is not what they do. They are caught before the charge.
+
+
+@dataclass(frozen=True)
+class DisclosesInSilence(EugKMeans):
+    """Looks at the bounds without noise and claims the nominal ε."""
+
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
+        curator.disclose_bounds(("height", "width"), reason="to know them")
+        return super().fit(curator, epsilon=epsilon, rng=rng)
+
+
+@dataclass(frozen=True)
+class ClaimsNoEpsilon(EugKMeans):
+    """Is private and says that it is not: it would be charged nothing."""
+
+    def claim(self, epsilon: Fraction) -> Claim:
+        return Claim("not-dp", epsilon, "modesty")
+
+
+@dataclass(frozen=True)
+class ClaimsLess(EugKMeans):
+    """Says that it composes to half of what it spends."""
+
+    def claim(self, epsilon: Fraction) -> Claim:
+        return Claim("dp", epsilon / 2, "a discount")
+
+
+@pytest.mark.parametrize(
+    ("mutant", "error", "line"),
+    [
+        (DisclosesInSilence, BoundaryViolation, "expected a dp release as claimed, got a not-dp"),
+        (ClaimsNoEpsilon, BoundaryViolation, "expected a not-dp release as claimed, got a dp one"),
+        (ClaimsLess, BudgetExceeded, "asked ε="),
+    ],
+)
+def test_a_release_that_is_not_what_it_claims_is_refused_before_the_charge(
+    mutant: type, error: type[Exception], line: str, project: Project, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(models, "MODELS", {**models.MODELS, "eug_kmeans": mutant})
+    spec = project.declare("plants", GARDEN, models={"eug_kmeans": {"k": "2"}})
+    assert project.launch(spec, "ingested", "validated", "normalized").success
+    with pytest.raises(error, match=line):
+        project.publish(spec, model="eug_kmeans", epsilon="0.1")
+    assert reserved(project, spec) == {}
+    assert not project.home.released.exists()
+
+
+def test_on_data_to_be_released_a_model_that_discloses_in_silence_is_stopped_at_the_gate(
+    rides: Project, monkeypatch: Any
+) -> None:
+    @dataclass(frozen=True)
+    class Discloses(EugKMeans):
+        def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
+            curator.disclose_records(("x", "y"), 1, 0, reason="to know one")
+            return super().fit(curator, epsilon=epsilon, rng=rng)
+
+    monkeypatch.setattr(models, "MODELS", {**models.MODELS, "eug_kmeans": Discloses})
+    spec = rides.declare("rides", RIDES, models={"eug_kmeans": {}}, publish=None)
+    with pytest.raises(BoundaryViolation, match="expected benchmark rows, got rows to be protecte"):
+        rides.publish(spec, model="eug_kmeans")
+    assert reserved(rides, spec) == {}

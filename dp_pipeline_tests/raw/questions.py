@@ -1,0 +1,203 @@
+"""What every counting engine is asked, and what it must answer: what a loop over the rows says.
+
+A new engine is one more line in ENGINES.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations, permutations
+
+import numpy as np
+
+from dp_pipeline.gate.counts import Counter, Sealed
+from dp_pipeline.gate.nearest_centre import NearestCentre
+from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.release.bit_tree import MOST_BITS, BitTree, Prefixes
+from dp_pipeline_tests.raw.population import DOMAIN, EDGE, Population
+
+Engine = Callable[[Population], Counter]
+
+
+def memory(population: Population, kind: type[MemoryCounter] = MemoryCounter) -> Counter:
+    return kind(
+        population.domain,
+        coordinates=population.coordinates,
+        codes=population.codes,
+        rows=population.rows,
+    )
+
+
+ENGINES: dict[str, Engine] = {"memory": memory}
+
+NAMES = DOMAIN.discrete[:6]
+PAIRS = list(combinations(NAMES, 2))
+QUESTIONS = {
+    "nothing": [],
+    "the number of rows": [()],
+    "one attribute": [("c",)],
+    "one cell": [("y",)],
+    "a pair": [("x", "d")],
+    "a pair both ways": [("c", "wide"), ("wide", "c")],
+    "the same twice": [("c", "d"), (), ("c", "d"), ()],
+    "overlapping": [("c",), ("c", "d"), ("x", "c", "d"), ("d",)],
+    "three ways, permuted": list(permutations(("d", "x", "c"))),
+    "all but the wide": [("z", "c", "x", "d", "y")],
+    "all pairs and all singles": [*PAIRS, *((name,) for name in NAMES), ()],
+    "more cells than rows": [("huge", "c", "x"), ("huge",)],
+    "all pairs backwards": [pair[::-1] for pair in reversed(PAIRS)],
+}
+GRIDS = [(("x",), 1), (("x",), 3), (("z", "x"), 2), (("x", "y"), 7), (("y", "z", "x"), 4)]
+TIED = ((-EDGE, 0), (EDGE, 0), (0, EDGE), (0, -EDGE), (0, EDGE))
+CORNER = ((EDGE, EDGE, EDGE), (EDGE, EDGE - 1, EDGE - 3))
+
+
+def by_a_hair(n: int, *more: int) -> NearestCentre:
+    """To the upper corner the second centre is nearer, by 1: n²(2n − 3) + 1 = (n − 1)²(2n + 1)."""
+    edges, columns = (EDGE,) * len(more), ("x", "y", "z")[: 2 + len(more)]
+    centres = ((EDGE - n + 2, EDGE - n - 1, *edges), (EDGE - n + 1, EDGE - n, *edges))
+    return NearestCentre(columns, centres, (n, n - 1, *more))
+
+
+DISTANCES = [
+    (NearestCentre(("x",), ((0,),), (1,)), {"clip": 1 << 40, "shift": 3}),
+    (NearestCentre(("z", "x"), TIED, (1, 1)), {"clip": 1 << 31, "shift": 0}),
+    (NearestCentre(("x", "y"), TIED, (1024, 1024)), {"clip": 1 << 60, "shift": 30}),
+    (NearestCentre(("x", "y"), TIED, (1024, 1023)), {"clip": 1 << 54, "shift": 25}),
+    (NearestCentre(("x", "y", "z"), CORNER, (1023, 1021, 1019)), {"clip": 1 << 31, "shift": 0}),
+    (NearestCentre(("x", "y"), TIED, (0, 6)), {"clip": 1 << 40, "shift": 9}),
+    (NearestCentre(("x", "y", "z"), ((1, 2, 3),), (0, 0, 0)), {"clip": 5, "shift": 0}),
+    (NearestCentre(("x",), ((7,),), (3,)), {"clip": 0, "shift": 62}),
+]
+
+
+def tree_of(*columns: str, most: int = MOST_BITS) -> BitTree:
+    """The tree that halves the axes in turn."""
+    return BitTree.over(columns, DOMAIN.box(columns), most=most)
+
+
+def nodes_of(*nodes: tuple[int, int]) -> Prefixes:
+    """Nodes of these (depth, bits)."""
+    table = np.array(nodes, dtype=np.int64).reshape(-1, 2)
+    return Prefixes(table[:, 0], table[:, 1])
+
+
+def corners(depth: int) -> Prefixes:
+    """The first and the last node of a depth, and those beside the middle of the first axis."""
+    half = 1 << (depth - 1)
+    return nodes_of(*((depth, bits) for bits in (2 * half - 1, 0, half, half - 1)))
+
+
+ROOT = Prefixes.root()
+OVERLAPPING = Prefixes.joined([ROOT.children(3), ROOT, corners(9), ROOT.children(1), ROOT])
+TREES = [
+    (BitTree(("x",), ()), ROOT, 0),
+    (tree_of("x"), ROOT, 0),
+    (tree_of("x"), ROOT, 16),
+    (tree_of("x"), corners(17), 0),
+    (tree_of("y", "x"), OVERLAPPING, 4),
+    (tree_of("y", "x"), corners(34), 0),
+    (tree_of("x", "z", "y"), corners(33), 7),
+    (tree_of("x", "z", "y", most=30), corners(26), 4),
+    (tree_of("x", "z", "y", most=31), corners(30), 1),
+    (tree_of("w", "y", "x", "z"), corners(36), 4),
+    (tree_of("w", "y", "x", "z"), nodes_of(), 2),
+    (BitTree(("x", "z"), (1,) * 17), corners(13), 4),
+    (BitTree(("x", "z"), (0, 0, 1, 0, 1, 1)), ROOT.children(2), 4),
+]
+THREE = tuple(NearestCentre(("x", "y"), TIED[at:] + TIED[:at], (1, 1)) for at in range(3))
+SPREAD = tuple(
+    NearestCentre(("w", "z", "y", "x"), ((a, -a, a, a), (-a, 0, 0, a)), (3, 1, 2, 1))
+    for a in range(0, EDGE, 5000)
+)
+SUBSETS = [
+    ([NearestCentre(("x",), ((0,),), (1,))], 0),
+    (THREE[:1], 5),
+    (THREE, 5),
+    (THREE, 6),
+    (SPREAD, (1 << 63) - 1),
+    ([NearestCentre(("z", "x"), ((0, 0),), (1, 1))] * 100, 1),
+    ([NearestCentre(("x", "z"), ((0, 0),), (1, 1))] * 100, 1),
+    ([NearestCentre(("x", "y"), TIED, (1024, 1023))] * 2, 0),
+    ([NearestCentre(("x", "y"), TIED, (0, 0))] * 3, 0),
+    ([by_a_hair(512)], 0),
+    ([by_a_hair(1024, 1021)], 0),
+]
+RESIDUALS = [
+    (NearestCentre(("x",), ((7,),), (1,)), (1,)),
+    (NearestCentre(("x", "y"), TIED, (1, 1)), (3, 50_000, 1, 90_001, 7)),
+    (NearestCentre(("y", "x"), TIED, (1024, 1023)), ((1 << 47) - 1, 1, 1 << 26, 999_999, 1 << 46)),
+    (NearestCentre(("x", "y", "z"), CORNER, (3, 0, 1)), (100, 200_001)),
+    (SPREAD[4], (77_777, 131_071)),
+]
+CLASSES = [
+    (NearestCentre(("x",), ((7,),), (1,)), "y"),
+    (NearestCentre(("z", "x"), TIED, (1, 1)), "c"),
+    (NearestCentre(("x", "y"), TIED, (1024, 1023)), "x"),
+    (SPREAD[4], "wide"),
+]
+
+
+def assert_answer(sealed: Sealed, expected: np.ndarray) -> None:
+    """Sealed, whole numbers, in memory order, and right."""
+    assert isinstance(sealed, Sealed)
+    got = sealed.open_at_the_gate()
+    assert got.dtype == np.int64
+    assert got.shape == expected.shape
+    assert got.flags.c_contiguous
+    assert np.array_equal(got, expected)
+
+
+def assert_counts(engine: Engine, population: Population) -> None:
+    for marginals in QUESTIONS.values():
+        answers = engine(population).count(marginals)
+        assert len(answers) == len(marginals)
+        for sealed, names in zip(answers, marginals, strict=True):
+            assert_answer(sealed, population.counted(names))
+
+
+def assert_grids(engine: Engine, population: Population) -> None:
+    for columns, cells in GRIDS:
+        answer = engine(population).grid(columns, cells)
+        assert_answer(answer, population.gridded(columns, cells))
+
+
+def assert_distances(engine: Engine, population: Population) -> None:
+    for rule, limits in DISTANCES:
+        answer = engine(population).distance_total(rule, **limits)
+        assert_answer(answer, population.distance(rule, **limits))
+
+
+def assert_trees(engine: Engine, population: Population) -> None:
+    counter = engine(population)
+    for tree, nodes, bits in [*TREES, *reversed(TREES)]:
+        assert_answer(counter.children(tree, nodes, bits), population.children(tree, nodes, bits))
+
+
+def assert_subsets(engine: Engine, population: Population) -> None:
+    for rules, salt in SUBSETS:
+        answer = engine(population).sum_by_centre(rules, salt=salt)
+        assert_answer(answer, population.sums(rules, salt=salt))
+
+
+def assert_residuals(engine: Engine, population: Population) -> None:
+    for rule, radii in RESIDUALS:
+        answer = engine(population).residuals(rule, radii)
+        assert_answer(answer, population.residuals(rule, radii))
+
+
+def assert_classes(engine: Engine, population: Population) -> None:
+    for rule, attribute in CLASSES:
+        answer = engine(population).classify(rule, attribute)
+        assert_answer(answer, population.classified(rule, attribute))
+
+
+CHECKS = (
+    assert_counts,
+    assert_grids,
+    assert_distances,
+    assert_trees,
+    assert_subsets,
+    assert_residuals,
+    assert_classes,
+)

@@ -1,0 +1,108 @@
+"""What an engine shows of benchmark rows without noise: a function of the rows alone, not of how
+they lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.gate.counts import Disclosing, Sealed
+from dp_pipeline.raw.counters import disclosed
+from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.schema.errors import BoundaryViolation
+from dp_pipeline_tests.populations import AWKWARD, LoopCounter
+from dp_pipeline_tests.raw.population import of_people
+from dp_pipeline_tests.raw.questions import ENGINES, Engine, assert_answer, memory
+
+COLUMNS = [("x",), ("x", "y"), ("y", "x")]
+MANY = [1, 3, 9, 12]
+SALTS = [0, 7, (1 << 63) - 1]
+
+
+@pytest.fixture(params=ENGINES.values(), ids=ENGINES.keys(), scope="module")
+def engine(request) -> Engine:
+    return request.param
+
+
+def assert_as_the_loop(engine: Engine, people: str) -> None:
+    counter, loop = engine(of_people(AWKWARD[people])), LoopCounter(AWKWARD[people])
+    assert isinstance(counter, Disclosing)
+    for columns in COLUMNS:
+        assert_answer(counter.bounds(columns), loop.bounds(columns).open_at_the_gate())
+        for many in MANY:
+            for salt in SALTS:
+                asked = loop.records(columns, many, salt).open_at_the_gate()
+                assert_answer(counter.records(columns, many, salt), asked)
+
+
+@pytest.mark.parametrize("people", AWKWARD)
+def test_an_engine_agrees_with_the_loop_counter(engine: Engine, people: str) -> None:
+    assert_as_the_loop(engine, people)
+
+
+def test_of_nobody_the_box_and_its_middle_are_shown(engine: Engine) -> None:
+    counter = engine(of_people(()))
+    edge = 1 << 16
+    assert_answer(counter.bounds(("x", "y")), np.array([[-edge, -edge], [edge, edge]]))
+    assert_answer(counter.records(("x", "y"), 2, 5), np.zeros((2, 2), dtype=np.int64))
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(order=st.permutations(range(10)), many=st.integers(1, 12), salt=st.integers(0, 2**63 - 1))
+def test_the_order_of_the_rows_changes_nothing(
+    engine: Engine, order: list[int], many: int, salt: int
+) -> None:
+    population = of_people(AWKWARD["ten people"])
+    asked = engine(population).records(("x", "y"), many, salt).open_at_the_gate()
+    assert_answer(engine(population.at(order)).records(("x", "y"), many, salt), asked)
+
+
+def test_columns_are_refused_whatever_the_rows(engine: Engine) -> None:
+    for people in AWKWARD.values():
+        counter = engine(of_people(people))
+        for columns in ((), ("x", "x")):
+            with pytest.raises(BoundaryViolation):
+                counter.bounds(columns)
+            with pytest.raises(BoundaryViolation):
+                counter.records(columns, 1, 0)
+
+
+class ShowsTheFirstRows(MemoryCounter):
+    def records(self, columns: tuple[str, ...], many: int, salt: int) -> Sealed:  # noqa: ARG002
+        found = np.zeros((many, len(columns)), dtype=np.int64)
+        rows = min(many, self._rows)
+        found[:rows] = np.stack(self._columns(columns), axis=1)[:rows]
+        return Sealed(found)
+
+
+class ForgetsTheSalt(MemoryCounter):
+    def records(self, columns: tuple[str, ...], many: int, salt: int) -> Sealed:  # noqa: ARG002
+        return Sealed(disclosed.first_by_hash(self._columns(columns), many, 0))
+
+
+class ShowsNobodyAtTheMiddle(MemoryCounter):
+    def bounds(self, columns: tuple[str, ...]) -> Sealed:
+        if self._rows:
+            return super().bounds(columns)
+        return Sealed(np.zeros((2, len(columns)), dtype=np.int64))
+
+
+@pytest.mark.parametrize("mutant", [ShowsTheFirstRows, ForgetsTheSalt, ShowsNobodyAtTheMiddle])
+def test_an_engine_with_one_fault_is_caught(mutant: type[MemoryCounter]) -> None:
+    def caught(people: str) -> bool:
+        return _fails(lambda: assert_as_the_loop(lambda rows: memory(rows, mutant), people))
+
+    assert any(caught(people) for people in AWKWARD)
+
+
+def _fails(check: Callable[[], None]) -> bool:
+    try:
+        check()
+    except AssertionError:
+        return True
+    return False

@@ -1,0 +1,39 @@
+"""The summary: few columns, the best model first."""
+
+import math
+
+from dp_pipeline.reporting.summary_table import SummaryTable
+from dp_pipeline_tests.reporting.samples import HALF, ONE, bought, exact
+
+METRICS = ("nicv", "nicv_ratio", "nicv_floor", "f_label", "ari_label", "f_kmeans", "ari_kmeans")
+
+
+def test_a_summary_has_at_most_five_columns_and_one_line_a_model():
+    rows = [exact(m, e, 1.0, metric) for m in "abc" for e in (HALF, ONE) for metric in METRICS]
+    summary = SummaryTable.of(rows)
+    assert summary is not None
+    assert summary.head == ("model", "NICV ratio", "NICV", "F (label)", "ARI (label)")
+    assert [line[0] for line in summary.body] == ["a", "b", "c"]
+    assert {line.count("|") - 1 for line in summary.markdown().splitlines()} == {5}
+
+
+def test_a_summary_shows_the_largest_epsilon_with_the_best_model_first():
+    rows = [exact("a", HALF, 1.0), exact("a", ONE, 3.0), exact("b", ONE, 2.0)]
+    rows += [exact("c", ONE, math.nan), bought("d", ONE, 2.5, 0.1)]
+    summary = SummaryTable.of(rows)
+    assert summary is not None
+    assert summary.caption == "Every model at ε = 1, the best first"
+    assert [line[0] for line in summary.body] == ["b", "d", "a", "c"]
+    assert summary.body[1][1] == "2.50 ± 0.14"
+
+
+def test_models_with_another_metric_come_after_and_more_can_be_better():
+    rows = [exact("table", ONE, 0.1, metric="mean_tvd")]
+    rows += [exact(name, ONE, value, metric="f_label") for name, value in (("x", 0.2), ("y", 0.9))]
+    summary = SummaryTable.of(rows)
+    assert summary is not None
+    assert summary.body == (("y", "0.900", "–"), ("x", "0.200", "–"), ("table", "–", "0.100"))
+
+
+def test_there_is_no_summary_of_nothing():
+    assert SummaryTable.of([]) is None

@@ -1,0 +1,70 @@
+"""A journal keeps whole lines, drops a torn one, and is one process's and one code's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline.schema.errors import Damaged, DeclarationError
+from dp_pipeline.studies.journal import open_journal
+
+HEADER = {"study": "counting", "code": "1"}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A journal with two cells."""
+    path = tmp_path / "results.jsonl"
+    with open_journal(path, HEADER) as journal:
+        journal.append("a", {"value": 0.1})
+        journal.append("b", {"value": None})
+    return path
+
+
+def test_what_was_appended_is_there_again(path: Path) -> None:
+    with open_journal(path, HEADER) as journal:
+        assert journal.rows == {"a": {"value": 0.1}, "b": {"value": None}}
+
+
+@pytest.mark.parametrize("torn", range(1, 12))
+def test_a_torn_last_line_is_dropped_and_the_next_one_is_whole(path: Path, torn: int) -> None:
+    path.write_bytes(path.read_bytes()[:-torn])
+    with open_journal(path, HEADER) as journal:
+        assert list(journal.rows) == ["a"]
+        journal.append("c", {"value": 3})
+    with open_journal(path, HEADER) as journal:
+        assert journal.rows == {"a": {"value": 0.1}, "c": {"value": 3}}
+
+
+def test_a_torn_header_is_written_again(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:10])
+    with open_journal(path, HEADER) as journal:
+        assert journal.rows == {}
+        journal.append("a", {"value": 1})
+    with open_journal(path, HEADER) as journal:
+        assert list(journal.rows) == ["a"]
+
+
+def test_a_broken_line_in_the_middle_is_damage(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b'"cell": "a"', b'"cell: "a"'))
+    before = path.read_bytes()
+    with pytest.raises(Damaged, match="expected line 2 whole"), open_journal(path, HEADER):
+        pass
+    assert path.read_bytes() == before
+
+
+def test_a_journal_of_other_code_is_refused_and_stays_as_it_is(path: Path) -> None:
+    before = path.read_bytes()
+    other = {**HEADER, "code": "2"}
+    with pytest.raises(DeclarationError, match=r"code 2, got .* code 1; .*--out"):
+        open_journal(path, other).__enter__()
+    assert path.read_bytes() == before
+
+
+def test_two_processes_do_not_write_into_one_journal(path: Path) -> None:
+    with (
+        open_journal(path, HEADER),
+        pytest.raises(DeclarationError, match="expected no other study in this folder"),
+    ):
+        open_journal(path, HEADER).__enter__()
