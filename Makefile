@@ -33,6 +33,7 @@ study: .venv/ready
 
 bench: .venv/ready
 	$(PY) benchmarks/kernels.py
+	$(PY) benchmarks/clustering.py
 
 # uv resolves and installs in seconds; pip does the same where uv cannot be had.
 .venv/ready: pyproject.toml constraints.txt

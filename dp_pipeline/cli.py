@@ -98,7 +98,7 @@ def budget(dataset: str | None, as_json: bool) -> None:
         return
     from dp_pipeline.reporting.terminal import print_table
 
-    columns = ["lineage", "releases", "spent", "left", "ceiling"]
+    columns = ["lineage", "releases", "not-dp", "spent", "left", "ceiling"]
     print_table("Privacy budgets (ε)", columns, [list(one.values()) for one in accounts])
 
 
@@ -133,14 +133,20 @@ def data_list() -> None:
 def data_check(file: Path) -> None:
     """Check a data set file: declarations, models and their parameters. Reads no rows."""
     from dp_pipeline.models import build_model
+    from dp_pipeline.models.base import claim_of, price
     from dp_pipeline.schema.epsilon import epsilon_text
     from dp_pipeline.schema.parser import load_spec
 
     spec = load_spec(file)
-    for name in spec.models:
-        build_model(spec, name)
-    total = epsilon_text(spec.cost_of_everything)
-    click.echo(f"{file}: a good declaration; all models at all ε cost {total}")
+    claims = {
+        name: [claim_of(build_model(spec, name), epsilon) for epsilon in spec.partitions]
+        for name in spec.models
+    }
+    total = sum((price(spec, one) for found in claims.values() for one in found), Fraction(0))
+    click.echo(f"{file}: a good declaration; all models at all ε cost {epsilon_text(total)}")
+    without = [name for name, found in claims.items() if not all(one.is_dp for one in found)]
+    if without:
+        click.echo(f"not differentially private: {', '.join(without)}")
 
 
 def _request(
@@ -197,17 +203,21 @@ def _print_plan(planned: Plan) -> None:
 
 def _print_outcome(request: RunRequest) -> None:
     from dp_pipeline.orchestration.outcome import outcomes, report_path
+    from dp_pipeline.reporting.metric import metric_named
+    from dp_pipeline.reporting.rows import MOST_METRICS, metrics_of
     from dp_pipeline.reporting.terminal import print_table
     from dp_pipeline.schema.epsilon import NANO, epsilon_text
 
     found = list(outcomes(request))
-    metrics = list(dict.fromkeys(row.metric for one in found for row in one.quality))
-    columns = ["model", "ε", *metrics, "ε spent", "charged now", "state"]
+    metrics = metrics_of(row for one in found for row in one.quality)[:MOST_METRICS]
+    shorts = [metric_named(metric).short for metric in metrics]
+    columns = ["model", "ε", *shorts, "ε spent", "charged now", "state"]
     print_table(request.spec.title, columns, [one.cells(metrics) for one in found])
-    for one in found[-len(request.models) :]:
-        if one.centres():
-            title = f"Centres of {one.release.name} at ε={one.bundle.facts['epsilon']}"
-            print_table(title, list(one.bundle.tables["centres"]), one.centres())
+    # Of the model that is declared first, at the largest ε: the report shows the others.
+    first = next((one for one in found[-len(request.models) :] if one.centres()), None)
+    if first is not None:
+        title = f"Centres of {first.bundle.model} at ε={first.bundle.facts['epsilon']}"
+        print_table(title, list(first.bundle.tables["centres"]), first.centres())
     charged = sum(one.charged for one in found)
     click.echo(f"charged by this run: {epsilon_text(Fraction(charged, NANO))}")
     click.echo(f"report: {report_path(request)}")

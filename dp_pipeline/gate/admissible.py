@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
 
 import numpy as np
 
-from dp_pipeline.gate.counts import MOST_GRID_CELLS
+from dp_pipeline.gate.counts import MOST_GRID_AXES, MOST_GRID_CELLS
 from dp_pipeline.gate.nearest_centre import NearestCentre
 from dp_pipeline.release.bit_tree import BitTree, Prefixes
 from dp_pipeline.schema.domain import Domain
@@ -36,8 +35,12 @@ def require_axes(domain: Domain, columns: tuple[str, ...]) -> None:
 
 
 def require_grid(domain: Domain, columns: tuple[str, ...], cells: int) -> None:
-    """BoundaryViolation for a grid without cells or with more than an engine counts."""
+    """BoundaryViolation for a grid without cells, or with more cells or axes than an engine
+    counts.
+    """
     require_axes(domain, columns)
+    if len(columns) > MOST_GRID_AXES:
+        raise BoundaryViolation(f"grid: expected at most {MOST_GRID_AXES} axes, got {len(columns)}")
     if cells < 1 or cells ** len(columns) > MOST_GRID_CELLS:
         raise BoundaryViolation(
             f"grid: expected 1 to {MOST_GRID_CELLS} cells, got {cells} an axis "
@@ -78,17 +81,14 @@ def require_int64(values: IntArray, *, of: str) -> None:
 
 
 def require_rule(domain: Domain, rule: NearestCentre) -> None:
-    """BoundaryViolation unless the rule is whole numbers over declared columns."""
+    """BoundaryViolation unless the rule is over declared columns, and exact."""
     require_axes(domain, rule.columns)
-    # A fraction or a NaN would pass every comparison and make answers that are not whole.
-    if not all(type(number) is int for number in chain(rule.weights, *rule.centres)):
-        raise BoundaryViolation("centres: expected whole numbers as centres and weights")
+    rule.require_exact()
 
 
 def require_classes(domain: Domain, rule: NearestCentre, attribute: str) -> None:
     """BoundaryViolation unless the rule is exact and an engine counts levels × centres."""
     require_rule(domain, rule)
-    rule.require_exact()
     (levels,) = require_table(domain, (attribute,))
     _require_size(levels * len(rule.centres), of="classes")
 
@@ -99,7 +99,6 @@ def require_subsets(domain: Domain, rules: Sequence[NearestCentre], salt: int) -
         raise BoundaryViolation("clusters: expected one or more rules and a salt in 0..2^63 − 1")
     for rule in rules:
         require_rule(domain, rule)
-        rule.require_exact()
     kinds = {(rule.columns, rule.weights, len(rule.centres)) for rule in rules}
     if len(kinds) > 1 or len(rules) * len(rules[0].centres) > MOST_GRID_CELLS:
         raise BoundaryViolation("clusters: expected rules of one size and columns, got others")

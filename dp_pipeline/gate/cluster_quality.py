@@ -15,8 +15,8 @@ from dp_pipeline.metrics.redraw import redraw_error
 from dp_pipeline.release.budget import split
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.measurement import NoisyNumber
-from dp_pipeline.release.quadtree import Synopsis
 from dp_pipeline.release.simplex import project_to_simplex
+from dp_pipeline.release.synopsis import Synopsis
 from dp_pipeline.schema.encoding import COORDINATE_BITS, Coordinate, FloatArray, IntArray
 
 ROWS_SHARE = Fraction(1, 4)

@@ -18,6 +18,9 @@ from dp_pipeline.schema.encoding import IntArray
 MOST_GRID_CELLS = 1 << 24
 """A dense grid above this size is refused: it is a public number times a public number."""
 
+MOST_GRID_AXES = 32
+"""Axes of a dense grid; NumPy's arrays have no more than 64."""
+
 
 class Sealed:
     """An exact answer on its way to the noise: it shows nothing and cannot be stored."""

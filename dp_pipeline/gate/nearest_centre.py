@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
@@ -119,6 +120,9 @@ class NearestCentre:
             raise BoundaryViolation(f"centres: expected {d} different columns and as many weights")
         if not self.centres or any(len(centre) != d for centre in self.centres):
             raise BoundaryViolation(f"centres: expected at least one, each of {d} numbers")
+        # A fraction or a NaN would pass every comparison and make answers that are not whole.
+        if not all(type(number) is int for number in chain(self.weights, *self.centres)):
+            raise BoundaryViolation("centres: expected whole numbers as centres and weights")
         if any(abs(c) > _EDGE for centre in self.centres for c in centre):
             raise BoundaryViolation("centres: expected fixed-point numbers in [−2^16, 2^16]")
         if any(not 0 <= weight <= _HEAVIEST for weight in self.weights):

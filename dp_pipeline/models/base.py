@@ -14,6 +14,7 @@ from dp_pipeline.release.product import ProductTable
 from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.epsilon import epsilon_text
 from dp_pipeline.schema.errors import BoundaryViolation, DeclarationError
+from dp_pipeline.schema.spec import DatasetSpec
 
 Released = Clusters | ProductTable
 
@@ -84,6 +85,11 @@ def claim_of(model: Model, epsilon: Fraction) -> Claim:
     """What a model promises at ``epsilon``: that ε, unless it has a ``claim`` of its own."""
     own = getattr(model, "claim", None)
     return Claim("dp", epsilon) if own is None else cast(Claim, own(epsilon))
+
+
+def price(spec: DatasetSpec, claim: Claim) -> Fraction:
+    """What a release with this claim charges, its evaluation included; 0 without a finite ε."""
+    return spec.charge_for(claim.epsilon) if claim.is_dp else Fraction(0)
 
 
 def clustering_columns(columns: tuple[str, ...], domain: Domain) -> tuple[str, ...]:

@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from dp_pipeline.models.base import clustering_columns
 from dp_pipeline.models.parameters import integer, names
 from dp_pipeline.release.clusters import Clusters
-from dp_pipeline.release.quadtree import Synopsis
+from dp_pipeline.release.synopsis import Synopsis
 from dp_pipeline.release.weighted_kmeans import cluster_synopsis
 from dp_pipeline.schema.domain import Domain
+from dp_pipeline.schema.errors import DeclarationError
 
 
 @dataclass(frozen=True)
 class Clustering:
-    """A model that releases k centres in some numeric columns."""
+    """A model that releases k centres in some numeric columns.
+
+    most_columns   None where the method has no grid
+    """
+
+    most_columns: ClassVar[int | None] = None
 
     k: int = integer(8, at_least=1, at_most=10_000, measuring=True)
     columns: tuple[str, ...] = names()
 
     def check(self, domain: Domain) -> None:
-        """Raise DeclarationError unless the columns are numeric attributes."""
-        clustering_columns(self.columns, domain)
+        """Raise DeclarationError unless the columns are numeric attributes, and not too many."""
+        found = len(clustering_columns(self.columns, domain))
+        if self.most_columns is not None and found > self.most_columns:
+            raise DeclarationError(
+                f"clustering: expected at most {self.most_columns} columns for a grid, got {found}"
+            )
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,9 @@ import numpy as np
 
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models.base import Claim, clustering_columns
-from dp_pipeline.models.choice import choice
 from dp_pipeline.models.clustering import Clustering
 from dp_pipeline.models.lloyd import equal_noise, lloyd_rounds, round_budgets
-from dp_pipeline.models.parameters import integer
+from dp_pipeline.models.parameters import choice, integer, variant
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.seeding import uniform_places
 from dp_pipeline.release.sphere_packing import pack_spheres
@@ -49,7 +48,7 @@ class DpKMeans(Clustering):
     rounds: int = integer(5, at_least=1, at_most=20, measuring=True)
     budgets: str = choice("fixed", "halving")
     start: str = choice("uniform", "packing")
-    variant: str = choice("sound", "published")
+    variant: str = variant()
 
     def claim(self, epsilon: Fraction) -> Claim:
         """ε, or none where it starts from records."""

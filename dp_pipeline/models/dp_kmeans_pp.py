@@ -8,14 +8,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp_pipeline.gate.counts import MOST_GRID_AXES
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models.base import clustering_columns, planning_units
 from dp_pipeline.models.clustering import Clustering
-from dp_pipeline.models.eug_kmeans import cells_per_axis
 from dp_pipeline.models.lloyd import equal_noise, lloyd_rounds, round_budgets
 from dp_pipeline.models.parameters import integer
+from dp_pipeline.models.uniform_grid import noisy_grid
 from dp_pipeline.release.clusters import Clusters
-from dp_pipeline.release.quadtree import Synopsis
 from dp_pipeline.release.seeding import spread_seeds
 
 
@@ -39,6 +39,7 @@ class DpKMeansPlusPlus(Clustering):
     """
 
     summary: ClassVar[str] = "k-means by noisy rounds from k-means++ seeds on a noisy grid"
+    most_columns: ClassVar[int | None] = MOST_GRID_AXES
 
     nominal_rows: int | None = integer(None, at_least=1, measuring=True)
     rounds: int = integer(3, at_least=1, at_most=20, measuring=True)
@@ -49,9 +50,7 @@ class DpKMeansPlusPlus(Clustering):
         box = curator.domain.box(columns)
         units, left = planning_units(curator, self.nominal_rows, epsilon)
         half = left / 2
-        cells = cells_per_axis(units, float(half), len(columns))
-        grid = curator.measure_grid(columns, cells=cells, epsilon=half)
-        synopsis = Synopsis.of_grid(grid.table.astype(np.float64), columns, box)
+        synopsis = noisy_grid(curator, columns, units=units, epsilon=half)
         seeds = spread_seeds(synopsis, k=self.k, box=box, rng=rng)
         means = lloyd_rounds(
             curator,

@@ -9,14 +9,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from dp_pipeline.gate.counts import MOST_GRID_CELLS
+from dp_pipeline.gate.counts import MOST_GRID_AXES, MOST_GRID_CELLS
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models.base import Claim, clustering_columns, planning_units
-from dp_pipeline.models.choice import choice
 from dp_pipeline.models.clustering import SynopsisClustering
-from dp_pipeline.models.parameters import integer, share
+from dp_pipeline.models.parameters import integer, share, variant
 from dp_pipeline.release.clusters import Clusters
-from dp_pipeline.release.quadtree import Nodes, Synopsis
+from dp_pipeline.release.quadtree import Nodes
+from dp_pipeline.release.synopsis import Synopsis
 from dp_pipeline.schema.encoding import COORDINATE_BITS, IntArray
 
 
@@ -52,10 +52,11 @@ class DpqtKMeans(SynopsisClustering):
     """
 
     summary: ClassVar[str] = "k-means on the noisy leaves of a quadtree over the declared box"
+    most_columns: ClassVar[int | None] = MOST_GRID_AXES
 
     nominal_rows: int | None = integer(None, at_least=1, measuring=True)
     gamma: Fraction = share(Fraction(3, 10))
-    variant: str = choice("sound", "published")
+    variant: str = variant()
 
     def claim(self, epsilon: Fraction) -> Claim:
         """ε, or none where the box comes from the data."""

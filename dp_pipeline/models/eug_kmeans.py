@@ -8,13 +8,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from dp_pipeline.gate.counts import MOST_GRID_CELLS
+from dp_pipeline.gate.counts import MOST_GRID_AXES
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models.base import clustering_columns, planning_units
 from dp_pipeline.models.clustering import SynopsisClustering
 from dp_pipeline.models.parameters import integer
+from dp_pipeline.models.uniform_grid import noisy_grid
 from dp_pipeline.release.clusters import Clusters
-from dp_pipeline.release.quadtree import Synopsis
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class EugKMeans(SynopsisClustering):
     """
 
     summary: ClassVar[str] = "k-means on a noisy uniform grid over the declared box"
+    most_columns: ClassVar[int | None] = MOST_GRID_AXES
 
     nominal_rows: int | None = integer(None, at_least=1, measuring=True)
 
@@ -45,21 +46,4 @@ class EugKMeans(SynopsisClustering):
         """Centres (k, d) and the noisy grid as synopsis; spends exactly ``epsilon``."""
         columns = clustering_columns(self.columns, curator.domain)
         units, left = planning_units(curator, self.nominal_rows, epsilon)
-        cells = cells_per_axis(units, float(left), len(columns))
-        grid = curator.measure_grid(columns, cells=cells, epsilon=left)
-        synopsis = Synopsis.of_grid(
-            grid.table.astype(np.float64), columns, curator.domain.box(columns)
-        )
-        return self.clusters(synopsis, rng)
-
-
-def cells_per_axis(units: float, epsilon: float, dimensions: int) -> int:
-    """⌊M^{1/d}⌋ with M = (units·ε/10)^{2d/(2+d)}; at least 1, within the gate's cap.
-
-    >>> cells_per_axis(100_000, 1.0, 2)
-    100
-    """
-    wanted = (units * epsilon / 10) ** (2 / (2 + dimensions))
-    most = MOST_GRID_CELLS ** (1 / dimensions)
-    # A root that floats put a hair below a whole number is that number.
-    return max(1, int(min(wanted, most) + 1e-9))
+        return self.clusters(noisy_grid(curator, columns, units=units, epsilon=left), rng)

@@ -8,15 +8,15 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp_pipeline.gate.counts import MOST_GRID_AXES
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models.base import clustering_columns, planning_units
 from dp_pipeline.models.clustering import Clustering
 from dp_pipeline.models.dplloyd import least_error
-from dp_pipeline.models.eug_kmeans import cells_per_axis
 from dp_pipeline.models.lloyd import lloyd_round
 from dp_pipeline.models.parameters import integer
+from dp_pipeline.models.uniform_grid import noisy_grid
 from dp_pipeline.release.clusters import Clusters
-from dp_pipeline.release.quadtree import Synopsis
 from dp_pipeline.release.weighted_kmeans import cluster_synopsis
 
 
@@ -39,6 +39,7 @@ class HybridKMeans(Clustering):
     """
 
     summary: ClassVar[str] = "k-means on a noisy uniform grid, and one noisy round from there"
+    most_columns: ClassVar[int | None] = MOST_GRID_AXES
 
     nominal_rows: int | None = integer(None, at_least=1, measuring=True)
     starts: int = integer(10, at_least=1, at_most=1000, measuring=True)
@@ -47,10 +48,7 @@ class HybridKMeans(Clustering):
         """Centres (k, d), their noisy sizes and the noisy grid; spends exactly ``epsilon``."""
         columns = clustering_columns(self.columns, curator.domain)
         units, left = planning_units(curator, self.nominal_rows, epsilon)
-        cells = cells_per_axis(units, float(left / 2), len(columns))
-        grid = curator.measure_grid(columns, cells=cells, epsilon=left / 2)
-        box = curator.domain.box(columns)
-        synopsis = Synopsis.of_grid(grid.table.astype(np.float64), columns, box)
+        synopsis = noisy_grid(curator, columns, units=units, epsilon=left / 2)
         start = cluster_synopsis(synopsis, k=self.k, starts=self.starts, rng=rng)
         means = lloyd_round(
             curator,

@@ -10,10 +10,9 @@ import numpy as np
 
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models.base import Claim, clustering_columns
-from dp_pipeline.models.choice import choice
 from dp_pipeline.models.clustering import Clustering
 from dp_pipeline.models.lloyd import equal_noise, lloyd_round, lloyd_rounds
-from dp_pipeline.models.parameters import integer
+from dp_pipeline.models.parameters import integer, variant
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.seeding import uniform_places
 from dp_pipeline.schema.encoding import FloatArray
@@ -43,7 +42,7 @@ class IdpKMeans(Clustering):
     summary: ClassVar[str] = "k-means by noisy rounds that starts at noisy means of random subsets"
 
     rounds: int = integer(5, at_least=1, at_most=20, measuring=True)
-    variant: str = choice("sound", "published")
+    variant: str = variant()
 
     def claim(self, epsilon: Fraction) -> Claim:
         """ε, or what an uncharged start makes of it."""

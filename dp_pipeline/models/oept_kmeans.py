@@ -8,14 +8,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp_pipeline.gate.counts import MOST_GRID_AXES
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models.base import clustering_columns, planning_units
 from dp_pipeline.models.clustering import Clustering
-from dp_pipeline.models.eug_kmeans import cells_per_axis
 from dp_pipeline.models.lloyd import equal_noise, lloyd_rounds, round_budgets
 from dp_pipeline.models.parameters import integer, share
+from dp_pipeline.models.uniform_grid import noisy_grid
 from dp_pipeline.release.clusters import Clusters
-from dp_pipeline.release.quadtree import Synopsis
 from dp_pipeline.release.seeding import dense_seeds
 
 
@@ -45,6 +45,7 @@ class OeptKMeans(Clustering):
     """
 
     summary: ClassVar[str] = "k-means by noisy rounds from the densest cells of a noisy grid"
+    most_columns: ClassVar[int | None] = MOST_GRID_AXES
 
     nominal_rows: int | None = integer(None, at_least=1, measuring=True)
     density: Fraction = share(Fraction(35, 100))
@@ -56,10 +57,8 @@ class OeptKMeans(Clustering):
         box = curator.domain.box(columns)
         units, left = planning_units(curator, self.nominal_rows, epsilon)
         of_grid = left * self.density
-        cells = cells_per_axis(units, float(of_grid), len(columns))
-        grid = curator.measure_grid(columns, cells=cells, epsilon=of_grid)
-        synopsis = Synopsis.of_grid(grid.table.astype(np.float64), columns, box)
-        seeds = dense_seeds(synopsis, cells, k=self.k, box=box, rng=rng)
+        synopsis = noisy_grid(curator, columns, units=units, epsilon=of_grid)
+        seeds = dense_seeds(synopsis, k=self.k, box=box, rng=rng)
         means = lloyd_rounds(
             curator,
             columns,

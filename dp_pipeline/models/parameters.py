@@ -17,6 +17,8 @@ from dp_pipeline.schema.errors import DeclarationError
 
 ModelType = TypeVar("ModelType")
 
+_SOUND = "sound"
+
 
 def integer(
     default: int | None, *, at_least: int, at_most: int = 10**15, measuring: bool = False
@@ -43,6 +45,17 @@ def share(default: Fraction, *, measuring: bool = True) -> Any:
 def names(*, measuring: bool = True) -> Any:
     """Attribute names separated by spaces; none means every one that fits."""
     return _parameter((), lambda text: tuple(text.split()), "attribute names", measuring)
+
+
+def choice(*words: str, measuring: bool = True) -> Any:
+    """One of ``words``; the first is the default."""
+    expected = f"one of {', '.join(words)}"
+    return _parameter(words[0], lambda text: text if text in words else None, expected, measuring)
+
+
+def variant() -> Any:
+    """``sound``, or ``published``: as the paper has it, on benchmarks alone."""
+    return choice(_SOUND, "published")
 
 
 def _parameter(default: Any, parse: Callable[[str], Any], expected: str, measuring: bool) -> Any:
@@ -73,6 +86,10 @@ def _parsed(parameter: Field[Any], text: str, of: str) -> Any:
 
 
 def texts_of(model: Any, *, measuring: bool) -> dict[str, str]:
-    """The measuring parameters of a model, or the others, as canonical text."""
+    """The measuring parameters of a model, or the others, as canonical text.
+
+    A sound variant goes without saying: releases of before there was another keep their key.
+    """
     chosen = [one.name for one in fields(model) if one.metadata["measuring"] is measuring]
-    return {name: str(getattr(model, name)) for name in chosen}
+    texts = {name: str(getattr(model, name)) for name in chosen}
+    return {name: text for name, text in texts.items() if (name, text) != ("variant", _SOUND)}

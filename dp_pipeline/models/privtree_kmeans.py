@@ -12,12 +12,12 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.split_session import SplitSession
 from dp_pipeline.models.base import clustering_columns
 from dp_pipeline.models.clustering import SynopsisClustering
-from dp_pipeline.models.parameters import share
+from dp_pipeline.models.parameters import integer, share
+from dp_pipeline.models.tree_growth import MOST_NODES
 from dp_pipeline.release.bit_tree import BitTree, Prefixes
 from dp_pipeline.release.clusters import Clusters
-from dp_pipeline.release.quadtree import Synopsis
-
-MOST_NODES = 400_000
+from dp_pipeline.release.synopsis import Synopsis
+from dp_pipeline.release.weighted_kmeans import cluster_synopsis
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,11 @@ class PrivTreeKMeans(SynopsisClustering):
     k         number of centres
     columns   numeric attributes, d of them; all when empty
     shape     share of ε for the splits (paper: 0.5)
+    levels    most splits from the whole box to a leaf
     starts    starts of the weighted k-means
 
     A box is halved on min(d, 4) axes at once, the longest sides first. Splitting ends
-    where boxes are as fine as the coordinates, or at 400,000 boxes.
+    where boxes are as fine as the coordinates, at ``levels``, or at 400,000 boxes.
 
     *Proof.* The splits cost shape·ε (``gate.split_session``). The leaves are disjoint, so
     one measure of them at (1 − shape)·ε has Δ1 = 1 under add/remove, times the reach. The
@@ -42,6 +43,7 @@ class PrivTreeKMeans(SynopsisClustering):
     summary: ClassVar[str] = "k-means on the noisy leaves of a PrivTree over the declared box"
 
     shape: Fraction = share(Fraction(1, 2))
+    levels: int = integer(40, at_least=1, at_most=40, measuring=True)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
         """Centres (k, d) and the noisy leaves as synopsis; spends exactly ``epsilon``."""
@@ -50,16 +52,20 @@ class PrivTreeKMeans(SynopsisClustering):
         tree = BitTree.over(columns, box)
         bits = min(len(columns), 4)
         session = curator.open_splits(tree, bits=bits, epsilon=epsilon * self.shape)
-        leaves = _leaves(session, tree, bits)
+        leaves = _leaves(session, bits, most=min(tree.depth, bits * self.levels))
         noisy = curator.measure_boxes(tree, leaves, epsilon=epsilon * (1 - self.shape))
         weights = noisy.table.astype(np.float64)
-        return self.clusters(Synopsis(columns, *tree.boxes(leaves, box), weights), rng)
+        synopsis = Synopsis(columns, *tree.boxes(leaves, box), weights)
+        # Cut like htree's boxes: a yardstick should not lose by what costs nothing.
+        centres = cluster_synopsis(synopsis.refined(), k=self.k, starts=self.starts, rng=rng)
+        return Clusters(columns, centres, synopsis)
 
 
-def _leaves(session: SplitSession, tree: BitTree, bits: int) -> Prefixes:
+def _leaves(session: SplitSession, bits: int, *, most: int) -> Prefixes:
+    """Boxes that are not split, of at most ``most`` bits."""
     live, leaves, nodes = Prefixes.root(), [], 1
     while len(live):
-        splits = session.split(live) & (live.depths + bits <= tree.depth) & (nodes < MOST_NODES)
+        splits = session.split(live) & (live.depths + bits <= most) & (nodes < MOST_NODES)
         leaves.append(live.where(~splits))
         live = live.where(splits).children(bits)
         nodes += len(live)

@@ -28,12 +28,14 @@ FIRST_SHARE = 0.2
 """Part of ε for the first generation, which shows how much signal there is."""
 
 MOST_NODES = 400_000
+"""Nodes at which a tree stops growing."""
 
 
 @dataclass(frozen=True)
 class GrowthPlan:
     """What the first generation says about the whole tree.
 
+    signal     noisy rows a cluster, in units of the noise's scale at all of ε; at least 1
     doubt      noise deviations below which a count is no reason to go on
     caution    factor on counts when depth is chosen, in (0, 1]: many rows a cluster allow
                coarser leaves than the noise alone would
@@ -42,6 +44,7 @@ class GrowthPlan:
     below      the same for all other nodes
     """
 
+    signal: float
     doubt: float
     caution: float
     first: Sparsity | None
@@ -49,14 +52,13 @@ class GrowthPlan:
 
     @classmethod
     def of(cls, total: float, *, clusters: int, rate: float) -> GrowthPlan:
-        """From the noisy number of rows, k, and ε per row of one unit: a cluster's rows in
-        units of the noise's scale say how much may be doubted.
-        """
+        """From the noisy number of rows, k, and ε per row of one unit."""
         signal = max(1.0, total * rate / clusters)
         return cls(
+            signal=signal,
             doubt=min(2.0, max(1.0, log(signal) / 3)),
             caution=min(1.0, max(0.35, (20 / signal) ** (2 / 3))),
-            first=_sparsity(log(signal / 100) + 1),
+            first=_sparsity(log(signal / 200) + 1),
             below=_sparsity(log(signal / 5)),
         )
 
@@ -95,7 +97,6 @@ class _Growth:
         self.noisy = NoisyTree()
 
     def first(self) -> _Frontier:
-        bits = min(BLOCK, self._tree.depth)
         shares = max(1, int(FIRST_SHARE * SHARES))
         root = _Frontier(
             Prefixes.root(),
@@ -104,7 +105,7 @@ class _Growth:
             np.full(1, np.inf),
             np.array([SHARES]),
         )
-        return self.count_below(root, bits, np.array([shares]))
+        return self.count_below(root, BLOCK, np.array([shares]))
 
     def count_below(self, parents: _Frontier, bits: int, shares: IntArray) -> _Frontier:
         """Count all descendants ``bits`` further down; they are the next generation."""
@@ -138,12 +139,23 @@ class _Growth:
         return np.where(hopeless, 0.0, np.minimum(wanted, room))
 
 
-def grow(
-    session: TreeSession, tree: BitTree, *, clusters: int, rate: float
-) -> tuple[Prefixes, FloatArray]:
-    """The leaves of a tree that spends all of its session's ε on every path, and their counts.
+@dataclass(frozen=True)
+class GrownTree:
+    """A tree that has spent all of its session's ε, and the plan it grew by."""
 
-    clusters   k that it is planned for
+    noisy: NoisyTree
+    plan: GrowthPlan
+
+    def counts(self) -> tuple[Prefixes, FloatArray]:
+        """The leaves and their counts ≥ 0."""
+        positions, nodes = self.noisy.leaves
+        return nodes, self.noisy.counts(first=self.plan.first, below=self.plan.below)[positions]
+
+
+def grow(session: TreeSession, tree: BitTree, *, clusters: int, rate: float) -> GrownTree:
+    """Spend all of a session's ε, on every path.
+
+    clusters   k that the tree is planned for
     rate       ε divided by the reach
     """
     growth = _Growth(session, tree, rate)
@@ -160,7 +172,7 @@ def grow(
             growth.count_below(leaves, last, leaves.left)
         live, bits = live.where(~ending), bits[~ending]
         live = growth.count_below(live, BLOCK, _shares(live.left, bits))
-    return growth.noisy.leaves(first=plan.first, below=plan.below)
+    return GrownTree(growth.noisy, plan)
 
 
 def _shares(left: IntArray, bits: IntArray) -> IntArray:

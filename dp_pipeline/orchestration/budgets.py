@@ -16,11 +16,13 @@ class Budget:
     """One lineage.
 
     releases   charges, settled or not
+    not_dp     how many of them have no finite ε
     ceiling, left   None for a benchmark without a ceiling
     """
 
     lineage: str
     releases: int
+    not_dp: int
     spent: Fraction
     left: Fraction | None
     ceiling: Fraction | None
@@ -30,6 +32,7 @@ class Budget:
         return {
             "lineage": self.lineage,
             "releases": str(self.releases),
+            "not_dp": str(self.not_dp),
             "spent": epsilon_text(self.spent),
             "left": "none" if self.left is None else epsilon_text(self.left),
             "ceiling": "none" if self.ceiling is None else epsilon_text(self.ceiling),
@@ -61,4 +64,11 @@ def _lineage_of(dataset: str) -> str:
 def _budget(ledger: Ledger, lineage: str) -> Budget:
     balance = ledger.balance(lineage)
     charges = sum(entry.event == "reserve" for entry in ledger.entries(lineage))
-    return Budget(lineage, charges, balance.spent, balance.left, balance.ceiling)
+    return Budget(
+        lineage=lineage,
+        releases=charges,
+        not_dp=balance.not_dp,
+        spent=balance.spent,
+        left=balance.left,
+        ceiling=balance.ceiling,
+    )

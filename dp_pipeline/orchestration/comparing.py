@@ -33,7 +33,8 @@ _TITLES = {
 class Comparison:
     """What the comparison asset shows.
 
-    summary    the best model first, in markdown of at most five columns; None without numbers
+    summary    the best model first, a line and a table of at most five columns in markdown;
+               None without numbers
     pictures   (title, PNG)
     path       the HTML report
     """
@@ -70,7 +71,7 @@ def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Co
         releases=[ReleaseSummary.of(bundle, state=state) for _, bundle, state in found],
     )
     summary = SummaryTable.of(rows)
-    text = None if summary is None else summary.markdown()
+    text = None if summary is None else f"{summary.caption}\n\n{summary.markdown()}"
     return Comparison(rows, text, pictures, path)
 
 
@@ -95,7 +96,7 @@ def _maps(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[tuple[str, bytes
     epsilons = {bundle.facts["epsilon"] for bundle in bundles}
     views = [
         ClusterView.of(
-            bundle.facts["model"] if len(epsilons) == 1 else _title(bundle),
+            bundle.model if len(epsilons) == 1 else _title(bundle),
             bundle.tables,
             spec.domain.box(tuple(bundle.tables["centres"])),
         )
@@ -109,4 +110,4 @@ def _maps(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[tuple[str, bytes
 
 
 def _title(bundle: Bundle) -> str:
-    return f"{bundle.facts['model']} at ε={bundle.facts['epsilon']}"
+    return f"{bundle.model} at ε={bundle.facts['epsilon']}"

@@ -34,7 +34,8 @@ def draw(
     if release.evaluation is not None:
         paid = Accountant(release.evaluation)
         judge = _curator(release, counter, paid, transcript)
-        quality = buy_quality(judge, released, epsilon=release.evaluation)
+        label = release.spec.label
+        quality = buy_quality(judge, released, epsilon=release.evaluation, label=label)
         paid.require_all_spent()
         spends += paid.spends
     return _bundle(release, key, released, spends, quality, transcript)

@@ -36,7 +36,7 @@ class Outcome:
         """One line of a table: model, ε, one number a metric, ε spent, charged now, state."""
         numbers = {row.metric: row.text for row in self.quality}
         return [
-            self.release.name,
+            self.bundle.model,
             epsilon_text(self.release.epsilon),
             *(numbers.get(metric, "–") for metric in metrics),
             self.bundle.spent_text,
@@ -58,8 +58,8 @@ def outcomes(request: RunRequest) -> Iterator[Outcome]:
         folder = release.store.root / release.spec.name
         pointer = read_json(folder / release.name / f"partition-{text}.json")
         evaluated = read_json(_evaluation(request, text)) or {"rows": []}
-        rows = [row for row in from_documents(evaluated["rows"]) if row.model == release.name]
         bundle = pointed_bundle(release.store, pointer)
+        rows = [row for row in from_documents(evaluated["rows"]) if row.model == bundle.model]
         yield Outcome(release, bundle, pointer["state"], int(pointer["nano"]), tuple(rows))
 
 

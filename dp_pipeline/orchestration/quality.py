@@ -30,16 +30,16 @@ def evaluate(spec: DatasetSpec, home: Home, bundles: Mapping[str, Bundle]) -> li
     """
     snapshot = require_snapshot(spec, home)
     rows = []
-    for name, bundle in bundles.items():
+    for bundle in bundles.values():
         _require_same_purpose(spec, bundle)
         if bundle.facts["snapshot"] != snapshot.id:
             # What was released of an older snapshot was never about these rows.
             continue
         exact = _exact_quality(spec, snapshot, bundle)
         if not spec.is_release:
-            rows += [_exact(name, bundle, metric, value) for metric, value in exact.items()]
+            rows += [_exact(bundle, metric, value) for metric, value in exact.items()]
         rows += [
-            QualityRow.bought(name, Fraction(bundle.facts["epsilon"]), metric=metric, number=bought)
+            QualityRow.bought(bundle.model, _epsilon(bundle), metric=metric, number=bought)
             for metric, bought in bundle.quality.items()
         ]
     return rows
@@ -53,9 +53,13 @@ def _require_same_purpose(spec: DatasetSpec, bundle: Bundle) -> None:
         )
 
 
-def _exact(name: str, bundle: Bundle, metric: str, value: float) -> QualityRow:
+def _exact(bundle: Bundle, metric: str, value: float) -> QualityRow:
     unit = UNITS.get(metric, "share")
-    return QualityRow(name, Fraction(bundle.facts["epsilon"]), metric, value, None, unit)
+    return QualityRow(bundle.model, _epsilon(bundle), metric, value, None, unit)
+
+
+def _epsilon(bundle: Bundle) -> Fraction:
+    return Fraction(bundle.facts["epsilon"])
 
 
 def _exact_quality(spec: DatasetSpec, snapshot: Snapshot, bundle: Bundle) -> dict[str, float]:

@@ -16,7 +16,7 @@ from dp_pipeline.gate.noise import NoiseSource, named_noise
 from dp_pipeline.ledger import Charge, Ledger
 from dp_pipeline.ledger.home import Home
 from dp_pipeline.models import build_model
-from dp_pipeline.models.base import Claim, Model, claim_of
+from dp_pipeline.models.base import Claim, Model, claim_of, price
 from dp_pipeline.models.parameters import texts_of
 from dp_pipeline.orchestration.storage import BundleStore
 from dp_pipeline.raw.snapshot import Snapshot
@@ -93,7 +93,7 @@ class Release:
     @property
     def nano(self) -> int:
         """Nano-ε that a first draw charges, with its evaluation; 0 where no finite ε holds."""
-        return nano_epsilon(self.spec.charge_for(self.claim.epsilon)) if self.claim.is_dp else 0
+        return nano_epsilon(price(self.spec, self.claim))
 
     @property
     def store(self) -> BundleStore:

@@ -94,7 +94,8 @@ class BitTree:
             size[here, axis] /= 2
             position[here, axis] += value * size[here, axis]
         lower = low + position * width
-        return lower, lower + size * width
+        # The last box may end a digit above the declared bound.
+        return lower, np.minimum(lower + size * width, [interval.upper for interval in box])
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,12 @@ class Bundle:
         return f"costs ε = {composed}, not the nominal {asked}: {reason}"
 
     @property
+    def model(self) -> str:
+        """Its model, marked where the ε that was asked does not hold for it."""
+        name = self.facts["model"]
+        return f"{name} (published)" if self.caveat else name
+
+    @property
     def fit_for_release(self) -> bool:
         """Whether it may leave: neither a seeded draw nor a method with another ε may."""
         return self.facts["fit_for_release"] == "yes"

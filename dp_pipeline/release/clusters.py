@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp_pipeline.release.quadtree import Synopsis
+from dp_pipeline.release.synopsis import Synopsis
 from dp_pipeline.schema.encoding import FloatArray
 
 Tables = dict[str, dict[str, np.ndarray]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import exp, expm1
 
 import numpy as np
 
@@ -70,7 +69,7 @@ class NoisyNumber:
     """One number after noise.
 
     value   in ``unit``; a float only because the unit may be a fraction of a row
-    scale   Laplace scale, in the same unit
+    scale   Laplace scale, or that of Laplace noise with the same deviation; in the same unit
     """
 
     value: float
@@ -84,8 +83,7 @@ def variance(scale: Fraction) -> float:
     >>> round(variance(Fraction(1)), 4)
     1.8413
     """
-    rate = 1 / float(scale)
-    return 2 * exp(-rate) / expm1(-rate) ** 2
+    return float(variances(np.array([1 / float(scale)]))[0])
 
 
 def variances(rates: FloatArray) -> FloatArray:

@@ -77,12 +77,19 @@ class NoisyTree:
 
     def count_again(self, positions: IntArray, values: IntArray, variance: FloatArray) -> None:
         """Combine second counts (m,) of nodes with their first, by inverse variance."""
-        self._combine(positions, values.astype(np.float64), 1 / variance)
+        estimates = _Estimates(self._values, self._precisions)
+        estimates.combine(positions, values.astype(np.float64), 1 / variance)
 
-    def leaves(
-        self, *, first: Sparsity | None, below: Sparsity | None
-    ) -> tuple[Prefixes, FloatArray]:
-        """The nodes without children, and counts ≥ 0 that add up along the tree.
+    @property
+    def leaves(self) -> tuple[IntArray, Prefixes]:
+        """Positions of the nodes without children, and those nodes."""
+        is_leaf = np.ones(len(self), dtype=np.bool_)
+        for family in self._families:
+            is_leaf[family.parents] = False
+        return np.flatnonzero(is_leaf), Prefixes.joined(self._nodes).where(is_leaf)
+
+    def counts(self, *, first: Sparsity | None, below: Sparsity | None) -> FloatArray:
+        """A count ≥ 0 for every node, (m,); the counts add up along the tree.
 
         first   for the root's children; None takes no child for empty
         below   for all others
@@ -93,32 +100,43 @@ class NoisyTree:
         part that is expected to be noise (James–Stein), children that look empty get
         nothing, and the nearest counts ≥ 0 with the parent's sum are taken.
         """
-        self._add_upwards()
+        agreed = self._added_upwards()
         counts = np.zeros(len(self))
-        counts[0] = max(1.0, self._values[0])
-        is_leaf = np.ones(len(self), dtype=np.bool_)
+        counts[0] = max(1.0, agreed.values[0])
         for family in self._families:
-            is_leaf[family.parents] = False
             sparsity = below if family.parents[0] else first
-            counts[family.children] = self._shared(family, counts[family.parents], sparsity)
-        return Prefixes.joined(self._nodes).where(is_leaf), counts[is_leaf]
+            counts[family.children] = agreed.shared(family, counts[family.parents], sparsity)
+        return counts
 
-    def _combine(self, at: IntArray, values: FloatArray, precision: FloatArray) -> None:
-        total = self._precisions[at] + precision
-        weighted = self._values[at] * self._precisions[at] + values * precision
-        self._values[at] = weighted / total
-        self._precisions[at] = total
-
-    def _add_upwards(self) -> None:
+    def _added_upwards(self) -> _Estimates:
+        estimates = _Estimates(self._values.copy(), self._precisions.copy())
         for family in reversed(self._families):
-            variance = (1 / self._precisions[family.children]).sum(axis=1)
-            self._combine(family.parents, self._values[family.children].sum(axis=1), 1 / variance)
+            variance = (1 / estimates.precisions[family.children]).sum(axis=1)
+            sums = estimates.values[family.children].sum(axis=1)
+            estimates.combine(family.parents, sums, 1 / variance)
+        return estimates
 
-    def _shared(
+
+@dataclass(frozen=True)
+class _Estimates:
+    """Counts of all nodes and their inverse variances; combined in place."""
+
+    values: FloatArray
+    precisions: FloatArray
+
+    def combine(self, at: IntArray, values: FloatArray, precision: FloatArray) -> None:
+        """Average with second estimates of the nodes ``at``, by inverse variance."""
+        total = self.precisions[at] + precision
+        weighted = self.values[at] * self.precisions[at] + values * precision
+        self.values[at] = weighted / total
+        self.precisions[at] = total
+
+    def shared(
         self, family: _Families, parents: FloatArray, sparsity: Sparsity | None
     ) -> FloatArray:
+        """Counts of parents (g,) given to their children, (g, m)."""
         fan = family.children.shape[1]
-        values, variance = self._values[family.children], 1 / self._precisions[family.children]
+        values, variance = self.values[family.children], 1 / self.precisions[family.children]
         away = values - values.mean(axis=1, keepdims=True)
         noise = (fan - 1) * variance.mean(axis=1)
         seen = (away**2).sum(axis=1)

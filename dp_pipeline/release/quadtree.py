@@ -1,8 +1,7 @@
-"""Nodes of a 2^d-way tree over the declared box, and the synopsis that noisy leaves make.
+"""Nodes of a 2^d-way tree over the declared box.
 
 A node of height h is one cell of the grid with 2^h equal intervals an axis; the
-root is (0, 0). A synopsis is a set of disjoint boxes with noisy weights: any k,
-any picture and any count come from it without a further look at the rows.
+root is (0, 0).
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp_pipeline.schema.encoding import Coordinate, FloatArray, IntArray
+from dp_pipeline.schema.encoding import IntArray
 
 
 @dataclass(frozen=True)
@@ -82,80 +81,3 @@ class Nodes:
             here = np.bincount(self.cells[self.heights == height], minlength=cover.size)
             cover = cover + here.reshape(cover.shape)
         return bool(cover.max() <= 1)
-
-
-@dataclass(frozen=True)
-class Synopsis:
-    """Disjoint boxes in data units with noisy weights.
-
-    lower, upper   float (m, d)
-    weights        float (m,); may be negative
-    """
-
-    columns: tuple[str, ...]
-    lower: FloatArray
-    upper: FloatArray
-    weights: FloatArray
-
-    @property
-    def middles(self) -> FloatArray:
-        """Centres of the boxes, (m, d)."""
-        return (self.lower + self.upper) / 2
-
-    def refined(self, *, enough: int = 3000, most: int = 4) -> Synopsis:
-        """The positive boxes; few of them are cut into equal parts, so that a large box does not
-        stand for its middle alone.
-
-        enough   boxes from which on nothing is cut; each is cut into ⌊(enough/m)^{1/d}⌋ parts
-                 an axis, at most ``most``
-        """
-        positive = self.weights > 0
-        lower, upper, weights = self.lower[positive], self.upper[positive], self.weights[positive]
-        d = lower.shape[1]
-        cuts = min(most, int((enough / max(1, len(weights))) ** (1 / d) + 1e-9))
-        if cuts < 2:
-            return Synopsis(self.columns, lower, upper, weights)
-        corners = np.stack(np.unravel_index(np.arange(cuts**d), (cuts,) * d), axis=1)
-        size = (upper - lower)[:, None, :] / cuts
-        low = lower[:, None, :] + corners * size
-        return Synopsis(
-            self.columns,
-            low.reshape(-1, d),
-            (low + size).reshape(-1, d),
-            np.repeat(weights / cuts**d, cuts**d),
-        )
-
-    def table(self) -> dict[str, np.ndarray]:
-        """One row a box: bounds on every axis, and the weight."""
-        columns: dict[str, np.ndarray] = {}
-        for axis, name in enumerate(self.columns):
-            columns[f"{name}_lower"] = self.lower[:, axis]
-            columns[f"{name}_upper"] = self.upper[:, axis]
-        return {**columns, "weight": self.weights}
-
-    @classmethod
-    def of_nodes(
-        cls,
-        nodes: Nodes,
-        weights: FloatArray,
-        columns: tuple[str, ...],
-        box: tuple[Coordinate, ...],
-    ) -> Synopsis:
-        """Boxes of tree nodes."""
-        low = np.array([interval.lower for interval in box])
-        width = np.array([interval.upper - interval.lower for interval in box])
-        size = width / (1 << nodes.heights)[:, None]
-        lower = low + nodes.positions(len(box)) * size
-        return cls(columns, lower, lower + size, weights)
-
-    @classmethod
-    def of_grid(
-        cls, table: FloatArray, columns: tuple[str, ...], box: tuple[Coordinate, ...]
-    ) -> Synopsis:
-        """Boxes of a grid of equal cells, table (g,)·d."""
-        low = np.array([interval.lower for interval in box])
-        width = np.array([interval.upper - interval.lower for interval in box])
-        positions = np.stack(np.unravel_index(np.arange(table.size), table.shape), axis=1)
-        size = width / table.shape[0]
-        lower = low + positions * size
-        return cls(columns, lower, lower + size, table.ravel().astype(float))

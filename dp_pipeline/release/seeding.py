@@ -7,7 +7,7 @@ from math import log
 
 import numpy as np
 
-from dp_pipeline.release.quadtree import Synopsis
+from dp_pipeline.release.synopsis import Synopsis
 from dp_pipeline.schema.encoding import Coordinate, FloatArray, IntArray
 
 
@@ -49,15 +49,16 @@ def _squares(points: FloatArray, chosen: Sequence[int] | IntArray) -> FloatArray
 
 
 def dense_seeds(
-    synopsis: Synopsis, cells: int, *, k: int, box: Sequence[Coordinate], rng: np.random.Generator
+    synopsis: Synopsis, *, k: int, box: Sequence[Coordinate], rng: np.random.Generator
 ) -> FloatArray:
-    """k middles of the heaviest cells of a grid of ``cells`` an axis, float (k, d).
+    """k middles of the heaviest boxes of a grid with equally many cells an axis, float (k, d).
 
     A cell beside a chosen one comes after all others; cells without positive weight are
     no places, and uniform ones stand in for them.
     """
     order = np.argsort(-synopsis.weights, kind="stable")
     order = order[: int((synopsis.weights > 0).sum())]
+    cells = round(len(synopsis.weights) ** (1 / len(box)))
     free = np.ones((cells,) * len(box), dtype=bool)
     peaks: list[int] = []
     for cell in order.tolist():

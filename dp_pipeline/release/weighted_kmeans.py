@@ -8,7 +8,7 @@ import numpy as np
 
 from dp_pipeline.release.coreset import lightweight_coreset
 from dp_pipeline.release.local_search import swapped
-from dp_pipeline.release.quadtree import Synopsis
+from dp_pipeline.release.synopsis import Synopsis
 from dp_pipeline.schema.encoding import FloatArray
 
 MOST_SEARCHED = 1 << 14

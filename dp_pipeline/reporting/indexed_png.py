@@ -16,6 +16,16 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _FINER_TO_COARSER = (1, 2, 4, 8, 12, 16, 24, 32, 48)
 
 
+def is_tall(png: bytes) -> bool:
+    """Whether a PNG is higher than wide.
+
+    >>> is_tall(encode_png(np.zeros((3, 2, 3), dtype=np.uint8)))
+    True
+    """
+    width, height = struct.unpack(">II", png[16:24])
+    return bool(height > width)
+
+
 def encode_png(pixels: Pixels) -> bytes:
     """PNG of opaque ``pixels`` (height, width, 3), with at most 256 colours.
 

@@ -65,6 +65,7 @@ tfoot th, tfoot td { font-weight: 650; border-bottom: 0; }
 figure { margin: 0; padding: .8rem .8rem .6rem; background: var(--card); border-radius: .6rem;
   border: 1px solid var(--rule); }
 figure:only-child { max-width: 44rem; }
+figure.tall { grid-column: 1 / -1; max-width: none; }
 img { display: block; width: 100%; height: auto; mix-blend-mode: multiply; }
 figcaption { color: var(--muted); font-size: .82rem; padding: .5rem .2rem 0; }
 details { border-bottom: 1px solid var(--rule); }

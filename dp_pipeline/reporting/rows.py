@@ -10,10 +10,9 @@ from fractions import Fraction
 from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.reporting.metric import metric_named, metric_rank
 from dp_pipeline.reporting.number_text import noisy_text, number_text
-from dp_pipeline.schema.epsilon import epsilon_text
 
 MOST_METRICS = 3
-"""Metric columns of one markdown table: with model and ε that makes five."""
+"""Metric columns of one table: with model and ε that makes five."""
 
 
 @dataclass(frozen=True)
@@ -100,31 +99,6 @@ def pivot(rows: Iterable[QualityRow], metric: str) -> Pivot:
         epsilons=tuple(sorted({row.epsilon for row in chosen})),
         cells=cells,
     )
-
-
-def markdown_table(rows: Sequence[QualityRow]) -> str:
-    """Model, ε and up to three metrics a table; more metrics make more tables.
-
-    >>> print(markdown_table([QualityRow("eug_kmeans", Fraction(1, 2), "nicv", 4.0, None, "m²")]))
-    | model | ε | NICV |
-    | :-- | --: | --: |
-    | eug_kmeans | 0.5 | 4.00 |
-    """
-    metrics = metrics_of(rows)
-    if not metrics:
-        return "No quality numbers yet."
-    starts = range(0, len(metrics), MOST_METRICS)
-    return "\n\n".join(_markdown(rows, metrics[at : at + MOST_METRICS]) for at in starts)
-
-
-def _markdown(rows: Sequence[QualityRow], metrics: Sequence[str]) -> str:
-    tables = [pivot(rows, metric) for metric in metrics]
-    places = sorted({place for table in tables for place in table.cells})
-    lines = [("model", "ε", *(metric_named(metric).short for metric in metrics))]
-    for model, epsilon in places:
-        texts = [_cell_text(table.cells.get((model, epsilon), ())) for table in tables]
-        lines.append((model, epsilon_text(epsilon), *texts))
-    return markdown_lines(lines)
 
 
 def markdown_lines(lines: Sequence[Sequence[str]]) -> str:

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Sequence
 from fractions import Fraction
 
-from dp_pipeline.reporting.indexed_png import SIGNATURE
+from dp_pipeline.reporting.indexed_png import SIGNATURE, is_tall
 from dp_pipeline.reporting.markup import Markup, details, element, joined, table
 from dp_pipeline.reporting.metric import metric_named
 from dp_pipeline.reporting.number_text import number_text
@@ -19,6 +19,9 @@ from dp_pipeline.schema.errors import BoundaryViolation
 NOT_FOR_RELEASE = "NOT FOR RELEASE"
 NOT_DP = "NOT DIFFERENTIALLY PRIVATE"
 ANOTHER_EPSILON = "NOT THE ε THAT WAS ASKED"
+
+MOST_OPEN = 12
+"""Releases that a page lists without a click."""
 
 _LONGEST_EXACT = 12
 
@@ -102,7 +105,10 @@ def _figure(caption: str, png: bytes) -> Markup:
     if not png.startswith(SIGNATURE):
         raise BoundaryViolation(f"picture {caption[:60]!r}: expected a PNG, got another format")
     data = f"data:image/png;base64,{base64.b64encode(png).decode()}"
-    return element("figure", element("img", src=data, alt=caption), element("figcaption", caption))
+    image = element("img", src=data, alt=caption)
+    # Many panels in half of the page could not be read.
+    class_ = "tall" if is_tall(png) else None
+    return element("figure", image, element("figcaption", caption), class_=class_)
 
 
 def release_table(releases: Sequence[ReleaseSummary]) -> Markup:
@@ -121,13 +127,20 @@ def release_table(releases: Sequence[ReleaseSummary]) -> Markup:
         "Charged: drawn and paid for by this run. Resumed: finished under an earlier charge. "
         "Replayed: stored before, so nothing was read and nothing paid."
     )
+    listed = [
+        table("Every release on this page", head, body, class_="releases"),
+        element("p", words, class_="note"),
+    ]
+    charges = [_charges(one) for one in releases]
+    if len(releases) > MOST_OPEN:
+        listed = [details(f"All {len(releases)} releases", *listed)]
+        charges = [details(f"The charges of {len(releases)} releases", *charges)]
     return element(
         "section",
         element("h2", "Releases"),
-        table("Every release on this page", head, body, class_="releases"),
-        element("p", words, class_="note"),
+        *listed,
         element("h2", "What was measured"),
-        *(_charges(one) for one in releases),
+        *charges,
     )
 
 

@@ -42,7 +42,7 @@ class ReleaseSummary:
         """The summary of a stored release."""
         facts = bundle.facts
         return cls(
-            model=facts["model"],
+            model=bundle.model,
             epsilon=facts["epsilon"],
             spent=bundle.spent_text,
             evaluation=facts["evaluation"],

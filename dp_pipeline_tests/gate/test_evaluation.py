@@ -21,7 +21,7 @@ from dp_pipeline.metrics.class_tables import adjusted_rand, f_measure
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.measurement import NoisyMarginal, NoisyNumber
 from dp_pipeline.release.product import ProductTable
-from dp_pipeline.release.quadtree import Synopsis
+from dp_pipeline.release.synopsis import Synopsis
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.schema.domain import Attribute, Domain
 from dp_pipeline.schema.encoding import Coordinate

@@ -133,6 +133,19 @@ def test_a_rule_is_checked_without_a_clip_and_with_one() -> None:
         NearestCentre(("x",), ((EDGE + 1,),), (1,)).require_exact()
 
 
+@pytest.mark.parametrize("number", [0.5, 1.0, math.nan, math.inf, np.int64(1), True, "1"])
+def test_centres_and_weights_that_are_not_whole_numbers_are_refused(number) -> None:
+    # 1.0 is one too: a later sum would be a float.
+    for rule in [
+        NearestCentre(("x", "y"), ((0, 0), (0, number)), (1, 1)),
+        NearestCentre(("x", "y"), ((0, 0),), (1, number)),
+    ]:
+        with pytest.raises(BoundaryViolation, match="expected whole numbers as centres and weig"):
+            rule.require_exact()
+        with pytest.raises(BoundaryViolation, match="expected whole numbers as centres and weig"):
+            rule.require_radii((1,))
+
+
 def test_radii_are_whole_numbers_one_a_centre() -> None:
     rule = NearestCentre(("x",), ((0,), (1,)), (1,))
     rule.require_radii((1, (1 << 47) - 1))

@@ -1,4 +1,4 @@
-"""Nodes of a tree over the box, and the boxes that they are."""
+"""Nodes of a tree over the box: where they are, what lies below them, which overlap."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.release.quadtree import Nodes, Synopsis
-from dp_pipeline.schema.encoding import Coordinate
+from dp_pipeline.release.quadtree import Nodes
+from dp_pipeline_tests.release.trees import grown_trees
 
 DEPTH = 4
 fuzz = settings(derandomize=True, deadline=None, max_examples=150)
-BOX = (Coordinate(0.0, 8.0), Coordinate(-1.0, 1.0), Coordinate(10.0, 20.0))
 
 
 def nodes_of(*pairs: tuple[int, int]) -> Nodes:
@@ -30,18 +29,6 @@ def any_nodes(draw: st.DrawFn, most: int = 6) -> tuple[int, Nodes]:
     heights = draw(st.lists(st.integers(0, DEPTH), max_size=most))
     cells = [draw(st.integers(0, (1 << height * dimensions) - 1)) for height in heights]
     return dimensions, nodes_of(*zip(heights, cells, strict=True))
-
-
-@st.composite
-def grown_trees(draw: st.DrawFn) -> tuple[int, Nodes]:
-    """Dimensions, and the leaves of a tree whose splits are drawn."""
-    dimensions = draw(st.integers(1, 3))
-    live, leaves = Nodes.root(), []
-    for _ in range(draw(st.integers(0, 3))):
-        splits = np.array([draw(st.booleans()) for _ in range(len(live))], dtype=bool)
-        leaves.append(live.where(~splits))
-        live = live.where(splits).children(dimensions)
-    return dimensions, Nodes.joined([*leaves, live])
 
 
 def finest_cells(nodes: Nodes, dimensions: int, depth: int = DEPTH) -> list[set[tuple[int, ...]]]:
@@ -135,46 +122,3 @@ def test_no_nodes_at_all_are_disjoint_and_have_no_children() -> None:
     assert nothing.are_disjoint(2, 3)
     assert len(nothing.children(2)) == 0
     assert nothing.positions(2).shape == (0, 2)
-
-
-# Synopsis.
-
-
-@fuzz
-@given(case=grown_trees())
-def test_the_boxes_of_leaves_tile_the_declared_box(case: tuple[int, Nodes]) -> None:
-    dimensions, leaves = case
-    box = BOX[:dimensions]
-    synopsis = Synopsis.of_nodes(leaves, np.ones(len(leaves)), ("x", "y", "z")[:dimensions], box)
-    volumes = (synopsis.upper - synopsis.lower).prod(axis=1)
-    assert np.isclose(volumes.sum(), np.prod([one.upper - one.lower for one in box]))
-    assert synopsis.lower.min(axis=0).tolist() == [one.lower for one in box]
-    assert synopsis.upper.max(axis=0).tolist() == [one.upper for one in box]
-
-
-def test_the_boxes_of_a_grid_are_those_of_its_cells() -> None:
-    synopsis = Synopsis.of_grid(np.array([[1, 2], [3, -4]]), ("x", "y"), BOX[:2])
-    assert synopsis.lower.tolist() == [[0, -1], [0, 0], [4, -1], [4, 0]]
-    assert synopsis.upper.tolist() == [[4, 0], [4, 1], [8, 0], [8, 1]]
-    assert synopsis.weights.tolist() == [1, 2, 3, -4]
-    assert synopsis.middles.tolist() == [[2, -0.5], [2, 0.5], [6, -0.5], [6, 0.5]]
-
-
-def test_a_grid_and_a_tree_of_the_same_cells_are_the_same_synopsis() -> None:
-    level = Nodes.root().children(2).children(2)
-    order = np.argsort(level.cells)
-    of_tree = Synopsis.of_nodes(
-        Nodes(level.heights[order], level.cells[order]), np.arange(16.0), ("x", "y"), BOX[:2]
-    )
-    of_grid = Synopsis.of_grid(np.arange(16).reshape(4, 4), ("x", "y"), BOX[:2])
-    for name, values in of_grid.table().items():
-        assert (of_tree.table()[name] == values).all()
-
-
-def test_a_synopsis_is_a_table_of_bounds_and_weights() -> None:
-    table = Synopsis.of_grid(np.array([5]), ("x",), BOX[:1]).table()
-    assert {name: values.tolist() for name, values in table.items()} == {
-        "x_lower": [0.0],
-        "x_upper": [8.0],
-        "weight": [5.0],
-    }

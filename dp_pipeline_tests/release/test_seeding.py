@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.release.quadtree import Synopsis
 from dp_pipeline.release.seeding import dense_seeds, spread_seeds, uniform_places
+from dp_pipeline.release.synopsis import Synopsis
 from dp_pipeline.schema.encoding import Coordinate
 
 BOX = (Coordinate(0.0, 8.0), Coordinate(-1.0, 1.0))
@@ -30,7 +30,7 @@ def middle(cell: tuple[int, int]) -> tuple[float, float]:
 
 
 def dense(synopsis: Synopsis, k: int, seed: int = 1) -> np.ndarray:
-    return dense_seeds(synopsis, CELLS, k=k, box=BOX, rng=np.random.default_rng(seed))
+    return dense_seeds(synopsis, k=k, box=BOX, rng=np.random.default_rng(seed))
 
 
 def spread(synopsis: Synopsis, k: int, seed: int = 1) -> np.ndarray:

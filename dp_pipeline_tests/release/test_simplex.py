@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.release.simplex import project_to_simplex
+from dp_pipeline.release.simplex import project_rows, project_to_simplex
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=300)
 tables = st.lists(st.integers(-50, 50), min_size=1, max_size=8).map(np.array)
@@ -65,3 +65,33 @@ def test_cells_of_any_size_have_a_projection(table: list[int]) -> None:
 
 def test_the_shape_is_kept() -> None:
     assert project_to_simplex(np.arange(12).reshape(3, 2, 2)).shape == (3, 2, 2)
+
+
+rows = st.integers(1, 8).flatmap(
+    lambda m: st.lists(
+        st.lists(st.floats(-1e6, 1e6), min_size=m, max_size=m), min_size=1, max_size=5
+    ).map(np.array)
+)
+
+
+@fuzz
+@given(table=rows, data=st.data())
+def test_rows_are_projected_like_one_table_after_another(
+    table: np.ndarray, data: st.DataObject
+) -> None:
+    wanted = st.lists(totals, min_size=len(table), max_size=len(table))
+    sums = np.array(data.draw(wanted))
+    expected = [project_to_simplex(row, total) for row, total in zip(table, sums, strict=True)]
+    assert np.allclose(project_rows(table, sums), expected, atol=1e-9)
+
+
+@fuzz
+@given(table=rows)
+def test_a_row_with_a_total_of_nothing_has_nothing(table: np.ndarray) -> None:
+    assert (project_rows(table, np.zeros(len(table))) == 0).all()
+
+
+def test_a_cell_below_everything_gets_nothing_and_the_others_share() -> None:
+    table = np.array([[4.0, -np.inf, 2.0, -np.inf], [-np.inf, 0.0, -np.inf, -np.inf]])
+    assert project_rows(table, np.array([10.0, 3.0])).tolist() == [[6, 0, 4, 0], [0, 3, 0, 0]]
+    assert (project_rows(table, np.zeros(2)) == 0).all()

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
-from dp_pipeline.release.quadtree import Synopsis
+from dp_pipeline.release import weighted_kmeans
+from dp_pipeline.release.synopsis import Synopsis
 from dp_pipeline.release.weighted_kmeans import cluster_synopsis
 from dp_pipeline.schema.encoding import Coordinate
 
@@ -77,3 +78,35 @@ def test_the_same_generator_gives_the_same_bytes_on_any_number_of_threads() -> N
 def test_another_generator_fills_up_with_other_centres() -> None:
     empty = synopsis_of([])
     assert (centres_of(empty, 2, seed=1) != centres_of(empty, 2, seed=2)).all()
+
+
+def far_groups() -> Synopsis:
+    """Ten heavy boxes side by side in one corner, and one light box in each of two others."""
+    table = np.zeros((60, 60))
+    table[0, :10] = 1000.0
+    table[0, 59] = table[59, 0] = 100.0
+    return Synopsis.of_grid(table, ("x", "y"), (Coordinate(0.0, 60.0), Coordinate(0.0, 60.0)))
+
+
+def test_one_start_finds_light_groups_that_are_far() -> None:
+    # A start that draws its seeds in the corner alone has no way to the others but a swap.
+    synopsis = far_groups()
+    for seed in range(30):
+        centres = cluster_synopsis(synopsis, k=3, starts=1, rng=np.random.default_rng(seed))
+        found = centres[np.lexsort(centres.round().T[::-1])]
+        assert found == pytest.approx(np.array([[0.5, 5.0], [0.5, 59.5], [59.5, 0.5]]))
+
+
+def test_of_many_boxes_a_few_are_searched_and_all_settle_the_centres(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(3)
+    table = np.where(rng.random((30, 30)) < 0.9, 1e-3, 0.0)
+    table[:4, :4] = table[-4:, -4:] = 100.0
+    box = (Coordinate(0.0, 30.0), Coordinate(0.0, 30.0))
+    synopsis = Synopsis.of_grid(table, ("x", "y"), box)
+    exact = cluster_synopsis(synopsis, k=2, starts=3, rng=np.random.default_rng(1))
+    monkeypatch.setattr(weighted_kmeans, "MOST_SEARCHED", 50)
+    searched = cluster_synopsis(synopsis, k=2, starts=3, rng=np.random.default_rng(1))
+    # Both are where Lloyd's iterations stop, which is at steps below a thousandth of the spread.
+    assert np.sort(searched, axis=0) == pytest.approx(np.sort(exact, axis=0), abs=0.01)

@@ -21,7 +21,6 @@ from dp_pipeline.orchestration.partitions import epsilon_of, epsilon_partitions
 from dp_pipeline.orchestration.quality import evaluate
 from dp_pipeline.orchestration.resources import PipelineResource
 from dp_pipeline.orchestration.storage import BundleStore
-from dp_pipeline.reporting.rows import markdown_table
 from dp_pipeline.schema.spec import DatasetSpec
 
 
@@ -69,8 +68,8 @@ def _comparison(spec: DatasetSpec) -> dg.AssetsDefinition:
     @dg.asset(
         key=[spec.name, "comparison"],
         ins={"evaluation": dg.AssetIn(key=[spec.name, "evaluation"])},
-        description="Utility over ε of every model, a picture of what was released, and the "
-        "report as one HTML file. Made from released and evaluated numbers only.",
+        description="The best model first, utility over ε, a picture of what was released, and "
+        "the report as one HTML file. Made from released and evaluated numbers only.",
         group_name=group_name(spec, "internal"),
         kinds={"html"},
         tags=side_tags(spec, "internal"),
@@ -85,9 +84,9 @@ def _comparison(spec: DatasetSpec) -> dg.AssetsDefinition:
         return dg.MaterializeResult(
             value=to_documents(report.rows),
             metadata={
-                "report": dg.MetadataValue.path(report.path),
-                "utility": dg.MetadataValue.md(markdown_table(report.rows)),
+                "summary": dg.MetadataValue.md(report.summary or "No quality numbers yet."),
                 **{title: picture(png) for title, png in report.pictures},
+                "report": dg.MetadataValue.path(report.path),
             },
         )
 

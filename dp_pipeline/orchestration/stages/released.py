@@ -8,7 +8,8 @@ from typing import Any
 import dagster as dg
 
 from dp_pipeline import __version__
-from dp_pipeline.models import MODELS, build_model
+from dp_pipeline.models import build_model
+from dp_pipeline.models.base import claim_of, price
 from dp_pipeline.orchestration.checks import release_check_specs, release_checks
 from dp_pipeline.orchestration.failures import one_line_failures
 from dp_pipeline.orchestration.groups import group_name, side_tags
@@ -68,10 +69,15 @@ def _model_asset(spec: DatasetSpec, name: str) -> dg.AssetsDefinition:
 
 
 def _description(spec: DatasetSpec, name: str) -> str:
-    costs = ", ".join(epsilon_text(spec.charge_for(epsilon)) for epsilon in spec.partitions)
-    kept = f"{spec.title}: {MODELS[name].summary}. Protected unit: {spec.protection}."
+    model = build_model(spec, name)
+    claims = [claim_of(model, epsilon) for epsilon in spec.partitions]
+    kept = f"{spec.title}: {model.summary}. Protected unit: {spec.protection}."
+    if not claims[0].is_dp:
+        return f"{kept} Not differentially private: {claims[0].reason}; charges nothing."
+    costs = ", ".join(epsilon_text(price(spec, claim)) for claim in claims)
     bought = " and its evaluation's" if spec.evaluation else ""
+    why = f": {claims[0].reason}" if claims[0].reason else ""
     return (
-        f"{kept} A first run of a partition charges its ε{bought} ({costs}); "
+        f"{kept} A first run of a partition charges its ε{bought} ({costs}{why}); "
         "a re-run replays at cost 0."
     )

@@ -176,7 +176,6 @@ class MemoryCounter:
         DeclarationError for an attribute without cells.
         """
         require_rule(self._domain, rule)
-        rule.require_exact()
         levels = self._domain[attribute].size
         _require_size(levels * len(rule.centres))
         codes, arrays = self._codes[attribute], self._columns(rule.columns)

@@ -1,0 +1,140 @@
+"""The clustering models keep their promises in one dimension, in sixteen, and in any box.
+
+Two boxes more than people could wish for: sides of 1 and of 10^6, and a place where floats have
+seven digits left. Every model is asked about a dozen people, so most of what it hears is noise.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline_tests.models.contract import (
+    check_budget,
+    check_loss,
+    check_replay,
+    check_valid,
+    clustering_cases,
+    run,
+)
+from dp_pipeline_tests.models.spaces import (
+    SIDES,
+    Place,
+    corners_and_inside,
+    in_memory,
+    place_in,
+    space,
+    two_groups,
+)
+
+ONE = Fraction(1)
+DIMENSIONS = [1, 2, 3, 4, 8, 16]
+CASES = clustering_cases()
+K = 3
+
+every_case = pytest.mark.parametrize("case", CASES)
+every_dimension = pytest.mark.parametrize("d", DIMENSIONS)
+
+
+def awkward(d: int) -> dict[str, tuple[Place, ...]]:
+    """Name → people of a space of d dimensions; three centres are asked of them."""
+    domain = space(d)
+    some = two_groups(domain)
+    return {
+        "nobody": (),
+        "one person": some[:1],
+        "one person less than centres": some[: K - 1],
+        "one place for all": some[:1] * 12,
+        "a constant column": tuple((2.0, *place[1:]) for place in some),
+        "everybody beyond the box": tuple(tuple(x + 1e9 for x in place) for place in some),
+        "everybody in two corners": (place_in(domain, 0.0), place_in(domain, 1.0)) * 6,
+    }
+
+
+@every_case
+@every_dimension
+def test_in_any_dimension_the_scales_drawn_prove_exactly_the_epsilon_that_was_asked(
+    case: str, d: int
+) -> None:
+    domain = space(d)
+    for reach in (1, 3):
+        check_budget(
+            CASES[case],
+            two_groups(domain),
+            epsilon=ONE,
+            reach=reach,
+            domain=domain,
+            places=corners_and_inside(domain),
+        )
+
+
+@every_case
+@every_dimension
+def test_in_any_dimension_a_replay_over_nobody_gives_the_same_bytes(case: str, d: int) -> None:
+    domain = space(d)
+    for elsewhere in ((), None):
+        check_replay(CASES[case], two_groups(domain), elsewhere=elsewhere, domain=domain)
+
+
+@every_case
+@every_dimension
+def test_in_any_dimension_an_added_person_moves_nothing_but_counts(case: str, d: int) -> None:
+    # The empty-cluster attack, exactly: along the same noisy answers, which are possible ones
+    # with and without the person, every released number is the same to the last bit.
+    domain = space(d)
+    far = (place_in(domain, 1.0),)
+    for people in ((), (place_in(domain, 0.1),) * 5):
+        for seed in (1, 2):
+            check_loss(CASES[case], people, far, epsilon=ONE, reach=1, seed=seed, domain=domain)
+
+
+@every_case
+@every_dimension
+@pytest.mark.parametrize("sides", SIDES)
+def test_any_box_gives_centres_inside_it(case: str, d: int, sides: str) -> None:
+    domain = space(d, sides)
+    for epsilon in (Fraction(1, 1000), ONE):
+        done = run(CASES[case], two_groups(domain), epsilon=epsilon, domain=domain)
+        check_valid(CASES[case], done.released, domain=domain)
+
+
+@every_case
+@every_dimension
+@pytest.mark.parametrize("sides", SIDES)
+def test_next_to_no_noise_gives_centres_inside_any_box(case: str, d: int, sides: str) -> None:
+    # Ten rows are planned with: at ε = 1000 a thousand would deserve 10^7 cells.
+    model, domain = clustering_cases(declared=10)[case], space(d, sides)
+    done = run(model, two_groups(domain), epsilon=Fraction(1000), domain=domain)
+    check_valid(model, done.released, domain=domain)
+
+
+@every_case
+@every_dimension
+def test_any_people_give_centres_inside_the_box(case: str, d: int) -> None:
+    domain = space(d)
+    for people in awkward(d).values():
+        check_valid(CASES[case], run(CASES[case], people, domain=domain).released, domain=domain)
+
+
+@every_case
+@pytest.mark.parametrize("d", [1, 3, 8])
+def test_the_engine_and_the_order_of_its_rows_change_nothing(case: str, d: int) -> None:
+    domain = space(d)
+    people = two_groups(domain, 60)
+    expected = run(CASES[case], people, domain=domain).contents
+    for order in (range(60), np.random.default_rng(d).permutation(60), range(59, -1, -1)):
+        counter = in_memory([people[at] for at in order], domain)
+        assert run(CASES[case], counter, domain=domain).contents == expected
+
+
+@pytest.mark.parametrize("d", DIMENSIONS)
+def test_with_many_people_the_default_finds_two_groups_in_any_dimension(d: int) -> None:
+    domain = space(d)
+    counter = in_memory(two_groups(domain, 4000), domain)
+    model = clustering_cases()["htree_kmeans"].__class__(k=2)
+    done = run(model, counter, domain=domain, noise=SeededNoise(1))
+    found = done.released.centres[np.argsort(done.released.centres[:, 0])]
+    assert found == pytest.approx(np.repeat([[2.0], [6.0]], d, axis=1), abs=0.5)
