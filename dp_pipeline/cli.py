@@ -120,7 +120,7 @@ def data_list() -> None:
             spec.name,
             spec.purpose,
             str(spec.protection),
-            " ".join(spec.models),
+            _first_of(tuple(spec.models)),
             "yes" if is_available(spec) else f"needs {spec.source.needs}",
         ]
         for spec in specs
@@ -128,12 +128,17 @@ def data_list() -> None:
     print_table("Data sets", ["name", "purpose", "protected unit", "models", "available"], rows)
 
 
+def _first_of(names: tuple[str, ...]) -> str:
+    """One or two names; of more the first, and how many others there are."""
+    return " ".join(names) if len(names) < 3 else f"{names[0]} + {len(names) - 1}"
+
+
 @data.command("check")
 @click.argument("file", type=click.Path(path_type=Path))
 def data_check(file: Path) -> None:
     """Check a data set file: declarations, models and their parameters. Reads no rows."""
-    from dp_pipeline.models import build_model
-    from dp_pipeline.models.base import claim_of, price
+    from dp_pipeline.models import build_model, price_of_everything
+    from dp_pipeline.models.base import claim_of
     from dp_pipeline.schema.epsilon import epsilon_text
     from dp_pipeline.schema.parser import load_spec
 
@@ -142,8 +147,8 @@ def data_check(file: Path) -> None:
         name: [claim_of(build_model(spec, name), epsilon) for epsilon in spec.partitions]
         for name in spec.models
     }
-    total = sum((price(spec, one) for found in claims.values() for one in found), Fraction(0))
-    click.echo(f"{file}: a good declaration; all models at all ε cost {epsilon_text(total)}")
+    total = epsilon_text(price_of_everything(spec))
+    click.echo(f"{file}: a good declaration; all models at all ε cost {total}")
     without = [name for name, found in claims.items() if not all(one.is_dp for one in found)]
     if without:
         click.echo(f"not differentially private: {', '.join(without)}")

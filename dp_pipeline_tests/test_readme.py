@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from dp_pipeline.cli import main
+from dp_pipeline.models import MODELS
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -27,6 +28,24 @@ def test_the_data_set_file_of_the_readme_is_a_good_declaration(
     planned = CliRunner().invoke(main, ["plan", "rides"])
     assert planned.exit_code == 0, planned.output
     assert "asked 1.9, spent 0, left 4, ceiling 4" in planned.output
+
+
+def test_the_estimator_of_the_readme_runs_as_it_stands_there(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = re.search(r"```python\n(.*?)```", README, re.DOTALL)
+    assert found is not None
+    names: dict[str, object] = {}
+    exec(found.group(1), names)
+    centres = names["model"].cluster_centers_  # type: ignore[attr-defined]
+    assert centres.shape == (3, 2)
+    assert ((centres > [47.3, 8.4]) & (centres < [47.5, 8.6])).all()
+    assert "Spend(" in capsys.readouterr().out
+
+
+def test_every_model_is_in_the_readme() -> None:
+    for name in MODELS:
+        assert f"`{name}`" in README
 
 
 def test_every_data_set_is_in_the_readme() -> None:

@@ -8,7 +8,7 @@ from numbers import Integral, Real
 
 import numpy as np
 
-from dp_pipeline.gate.noise import NoiseSource, OpenDPNoise, named_noise
+from dp_pipeline.gate.noise import FIT_FOR_RELEASE, NoiseSource, OpenDPNoise, named_noise
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import Model, claim_of
 from dp_pipeline.models.clustering import Clustering
@@ -51,6 +51,11 @@ def noise_of(value: object) -> NoiseSource:
         )
     source: NoiseSource = value  # type: ignore[assignment]
     return source
+
+
+def is_fit_for_release(value: object) -> bool:
+    """Whether the source that ``noise_of`` gives is one that protects persons."""
+    return type(noise_of(value)) in FIT_FOR_RELEASE
 
 
 def number_of_clusters(value: object) -> int:

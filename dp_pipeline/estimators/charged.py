@@ -13,7 +13,7 @@ import numpy as np
 from dp_pipeline import __version__
 from dp_pipeline.estimators.private_fit import RELATION, UNIT, Fitted, PrivateFit
 from dp_pipeline.gate.counts import Counter
-from dp_pipeline.gate.noise import NoiseSource, SeededNoise
+from dp_pipeline.gate.noise import FIT_FOR_RELEASE, NoiseSource, SeededNoise
 from dp_pipeline.ledger import Account, Charge, Ledger, SpendRow
 from dp_pipeline.ledger.home import find_home
 from dp_pipeline.models.parameters import texts_of
@@ -62,10 +62,10 @@ def _require_account(ledger: Ledger, lineage: object, noise: NoiseSource) -> Acc
             f"lineage {account.lineage}: expected an account that protects {UNIT} under "
             f"{RELATION}, got {account.unit} under {account.relation}"
         )
-    if account.purpose == "release" and not noise.fit_for_release:
+    if account.purpose == "release" and type(noise) not in FIT_FOR_RELEASE:
         raise DeclarationError(
-            f"lineage {account.lineage}: noise: expected a source fit for sensitive data, "
-            "got a seeded one"
+            f"lineage {account.lineage}: noise: expected a source fit for sensitive data "
+            f"({' or '.join(one.name for one in FIT_FOR_RELEASE)}), got another"
         )
     return account
 

@@ -74,6 +74,11 @@ def _of_series(series: Any) -> np.ndarray:
 
 
 def _of_array(X: Any) -> Columns:
+    if hasattr(X, "schema"):
+        # As an array, a table of another library changes its type where a value is missing.
+        raise DeclarationError(
+            f"X: expected an array, nested lists or a pandas frame, got {type(X).__name__}"
+        )
     try:
         array = np.asarray(X)
     except ValueError:

@@ -14,6 +14,7 @@ from dp_pipeline.estimators.arguments import (
     clustering_model,
     exact_epsilon,
     generator,
+    is_fit_for_release,
     noise_of,
     number_of_clusters,
     require_plain,
@@ -88,6 +89,8 @@ class PrivateKMeans(
     synopsis_ : Synopsis or None
         The noisy boxes that the centres were made from, private too: any plot, and any other
         k by ``recluster``, for no further ε. None with methods that make none.
+    fit_for_release_ : bool
+        Whether the noise may protect persons: False for a seed and for a source of one's own.
     n_features_in_ : int
         Number of columns d.
     feature_names_in_ : ndarray of shape (d,)
@@ -150,6 +153,7 @@ class PrivateKMeans(
             fit = self._declared()
             fitted = self._run(fit, columns, rng)
         self._keep(fitted, fit)
+        self.fit_for_release_ = is_fit_for_release(self.noise)
         message = warning_of(fitted.clusters, fit.epsilon)
         if message:
             warnings.warn(message, WeakSignal, stacklevel=2)
@@ -186,9 +190,7 @@ class PrivateKMeans(
             )
         with invalid_parameters():
             k = number_of_clusters(n_clusters)
-        has_weight = bool((self.synopsis_.weights > 0).any())
-        boxes = self.synopsis_.refined() if has_weight else self.synopsis_
-        rng = generator(self.random_state)
+        boxes, rng = self.synopsis_.refined(), generator(self.random_state)
         return cluster_synopsis(boxes, k=k, starts=_RECLUSTER_STARTS, rng=rng)
 
     def _declared(self) -> PrivateFit:

@@ -50,10 +50,11 @@ def require_grid(domain: Domain, columns: tuple[str, ...], cells: int) -> None:
 
 def require_tree(domain: Domain, tree: BitTree) -> None:
     """BoundaryViolation unless the tree halves declared columns and can never change."""
-    require_axes(domain, tree.columns)
     # A list could be changed between two questions: the same nodes would be other boxes.
-    if not isinstance(tree.axes, tuple) or not all(type(axis) is int for axis in tree.axes):
-        raise BoundaryViolation("tree: expected a tuple of whole numbers as axes, got another")
+    fixed = type(tree) is BitTree and all(type(x) is tuple for x in (tree.axes, tree.columns))
+    if not fixed or not all(type(axis) is int for axis in tree.axes):
+        raise BoundaryViolation("tree: expected tuples of columns and whole numbers, got another")
+    require_axes(domain, tree.columns)
     tree.require_axes()
 
 
@@ -61,6 +62,9 @@ def require_nodes(tree: BitTree, nodes: Prefixes, bits: int) -> None:
     """BoundaryViolation unless ``nodes`` are whole numbers of 64 bits and boxes of this tree, and
     an engine counts as many as there are ``bits`` below them.
     """
+    # Its keys and children are what a session accounts by.
+    if type(nodes) is not Prefixes:
+        raise BoundaryViolation("tree nodes: expected Prefixes, got another")
     # Shifted in fewer bits, a node would lose its first ones and be taken for another.
     require_int64(nodes.depths, of="tree nodes")
     require_int64(nodes.bits, of="tree nodes")

@@ -49,9 +49,24 @@ class Door:
         noise: NoiseSource,
         benchmark: bool = False,
     ) -> None:
-        self.domain, self.reach, self.accountant = domain, reach, accountant
+        self._domain, self._reach, self._accountant = domain, reach, accountant
         self._counter, self._transcript, self._noise = counter, transcript, noise
         self._benchmark = benchmark
+
+    @property
+    def domain(self) -> Domain:
+        """The declared attributes."""
+        return self._domain
+
+    @property
+    def reach(self) -> int:
+        """Rows that two neighbouring data sets differ by, at most; fixed when the door is made."""
+        return self._reach
+
+    @property
+    def accountant(self) -> Accountant:
+        """What this release may spend, and has spent."""
+        return self._accountant
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self.domain.names)} attributes, reach {self.reach})"

@@ -147,6 +147,10 @@ class SeededNoise(_SampledNoise):
         object.__setattr__(self, "_uniform", UniformIntegers(entropy))
 
 
+FIT_FOR_RELEASE = (OpenDPNoise, ExactNoise)
+"""The sources that protect persons. Any object may say so of itself; these do."""
+
+
 def noise_source(name: str, *, seed: int | None = None) -> NoiseSource:
     """The source of a declared name: "opendp", "exact", or "seeded" with its seed.
 

@@ -127,6 +127,10 @@ class Independence:
         return 2 * UNIT * _rows(rows_per_unit) + 1
 
 
+SCORES = (Gap, Independence)
+"""All that the gate maximises: a score sees exact tables, so nobody brings one of their own."""
+
+
 def _counts(table: IntArray) -> IntArray:
     """An exact table: integers, none negative. The proofs above are about counts of rows."""
     counts = int64_array(table, of="score: table")

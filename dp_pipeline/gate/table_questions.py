@@ -13,7 +13,7 @@ from dp_pipeline.gate import mechanisms
 from dp_pipeline.gate.admissible import require_released, require_table
 from dp_pipeline.gate.counts import Counter
 from dp_pipeline.gate.door import Door, question
-from dp_pipeline.gate.scores import Score
+from dp_pipeline.gate.scores import SCORES, Score
 from dp_pipeline.release.accountant import NOISY_MAX, Spend
 from dp_pipeline.release.measurement import NoisyMarginal
 from dp_pipeline.schema.encoding import IntArray
@@ -47,6 +47,9 @@ class TableQuestions(Door):
         """
         if not candidates:
             raise BoundaryViolation(f"{what}: expected candidates to choose from, got none")
+        if not {type(score) for score in candidates.values()} <= set(SCORES):
+            known = " or ".join(score.__name__ for score in SCORES)
+            raise BoundaryViolation(f"{what}: expected {known} as score, got another")
         names = list(candidates)
         for attributes in names:
             require_table(self.domain, attributes)

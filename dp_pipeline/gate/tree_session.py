@@ -21,12 +21,13 @@ from dp_pipeline.schema.errors import BoundaryViolation
 class TreeSession:
     """Counts of tree nodes whose ε is accounted path by path, in whole shares of ε/SHARES.
 
-    The *frontier* is a set of disjoint nodes that cover the box, each with the shares that
-    are left to it; at first the root with all of them. A count of a frontier node takes its
-    shares from that node; a count of all its 2^b descendants b bits down takes them from the
-    node and puts the descendants in its place, each with what is left.
+    The *frontier* is a set of disjoint nodes, each with the shares that are left to it; at
+    first the root with all of them. A node without shares leaves it. A count of a frontier
+    node takes its shares from that node; a count of all its 2^b descendants b bits down takes
+    them from the node and puts the descendants in its place, each with what is left.
 
-    *Proof.* A row lies in exactly one frontier node at any time. A measurement that counts
+    *Proof.* A row lies in at most one frontier node at any time; in none when nothing is left
+    to it. A measurement that counts
     the row is of that node or of its descendants, where the row is in one: Δ1 = 1, at s
     shares its loss is s·ε/SHARES, and the shares left to the row's frontier node fall by
     exactly s. A measurement elsewhere does not count the row: loss 0. What is measured next

@@ -71,6 +71,16 @@ class Ledger:
                 connection, lineage, source=source, distinct_population=distinct_population
             )
 
+    def require_public(self, lineage: str, source: str) -> None:
+        """DeclarationError if exact numbers about a source would be about protected rows: the
+        lineage was opened for releases, or a release lineage holds the source. For whoever
+        shows such numbers without an account of their own, such as a study; writes nothing.
+        """
+        if not self._store.exists():
+            return
+        with self._store.reading() as connection:
+            sources.require_public(connection, lineage, source=source)
+
     @contextmanager
     def reserve(self, charge: Charge) -> Iterator[Reservation]:
         """Pay for a release before anyone looks; the block holds the lock of its key.

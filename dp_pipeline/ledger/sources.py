@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, select
 
-from dp_pipeline.ledger.journal import Draft, append, require_account
+from dp_pipeline.ledger.journal import Draft, append, find_account, require_account
 from dp_pipeline.ledger.tables import entries
 from dp_pipeline.ledger.words import require_line, require_text
 from dp_pipeline.schema.errors import DeclarationError
@@ -42,7 +42,7 @@ def claim(
     if distinct_population is not None:
         require_line(distinct_population, of=f"distinct_population of lineage {lineage}")
     holders = _holders(connection, source)
-    _require_no_exposure(connection, lineage, source=source, holders=holders)
+    _require_no_exposure(connection, lineage, source=source)
     if lineage in holders:
         return
     if distinct_population is None:
@@ -51,22 +51,31 @@ def claim(
     append(connection, Draft(event="source", lineage=lineage, source=source, facts=reason))
 
 
-def _holders(connection: Connection, source: str) -> list[str]:
-    query = select(entries.c.lineage).where(entries.c.source == source, entries.c.event == "source")
-    return list(connection.execute(query.order_by(entries.c.sequence)).scalars())
-
-
-def _require_no_exposure(
-    connection: Connection, lineage: str, *, source: str, holders: list[str]
-) -> None:
-    if require_account(connection, lineage).purpose == "release":
-        return
-    for holder in holders:
+def require_public(connection: Connection, lineage: str, *, source: str) -> None:
+    """DeclarationError where rows that are to be shown exactly are somebody's to protect: the
+    lineage was opened for releases, or a release lineage holds the source. Writes nothing.
+    """
+    found = find_account(connection, lineage)
+    if found is not None and found[0].purpose == "release":
+        raise DeclarationError(
+            f"lineage {lineage}: opened with purpose 'release', now declared with 'benchmark'"
+        )
+    for holder in _holders(connection, source):
         if require_account(connection, holder).purpose == "release":
             raise DeclarationError(
                 f"source {source!r} is protected by lineage {holder} (release): as a benchmark, "
                 f"lineage {lineage} would publish exact numbers about it"
             )
+
+
+def _holders(connection: Connection, source: str) -> list[str]:
+    query = select(entries.c.lineage).where(entries.c.source == source, entries.c.event == "source")
+    return list(connection.execute(query.order_by(entries.c.sequence)).scalars())
+
+
+def _require_no_exposure(connection: Connection, lineage: str, *, source: str) -> None:
+    if require_account(connection, lineage).purpose != "release":
+        require_public(connection, lineage, source=source)
 
 
 def _require_same_kind(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 
-from dp_pipeline.models.base import Model, claim_of
+from dp_pipeline.models.base import Model, claim_of, price
 from dp_pipeline.models.dp_kmeans import DpKMeans
 from dp_pipeline.models.dp_kmeans_pp import DpKMeansPlusPlus
 from dp_pipeline.models.dplk_kmeans import DplkKMeans
@@ -66,3 +67,12 @@ def _require_plain(spec: DatasetSpec, name: str, model: Model) -> None:
             f"{spec.name}: {name}: expected a sound method for data to be released, "
             f"got one that is for benchmarks alone: {reasons[0]}"
         )
+
+
+def price_of_everything(spec: DatasetSpec) -> Fraction:
+    """What all declared models at all ε charge together: the claims of published variants count,
+    and those without a finite ε charge nothing.
+    """
+    models = [build_model(spec, name) for name in spec.models]
+    claims = (claim_of(model, epsilon) for model in models for epsilon in spec.partitions)
+    return sum((price(spec, claim) for claim in claims), Fraction(0))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import dagster as dg
 
+from dp_pipeline.models import price_of_everything
 from dp_pipeline.raw.prepare import stages_of
 from dp_pipeline.schema.epsilon import epsilon_text
 from dp_pipeline.schema.spec import DatasetSpec, Publication
@@ -31,7 +32,7 @@ def sweep_job(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
         f"{spec.name}_epsilon_backfill",
         selection=dg.AssetSelection.assets(*([spec.name, name] for name in names)),
         description=f"Release {spec.name} with every model at one ε; backfill it over all of them. "
-        f"All partitions together cost ε={epsilon_text(spec.cost_of_everything)} {ceiling}; "
+        f"All partitions together cost ε={epsilon_text(price_of_everything(spec))} {ceiling}; "
         "what was released before is replayed at no cost.",
     )
 

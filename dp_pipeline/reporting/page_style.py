@@ -55,6 +55,7 @@ tfoot th, tfoot td { font-weight: 650; border-bottom: 0; }
 .charges tfoot th { font-weight: 650; }
 .charges td:nth-last-child(-n+3), .charges thead th:nth-last-child(-n+3) { text-align: right;
   white-space: nowrap; }
+.releases td:not(:last-child) { white-space: nowrap; }
 .exact { display: block; color: var(--muted); font-size: .8rem; font-weight: 400;
   white-space: normal; overflow-wrap: anywhere; max-width: 11rem; margin-left: auto; }
 .fit { color: var(--good); font-weight: 650; }
@@ -65,7 +66,7 @@ tfoot th, tfoot td { font-weight: 650; border-bottom: 0; }
 figure { margin: 0; padding: .8rem .8rem .6rem; background: var(--card); border-radius: .6rem;
   border: 1px solid var(--rule); }
 figure:only-child { max-width: 44rem; }
-figure.tall { grid-column: 1 / -1; max-width: none; }
+.pictures.large { grid-template-columns: minmax(0, 46rem); }
 img { display: block; width: 100%; height: auto; mix-blend-mode: multiply; }
 figcaption { color: var(--muted); font-size: .82rem; padding: .5rem .2rem 0; }
 details { border-bottom: 1px solid var(--rule); }

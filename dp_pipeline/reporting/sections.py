@@ -95,20 +95,17 @@ def pictures(images: Sequence[tuple[str, bytes]]) -> Markup:
     """Every picture inside the page itself, with its caption."""
     if not images:
         return Markup()
-    figures = (_figure(caption, png) for caption, png in images)
-    return element(
-        "section", element("h2", "Pictures"), element("div", *figures, class_="pictures")
-    )
+    figures = [_figure(caption, png) for caption, png in images]
+    # Many panels in half of the page could not be read.
+    class_ = "pictures large" if any(is_tall(png) for _, png in images) else "pictures"
+    return element("section", element("h2", "Pictures"), element("div", *figures, class_=class_))
 
 
 def _figure(caption: str, png: bytes) -> Markup:
     if not png.startswith(SIGNATURE):
         raise BoundaryViolation(f"picture {caption[:60]!r}: expected a PNG, got another format")
     data = f"data:image/png;base64,{base64.b64encode(png).decode()}"
-    image = element("img", src=data, alt=caption)
-    # Many panels in half of the page could not be read.
-    class_ = "tall" if is_tall(png) else None
-    return element("figure", image, element("figcaption", caption), class_=class_)
+    return element("figure", element("img", src=data, alt=caption), element("figcaption", caption))
 
 
 def release_table(releases: Sequence[ReleaseSummary]) -> Markup:

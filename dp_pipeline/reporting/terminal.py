@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Literal
 
 from dp_pipeline.reporting.number_text import NO_NUMBER
 
@@ -20,7 +21,9 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         numeric = bool(rows) and all(_is_number(row[columns.index(column)]) for row in rows)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        justify: Literal["left", "right"] = "right" if numeric else "left"
+        # A number that is cut in two lines is hard to read; words may be.
+        table.add_column(column, justify=justify, overflow="fold", no_wrap=numeric)
     for row in rows:
         table.add_row(*row)
     width = None if sys.stdout.isatty() else _WIDTH_OF_A_FILE

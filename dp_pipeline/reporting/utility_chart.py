@@ -158,9 +158,9 @@ def _value_text(axes: Axes, *, is_log: bool) -> Callable[[float, int], str]:
 
 
 def _value_label(table: Pivot, *, is_log: bool) -> str:
-    unit = plain(table.unit) + (", log scale" if is_log else "")
     metric = metric_named(table.metric)
-    return f"{plain(metric.short)} ({unit})\n{metric.better}"
+    scale = ", log scale" if is_log else ""
+    return f"{plain(metric.short)} ({plain(table.unit)})\n{metric.better}{scale}"
 
 
 def _draw_reference(axes: Axes, metric: Metric) -> None:

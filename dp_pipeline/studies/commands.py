@@ -44,6 +44,7 @@ def study_clustering(
 
     The same command again goes on where it was stopped; other settings add to the folder.
     """
+    from dp_pipeline.ledger.home import find_home
     from dp_pipeline.schema.discovery import find_spec
     from dp_pipeline.schema.epsilon import parse_epsilon
     from dp_pipeline.studies.clustering.study import ClusteringStudy
@@ -55,6 +56,7 @@ def study_clustering(
         epsilons=tuple(sorted({parse_epsilon(text, of="--epsilon") for text in epsilons})),
         repeats=repeats,
         folder=out,
+        ledger=find_home().ledger,
         jobs=jobs,
     )
     click.echo(f"report: {request.run()}")

@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any, get_type_hints
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from dp_pipeline.estimators import InvalidParameter, PrivateKMeans
@@ -158,3 +159,17 @@ def test_parameters_of_the_method_and_declared_rows_reach_it():
     assert paid.spends_[0].what == "number of rows"
     assert "number of rows" not in [one.what for one in declared.spends_]
     assert shared.spends_[-1].epsilon == Fraction(1, 2)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_table_of_another_library_is_refused_whatever_it_holds(missing: bool) -> None:
+    column = pa.array([True, None if missing else False])
+    with pytest.raises(InvalidParameter, match="a pandas frame, got Table"):
+        private().fit(pa.table({"x": column, "y": column}))
+
+
+@pytest.mark.parametrize(
+    ("noise", "fit"), [("exact", True), ("seeded:7", False), (SeededNoise(7), False)]
+)
+def test_a_fit_says_whether_its_noise_may_protect_persons(noise: object, fit: bool) -> None:
+    assert quiet_fit(private(noise=noise), VILLAGES).fit_for_release_ is fit

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 import pytest
@@ -21,6 +22,7 @@ from dp_pipeline_tests.estimators.people import VILLAGES, private, quiet_fit
 from dp_pipeline_tests.instruments import IntArray, RecordingNoise
 
 RIDERS = Account("riders", "one row", "add_remove", "release", Fraction(1))
+CAPPED = Account("capped", "one row", "add_remove", "benchmark", Fraction(1))
 PUBLIC = Account("public", "one row", "add_remove", "benchmark", None)
 PERSONS = Account(
     "persons", "at most 20 rows of a person, column user", "add_remove", "release", Fraction(1)
@@ -46,7 +48,7 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
     """The ledger of a home where some accounts are open; sound at the end of the test."""
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path))
     ledger = find_home().ledger
-    for account in (RIDERS, PUBLIC, PERSONS, REPLACED):
+    for account in (RIDERS, CAPPED, PUBLIC, PERSONS, REPLACED):
         ledger.open_account(account)
     yield ledger
     ledger.verify()
@@ -78,11 +80,10 @@ def test_fits_and_clones_add_up_until_the_ceiling_refuses_one(ledger: Ledger):
 
 def test_a_fit_that_does_not_fit_draws_nothing(ledger: Ledger):
     noise = RecordingNoise(ExactNoise())
-    noise.fit_for_release = True
     with pytest.raises(BudgetExceeded):
-        paid_by("riders", epsilon=2, noise=noise).fit(VILLAGES)
+        paid_by("capped", epsilon=2, noise=noise).fit(VILLAGES)
     assert not noise.draws
-    assert ledger.balance("riders").spent == 0
+    assert ledger.balance("capped").spent == 0
 
 
 def test_a_grid_search_is_charged_for_every_fit(ledger: Ledger):
@@ -102,8 +103,26 @@ def test_a_crash_after_the_charge_is_spent_and_dead(ledger: Ledger):
 
 @pytest.mark.parametrize("noise", ["seeded:7", SeededNoise(7)], ids=["text", "source"])
 def test_seeded_noise_is_refused_on_an_account_for_releases(ledger: Ledger, noise: object):
-    with pytest.raises(InvalidParameter, match=r"riders: noise: .* got a seeded one"):
+    with pytest.raises(InvalidParameter, match=r"riders: noise: .*opendp or exact.*, got another"):
         paid_by("riders", noise=noise).fit(VILLAGES)
+    assert ledger.balance("riders").spent == 0
+
+
+@dataclass(frozen=True)
+class Silent(ExactNoise):
+    """A forgotten test double: no noise, and the name and the word of a real source."""
+
+    name: ClassVar[str] = "opendp"
+
+    def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:  # noqa: ARG002
+        return counts
+
+
+def test_a_source_that_only_says_that_it_protects_is_refused_on_an_account_for_releases(
+    ledger: Ledger,
+) -> None:
+    with pytest.raises(InvalidParameter, match=r"expected a source fit for sensitive data"):
+        quiet_fit(paid_by("riders", noise=Silent()), VILLAGES)
     assert ledger.balance("riders").spent == 0
 
 
@@ -126,7 +145,7 @@ def test_a_lineage_without_an_account_is_refused_and_told_how_to_open_one(
 ):
     with pytest.raises(InvalidParameter, match=r"dp-pipeline run. of a data set file"):
         paid_by(lineage).fit(VILLAGES)
-    assert set(ledger.lineages()) == {"riders", "public", "persons", "replaced"}
+    assert set(ledger.lineages()) == {"riders", "capped", "public", "persons", "replaced"}
 
 
 def test_a_ledger_is_not_made_by_a_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

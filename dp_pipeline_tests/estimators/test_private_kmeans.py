@@ -29,6 +29,7 @@ from dp_pipeline_tests.estimators.people import (
     METHODS,
     NAN,
     VILLAGES,
+    in_columns,
     private,
     quiet_fit,
     require_centres_in_the_box,
@@ -45,6 +46,15 @@ def test_any_rows_give_finite_centres_inside_the_box(method: str, rows: np.ndarr
     estimator = quiet_fit(private(method=method), rows)
     require_centres_in_the_box(estimator)
     assert sum(spend.epsilon for spend in estimator.spends_) == 1
+
+
+@pytest.mark.parametrize("d", [1, 3, 8])
+@pytest.mark.parametrize("method", METHODS)
+def test_any_rows_of_any_number_of_columns_give_finite_centres_inside_the_box(method: str, d: int):
+    for rows in AWKWARD.values():
+        estimator = quiet_fit(private(method=method), in_columns(rows, d))
+        require_centres_in_the_box(estimator, d=d)
+        assert sum(spend.epsilon for spend in estimator.spends_) == 1
 
 
 @given(ANY_ROWS)
@@ -192,11 +202,14 @@ class FadingNoise(ForcedNoise):
         return super().discrete_laplace(counts, scale)
 
 
-def shows_the_rows(estimator_type: type[PrivateKMeans], **parameters: Any) -> bool:
+def shows_the_rows(
+    estimator_type: type[PrivateKMeans], *, d: int = 2, most: int = 60, **parameters: Any
+) -> bool:
     """Whether the outcome differs between populations when the noisy answers do not."""
+    everybody = (in_columns(rows, d) for rows in AWKWARD.values())
     fits = (
         outcome(estimator_type(3, epsilon=1, bounds=BOX, random_state=0, **parameters), rows)
-        for parameters["noise"], rows in ((FadingNoise(5), each) for each in AWKWARD.values())
+        for parameters["noise"], rows in ((FadingNoise(5, most), each) for each in everybody)
     )
     first, *others = fits
     return any(each != first for each in others)
@@ -205,6 +218,13 @@ def shows_the_rows(estimator_type: type[PrivateKMeans], **parameters: Any) -> bo
 @pytest.mark.parametrize("method", METHODS)
 def test_a_fitted_estimator_and_its_warnings_hold_the_noisy_answers_and_nothing_else(method: str):
     assert not shows_the_rows(PrivateKMeans, method=method)
+
+
+@pytest.mark.parametrize(("most", "last"), [(60, "counts"), (1000, "residuals")])
+def test_so_does_the_default_in_three_columns_at_a_weak_and_a_strong_signal(most: int, last: str):
+    assert not shows_the_rows(PrivateKMeans, d=3, most=most)
+    forced = private(noise=FadingNoise(5, most))
+    assert quiet_fit(forced, in_columns(VILLAGES, 3)).spends_[-1].what.startswith(last)
 
 
 @pytest.mark.parametrize("mutant", [KeepsTheRows, WarnsByTheRows])

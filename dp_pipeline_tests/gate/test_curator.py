@@ -24,7 +24,7 @@ from dp_pipeline.release.bit_tree import BitTree, Prefixes
 from dp_pipeline.release.quadtree import Nodes
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.schema.domain import Attribute, Domain
-from dp_pipeline.schema.encoding import Levels
+from dp_pipeline.schema.encoding import IntArray, Levels
 from dp_pipeline.schema.errors import (
     BoundaryViolation,
     BudgetExceeded,
@@ -44,6 +44,25 @@ every_question = pytest.mark.parametrize("kind", EXAMPLES)
 
 class LookedAt(Exception):
     """A counter was asked."""
+
+
+@dataclass(frozen=True)
+class OwnScore:
+    """A score that nobody has proven: it would be handed the exact table."""
+
+    def score(self, table: IntArray) -> int:
+        return int(table.sum()) << 30
+
+    def linf(self, rows_per_unit: int) -> int:
+        return rows_per_unit
+
+
+class OwnKeys(Prefixes):
+    """Nodes that a session would take for others."""
+
+    @property
+    def keys(self) -> IntArray:
+        return np.arange(len(self))
 
 
 @dataclass
@@ -79,6 +98,13 @@ class Logged:
 
             return logged
         return found
+
+
+def test_what_a_person_is_cannot_be_changed_from_outside() -> None:
+    curator = curator_over(TEN_PEOPLE, reach=20)
+    for name, value in {"reach": 1, "accountant": Accountant(ONE), "domain": TOWN}.items():
+        with pytest.raises(AttributeError):
+            setattr(curator, name, value)
 
 
 # The order.
@@ -430,6 +456,18 @@ REFUSED: dict[str, Callable[[Curator], object]] = {
         NearestCentre(("x", "x"), ((0, 0),), (1, 1)), clip=1, shift=0, epsilon=ONE
     ),
     "no columns": lambda one: one.measure_grid((), cells=2, epsilon=ONE),
+    "a score that a model brings along": lambda one: one.choose(
+        "edge",
+        {("colour", "smokes"): OwnScore()},
+        epsilon=ONE,
+    ),
+    "a tree whose columns can be changed": lambda one: one.open_tree(
+        BitTree(["x", "y"], (0, 1)),  # type: ignore[arg-type]
+        epsilon=ONE,
+    ),
+    "boxes with keys of their own": lambda one: one.measure_boxes(
+        TREE, OwnKeys(ROOT.depths, ROOT.bits), epsilon=ONE
+    ),
     "no candidates": lambda one: one.choose("edge", {}, epsilon=ONE),
     "no epsilon": lambda one: one.measure((), epsilon=Fraction(0)),
     "negative epsilon": lambda one: one.measure((), epsilon=-ONE),

@@ -99,3 +99,25 @@ def test_an_empty_reason_is_no_reason(lineages: Ledger):
     lineages.claim_source("trips", SOURCE)
     with pytest.raises(DeclarationError, match="distinct_population"):
         lineages.claim_source("buses", SOURCE, distinct_population=" ")
+
+
+@pytest.mark.parametrize("lineage", ["adult", "nobody_yet"])
+def test_rows_that_nobody_protects_may_be_shown_without_a_claim(lineages: Ledger, lineage: str):
+    lineages.claim_source("census", SOURCE)
+    lineages.require_public(lineage, SOURCE)
+    assert claims(lineages) == [("census", SOURCE, None)]
+
+
+def test_rows_of_a_release_lineage_are_not_shown_whatever_a_file_calls_them(lineages: Ledger):
+    with pytest.raises(DeclarationError, match=r"trips: opened with purpose 'release'"):
+        lineages.require_public("trips", "sha256:never-claimed")
+
+
+@pytest.mark.parametrize("lineage", ["adult", "nobody_yet"])
+def test_a_source_that_a_release_lineage_holds_is_not_shown_under_another_name(
+    lineages: Ledger, lineage: str
+):
+    lineages.claim_source("adult", SOURCE)
+    lineages.claim_source("trips", SOURCE, distinct_population="new rows from now on")
+    with pytest.raises(DeclarationError, match=r"protected by lineage trips"):
+        lineages.require_public(lineage, SOURCE)

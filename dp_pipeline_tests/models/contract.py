@@ -68,17 +68,25 @@ def clustering_cases(*, declared: int = 1000) -> dict[str, Model]:
 
 
 @dataclass(frozen=True)
-class LargeAnswers:
-    """Forced answers that are all large: every box is split as often as it can be."""
+class Constant:
+    """The same answer to every question."""
 
-    name: str = "large"
+    answer: int
+    name: str = "constant"
     fit_for_release: bool = False
 
     def discrete_laplace(self, counts: IntArray, _: Fraction) -> IntArray:
-        return np.full(counts.shape, 2000, dtype=np.int64)
+        return np.full(counts.shape, self.answer, dtype=np.int64)
 
     def noisy_max(self, _: IntArray, __: Fraction) -> int:
         return 0
+
+
+@dataclass(frozen=True)
+class LargeAnswers(Constant):
+    """Every box is split as often as it can be."""
+
+    answer: int = 2000
 
 
 @dataclass(frozen=True)

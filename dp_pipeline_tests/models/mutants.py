@@ -12,13 +12,16 @@ from dp_pipeline.gate.nearest_centre import NearestCentre
 from dp_pipeline.models.dp_kmeans import DpKMeans
 from dp_pipeline.models.dpqt_kmeans import DpqtKMeans
 from dp_pipeline.models.eug_kmeans import EugKMeans
+from dp_pipeline.models.htree_kmeans import HTreeKMeans
 from dp_pipeline.models.idp_kmeans import IdpKMeans
 from dp_pipeline.models.independent import Independent
 from dp_pipeline.models.parameters import integer
 from dp_pipeline.release.accountant import Accountant
+from dp_pipeline.release.bit_tree import BitTree, Prefixes
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.product import ProductTable
 from dp_pipeline.release.quadtree import Nodes
+from dp_pipeline.release.synopsis import Synopsis
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.schema.encoding import FloatArray
 from dp_pipeline_tests.instruments import CheaperNoise
@@ -80,6 +83,19 @@ class UnpaidStart(IdpKMeans):
 
 
 @dataclass(frozen=True)
+class UnpaidRecount(HTreeKMeans):
+    """Counts boxes of its tree once more, past the accountant, with as much again."""
+
+    def _tree(
+        self, curator: Curator, columns: tuple[str, ...], epsilon: Fraction, kept: Fraction
+    ) -> tuple[Synopsis, float]:
+        tree = BitTree.over(columns, curator.domain.box(columns))
+        nodes = Prefixes.root().children(4)
+        unpaid(curator).measure_boxes(tree, nodes, epsilon=kept)
+        return super()._tree(curator, columns, epsilon, kept)
+
+
+@dataclass(frozen=True)
 class HalfTheNoise(Independent):
     """Draws at half the scale that was charged."""
 
@@ -103,7 +119,7 @@ class OwnReach(Independent):
     """Measures as if every person had one row."""
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> ProductTable:
-        curator.reach = 1
+        curator._reach = 1
         return super().fit(curator, epsilon=epsilon, rng=rng)
 
 

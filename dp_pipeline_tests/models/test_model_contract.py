@@ -11,7 +11,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.models import MODELS
+from dp_pipeline.models import MODELS, tree_growth
 from dp_pipeline.models.base import Model, claim_of
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.schema.errors import Damaged
@@ -157,10 +157,12 @@ def test_a_model_whose_answers_lose_more_than_epsilon_is_caught(name: str) -> No
 @every_epsilon
 @every_reach
 def test_a_person_whose_rows_are_counted_every_time_uses_all_of_epsilon(
-    case: str, epsilon: Fraction, rows_reached: int
+    case: str, epsilon: Fraction, rows_reached: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Not one share of ε is spent on noise that protects nobody. On a corner of the box a person
-    # moves totals of coordinates by as much as anybody can.
+    # moves totals of coordinates by as much as anybody can. A tree of large answers alone would
+    # grow to its cap.
+    monkeypatch.setattr(tree_growth, "MOST_NODES", 5000)
     person = TEN_PEOPLE[-1:] * rows_reached
     alone, nobody = (
         run(CASES[case], rows, epsilon=epsilon, reach=rows_reached, noise=LargeAnswers())

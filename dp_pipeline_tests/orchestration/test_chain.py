@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -89,6 +90,45 @@ def test_the_report_is_written_and_names_every_model(ran: Ran):
     project, spec = ran
     page = report_path(project.request(spec)).read_text(encoding="utf-8")
     assert all(model in page for model in spec.models)
+
+
+def test_the_comparison_shows_a_small_table_then_pictures_then_the_report(ran: Ran):
+    project, spec = ran
+    (metadata, *_) = materializations(project, spec)[dg.AssetKey([spec.name, "comparison"])][None]
+    first, *pictures, last = metadata
+    assert (first, last) == ("summary", "report")
+    lines = metadata["summary"].value.splitlines()
+    # Of homes no quality is bought, and the exact numbers are nobody's to see.
+    bought = spec.evaluation is not None or not spec.is_release
+    caption = f"Every model at ε = {spec.partition_keys[-1]}, the best first"
+    assert lines[0] == (caption if bought else "No quality numbers yet.")
+    assert max(line.count("|") - 1 for line in lines) <= 5
+    assert len(pictures) >= 1
+    assert all(metadata[one].value.startswith("![](data:image/png") for one in pictures)
+
+
+def test_agreement_with_a_label_is_bought_with_the_same_epsilon(project: Project):
+    changes = {"label": "tenure", "evaluation": {"epsilon": "0.1"}, "partitions": ["1"]}
+    spec = project.declare("homes", HOMES, **changes)
+    found = {one.release.name: one for one in project.run(spec)}
+    for name in ("dpqt_kmeans", "eug_kmeans"):
+        bundle = found[name].bundle
+        assert set(bundle.quality) == {"nicv", "f_label", "ari_label"}
+        assert bundle.spent == Fraction("1.1")
+        assert any(spend.what.startswith("levels of tenure") for spend in bundle.spends)
+    assert set(found["independent"].bundle.quality) == {"mean_tvd"}
+    assert project.spent(spec) == Fraction("3.3")
+
+
+def test_a_run_shows_at_most_three_metrics(project: Project):
+    project.declare("plants", PLANTS, label="colour", partitions=["1"], publish=None)
+    shown = project.cli("run", "plants")
+    assert (shown.code, shown.err) == (0, "")
+    (head,) = [line for line in shown.out.splitlines() if line.startswith(" model")]
+    names = [name.strip() for name in re.split(r"\s{2,}", head.strip())]
+    assert names == [
+        "model", "ε", "NICV ratio", "NICV", "F (label)", "ε spent", "charged now", "state",
+    ]  # fmt: skip
 
 
 def test_a_tick_of_the_schedule_charges_the_published_release_alone(project: Project):

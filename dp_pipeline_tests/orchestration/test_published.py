@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -218,6 +219,50 @@ def test_the_terminal_table_and_the_plan_mark_what_is_not_plain(ran: Ran) -> Non
     assert planned.asked * 10**9 == sum(NANO.values())
 
 
+def test_tables_and_pictures_name_a_published_model_as_such(ran: Ran) -> None:
+    project, spec, outcomes = ran
+    named = {f"{name} (published)" for name in MODELS} | {"eug_kmeans"}
+    assert {one.bundle.model for one in outcomes.values()} == named
+    assert {row.model for one in outcomes.values() for row in one.quality} == named
+    (metadata,) = materializations(project, spec)[dg.AssetKey(["plants", "comparison"])][None]
+    for name in named:
+        assert f"| {name} |" in metadata["summary"].value
+    page = report_path(project.request(spec)).read_text(encoding="utf-8")
+    assert set(re.findall(r'role="rowheader">(\w+_kmeans[^<]*)</th>', page)) == named
+
+
+def test_an_asset_says_what_its_method_costs(project: Project) -> None:
+    definitions = dataset_assets(project.declare("plants", GARDEN))
+    words = {
+        key.path[1]: text
+        for one in definitions.assets or []
+        for key, text in one.descriptions_by_key.items()
+    }
+    for name, reason in REASONS.items():
+        assert words[name].endswith(f"Not differentially private: {reason}; charges nothing.")
+    assert "charges its ε and its evaluation's (11/60: the initial round is" in words["idp_kmeans"]
+    assert "charges its ε and its evaluation's (0.15); a re-run" in words["eug_kmeans"]
+
+
+def test_a_checked_declaration_costs_what_its_methods_compose_to(project: Project) -> None:
+    project.declare("plants", GARDEN)
+    checked = project.cli("data", "check", str(project.datasets / "plants.yaml"))
+    assert (checked.code, checked.err) == (0, "")
+    first, second = checked.out.splitlines()
+    assert first.endswith("all models at all ε cost 1/3")
+    assert second == "not differentially private: dp_kmeans, dpqt_kmeans"
+
+
+def test_the_budget_counts_the_releases_without_an_epsilon(ran: Ran) -> None:
+    project, *_ = ran
+    (account,) = json.loads(project.cli("budget", "--json").out)
+    assert (account["releases"], account["not_dp"]) == ("4", "2")
+    shown = project.cli("budget").out.splitlines()
+    assert [line.split() for line in shown if "garden" in line] == [
+        ["garden", "4", "2", "0.333333334", "0.666666666", "1"]
+    ]
+
+
 def test_the_report_never_calls_private_what_is_not(ran: Ran) -> None:
     project, spec, _ = ran
     page = report_path(project.request(spec)).read_text(encoding="utf-8")
@@ -225,12 +270,13 @@ def test_the_report_never_calls_private_what_is_not(ran: Ran) -> None:
     without, composed = alarms
     assert f"<strong>{NOT_DP}</strong>" in without
     for name, reason in REASONS.items():
-        assert f"{name} at ε = 0.1: not differentially private: {reason}." in without
+        assert f"{name} (published) at ε = 0.1: not differentially private: {reason}." in without
     assert f"<strong>{ANOTHER_EPSILON}</strong>" in composed
-    assert "idp_kmeans at ε = 0.1: costs ε = 2/15, not the nominal 0.1: " in composed
+    assert "idp_kmeans (published) at ε = 0.1: costs ε = 2/15, not the nominal 0.1: " in composed
     assert "1 fit for release; together they cost ε = 0.15 at most. Not counted: 3 not" in page
     for name in REASONS:
-        rows = re.findall(rf'<th scope="row" role="rowheader">{name}</th>(<td.*?)</tr>', page)
+        head = re.escape(f'<th scope="row" role="rowheader">{name} (published)</th>')
+        rows = re.findall(rf"{head}(<td.*?)</tr>", page)
         (row,) = (one for one in rows if "ε spent" in one)
         assert '"ε spent">none</td>' in row
         assert f'class="unfit">no: {NOT_DP}' in row

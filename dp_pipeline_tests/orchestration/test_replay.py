@@ -95,6 +95,14 @@ def test_the_state_of_every_materialization_says_how_it_was_come_by(project: Pro
     assert states == ["charged", "replayed", "charged"]
 
 
+def test_a_sound_variant_that_is_written_out_is_the_same_release(
+    rides: Project, first: Published
+) -> None:
+    # Settled releases of before there were variants must not be charged again.
+    again = rides.publish(with_model(rides, variant="sound"))
+    assert (again.state, again.nano, again.bundle.key) == ("replayed", 0, first.bundle.key)
+
+
 def test_a_replay_reads_no_row(rides: Project, spec: DatasetSpec, first: Published):
     before = content(first)
     forget_rows(rides, spec)

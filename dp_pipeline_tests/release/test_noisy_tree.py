@@ -127,10 +127,10 @@ THREE_AND_TWO = Sparsity(one=3, rest=2)
 EMPTY_BESIDE_ONE = {
     "next to nothing beside many": (10, 0.5, -0.3, 0.2),
     "less than nothing": (4, -5, -5, -5),
-    "twice the deviation of three": (10, 1, 1, 1),
+    "less than two deviations of three": (10, 1, 1, 1),
 }
 KEPT = {
-    "more than noise together": (10, 2, 2, 2),
+    "between two and three deviations of three": (10, 1.5, 1.5, 1.5),
     "nobody is certain": (2, 0, 0, 0),
     "three deviations are not more than three": (3, 0, 0, 0),
 }
@@ -145,11 +145,12 @@ def test_what_is_noise_beside_a_certain_child_is_taken_for_empty(values: tuple[f
 @pytest.mark.parametrize("values", KEPT.values(), ids=KEPT)
 def test_what_may_not_be_noise_is_kept(values: tuple[float, ...]) -> None:
     tree = family(*values)
-    assert (tree.counts(first=THREE_AND_TWO, below=None) == tree.counts(first=None, below=None)).all()
+    assert (
+        tree.counts(first=THREE_AND_TWO, below=None) == tree.counts(first=None, below=None)
+    ).all()
 
 
 def test_two_certain_children_share_what_the_others_lose() -> None:
-    # Of 41 rows in sum, differences are kept by 1 − 0.75/801.
     root, *children = family(20, 20, 0.5, 0.5).counts(first=THREE_AND_TWO, below=None)
     assert children == pytest.approx([root / 2, root / 2, 0, 0])
 

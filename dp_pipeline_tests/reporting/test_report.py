@@ -13,9 +13,10 @@ import pytest
 from dp_pipeline.release.accountant import LAPLACE, Spend
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.reporting.charts import utility_plot
+from dp_pipeline.reporting.indexed_png import encode_png
 from dp_pipeline.reporting.markup import element
 from dp_pipeline.reporting.report import ReleaseSummary, write_report
-from dp_pipeline.reporting.sections import ANOTHER_EPSILON, NOT_DP, NOT_FOR_RELEASE
+from dp_pipeline.reporting.sections import ANOTHER_EPSILON, MOST_OPEN, NOT_DP, NOT_FOR_RELEASE
 from dp_pipeline.schema.errors import BoundaryViolation
 from dp_pipeline.schema.protection import RowsOfPerson
 from dp_pipeline_tests.reporting.samples import (
@@ -91,6 +92,24 @@ def test_a_report_carries_its_pictures_unchanged(tmp_path):
     text = written(tmp_path, pictures=[("utility", picture)])
     (source,) = re.findall(r'src="data:image/png;base64,([^"]+)"', text)
     assert base64.b64decode(source) == picture
+
+
+def test_pictures_stand_below_each_other_where_one_is_higher_than_wide(tmp_path):
+    high, wide = (encode_png(np.zeros((*shape, 3), dtype=np.uint8)) for shape in ((3, 2), (2, 3)))
+    layouts = []
+    for pictures in ([("a", wide), ("b", wide)], [("a", wide), ("b", high)]):
+        tags = Page(written(tmp_path, pictures=pictures)).tags
+        classes = [attributes.get("class") or "" for tag, attributes in tags if tag == "div"]
+        layouts += [one for one in classes if one.startswith("pictures")]
+    assert layouts == ["pictures", "pictures large"]
+
+
+@pytest.mark.parametrize("many", [MOST_OPEN, MOST_OPEN + 1])
+def test_many_releases_are_listed_by_a_click(many: int, tmp_path):
+    text = written(tmp_path, releases=[summary(model=f"model_{at}") for at in range(many)])
+    assert text.count("<details>") == many + (2 if many > MOST_OPEN else 0)
+    assert (f"All {many} releases" in text) is (many > MOST_OPEN)
+    assert all(f"model_{at}" in text for at in range(many))
 
 
 def test_every_hostile_text_is_escaped(tmp_path):

@@ -19,6 +19,7 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     declare(folder, "secret", purpose="release", more="ceiling: {total: 4}\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DP_PIPELINE_DATASETS", str(folder))
+        patch.setenv("DP_PIPELINE_HOME", str(folder / "home"))
         yield folder
 
 

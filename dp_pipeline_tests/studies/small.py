@@ -10,6 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from dp_pipeline.ledger import Ledger
 from dp_pipeline.schema.discovery import find_spec
 from dp_pipeline.studies import journal
 from dp_pipeline.studies.clustering import study
@@ -55,6 +56,7 @@ def small_study(folder: Path, *, repeats: int = 2, jobs: int = 1) -> ClusteringS
         epsilons=(Fraction(1, 2), Fraction(2)),
         repeats=repeats,
         folder=folder,
+        ledger=Ledger(folder / "ledger"),
         jobs=jobs,
     )
 

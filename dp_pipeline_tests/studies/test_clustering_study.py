@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 
 from dp_pipeline.cli import main
 from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.ledger import Account
 from dp_pipeline.models.base import Claim
 from dp_pipeline.models.dpqt_kmeans import DpqtKMeans
 from dp_pipeline.models.eug_kmeans import EugKMeans
@@ -211,6 +212,18 @@ def test_a_data_set_to_be_released_is_refused_and_nothing_is_made(
         "dp-pipeline: secret: expected purpose: benchmark for a study, got purpose: release\n"
     )
     assert not out.exists()
+
+
+def test_rows_that_the_ledger_protects_are_not_studied_whatever_their_file_says_now(
+    datasets: Path, tmp_path: Path
+) -> None:
+    assert datasets.is_dir()
+    study = small_study(tmp_path / "out")
+    study.ledger.open_account(Account("points", "one row", "add_remove", "release", Fraction(1)))
+    with pytest.raises(DeclarationError, match="points: opened with purpose 'release'"):
+        study.run()
+    assert not (tmp_path / "out" / ".data").exists()
+    assert not (tmp_path / "out" / "results.jsonl").exists()
 
 
 @pytest.mark.parametrize(

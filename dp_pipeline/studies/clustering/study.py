@@ -9,6 +9,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from dp_pipeline.ledger import Ledger
 from dp_pipeline.raw.comparison import exact_points
 from dp_pipeline.raw.reference_kmeans import reference_centres
 from dp_pipeline.schema.errors import DeclarationError, PipelineError
@@ -38,6 +39,7 @@ class ClusteringStudy:
 
     epsilons   empty: those that each data set lists
     folder     results, pictures, report, and the prepared rows in ``.data``
+    ledger     of the project: what it protects is not studied
     jobs       processes; results do not depend on it
     """
 
@@ -46,6 +48,7 @@ class ClusteringStudy:
     epsilons: tuple[Fraction, ...]
     repeats: int
     folder: Path
+    ledger: Ledger
     jobs: int = 1
 
     def run(self) -> Path:
@@ -53,9 +56,12 @@ class ClusteringStudy:
 
         The files are of all cells in the folder, those of earlier runs included.
         DeclarationError, before anything is read or written, for a data set to be released or
-        one without clustering models, and for a folder with cells of other code or data.
+        whose rows a lineage of the project protects, one without clustering models, and for a
+        folder with cells of other code or data.
         """
         benchmarks = [Benchmark.of(spec, self.folder) for spec in self.specs]
+        for spec in self.specs:
+            self.ledger.require_public(spec.lineage, spec.source.identity)
         cells = [cell for spec in self.specs for cell in self._cells(spec)]
         cells.sort(key=lambda cell: cell.repetition)
         header = {"study": "clustering", "code": code_version(*MEASURING_FILES)}

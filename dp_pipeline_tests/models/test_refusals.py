@@ -1,0 +1,92 @@
+"""Declarations and parameters are all that is refused: by every clustering model, in one line."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline.models import MODELS, build_model
+from dp_pipeline.models.base import Model
+from dp_pipeline.models.clustering import Clustering
+from dp_pipeline.schema.errors import DeclarationError, PipelineError
+from dp_pipeline_tests.models.contract import check_valid, clustering_cases, run
+from dp_pipeline_tests.models.spaces import space, two_groups
+from dp_pipeline_tests.schema.declarations import loaded
+
+NAMES = [name for name, model in MODELS.items() if issubclass(model, Clustering)]
+CASES = clustering_cases()
+every_model = pytest.mark.parametrize("name", NAMES)
+
+WRONG = {
+    "no centres": ({"k": "0"}, "k: expected a whole number in 1..10000, got '0'"),
+    "fewer than no centres": ({"k": "-3"}, "k: expected a whole number"),
+    "half a centre": ({"k": "2.5"}, "k: expected a whole number"),
+    "more centres than anybody wants": ({"k": "10001"}, "k: expected a whole number"),
+    "a column that is not there": ({"columns": "x depth"}, "'depth': expected one of"),
+    "a column of levels": ({"columns": "x colour"}, "'colour': expected bounds, got levels"),
+    "a column twice": ({"columns": "x x"}, "expected each column once, got one twice"),
+    "an unknown parameter": ({"speed": "1"}, "expected parameters .*, got 'speed'"),
+    "no declared rows": ({"nominal_rows": "0"}, "nominal_rows: expected a whole number"),
+    "no rounds": ({"rounds": "0"}, "rounds: expected a whole number"),
+    "no starts": ({"starts": "0"}, "starts: expected a whole number"),
+    "another number of no centres": ({"recluster": "0"}, "recluster: expected a whole number"),
+    "no levels": ({"levels": "0"}, "levels: expected a whole number"),
+    "a variant of its own": ({"variant": "improved"}, "variant: expected one of sound, published"),
+}
+ATTRIBUTES = "attributes:\n  x: {{bounds: {0}}}\n  y: {{bounds: [0, 1]}}"
+
+
+def build_declared(folder: Path, name: str, texts: dict[str, str], **changes: str) -> Model:
+    """The model that a data set file with these parameters declares."""
+    parameters = ", ".join(f"{key}: {text}" for key, text in texts.items())
+    return build_model(
+        loaded(folder, models=f"models: {{{name}: {{{parameters}}}}}", **changes), name
+    )
+
+
+def known(name: str, texts: dict[str, str]) -> bool:
+    """Whether the model has such parameters; ``speed`` is unknown to all."""
+    own = {field.name for field in fields(MODELS[name])}
+    return set(texts) <= own | {"speed"}
+
+
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [(name, case) for name in NAMES for case, (texts, _) in WRONG.items() if known(name, texts)],
+)
+def test_a_wrong_parameter_is_refused_in_one_line_that_names_it(
+    name: str, case: str, tmp_path: Path
+) -> None:
+    texts, words = WRONG[case]
+    with pytest.raises(DeclarationError, match=words) as refused:
+        build_declared(tmp_path, name, texts)
+    assert len(str(refused.value).splitlines()) == 1
+
+
+@every_model
+@pytest.mark.parametrize("bounds", ["[1, 1]", "[8, 0]", "[.nan, 1]", "[0, nan]", "[0, .inf]"])
+def test_bounds_that_are_no_interval_are_refused_before_there_is_a_model(
+    name: str, bounds: str, tmp_path: Path
+) -> None:
+    with pytest.raises(PipelineError, match=r"bounds: expected .*got") as refused:
+        loaded(tmp_path, attributes=ATTRIBUTES.format(bounds), models=f"models: {{{name}: }}")
+    assert len(str(refused.value).splitlines()) == 1
+
+
+@every_model
+def test_a_domain_without_numbers_is_refused(name: str, tmp_path: Path) -> None:
+    only = "attributes:\n  colour: {levels: [red, green]}"
+    with pytest.raises(DeclarationError, match="expected numeric attributes with bounds, got none"):
+        build_declared(tmp_path, name, {}, attributes=only)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_fewer_columns_than_there_are_can_be_chosen(case: str) -> None:
+    domain = space(50)
+    model = replace(CASES[case], columns=("x7", "x3"))
+    model.check(domain)
+    released = run(model, two_groups(domain), domain=domain).released
+    assert released.columns == ("x7", "x3")
+    check_valid(model, released, domain=domain)

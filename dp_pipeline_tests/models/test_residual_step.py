@@ -1,0 +1,215 @@
+"""Centres that move by the clipped residuals of their rows: where to, how far, and who can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dp_pipeline.gate.noise import NoiseSource, SeededNoise
+from dp_pipeline.models.residual_step import move_by_residuals
+from dp_pipeline.release.synopsis import Synopsis
+from dp_pipeline.schema.domain import Domain
+from dp_pipeline.schema.encoding import IntArray
+from dp_pipeline_tests.instruments import (
+    SILENT,
+    Draw,
+    ForcedNoise,
+    RecordingNoise,
+    curator_over,
+)
+from dp_pipeline_tests.models.spaces import SIDES, Place, in_memory, place_in, space
+
+ONE = Fraction(1)
+CUBE = space(3)
+"""Three sides of 0..8."""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Centres after the step, and the only draw."""
+
+    centres: np.ndarray
+    draw: Draw
+
+
+def cubes(weights: Sequence[float], domain: Domain = CUBE) -> Synopsis:
+    """Eighths of the box."""
+    table = np.reshape(np.array(weights, dtype=float), (2, 2, 2))
+    return Synopsis.of_grid(table, domain.names, domain.box(domain.names))
+
+
+TWO_CORNERS = cubes([100, 0, 0, 0, 0, 0, 0, 100])
+TWO_CENTRES = np.array([[2.0, 2.0, 2.0], [6.0, 6.0, 6.0]])
+
+
+def moved(
+    people: Sequence[Place],
+    *,
+    centres: np.ndarray = TWO_CENTRES,
+    synopsis: Synopsis = TWO_CORNERS,
+    epsilon: Fraction = SILENT,
+    noise: NoiseSource | None = None,
+    reach: int = 1,
+    domain: Domain = CUBE,
+) -> Moved:
+    recorder = RecordingNoise(noise or SeededNoise(1))
+    curator = curator_over(
+        in_memory(people, domain), epsilon=epsilon, reach=reach, noise=recorder, domain=domain
+    )
+    result = move_by_residuals(curator, centres, synopsis, epsilon=epsilon)
+    curator.accountant.require_all_spent()
+    (draw,) = recorder.draws
+    return Moved(result, draw)
+
+
+def test_without_noise_centres_go_to_the_means_of_their_people() -> None:
+    # The synopsis says a hundred people for each; that is how many there are.
+    near = [(2.5, 1.5, 2.25)] * 50 + [(2.0, 2.0, 2.75)] * 50
+    far = [(6.5, 6.0, 5.5)] * 100
+    found = moved(near + far).centres
+    assert found == pytest.approx(np.array([[2.25, 1.75, 2.5], [6.5, 6.0, 5.5]]), abs=1e-3)
+
+
+def test_sizes_are_those_of_the_synopsis_and_not_of_the_rows() -> None:
+    # Fifty people, where a hundred are released: half the way.
+    found = moved([(3.0, 2.0, 2.0)] * 50).centres
+    assert found == pytest.approx(np.array([[2.5, 2.0, 2.0], [6.0, 6.0, 6.0]]), abs=1e-3)
+
+
+def test_who_is_farther_than_the_radius_counts_as_far_as_it() -> None:
+    # A box's middle is 0 away and its rows a quarter of three sides of 4: a radius of 3 in L1.
+    found = moved([(2.0, 2.0, 2.0)] * 99 + [(2.0, 2.0, 7.9)]).centres
+    assert found[0] == pytest.approx([2.0, 2.0, 2.0 + 3 / 100], abs=1e-3)
+    beyond = moved([(0.1, 4.9, 2.0)] * 100).centres
+    # 1.9 down and 2.9 up are 4.8 in L1, of which 3 count.
+    assert beyond[0] == pytest.approx([2 - 1.9 * 3 / 4.8, 2 + 2.9 * 3 / 4.8, 2.0], abs=1e-3)
+
+
+def test_the_radius_holds_four_fifths_of_the_weight() -> None:
+    # One centre in the middle of a box of weight 85, or 75, and 15, or 25, in the next: 4 more.
+    one, far = TWO_CENTRES[:1], [(2.0, 2.0, 7.9)] * 100
+    for weight, radius in ((85, 3), (75, 7)):
+        synopsis = cubes([weight, 100 - weight, 0, 0, 0, 0, 0, 0])
+        reached = min(5.9, radius)
+        found = moved(far, centres=one, synopsis=synopsis).centres
+        assert found[0] == pytest.approx([2.0, 2.0, 2.0 + reached], abs=1e-3)
+
+
+def test_negative_weights_are_no_people() -> None:
+    synopsis = cubes([100, -900, 0, 0, 0, 0, 0, 100])
+    found = moved([(2.5, 2.0, 2.0)] * 100, synopsis=synopsis).centres
+    assert found[0] == pytest.approx([2.5, 2.0, 2.0], abs=1e-3)
+
+
+def test_the_noise_is_one_radius_whatever_the_dimension() -> None:
+    for d in (3, 8, 16):
+        domain = space(d)
+        synopsis = Synopsis.of_grid(
+            np.full((1,) * d, 100.0), domain.names, domain.box(domain.names)
+        )
+        found = moved(
+            (place_in(domain, 0.5),),
+            centres=np.full((1, d), 4.0),
+            synopsis=synopsis,
+            epsilon=Fraction(1, 4),
+            reach=3,
+            domain=domain,
+        )
+        assert found.draw.exact.shape == (1, d)
+        assert found.draw.scale == 3 * 4 * (1 << 16)
+
+
+@pytest.mark.parametrize("d", [3, 8, 16])
+def test_nobody_moves_the_totals_by_more_than_a_radius(d: int) -> None:
+    # In whole numbers, rounded towards zero, so that it holds exactly; and is nearly reached.
+    domain, rng = space(d, "bounds that are no binary fractions"), np.random.default_rng(d)
+    box = domain.box(domain.names)
+    synopsis = Synopsis.of_grid(np.full((1,) * d, 100.0), domain.names, box)
+    low, high = (np.array(place_in(domain, share)) for share in (0.0, 1.0))
+    centres, people = (rng.uniform(low, high, size=(many, d)) for many in (3, 40))
+    reached = []
+    for person in (*people, low, high):
+        found = moved((tuple(person),), centres=centres, synopsis=synopsis, domain=domain)
+        reached.append(np.abs(found.draw.exact).sum())
+    assert (1 << 16) - d <= max(reached) <= 1 << 16
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The same released totals for everybody, in radii."""
+
+    radii: tuple[tuple[float, ...], ...]
+    name: str = "answer"
+    fit_for_release: bool = False
+
+    def discrete_laplace(self, counts: IntArray, _: Fraction) -> IntArray:
+        assert counts.shape == np.shape(self.radii)
+        return (np.array(self.radii) * (1 << 16)).astype(np.int64)
+
+    def noisy_max(self, scores: IntArray, scale: Fraction) -> int:
+        raise NotImplementedError
+
+
+ONE_WAY = Answer(((20.0, 20.0, 20.0), (20.0, 20.0, 20.0)))
+
+
+def test_a_centre_whose_mean_is_mostly_noise_stays() -> None:
+    # √2/(ε·n) of a radius is half a radius at ε·n = 2.83: at ε = 1 two people stay, three move.
+    for people, moves in ((2.0, False), (3.0, True)):
+        synopsis = cubes([people, 0, 0, 0, 0, 0, 0, 1000])
+        found = moved((), synopsis=synopsis, epsilon=ONE, noise=ONE_WAY).centres
+        assert (found[0] != TWO_CENTRES[0]).any() == moves
+        assert (found[1] != TWO_CENTRES[1]).all()
+
+
+def test_a_centre_of_less_than_one_released_row_stays() -> None:
+    synopsis = cubes([0, 0, 0, 0, 0, 0, 0, 100])
+    found = moved([(2.5, 2.0, 2.0)] * 100, synopsis=synopsis).centres
+    assert found[0].tolist() == TWO_CENTRES[0].tolist()
+
+
+def test_a_move_is_shrunk_by_the_part_that_noise_explains() -> None:
+    # By hand, in radii: both means are 0.2 and their deviation is √2/(ε·n) = 0.1414, so the
+    # signal's variance is 0.04 − 0.02 and half of the move is kept. A radius is 3.
+    synopsis = cubes([100, 0, 0, 0, 0, 0, 0, 100])
+    for reach, epsilon in ((1, Fraction(1, 10)), (3, Fraction(3, 10))):
+        found = moved((), synopsis=synopsis, epsilon=epsilon, reach=reach, noise=ONE_WAY).centres
+        assert found - TWO_CENTRES == pytest.approx(np.full((2, 3), 0.3), abs=1e-4)
+
+
+def test_moves_no_larger_than_noise_are_none() -> None:
+    little = Answer(((5.0, -5.0, 5.0), (-5.0, 5.0, 5.0)))
+    found = moved((), epsilon=Fraction(1, 10), noise=little).centres
+    assert found.tolist() == TWO_CENTRES.tolist()
+
+
+def test_a_centre_never_leaves_the_box() -> None:
+    found = moved((), noise=Answer(((-9e6,) * 3, (9e6,) * 3))).centres
+    assert found.tolist() == [[0.0] * 3, [8.0] * 3]
+
+
+@pytest.mark.parametrize("sides", SIDES)
+def test_in_any_box_a_centre_goes_to_the_mean_in_data_units(sides: str) -> None:
+    domain = space(3, sides)
+    low, high = (np.array(place_in(domain, share)) for share in (0.0, 1.0))
+    start, goal = low + 0.5 * (high - low), low + np.array([0.53, 0.48, 0.5]) * (high - low)
+    synopsis = Synopsis.of_grid(np.full((1, 1, 1), 100.0), domain.names, domain.box(domain.names))
+    found = moved([tuple(goal)] * 100, centres=start[None], synopsis=synopsis, domain=domain)
+    # Rounding towards zero takes up to 1/128 of a side that is far shorter than another.
+    assert (found.centres[0] - start) / (high - low) == pytest.approx(
+        (goal - start) / (high - low), abs=1 / 128
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_with_the_same_answer_nobody_behind_it_changes_a_centre(seed: int) -> None:
+    crowds = ((), [(2.0, 2.0, 2.0)], [(7.9, 0.1, 4.0)] * 50)
+    found = [
+        moved(people, epsilon=ONE, noise=ForcedNoise(seed, most=10**6)).centres.tobytes()
+        for people in crowds
+    ]
+    assert len(set(found)) == 1

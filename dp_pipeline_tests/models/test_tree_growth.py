@@ -1,0 +1,222 @@
+"""How htree's tree grows: the plan by hand, generations by forced answers, paths to their ends."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dp_pipeline.gate.noise import NoiseSource, SeededNoise
+from dp_pipeline.models import tree_growth
+from dp_pipeline.models.tree_growth import GrownTree, GrowthPlan, grow
+from dp_pipeline.release.bit_tree import BitTree
+from dp_pipeline.release.measurement import SHARES
+from dp_pipeline.release.noisy_tree import Sparsity
+from dp_pipeline.schema.errors import BoundaryViolation
+from dp_pipeline_tests.instruments import Draw, ForcedNoise, RecordingNoise, curator_over
+from dp_pipeline_tests.models.contract import Constant
+from dp_pipeline_tests.models.spaces import in_memory, space, two_groups
+
+ONE = Fraction(1)
+FIRST = 819
+"""A fifth of the 4096 shares, rounded down."""
+
+
+def grown(
+    noise: NoiseSource,
+    *,
+    d: int = 2,
+    clusters: int = 3,
+    epsilon: Fraction = ONE,
+    reach: int = 1,
+) -> tuple[GrownTree, list[Draw]]:
+    """A tree over two groups of people, after its session was closed; and what was drawn."""
+    domain, recorder = space(d), RecordingNoise(noise)
+    counter = in_memory(two_groups(domain), domain)
+    curator = curator_over(counter, epsilon=epsilon, reach=reach, noise=recorder, domain=domain)
+    tree = BitTree.over(domain.names, domain.box(domain.names))
+    session = curator.open_tree(tree, epsilon=epsilon)
+    result = grow(session, tree, clusters=clusters, rate=float(epsilon) / reach)
+    session.close()
+    return result, recorder.draws
+
+
+def shapes(draws: list[Draw]) -> list[tuple[int, ...]]:
+    return [draw.exact.shape for draw in draws]
+
+
+def shares(draws: list[Draw]) -> list[Fraction]:
+    """Shares of ε = 1 that each draw cost."""
+    return [SHARES / draw.scale for draw in draws]
+
+
+# The plan.
+
+
+@pytest.mark.parametrize(
+    ("total", "signal", "doubt", "caution", "first", "below"),
+    [
+        # Fewer rows than noise: nothing is doubted more, and no child is taken for empty.
+        (-500, 1, 1, 1, None, None),
+        # ln 10 / 3 = 0.77 and 2^(2/3) = 1.59 are beyond their limits; ln 2 is below 1.
+        (100, 10, 1, 1, None, None),
+        # (20/50)^(2/3); ln 10.
+        (500, 50, 1.304, 0.5429, None, (2.303, 1.303)),
+        # ln 100 / 3; (20/100)^(2/3) = 0.342 is beyond its limit; ln ½ + 1 is below 1; ln 20.
+        (1000, 100, 1.535, 0.35, None, (2.996, 1.996)),
+        # ln 200 / 3; ln 1 + 1; ln 40 = 3.7 is beyond its limit.
+        (2000, 200, 1.766, 0.35, (1, 0), (3, 2)),
+        # ln 1000 / 3 = 2.3; ln 5 + 1; ln 200 = 5.3.
+        (10_000, 1000, 2, 0.35, (2.609, 1.609), (3, 2)),
+    ],
+)
+def test_the_plan_is_the_one_computed_by_hand(
+    total: float,
+    signal: float,
+    doubt: float,
+    caution: float,
+    first: tuple[float, float] | None,
+    below: tuple[float, float] | None,
+) -> None:
+    plan = GrowthPlan.of(total, clusters=5, rate=0.5)
+    assert plan.signal == signal
+    assert plan.doubt == pytest.approx(doubt, abs=5e-4)
+    assert plan.caution == pytest.approx(caution, abs=5e-5)
+    for found, expected in ((plan.first, first), (plan.below, below)):
+        if expected is None:
+            assert found is None
+        else:
+            assert found is not None
+            assert (found.one, found.rest) == pytest.approx(expected, abs=5e-4)
+
+
+def test_a_plan_is_of_rows_times_epsilon_by_clusters() -> None:
+    plans = {
+        GrowthPlan.of(600, clusters=3, rate=0.1),
+        GrowthPlan.of(200, clusters=1, rate=0.1),
+        GrowthPlan.of(60, clusters=3, rate=1.0),
+    }
+    assert len(plans) == 1
+
+
+def test_the_sparsity_of_a_plan_is_one_deviation_less_for_the_rest() -> None:
+    assert GrowthPlan.of(10**6, clusters=1, rate=1.0).below == Sparsity(one=3.0, rest=2.0)
+
+
+# Generations.
+
+
+def test_the_first_generation_is_sixteen_boxes_for_a_fifth_of_epsilon() -> None:
+    for d in (1, 2, 3, 8):
+        _, draws = grown(SeededNoise(1), d=d)
+        assert draws[0].exact.shape == (1, 16)
+        assert draws[0].scale == Fraction(SHARES, FIRST)
+
+
+def test_people_with_more_rows_get_more_noise() -> None:
+    _, draws = grown(SeededNoise(1), epsilon=Fraction(1, 2), reach=3)
+    assert draws[0].scale == 6 * Fraction(SHARES, FIRST)
+
+
+def test_boxes_of_a_few_rows_are_counted_again_with_all_that_is_left() -> None:
+    # One deviation at a fifth of ε is 7 rows.
+    result, draws = grown(Constant(6))
+    assert shapes(draws) == [(1, 16), (16, 1)]
+    assert shares(draws) == [FIRST, SHARES - FIRST]
+    assert len(result.counts()[1]) == 16
+
+
+@pytest.mark.parametrize(
+    ("d", "answer", "bits"),
+    [
+        # z·0.8·caution of 20 rows is 5.6, of 60 rows 16.8: log2 is 2.5 and 4.1 times 2d/(2 + d).
+        (1, 20, 2),
+        (2, 20, 2),
+        (1, 60, 3),
+        (2, 60, 4),
+        (8, 20, 4),
+    ],
+)
+def test_boxes_of_some_rows_end_in_leaves_as_fine_as_a_grid_of_their_own(
+    d: int, answer: int, bits: int
+) -> None:
+    result, draws = grown(Constant(answer), d=d)
+    assert shapes(draws) == [(1, 16), (16, 1 << bits)]
+    assert shares(draws) == [FIRST, SHARES - FIRST]
+    nodes, _ = result.counts()
+    assert nodes.depths.tolist() == [4 + bits] * (16 << bits)
+
+
+def test_boxes_of_many_rows_hand_most_of_epsilon_on() -> None:
+    # 400·0.8·0.35 = 112 rows, log2 = 6.8: 7 bits in two dimensions, 1/(2^(7/4) − 1) = 0.423 of
+    # what is left for the first four. Then 400·0.46·0.35 = 65 rows, 6 bits: 0.547. Then
+    # 400·0.21·0.35 = 29 rows, 5 bits: 0.725. Then 4 bits, and all that is left.
+    _, draws = grown(Constant(400))
+    left, spent = SHARES - FIRST, [Fraction(FIRST)]
+    for bits in (7, 6, 5):
+        spent.append(Fraction(int(left / (2 ** (bits / 4) - 1))))
+        left -= spent[-1]
+    assert shares(draws)[:4] == spent
+    assert shapes(draws)[:4] == [(16**at, 16) for at in range(4)]
+    assert sum(shares(draws)[:4]) + left == SHARES
+
+
+# Every path to its end.
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 8, 16])
+@pytest.mark.parametrize("epsilon", [Fraction(1, 1000), ONE, Fraction(1000)], ids=str)
+def test_every_leaf_has_spent_all_and_the_leaves_tile_the_box(
+    d: int, epsilon: Fraction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The session would not have closed otherwise. Forced answers would grow to the cap.
+    monkeypatch.setattr(tree_growth, "MOST_NODES", 5000)
+    for noise in (SeededNoise(1), ForcedNoise(2)):
+        result, _ = grown(noise, d=d, epsilon=epsilon)
+        nodes, counts = result.counts()
+        assert nodes.are_disjoint()
+        assert (0.5**nodes.depths).sum() == 1
+        assert len(counts) == len(nodes)
+        assert np.isfinite(counts).all()
+        assert (counts >= 0).all()
+        assert counts.sum() >= 1
+
+
+def test_a_tree_that_keeps_a_share_does_not_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A mutant of growth: leaves do not spend their last share.
+    again = tree_growth._Growth.count_again
+
+    def all_but_one(growth, nodes) -> None:
+        again(growth, tree_growth._Frontier(*_but_the_last_share(nodes)))
+
+    monkeypatch.setattr(tree_growth._Growth, "count_again", all_but_one)
+    with pytest.raises(BoundaryViolation, match="every path to spend all of ε, got 1 of 4096"):
+        grown(Constant(6))
+
+
+def _but_the_last_share(nodes) -> tuple:
+    return nodes.nodes, nodes.positions, nodes.values, nodes.variance, nodes.left - 1
+
+
+def test_a_tree_of_enough_nodes_grows_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree_growth, "MOST_NODES", 200)
+    result, draws = grown(Constant(10**6))
+    # 1 + 16 + 256 nodes are more than 200: the third generation spends all it has.
+    assert shapes(draws) == [(1, 16), (16, 16), (256, 1)]
+    assert len(result.noisy) == 1 + 16 + 256
+    assert sum(shares(draws)) == SHARES
+
+
+def test_a_tree_ends_where_its_bits_do() -> None:
+    # One dimension has 17 bits, at 4 a generation: the last has one.
+    result, _ = grown(Constant(10**9), d=1, epsilon=Fraction(1000))
+    nodes, _ = result.counts()
+    assert nodes.depths.tolist() == [17] * (1 << 17)
+
+
+def test_next_to_no_noise_grows_to_the_people_and_counts_them() -> None:
+    result, _ = grown(SeededNoise(1), epsilon=Fraction(1000))
+    nodes, counts = result.counts()
+    assert counts.sum() == pytest.approx(12)
+    assert (0.5 ** nodes.depths[counts > 0.5]).sum() < 0.01
