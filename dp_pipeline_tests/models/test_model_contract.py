@@ -20,6 +20,7 @@ from dp_pipeline_tests.gate.questions import people
 from dp_pipeline_tests.instruments import NoiseOfContent
 from dp_pipeline_tests.models import mutants
 from dp_pipeline_tests.models.contract import (
+    Constant,
     LargeAnswers,
     built,
     check_budget,
@@ -271,6 +272,15 @@ def test_any_noise_gives_a_valid_answer(case: str, seed: int) -> None:
     model = CASES[case]
     for epsilon in (Fraction(1, 1000), Fraction(1)):
         check_valid(model, run(model, epsilon=epsilon, noise=SeededNoise(seed)).released)
+
+
+@every_case
+@pytest.mark.parametrize("answer", [-1000, 0, 1])
+def test_answers_that_leave_no_box_positive_or_all_alike_give_a_valid_answer(
+    case: str, answer: int
+) -> None:
+    model = CASES[case]
+    check_valid(model, run(model, noise=Constant(answer)).released)
 
 
 @every_case
