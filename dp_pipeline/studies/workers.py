@@ -32,8 +32,9 @@ def each(
             for item in items:
                 yield item, task(item)
         return
-    # Not fork: a copy of a process with threads in numerical libraries may hang.
-    context = multiprocessing.get_context("forkserver")
+    # Not fork: a copy of a process with threads in numerical libraries may hang. Not a fork server:
+    # one that was started before would have an older environment than this process.
+    context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_use_one_thread)
     try:
         waiting = {pool.submit(task, item): item for item in items}
