@@ -222,7 +222,7 @@ def _print_outcome(request: RunRequest) -> None:
     first = next((one for one in found[-len(request.models) :] if one.centres()), None)
     if first is not None:
         title = f"Centres of {first.bundle.model} at ε={first.bundle.facts['epsilon']}"
-        print_table(title, list(first.bundle.tables["centres"]), first.centres())
+        print_table(title, *first.centre_table())
     charged = sum(one.charged for one in found)
     click.echo(f"charged by this run: {epsilon_text(Fraction(charged, NANO))}")
     click.echo(f"report: {report_path(request)}")

@@ -19,6 +19,10 @@ from dp_pipeline.schema.errors import DeclarationError
 _SET_ELSEWHERE = {"k": "n_clusters", "columns": "the columns of X", "nominal_rows": "nominal_rows"}
 
 
+MOST_CLUSTERS = 10_000
+"""As many centres as a model takes."""
+
+
 def exact_epsilon(value: object) -> Fraction:
     """ε of decimal text, a Fraction, a whole number, or a float by its shortest decimal text.
 
@@ -59,10 +63,13 @@ def is_fit_for_release(value: object) -> bool:
 
 
 def number_of_clusters(value: object) -> int:
-    """A whole number from 1; DeclarationError for anything else."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise DeclarationError(f"n_clusters: expected a whole number from 1, got {value!r:.60}")
-    return int(value)
+    """A whole number in 1..10,000; DeclarationError for anything else."""
+    whole = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else 0
+    if not 1 <= whole <= MOST_CLUSTERS:
+        raise DeclarationError(
+            f"n_clusters: expected a whole number in 1..{MOST_CLUSTERS}, got {value!r:.60}"
+        )
+    return whole
 
 
 def clustering_model(
@@ -79,6 +86,8 @@ def clustering_model(
     methods = [name for name, model in MODELS.items() if issubclass(model, Clustering)]
     if not isinstance(method, str) or method not in methods:
         raise DeclarationError(f"method: expected one of {', '.join(methods)}, got {method!r:.60}")
+    if params is not None and not isinstance(params, Mapping):
+        raise DeclarationError(f"method_params: expected a mapping, got {type(params).__name__}")
     texts = {str(name): str(value) for name, value in (params or {}).items()}
     for name, where in _SET_ELSEWHERE.items():
         if name in texts:
@@ -95,7 +104,7 @@ def require_plain(method: str, model: Model, epsilon: Fraction) -> None:
     claim = claim_of(model, epsilon)
     if not claim.is_plain:
         raise DeclarationError(
-            f"{method}: expected parameters under which it costs the ε asked, got {claim.reason}"
+            f"{method}: expected variant sound, at the ε asked, got another: {claim.reason}"
         )
 
 

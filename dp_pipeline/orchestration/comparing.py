@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,6 @@ def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Co
     open_lineage(spec, home)
     ascending = [evaluations[key] for key in spec.partition_keys if key in evaluations]
     evaluated = [row for one in ascending for row in from_documents(one["rows"])]
-    rows = (*evaluated, *relative_rows(evaluated))
     store = BundleStore(home.released)
     found = [
         (name, pointed_bundle(store, pointer), pointer["state"])
@@ -62,6 +61,8 @@ def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Co
         if pointer is not None
     ]
     newest = {name: bundle for name, bundle, _ in found}
+    named = _renamed(evaluated, list(newest.values()))
+    rows = (*named, *relative_rows(named))
     pictures = (*_utility_pictures(rows), *_pictures(spec, list(newest.values())))
     path = write_report(
         home.reports / f"{spec.name}.html",
@@ -73,6 +74,25 @@ def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Co
     summary = SummaryTable.of(rows)
     text = None if summary is None else f"{summary.caption}\n\n{summary.markdown()}"
     return Comparison(rows, text, pictures, path)
+
+
+def _renamed(rows: Sequence[QualityRow], bundles: Sequence[Bundle]) -> list[QualityRow]:
+    """Rows under names that say k and columns, where clusterings differ in them: an NICV of more
+    centres or other columns is lower or higher for that alone.
+    """
+    kinds = {
+        bundle.model: (len(next(iter(centres.values()))), tuple(centres))
+        for bundle in bundles
+        if (centres := bundle.tables.get("centres"))
+    }
+    if len(set(kinds.values())) < 2:
+        return list(rows)
+    same_columns = len({columns for _, columns in kinds.values()}) == 1
+    names = {
+        model: f"{model}, k={k}" + ("" if same_columns else f" of {' '.join(columns)}")
+        for model, (k, columns) in kinds.items()
+    }
+    return [replace(row, model=names.get(row.model, row.model)) for row in rows]
 
 
 def _utility_pictures(rows: Sequence[QualityRow]) -> list[tuple[str, bytes]]:

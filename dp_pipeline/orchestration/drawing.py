@@ -13,10 +13,11 @@ from dp_pipeline.models.base import Released
 from dp_pipeline.orchestration.release import Release
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.release.accountant import Accountant, Spend
-from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.release.bundle import EARLIER_EVALUATION, Bundle
 from dp_pipeline.release.key import ReleaseKey
 from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.schema.epsilon import epsilon_text
 from dp_pipeline.schema.errors import BoundaryViolation
 
 _REHEARSED = "seeded:0"
@@ -48,7 +49,11 @@ def derive(release: Release, key: ReleaseKey, transcript: Transcript) -> Bundle:
     one would have to be paid for.
     """
     released, spends = _fitted(release, key, None, transcript)
-    return _bundle(release, key, released, spends, {}, transcript)
+    bundle = _bundle(release, key, released, spends, {}, transcript)
+    if release.evaluation is None:
+        return bundle
+    paid = {EARLIER_EVALUATION: epsilon_text(release.evaluation)}
+    return replace(bundle, facts={**bundle.facts, **paid})
 
 
 def rehearse(release: Release, key: ReleaseKey) -> None:

@@ -61,7 +61,7 @@ def _epsilon_metadata(bundle: Bundle) -> Metadata:
     exactly = {"privacy/epsilon exactly": dg.MetadataValue.text(bundle.spent_text)}
     if not bundle.is_dp:
         return {**exactly}
-    return {"privacy/epsilon": dg.MetadataValue.float(float(bundle.spent)), **exactly}
+    return {"privacy/epsilon": dg.MetadataValue.float(float(bundle.charged)), **exactly}
 
 
 def spend_table(spends: Sequence[Spend]) -> dg.MetadataValue:

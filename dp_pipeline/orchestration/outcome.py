@@ -16,6 +16,7 @@ from dp_pipeline.reporting.rows import QualityRow
 from dp_pipeline.schema.epsilon import NANO, epsilon_text
 
 MOST_CENTRES = 10
+MOST_COLUMNS = 7
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,17 @@ class Outcome:
         columns = self.bundle.tables.get("centres", {}).values()
         rows = zip(*(values.tolist() for values in columns), strict=True)
         return [[f"{value:.6g}" for value in row] for row in list(rows)[:MOST_CENTRES]]
+
+    def centre_table(self) -> tuple[list[str], list[list[str]]]:
+        """Names and lines of the first centres; of many columns the first ones, whole, and how
+        many more there are.
+        """
+        names, lines = list(self.bundle.tables["centres"]), self.centres()
+        more = len(names) - MOST_COLUMNS
+        if more <= 0:
+            return names, lines
+        shown = [[*line[:MOST_COLUMNS], "…"] for line in lines]
+        return [*names[:MOST_COLUMNS], f"+ {more} columns"], shown
 
 
 def outcomes(request: RunRequest) -> Iterator[Outcome]:

@@ -20,6 +20,9 @@ from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.schema.epsilon import epsilon_text
 from dp_pipeline.schema.errors import BoundaryViolation, Damaged
 
+EARLIER_EVALUATION = "earlier_evaluation"
+"""The fact of a bundle made again that holds the ε of the evaluation it left out."""
+
 
 @dataclass(frozen=True)
 class Bundle:
@@ -46,6 +49,13 @@ class Bundle:
         return sum((spend.epsilon for spend in self.spends), Fraction(0))
 
     @property
+    def charged(self) -> Fraction:
+        """What the ledger was charged: with the evaluation of earlier centres, where this was made
+        again from the same answers with other centres.
+        """
+        return self.spent + Fraction(self.facts.get(EARLIER_EVALUATION, "0"))
+
+    @property
     def kind(self) -> str:
         """``dp``, or ``not-dp`` where no finite ε holds for it."""
         # Before there was another kind, nothing was written.
@@ -58,8 +68,8 @@ class Bundle:
 
     @property
     def spent_text(self) -> str:
-        """The ε that holds for it, exactly; ``none`` where there is none."""
-        return epsilon_text(self.spent) if self.is_dp else "none"
+        """The ε that was charged for it, exactly; ``none`` where there is none."""
+        return epsilon_text(self.charged) if self.is_dp else "none"
 
     @property
     def caveat(self) -> str:

@@ -21,6 +21,7 @@ class ReleaseSummary:
     noise             noise source
     fit_for_release   False for a seeded draw, which protects nobody, and beside a caveat
     spends            every charge, in order
+    earlier           ε of an evaluation that was of other centres, paid with this release
     is_dp             whether a finite ε holds
     caveat            why the ε that was asked does not hold; empty when it does
     """
@@ -34,6 +35,7 @@ class ReleaseSummary:
     noise: str
     fit_for_release: bool
     spends: tuple[Spend, ...]
+    earlier: Fraction = Fraction(0)
     is_dp: bool = True
     caveat: str = ""
 
@@ -51,6 +53,7 @@ class ReleaseSummary:
             noise=facts["noise"],
             fit_for_release=bundle.fit_for_release,
             spends=bundle.spends,
+            earlier=bundle.charged - bundle.spent,
             is_dp=bundle.is_dp,
             caveat=bundle.caveat,
         )
@@ -62,8 +65,8 @@ class ReleaseSummary:
 
     @property
     def charged(self) -> Fraction:
-        """Σ of the charges."""
-        return sum((spend.epsilon for spend in self.spends), Fraction(0))
+        """Σ of the charges, with those of earlier centres' evaluation."""
+        return sum((spend.epsilon for spend in self.spends), self.earlier)
 
     @property
     def name(self) -> str:

@@ -22,7 +22,7 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        """One line: held, did not hold, held only at these places, or was not measured.
+        """One line: held, held only at these places, did not hold, undecided, or not measured.
 
         >>> places = {("a", "0.1"): True, ("a", "1"): False}
         >>> Verdict(places, {("a", "0.1"): "better", ("a", "1"): "worse"}).text
@@ -36,9 +36,14 @@ class Verdict:
         contrary = self._where(place for place, one in self.outcome.items() if one == "worse")
         tail = f"; the contrary at {contrary}" if contrary else "; nowhere the contrary"
         if count == 0:
-            return f"did not hold (0 of {len(self.held)} places){tail}"
+            return f"{self._not_once} (0 of {len(self.held)} places){tail}"
         where = self._where(place for place, held in self.held.items() if held)
         return f"held only at {where} ({count} of {len(self.held)} places){tail}"
+
+    @property
+    def _not_once(self) -> str:
+        """A claim that held nowhere: refuted only where the contrary was seen."""
+        return "did not hold" if "worse" in self.outcome.values() else "undecided"
 
     def _where(self, places: Iterable[tuple[str, str]]) -> str:
         """Places by data set: the words of a sentence."""
@@ -60,7 +65,7 @@ class Verdict:
             return "not measured"
         if count == len(self.held):
             return f"held in all {count}"
-        words = f"held in {count} of {len(self.held)}" if count else "did not hold"
+        words = f"held in {count} of {len(self.held)}" if count else self._not_once
         return words + (f", the contrary in {contrary} of {len(self.held)}" if contrary else "")
 
 

@@ -91,10 +91,10 @@ def test_what_is_no_box_is_refused_in_fit(bounds: object):
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no epsilon": ({"epsilon": None}, "epsilon: expected"),
-    "no centres": ({"n_clusters": 0}, "n_clusters: expected a whole number from 1, got 0"),
+    "no centres": ({"n_clusters": 0}, "n_clusters: expected a whole number in 1..10000, got 0"),
     "half a centre": ({"n_clusters": 2.5}, "n_clusters"),
     "true centres": ({"n_clusters": True}, "n_clusters"),
-    "too many centres": ({"n_clusters": 10**6}, "k: expected a whole number"),
+    "too many centres": ({"n_clusters": 10**6}, "n_clusters: expected a whole number"),
     "an unknown method": ({"method": "lloyd"}, "method: expected one of"),
     "no method": ({"method": None}, "method: expected one of"),
     "a method without centres": ({"method": "independent"}, "method: expected one of"),
@@ -173,3 +173,15 @@ def test_a_table_of_another_library_is_refused_whatever_it_holds(missing: bool) 
 )
 def test_a_fit_says_whether_its_noise_may_protect_persons(noise: object, fit: bool) -> None:
     assert quiet_fit(private(noise=noise), VILLAGES).fit_for_release_ is fit
+
+
+@pytest.mark.parametrize("clusters", [0, 10_001, 10**9])
+def test_clustering_again_takes_as_many_centres_as_a_fit(clusters: int) -> None:
+    fitted = quiet_fit(private(), VILLAGES)
+    with pytest.raises(InvalidParameter, match=r"expected a whole number in 1\.\.10000"):
+        fitted.recluster(clusters)
+
+
+def test_parameters_of_a_method_are_a_mapping() -> None:
+    with pytest.raises(InvalidParameter, match="method_params: expected a mapping, got list"):
+        private(method_params=[1]).fit(VILLAGES)

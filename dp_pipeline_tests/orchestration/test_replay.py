@@ -175,6 +175,8 @@ def test_another_k_reuses_the_answers_and_leaves_the_bought_quality_out(
     assert other.bundle.key == first.bundle.key
     assert other.bundle.quality == {}
     assert other.bundle.spent == Fraction("0.5")
+    assert other.bundle.charged == first.bundle.charged == first.bundle.spent == Fraction("0.55")
+    assert other.bundle.spent_text == "0.55"
     assert len(other.bundle.tables["centres"]["x"]) == 2
     for column, values in first.bundle.tables["synopsis"].items():
         assert other.bundle.tables["synopsis"][column].tolist() == values.tolist()
