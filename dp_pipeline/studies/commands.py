@@ -47,6 +47,7 @@ def study_clustering(
     from dp_pipeline.ledger.home import find_home
     from dp_pipeline.schema.discovery import find_spec
     from dp_pipeline.schema.epsilon import parse_epsilon
+    from dp_pipeline.schema.errors import PipelineError
     from dp_pipeline.studies.clustering.study import ClusteringStudy
     from dp_pipeline.studies.clustering.systems import find_systems
 
@@ -59,4 +60,7 @@ def study_clustering(
         ledger=find_home().ledger,
         jobs=jobs,
     )
-    click.echo(f"report: {request.run()}")
+    try:
+        click.echo(f"report: {request.run()}")
+    except KeyboardInterrupt:
+        raise PipelineError(f"{out}: stopped; the same command goes on from here") from None

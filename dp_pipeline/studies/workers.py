@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -37,7 +38,8 @@ def each(
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_use_one_thread)
     try:
-        waiting = {pool.submit(task, item): item for item in items}
+        with _interrupts_ignored():
+            waiting = {pool.submit(task, item): item for item in items}
         for future in as_completed(waiting):
             yield waiting[future], future.result()
     except BrokenProcessPool:
@@ -47,6 +49,16 @@ def each(
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Processes started meanwhile never hear of Ctrl-C: their parent does, and stops them."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

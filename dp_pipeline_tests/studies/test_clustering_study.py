@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -255,6 +258,33 @@ def test_the_command_runs_what_it_was_asked_for(datasets: Path, begun: Path) -> 
         "points/dpqt_kmeans/declared/0.5/0",
         "points/dpqt_kmeans/paid/0.5/0",
     ]
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_study_that_is_stopped_by_hand_says_so_in_one_line_and_goes_on(
+    datasets: Path, begun: Path, jobs: str
+) -> None:
+    assert datasets.is_dir()
+    asked = ["study", "clustering", "--dataset", "points", "--system", "dpqt_kmeans"]
+    command = [sys.executable, "-m", "dp_pipeline.cli", *asked, "--jobs", jobs, "--out", str(begun)]
+    running = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    deadline = time.monotonic() + 60
+    journal = begun / "results.jsonl"
+    # The header and one cell, both with the end of their line.
+    while not journal.exists() or journal.read_bytes().count(b"\n") < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    # The whole group, as a terminal does.
+    os.killpg(running.pid, signal.SIGINT)
+    _, words = running.communicate(timeout=60)
+    assert words == f"dp-pipeline: {begun}: stopped; the same command goes on from here\n"
+    assert running.returncode == 1
+    before = finished(begun)
+    done = study("--dataset", "points", "--system", "dpqt_kmeans", "--out", str(begun))
+    assert done.exit_code == 0, done.output
+    assert finished(begun)[: len(before)] == before
 
 
 def test_no_two_cells_share_their_noise() -> None:
