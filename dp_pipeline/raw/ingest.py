@@ -84,10 +84,13 @@ def _is_whole(snapshot: Snapshot) -> bool:
 
 
 def _check_covers(snapshot: Snapshot, spec: DatasetSpec) -> None:
-    """The stored rows are those of the declared source, with every declared column."""
+    """The stored rows are those of the declared lineage and source, with every declared column."""
     stored = snapshot.manifest
     lacking = [column for column in spec.columns if column not in stored.get("columns", ())]
-    if stored.get("source") != spec.source.identity:
+    if stored.get("lineage", spec.lineage) != spec.lineage:
+        # Its fingerprints are under that lineage's key: every stage would look damaged.
+        mismatch = f"the lineage {spec.lineage}, got rows stored under {stored['lineage']}"
+    elif stored.get("source") != spec.source.identity:
         mismatch = f"the source {spec.source.identity}, got {stored.get('source')}"
     elif lacking:
         mismatch = f"a column {lacking[0]!r}, got a snapshot that was read without it"
@@ -110,6 +113,7 @@ def _store(snapshot: Snapshot, spec: DatasetSpec, table: pa.Table) -> None:
     snapshot.store_table(INGESTED, write)
     snapshot.record(
         dataset=spec.name,
+        lineage=spec.lineage,
         source=spec.source.identity,
         columns=table.column_names,
         ingested_at=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -113,12 +113,22 @@ def test_a_changed_source_of_the_same_name_is_not_noticed(run: Ingest, source: P
 def test_the_manifest_tells_facts_and_no_row_and_no_count(run: Ingest, spec: DatasetSpec) -> None:
     manifest = run().manifest
     assert manifest["dataset"] == "city"
+    assert manifest["lineage"] == spec.lineage
     assert manifest["source"] == spec.source.identity
     assert manifest["columns"] == ["x", "user"]
     assert manifest["ingested_at"].endswith("+00:00")
     assert set(manifest["versions"]) == {"dp_pipeline", "python", "pyarrow", "numpy"}
     assert set(manifest) == {
-        *("id", "dataset", "source", "columns", "ingested_at", "versions", "fingerprints")
+        *(
+            "id",
+            "lineage",
+            "dataset",
+            "source",
+            "columns",
+            "ingested_at",
+            "versions",
+            "fingerprints",
+        )
     }
     assert "Waltraud" not in json.dumps(manifest)
 
@@ -180,6 +190,15 @@ def test_another_source_needs_a_new_name(run: Ingest, spec: DatasetSpec, source:
         with pytest.raises(DeclarationError, match=r"other\.csv.*name a new snapshot"):
             run(name, of=moved)
     assert run("moved", of=moved).id == "moved"
+
+
+def test_another_lineage_needs_a_new_name(run: Ingest, spec: DatasetSpec) -> None:
+    first = run()
+    renamed = replace(spec, lineage="others")
+    for name in (None, first.id):
+        with pytest.raises(DeclarationError, match=r"the lineage others, got .*name a new snap"):
+            run(name, of=renamed)
+    assert run("others", of=renamed).id == "others"
 
 
 def test_a_column_that_was_not_read_needs_a_new_name(run: Ingest, source: Path) -> None:
