@@ -17,7 +17,7 @@ from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.release.simplex import project_to_simplex
 from dp_pipeline.release.synopsis import Synopsis
-from dp_pipeline.schema.encoding import COORDINATE_BITS, Coordinate, FloatArray, IntArray
+from dp_pipeline.schema.encoding import Coordinate, FloatArray, IntArray
 
 ROWS_SHARE = Fraction(1, 4)
 """Share of ε that counts the rows; the rest goes to the sum that is divided by them."""
@@ -64,9 +64,7 @@ def _buy_distance(
     counts as that far, so the number is biased downwards (by up to 8 % on trips).
     """
     box = curator.domain.box(clusters.columns)
-    # The widest axis has the largest weight.
-    widest = max(interval.half_width for interval in box)
-    unit = (widest / max(rule.weights) / (1 << COORDINATE_BITS)) ** 2
+    unit = rule.unit_in(box) ** 2
     clip = max(1, int(_clip(clusters, box) / unit))
     # The sum keeps 20 bits a row: finer would be noise, and the total stays far below 2^63.
     shift = max(0, clip.bit_length() - 20)

@@ -15,6 +15,7 @@ from dp_pipeline.orchestration.storage import BundleStore
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.reporting.charts import cluster_maps, marginal_bars, utility_plot
 from dp_pipeline.reporting.cluster_view import ClusterView
+from dp_pipeline.reporting.model_labels import model_labels
 from dp_pipeline.reporting.relative import relative_rows
 from dp_pipeline.reporting.report import write_report
 from dp_pipeline.reporting.rows import QualityRow
@@ -61,7 +62,8 @@ def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Co
         if pointer is not None
     ]
     newest = {name: bundle for name, bundle, _ in found}
-    named = _renamed(evaluated, list(newest.values()))
+    labels = model_labels(newest.values())
+    named = [replace(row, model=labels.get(row.model, row.model)) for row in evaluated]
     rows = (*named, *relative_rows(named))
     pictures = (*_utility_pictures(rows), *_pictures(spec, list(newest.values())))
     path = write_report(
@@ -74,25 +76,6 @@ def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Co
     summary = SummaryTable.of(rows)
     text = None if summary is None else f"{summary.caption}\n\n{summary.markdown()}"
     return Comparison(rows, text, pictures, path)
-
-
-def _renamed(rows: Sequence[QualityRow], bundles: Sequence[Bundle]) -> list[QualityRow]:
-    """Rows under names that say k and columns, where clusterings differ in them: an NICV of more
-    centres or other columns is lower or higher for that alone.
-    """
-    kinds = {
-        bundle.model: (len(next(iter(centres.values()))), tuple(centres))
-        for bundle in bundles
-        if (centres := bundle.tables.get("centres"))
-    }
-    if len(set(kinds.values())) < 2:
-        return list(rows)
-    same_columns = len({columns for _, columns in kinds.values()}) == 1
-    names = {
-        model: f"{model}, k={k}" + ("" if same_columns else f" of {' '.join(columns)}")
-        for model, (k, columns) in kinds.items()
-    }
-    return [replace(row, model=names.get(row.model, row.model)) for row in rows]
 
 
 def _utility_pictures(rows: Sequence[QualityRow]) -> list[tuple[str, bytes]]:

@@ -46,6 +46,15 @@ def exact_points(spec: DatasetSpec, snapshot: Snapshot, columns: tuple[str, ...]
     return np.stack(decoded, axis=1)
 
 
+def keep_reference(
+    spec: DatasetSpec, snapshot: Snapshot, columns: tuple[str, ...], *, k: int
+) -> None:
+    """Compute k-means without privacy now, so that several processes do not later."""
+    points = exact_points(spec, snapshot, columns)
+    if len(points):
+        reference_centres(spec, snapshot, columns, points, k=k)
+
+
 def clustering_quality(
     spec: DatasetSpec, snapshot: Snapshot, columns: tuple[str, ...], centres: FloatArray
 ) -> dict[str, float]:

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dp_pipeline.ledger import Ledger
-from dp_pipeline.raw.comparison import exact_points
-from dp_pipeline.raw.reference_kmeans import reference_centres
+from dp_pipeline.raw.comparison import keep_reference
 from dp_pipeline.schema.errors import DeclarationError, PipelineError
 from dp_pipeline.schema.spec import DatasetSpec
 from dp_pipeline.studies.benchmark import Benchmark
@@ -104,9 +103,8 @@ def _keep_reference(benchmark: Benchmark) -> None:
     spec, snapshot = benchmark.spec, benchmark.snapshot
     shared = shared_parameters(spec)
     columns = tuple(shared.get("columns", "").split()) or spec.domain.numeric
-    points = exact_points(spec, snapshot, columns)
     with one_thread():
-        reference_centres(spec, snapshot, columns, points, k=int(shared["k"]))
+        keep_reference(spec, snapshot, columns, k=int(shared["k"]))
 
 
 def write_results(folder: Path, rows: Sequence[Row], header: Mapping[str, str]) -> Path:
