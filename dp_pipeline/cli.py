@@ -19,7 +19,7 @@ from dp_pipeline.schema.errors import PipelineError
 from dp_pipeline.studies.commands import study
 
 if TYPE_CHECKING:
-    from dp_pipeline.orchestration.plan import Plan
+    from dp_pipeline.orchestration.plan import Plan, PlannedRelease
     from dp_pipeline.orchestration.request import RunRequest
 
 DEMO = ("wdbc", "census", "trips")
@@ -92,14 +92,14 @@ def budget(dataset: str | None, as_json: bool) -> None:
     from dp_pipeline.ledger.home import find_home
     from dp_pipeline.orchestration.budgets import budgets
 
-    accounts = [one.texts() for one in budgets(find_home().ledger, dataset)]
+    accounts = budgets(find_home().ledger, dataset)
     if as_json:
-        click.echo(json.dumps(accounts, indent=1))
+        click.echo(json.dumps([one.texts() for one in accounts], indent=1))
         return
     from dp_pipeline.reporting.terminal import print_table
 
     columns = ["lineage", "releases", "not-dp", "spent", "left", "ceiling"]
-    print_table("Privacy budgets (ε)", columns, [list(one.values()) for one in accounts])
+    print_table("Privacy budgets (ε)", columns, [one.cells() for one in accounts])
 
 
 @main.group()
@@ -138,16 +138,15 @@ def _first_of(names: tuple[str, ...]) -> str:
 def data_check(file: Path) -> None:
     """Check a data set file: declarations, models and their parameters. Reads no rows."""
     from dp_pipeline.models import build_model, price_of_everything
-    from dp_pipeline.models.base import claim_of
-    from dp_pipeline.schema.epsilon import epsilon_text
+    from dp_pipeline.models.base import declared_claim
     from dp_pipeline.schema.parser import load_spec
 
     spec = load_spec(file)
     claims = {
-        name: [claim_of(build_model(spec, name), epsilon) for epsilon in spec.partitions]
+        name: [declared_claim(spec, build_model(spec, name), one) for one in spec.partitions]
         for name in spec.models
     }
-    total = epsilon_text(price_of_everything(spec))
+    total = spec.currency.text(price_of_everything(spec))
     click.echo(f"{file}: a good declaration; all models at all ε cost {total}")
     without = [name for name, found in claims.items() if not all(one.is_dp for one in found)]
     if without:
@@ -195,15 +194,30 @@ def _print_plan(planned: Plan) -> None:
     from dp_pipeline.schema.epsilon import epsilon_text
 
     rows = [
-        [one.model, epsilon_text(one.epsilon), one.state, epsilon_text(one.cost)]
+        [one.model, epsilon_text(one.epsilon), one.state, epsilon_text(one.cost), *_size(one)]
         for one in planned.releases
     ]
-    print_table(f"Plan of {planned.spec.name}", ["model", "ε", "state", "cost"], rows)
+    currency = planned.spec.currency
+    cost = "cost" if currency.delta is None else f"cost ({currency.symbol})"
+    columns = ["model", "ε", "state", cost, "cells at most", "MB at most"]
+    if not planned.has_tables:
+        columns, rows = columns[:-2], [row[:-2] for row in rows]
+    print_table(f"Plan of {planned.spec.name}", columns, rows)
     amounts = {"asked": planned.asked, "spent": planned.spent}
-    texts = {name: epsilon_text(one) for name, one in amounts.items()}
+    texts = {name: currency.text(one) for name, one in amounts.items()}
     for name, limit in {"left": planned.left, "ceiling": planned.ceiling}.items():
-        texts[name] = "no limit" if limit is None else epsilon_text(limit)
+        texts[name] = "no limit" if limit is None else currency.text(limit)
     click.echo(", ".join(f"{name} {text}" for name, text in texts.items()))
+
+
+def _size(planned: PlannedRelease) -> tuple[str, str]:
+    """Cells and memory of a table, as text; dashes where the model releases none."""
+    from dp_pipeline.reporting.number_text import number_text
+
+    cells, megabytes = planned.cells, planned.megabytes
+    if cells is None or megabytes is None:
+        return "–", "–"
+    return f"{cells:,}", number_text(megabytes)
 
 
 def _print_outcome(request: RunRequest) -> None:
@@ -211,20 +225,22 @@ def _print_outcome(request: RunRequest) -> None:
     from dp_pipeline.reporting.metric import metric_named
     from dp_pipeline.reporting.rows import MOST_METRICS, metrics_of
     from dp_pipeline.reporting.terminal import print_table
-    from dp_pipeline.schema.epsilon import NANO, epsilon_text
+    from dp_pipeline.schema.epsilon import NANO
 
     found = list(outcomes(request))
     metrics = metrics_of(row for one in found for row in one.quality)[:MOST_METRICS]
     shorts = [metric_named(metric).short for metric in metrics]
-    columns = ["model", "ε", *shorts, "ε spent", "charged now", "state"]
+    currency = request.spec.currency
+    charge = "charged now" if currency.delta is None else f"charged now ({currency.symbol})"
+    columns = ["model", "ε", *shorts, "ε spent", charge, "state"]
     print_table(request.spec.title, columns, [one.cells(metrics) for one in found])
     # Of the model that is declared first, at the largest ε: the report shows the others.
     first = next((one for one in found[-len(request.models) :] if one.centres()), None)
     if first is not None:
         title = f"Centres of {first.bundle.model} at ε={first.bundle.facts['epsilon']}"
         print_table(title, *first.centre_table())
-    charged = sum(one.charged for one in found)
-    click.echo(f"charged by this run: {epsilon_text(Fraction(charged, NANO))}")
+    charged = Fraction(sum(one.charged for one in found), NANO)
+    click.echo(f"charged by this run: {currency.text(charged)}")
     click.echo(f"report: {report_path(request)}")
 
 

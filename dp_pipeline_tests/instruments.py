@@ -6,14 +6,22 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from dp_pipeline.gate.counts import Counter
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
-from dp_pipeline.release.accountant import LAPLACE, NOISY_MAX, Accountant
+from dp_pipeline.release.accountant import (
+    EXPONENTIAL,
+    GAUSSIAN,
+    LAPLACE,
+    NOISY_MAX,
+    Accountant,
+)
 from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.schema.currency import PURE, Currency
 from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.encoding import IntArray
 from dp_pipeline_tests.populations import TOWN, LoopCounter, Row
@@ -24,12 +32,23 @@ SILENT = Fraction(10**6)
 
 @dataclass(frozen=True)
 class Draw:
-    """What a noise source was handed, exact answers and the scale, and what it gave back."""
+    """What a noise source was handed, exact answers and the scale, and what it gave back.
+
+    scale   of the discrete Gaussian: its σ²
+    """
 
     mechanism: str
     exact: IntArray
     scale: Fraction
     answer: IntArray
+
+
+def dense(occupied: IntArray, cells: int) -> IntArray:
+    """A small table with all its cells, of the key and count of those that are not empty."""
+    assert cells <= 1 << 16, "expected a table small enough to compare"
+    table = np.zeros(cells, dtype=np.int64)
+    table[occupied[:, 0]] = occupied[:, 1]
+    return table
 
 
 @dataclass
@@ -46,9 +65,26 @@ class RecordingNoise:
         self.draws.append(Draw(LAPLACE, counts.copy(), scale, answer.copy()))
         return answer
 
+    def sparse_laplace(
+        self, occupied: IntArray, scale: Fraction, *, cells: int, threshold: int
+    ) -> IntArray:
+        answer = self.source.sparse_laplace(occupied, scale, cells=cells, threshold=threshold)
+        self.draws.append(Draw(LAPLACE, dense(occupied, cells), scale, answer.copy()))
+        return answer
+
     def noisy_max(self, scores: IntArray, scale: Fraction) -> int:
         answer = self.source.noisy_max(scores, scale)
         self.draws.append(Draw(NOISY_MAX, scores.copy(), scale, np.array(answer)))
+        return answer
+
+    def discrete_gaussian(self, counts: IntArray, sigma2: Fraction) -> IntArray:
+        answer = self.source.discrete_gaussian(counts, sigma2)
+        self.draws.append(Draw(GAUSSIAN, counts.copy(), sigma2, answer.copy()))
+        return answer
+
+    def exponential_choice(self, scores: IntArray, scale: Fraction) -> int:
+        answer = self.source.exponential_choice(scores, scale)
+        self.draws.append(Draw(EXPONENTIAL, scores.copy(), scale, np.array(answer)))
         return answer
 
 
@@ -73,8 +109,19 @@ class ForcedNoise:
     def discrete_laplace(self, counts: IntArray, _: Fraction) -> IntArray:
         return self._rng.integers(-self.most // 3, self.most, counts.shape, dtype=np.int64)
 
+    def sparse_laplace(self, _: IntArray, __: Fraction, *, cells: int, threshold: int) -> IntArray:
+        keys = np.unique(self._rng.integers(0, cells, size=3))
+        counts = threshold + self._rng.integers(0, self.most, size=len(keys))
+        return np.stack([keys, counts], axis=1)
+
     def noisy_max(self, scores: IntArray, _: Fraction) -> int:
         return int(self._rng.integers(scores.size))
+
+    def discrete_gaussian(self, counts: IntArray, sigma2: Fraction) -> IntArray:
+        return self.discrete_laplace(counts, sigma2)
+
+    def exponential_choice(self, scores: IntArray, scale: Fraction) -> int:
+        return self.noisy_max(scores, scale)
 
 
 @dataclass(frozen=True)
@@ -89,8 +136,20 @@ class NoiseOfContent:
     def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
         return self._source(counts, scale).discrete_laplace(counts, scale)
 
+    def sparse_laplace(
+        self, occupied: IntArray, scale: Fraction, *, cells: int, threshold: int
+    ) -> IntArray:
+        source = self._source(occupied, scale)
+        return source.sparse_laplace(occupied, scale, cells=cells, threshold=threshold)
+
     def noisy_max(self, scores: IntArray, scale: Fraction) -> int:
         return self._source(scores, scale).noisy_max(scores, scale)
+
+    def discrete_gaussian(self, counts: IntArray, sigma2: Fraction) -> IntArray:
+        return self._source(counts, sigma2).discrete_gaussian(counts, sigma2)
+
+    def exponential_choice(self, scores: IntArray, scale: Fraction) -> int:
+        return self._source(scores, scale).exponential_choice(scores, scale)
 
     def _source(self, exact: IntArray, scale: Fraction) -> SeededNoise:
         digest = hashlib.sha256(exact.tobytes() + str(scale).encode()).digest()
@@ -99,7 +158,7 @@ class NoiseOfContent:
 
 @dataclass
 class CheaperNoise:
-    """A mutant: less noise than was paid for."""
+    """A mutant: less noise than was paid for, by a factor in every standard deviation."""
 
     source: NoiseSource
     factor: Fraction
@@ -109,8 +168,20 @@ class CheaperNoise:
     def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
         return self.source.discrete_laplace(counts, scale / self.factor)
 
+    def sparse_laplace(
+        self, occupied: IntArray, scale: Fraction, *, cells: int, threshold: int
+    ) -> IntArray:
+        less = scale / self.factor
+        return self.source.sparse_laplace(occupied, less, cells=cells, threshold=threshold)
+
     def noisy_max(self, scores: IntArray, scale: Fraction) -> int:
         return self.source.noisy_max(scores, scale / self.factor)
+
+    def discrete_gaussian(self, counts: IntArray, sigma2: Fraction) -> IntArray:
+        return self.source.discrete_gaussian(counts, sigma2 / self.factor**2)
+
+    def exponential_choice(self, scores: IntArray, scale: Fraction) -> int:
+        return self.source.exponential_choice(scores, scale / self.factor)
 
 
 def curator_over(
@@ -121,14 +192,21 @@ def curator_over(
     noise: NoiseSource | None = None,
     transcript: Transcript | None = None,
     domain: Domain = TOWN,
+    currency: Currency = PURE,
+    **declared: Any,
 ) -> Curator:
-    """A curator with a budget of ε; over rows, another counter, or (None) a transcript alone."""
+    """A curator with a budget of ε, or of ρ; over rows, another counter, or (None) a transcript
+    alone.
+
+    declared   ``benchmark`` and ``relation``, where they are not those of a release
+    """
     counter = LoopCounter(rows) if isinstance(rows, tuple | list) else rows
     return Curator(
         counter,
         domain=domain,
         reach=reach,
-        accountant=Accountant(epsilon),
+        accountant=Accountant(epsilon, currency),
         transcript=Transcript() if transcript is None else transcript,
         noise=SeededNoise(1) if noise is None else noise,
+        **declared,
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from dp_pipeline.gate.nearest_centre import NearestCentre
+from dp_pipeline.gate.predicted_label import PredictedLabel
 from dp_pipeline.release.bit_tree import BitTree, Prefixes
 from dp_pipeline.schema.encoding import IntArray
 
@@ -100,3 +101,13 @@ def classify(
     for place, code in zip(places, codes, strict=True):
         table[code, nearest(rule, place)] += 1
     return table
+
+
+def mistakes(rows: Sequence[Mapping[str, int]], rule: PredictedLabel) -> IntArray:
+    """Right and wrong answers about rows of attribute → code."""
+    right = 0
+    for row in rows:
+        looked_at = zip(rule.columns, rule.weights, strict=True)
+        total = rule.intercept + sum(weights[row[name]] for name, weights in looked_at)
+        right += (total > 0) == (row[rule.target] in rule.positive)
+    return np.array([right, len(rows) - right], dtype=np.int64)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from dp_pipeline.gate.counts import Sealed
 from dp_pipeline.gate.nearest_centre import NearestCentre
+from dp_pipeline.gate.predicted_label import PredictedLabel
 from dp_pipeline.release.bit_tree import BitTree, Prefixes
+from dp_pipeline.release.grouping import Grouping
 from dp_pipeline.schema.domain import Attribute, Domain
 from dp_pipeline.schema.encoding import COORDINATE_BITS, Bins, Coordinate, Levels
 from dp_pipeline_tests import loops
@@ -78,6 +80,21 @@ class LoopCounter:
             table[tuple(self.code(row, name) for name in attributes)] += 1
         return Sealed(table)
 
+    def grouped(self, groupings: Mapping[str, Grouping]) -> GroupedLoopCounter:
+        """See Counter."""
+        groups = {name: one.of(self.domain[name]) for name, one in groupings.items()}
+        return GroupedLoopCounter(self.rows, self.domain.replaced(groups), self, dict(groupings))
+
+    def occupied(self, attributes: tuple[str, ...]) -> Sealed:
+        """See Counter."""
+        counts: dict[int, int] = {}
+        for row in self.rows:
+            key = 0
+            for name in attributes:
+                key = key * self.domain[name].size + self.code(row, name)
+            counts[key] = counts.get(key, 0) + 1
+        return Sealed(np.array(sorted(counts.items()), dtype=np.int64).reshape(-1, 2))
+
     def grid(self, columns: tuple[str, ...], cells: int) -> Sealed:
         """See Counter."""
         table = np.zeros((cells,) * len(columns), dtype=np.int64)
@@ -109,6 +126,12 @@ class LoopCounter:
         """See Counter."""
         codes, levels = [self.code(row, attribute) for row in self.rows], self.domain[attribute]
         return Sealed(loops.classify(self.places(rule.columns), codes, rule, levels.size))
+
+    def mistakes(self, rule: PredictedLabel) -> Sealed:
+        """See Counter."""
+        names = self.domain.discrete
+        rows = [{name: self.code(row, name) for name in names} for row in self.rows]
+        return Sealed(loops.mistakes(rows, rule))
 
     def bounds(self, columns: tuple[str, ...]) -> Sealed:
         """See Disclosing."""
@@ -144,3 +167,19 @@ class LoopCounter:
     def _interval(self, row: Row, name: str, cells: int) -> int:
         one = 1 << COORDINATE_BITS
         return min(cells - 1, ((self._coordinate(row, name) + one) * cells) >> 17)
+
+
+@dataclass(frozen=True)
+class GroupedLoopCounter(LoopCounter):
+    """The same, of groups of levels.
+
+    finer   counts the levels themselves
+    """
+
+    finer: LoopCounter = field(default_factory=lambda: LoopCounter(NOBODY))
+    groupings: Mapping[str, Grouping] = field(default_factory=dict)
+
+    def code(self, row: Row, name: str) -> int:
+        """Group of the level of one attribute of a row."""
+        level = self.finer.code(row, name)
+        return self.groupings[name].groups[level] if name in self.groupings else level

@@ -98,6 +98,7 @@ def test_exact_counts_are_opened_by_the_questions_of_the_gate_only() -> None:
         if ".open_at_the_gate(" in path.read_text(encoding="utf-8")
     }
     names = ["table_questions", "place_questions", "centre_questions", "disclosures"]
+    names += ["prediction_questions", "candidates", "sparse_questions"]
     names += ["node_levels", "tree_session", "split_session"]
     assert users == {f"gate/{name}.py" for name in names}
 

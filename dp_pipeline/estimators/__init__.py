@@ -5,5 +5,6 @@ Importing this costs an import of scikit-learn: nothing else in the package does
 
 from dp_pipeline.estimators.errors import InvalidParameter
 from dp_pipeline.estimators.private_kmeans import PrivateKMeans
+from dp_pipeline.estimators.private_synthesizer import PrivateSynthesizer
 
-__all__ = ["InvalidParameter", "PrivateKMeans"]
+__all__ = ["InvalidParameter", "PrivateKMeans", "PrivateSynthesizer"]

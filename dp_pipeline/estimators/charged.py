@@ -11,7 +11,13 @@ from uuid import uuid4
 import numpy as np
 
 from dp_pipeline import __version__
-from dp_pipeline.estimators.private_fit import RELATION, UNIT, Fitted, PrivateFit
+from dp_pipeline.estimators.private_fit import (
+    RELATION,
+    UNIT,
+    Fitted,
+    PrivateFit,
+    ReleaseType,
+)
 from dp_pipeline.gate.counts import Counter
 from dp_pipeline.gate.noise import FIT_FOR_RELEASE, NoiseSource, SeededNoise
 from dp_pipeline.ledger import Account, Charge, Ledger, SpendRow
@@ -19,26 +25,29 @@ from dp_pipeline.ledger.home import find_home
 from dp_pipeline.models.parameters import texts_of
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.release.accountant import Spend
+from dp_pipeline.release.costs import rho_costs
+from dp_pipeline.schema.currency import PURE, Currency, delta_text
 from dp_pipeline.schema.epsilon import epsilon_text, nano_epsilon
 from dp_pipeline.schema.errors import DeclarationError
 
 
 def run_charged(
-    fit: PrivateFit,
+    fit: PrivateFit[ReleaseType],
     counter: Counter,
     *,
     lineage: str,
     noise: NoiseSource,
     rng: np.random.Generator,
-) -> Fitted:
-    """Reserve ε in the ledger of the project's home, fit, settle with the spends.
+) -> Fitted[ReleaseType]:
+    """Reserve ε, or ρ, in the ledger of the project's home, fit, settle with the spends.
 
-    Raises DeclarationError for a lineage without an account, one with another unit or
-    relation, and a seed where the account is for releases; BudgetExceeded when ε does not
-    fit. Then nothing was charged and nothing drawn.
+    Raises DeclarationError for a lineage without an account, one with another unit, relation
+    or δ, and a seed where the account is for releases; BudgetExceeded when ε does not fit.
+    Then nothing was charged and nothing drawn.
     """
     ledger = find_home().ledger
     account = _require_account(ledger, lineage, noise)
+    _require_currency(account, fit.claim.currency)
     _rehearse(fit)
     with ledger.reserve(_charge(fit, account, noise)) as reservation:
         try:
@@ -46,7 +55,8 @@ def run_charged(
         except BaseException as error:
             reservation.die(f"the fit ended in {type(error).__name__}")
             raise
-        reservation.settle(_rows(fitted.spends), facts={"transcript": fitted.chain})
+        rows = _rows(fitted.spends, account.currency, paid_in=fit.claim.currency)
+        reservation.settle(rows, facts={"transcript": fitted.transcript.chain})
     return fitted
 
 
@@ -70,26 +80,47 @@ def _require_account(ledger: Ledger, lineage: object, noise: NoiseSource) -> Acc
     return account
 
 
-def _rehearse(fit: PrivateFit) -> None:
+def _require_currency(account: Account, currency: Currency) -> None:
+    if currency not in (PURE, account.currency):
+        raise DeclarationError(
+            f"lineage {account.lineage}: delta: expected {_said(account.currency)} as its account "
+            f"has, got {_said(currency)}"
+        )
+
+
+def _said(currency: Currency) -> str:
+    return "0" if currency.delta is None else delta_text(currency.delta)
+
+
+def _rehearse(fit: PrivateFit[ReleaseType]) -> None:
     """Fit nobody, with a seed: what cannot be drawn or written down must not be charged."""
-    empty = {name: np.zeros(0, dtype=np.int32) for name in fit.domain.names}
-    nobody = MemoryCounter(fit.domain, coordinates=empty, codes={}, rows=0)
-    _rows(fit.run(nobody, noise=SeededNoise(0), rng=np.random.default_rng(0)).spends)
+    nobody = MemoryCounter(
+        fit.domain,
+        coordinates={name: np.zeros(0, dtype=np.int32) for name in fit.domain.numeric},
+        codes={name: np.zeros(0, dtype=np.uint16) for name in fit.domain.discrete},
+        rows=0,
+    )
+    fitted = fit.run(nobody, noise=SeededNoise(0), rng=np.random.default_rng(0))
+    _rows(fitted.spends, fit.claim.currency, paid_in=fit.claim.currency)
 
 
-def _charge(fit: PrivateFit, account: Account, noise: NoiseSource) -> Charge:
+def _charge(fit: PrivateFit[ReleaseType], account: Account, noise: NoiseSource) -> Charge:
     """The charge of one fit; every fit is a new draw, so its key is new."""
-    epsilon = epsilon_text(fit.epsilon)
+    claim, epsilon = fit.claim, epsilon_text(fit.claim.epsilon)
+    delta = claim.currency.delta
+    price = f"ε={epsilon}" if delta is None else f"ε={epsilon} at δ={delta_text(delta)}"
+    cost = account.currency.cost_of(claim.amount, claim.currency)
     return Charge(
         key=uuid4().hex,
         lineage=account.lineage,
         kind="dp",
-        nano_epsilon=nano_epsilon(fit.epsilon),
-        what=f"PrivateKMeans/{fit.method} at ε={epsilon}",
+        nano_epsilon=nano_epsilon(cost),
+        what=f"{fit.estimator}/{fit.method} at {price}",
         facts={
-            "estimator": "PrivateKMeans",
+            "estimator": fit.estimator,
             "method": fit.method,
             "epsilon": epsilon,
+            "delta": _said(claim.currency),
             "measuring": str(texts_of(fit.model, measuring=True)),
             "postprocessing": str(texts_of(fit.model, measuring=False)),
             "unit": account.unit,
@@ -99,8 +130,15 @@ def _charge(fit: PrivateFit, account: Account, noise: NoiseSource) -> Charge:
             "fit_for_release": "yes" if noise.fit_for_release else "no",
             "code": f"dp_pipeline {__version__}",
         },
+        currency=account.currency,
     )
 
 
-def _rows(spends: tuple[Spend, ...]) -> list[SpendRow]:
-    return [SpendRow(one.what, one.mechanism, one.epsilon, one.scale) for one in spends]
+def _rows(spends: tuple[Spend, ...], currency: Currency, *, paid_in: Currency) -> list[SpendRow]:
+    """What the ledger keeps of the charges, in what the account counts in."""
+    pure = currency == PURE
+    costs = [one.epsilon for one in spends] if pure else rho_costs(spends, budget=paid_in)
+    return [
+        SpendRow(one.what, one.mechanism, cost, one.scale)
+        for one, cost in zip(spends, costs, strict=True)
+    ]

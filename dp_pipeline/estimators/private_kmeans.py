@@ -11,20 +11,20 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dp_pipeline.estimators.arguments import (
-    clustering_model,
     exact_epsilon,
     generator,
     is_fit_for_release,
     noise_of,
     number_of_clusters,
-    require_plain,
 )
 from dp_pipeline.estimators.box import declared_domain
 from dp_pipeline.estimators.charged import run_charged
 from dp_pipeline.estimators.columns import Columns, counter_over, numeric_columns
 from dp_pipeline.estimators.errors import InvalidParameter, invalid_parameters
+from dp_pipeline.estimators.methods import clustering_model, plain_claim
 from dp_pipeline.estimators.private_fit import Fitted, PrivateFit
 from dp_pipeline.estimators.signal import WeakSignal, warning_of
+from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.weighted_kmeans import cluster_synopsis
 from dp_pipeline.schema.encoding import FloatArray, IntArray
 
@@ -154,7 +154,7 @@ class PrivateKMeans(
             fitted = self._run(fit, columns, rng)
         self._keep(fitted, fit)
         self.fit_for_release_ = is_fit_for_release(self.noise)
-        message = warning_of(fitted.clusters, fit.epsilon)
+        message = warning_of(fitted.released, fit.claim.epsilon)
         if message:
             warnings.warn(message, WeakSignal, stacklevel=2)
         return self
@@ -193,7 +193,7 @@ class PrivateKMeans(
         boxes, rng = self.synopsis_.refined(), generator(self.random_state)
         return cluster_synopsis(boxes, k=k, starts=_RECLUSTER_STARTS, rng=rng)
 
-    def _declared(self) -> PrivateFit:
+    def _declared(self) -> PrivateFit[Clusters]:
         names = getattr(self, "feature_names_in_", None)
         if names is None:
             names = [f"x{axis}" for axis in range(self.n_features_in_)]
@@ -206,21 +206,23 @@ class PrivateKMeans(
             params=self.method_params,
         )
         model.check(domain)
-        require_plain(self.method, model, epsilon)
-        return PrivateFit(self.method, model, domain, epsilon)
+        claim = plain_claim(self.method, model, epsilon, domain=domain)
+        return PrivateFit("PrivateKMeans", self.method, Clusters, model, domain, claim)
 
-    def _run(self, fit: PrivateFit, columns: Columns, rng: np.random.Generator) -> Fitted:
+    def _run(
+        self, fit: PrivateFit[Clusters], columns: Columns, rng: np.random.Generator
+    ) -> Fitted[Clusters]:
         noise, counter = noise_of(self.noise), counter_over(columns, fit.domain)
         if self.lineage is None:
             return fit.run(counter, noise=noise, rng=rng)
         return run_charged(fit, counter, lineage=self.lineage, noise=noise, rng=rng)
 
-    def _keep(self, fitted: Fitted, fit: PrivateFit) -> None:
+    def _keep(self, fitted: Fitted[Clusters], fit: PrivateFit[Clusters]) -> None:
         box = fit.domain.box(fit.domain.names)
         low, high = [side.lower for side in box], [side.upper for side in box]
         # A mean of floats may lie a last bit outside.
-        self.cluster_centers_ = np.clip(fitted.clusters.centres, low, high)
-        self.synopsis_ = fitted.clusters.synopsis
+        self.cluster_centers_ = np.clip(fitted.released.centres, low, high)
+        self.synopsis_ = fitted.released.synopsis
         self.spends_ = fitted.spends
 
     def _checked(self, X: Any) -> FloatArray:

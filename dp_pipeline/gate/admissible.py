@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 
 import numpy as np
 
 from dp_pipeline.gate.counts import MOST_GRID_AXES, MOST_GRID_CELLS
 from dp_pipeline.gate.nearest_centre import NearestCentre
+from dp_pipeline.gate.survivors import MOST_CELLS, MOST_SCALES, expected_survivors
 from dp_pipeline.release.bit_tree import BitTree, Prefixes
+from dp_pipeline.release.grouping import Grouping
 from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.encoding import IntArray
 from dp_pipeline.schema.errors import BoundaryViolation
+
+MOST_EMPTY_CELLS = 1 << 20
+"""Empty cells that noise may carry over a threshold on average."""
 
 
 def require_table(domain: Domain, attributes: tuple[str, ...]) -> tuple[int, ...]:
@@ -23,6 +29,46 @@ def require_table(domain: Domain, attributes: tuple[str, ...]) -> tuple[int, ...
             f"got {', '.join(attributes)} with {cells}"
         )
     return domain.shape(attributes)
+
+
+def require_groupings(domain: Domain, groupings: Mapping[str, Grouping]) -> None:
+    """BoundaryViolation unless every level has a group and the groups are 0, 1, … in order."""
+    for name, one in groupings.items():
+        # The first group is 0: a step of 1 from −1.
+        steps = np.diff(one.groups, prepend=-1) if type(one) is Grouping else np.array([-1])
+        fits = len(steps) == domain[name].size and steps[0] == 1
+        if not fits or not set(steps.tolist()) <= {0, 1}:
+            raise BoundaryViolation(f"groups of {name}: expected one for every level, got others")
+
+
+def require_cells(domain: Domain, attributes: tuple[str, ...]) -> int:
+    """Cells of a table that is too large for an array; BoundaryViolation if no key holds them."""
+    cells = domain.cell_count(attributes)
+    if not attributes or len(set(attributes)) < len(attributes) or cells > MOST_CELLS:
+        raise BoundaryViolation(
+            f"cells: expected different attributes and at most 2^62 cells, "
+            f"got {', '.join(attributes) or 'none'} with {cells}"
+        )
+    return cells
+
+
+def require_sparse(
+    domain: Domain, attributes: tuple[str, ...], *, threshold: int, scale: Fraction
+) -> int:
+    """Cells of a table of which only those from a threshold on are given; BoundaryViolation
+    where the sampler has no proof, or too many empty cells would reach it.
+    """
+    cells = require_cells(domain, attributes)
+    if type(threshold) is not int or not 1 <= threshold <= MOST_SCALES * scale:
+        raise BoundaryViolation(
+            f"threshold: expected a whole number of 1 to 2^32 scales, got {threshold!r:.30}"
+        )
+    if expected_survivors(cells, threshold, scale) > MOST_EMPTY_CELLS:
+        raise BoundaryViolation(
+            f"threshold: expected one that at most {MOST_EMPTY_CELLS} empty cells reach, "
+            f"got {threshold} at a scale of {float(scale):.4g} and {cells} cells"
+        )
+    return cells
 
 
 def require_axes(domain: Domain, columns: tuple[str, ...]) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from dp_pipeline.gate.admissible import require_classes, require_rule, require_subsets
-from dp_pipeline.gate.door import Door, Once
+from dp_pipeline.gate.door import Door
 from dp_pipeline.gate.nearest_centre import NearestCentre
+from dp_pipeline.gate.once import Once
 from dp_pipeline.release.measurement import NoisyClusters
 from dp_pipeline.schema.encoding import COORDINATE_BITS, IntArray
 

@@ -7,11 +7,13 @@ all engines agree to the last digit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NoReturn, Protocol, runtime_checkable
 
 from dp_pipeline.gate.nearest_centre import NearestCentre
+from dp_pipeline.gate.predicted_label import PredictedLabel
 from dp_pipeline.release.bit_tree import BitTree, Prefixes
+from dp_pipeline.release.grouping import Grouping
 from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.encoding import IntArray
 
@@ -58,6 +60,18 @@ class Counter(Protocol):
         """One table a marginal, in the order asked; () is the number of rows, shape ()."""
         ...
 
+    def grouped(self, groupings: Mapping[str, Grouping]) -> Counter:
+        """The same rows where the levels of some attributes are groups: one row stays one row."""
+        ...
+
+    def occupied(self, attributes: tuple[str, ...]) -> Sealed:
+        """Cells with rows of a table of up to 2^62 cells, shape (m, 2), ascending by key.
+
+        A row is a cell's key, the codes read as digits with the last attribute fastest, and
+        its number of rows.
+        """
+        ...
+
     def grid(self, columns: tuple[str, ...], cells: int) -> Sealed:
         """Counts of ``cells`` equal intervals an axis over the declared box, all cells included.
 
@@ -100,6 +114,10 @@ class Counter(Protocol):
 
     def classify(self, rule: NearestCentre, attribute: str) -> Sealed:
         """Rows of every level of ``attribute`` in every cluster, shape (levels, k)."""
+        ...
+
+    def mistakes(self, rule: PredictedLabel) -> Sealed:
+        """Rows that the rule answers rightly, and rows that it answers wrongly, shape (2,)."""
         ...
 
 

@@ -6,18 +6,24 @@ An exact answer lives inside ``_stored`` and what it calls, and nowhere else.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from typing import Self
 
 from dp_pipeline.gate import mechanisms
+from dp_pipeline.gate.admissible import require_groupings
 from dp_pipeline.gate.counts import Counter
 from dp_pipeline.gate.noise import NoiseSource
+from dp_pipeline.gate.paid_noise import PaidNoise, Prices
 from dp_pipeline.release.accountant import LAPLACE, Accountant, Spend
+from dp_pipeline.release.grouping import Grouping
 from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.schema.currency import Currency
 from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.encoding import IntArray
 from dp_pipeline.schema.errors import Damaged
+from dp_pipeline.schema.protection import Relation
 
 Draw = Callable[[Counter], IntArray]
 """A look at the rows and its noise."""
@@ -32,13 +38,15 @@ class Door:
     counter      exact answers, or None: only the transcript can be replayed
     domain       declared attributes, public
     reach        rows that two neighbouring data sets differ by, at most
-    accountant   holds the ε of this release; a charge above it raises BudgetExceeded
+    accountant   holds the ε, or ρ, of this release; a charge above it raises BudgetExceeded
     transcript   every answer is stored there before it is returned
     noise        where the noise comes from
     benchmark    whether the rows are public: only then may anything be disclosed
+    relation     what neighbouring data sets are; ``reach`` is the one under it
+    groups       words about the groups of levels that it asks about, for the transcript
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         counter: Counter | None,
         *,
@@ -48,10 +56,13 @@ class Door:
         transcript: Transcript,
         noise: NoiseSource,
         benchmark: bool = False,
+        relation: Relation = "add_remove",
+        groups: str = "",
     ) -> None:
         self._domain, self._reach, self._accountant = domain, reach, accountant
         self._counter, self._transcript, self._noise = counter, transcript, noise
-        self._benchmark = benchmark
+        self._benchmark, self._relation = benchmark, relation
+        self._groups = groups
 
     @property
     def domain(self) -> Domain:
@@ -68,8 +79,38 @@ class Door:
         """What this release may spend, and has spent."""
         return self._accountant
 
+    @property
+    def currency(self) -> Currency:
+        """What an amount is counted in: ε, or ρ."""
+        return self._accountant.currency
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self.domain.names)} attributes, reach {self.reach})"
+
+    def grouped(self, groupings: Mapping[str, Grouping]) -> Self:
+        """The same door to tables where levels of some attributes are groups, made of what was
+        released: same accountant, same transcript.
+
+        groupings   attribute → the group of each of its levels; the others stay as they are
+
+        Every row is recoded by itself, so a row more is a row more: all proofs hold as they are.
+        """
+        require_groupings(self._domain, groupings)
+        domain = self._domain.replaced(
+            {name: one.of(self._domain[name]) for name, one in groupings.items()}
+        )
+        said = str({name: one.groups for name, one in groupings.items()})
+        return type(self)(
+            None if self._counter is None else self._counter.grouped(groupings),
+            domain=domain,
+            reach=self._reach,
+            accountant=self._accountant,
+            transcript=self._transcript,
+            noise=self._noise,
+            benchmark=self._benchmark,
+            relation=self._relation,
+            groups=f"{self._groups}, groups {hashlib.sha256(said.encode()).hexdigest()[:16]}",
+        )
 
     def _laplace(
         self, what: str, exact: Draw, *, l1_per_row: int, epsilon: Fraction, detail: str = ""
@@ -93,6 +134,20 @@ class Door:
 
         return self._stored(question(spend, detail), draw)
 
+    @property
+    def _prices(self) -> Prices:
+        return Prices(self.currency, self._noise)
+
+    def _ask(self, paid: PaidNoise, detail: str, exact: Draw) -> IntArray:
+        """A question from its charge to its answer."""
+        self.accountant.charge(paid.spend)
+        return self._answer(paid, detail, exact)
+
+    def _answer(self, paid: PaidNoise, detail: str, exact: Draw) -> IntArray:
+        """The answer to a question that was charged."""
+        asked = question(paid.spend, detail)
+        return self._stored(asked, lambda counter: paid.make_noisy(exact(counter)))
+
     def _answers_to(self, spend: Spend) -> Answer:
         """How a session asks for what its one charge has paid for."""
 
@@ -104,6 +159,7 @@ class Door:
 
     def _stored(self, question: str, draw: Draw) -> IntArray:
         """Look, then noise, for what was charged; stored before it is returned."""
+        question += self._groups
         stored = self._transcript.recall(question)
         if stored is not None:
             return stored
@@ -117,20 +173,8 @@ class Door:
         return mechanisms.laplace_scale(l1=l1_per_row * self.reach, epsilon=epsilon)
 
 
-class Once:
-    """One scan for two answers."""
-
-    def __init__(self, look: Draw) -> None:
-        self._look = look
-        self._found: IntArray | None = None
-
-    def __call__(self, counter: Counter) -> IntArray:
-        if self._found is None:
-            self._found = self._look(counter)
-        return self._found
-
-
 def question(spend: Spend, detail: str) -> str:
     """The words of one question in the transcript; ``detail`` is long and public, so hashed."""
     tail = f" [{hashlib.sha256(detail.encode()).hexdigest()[:16]}]" if detail else ""
-    return f"{spend.mechanism}: {spend.what}{tail}, Δ={spend.sensitivity}, ε={spend.epsilon}"
+    symbol = "ε" if spend.currency == "pure" else "ρ"
+    return f"{spend.mechanism}: {spend.what}{tail}, Δ={spend.sensitivity}, {symbol}={spend.epsilon}"

@@ -1,7 +1,10 @@
-"""The two pure-ε primitives: integers in, integers out, the noise given by a source.
+"""The primitives, two of pure ε and two of zCDP: integers in, integers out, noise from a source.
 
-Everything private in this package is one of these two. Sensitivities are integers *per protected
+Everything private in this package is one of these four. Sensitivities are integers *per protected
 unit*: whoever calls has already multiplied what one row moves by the rows of one unit.
+``measure`` and ``choose`` pay in ε; ``measure_gaussian`` and ``choose_exponential`` in the ρ of
+zero-concentrated DP (Bun, Steinke 2016): the Rényi divergence of order α between neighbours is at
+most α·ρ, for every α > 1.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from fractions import Fraction
 from dp_pipeline.gate.discrete_laplace import IntArray
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.gate.numbers import int64_array
+from dp_pipeline.gate.roots import root_at_least
 from dp_pipeline.schema.errors import BoundaryViolation
 
 
@@ -34,6 +38,29 @@ def choice_scale(*, linf: int, epsilon: Fraction) -> Fraction:
     Fraction(12, 1)
     """
     return 2 * _reach(linf, of="linf") / _paid(epsilon)
+
+
+def gaussian_variance(*, l2_squared: int, rho: Fraction) -> Fraction:
+    """The σ² of the discrete Gaussian that makes a squared L2 reach cost ρ: l2² / (2ρ), exactly.
+
+    Raises BoundaryViolation unless l2_squared is an int ≥ 1 and rho a positive Fraction.
+
+    >>> gaussian_variance(l2_squared=3, rho=Fraction("0.01"))
+    Fraction(150, 1)
+    """
+    return _reach(l2_squared, of="l2_squared") / (2 * _paid(rho, of="rho"))
+
+
+def exponential_scale(*, linf: int, rho: Fraction) -> Fraction:
+    """The scale of the exponential mechanism that makes scores moving by ``linf`` cost ρ.
+
+    Δ / √(2ρ), rounded up by less than one part in 10^9 to a Fraction of few digits: what it
+    provably costs, Δ² / (2·scale²), is at most ρ, and ρ is what is charged.
+
+    >>> exponential_scale(linf=3, rho=Fraction("0.02"))
+    Fraction(15, 1)
+    """
+    return root_at_least(_reach(linf, of="linf") ** 2 / (2 * _paid(rho, of="rho")))
 
 
 def measure(exact: IntArray, *, l1: int, epsilon: Fraction, noise: NoiseSource) -> IntArray:
@@ -75,10 +102,70 @@ def choose(scores: IntArray, *, linf: int, epsilon: Fraction, noise: NoiseSource
     2
     """
     scale = choice_scale(linf=linf, epsilon=epsilon)
+    return noise.noisy_max(_vector(scores), scale)
+
+
+def measure_gaussian(
+    exact: IntArray, *, l2_squared: int, rho: Fraction, noise: NoiseSource
+) -> IntArray:
+    """Integer answers plus discrete Gaussian noise: ρ-zCDP (Canonne, Kamath, Steinke 2020, Thm 4).
+
+    exact       integer array of any shape, also empty
+    l2_squared  largest Σ(exact − exact')² over neighbours that differ by one protected unit
+    returns     int64 of the same shape; cells may be negative; cut to int64 at its ends
+
+    Proof, for one coordinate with exact answers a and b. Of order α, the Rényi divergence is
+    ln( Σ_y exp(−(α(y − a)² + (1 − α)(y − b)²) / 2σ²) / Σ_y exp(−y² / 2σ²) ) / (α − 1), and
+    α(y − a)² + (1 − α)(y − b)² = (y − c)² − α(α − 1)(a − b)² with c = αa + (1 − α)b. By Poisson
+    summation Σ_y exp(−(y − c)² / 2σ²) has positive Fourier coefficients in c, so it is largest at
+    c = 0: the divergence is at most α(a − b)² / 2σ². Coordinates have independent noise, so their
+    divergences add up to α·l2² / 2σ² = αρ at most. ∎
+
+    Raises BoundaryViolation for anything but integers (floats and booleans too), for l2_squared
+    below 1, for a ρ that is not a positive Fraction and for a σ above 2^55.
+
+    >>> import numpy as np
+    >>> from dp_pipeline.gate.noise import SeededNoise
+    >>> measure_gaussian(
+    ...     np.array([3, 0, 5]), l2_squared=1, rho=Fraction(1000), noise=SeededNoise(7)
+    ... )
+    array([3, 0, 5])
+    """
+    sigma2 = gaussian_variance(l2_squared=l2_squared, rho=rho)
+    return noise.discrete_gaussian(int64_array(exact, of="exact answers"), sigma2)
+
+
+def choose_exponential(scores: IntArray, *, linf: int, rho: Fraction, noise: NoiseSource) -> int:
+    """The index of a large score, by the exponential mechanism: ρ-zCDP.
+
+    scores   integer vector, one candidate each, at least one
+    linf     largest |score − score'| of any candidate over neighbours that differ by one unit
+
+    Proof (Dong, Durfee, Rogers 2020, Prop. 2, and Cesar, Rogers 2021, Lemma 3.2). For neighbours
+    with distributions P and P', let L(i) = ln(P(i) / P'(i)) = (score_i − score'_i)/s − ln(Z/Z'):
+    all L(i) lie in one interval of length η = 2Δ/s (the mechanism has bounded range η).
+    K(t) = ln Σ P'(i) exp(t·L(i)) has K(0) = K(1) = 0, and K''(t) is the variance of L under a
+    tilted distribution, so at most η²/4. Interpolating K linearly at 0 and 1 errs at α by
+    K''(·)·α(α − 1)/2, hence K(α) ≤ α(α − 1)·η²/8, and the Rényi divergence of order α, which is
+    K(α) / (α − 1), is at most α·η²/8 = α·Δ²/(2s²) ≤ αρ at s = ``exponential_scale``. ∎
+
+    Raises BoundaryViolation as ``choose`` does, with ρ in place of ε.
+
+    >>> import numpy as np
+    >>> from dp_pipeline.gate.noise import SeededNoise
+    >>> choose_exponential(np.array([3, 0, 50]), linf=1, rho=Fraction(100), noise=SeededNoise(7))
+    2
+    """
+    scale = exponential_scale(linf=linf, rho=rho)
+    return noise.exponential_choice(_vector(scores), scale)
+
+
+def _vector(scores: IntArray) -> IntArray:
+    """The scores as int64, one candidate each."""
     scores = int64_array(scores, of="scores")
     if scores.ndim != 1 or not scores.size:
         raise BoundaryViolation(f"choose: expected a vector of scores, got shape {scores.shape}")
-    return noise.noisy_max(scores, scale)
+    return scores
 
 
 def _reach(value: int, *, of: str) -> Fraction:
@@ -88,8 +175,8 @@ def _reach(value: int, *, of: str) -> Fraction:
     return Fraction(value)
 
 
-def _paid(epsilon: Fraction) -> Fraction:
-    """An ε: a positive Fraction; a float is a little more or less than what was charged."""
-    if not isinstance(epsilon, Fraction) or epsilon <= 0:
-        raise BoundaryViolation(f"epsilon: expected a positive Fraction, got {epsilon!r}")
-    return epsilon
+def _paid(amount: Fraction, *, of: str = "epsilon") -> Fraction:
+    """An ε or ρ: a positive Fraction; a float is a little more or less than what was charged."""
+    if not isinstance(amount, Fraction) or amount <= 0:
+        raise BoundaryViolation(f"{of}: expected a positive Fraction, got {amount!r}")
+    return amount

@@ -4,72 +4,126 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import fields
 from fractions import Fraction
 
 import numpy as np
 
-from dp_pipeline.gate import mechanisms
 from dp_pipeline.gate.admissible import require_released, require_table
+from dp_pipeline.gate.candidates import Candidates, Names
 from dp_pipeline.gate.counts import Counter
-from dp_pipeline.gate.door import Door, question
-from dp_pipeline.gate.scores import SCORES, Score
-from dp_pipeline.release.accountant import NOISY_MAX, Spend
+from dp_pipeline.gate.door import Door
+from dp_pipeline.gate.once import Once
+from dp_pipeline.gate.paid_noise import PaidNoise
+from dp_pipeline.gate.score_session import ScoreSession
+from dp_pipeline.gate.scores import OF_PUBLIC_ROWS, Score
+from dp_pipeline.release.accountant import GAUSSIAN
 from dp_pipeline.release.measurement import NoisyMarginal
 from dp_pipeline.schema.encoding import IntArray
 from dp_pipeline.schema.errors import BoundaryViolation
 
 
 class TableQuestions(Door):
-    """Marginals, the choice among them, and how far released ones are off."""
+    """Marginals, scores and choices among them, and how far released ones are off."""
 
-    def measure(self, attributes: tuple[str, ...], *, epsilon: Fraction) -> NoisyMarginal:
+    def measure(self, attributes: Names, *, epsilon: Fraction) -> NoisyMarginal:
         """The marginal over ``attributes``, every cell noisy; () is the number of rows.
 
         ⊕ one row is in one cell: Δ1 = 1 a row.
         """
-        shape = require_table(self.domain, attributes)
-        what = f"marginal of {', '.join(attributes)}" if attributes else "number of rows"
-        table = self._laplace(
-            what,
-            lambda counter: counter.count([attributes])[0].open_at_the_gate(),
-            l1_per_row=1,
-            epsilon=epsilon,
-        )
-        return NoisyMarginal(attributes, table.reshape(shape), self._scale(1, epsilon))
+        require_table(self.domain, attributes)
+        paid = self._prices.of_laplace(_words(attributes), l1=self.reach, epsilon=epsilon)
+        self.accountant.charge(paid.spend)
+        return self._tabulated([attributes], [paid])[0]
 
-    def choose(
-        self, what: str, candidates: Mapping[tuple[str, ...], Score], *, epsilon: Fraction
-    ) -> tuple[str, ...]:
-        """The attributes whose marginal has a nearly highest score, by noisy max.
+    def measure_gaussian(self, attributes: Names, *, rho: Fraction) -> NoisyMarginal:
+        """The marginal over ``attributes``, every cell with discrete Gaussian noise.
 
-        No score moves by more than the largest Δ∞ among them, at this reach.
+        ⊕ one row is in one cell, all rows of a person perhaps in the same: Δ2 = 1 a row.
+        BoundaryViolation in a release that pays in ε.
         """
-        if not candidates:
-            raise BoundaryViolation(f"{what}: expected candidates to choose from, got none")
-        if not {type(score) for score in candidates.values()} <= set(SCORES):
-            known = " or ".join(score.__name__ for score in SCORES)
-            raise BoundaryViolation(f"{what}: expected {known} as score, got another")
-        names = list(candidates)
-        for attributes in names:
+        require_table(self.domain, attributes)
+        paid = self._prices.of_gaussian(_words(attributes), l2_squared=self.reach**2, rho=rho)
+        self.accountant.charge(paid.spend)
+        return self._tabulated([attributes], [paid])[0]
+
+    def tabulate(self, amounts: Mapping[Names, Fraction]) -> tuple[NoisyMarginal, ...]:
+        """Many marginals in one scan, each for its own amount of the release's currency.
+
+        amounts   attributes → ε or ρ; () is the number of rows. Answers are in this order.
+
+        A charge each, all of them made before the look. ⊕ one row is in one cell of every
+        table: Δ1 = Δ2 = 1 a row, with discrete Laplace noise for an ε, Gaussian for a ρ.
+        """
+        asked = dict(amounts)
+        for attributes in asked:
             require_table(self.domain, attributes)
-        linf = max(score.linf(self.reach) for score in candidates.values())
-        scale = mechanisms.choice_scale(linf=linf, epsilon=epsilon)
+        l1, l2_squared = self.reach, self.reach**2
+        paid = [
+            self._prices.of_vector(_words(names), l1=l1, l2_squared=l2_squared, amount=amount)
+            for names, amount in asked.items()
+        ]
+        self.accountant.charge(*(one.spend for one in paid))
+        return self._tabulated(list(asked), paid)
 
-        def draw(counter: Counter) -> IntArray:
-            tables = zip(candidates.values(), counter.count(names), strict=True)
-            exact = [score.score(sealed.open_at_the_gate()) for score, sealed in tables]
-            values = np.array(exact, dtype=np.int64)
-            index = mechanisms.choose(values, linf=linf, epsilon=epsilon, noise=self._noise)
-            return np.array(index, dtype=np.int64)
+    def _tabulated(
+        self, marginals: list[Names], paid: list[PaidNoise]
+    ) -> tuple[NoisyMarginal, ...]:
+        """Marginals that were charged: one scan, and an answer stored for each."""
+        look = Once(lambda counter: counter.count(marginals))
 
-        spend = Spend(what, NOISY_MAX, epsilon, linf, scale)
-        detail = "; ".join(f"{name} by {_content(score)}" for name, score in candidates.items())
-        self.accountant.charge(spend)
-        return names[int(self._stored(question(spend, detail), draw))]
+        def table(at: int) -> IntArray:
+            answer = self._answer(
+                paid[at], "", lambda counter: look(counter)[at].open_at_the_gate()
+            )
+            return answer.reshape(self.domain.shape(marginals[at]))
+
+        return tuple(
+            NoisyMarginal(names, table(at), one.spend.scale, one.spend.mechanism == GAUSSIAN)
+            for at, (names, one) in enumerate(zip(marginals, paid, strict=True))
+        )
+
+    def choose(self, what: str, candidates: Mapping[Names, Score], *, epsilon: Fraction) -> Names:
+        """The attributes whose table has a nearly highest score, for an amount of the release's
+        currency. No score moves by more than the largest Δ∞ among them, at this reach.
+        """
+        return self.open_scores(candidates).choose(what, tuple(candidates), amount=epsilon)
+
+    def open_scores(self, candidates: Mapping[Names, Score]) -> ScoreSession:
+        """Scores of tables, to be asked about as often as is paid for; this costs nothing.
+
+        Proofs: ``gate.scores``, ``ScoreSession``. BoundaryViolation for a score that needs
+        ``public_rows`` where there are none.
+        """
+        if any(isinstance(score, OF_PUBLIC_ROWS) for score in candidates.values()):
+            self._require_public_rows("scores")
+        known = Candidates(candidates, domain=self.domain, reach=self.reach)
+        return ScoreSession(known, prices=self._prices, ask=self._ask)
+
+    def public_rows(self) -> int:
+        """The number of rows, where neighbours have the same: free, and recorded.
+
+        Under ``replace_one``, where a person is one row, n is a function of what is public: a
+        neighbour has another row, not one more. This is about prepared rows: a replaced row
+        that preparation would drop makes no neighbour. So on benchmark rows alone;
+        BoundaryViolation before any look on others.
+        """
+        self._require_public_rows("number of rows")
+        return int(
+            self._stored(
+                "public, not noisy: number of rows",
+                lambda counter: counter.count([()])[0].open_at_the_gate(),
+            )
+        )
+
+    def _require_public_rows(self, what: str) -> None:
+        if not self._benchmark or self._relation != "replace_one" or self.reach != 2:
+            raise BoundaryViolation(
+                f"{what}: expected benchmark rows under replace_one with one row a person, where "
+                "the number of rows is public, got others"
+            )
 
     def measure_marginal_error(
-        self, released: dict[tuple[str, ...], IntArray], *, epsilon: Fraction
+        self, released: dict[Names, IntArray], *, epsilon: Fraction
     ) -> IntArray:
         """Σ over m released marginals of Σ over cells of |2^16·c − n·q|, noisy; shape ().
 
@@ -98,11 +152,5 @@ class TableQuestions(Door):
         )
 
 
-def _content(score: Score) -> str:
-    """A score's type and fields: its repr would leave out the middle of a large table."""
-    digest = hashlib.sha256()
-    # Every score is a frozen dataclass.
-    for field in fields(score):  # type: ignore[arg-type]
-        values = np.asarray(getattr(score, field.name))
-        digest.update(f"{field.name} {values.dtype} {values.shape} ".encode() + values.tobytes())
-    return f"{type(score).__name__} {digest.hexdigest()}"
+def _words(attributes: Names) -> str:
+    return f"marginal of {', '.join(attributes)}" if attributes else "number of rows"

@@ -58,9 +58,9 @@ class Audit:
         self._reserved[entry.key] = entry
         spent = self._spent.get(entry.lineage, 0) + entry.nano_epsilon
         self._spent[entry.lineage] = spent
-        ceiling = self._accounts[entry.lineage].ceiling
-        if ceiling is not None and Fraction(spent, NANO) > ceiling:
-            raise _impossible(entry, f"it passes the ceiling {epsilon_text(ceiling)}")
+        limit = self._accounts[entry.lineage].limit
+        if limit is not None and Fraction(spent, NANO) > limit:
+            raise _impossible(entry, f"it passes the ceiling {epsilon_text(limit)}")
 
     def _outcome(self, entry: Entry) -> None:
         reserved = self._reserved.get(entry.key or "")
@@ -71,7 +71,9 @@ class Audit:
         if entry.event != "interrupted":
             self._ended.add(reserved.key or "")
         if entry.event == "settled" and not balances(entry.spends, nano=reserved.nano_epsilon):
-            raise _impossible(entry, f"its spends do not sum to {reserved.nano_epsilon} nano-ε")
+            symbol = self._accounts[entry.lineage].currency.symbol
+            total = f"{reserved.nano_epsilon} nano-{symbol}"
+            raise _impossible(entry, f"its spends do not sum to {total}")
 
 
 def _impossible(entry: Entry, why: str) -> Damaged:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dp_pipeline.ledger.words import require_line, require_text
+from dp_pipeline.schema.currency import PURE, Currency
 from dp_pipeline.schema.errors import DeclarationError
 
 KINDS = ("dp", "not-dp")
@@ -24,9 +25,11 @@ class Charge:
     key           release key: 16 to 128 lower-case hex digits, chosen by the caller
     lineage       whose account pays
     kind          "dp", or "not-dp" for a publication without any ε
-    nano_epsilon  ⌈ε·10⁹⌉; 0 exactly if ``kind`` is "not-dp"
+    nano_epsilon  ⌈ε·10⁹⌉, or ⌈ρ·10⁹⌉ of an account that counts in ρ; 0 exactly if ``kind``
+                  is "not-dp"
     what          the words for messages: "trips/dpqt_kmeans at ε=0.1"
     facts         whatever else is to be kept, all text: snapshot, parameters, run id, …
+    currency      what ``nano_epsilon`` is counted in; that of the account, or it is refused
 
     Raises DeclarationError for anything else.
 
@@ -40,6 +43,7 @@ class Charge:
     nano_epsilon: int
     what: str
     facts: Mapping[str, str]
+    currency: Currency = PURE
 
     def __post_init__(self) -> None:
         require_line(self.what, of="what of a charge")
@@ -74,7 +78,7 @@ class SpendRow:
 
     what       what was measured
     mechanism  how: "laplace", "noisy_max", …
-    epsilon    exact, not negative
+    epsilon    exact, not negative; its part of the charge, in what the account counts in
     scale      of the noise, exact, in the units of what was measured
 
     Raises DeclarationError for floats and negative numbers: a negative spend is a refund.

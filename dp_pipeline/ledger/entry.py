@@ -23,7 +23,8 @@ class Entry:
     key           release key; None on account and source rows
     source        the source claimed; None on all other rows
     kind          "dp" or "not-dp" of the release; None on account and source rows
-    nano_epsilon  what this row charges; 0 on every row but a reserve row
+    nano_epsilon  what this row charges, nano-ρ where the account counts in ρ; 0 on every row
+                  but a reserve row
     what          the words of the release
     facts         everything else, all text
     previous      hash of the row before

@@ -137,7 +137,7 @@ def no_account(lineage: str) -> DeclarationError:
 
 
 def spent_nano(connection: Connection, lineage: str) -> int:
-    """The sum of all charges of a lineage, in nano-ε."""
+    """The sum of all charges of a lineage, in nano-ε, or in nano-ρ where it counts in ρ."""
     total = select(func.coalesce(func.sum(entries.c.nano_epsilon), 0)).where(
         entries.c.lineage == lineage, entries.c.event == "reserve"
     )

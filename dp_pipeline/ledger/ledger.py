@@ -40,8 +40,8 @@ class Ledger:
     def open_account(self, account: Account) -> None:
         """Open an account, or find it open with the same declaration.
 
-        Raises DeclarationError, naming both, if it was opened with another
-        unit, relation, purpose or ceiling: opening never changes anything.
+        Raises DeclarationError, naming both, if it was opened with another unit,
+        relation, purpose, ceiling or delta: opening never changes anything.
         """
         self._store.create()
         with self._store.writing() as connection:
@@ -90,8 +90,9 @@ class Ledger:
         Reserving a key inside its own block waits for ever.
 
         Raises BudgetExceeded (asked, spent, left, ceiling; nothing is written),
-        DeadRelease, DeclarationError for a lineage without an account, and
-        Damaged if the key was used for a different charge.
+        DeadRelease, DeclarationError for a lineage without an account or one
+        that counts in another currency, and Damaged if the key was used for a
+        different charge.
         """
         if not self._store.exists():
             raise journal.no_account(charge.lineage)
@@ -120,9 +121,11 @@ class Ledger:
             found = journal.find_account(connection, lineage)
             spent = Fraction(journal.spent_nano(connection, lineage), NANO)
             not_dp = journal.count_not_dp(connection, lineage)
-        ceiling = None if found is None else found[0].ceiling
-        left = None if ceiling is None else ceiling - spent
-        return Balance(ceiling=ceiling, spent=spent, left=left, not_dp=not_dp)
+        if found is None:
+            return Balance(ceiling=None, spent=spent, left=None, not_dp=not_dp)
+        limit, currency = found[0].limit, found[0].currency
+        left = None if limit is None else limit - spent
+        return Balance(limit, spent, left, not_dp, currency)
 
     def lineages(self) -> tuple[str, ...]:
         """Every lineage with an account, in the order of opening."""

@@ -8,14 +8,16 @@ from typing import Literal
 
 from sqlalchemy import Connection
 
+from dp_pipeline.ledger.account import Account
 from dp_pipeline.ledger.audit import balances
 from dp_pipeline.ledger.charge import Charge, SpendRow
 from dp_pipeline.ledger.errors import DeadRelease, ReservationOver, UnbalancedSpends
 from dp_pipeline.ledger.journal import Draft, append, history, require_account, spent_nano
 from dp_pipeline.ledger.store import Store
 from dp_pipeline.ledger.words import as_line
+from dp_pipeline.schema.currency import Currency, delta_text
 from dp_pipeline.schema.epsilon import NANO, epsilon_text
-from dp_pipeline.schema.errors import BudgetExceeded, Damaged
+from dp_pipeline.schema.errors import BudgetExceeded, Damaged, DeclarationError
 
 State = Literal["new", "resumed", "settled"]
 
@@ -44,15 +46,16 @@ class Reservation:
         facts   what the row shall remember of the answers, such as their digest
 
         Raises UnbalancedSpends unless the spends sum to the charge exactly (a
-        charge that ε does not fill to a whole nano-ε: after rounding the sum
+        charge that they do not fill to a whole nano-ε: after rounding the sum
         up once), and ReservationOver if this reservation has come to an end.
         """
         self._require_open()
         charged = self.charge.nano_epsilon
         if not balances(tuple(spends), nano=charged):
             total = sum((spend.epsilon for spend in spends), Fraction(0))
+            symbol = self.charge.currency.symbol
             raise UnbalancedSpends(
-                f"{self.charge.what}: charged ε={epsilon_text(Fraction(charged, NANO))}, "
+                f"{self.charge.what}: charged {symbol}={epsilon_text(Fraction(charged, NANO))}, "
                 f"its spends sum to {epsilon_text(total)}"
             )
         draft = Draft.of(self.charge, "settled", facts=facts, spends=spends)
@@ -88,12 +91,14 @@ def enter(connection: Connection, charge: Charge) -> State:
     """Charge a release, or find out how far it came; one transaction, under the key's lock.
 
     Raises BudgetExceeded (nothing is written), DeadRelease, DeclarationError
-    for a lineage without an account, and Damaged if the key was used for a
-    different charge.
+    for a lineage without an account or one that counts in another currency, and
+    Damaged if the key was used for a different charge.
     """
     past = history(connection, charge.key)
     if not past:
-        _require_budget(connection, charge)
+        account = require_account(connection, charge.lineage)
+        _require_currency(account, charge)
+        _require_budget(connection, account, charge)
         nano = charge.nano_epsilon
         append(connection, Draft.of(charge, "reserve", nano_epsilon=nano, facts=charge.facts))
         return "new"
@@ -110,21 +115,41 @@ def enter(connection: Connection, charge: Charge) -> State:
     return "resumed"
 
 
-def _require_budget(connection: Connection, charge: Charge) -> None:
-    ceiling = require_account(connection, charge.lineage).ceiling
-    if ceiling is None:
+def _require_currency(account: Account, charge: Charge) -> None:
+    """A nano-ε counted as a nano-ρ would be another promise: callers convert, and say so."""
+    if charge.currency != account.currency:
+        raise DeclarationError(
+            f"{charge.what}: expected a charge in {_named(account.currency)} as lineage "
+            f"{account.lineage} was opened, got one in {_named(charge.currency)}"
+        )
+
+
+def _named(currency: Currency) -> str:
+    if currency.delta is None:
+        return "pure ε"
+    return f"ρ at δ={delta_text(currency.delta)}"
+
+
+def _require_budget(connection: Connection, account: Account, charge: Charge) -> None:
+    if account.limit is None:
         return
     spent = Fraction(spent_nano(connection, charge.lineage), NANO)
     asked = Fraction(charge.nano_epsilon, NANO)
-    if spent + asked > ceiling:
+    if spent + asked > account.limit:
         raise BudgetExceeded(
-            charge.what, asked=asked, spent=spent, ceiling=ceiling, where=charge.lineage
+            charge.what,
+            asked=asked,
+            spent=spent,
+            ceiling=account.limit,
+            where=charge.lineage,
+            symbol=account.currency.symbol,
         )
 
 
 def _require_same_charge(charge: Charge, *, lineage: str, nano: int) -> None:
     if (charge.lineage, charge.nano_epsilon) != (lineage, nano):
         raise Damaged(
-            f"{charge.what}: key {charge.key[:12]} was reserved with {nano} nano-ε of lineage "
-            f"{lineage}, now asked with {charge.nano_epsilon} of lineage {charge.lineage}"
+            f"{charge.what}: key {charge.key[:12]} was reserved with {nano} "
+            f"nano-{charge.currency.symbol} of lineage {lineage}, now asked with "
+            f"{charge.nano_epsilon} of lineage {charge.lineage}"
         )

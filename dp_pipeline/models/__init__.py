@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from dp_pipeline.models.base import Model, claim_of, price
+from dp_pipeline.models.aim_like import AimLike
+from dp_pipeline.models.base import Model, declared_claim, price
 from dp_pipeline.models.dp_kmeans import DpKMeans
 from dp_pipeline.models.dp_kmeans_pp import DpKMeansPlusPlus
 from dp_pipeline.models.dplk_kmeans import DplkKMeans
@@ -16,13 +17,22 @@ from dp_pipeline.models.htree_kmeans import HTreeKMeans
 from dp_pipeline.models.hybrid_kmeans import HybridKMeans
 from dp_pipeline.models.idp_kmeans import IdpKMeans
 from dp_pipeline.models.independent import Independent
+from dp_pipeline.models.jtree import JTree
+from dp_pipeline.models.mst import Mst
 from dp_pipeline.models.oept_kmeans import OeptKMeans
+from dp_pipeline.models.one_shot import OneShot
 from dp_pipeline.models.parameters import from_text
+from dp_pipeline.models.privbayes import PrivBayes
+from dp_pipeline.models.privhd import PrivHd
+from dp_pipeline.models.priview import PriView
 from dp_pipeline.models.privtree_kmeans import PrivTreeKMeans
+from dp_pipeline.models.threshold_filter import ThresholdFilter
+from dp_pipeline.schema.epsilon import NANO, nano_epsilon
 from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.spec import DatasetSpec
 
 MODELS: Mapping[str, type[Model]] = {
+    "aim_like": AimLike,
     "dp_kmeans": DpKMeans,
     "dp_kmeans_pp": DpKMeansPlusPlus,
     "dplk_kmeans": DplkKMeans,
@@ -33,8 +43,15 @@ MODELS: Mapping[str, type[Model]] = {
     "hybrid_kmeans": HybridKMeans,
     "idp_kmeans": IdpKMeans,
     "independent": Independent,
+    "jtree": JTree,
+    "mst": Mst,
+    "one_shot": OneShot,
     "oept_kmeans": OeptKMeans,
+    "privbayes": PrivBayes,
+    "privhd": PrivHd,
+    "priview": PriView,
     "privtree_kmeans": PrivTreeKMeans,
+    "threshold_filter": ThresholdFilter,
 }
 
 
@@ -42,8 +59,16 @@ def build_model(spec: DatasetSpec, name: str) -> Model:
     """The model that a data set declares, with its parameters, checked against the attributes.
 
     A declared ``nominal_rows`` reaches every model that plans with one. A method that
-    costs another ε than was asked, or has none, is refused on data to be released.
+    costs another ε than was asked, or has none, is refused on data to be released, and so
+    is a data set file whose models cost more ρ together than its ceiling.
     """
+    model = _built(spec, name)
+    if spec.is_release and spec.delta is not None:
+        _require_ceiling(spec)
+    return model
+
+
+def _built(spec: DatasetSpec, name: str) -> Model:
     if name not in MODELS or name not in spec.models:
         declared = ", ".join([model for model in spec.models if model in MODELS] or MODELS)
         raise DeclarationError(f"{spec.name}: model: expected one of {declared}, got {name[:60]!r}")
@@ -55,12 +80,22 @@ def build_model(spec: DatasetSpec, name: str) -> Model:
         texts.setdefault("nominal_rows", str(spec.nominal_rows))
     model = from_text(model_type, texts, of=f"{spec.name}: {name}")
     model.check(spec.domain)
+    _require_public_rows(spec, name, model)
     _require_plain(spec, name, model)
     return model
 
 
+def _require_public_rows(spec: DatasetSpec, name: str, model: Model) -> None:
+    public = not spec.is_release and spec.relation == "replace_one" and spec.protection.rows == 1
+    if getattr(model, "needs_public_rows", False) and not public:
+        raise DeclarationError(
+            f"{spec.name}: {name}: expected a benchmark with relation replace_one and one row a "
+            f"person, where the number of rows is public, got a {spec.purpose} with {spec.relation}"
+        )
+
+
 def _require_plain(spec: DatasetSpec, name: str, model: Model) -> None:
-    claims = [claim_of(model, epsilon) for epsilon in spec.partitions]
+    claims = [declared_claim(spec, model, epsilon) for epsilon in spec.partitions]
     reasons = [claim.reason for claim in claims if not claim.is_plain]
     if spec.is_release and reasons:
         raise DeclarationError(
@@ -69,10 +104,31 @@ def _require_plain(spec: DatasetSpec, name: str, model: Model) -> None:
         )
 
 
-def price_of_everything(spec: DatasetSpec) -> Fraction:
-    """What all declared models at all ε charge together: the claims of published variants count,
-    and those without a finite ε charge nothing.
+def _require_ceiling(spec: DatasetSpec) -> None:
+    """What the parser checks of pure ε, for ρ: that takes the models' claims. Each release is
+    charged in whole nano-ρ, which a sum of exact squares does not show.
     """
-    models = [build_model(spec, name) for name in spec.models]
-    claims = (claim_of(model, epsilon) for model in models for epsilon in spec.partitions)
-    return sum((price(spec, claim) for claim in claims), Fraction(0))
+    nano = sum(nano_epsilon(one) for one in _prices(spec))
+    total, ceiling = Fraction(nano, NANO), spec.currency.amount_of(spec.ceiling or Fraction(0))
+    if total > ceiling:
+        raise DeclarationError(
+            f"{spec.name}: ceiling: expected a total of at least {spec.currency.text(total)} "
+            f"for all models and partitions, got {spec.currency.text(ceiling)}"
+        )
+
+
+def price_of_everything(spec: DatasetSpec) -> Fraction:
+    """What all declared models at all ε cost together, in the lineage's currency: the claims of
+    published variants count, and those without a finite ε charge nothing.
+    """
+    return sum(_prices(spec), Fraction(0))
+
+
+def _prices(spec: DatasetSpec) -> list[Fraction]:
+    """Of every model at every ε."""
+    models = [_built(spec, name) for name in spec.models]
+    return [
+        price(spec, declared_claim(spec, model, epsilon))
+        for model in models
+        for epsilon in spec.partitions
+    ]

@@ -9,25 +9,22 @@ from typing import ClassVar
 import numpy as np
 
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.models.parameters import integer, names
+from dp_pipeline.models.parameters import choice
+from dp_pipeline.models.table import TableModel
 from dp_pipeline.release.budget import root_weights, split
-from dp_pipeline.release.product import ProductTable, estimated_rows, sample_product
+from dp_pipeline.release.clique_join import join_cliques
+from dp_pipeline.release.junction_tree import JunctionTree
+from dp_pipeline.release.one_ways import OneWays
+from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.schema.domain import Domain
-from dp_pipeline.schema.errors import DeclarationError
-
-MOST_ESTIMATED_ROWS = 2_000_000
+from dp_pipeline.schema.encoding import FloatArray
 
 
 @dataclass(frozen=True)
-class Independent:
+class Independent(TableModel):
     """One noisy table an attribute; synthetic rows draw every attribute by itself.
 
-    attributes       discrete attributes; all when empty
-    synthetic_rows   rows to draw; a noisy estimate of their number when None, which
-                     is free: every table's total estimates it (at most 2,000,000: at a
-                     tiny ε the estimate is noise)
-
-    Attribute i gets ε_i ∝ √|Ω_i|, which minimises the total noise.
+    shares   ``root``: attribute i gets ε_i ∝ √|Ω_i|, which minimises the total noise; ``equal``
 
     *Proof.* One row is in one cell of each table, so table i has Δ1 = 1 under
     add/remove, times the reach, and costs ε_i; Σ ε_i = ε, exactly. Projection
@@ -36,28 +33,30 @@ class Independent:
 
     summary: ClassVar[str] = "noisy one-way marginals and synthetic rows of independent attributes"
 
-    attributes: tuple[str, ...] = names()
-    synthetic_rows: int | None = integer(None, at_least=0, at_most=10**9)
+    shares: str = choice("root", "equal")
 
-    def check(self, domain: Domain) -> None:
-        """Raise DeclarationError unless there are attributes and all of them have cells."""
-        if not self._chosen(domain):
-            raise DeclarationError("independent: expected attributes with cells, got none")
-        if len(set(self.attributes)) != len(self.attributes):
-            raise DeclarationError("independent: expected each attribute once, got one twice")
-        domain.shape(self._chosen(domain))
+    def most_cells(self, domain: Domain) -> int:
+        """Σ of the attributes' cells."""
+        return sum(domain.shape(self.chosen(domain)))
 
-    def _chosen(self, domain: Domain) -> tuple[str, ...]:
-        return self.attributes or domain.discrete
-
-    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> ProductTable:
+    def fit(
+        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
+    ) -> SyntheticTable:
         """Marginals and synthetic rows; spends exactly ``epsilon``."""
-        attributes = self._chosen(curator.domain)
-        shares = split(epsilon, root_weights(curator.domain.shape(attributes)))
-        marginals = tuple(
-            curator.measure((name,), epsilon=share)
-            for name, share in zip(attributes, shares, strict=True)
+        names = self.chosen(curator.domain)
+        shape = curator.domain.shape(names)
+        weights = root_weights(shape) if self.shares == "root" else (1,) * len(names)
+        amounts = zip(names, split(epsilon, weights), strict=True)
+        ways = OneWays.of(curator.tabulate({(name,): amount for name, amount in amounts}))
+        sizes = dict(zip(names, shape, strict=True))
+        tree = JunctionTree.of(tuple((name,) for name in names), sizes)
+        tables: dict[tuple[str, ...], FloatArray] = {(n,): ways.shares[n] for n in names}
+        return SyntheticTable(
+            attributes=names,
+            codes=join_cliques(tree, tables, self.rows_to_draw(ways.rows), rng, sizes),
+            measured=ways.measured,
+            cliques=tree.cliques,
+            links=(),
+            domain=curator.domain,
+            seed=int(rng.integers(1 << 62)),
         )
-        estimate = min(estimated_rows(marginals), MOST_ESTIMATED_ROWS)
-        rows = estimate if self.synthetic_rows is None else self.synthetic_rows
-        return ProductTable(marginals, sample_product(marginals, rows, rng), curator.domain)

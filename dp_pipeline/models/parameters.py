@@ -42,6 +42,18 @@ def share(default: Fraction, *, measuring: bool = True) -> Any:
     return _parameter(default, parse, "a decimal number between 0 and 1", measuring)
 
 
+def decimal(
+    default: Fraction | None, *, at_least: int, at_most: int, measuring: bool = True
+) -> Any:
+    """An exact fraction in at_least..at_most, as decimal text."""
+
+    def parse(text: str) -> Fraction | None:
+        value = Fraction(text) if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text) else Fraction(-1)
+        return value if at_least <= value <= at_most else None
+
+    return _parameter(default, parse, f"a decimal number in {at_least}..{at_most}", measuring)
+
+
 def names(*, measuring: bool = True) -> Any:
     """Attribute names separated by spaces; none means every one that fits."""
     return _parameter((), lambda text: tuple(text.split()), "attribute names", measuring)

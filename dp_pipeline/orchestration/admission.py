@@ -22,6 +22,7 @@ def require_affordable(charge: Charge, ledger: Ledger) -> None:
             spent=balance.spent,
             ceiling=balance.ceiling,
             where=charge.lineage,
+            symbol=charge.currency.symbol,
         )
 
 

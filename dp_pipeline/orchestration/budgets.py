@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from dp_pipeline.ledger import Ledger
+from dp_pipeline.schema.currency import Currency, delta_text
 from dp_pipeline.schema.epsilon import epsilon_text
 from dp_pipeline.schema.errors import DeclarationError
 
@@ -17,7 +18,7 @@ class Budget:
 
     releases   charges, settled or not
     not_dp     how many of them have no finite ε
-    ceiling, left   None for a benchmark without a ceiling
+    spent, left, ceiling   in ``currency``; the last two None for a benchmark without a ceiling
     """
 
     lineage: str
@@ -26,16 +27,34 @@ class Budget:
     spent: Fraction
     left: Fraction | None
     ceiling: Fraction | None
+    currency: Currency
 
     def texts(self) -> dict[str, str]:
-        """Exact amounts as text; ``none`` where there is no ceiling."""
+        """Exact amounts as text; ``none`` where there is no ceiling. An account in ρ also says
+        its δ, and which ε there what was spent means.
+        """
+        texts = self._texts(epsilon_text)
+        if self.currency.delta is None:
+            return texts
+        return {
+            **texts,
+            "currency": self.currency.name,
+            "delta": delta_text(self.currency.delta),
+            "spent_epsilon": epsilon_text(self.currency.epsilon_of(self.spent)),
+        }
+
+    def cells(self) -> list[str]:
+        """One line of a table for a person."""
+        return list(self._texts(self.currency.text).values())
+
+    def _texts(self, text: Callable[[Fraction], str]) -> dict[str, str]:
         return {
             "lineage": self.lineage,
             "releases": str(self.releases),
             "not_dp": str(self.not_dp),
-            "spent": epsilon_text(self.spent),
-            "left": "none" if self.left is None else epsilon_text(self.left),
-            "ceiling": "none" if self.ceiling is None else epsilon_text(self.ceiling),
+            "spent": text(self.spent),
+            "left": "none" if self.left is None else text(self.left),
+            "ceiling": "none" if self.ceiling is None else text(self.ceiling),
         }
 
 
@@ -71,4 +90,5 @@ def _budget(ledger: Ledger, lineage: str) -> Budget:
         spent=balance.spent,
         left=balance.left,
         ceiling=balance.ceiling,
+        currency=balance.currency,
     )

@@ -13,12 +13,18 @@ from dp_pipeline.orchestration.io import pointed_bundle
 from dp_pipeline.orchestration.lineage import open_lineage
 from dp_pipeline.orchestration.storage import BundleStore
 from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.reporting.charts import cluster_maps, marginal_bars, utility_plot
+from dp_pipeline.reporting.charts import (
+    cluster_maps,
+    marginal_bars,
+    model_graph,
+    utility_panels,
+    utility_plot,
+)
 from dp_pipeline.reporting.cluster_view import ClusterView
 from dp_pipeline.reporting.model_labels import model_labels
 from dp_pipeline.reporting.relative import relative_rows
 from dp_pipeline.reporting.report import write_report
-from dp_pipeline.reporting.rows import QualityRow
+from dp_pipeline.reporting.rows import QualityRow, metrics_of
 from dp_pipeline.reporting.summary import ReleaseSummary
 from dp_pipeline.reporting.summary_table import SummaryTable
 from dp_pipeline.schema.spec import DatasetSpec
@@ -26,8 +32,12 @@ from dp_pipeline.schema.spec import DatasetSpec
 _TITLES = {
     "nicv": "Mean squared distance to the nearest released centre",
     "nicv_ratio": "NICV relative to k-means without privacy",
-    "mean_tvd": "Total variation distance, mean over pairs of attributes",
 }
+_PANELS = {
+    "avd": ("AVD over ε", "Total variation distance, mean over sets of k attributes"),
+    "misclassified": ("mistakes over ε", "Share of true rows that classifiers get wrong"),
+}
+"""Kind of a table's metrics → caption and title of their picture."""
 
 
 @dataclass(frozen=True)
@@ -79,37 +89,73 @@ def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Co
 
 
 def _utility_pictures(rows: Sequence[QualityRow]) -> list[tuple[str, bytes]]:
-    metrics = [row.metric for row in rows]
-    shown = [m for m in ("nicv_ratio", "nicv", "mean_tvd") if m in metrics][:1]
-    return [("utility over ε", utility_plot(rows, metric=m, title=_TITLES[m])) for m in shown]
+    """One picture of the clusterings' metric that says most, one of each kind of the tables'."""
+    metrics = metrics_of(rows)
+    first = [one for one in _TITLES if one in metrics][:1]
+    pictures = [
+        ("utility over ε", utility_plot(rows, metric=one, title=_TITLES[one])) for one in first
+    ]
+    for kind, (caption, title) in _PANELS.items():
+        shown = [one for one in metrics if one.startswith(kind)]
+        # What is said of one attribute stands side by side.
+        shown.sort(key=lambda one: one.partition("/")[2])
+        if shown:
+            pictures += [(caption, utility_panels(rows, metrics=shown, title=title))]
+    return pictures
 
 
 def _pictures(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[tuple[str, bytes]]:
-    """One picture with a map of every clustering, then one picture a table."""
+    """One picture with a map of every clustering, one of the tables' marginals, and one of every
+    table's cliques.
+    """
     maps = [one for one in bundles if "centres" in one.tables]
     tables = [one for one in bundles if "centres" not in one.tables]
-    bars = [(_title(b), marginal_bars(b.tables["marginals"], title=_title(b))) for b in tables]
-    return [*_maps(spec, maps), *bars]
+    return [*_maps(spec, maps), *_marginals(tables), *_graphs(tables)]
+
+
+def _marginals(bundles: Sequence[Bundle]) -> list[tuple[str, bytes]]:
+    """One picture of the tables, if there are any."""
+    if not bundles:
+        return []
+    title = _title_of(bundles, "Marginals")
+    shown = dict(zip(_names(bundles), (one.tables["marginals"] for one in bundles), strict=True))
+    return [(title, marginal_bars(shown, title=title))]
+
+
+def _graphs(bundles: Sequence[Bundle]) -> list[tuple[str, bytes]]:
+    """A picture of every table that has cliques of several attributes."""
+    titles = {f"Cliques of {_title(one)}": one.tables.get("cliques") for one in bundles}
+    return [
+        (title, model_graph(cliques, title=title))
+        for title, cliques in titles.items()
+        if cliques is not None and any(", " in text for text in cliques["attributes"].tolist())
+    ]
 
 
 def _maps(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[tuple[str, bytes]]:
-    """One picture of the clusterings, if there are any; ε stands where it is not the same."""
+    """One picture of the clusterings, if there are any."""
     if not bundles:
         return []
-    epsilons = {bundle.facts["epsilon"] for bundle in bundles}
     views = [
-        ClusterView.of(
-            bundle.model if len(epsilons) == 1 else _title(bundle),
-            bundle.tables,
-            spec.domain.box(tuple(bundle.tables["centres"])),
-        )
-        for bundle in bundles
+        ClusterView.of(name, bundle.tables, spec.domain.box(tuple(bundle.tables["centres"])))
+        for name, bundle in zip(_names(bundles), bundles, strict=True)
     ]
-    title = _title(bundles[0])
-    if len(bundles) > 1:
-        where = f"ε={epsilons.pop()}" if len(epsilons) == 1 else "the largest ε of each"
-        title = f"Centres of {len(bundles)} models at {where}"
+    title = _title_of(bundles, "Centres")
     return [(title, cluster_maps(views, title=title))]
+
+
+def _names(bundles: Sequence[Bundle]) -> list[str]:
+    """Models; with their ε where it is not the same."""
+    alike = len({bundle.facts["epsilon"] for bundle in bundles}) == 1
+    return [bundle.model if alike else _title(bundle) for bundle in bundles]
+
+
+def _title_of(bundles: Sequence[Bundle], what: str) -> str:
+    if len(bundles) == 1:
+        return f"{what} of {_title(bundles[0])}"
+    epsilons = {bundle.facts["epsilon"] for bundle in bundles}
+    where = f"ε={epsilons.pop()}" if len(epsilons) == 1 else "the largest ε of each"
+    return f"{what} of {len(bundles)} models at {where}"
 
 
 def _title(bundle: Bundle) -> str:

@@ -35,8 +35,13 @@ def draw(
     if release.evaluation is not None:
         paid = Accountant(release.evaluation)
         judge = _curator(release, counter, paid, transcript)
-        label = release.spec.label
-        quality = buy_quality(judge, released, epsilon=release.evaluation, label=label)
+        quality = buy_quality(
+            judge,
+            released,
+            epsilon=release.evaluation,
+            label=release.spec.label,
+            targets=release.spec.targets,
+        )
         paid.require_all_spent()
         spends += paid.spends
     return _bundle(release, key, released, spends, quality, transcript)
@@ -75,7 +80,7 @@ def rehearse(release: Release, key: ReleaseKey) -> None:
 def _fitted(
     release: Release, key: ReleaseKey, counter: Counter | None, transcript: Transcript
 ) -> tuple[Released, tuple[Spend, ...]]:
-    accountant = Accountant(release.claim.epsilon)
+    accountant = Accountant(release.claim.amount, release.claim.currency)
     curator = _curator(release, counter, accountant, transcript)
     released = release.model.fit(curator, epsilon=release.epsilon, rng=release.generator(key))
     accountant.require_all_spent()
@@ -103,6 +108,7 @@ def _curator(
         transcript=transcript,
         noise=release.noise,
         benchmark=not release.spec.is_release,
+        relation=release.spec.relation,
     )
 
 

@@ -49,7 +49,7 @@ def _budget_table(error: BudgetExceeded) -> dg.MetadataValue:
         "ceiling": error.ceiling,
     }
     records = [
-        dg.TableRecord({"ε": name, "amount": epsilon_text(amount)})
+        dg.TableRecord({error.symbol: name, "amount": epsilon_text(amount)})
         for name, amount in amounts.items()
     ]
     return dg.MetadataValue.table(records)

@@ -13,7 +13,7 @@ def open_lineage(spec: DatasetSpec, home: Home) -> Ledger:
     """Open the account of a data set's population, claim its source for it, give the ledger.
 
     Raises DeclarationError when the account was opened with another unit, relation,
-    purpose or ceiling, or the source belongs to another lineage; Damaged when this home
+    purpose, ceiling or delta, or the source belongs to another lineage; Damaged when this home
     holds rows or releases of the data set and its ledger has never heard of the lineage:
     a ledger that is gone must not come back with a full budget.
     """
@@ -24,9 +24,8 @@ def open_lineage(spec: DatasetSpec, home: Home) -> Ledger:
             f"does not, beside rows or releases of {spec.name} in {home.root}"
         )
     ledger.open_account(declared_account(spec))
-    ledger.claim_source(
-        spec.lineage, spec.source.identity, distinct_population=spec.distinct_population
-    )
+    for source in spec.source.identities:
+        ledger.claim_source(spec.lineage, source, distinct_population=spec.distinct_population)
     return ledger
 
 
@@ -38,6 +37,7 @@ def declared_account(spec: DatasetSpec) -> Account:
         relation=spec.relation,
         purpose=spec.purpose,
         ceiling=spec.ceiling,
+        delta=spec.delta,
     )
 
 

@@ -12,14 +12,16 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 import dagster as dg
+import numpy as np
 
 from dp_pipeline.ledger import Entry, Ledger
 from dp_pipeline.orchestration.publishing import Published
 from dp_pipeline.orchestration.release import code_version
 from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.release.accountant import Spend
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.reporting.rows import QualityRow
+from dp_pipeline.reporting.spend_steps import steps_of
+from dp_pipeline.schema.currency import Currency, delta_text
 from dp_pipeline.schema.epsilon import NANO, epsilon_text
 
 Metadata = dict[str, dg.MetadataValue]
@@ -37,9 +39,13 @@ def released_metadata(published: Published) -> Metadata:
     return {
         **kind_metadata(bundle),
         **_epsilon_metadata(bundle),
-        "privacy/nano-ε charged by this run": dg.MetadataValue.int(published.nano),
+        f"privacy/nano-{bundle.currency.symbol} charged by this run": dg.MetadataValue.int(
+            published.nano
+        ),
         "privacy/state": dg.MetadataValue.text(published.state),
-        "privacy/mechanisms": spend_table(bundle.spends),
+        # What is short stands first: there may be a hundred charges.
+        **table_metadata(bundle),
+        "privacy/mechanisms": spend_table(bundle),
         "older code": dg.MetadataValue.bool(bundle.facts["code"] != code_version()),
         "fit for release": dg.MetadataValue.bool(bundle.fit_for_release),
         "release key": dg.MetadataValue.text(bundle.key),
@@ -57,15 +63,18 @@ def kind_metadata(bundle: Bundle) -> Metadata:
 
 
 def _epsilon_metadata(bundle: Bundle) -> Metadata:
-    """The ε that holds: a number to plot only where there is one."""
-    exactly = {"privacy/epsilon exactly": dg.MetadataValue.text(bundle.spent_text)}
-    if not bundle.is_dp:
-        return {**exactly}
-    return {"privacy/epsilon": dg.MetadataValue.float(float(bundle.charged)), **exactly}
+    """The ε that holds: a number to plot only where there is one; and the ρ that was paid."""
+    exactly: Metadata = {"privacy/epsilon exactly": dg.MetadataValue.text(bundle.spent_text)}
+    if bundle.is_dp:
+        exactly["privacy/epsilon"] = dg.MetadataValue.float(float(bundle.epsilon))
+    if bundle.is_dp and bundle.currency.delta is not None:
+        exactly["privacy/rho"] = dg.MetadataValue.float(float(bundle.charged))
+        exactly["privacy/delta"] = dg.MetadataValue.text(delta_text(bundle.currency.delta))
+    return exactly
 
 
-def spend_table(spends: Sequence[Spend]) -> dg.MetadataValue:
-    """One row a charge."""
+def spend_table(bundle: Bundle) -> dg.MetadataValue:
+    """One row a charge, with what it cost in the lineage's currency."""
     return dg.MetadataValue.table(
         [
             dg.TableRecord(
@@ -74,12 +83,69 @@ def spend_table(spends: Sequence[Spend]) -> dg.MetadataValue:
                     "mechanism": spend.mechanism,
                     "sensitivity": spend.sensitivity,
                     "scale": f"{float(spend.scale):.6g}",
-                    "ε": epsilon_text(spend.epsilon),
+                    bundle.currency.symbol: epsilon_text(cost),
                 }
             )
-            for spend in spends
+            for spend, cost in zip(bundle.spends, bundle.costs, strict=True)
         ]
     )
+
+
+def table_metadata(bundle: Bundle) -> Metadata:
+    """Of a released table: its cliques, the noise of what was measured, and what each step cost;
+    nothing of other releases.
+    """
+    if "cliques" not in bundle.tables:
+        return {}
+    cliques, measured = bundle.tables["cliques"], bundle.tables["measured"]
+    cells = cliques["cells"].tolist()
+    largest = max(zip(cells, cliques["attributes"].tolist(), strict=True), default=(0, "none"))
+    return {
+        "privacy/steps": _step_table(bundle),
+        "table/synthetic rows": dg.MetadataValue.int(_rows(bundle.tables["codes"])),
+        "table/cliques": dg.MetadataValue.int(len(cells)),
+        "table/cells of all cliques": dg.MetadataValue.int(sum(cells)),
+        "table/cells of the largest clique": dg.MetadataValue.int(largest[0]),
+        "table/largest clique": dg.MetadataValue.text(largest[1]),
+        "table/model graph": _records(cliques),
+        "table/noise": _records(measured),
+    }
+
+
+def _step_table(bundle: Bundle) -> dg.MetadataValue:
+    """One row a step."""
+    return dg.MetadataValue.table(
+        [
+            dg.TableRecord(
+                {
+                    "step": step.name,
+                    "charges": step.charges,
+                    bundle.currency.symbol: epsilon_text(step.cost),
+                    "share": f"{float(step.share):.1%}",
+                }
+            )
+            for step in steps_of(bundle)
+        ]
+    )
+
+
+def _records(table: Mapping[str, np.ndarray]) -> dg.MetadataValue:
+    """A released table of one row a clique or marginal, real numbers with four digits."""
+    columns = [
+        [float(f"{value:.4g}") for value in values.tolist()]
+        if values.dtype.kind == "f"
+        else values.tolist()
+        for values in table.values()
+    ]
+    rows = zip(*columns, strict=True)
+    return dg.MetadataValue.table(
+        [dg.TableRecord(dict(zip(table, row, strict=True))) for row in rows],
+        schema=dg.TableSchema([dg.TableColumn(name) for name in table]),
+    )
+
+
+def _rows(table: Mapping[str, np.ndarray]) -> int:
+    return max((len(values) for values in table.values()), default=0)
 
 
 def quality_metadata(rows: Sequence[QualityRow]) -> Metadata:
@@ -94,10 +160,10 @@ def number(value: float) -> dg.MetadataValue:
     return dg.MetadataValue.float(float(f"{value:.4g}"))
 
 
-def budget_metadata(amounts: Mapping[str, Fraction | None]) -> Metadata:
+def budget_metadata(amounts: Mapping[str, Fraction | None], currency: Currency) -> Metadata:
     """Amounts of an account, exactly, as text; ``none`` where there is no ceiling."""
     return {
-        f"privacy/{name}": dg.MetadataValue.text("none" if one is None else epsilon_text(one))
+        f"privacy/{name}": dg.MetadataValue.text("none" if one is None else currency.text(one))
         for name, one in amounts.items()
     }
 
@@ -109,7 +175,7 @@ def picture(png: bytes) -> dg.MetadataValue:
 
 def charge_table(ledger: Ledger, lineage: str) -> dg.MetadataValue:
     """One row a charge of a lineage, oldest first, with the sum so far."""
-    records, total = [], 0
+    records, total, symbol = [], 0, ledger.balance(lineage).currency.symbol
     for entry in ledger.entries(lineage):
         if entry.event == "reserve":
             total += entry.nano_epsilon
@@ -119,12 +185,12 @@ def charge_table(ledger: Ledger, lineage: str) -> dg.MetadataValue:
                         "time": entry.time[:19],
                         "release": entry.what,
                         "kind": entry.kind or "",
-                        "ε": _charged(entry),
+                        symbol: _charged(entry),
                         "sum": epsilon_text(Fraction(total, NANO)),
                     }
                 )
             )
-    names = ("time", "release", "kind", "ε", "sum")
+    names = ("time", "release", "kind", symbol, "sum")
     return dg.MetadataValue.table(
         records, schema=dg.TableSchema([dg.TableColumn(name) for name in names])
     )

@@ -24,7 +24,7 @@ class Outcome:
     """One release of a run.
 
     state     ``charged``, ``resumed`` or ``replayed``
-    charged   nano-ε that this run added to the ledger
+    charged   nano-ε, or nano-ρ, that this run added to the ledger
     """
 
     release: Release

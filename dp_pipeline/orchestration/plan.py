@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from dp_pipeline.ledger.home import Home
+from dp_pipeline.models.table import BYTES_A_CELL, TableModel
 from dp_pipeline.orchestration.lineage import declared_account
 from dp_pipeline.orchestration.release import Release
 from dp_pipeline.orchestration.request import RunRequest
@@ -21,22 +22,30 @@ from dp_pipeline.schema.spec import DatasetSpec
 class PlannedRelease:
     """One release of a plan.
 
-    cost    ε that it would charge: 0 when it was settled or reserved before, or has no ε
+    cost    what it would charge, in the lineage's currency: 0 when it was settled or reserved
+            before, or has no ε
     state   ``new``, ``settled``, ``unfinished`` or ``dead``; with ``, not-dp`` or
             ``, composed`` where the model does not promise the ε that is asked
+    cells   most cells that the tables of a model of a table can have together; else None
     """
 
     model: str
     epsilon: Fraction
     cost: Fraction
     state: str
+    cells: int | None = None
+
+    @property
+    def megabytes(self) -> float | None:
+        """Memory for as many cells, in MB; None where there are none."""
+        return None if self.cells is None else self.cells * BYTES_A_CELL / 1e6
 
 
 @dataclass(frozen=True)
 class Plan:
     """Planned releases against the account of their lineage.
 
-    left, ceiling   None for a benchmark without a ceiling
+    left, ceiling   None for a benchmark without a ceiling; all amounts in the lineage's currency
     """
 
     spec: DatasetSpec
@@ -54,6 +63,11 @@ class Plan:
         """What the account has left before the run."""
         return None if self.ceiling is None else self.ceiling - self.spent
 
+    @property
+    def has_tables(self) -> bool:
+        """Whether any release is of a model of a table."""
+        return any(release.cells is not None for release in self.releases)
+
     def require_budget(self) -> None:
         """BudgetExceeded when the whole plan does not fit: then no part of it is begun."""
         if self.ceiling is not None and self.asked > self.ceiling - self.spent:
@@ -63,6 +77,7 @@ class Plan:
                 spent=self.spent,
                 ceiling=self.ceiling,
                 where=f"lineage {self.spec.lineage}",
+                symbol=self.spec.currency.symbol,
             )
 
 
@@ -84,7 +99,7 @@ def plan_request(request: RunRequest) -> Plan:
         spec=spec,
         releases=tuple(_planned(one, reads, fresh=request.fresh) for one in request.releases),
         spent=balance.spent,
-        ceiling=spec.ceiling if balance.ceiling is None else balance.ceiling,
+        ceiling=declared_account(spec).limit if opened is None else balance.ceiling,
     )
 
 
@@ -99,6 +114,8 @@ def _planned(release: Release, snapshot: Snapshot, *, fresh: bool) -> PlannedRel
     ledger = release.home.ledger
     state = ledger.state(release.key(ledger, snapshot, fresh=fresh).digest)
     cost = Fraction(release.nano, NANO) if state is None else Fraction(0)
+    model = release.model
     names = {None: "new", "settled": "settled", "dead": "dead"}
     words = release.claim.marked(names.get(state, "unfinished"))
-    return PlannedRelease(release.name, release.epsilon, cost, words)
+    cells = model.most_cells(release.spec.domain) if isinstance(model, TableModel) else None
+    return PlannedRelease(release.name, release.epsilon, cost, words, cells)

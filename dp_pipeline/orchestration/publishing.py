@@ -34,7 +34,7 @@ class Published:
 
     state   ``charged``: drawn now and paid for; ``resumed``: finished under a charge
             made earlier; ``replayed``: stored before, nothing read, nothing paid
-    nano    nano-ε that this run charged to the ledger
+    nano    nano-ε, or nano-ρ, that this run charged to the ledger
     folder  where the bundle lies
     """
 
@@ -126,8 +126,12 @@ def _draw_reserved(
 
 def _spend_rows(bundle: Bundle) -> list[SpendRow]:
     """What the ledger keeps of the charges: none where they add up to no ε of the release."""
-    spends = bundle.spends if bundle.is_dp else ()
-    return [SpendRow(one.what, one.mechanism, one.epsilon, one.scale) for one in spends]
+    if not bundle.is_dp:
+        return []
+    return [
+        SpendRow(one.what, one.mechanism, cost, one.scale)
+        for one, cost in zip(bundle.spends, bundle.costs, strict=True)
+    ]
 
 
 def _require_whole(release: Release, key: ReleaseKey, transcript: Transcript) -> None:

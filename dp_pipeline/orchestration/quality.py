@@ -8,14 +8,15 @@ from fractions import Fraction
 
 import numpy as np
 
-from dp_pipeline.gate.counts import MOST_GRID_CELLS
 from dp_pipeline.ledger.home import Home
 from dp_pipeline.orchestration.lineage import require_snapshot
-from dp_pipeline.raw.comparison import clustering_quality, marginal_quality, steward_facts
+from dp_pipeline.raw.comparison import clustering_quality, steward_facts
 from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.raw.table_comparison import table_quality
 from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.release.product import pair_probabilities
+from dp_pipeline.release.clusters import Tables
 from dp_pipeline.reporting.rows import QualityRow
+from dp_pipeline.schema.encoding import INVALID, IntArray
 from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.spec import DatasetSpec
 
@@ -63,15 +64,28 @@ def _epsilon(bundle: Bundle) -> Fraction:
 
 
 def _exact_quality(spec: DatasetSpec, snapshot: Snapshot, bundle: Bundle) -> dict[str, float]:
-    """Exact numbers, kept by the bundle and the label that they are of."""
-    of = hashlib.sha256(f"{spec.label} {bundle.to_json()}".encode()).hexdigest()[:32]
+    """Exact numbers, kept by the bundle and by the label or targets that they are of."""
+    declared = f"{spec.label} {spec.targets}"
+    of = hashlib.sha256(f"{declared} {bundle.to_json()}".encode()).hexdigest()[:32]
 
     def compute() -> dict[str, float]:
         if "centres" not in bundle.tables:
-            marginals = pair_probabilities(bundle.tables["marginals"], most_cells=MOST_GRID_CELLS)
-            return marginal_quality(spec, snapshot, marginals)
+            return table_quality(spec, snapshot, _codes(spec, bundle.tables))
         centres = bundle.tables["centres"]
         points = np.stack(list(centres.values()), axis=1)
         return clustering_quality(spec, snapshot, tuple(centres), points)
 
     return steward_facts(snapshot, f"exact-quality-{of}", compute)
+
+
+def _codes(spec: DatasetSpec, tables: Tables) -> dict[str, IntArray]:
+    """Attribute → codes of the synthetic rows."""
+    if "codes" in tables:
+        return tables["codes"]
+    # A bundle of before there were codes holds a label a row.
+    found = {}
+    for name, labels in tables["synthetic"].items():
+        codes = {label: code for code, label in enumerate(spec.domain[name].labels())}
+        places = [codes.get(label, INVALID) for label in labels.tolist()]
+        found[name] = np.array(places, dtype=np.int64)
+    return found

@@ -16,11 +16,12 @@ from dp_pipeline.gate.noise import NoiseSource, named_noise
 from dp_pipeline.ledger import Charge, Ledger
 from dp_pipeline.ledger.home import Home
 from dp_pipeline.models import build_model
-from dp_pipeline.models.base import Claim, Model, claim_of, price
+from dp_pipeline.models.base import Claim, Model, declared_claim, price
 from dp_pipeline.models.parameters import texts_of
 from dp_pipeline.orchestration.storage import BundleStore
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.key import ReleaseKey
+from dp_pipeline.schema.currency import delta_text
 from dp_pipeline.schema.epsilon import epsilon_text, nano_epsilon
 from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.spec import DatasetSpec
@@ -83,7 +84,7 @@ class Release:
     @cached_property
     def claim(self) -> Claim:
         """What the model promises at this ε."""
-        return claim_of(self.model, self.epsilon)
+        return declared_claim(self.spec, self.model, self.epsilon)
 
     @property
     def evaluation(self) -> Fraction | None:
@@ -92,7 +93,9 @@ class Release:
 
     @property
     def nano(self) -> int:
-        """Nano-ε that a first draw charges, with its evaluation; 0 where no finite ε holds."""
+        """Nano-ε, or nano-ρ, that a first draw charges, with its evaluation; 0 where no finite ε
+        holds.
+        """
         return nano_epsilon(price(self.spec, self.claim))
 
     @property
@@ -102,8 +105,10 @@ class Release:
 
     @property
     def postprocessing(self) -> dict[str, str]:
-        """Parameters that need no further look."""
-        return texts_of(self.model, measuring=False)
+        """Parameters, and declarations of numbers that are whole, that need no further look."""
+        whole = ", ".join(attribute.name for attribute in self.spec.domain if attribute.whole)
+        declared = {"integer": whole} if whole else {}
+        return {**texts_of(self.model, measuring=False), **declared}
 
     def key(self, ledger: Ledger, snapshot: Snapshot, *, fresh: bool) -> ReleaseKey:
         """The key of the newest draw of this release, or with ``fresh`` of one more.
@@ -127,7 +132,7 @@ class Release:
         return key.with_replicate(key.replicate + 1) if fresh and ended else key
 
     def charge(self, key: ReleaseKey) -> Charge:
-        """What the ledger reserves: the ε of the release and of its evaluation, at once."""
+        """What the ledger reserves: the cost of the release and of its evaluation, at once."""
         return Charge(
             key=key.digest,
             lineage=key.lineage,
@@ -135,11 +140,15 @@ class Release:
             nano_epsilon=self.nano,
             what=f"{key.dataset}/{key.model} at {self._price}",
             facts={**self.facts(key), **self.run},
+            currency=self.spec.currency,
         )
 
     @property
     def _price(self) -> str:
         asked = epsilon_text(self.epsilon)
+        delta = self.claim.currency.delta
+        if delta is not None:
+            asked = f"{asked} at δ={delta_text(delta)}"
         if self.claim.is_plain:
             return f"ε={asked}"
         holds = f"composed ε={self.claim.composed}" if self.claim.is_dp else self.claim.kind
@@ -153,7 +162,7 @@ class Release:
     def facts(self, key: ReleaseKey) -> dict[str, str]:
         """What is written into the ledger and the bundle: declarations and versions, no rows."""
         spec = self.spec
-        return {
+        facts = {
             "dataset": spec.name,
             "model": key.model,
             "epsilon": epsilon_text(self.epsilon),
@@ -173,3 +182,7 @@ class Release:
             "fit_for_release": "yes" if self.is_fit_for_release else "no",
             "code": code_version(),
         }
+        if spec.delta is None:
+            return facts
+        paid = {"delta": delta_text(spec.delta), "currency": self.claim.currency.name}
+        return {**facts, **paid}

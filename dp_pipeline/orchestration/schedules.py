@@ -28,11 +28,12 @@ def sweep_job(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
     """Every model and its evaluation at one ε: the job to backfill over ε."""
     names = (*spec.models, "evaluation")
     ceiling = "without a ceiling" if spec.ceiling is None else f"of {epsilon_text(spec.ceiling)}"
+    total = spec.currency.said(price_of_everything(spec))
     return dg.define_asset_job(
         f"{spec.name}_epsilon_backfill",
         selection=dg.AssetSelection.assets(*([spec.name, name] for name in names)),
         description=f"Release {spec.name} with every model at one ε; backfill it over all of them. "
-        f"All partitions together cost ε={epsilon_text(price_of_everything(spec))} {ceiling}; "
+        f"All partitions together cost {total} {ceiling}; "
         "what was released before is replayed at no cost.",
     )
 

@@ -93,10 +93,14 @@ def _write_table(path: Path, table: Mapping[str, np.ndarray]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns = {
-        name: pa.array(values.tolist(), pa.string()) if values.dtype.kind == "U" else values
-        for name, values in table.items()
-    }
+    columns = {}
+    for name, values in table.items():
+        if values.dtype.kind in "UO":
+            # A column of nothing but missing values says no type: text is what any reader takes.
+            is_text = all(isinstance(one, str) for one in values.tolist() if one is not None)
+            columns[name] = pa.array(values.tolist(), pa.string() if is_text else None)
+        else:
+            columns[name] = values
     with path.open("wb") as file:
         pq.write_table(pa.table(columns), file)
         file.flush()
@@ -109,6 +113,11 @@ def _read_table(path: Path) -> dict[str, np.ndarray]:
     table = pq.read_table(path)
     columns = {}
     for name in table.column_names:
-        values = table.column(name).to_numpy(zero_copy_only=False)
-        columns[name] = values.astype(np.str_) if values.dtype.kind == "O" else values
+        column = table.column(name)
+        values = column.to_numpy(zero_copy_only=False)
+        if column.null_count:
+            # NumPy would make a float of a whole number beside a missing one.
+            columns[name] = np.array([*column.to_pylist(), None], dtype=object)[:-1]
+        else:
+            columns[name] = values.astype(np.str_) if values.dtype.kind == "O" else values
     return columns

@@ -14,12 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dp_pipeline.metrics.class_tables import adjusted_rand, class_table, f_measure
 from dp_pipeline.metrics.clustering import nearest_centres, nicv
-from dp_pipeline.metrics.marginals import mean_pair_error
-from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.ingest import read_stage
 from dp_pipeline.raw.readiness import require_prepared
 from dp_pipeline.raw.reference_kmeans import reference_centres
@@ -100,23 +97,6 @@ def _table(classes: IntArray, clusters: IntArray) -> IntArray:
     """Class × cluster counts; classes and clusters without a row at the end change no metric."""
     shape = (int(classes.max()) + 1, int(clusters.max()) + 1)
     return class_table(classes, clusters, shape=shape)
-
-
-def marginal_quality(
-    spec: DatasetSpec,
-    snapshot: Snapshot,
-    probabilities: Mapping[tuple[str, ...], NDArray[np.float64]],
-) -> dict[str, float]:
-    """``mean_tvd``: average total variation distance of released marginals to the exact ones.
-
-    probabilities   attributes → released table of the marginal's shape, with sum 1
-
-    NaN with no rows. NotPrepared unless the snapshot is prepared; DeclarationError
-    for no marginals and for a table of another shape.
-    """
-    counter = MemoryCounter.open(spec, snapshot)
-    exact = counter.exact_tables(list(probabilities))
-    return {"mean_tvd": mean_pair_error(exact, list(probabilities.values()))}
 
 
 def steward_facts(

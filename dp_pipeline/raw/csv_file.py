@@ -34,7 +34,8 @@ def csv_columns(path: Path, source: Source) -> list[str]:
         return list(source.header)
     with pa.input_stream(str(path), compression="detect") as stream:
         text = io.TextIOWrapper(stream, "utf-8-sig", errors="backslashreplace", newline="")
-        names = next((row for row in csv.reader(text, delimiter=source.delimiter) if row), None)
+        lines = (line for line in text if not line.startswith(_comment_marks(source)))
+        names = next((row for row in csv.reader(lines, delimiter=source.delimiter) if row), None)
     if names is None:
         raise NoHeader
     return names
@@ -47,8 +48,7 @@ def csv_table(path: Path, source: Source, columns: list[str], *, total: bool) ->
             pyarrow.ArrowException
     """
     names = csv_columns(path, source)
-    with pa.input_stream(str(path), compression="detect") as stream:
-        data = stream.read().removeprefix(codecs.BOM_UTF8)
+    data = _content(path, source)
     if total:
         rows = b"\n".join(_regular_lines(data, source, cells=len(names)))
     else:
@@ -71,6 +71,24 @@ def csv_table(path: Path, source: Source, columns: list[str], *, total: bool) ->
             check_utf8=False,
         ),
     )
+
+
+def _comment_marks(source: Source) -> tuple[str, ...]:
+    """How a line begins that is no row; nothing begins with one of none."""
+    return (source.comment,) if source.comment else ()
+
+
+def _content(path: Path, source: Source) -> bytes:
+    """Everything but a byte order mark at the start and the lines that are comments.
+
+    A line is one by its first character alone, even inside of a quoted cell.
+    """
+    with pa.input_stream(str(path), compression="detect") as stream:
+        data: bytes = stream.read().removeprefix(codecs.BOM_UTF8)
+    if not source.comment:
+        return data
+    marks = tuple(mark.encode() for mark in _comment_marks(source))
+    return b"".join(line for line in data.splitlines(keepends=True) if not line.startswith(marks))
 
 
 def _without_header(data: bytes, source: Source) -> bytes:

@@ -104,12 +104,16 @@ def _rows_of(attribute: Attribute, *, may_block: bool) -> list[Expectation]:
     if attribute.coordinate is None:
         missing = f"No value of {name} is missing."
         known = f"Every value of {name} is one of the declared levels."
+        either = f"Every value of {name} is missing or one of the declared levels."
         rule: Rule = "levels"
     else:
         low, high = attribute.coordinate.lower, attribute.coordinate.upper
         missing = f"Every value of {name} is a number; none is missing."
         known = f"Every number of {name} lies between {low:g} and {high:g}."
+        either = f"Every value of {name} is missing or a number between {low:g} and {high:g}."
         rule = "bounds"
+    if attribute.nullable:
+        return [Expectation(f"{rule}__{name}", either, False, blocking, rule, name)]
     return [
         Expectation(f"present__{name}", missing, False, blocking, "present", name),
         Expectation(f"{rule}__{name}", known, False, blocking, rule, name),

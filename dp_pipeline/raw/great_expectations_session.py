@@ -75,7 +75,8 @@ def _translated(spec: DatasetSpec, expectation: Expectation) -> Any:
             levels = list(_levels(spec, str(column)))
             return kinds.ExpectColumnValuesToBeInSet(column=column, value_set=levels, meta=meta)
         case "bounds":
-            (box,) = spec.domain.box((str(column),))
+            box = spec.domain[str(column)].coordinate
+            assert box is not None
             return kinds.ExpectColumnValuesToBeBetween(
                 column=column, min_value=box.lower, max_value=box.upper, meta=meta
             )

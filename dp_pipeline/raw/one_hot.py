@@ -10,7 +10,6 @@ import pyarrow as pa
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.raw.tables import store_parts
 from dp_pipeline.schema.domain import Attribute, Domain
-from dp_pipeline.schema.encoding import Bins, Levels
 
 _ROWS_A_PART = 1 << 16
 
@@ -18,11 +17,11 @@ _ROWS_A_PART = 1 << 16
 def bit_names(attribute: Attribute) -> tuple[str, ...]:
     """``attribute=label`` of every cell; with ``#code`` behind it where two labels read the same.
 
+    >>> from dp_pipeline.schema.encoding import Levels
     >>> bit_names(Attribute("sex", "sex", "drop", cells=Levels(("f", "m"))))
     ('sex=f', 'sex=m')
     """
-    assert isinstance(attribute.cells, Levels | Bins)
-    labels = attribute.cells.labels()
+    labels = attribute.labels()
     if len(set(labels)) < len(labels):  # narrow bins far from zero, written with six digits
         labels = tuple(f"{label}#{code}" for code, label in enumerate(labels))
     return tuple(f"{attribute.name}={label}" for label in labels)

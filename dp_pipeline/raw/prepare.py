@@ -5,8 +5,9 @@ is an error. What becomes of a row depends on that row alone; only the bounding
 of persons looks at several rows, and only at those of the same person.
 
 normalized   coordinate of numeric attribute ``x`` as int32 in column ``x``; where ``x`` has bins
-             also its clipped float in ``x.clipped``; a nominal attribute as its level text
-discretized  smallest unsigned code of every attribute with cells
+             also its clipped float in ``x.clipped``; a nominal attribute as its level text;
+             a missing value of a nullable attribute as null
+discretized  smallest unsigned code of every attribute with cells; missing is the last one
 one_hot      one 0/1 column ``attribute=label`` a cell
 
 All stages have the same rows in the same order.
@@ -21,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dp_pipeline.raw.cells import level_codes, levels_of, missing_cells, valid_numbers
 from dp_pipeline.raw.contributions import keep_at_most
 from dp_pipeline.raw.ingest import read_stage
 from dp_pipeline.raw.one_hot import store_one_hot
@@ -32,9 +34,9 @@ from dp_pipeline.raw.readiness import (
 )
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.raw.tables import store
-from dp_pipeline.raw.values import numbers, texts
+from dp_pipeline.raw.values import numbers
 from dp_pipeline.schema.domain import Attribute
-from dp_pipeline.schema.encoding import INVALID, Bins, FloatArray, IntArray, Levels
+from dp_pipeline.schema.encoding import INVALID, Bins, IntArray
 from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.spec import DatasetSpec
 
@@ -92,9 +94,10 @@ def _survivors(spec: DatasetSpec, table: pa.Table) -> NDArray[np.bool_]:
     for attribute in spec.domain:
         column = table.column(attribute.column)
         if attribute.is_numeric:
-            keep &= ~np.isnan(_valid_numbers(attribute, column))
+            is_missing = missing_cells(attribute, column)
+            keep &= is_missing | ~np.isnan(valid_numbers(attribute, column))
         else:
-            keep &= _level_codes(attribute, column) != INVALID
+            keep &= level_codes(attribute, column) != INVALID
     return keep
 
 
@@ -105,47 +108,19 @@ def _bounded(spec: DatasetSpec, table: pa.Table, key: bytes) -> pa.Table:
     return keep_at_most(table, column=person, at_most=spec.protection.rows, key=key)
 
 
-def _valid_numbers(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
-    """Numbers inside the bounds (n,); NaN marks a row to drop."""
-    box = attribute.coordinate
-    assert box is not None
-    values = numbers(column)
-    if attribute.on_invalid == "drop":
-        return np.where((values >= box.lower) & (values <= box.upper), values, np.nan)
-    # Infinity is only a number too large: it is clipped like any other. NaN stays NaN.
-    return np.clip(values, box.lower, box.upper)
-
-
-def _level_codes(attribute: Attribute, column: pa.ChunkedArray) -> IntArray:
-    """Codes of a nominal column (n,); INVALID marks a row to drop.
-
-    A text is looked up without the white space around it.
-    """
-    levels = _levels(attribute)
-    places, words = texts(column)
-    # The last place is for missing values, whose place is −1.
-    known = np.append(levels.encode(words), INVALID)
-    if attribute.on_invalid == "other":
-        known[known == INVALID] = levels.values.index(str(attribute.other))
-    return known[places]
-
-
-def _levels(attribute: Attribute) -> Levels:
-    assert isinstance(attribute.cells, Levels)
-    return attribute.cells
-
-
 def _normalized(attribute: Attribute, column: pa.ChunkedArray) -> dict[str, pa.Array]:
-    """Stored columns of one attribute, for rows that survived."""
+    """Stored columns of one attribute, for rows that survived; a missing value is null."""
     name = attribute.name
     if attribute.coordinate is None:
-        codes = pa.array(_level_codes(attribute, column).astype(np.int32))
-        levels = pa.array(_levels(attribute).values, pa.string())
-        return {name: pa.DictionaryArray.from_arrays(codes, levels)}
-    values = _valid_numbers(attribute, column)
-    columns = {name: pa.array(attribute.coordinate.encode(values).astype(np.int32))}
+        codes, levels = level_codes(attribute, column), levels_of(attribute)
+        places = pa.array(codes.astype(np.int32), mask=codes == levels.size)
+        return {name: pa.DictionaryArray.from_arrays(places, pa.array(levels.values, pa.string()))}
+    values = valid_numbers(attribute, column)
+    gaps = np.isnan(values)
+    coordinates = attribute.coordinate.encode(np.where(gaps, attribute.coordinate.lower, values))
+    columns = {name: pa.array(coordinates.astype(np.int32), mask=gaps)}
     if attribute.cells is not None:
-        columns[name + CLIPPED] = pa.array(values)
+        columns[name + CLIPPED] = pa.array(values, mask=gaps)
     return columns
 
 
@@ -168,9 +143,13 @@ def discretize(spec: DatasetSpec, snapshot: Snapshot) -> None:
 
 
 def _codes(attribute: Attribute, table: pa.Table) -> IntArray:
-    if isinstance(attribute.cells, Bins):
-        return attribute.cells.encode(numbers(table.column(attribute.name + CLIPPED)))
-    return _level_codes(attribute, table.column(attribute.name))
+    if not isinstance(attribute.cells, Bins):
+        return level_codes(attribute, table.column(attribute.name))
+    codes = attribute.cells.encode(numbers(table.column(attribute.name + CLIPPED)))
+    # Every number was clipped, so what has no bin is missing.
+    return (
+        np.where(codes == INVALID, attribute.missing_code, codes) if attribute.nullable else codes
+    )
 
 
 @_alone

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -97,7 +98,13 @@ def _read_csv(spec: DatasetSpec) -> pa.Table:
         raise DeclarationError(
             f"{spec.name}: source.delimiter: expected one character, got {source.delimiter!r}"
         )
-    path = _readable_path(spec)
+    files = [replace(spec, source=source.only(location)) for location in source.locations]
+    return pa.concat_tables([_read_csv_file(file) for file in files])
+
+
+def _read_csv_file(spec: DatasetSpec) -> pa.Table:
+    """The rows of a data set of one file."""
+    path, source = _readable_path(spec), spec.source
     names = _guarded(
         spec, lambda: csv_columns(path, source), expected="a CSV file with a header line"
     )

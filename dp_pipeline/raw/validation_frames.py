@@ -6,11 +6,15 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
+from dp_pipeline.raw.cells import level_words, missing_cells
 from dp_pipeline.raw.expectations import PERSON, source_columns
 from dp_pipeline.raw.ingest import read_stage
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.raw.values import kind_of, numbers, texts
+from dp_pipeline.schema.domain import Attribute
+from dp_pipeline.schema.encoding import FloatArray, IntArray
 from dp_pipeline.schema.spec import DatasetSpec
 
 _SAMPLES = {
@@ -38,21 +42,34 @@ def row_frame(spec: DatasetSpec, snapshot: Snapshot) -> pd.DataFrame:
     """The rows as preparation will read them: numbers as floats, levels as stripped texts.
 
     A missing value, a text where a number is declared and a blank person id are null.
+    In a nullable number such a text is infinite instead, beyond every bound: only
+    what is missing is null there.
     """
     table = read_stage(snapshot, "ingested")
     columns: dict[str, pd.Series | pd.Categorical] = {}
-    for name, column in source_columns(spec).items():
-        if name in spec.domain.numeric:
-            columns[name] = pd.Series(numbers(table.column(column)))
+    for attribute in spec.domain:
+        column = table.column(attribute.column)
+        if attribute.is_numeric:
+            columns[attribute.name] = pd.Series(_numbers(attribute, column))
         else:
-            columns[name] = _texts(table, column, blank_is_missing=name == PERSON)
+            columns[attribute.name] = _categories(*level_words(attribute, column))
+    person = spec.protection.column
+    if person is not None:
+        places, words = texts(table.column(person))
+        words[words == ""] = None
+        columns[PERSON] = _categories(places, words)
     return pd.DataFrame(columns)
 
 
-def _texts(table: pa.Table, column: str, *, blank_is_missing: bool) -> pd.Categorical:
-    places, words = texts(table.column(column))
-    if blank_is_missing:
-        words[words == ""] = None
+def _numbers(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
+    values = numbers(column)
+    if not attribute.nullable:
+        return values
+    nothing = missing_cells(attribute, column)
+    return np.where(nothing, np.nan, np.where(np.isnan(values), np.inf, values))
+
+
+def _categories(places: IntArray, words: NDArray[np.object_]) -> pd.Categorical:
     # Stripping can make two texts one, and categories must differ. A None gets the code −1.
     merged, unique = pd.factorize(words)
     codes = np.append(merged, -1)[places]

@@ -52,6 +52,19 @@ def numbers(column: pa.ChunkedArray) -> FloatArray:
     return values
 
 
+def missing(column: pa.ChunkedArray, words: tuple[str, ...]) -> NDArray[np.bool_]:
+    """Where a text or number column has no value (n,): null, NaN as a number, nothing but white
+    space, or one of ``words``.
+    """
+    column = _plain(column)
+    if kind_of(column.type) == "number":
+        values = numbers(column)
+        return np.isnan(values) | np.isin(values, [_unusual_number(word) for word in words])
+    text = pc.utf8_trim_whitespace(column)
+    is_word = pc.is_in(text, value_set=pa.array(["", *words], text.type))
+    return np.asarray(pc.or_(pc.is_null(text), is_word).to_numpy(), dtype=np.bool_)
+
+
 def _floats(column: pa.ChunkedArray) -> FloatArray:
     # A missing value becomes NaN; the copy is ours to write to.
     return np.array(column.to_numpy(), dtype=np.float64)

@@ -7,12 +7,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+from dp_pipeline.schema.currency import PURE, Currency, rho_of_pure
 from dp_pipeline.schema.epsilon import epsilon_text
 from dp_pipeline.schema.errors import BoundaryViolation, BudgetExceeded
 
 LAPLACE = "discrete Laplace"
 NOISY_MAX = "noisy max"
 TREE_PATHS = "discrete Laplace along tree paths"
+GAUSSIAN = "discrete Gaussian"
+EXPONENTIAL = "exponential mechanism"
+
+ROUNDED_UP = Fraction(1, 10**6)
+"""Largest share by which an exponential mechanism may cost less than what is charged for it."""
 
 
 def biased_splits(fan: int) -> str:
@@ -26,9 +32,12 @@ _LOSS = {
     TREE_PATHS: Fraction(1),
     **{biased_splits(fan): Fraction(2 * fan - 1, fan - 1) for fan in (2, 4, 8, 16)},
 }
-"""Mechanism → ε of Δ/scale = 1. Their proofs: ``gate.mechanisms``, ``gate.tree_session``,
+"""Pure mechanism → ε of Δ/scale = 1. Their proofs: ``gate.mechanisms``, ``gate.tree_session``,
 ``gate.split_session``.
 """
+
+_CONCENTRATED = (GAUSSIAN, EXPONENTIAL)
+"""Mechanisms that cost ρ. Their proofs: ``gate.mechanisms``."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +46,16 @@ class Spend:
 
     what          the question, in words
     mechanism     ``discrete Laplace``, ``noisy max``, ``discrete Laplace along tree
-                  paths`` or ``biased splits in 2 | 4 | 8 | 16``
-    epsilon       what it cost
+                  paths`` or ``biased splits in 2 | 4 | 8 | 16``, which cost ε;
+                  ``discrete Gaussian`` or ``exponential mechanism``, which cost ρ
+    epsilon       what it cost, in ``currency``
     sensitivity   most that one protected unit moves the answer: L1 of a vector for
-                  the Laplace, one score for the noisy max; whole numbers
-    scale         scale of the noise that was drawn; of a tree, the scale of one count
-                  that spends a whole path: 1/scale = Σ 1/scale over every path
+                  the Laplace, squared L2 for the Gaussian, one score for a choice;
+                  whole numbers
+    scale         scale of the noise that was drawn, of the Gaussian σ²; of a tree, the
+                  scale of one count that spends a whole path: 1/scale = Σ 1/scale over
+                  every path
+    currency      ``pure`` for ε, ``zcdp`` for ρ
     """
 
     what: str
@@ -50,15 +63,20 @@ class Spend:
     epsilon: Fraction
     sensitivity: int
     scale: Fraction
+    currency: str = "pure"
 
     @property
     def epsilon_of_scale(self) -> Fraction:
-        """The ε that the drawn scale proves, without looking at what was claimed.
+        """The ε, or ρ, that the drawn scale proves, without looking at what was claimed.
 
         Laplace and tree paths: Δ1/scale. Noisy max of scores that may move in either
-        direction: 2Δ∞/scale. Biased splits in β: (2β − 1)/(β − 1) · Δ∞/scale.
+        direction: 2Δ∞/scale. Biased splits in β: (2β − 1)/(β − 1) · Δ∞/scale. Gaussian:
+        ρ = Δ2²/(2σ²). Exponential mechanism: ρ = (2Δ∞/scale)²/8.
         """
-        return _LOSS[self.mechanism] * self.sensitivity / self.scale
+        if self.mechanism == GAUSSIAN:
+            return self.sensitivity / (2 * self.scale)
+        ratio = self.sensitivity / self.scale
+        return ratio * ratio / 2 if self.mechanism == EXPONENTIAL else _LOSS[self.mechanism] * ratio
 
 
 @dataclass(frozen=True)
@@ -74,12 +92,16 @@ class Disclosure:
 
 
 class Accountant:
-    """Basic composition inside one release: charges add up, and never above ``epsilon``."""
+    """Basic composition inside one release: charges add up, and never above ``epsilon``.
 
-    def __init__(self, epsilon: Fraction) -> None:
+    epsilon    the budget, in ``currency``
+    currency   pure ε; or ρ, where a pure charge of ε enters as ε²/2
+    """
+
+    def __init__(self, epsilon: Fraction, currency: Currency = PURE) -> None:
         if not isinstance(epsilon, Fraction) or epsilon <= 0:
             raise BoundaryViolation("budget: expected a positive Fraction, got something else")
-        self.epsilon = epsilon
+        self.epsilon, self.currency = epsilon, currency
         self._spends: list[Spend] = []
         self._disclosures: list[Disclosure] = []
         self._settled: list[Callable[[], None]] = []
@@ -105,13 +127,24 @@ class Accountant:
 
     @property
     def spent(self) -> Fraction:
-        """Σ of the charges."""
-        return sum((spend.epsilon for spend in self._spends), Fraction(0))
+        """Σ of the charges, in the currency of the budget."""
+        return sum(map(self.cost, self._spends), Fraction(0))
 
     @property
     def left(self) -> Fraction:
-        """What may still be charged."""
+        """What may still be charged, in the currency of the budget."""
         return self.epsilon - self.spent
+
+    def cost(self, spend: Spend) -> Fraction:
+        """What a spend takes from this budget; BoundaryViolation for ρ from a budget of ε."""
+        if spend.currency == self.currency.name:
+            return spend.epsilon
+        if self.currency == PURE:
+            raise BoundaryViolation(
+                f"{spend.what}: expected a question that costs ε, got one that costs ρ: "
+                "the data set file declares no delta"
+            )
+        return rho_of_pure(spend.epsilon)
 
     def charge(self, *spends: Spend, settled: Callable[[], None] | None = None) -> None:
         """Record charges, or raise BudgetExceeded with none of them recorded.
@@ -121,15 +154,17 @@ class Accountant:
         spent = self.spent
         for spend in spends:
             _require_proven(spend)
-            if spent + spend.epsilon > self.epsilon:
+            cost = self.cost(spend)
+            if spent + cost > self.epsilon:
                 raise BudgetExceeded(
                     spend.what,
-                    asked=spend.epsilon,
+                    asked=cost,
                     spent=spent,
                     ceiling=self.epsilon,
                     where="this release",
+                    symbol=self.currency.symbol,
                 )
-            spent += spend.epsilon
+            spent += cost
         self._spends += spends
         if settled is not None:
             self._settled.append(settled)
@@ -140,7 +175,8 @@ class Accountant:
         """
         if self.left != 0:
             raise BoundaryViolation(
-                f"release: expected charges of exactly ε={epsilon_text(self.epsilon)}, "
+                f"release: expected charges of exactly "
+                f"{self.currency.symbol}={epsilon_text(self.epsilon)}, "
                 f"got {epsilon_text(self.spent)}"
             )
         for settled in self._settled:
@@ -148,15 +184,29 @@ class Accountant:
 
 
 def _require_proven(spend: Spend) -> None:
-    """BoundaryViolation unless the scale proves the ε."""
+    """BoundaryViolation unless the scale proves the ε, or the ρ."""
     if not isinstance(spend.epsilon, Fraction) or spend.epsilon <= 0:
         raise BoundaryViolation(f"{spend.what}: expected a positive Fraction as ε, got another")
-    if spend.mechanism not in _LOSS:
+    concentrated = spend.mechanism in _CONCENTRATED
+    if not concentrated and spend.mechanism not in _LOSS:
         raise BoundaryViolation(f"{spend.what}: expected a known mechanism, got another")
+    if spend.currency != ("zcdp" if concentrated else "pure"):
+        raise BoundaryViolation(f"{spend.what}: expected its mechanism's currency, got another")
     if not isinstance(spend.scale, Fraction) or spend.scale <= 0:
         raise BoundaryViolation(f"{spend.what}: expected a positive Fraction as scale, got another")
-    if spend.epsilon_of_scale != spend.epsilon:
+    if not _proves(spend):
+        symbol = "ρ" if concentrated else "ε"
         raise BoundaryViolation(
-            f"{spend.what}: expected a scale that costs ε={spend.epsilon}, "
+            f"{spend.what}: expected a scale that costs {symbol}={spend.epsilon}, "
             f"got one that costs {spend.epsilon_of_scale}"
         )
+
+
+def _proves(spend: Spend) -> bool:
+    """Whether the scale costs what is charged. That of the exponential mechanism is a square
+    root, rounded up: it may cost a little less.
+    """
+    proven = spend.epsilon_of_scale
+    if spend.mechanism == EXPONENTIAL:
+        return spend.epsilon * (1 - ROUNDED_UP) <= proven <= spend.epsilon
+    return proven == spend.epsilon

@@ -1,6 +1,7 @@
 """Bundle: one release as it is stored and published: tables, what was spent, where it comes from.
 
-JSON and columns of numbers or text only: nothing in it is code.
+JSON and columns of numbers or text only, with None where a value is missing: nothing in it is
+code.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import numpy as np
 
 from dp_pipeline.release.accountant import Spend
 from dp_pipeline.release.clusters import Tables
+from dp_pipeline.release.costs import rho_costs
 from dp_pipeline.release.measurement import NoisyNumber
+from dp_pipeline.schema.currency import PURE, Currency
 from dp_pipeline.schema.epsilon import epsilon_text
 from dp_pipeline.schema.errors import BoundaryViolation, Damaged
 
@@ -30,7 +33,7 @@ class Bundle:
 
     key             hex digest of its release key
     facts           data set, model, parameters, ε, snapshot, noise, versions …: text
-    spends          every charge, in order; they add up to the release's ε
+    spends          every charge, in order; in pure ε they add up to the release's
     quality         quality numbers that were bought with part of that ε
     tables          table name → column name → values (m,)
     transcript      digest of the stored noisy answers that this was made from
@@ -45,15 +48,59 @@ class Bundle:
 
     @property
     def spent(self) -> Fraction:
-        """Σ of the charges; no ε of the release where ``is_dp`` is False."""
-        return sum((spend.epsilon for spend in self.spends), Fraction(0))
+        """Σ of the costs; no ε or ρ of the release where ``is_dp`` is False."""
+        return sum(self.costs, Fraction(0))
+
+    @property
+    def currency(self) -> Currency:
+        """What its lineage pays in."""
+        delta = self.facts.get("delta")
+        return Currency(None if delta is None else Fraction(delta))
+
+    @property
+    def budget(self) -> Currency:
+        """What its model accounted in: pure ε, or ρ."""
+        # Before there was another currency, nothing was written.
+        return PURE if self.facts.get("currency", PURE.name) == PURE.name else self.currency
+
+    @property
+    def costs(self) -> tuple[Fraction, ...]:
+        """What each charge cost its lineage, in what that pays in."""
+        if self.currency == PURE:
+            return tuple(spend.epsilon for spend in self.spends)
+        last = self.model_spends
+        drawn = rho_costs(self.spends[:last], budget=self.budget)
+        return (*drawn, *rho_costs(self.spends[last:], budget=PURE))
+
+    @property
+    def model_spends(self) -> int:
+        """How many charges are the model's own: the last ones bought the quality numbers."""
+        left = Fraction(self.facts["evaluation"]) if self.quality else Fraction(0)
+        first = len(self.spends)
+        while left > 0 and first > 0:
+            first -= 1
+            left -= self.spends[first].epsilon
+        return first
 
     @property
     def charged(self) -> Fraction:
         """What the ledger was charged: with the evaluation of earlier centres, where this was made
         again from the same answers with other centres.
         """
-        return self.spent + Fraction(self.facts.get(EARLIER_EVALUATION, "0"))
+        return self.spent + self.currency.cost_of(self._earlier, PURE)
+
+    @property
+    def _earlier(self) -> Fraction:
+        return Fraction(self.facts.get(EARLIER_EVALUATION, "0"))
+
+    @property
+    def epsilon(self) -> Fraction:
+        """The ε that holds for all that was charged: pure where every charge was, else at the δ of
+        its lineage, rounded up.
+        """
+        if self.budget == PURE:
+            return sum((spend.epsilon for spend in self.spends), self._earlier)
+        return self.currency.epsilon_of(self.charged)
 
     @property
     def kind(self) -> str:
@@ -68,8 +115,14 @@ class Bundle:
 
     @property
     def spent_text(self) -> str:
-        """The ε that was charged for it, exactly; ``none`` where there is none."""
-        return epsilon_text(self.charged) if self.is_dp else "none"
+        """The ε that was charged for it, exactly, and its ρ where the lineage pays in ρ; ``none``
+        where there is none.
+        """
+        if not self.is_dp:
+            return "none"
+        if self.budget == PURE and self.currency != PURE:
+            return f"{epsilon_text(self.epsilon)} (ρ={epsilon_text(self.charged)})"
+        return self.currency.text(self.charged)
 
     @property
     def caveat(self) -> str:
@@ -138,19 +191,32 @@ class Bundle:
 
 
 def table_digest(table: Mapping[str, np.ndarray]) -> str:
-    """Hex digest of a table's names, types and values."""
+    """Hex digest of a table's names, types and values; None in an object array is a value too."""
     digest = hashlib.sha256()
     for name, values in table.items():
         digest.update(f"{name}\0{values.dtype.kind}\0{len(values)}\0".encode())
-        if values.dtype.kind in "iuf":
-            digest.update(values.astype("<f8" if values.dtype.kind == "f" else "<i8").tobytes())
+        if values.dtype.kind == "O":
+            there = np.array([one is not None for one in values.tolist()], dtype=np.bool_)
+            present = np.array(values[there].tolist())
+            digest.update(there.tobytes() + f"{present.dtype.kind}\0".encode())
+            digest.update(_content(present))
         else:
-            digest.update("\0".join(values.tolist()).encode())
+            digest.update(_content(values))
     return digest.hexdigest()
+
+
+def _content(values: np.ndarray) -> bytes:
+    """The values as bytes: numbers as 64 bits, texts one behind the other."""
+    if values.dtype.kind in "iuf":
+        return values.astype("<f8" if values.dtype.kind == "f" else "<i8").tobytes()
+    return "\0".join(values.tolist()).encode()
 
 
 def _spend_fields(spend: Spend) -> dict[str, Any]:
     fields = dict(vars(spend))
+    if spend.currency == PURE.name:
+        # As it was written before there was another currency.
+        del fields["currency"]
     return {**fields, "epsilon": str(spend.epsilon), "scale": str(spend.scale)}
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import pi, sinh, sqrt
 
 import numpy as np
 
 from dp_pipeline.schema.encoding import FloatArray, IntArray
+
+MOST_RATE = 30.0
+"""Above this rate nothing but 0 is drawn: a variance of 0 would divide by 0."""
 
 SHARES = 1 << 12
 """Whole shares that a tree's ε is accounted in: a public grid, so that paths add up exactly."""
@@ -19,12 +23,24 @@ class NoisyMarginal:
 
     attributes   in the order of the table's axes
     table        int64, shape ``domain.shape(attributes)``; cells may be negative
-    scale        Laplace scale in rows
+    scale        of the noise in every cell: Laplace scale in rows, or σ² in squared rows
+    gaussian     whether it is σ² of discrete Gaussian noise
     """
 
     attributes: tuple[str, ...]
     table: IntArray
     scale: Fraction
+    gaussian: bool = False
+
+    @property
+    def variance(self) -> float:
+        """Variance of the noise in one cell, in squared rows."""
+        return gaussian_moments(self.scale)[1] if self.gaussian else variance(self.scale)
+
+    @property
+    def deviation(self) -> float:
+        """Mean |noise| of one cell, in rows."""
+        return gaussian_moments(self.scale)[0] if self.gaussian else deviation(self.scale)
 
 
 @dataclass(frozen=True)
@@ -86,12 +102,36 @@ def variance(scale: Fraction) -> float:
     return float(variances(np.array([1 / float(scale)]))[0])
 
 
+def deviation(scale: Fraction) -> float:
+    """Mean |x| of the discrete Laplace: 1/sinh(1/scale).
+
+    >>> round(deviation(Fraction(1)), 4)
+    0.8509
+    """
+    return 1 / sinh(min(1 / float(scale), MOST_RATE))
+
+
+def gaussian_moments(sigma2: Fraction) -> tuple[float, float]:
+    """Mean |x| and variance of the discrete Gaussian, P(x) ∝ exp(−x²/(2σ²)).
+
+    >>> [round(moment, 4) for moment in gaussian_moments(Fraction(100))]
+    [7.9722, 100.0]
+    """
+    # From here on the sums below are σ·√(2/π), to 1e-5 of it, and σ², to the last digit.
+    if sigma2 > 10**4:
+        return sqrt(2 * sigma2 / pi), float(sigma2)
+    spread = max(float(sigma2), 1 / (2 * MOST_RATE))
+    x = np.arange(1, 12 * round(sqrt(spread) + 1))
+    weights = np.exp(-(x**2) / (2 * spread))
+    total = 0.5 + weights.sum()
+    return float(x @ weights / total), float(x**2 @ weights / total)
+
+
 def variances(rates: FloatArray) -> FloatArray:
     """Variance of the discrete Laplace at every rate 1/scale.
 
     >>> variances(np.array([1.0])).round(4).tolist()
     [1.8413]
     """
-    # Above a rate of 30 nothing but 0 is drawn: a variance of 0 would divide by 0.
-    few = np.minimum(rates, 30.0)
+    few = np.minimum(rates, MOST_RATE)
     return np.asarray(2 * np.exp(-few) / np.expm1(-few) ** 2)

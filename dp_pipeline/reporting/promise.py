@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from dp_pipeline.reporting.markup import Markup, element, joined
 from dp_pipeline.reporting.summary import ReleaseSummary
+from dp_pipeline.schema.currency import delta_text
 from dp_pipeline.schema.epsilon import epsilon_text
 from dp_pipeline.schema.protection import RowsOfPerson
 from dp_pipeline.schema.spec import DatasetSpec
@@ -31,11 +32,13 @@ _NOT_PROMISED = (
 def protected_box(spec: DatasetSpec, releases: Sequence[ReleaseSummary]) -> Markup:
     """Who is protected, against what comparison, and at what price so far."""
     ceiling = "none declared" if spec.ceiling is None else f"ε = {epsilon_text(spec.ceiling)}"
+    if spec.ceiling is not None and spec.delta is not None:
+        ceiling = _at_delta(ceiling, spec, spec.currency.amount_of(spec.ceiling))
     facts = {
         "Unit": _unit(spec),
         "Compared with": f"data where {_difference(spec)}",
         "Purpose": _PURPOSE[spec.purpose],
-        "On this page": _together(releases),
+        "On this page": _together(spec, releases),
         "Ceiling": f"{ceiling} for everything ever drawn from population {spec.lineage}"
         if spec.ceiling is not None
         else f"{ceiling} for population {spec.lineage}",
@@ -68,12 +71,19 @@ def _difference(spec: DatasetSpec) -> str:
     return f"any one {unit} is missing or added (add/remove)"
 
 
-def _together(releases: Sequence[ReleaseSummary]) -> str:
+def _at_delta(epsilon: str, spec: DatasetSpec, rho: Fraction) -> str:
+    return f"{epsilon} at δ = {delta_text(spec.delta or Fraction(0))} (ρ = {epsilon_text(rho)})"
+
+
+def _together(spec: DatasetSpec, releases: Sequence[ReleaseSummary]) -> str:
     if not releases:
         return "nothing released, nothing spent"
     fit = [release for release in releases if release.fit_for_release]
     total = sum((release.charged for release in fit), Fraction(0))
-    text = f"{len(fit)} fit for release; together they cost ε = {epsilon_text(total)} at most"
+    cost = f"ε = {epsilon_text(spec.currency.epsilon_of(total))}"
+    if spec.delta is not None:
+        cost = _at_delta(cost, spec, total)
+    text = f"{len(fit)} fit for release; together they cost {cost} at most"
     unfit = len(releases) - len(fit)
     return f"{text}. Not counted: {unfit} not for release" if unfit else text
 
@@ -87,6 +97,7 @@ def promise(spec: DatasetSpec) -> Markup:
         element("sup", "ε"),
         " times as likely. The ε is the one in the column “ε spent”; it holds against any other "
         "knowledge and any computation, and releases add up.",
+        _concentrated(spec),
     )
     not_promised = [element("li", words) for words in _NOT_PROMISED]
     if not spec.is_release:
@@ -98,4 +109,16 @@ def promise(spec: DatasetSpec) -> Markup:
         element("p", joined(what)),
         element("ul", *not_promised),
         class_="promise",
+    )
+
+
+def _concentrated(spec: DatasetSpec) -> str:
+    """What is said besides where the population pays in ρ; nothing elsewhere."""
+    if spec.delta is None:
+        return ""
+    return (
+        " This population pays in ρ of zero-concentrated differential privacy: the ρ add up, not "
+        "the ε, and what they add up to is (ε, δ)-differentially private with the ε shown above "
+        f"and δ = {delta_text(spec.delta)}. Where a δ stands beside an ε, a result may be more "
+        "likely than that by δ at most."
     )

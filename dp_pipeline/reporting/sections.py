@@ -152,14 +152,27 @@ def _charges(release: ReleaseSummary) -> Markup:
     unfit = NOT_FOR_RELEASE if release.is_dp else NOT_DP
     mark = "" if release.fit_for_release else element("span", unfit, class_="unfit")
     summary = joined([f"{release.name}: {many} charge{'s' * (many != 1)} ", mark])
-    head = ("Question", "Mechanism", "Sensitivity", "Scale", "ε")
+    head = ("Question", "Mechanism", "Sensitivity", "Scale", release.currency.symbol)
     body = [
-        (one.what, one.mechanism, f"{one.sensitivity:,}", _exact(one.scale), _exact(one.epsilon))
-        for one in release.spends
+        (one.what, one.mechanism, f"{one.sensitivity:,}", _exact(one.scale), _exact(cost))
+        for one, cost in zip(release.spends, release.costs, strict=True)
     ]
     # What is asked without noise has no ε, so the others add up to none of the whole.
     foot = ("Sum", "", "", "", _exact(release.charged) if release.is_dp else "none")
-    return details(summary, table("Charges, in order", head, body, foot=foot, class_="charges"))
+    charges = table("Charges, in order", head, body, foot=foot, class_="charges")
+    return details(summary, *_steps(release), charges)
+
+
+def _steps(release: ReleaseSummary) -> tuple[Markup, ...]:
+    """What the charges of a table were for, where that is more than one thing."""
+    if len(release.steps) < 2:
+        return ()
+    head = ("Step", "Charges", release.currency.symbol, "Share")
+    body = [
+        (one.name, f"{one.charges:,}", _exact(one.cost), f"{float(one.share):.1%}")
+        for one in release.steps
+    ]
+    return (table("Charges by what they were for", head, body, class_="numbers"),)
 
 
 def _exact(value: Fraction) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import numpy as np
 
-from dp_pipeline.schema.domain import Attribute, OnInvalid
+from dp_pipeline.schema.domain import MISSING, Attribute, OnInvalid
 from dp_pipeline.schema.encoding import COORDINATE_BITS, Bins, Coordinate, Levels
 from dp_pipeline.schema.fields import Fields
 
@@ -45,7 +46,7 @@ def is_interval(lower: float, upper: float) -> bool:
 
 
 def _nominal(name: str, column: str, fields: Fields, default: str) -> Attribute:
-    levels = fields.texts("levels")
+    levels = fields.texts_or_range("levels", most=MOST_CELLS)
     if len(levels) < 2 or len(set(levels)) != len(levels) or len(levels) > MOST_CELLS:
         fields.refuse("levels", f"2 to {MOST_CELLS} different levels", f"{len(levels)}")
     other = fields.text("other", choices=levels) if "other" in fields else None
@@ -55,7 +56,45 @@ def _nominal(name: str, column: str, fields: Fields, default: str) -> Attribute:
         rule = "drop"
     if rule == "other" and other is None:
         fields.refuse("on_invalid", "a declared level `other` to send values to", "none")
-    return Attribute(name, column, rule, cells=Levels(levels), other=other)
+    nullable, missing = _missing(fields)
+    if nullable and MISSING in levels:
+        expected = f"no level {MISSING!r}, which is the name of missing values here"
+        fields.refuse("levels", expected, "one")
+    aliases = _aliases(fields, levels)
+    if not {*levels, *dict(aliases)}.isdisjoint(missing):
+        fields.refuse("missing", "texts that are neither levels nor aliases", "one that is")
+    return Attribute(
+        name,
+        column,
+        rule,
+        cells=Levels(levels),
+        other=other,
+        nullable=nullable,
+        missing=missing,
+        aliases=aliases,
+    )
+
+
+def _missing(fields: Fields) -> tuple[bool, tuple[str, ...]]:
+    """Whether values may be missing, and which texts say so beside an empty one."""
+    nullable = fields.boolean("nullable")
+    if "missing" not in fields:
+        return nullable, ()
+    if not nullable:
+        fields.refuse("missing", "`nullable: true` beside it", "none")
+    return nullable, tuple(sorted({text.strip() for text in fields.texts("missing")}))
+
+
+def _aliases(fields: Fields, levels: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Other spelling → level."""
+    if "aliases" not in fields:
+        return ()
+    section = fields.section("aliases")
+    aliases = tuple((text, section.text(text, choices=levels)) for text in sorted(section))
+    for text, _ in aliases:
+        if text in levels or text != text.strip():
+            section.refuse(text, "a spelling that is no level, without spaces around it", "another")
+    return aliases
 
 
 def _numeric(name: str, column: str, fields: Fields, default: str) -> Attribute:
@@ -65,8 +104,22 @@ def _numeric(name: str, column: str, fields: Fields, default: str) -> Attribute:
         fields.refuse("bounds", expected, str(list(bounds)))
     fallback = "drop" if default == "drop" else "clip"
     rule: OnInvalid = fields.text("on_invalid", fallback, choices=("clip", "drop"))  # type: ignore[assignment]
+    cells = _bins(fields, bounds)
+    nullable, missing = _missing(fields)
+    if nullable and cells is None:
+        fields.refuse("nullable", "bins or edges, for missing values to be one more cell", "none")
+    whole = fields.boolean("integer")
+    if whole and math.ceil(bounds[0]) > math.floor(bounds[1]):
+        fields.refuse("integer", "a whole number between the bounds", "none")
     return Attribute(
-        name, column, rule, coordinate=Coordinate(bounds[0], bounds[1]), cells=_bins(fields, bounds)
+        name,
+        column,
+        rule,
+        coordinate=Coordinate(bounds[0], bounds[1]),
+        cells=cells,
+        nullable=nullable,
+        whole=whole,
+        missing=missing,
     )
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 from dp_pipeline.schema.encoding import Bins, Coordinate, Levels
 from dp_pipeline.schema.errors import DeclarationError
 
 OnInvalid = Literal["clip", "other", "drop"]
+
+MISSING = "missing"
+"""The label of the cell of missing values."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,10 @@ class Attribute:
     coordinate   the bounded interval of a numeric attribute, else None
     cells        levels or bins; None for a number that is never discretised
     other        the level that takes unknown texts, or None
+    nullable     whether a missing value is a cell of its own, the last one; else it is invalid
+    whole        whether synthetic numbers are whole; changes nothing that is measured
+    missing      texts that mean a missing value, beside empty ones; none unless nullable
+    aliases      (text, level): other spellings of declared levels
     """
 
     name: str
@@ -35,6 +42,10 @@ class Attribute:
     coordinate: Coordinate | None = None
     cells: Levels | Bins | None = None
     other: str | None = None
+    nullable: bool = False
+    whole: bool = False
+    missing: tuple[str, ...] = ()
+    aliases: tuple[tuple[str, str], ...] = ()
 
     @property
     def is_numeric(self) -> bool:
@@ -42,13 +53,48 @@ class Attribute:
         return self.coordinate is not None
 
     @property
+    def is_axis(self) -> bool:
+        """Whether every row has a place along it: a number that is never missing."""
+        return self.is_numeric and not self.nullable
+
+    @property
     def size(self) -> int:
-        """Number of cells; an error for a number that was declared without bins."""
+        """Number of cells, with that of missing values where there is one; an error for a number
+        that was declared without bins.
+        """
+        return self._cells.size + self.nullable
+
+    def labels(self) -> tuple[str, ...]:
+        """One name a cell, in code order; an error for a number without bins."""
+        labels = self._cells.labels()
+        return (*labels, MISSING) if self.nullable else labels
+
+    @property
+    def missing_code(self) -> int:
+        """The cell of missing values: the last one. An error where there is none."""
+        if not self.nullable:
+            raise DeclarationError(
+                f"attribute {self.name!r}: expected a nullable attribute, got one that is not"
+            )
+        return self._cells.size
+
+    @property
+    def measured(self) -> dict[str, Any]:
+        """Every field that changes what is measured; one that was added later only where it is
+        declared, so that releases of before it keep their keys.
+        """
+        fields = asdict(self)
+        del fields["whole"]
+        later = ("nullable", "missing", "aliases")
+        return {name: value for name, value in fields.items() if value or name not in later}
+
+    @property
+    def _cells(self) -> Levels | Bins:
         if self.cells is None:
             raise DeclarationError(
                 f"attribute {self.name!r}: expected levels, bins or edges, got bounds only"
             )
-        return self.cells.size
+        return self.cells
 
 
 @dataclass(frozen=True)
@@ -75,13 +121,17 @@ class Domain:
 
     @property
     def numeric(self) -> tuple[str, ...]:
-        """Attributes that are coordinates of a box."""
-        return tuple(attribute.name for attribute in self.attributes if attribute.is_numeric)
+        """Attributes that are coordinates of a box: numbers that are never missing."""
+        return tuple(attribute.name for attribute in self.attributes if attribute.is_axis)
 
     @property
     def discrete(self) -> tuple[str, ...]:
         """Attributes with cells."""
         return tuple(a.name for a in self.attributes if a.cells is not None)
+
+    def replaced(self, attributes: Mapping[str, Attribute]) -> Domain:
+        """The domain with other attributes under the names given."""
+        return Domain(tuple(attributes.get(one.name, one) for one in self.attributes))
 
     def shape(self, names: tuple[str, ...]) -> tuple[int, ...]:
         """Shape of the marginal over ``names``; () for no attribute."""
@@ -95,8 +145,13 @@ class Domain:
         """The declared interval of every numeric attribute in ``names``."""
         intervals = []
         for name in names:
-            coordinate = self[name].coordinate
-            if coordinate is None:
+            attribute = self[name]
+            if attribute.coordinate is None:
                 raise DeclarationError(f"attribute {name!r}: expected bounds, got levels")
-            intervals.append(coordinate)
+            if attribute.nullable:
+                raise DeclarationError(
+                    f"attribute {name!r}: expected a number that is never missing, "
+                    "got a nullable one"
+                )
+            intervals.append(attribute.coordinate)
         return tuple(intervals)

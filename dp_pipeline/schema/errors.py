@@ -38,18 +38,28 @@ class BoundaryViolation(PipelineError):
 
 
 class BudgetExceeded(PipelineError):
-    """More ε was asked for than is left; nothing was charged and nothing was drawn."""
+    """More ε was asked for than is left; nothing was charged and nothing was drawn.
+
+    symbol   of what the amounts are: ε, or ρ of zero-concentrated DP
+    """
 
     exit_code = 3
 
     def __init__(
-        self, what: str, *, asked: Fraction, spent: Fraction, ceiling: Fraction, where: str
+        self,
+        what: str,
+        *,
+        asked: Fraction,
+        spent: Fraction,
+        ceiling: Fraction,
+        where: str,
+        symbol: str = "ε",
     ) -> None:
-        self.asked, self.spent, self.ceiling = asked, spent, ceiling
+        self.asked, self.spent, self.ceiling, self.symbol = asked, spent, ceiling, symbol
         self.left = ceiling - spent
         super().__init__(
-            f"{what} refused by {where}: asked ε={_decimal(asked)}, spent {_decimal(spent)}, "
-            f"left {_decimal(self.left)}, ceiling {_decimal(ceiling)}"
+            f"{what} refused by {where}: asked {symbol}={_decimal(asked)}, "
+            f"spent {_decimal(spent)}, left {_decimal(self.left)}, ceiling {_decimal(ceiling)}"
         )
 
 

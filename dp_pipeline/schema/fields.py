@@ -21,6 +21,7 @@ from dp_pipeline.schema.errors import DeclarationError
 
 Parsed = TypeVar("Parsed")
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
+_RANGE = re.compile(r"(\d{1,18})\.\.(\d{1,18})")
 
 
 class _TextLoader(yaml.BaseLoader):
@@ -135,6 +136,18 @@ class Fields:
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of scalars."""
         return tuple(text for text, _ in self._items(name))
+
+    def texts_or_range(self, name: str, *, most: int) -> tuple[str, ...]:
+        """A list of scalars, or ``0..15``: the whole numbers from the first to the last, at most
+        ``most``.
+        """
+        if not isinstance(self._nodes.get(name), yaml.ScalarNode):
+            return self.texts(name)
+        ends = _RANGE.fullmatch(self.text(name))
+        numbers = range(int(ends[1]), int(ends[2]) + 1) if ends else range(0)
+        if not 0 < len(numbers) <= most:
+            self._fail(name, "a list, or first..last", repr(self.text(name)[:60]))
+        return tuple(map(str, numbers))
 
     def _items(self, name: str) -> list[tuple[str, yaml.Node]]:
         """A list of scalars, each with its place."""

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import re
 from fractions import Fraction
 from pathlib import Path
 
 from dp_pipeline.schema.attribute_parser import parse_attribute
+from dp_pipeline.schema.currency import parse_delta
 from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.encoding import Levels
 from dp_pipeline.schema.epsilon import epsilon_text
+from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.fields import Fields, read_fields
 from dp_pipeline.schema.protection import OneRow, Protection, RowsOfPerson
-from dp_pipeline.schema.source import DATA_FOLDER_VARIABLE, Source
+from dp_pipeline.schema.source_parser import parse_source
 from dp_pipeline.schema.spec import DatasetSpec, Publication
+from dp_pipeline.schema.target_parser import parse_targets
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
@@ -28,7 +30,7 @@ def load_spec(path: Path) -> DatasetSpec:
     name = _name(fields, "name")
     if name != path.stem:
         fields.refuse("name", f"the file's own name {path.stem!r}", repr(name))
-    protection = _protection(fields)
+    protection, domain = _protection(fields), _domain(fields)
     ceiling = fields.section("ceiling") if "ceiling" in fields else None
     spec = DatasetSpec(
         name=name,
@@ -39,8 +41,8 @@ def load_spec(path: Path) -> DatasetSpec:
         protection=protection,
         relation=fields.text("relation", "add_remove", choices=("add_remove", "replace_one")),  # type: ignore[arg-type]
         ceiling=None if ceiling is None else ceiling.epsilon("total"),
-        source=_source(fields, path.parent),
-        domain=_domain(fields),
+        source=parse_source(fields.section("source"), path.parent),
+        domain=domain,
         one_hot=fields.boolean("one_hot"),
         nominal_rows=fields.integer("nominal_rows", at_least=1)
         if "nominal_rows" in fields
@@ -51,6 +53,8 @@ def load_spec(path: Path) -> DatasetSpec:
         evaluation=_evaluation(fields),
         distinct_population=fields.text("distinct_population", "") or None,
         label=fields.text("label", "") or None,
+        delta=_delta(fields),
+        targets=parse_targets(fields.section("targets"), domain) if "targets" in fields else (),
     )
     if ceiling is not None:
         ceiling.finish()
@@ -74,47 +78,6 @@ def _protection(fields: Fields) -> Protection:
         protection = RowsOfPerson(section.text("column"), section.integer("at_most", at_least=1))
     section.finish()
     return protection
-
-
-def _source(fields: Fields, folder: Path) -> Source:
-    section = fields.section("source")
-    kind = section.text("kind", choices=("csv", "parquet", "sklearn", "generator"))
-    location = section.text("name" if kind in ("sklearn", "generator") else "path")
-    needs = None
-    if kind in ("csv", "parquet"):
-        location, needs = _path(section, location, folder)
-    options = {}
-    if "options" in section:
-        nested = section.section("options")
-        options = {name: nested.integer(name, at_least=0) for name in nested}
-    source = Source(
-        kind=kind,  # type: ignore[arg-type]
-        location=location,
-        delimiter=_delimiter(section),
-        header=section.texts("header") if "header" in section else (),
-        options=options,
-        needs=needs,
-    )
-    section.finish()
-    return source
-
-
-def _delimiter(section: Fields) -> str:
-    text = section.text("delimiter", ",")
-    if len(text) != 1 or not text.isascii() or text in '"\r\n':
-        section.refuse("delimiter", "one character", repr(text[:60]))
-    return text
-
-
-def _path(section: Fields, location: str, folder: Path) -> tuple[str, str | None]:
-    """A path beside the data set file, or in the data folder that a variable names."""
-    head, _, rest = location.partition("/")
-    if head != f"${DATA_FOLDER_VARIABLE}":
-        if "$" in location:
-            section.refuse("path", f"no variable but ${DATA_FOLDER_VARIABLE}", repr(location[:60]))
-        return str((folder / location).resolve()), None
-    data = os.environ.get(DATA_FOLDER_VARIABLE)
-    return (str(Path(data, rest).resolve()) if data else location), DATA_FOLDER_VARIABLE
 
 
 def _domain(fields: Fields) -> Domain:
@@ -167,6 +130,17 @@ def _evaluation(fields: Fields) -> Fraction | None:
     return epsilon
 
 
+def _delta(fields: Fields) -> Fraction | None:
+    if "delta" not in fields:
+        return None
+    text = fields.text("delta")
+    try:
+        return parse_delta(text)
+    except DeclarationError as error:
+        expected, _, got = str(error).partition("expected ")[2].partition(", got ")
+        fields.refuse("delta", expected, got)
+
+
 def _check_together(spec: DatasetSpec, fields: Fields) -> None:
     """Rules that need more than one field."""
     if spec.publish is not None:
@@ -183,7 +157,8 @@ def _check_together(spec: DatasetSpec, fields: Fields) -> None:
         return
     if spec.ceiling is None:
         fields.refuse("ceiling", "a total for data to be released", "nothing")
-    if spec.cost_of_everything > spec.ceiling:
+    # What is paid in ρ depends on the model: ``models.build_model`` adds that up.
+    if spec.delta is None and spec.cost_of_everything > spec.ceiling:
         total = f"{epsilon_text(spec.cost_of_everything)} for all models and partitions"
         fields.refuse("ceiling", f"a total of at least {total}", epsilon_text(spec.ceiling))
 

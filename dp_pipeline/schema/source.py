@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 SourceKind = Literal["csv", "parquet", "sklearn", "generator"]
@@ -21,6 +21,8 @@ class Source:
     header      column names of a CSV file that has none in its first line
     options     arguments of a generator, such as seed and rows
     needs       the environment variable that must be set for this source, or None
+    more        paths of further CSV files of the same form, whose rows follow
+    comment     lines of a CSV file that begin with this character are no rows; none when empty
     """
 
     kind: SourceKind
@@ -29,13 +31,35 @@ class Source:
     header: tuple[str, ...] = ()
     options: Mapping[str, int] = field(default_factory=dict)
     needs: str | None = None
+    more: tuple[str, ...] = ()
+    comment: str = ""
+
+    @property
+    def locations(self) -> tuple[str, ...]:
+        """Every path in order, or the one name."""
+        return (self.location, *self.more)
+
+    def only(self, location: str) -> Source:
+        """The same source, were this its one file."""
+        return replace(self, location=location, more=())
+
+    @property
+    def identities(self) -> tuple[str, ...]:
+        """One text a file, bundled set or generator: the ledger keeps two populations from sharing
+        any of them.
+
+        >>> Source("generator", "trips_like", options={"seed": 7}).identities
+        ('generator:trips_like?seed=7',)
+        """
+        options = "&".join(f"{name}={value}" for name, value in sorted(self.options.items()))
+        end = f"?{options}" if options else ""
+        return tuple(f"{self.kind}:{location}{end}" for location in self.locations)
 
     @property
     def identity(self) -> str:
-        """One text a source: the ledger keeps two populations from sharing it.
+        """One text for all of it.
 
-        >>> Source("generator", "trips_like", options={"seed": 7}).identity
-        'generator:trips_like?seed=7'
+        >>> Source("csv", "a.csv", more=("b.csv",)).identity
+        'csv:a.csv + csv:b.csv'
         """
-        options = "&".join(f"{name}={value}" for name, value in sorted(self.options.items()))
-        return f"{self.kind}:{self.location}" + (f"?{options}" if options else "")
+        return " + ".join(self.identities)

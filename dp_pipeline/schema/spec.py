@@ -9,12 +9,14 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Literal
 
+from dp_pipeline.schema.currency import PURE, Currency, delta_text
 from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.encoding import COORDINATE_BITS
 from dp_pipeline.schema.epsilon import epsilon_text, parse_epsilon
 from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.protection import Protection, Relation, reach
 from dp_pipeline.schema.source import Source
+from dp_pipeline.schema.target import Target
 
 Purpose = Literal["benchmark", "release"]
 
@@ -36,7 +38,8 @@ class DatasetSpec:
     purpose        ``benchmark``: public rows, exact metrics are shown;
                    ``release``: sensitive rows, only private numbers leave
     protection, relation   what neighbouring data sets differ by
-    ceiling        most ε that the lineage may ever spend; None on benchmarks only
+    ceiling        most ε that the lineage may ever spend, at ``delta`` if there is one;
+                   None on benchmarks only
     source, domain what is read, and as what
     one_hot        whether the codes are also stored as bits
     nominal_rows   a number of rows to plan with: a constant of the file, never counted
@@ -46,6 +49,8 @@ class DatasetSpec:
     evaluation     ε that buys private quality numbers with every release, or None
     distinct_population   why a source shared with another lineage is other persons
     label          the attribute whose level is a row's true class, for evaluation, or None
+    delta          the δ of a lineage that pays in ρ of zero-concentrated DP; None: in pure ε
+    targets        what classifiers learned from synthetic rows are asked, for evaluation
     """
 
     name: str
@@ -66,6 +71,13 @@ class DatasetSpec:
     evaluation: Fraction | None
     distinct_population: str | None
     label: str | None = None
+    delta: Fraction | None = None
+    targets: tuple[Target, ...] = ()
+
+    @property
+    def currency(self) -> Currency:
+        """What the lineage pays in."""
+        return Currency(self.delta)
 
     @property
     def reach(self) -> int:
@@ -91,14 +103,18 @@ class DatasetSpec:
 
     @property
     def cost_of_everything(self) -> Fraction:
-        """Σ over models × partitions of the ε of a release and of its evaluation."""
+        """Σ over models × partitions of the ε of a release and of its evaluation, where the
+        lineage pays in pure ε; what a model costs in ρ, only models know.
+        """
         evaluation = self.evaluation or Fraction(0)
         once = sum((epsilon + evaluation for epsilon in self.partitions), Fraction(0))
         return once * len(self.models)
 
-    def charge_for(self, epsilon: Fraction) -> Fraction:
-        """What one release at ``epsilon`` costs: its own ε and its evaluation's."""
-        return epsilon + (self.evaluation or Fraction(0))
+    def charge_for(self, amount: Fraction) -> Fraction:
+        """What one release costs in the lineage's currency: its own amount and its evaluation's,
+        which is bought in pure ε.
+        """
+        return amount + self.currency.cost_of(self.evaluation or Fraction(0), PURE)
 
     def partition(self, text: str) -> Fraction:
         """The listed ε that ``text`` names; DeclarationError if it is not listed."""
@@ -117,7 +133,7 @@ class DatasetSpec:
         Two releases with one digest, one snapshot and one question are the same release.
         """
         measured = {
-            "attributes": [asdict(attribute) for attribute in self.domain],
+            "attributes": [attribute.measured for attribute in self.domain],
             "protection": str(self.protection),
             "relation": self.relation,
             "coordinate_bits": COORDINATE_BITS,
@@ -125,4 +141,8 @@ class DatasetSpec:
         if self.label is not None and self.evaluation is not None:
             # Only a bought evaluation asks the rows about it.
             measured["label"] = self.label
+        if self.targets and self.evaluation is not None:
+            measured["targets"] = [asdict(target) for target in self.targets]
+        if self.delta is not None:
+            measured["delta"] = delta_text(self.delta)
         return hashlib.sha256(json.dumps(measured, sort_keys=True).encode()).hexdigest()

@@ -19,7 +19,7 @@ from dp_pipeline.reporting.picture import (
 
 def bar_chart(bars: Sequence[tuple[str, float]], *, label: str, title: str, footnote: str) -> bytes:
     """PNG of horizontal bars (name, value > 0), the first on top; at least one."""
-    from matplotlib.ticker import FuncFormatter
+    from matplotlib.ticker import FuncFormatter, NullFormatter
 
     figure = new_figure(6.0, 1.1 + 0.26 * len(bars))
     axes = figure.add_subplot()
@@ -31,6 +31,8 @@ def bar_chart(bars: Sequence[tuple[str, float]], *, label: str, title: str, foot
     axes.set_xscale("log")
     axes.set_xlim(min(values) / 3, max(values) * 3)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+    # Every bar has its number; ticks of a short axis would say theirs in powers of ten.
+    axes.xaxis.set_minor_formatter(NullFormatter())
     for place, value in zip(places, values, strict=True):
         text = f" {number_text(value)}"
         axes.text(value, place, text, va="center", fontsize=8.5, color=INK)

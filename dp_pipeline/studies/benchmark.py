@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date
+from functools import cache
 from pathlib import Path
 
 from dp_pipeline.raw.counters.memory import MemoryCounter
@@ -12,6 +13,7 @@ from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.readiness import require_prepared
 from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.schema.discovery import find_spec
 from dp_pipeline.schema.errors import DeclarationError, NotPrepared
 from dp_pipeline.schema.spec import DatasetSpec
 
@@ -65,3 +67,9 @@ class Benchmark:
     def counter(self) -> MemoryCounter:
         """A new engine over the rows: nothing that an earlier fit computed is kept in it."""
         return MemoryCounter.open(self.spec, self.snapshot)
+
+
+@cache
+def opened(folder: Path, dataset: str) -> Benchmark:
+    """The benchmark in a study's folder, looked up once a process."""
+    return Benchmark.of(find_spec(dataset), folder)

@@ -18,16 +18,17 @@ _ROOMS = (
     "release",
     "schema",
 )
+_SHARED = ("studies/benchmark.py", "studies/fit.py", "studies/seeds.py")
 
 
 @cache
 def code_version(*files: str) -> str:
-    """Of the rooms that measure and of ``files``, those of the study that do: charts and words
+    """Of the rooms that measure, and of the files of studies that do: charts and words
     may change without making finished cells void.
     """
     package = resources.files("dp_pipeline")
     found = [file for room in _ROOMS for file in package.joinpath(room).iterdir()]
-    found += [package.joinpath(file) for file in files]
+    found += [package.joinpath(file) for file in (*_SHARED, *files)]
     digest = hashlib.sha256()
     for file in sorted(found, key=str):
         if file.name.endswith(".py"):

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from dp_pipeline.studies.study import Study
 
 
 @click.group()
@@ -12,55 +17,118 @@ def study() -> None:
     """Studies: what the papers claim, measured again on benchmark data."""
 
 
+def _options(repeats: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """What every study is asked."""
+    options = (
+        click.option(
+            "--dataset",
+            "datasets",
+            multiple=True,
+            required=True,
+            help="A benchmark; may be repeated.",
+        ),
+        click.option(
+            "--system", "systems", multiple=True, help="Only this system; may be repeated."
+        ),
+        click.option(
+            "--epsilon",
+            "epsilons",
+            multiple=True,
+            help="May be repeated; else those the data set lists.",
+        ),
+        click.option(
+            "--repeats",
+            type=click.IntRange(1, 100_000),
+            default=repeats,
+            help=f"Of each system at each ε: {repeats}.",
+        ),
+        click.option(
+            "--jobs",
+            type=click.IntRange(1, 256),
+            default=1,
+            help="Processes; results are the same.",
+        ),
+        click.option(
+            "--out",
+            "folder",
+            required=True,
+            type=click.Path(file_okay=False, path_type=Path),
+            help="A folder for results, pictures and report.md.",
+        ),
+    )
+
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorated
+
+
 @study.command("clustering")
-@click.option(
-    "--dataset", "datasets", multiple=True, required=True, help="A benchmark; may be repeated."
-)
-@click.option("--system", "systems", multiple=True, help="Only this system; may be repeated.")
-@click.option(
-    "--epsilon", "epsilons", multiple=True, help="May be repeated; else those the data set lists."
-)
-@click.option(
-    "--repeats", type=click.IntRange(1, 100_000), default=30, help="Of each system at each ε: 30."
-)
-@click.option(
-    "--jobs", type=click.IntRange(1, 256), default=1, help="Processes; results are the same."
-)
-@click.option(
-    "--out",
-    required=True,
-    type=click.Path(file_okay=False, path_type=Path),
-    help="A folder for results, pictures and report.md.",
-)
-def study_clustering(
-    datasets: tuple[str, ...],
-    systems: tuple[str, ...],
-    epsilons: tuple[str, ...],
-    repeats: int,
-    jobs: int,
-    out: Path,
-) -> None:
+@_options(repeats=30)
+def study_clustering(systems: tuple[str, ...], **asked: Any) -> None:
     """Compare private k-means systems over ε: tables, pictures, verdicts on the papers' claims.
 
     The same command again goes on where it was stopped; other settings add to the folder.
     """
-    from dp_pipeline.ledger.home import find_home
-    from dp_pipeline.schema.discovery import find_spec
-    from dp_pipeline.schema.epsilon import parse_epsilon
-    from dp_pipeline.schema.errors import PipelineError
     from dp_pipeline.studies.clustering.study import ClusteringStudy
     from dp_pipeline.studies.clustering.systems import find_systems
 
-    request = ClusteringStudy(
-        specs=tuple(find_spec(name) for name in dict.fromkeys(datasets)),
-        systems=find_systems(systems),
-        epsilons=tuple(sorted({parse_epsilon(text, of="--epsilon") for text in epsilons})),
-        repeats=repeats,
-        folder=out,
-        ledger=find_home().ledger,
-        jobs=jobs,
+    _run(ClusteringStudy(systems=find_systems(systems), **_shared(**asked)))
+
+
+@study.command("release")
+@_options(repeats=10)
+@click.option("--delta", default="1e-9", help="Of systems that promise (ε, δ): 1e-9.")
+@click.option(
+    "--classify/--no-classify",
+    default=True,
+    help="Teach classifiers the targets that data sets declare: the slower half.",
+)
+def study_release(systems: tuple[str, ...], delta: str, classify: bool, **asked: Any) -> None:
+    """Compare private tables over ε: tables, pictures, verdicts on what was claimed.
+
+    The same command again goes on where it was stopped; other settings add to the folder.
+    """
+    from dp_pipeline.schema.currency import parse_delta
+    from dp_pipeline.studies.release.study import ReleaseStudy
+    from dp_pipeline.studies.release.systems import find_systems
+
+    _run(
+        ReleaseStudy(
+            systems=find_systems(systems),
+            delta=parse_delta(delta, of="--delta"),
+            classify=classify,
+            **_shared(**asked),
+        )
     )
+
+
+def _shared(
+    datasets: tuple[str, ...], epsilons: tuple[str, ...], repeats: int, jobs: int, folder: Path
+) -> dict[str, Any]:
+    """What every study is made of."""
+    from dp_pipeline.ledger.home import find_home
+    from dp_pipeline.schema.discovery import find_spec
+    from dp_pipeline.schema.epsilon import parse_epsilon
+
+    return {
+        "specs": tuple(find_spec(name) for name in dict.fromkeys(datasets)),
+        "epsilons": tuple(sorted({parse_epsilon(text, of="--epsilon") for text in epsilons})),
+        "repeats": repeats,
+        "jobs": jobs,
+        "folder": folder,
+        "ledger": find_home().ledger,
+    }
+
+
+def _run(request: Study[Any]) -> None:
+    from dp_pipeline.schema.errors import PipelineError
+
     try:
         click.echo(f"report: {request.run()}")
     except KeyboardInterrupt:
-        raise PipelineError(f"{out}: stopped; the same command goes on from here") from None
+        raise PipelineError(
+            f"{request.folder}: stopped; the same command goes on from here"
+        ) from None

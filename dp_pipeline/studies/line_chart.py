@@ -58,13 +58,13 @@ class Line:
 class Scale:
     """The vertical axis.
 
-    kind        ``log``; ``linear``; ``signed log``: linear from −100 to 100, log beyond
-    reference   a value that gets a line of its own, and its name
+    kind         ``log``; ``linear``; ``signed log``: linear from −100 to 100, log beyond
+    references   values that get a line of their own, and their names
     """
 
     label: str
     kind: Literal["log", "linear", "signed log"]
-    reference: tuple[float, str] | None = None
+    references: tuple[tuple[float, str], ...] = ()
 
 
 def line_chart(lines: Sequence[Line], *, scale: Scale, title: str, footnote: str) -> bytes:
@@ -110,8 +110,8 @@ def _set_axes(axes: Axes, lines: Sequence[Line], scale: Scale) -> None:
         axes.tick_params(which="minor", labelsize=8, colors=MUTED, color=RULE)
     axes.set_ylabel(plain(scale.label))
     axes.grid(axis="y", color=RULE, linewidth=0.7)
-    if scale.reference is not None:
-        _draw_reference(axes, *scale.reference, is_log=scale.kind == "log")
+    for value, name in scale.references:
+        _draw_reference(axes, value, name, is_log=scale.kind == "log")
     # Limits follow the lines only when somebody asks; the names at their ends need them now.
     axes.set_ylim(axes.get_ylim())
 

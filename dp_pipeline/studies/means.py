@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan, sqrt
-from typing import Literal
+from typing import Literal, TypeVar
 
 from dp_pipeline.reporting.number_text import number_text
+from dp_pipeline.studies.journal import Row
 
 SURE = 3.0
 """Standard errors beyond which a difference of two means counts: by chance, for one pair of
@@ -16,6 +18,8 @@ equal systems, in about 0.3 % of the cases (normal means)."""
 _MOST_DECIMALS = 4
 
 Outcome = Literal["better", "alike", "worse"]
+
+Place = TypeVar("Place")
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,31 @@ class Mean:
             decimals = _MOST_DECIMALS
         value, error = (round(one, decimals) + 0.0 for one in (self.value, self.error))
         return f"{value:,.{max(0, decimals)}f} ± {error:,.{max(0, decimals)}f}"
+
+
+def means_by_place(
+    rows: Iterable[Row], place: Callable[[Row], Place], measures: Sequence[str]
+) -> tuple[dict[Place, dict[str, Mean]], dict[Place, str]]:
+    """Means of the measures at every place, in the order of the rows; and the line of each place
+    where a system refused.
+    """
+    groups: dict[Place, list[Row]] = defaultdict(list)
+    failures: dict[Place, str] = {}
+    for row in rows:
+        if row["failure"]:
+            failures[place(row)] = row["failure"]
+        else:
+            groups[place(row)].append(row)
+    means = {at: _means_of(group, measures) for at, group in groups.items()}
+    return means, failures
+
+
+def _means_of(rows: Sequence[Row], measures: Sequence[str]) -> dict[str, Mean]:
+    known = {
+        measure: [row[measure] for row in rows if row.get(measure) is not None]
+        for measure in measures
+    }
+    return {measure: Mean.of(values) for measure, values in known.items() if values}
 
 
 def compare(candidate: Mean, other: Mean, *, lower_is_better: bool) -> Outcome:

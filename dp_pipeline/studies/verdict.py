@@ -3,10 +3,34 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
+from typing import Literal
 
-from dp_pipeline.studies.means import Outcome
+from dp_pipeline.studies.means import Mean, Outcome, compare
+
+Rule = Literal["better", "no worse"]
+"""Better than every one of the others by more than 3 standard errors of the difference; or no
+worse than the best of them, by no more than that.
+"""
+
+
+def standing(
+    own: Mean | None, others: Sequence[Mean | None], *, rule: Rule, lower_is_better: bool
+) -> Outcome | None:
+    """How a system stands against others: the least favourable of the comparisons, and with
+    ``no worse`` that with the best mean. None where one of them was not measured.
+    """
+    known = [one for one in others if one is not None and isfinite(one.error)]
+    # Without a standard error nothing can be said, not even that there is no difference.
+    if own is None or not isfinite(own.error) or len(known) < len(others):
+        return None
+    if rule == "no worse":
+        best = min if lower_is_better else max
+        known = [best(known, key=lambda other: other.value)]
+    outcomes = [compare(own, other, lower_is_better=lower_is_better) for other in known]
+    return max(outcomes, key=("better", "alike", "worse").index)
 
 
 @dataclass(frozen=True)
@@ -19,6 +43,13 @@ class Verdict:
 
     held: Mapping[tuple[str, str], bool]
     outcome: Mapping[tuple[str, str], Outcome]
+
+    @classmethod
+    def by(cls, rule: Rule, outcome: Mapping[tuple[str, str], Outcome]) -> Verdict:
+        """What came of a claim with this rule."""
+        if rule == "better":
+            return cls({place: one == "better" for place, one in outcome.items()}, outcome)
+        return cls({place: one != "worse" for place, one in outcome.items()}, outcome)
 
     @property
     def text(self) -> str:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from dp_pipeline.estimators import InvalidParameter, PrivateKMeans
-from dp_pipeline.estimators.arguments import exact_epsilon
+from dp_pipeline.estimators.arguments import exact_delta, exact_epsilon
 from dp_pipeline.estimators.box import declared_domain
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS
@@ -41,6 +41,28 @@ NO_EPSILON = [None, True, "", "one", 0, -1, float("nan"), float("inf"), 1j, [1],
 def test_what_is_no_decimal_epsilon_is_refused(value: object):
     with pytest.raises(DeclarationError, match="epsilon"):
         exact_epsilon(value)
+
+
+BILLIONTHS = ["1e-9", "0.000000001", 1e-9, np.float64(1e-9), Fraction(1, 10**9)]
+
+
+@pytest.mark.parametrize("value", BILLIONTHS)
+def test_a_billionth_is_a_billionth_however_it_is_written(value: object):
+    assert exact_delta(value) == Fraction(1, 10**9)
+
+
+@pytest.mark.parametrize("value", [0, 0.0, "0", " 0.0 ", Fraction(0), np.int64(0)])
+def test_a_delta_of_0_is_none(value: object):
+    assert exact_delta(value) is None
+
+
+NO_DELTA = [None, False, "", "none", -1, 1, 0.5, float("nan"), [0], np.zeros(2), Fraction(1, 3000)]
+
+
+@pytest.mark.parametrize("value", NO_DELTA, ids=repr)
+def test_what_is_no_delta_is_refused(value: object):
+    with pytest.raises(DeclarationError, match="delta: expected"):
+        exact_delta(value)
 
 
 SAME_BOX = [

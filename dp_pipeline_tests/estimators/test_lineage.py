@@ -28,6 +28,9 @@ PERSONS = Account(
     "persons", "at most 20 rows of a person, column user", "add_remove", "release", Fraction(1)
 )
 REPLACED = Account("replaced", "one row", "replace_one", "release", Fraction(1))
+CONCENTRATED = Account(
+    "concentrated", "one row", "add_remove", "release", Fraction(9), delta=Fraction(1, 10**9)
+)
 
 
 class Interrupted(Exception):
@@ -67,6 +70,15 @@ def test_a_fit_is_charged_and_settled_with_its_spends(ledger: Ledger):
     assert reserve.facts["method"] == "htree_kmeans"
     assert reserve.facts["noise"] == "exact"
     assert settled.facts["transcript"]
+
+
+def test_an_account_in_rho_is_charged_half_the_square_of_a_fit(ledger: Ledger):
+    ledger.open_account(CONCENTRATED)
+    quiet_fit(paid_by("concentrated", method="dp_kmeans"), VILLAGES)
+    reserve, settled = ledger.entries("concentrated")[-2:]
+    assert reserve.nano_epsilon == 80_000_000
+    assert sum(row.epsilon for row in settled.spends) == Fraction("0.08")
+    assert len(settled.spends) > 1
 
 
 def test_fits_and_clones_add_up_until_the_ceiling_refuses_one(ledger: Ledger):

@@ -33,6 +33,20 @@ def geometric_cdf(x: NDArray[np.int64], scale: Fraction) -> NDArray[np.float64]:
     return np.where(x >= 0, -np.expm1(-(np.maximum(x, 0) + 1.0) / float(scale)), 0.0)
 
 
+def gaussian_cdf(x: NDArray[np.int64], sigma2: Fraction) -> NDArray[np.float64]:
+    """P(X ≤ x) of the discrete Gaussian, by summing over 40 standard deviations."""
+    reach = math.ceil(40 * math.sqrt(sigma2)) + 1
+    support = np.arange(-reach, reach + 1)
+    cumulated = np.cumsum(np.exp(-(support**2) / (2 * float(sigma2))))
+    return cumulated[np.clip(x, -reach, reach) + reach] / cumulated[-1]
+
+
+def exponential_probabilities(scores: tuple[int, ...], scale: float) -> list[float]:
+    """P(index) of the exponential mechanism: ∝ exp(score / scale)."""
+    weights = [math.exp((score - max(scores)) / scale) for score in scores]
+    return [weight / math.fsum(weights) for weight in weights]
+
+
 def log_probability_of_splits(
     biased: NDArray[np.int64], splits: Sequence[bool], scale: Fraction
 ) -> float:
@@ -53,11 +67,21 @@ def fit(draws: NDArray[np.int64], scale: Fraction, cdf: Cdf = laplace_cdf) -> fl
     return float(stats.chisquare(_counted(draws, edges), expected).pvalue)
 
 
-def same(one: NDArray[np.int64], other: NDArray[np.int64], scale: Fraction) -> float:
-    """The p-value of the two-sample chi-square test."""
-    edges, _ = _bins(scale, laplace_cdf)
+def same(
+    one: NDArray[np.int64],
+    other: NDArray[np.int64],
+    scale: Fraction,
+    cdf: Cdf = laplace_cdf,
+) -> float:
+    """The p-value of the two-sample chi-square test, in bins of a distribution."""
+    edges, _ = _bins(scale, cdf)
     table = np.array([_counted(one, edges), _counted(other, edges)])
     return float(stats.chi2_contingency(table).pvalue)
+
+
+def fit_of_choices(counts: NDArray[np.int64], chances: list[float]) -> float:
+    """The p-value of Pearson's chi-square test of how often each index was chosen."""
+    return float(stats.chisquare(counts, np.array(chances) * counts.sum()).pvalue)
 
 
 def noisy_max_probabilities(scores: tuple[int, ...], scale: float) -> list[float]:
@@ -91,7 +115,7 @@ def permute_and_flip_probabilities(scores: tuple[int, ...], scale: float) -> lis
 
 def _bins(scale: Fraction, cdf: Cdf) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Upper ends of about 32 bins of similar probability, and their exact probabilities."""
-    reach = math.ceil(12 * scale) + 2
+    reach = math.ceil(12 * (math.sqrt(scale) if cdf is gaussian_cdf else scale)) + 2
     support = np.arange(-reach, reach)
     cumulated = cdf(support, scale)
     at = np.unique(np.searchsorted(cumulated, np.arange(1, 32) / 32))

@@ -10,10 +10,13 @@ import numpy as np
 from hypothesis import strategies as st
 
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.evaluation import whole_parts
+from dp_pipeline.gate.forest_plan import ForestPlan
 from dp_pipeline.gate.nearest_centre import NearestCentre
+from dp_pipeline.gate.predicted_label import PredictedLabel
 from dp_pipeline.gate.scores import Gap, Independence, Score
+from dp_pipeline.gate.table_quality import whole_parts
 from dp_pipeline.release.bit_tree import BitTree, Prefixes
+from dp_pipeline.release.grouping import Grouping
 from dp_pipeline.release.measurement import SHARES
 from dp_pipeline.release.quadtree import Nodes
 from dp_pipeline_tests.populations import TOWN
@@ -58,6 +61,24 @@ def marginals(draw: st.DrawFn) -> Question:
 
 
 @st.composite
+def groupings(draw: st.DrawFn) -> dict[str, Grouping]:
+    """Groups of the levels of some attributes."""
+    chosen = draw(st.lists(st.sampled_from(TOWN.discrete), unique=True))
+    groups = {}
+    for name in chosen:
+        levels = TOWN[name].size - 1
+        steps = draw(st.lists(st.integers(0, 1), min_size=levels, max_size=levels))
+        groups[name] = Grouping((0, *np.cumsum(steps).tolist()))
+    return groups
+
+
+@st.composite
+def grouped_tables(draw: st.DrawFn) -> Question:
+    groups, question = draw(groupings()), draw(marginals())
+    return lambda curator, epsilon=ONE: question(curator.grouped(groups), epsilon=epsilon)
+
+
+@st.composite
 def grids(draw: st.DrawFn) -> Question:
     columns, cells = draw(axes), draw(st.integers(1, 5))
     return lambda curator, epsilon=ONE: curator.measure_grid(columns, cells=cells, epsilon=epsilon)
@@ -83,10 +104,93 @@ def scores(draw: st.DrawFn, pair: tuple[str, ...]) -> Score:
 
 
 @st.composite
-def choices(draw: st.DrawFn) -> Question:
+def tabulations(draw: st.DrawFn) -> Question:
+    names = st.sampled_from([(), ("colour",), ("y", "colour"), ("smokes", "colour", "y")])
+    shares = draw(st.dictionaries(names, st.integers(1, 9), min_size=1))
+    parts = {one: Fraction(part, sum(shares.values())) for one, part in shares.items()}
+    return lambda curator, epsilon=ONE: curator.tabulate(
+        {one: epsilon * part for one, part in parts.items()}
+    )
+
+
+@st.composite
+def sparse_tables(draw: st.DrawFn) -> Question:
+    names = draw(st.sampled_from([("colour",), ("y", "colour"), ("smokes", "colour", "y")]))
+    threshold = draw(st.integers(1, 9))
+    return lambda curator, epsilon=ONE: curator.sparse_table(
+        names, threshold=threshold, epsilon=epsilon
+    )
+
+
+@st.composite
+def candidates_of(draw: st.DrawFn) -> Mapping[tuple[str, ...], Score]:
     chosen = draw(st.lists(st.sampled_from(PAIRS), min_size=1, unique=True))
-    candidates: Mapping[tuple[str, ...], Score] = {pair: draw(scores(pair)) for pair in chosen}
+    return {pair: draw(scores(pair)) for pair in chosen}
+
+
+@st.composite
+def choices(draw: st.DrawFn) -> Question:
+    candidates = draw(candidates_of())
     return lambda curator, epsilon=ONE: curator.choose("edge", candidates, epsilon=epsilon)
+
+
+@st.composite
+def all_scores(draw: st.DrawFn) -> Question:
+    candidates = draw(candidates_of())
+    return lambda curator, epsilon=ONE: curator.open_scores(candidates).measure_all(amount=epsilon)
+
+
+@st.composite
+def totals(draw: st.DrawFn) -> Question:
+    candidates = draw(candidates_of())
+    return lambda curator, epsilon=ONE: curator.open_scores(candidates).measure_total(
+        amount=epsilon
+    )
+
+
+@st.composite
+def single_scores(draw: st.DrawFn) -> Question:
+    candidates = draw(candidates_of())
+    one = draw(st.sampled_from(list(candidates)))
+    return lambda curator, epsilon=ONE: curator.open_scores(candidates).measure_one(
+        one, amount=epsilon
+    )
+
+
+@st.composite
+def choices_among(draw: st.DrawFn) -> Question:
+    candidates = draw(candidates_of())
+    names = st.lists(st.sampled_from(list(candidates)), min_size=1, unique=True)
+    among, dear = draw(names), draw(names)
+    penalties = {pair: draw(st.integers(-(1 << 20), 1 << 20)) for pair in dear}
+    return lambda curator, epsilon=ONE: curator.open_scores(candidates).choose(
+        "edge", among, amount=epsilon, penalties=penalties
+    )
+
+
+@st.composite
+def forest_plans(draw: st.DrawFn) -> ForestPlan:
+    pairs = st.dictionaries(st.sampled_from(PAIRS), st.integers(0, 1 << 17))
+    weight = st.fractions(0, 3, max_denominator=7)
+    return ForestPlan(
+        draw(st.integers(0, 4)), draw(pairs), draw(weight), draw(st.integers(0, 1 << 20))
+    )
+
+
+@st.composite
+def plan_choices(draw: st.DrawFn) -> Question:
+    candidates = {pair: draw(scores(pair)) for pair in PAIRS}
+    # Two edges are as many as a forest of three attributes can have.
+    sure = ForestPlan(2, {}, draw(st.fractions(1, 3, max_denominator=7)), 0)
+    plans = [sure, *draw(st.lists(forest_plans(), max_size=2).filter(_cost_less_than(sure)))]
+    return lambda curator, epsilon=ONE: curator.open_scores(candidates).choose_plan(
+        "plan", plans, amount=epsilon
+    )
+
+
+def _cost_less_than(sure: ForestPlan) -> Callable[[list[ForestPlan]], bool]:
+    """Whether no other plan is paid for with more: then what is paid for is reached."""
+    return lambda plans: all(one.linf(1 << 17) <= sure.linf(1 << 17) for one in plans)
 
 
 @st.composite
@@ -164,25 +268,48 @@ def errors(draw: st.DrawFn) -> Question:
     return lambda curator, epsilon=ONE: curator.measure_marginal_error(released, epsilon=epsilon)
 
 
+@st.composite
+def predictions(draw: st.DrawFn) -> Question:
+    target, *columns = draw(st.permutations(TOWN.discrete))
+    columns = tuple(columns[: draw(st.integers(0, 2))])
+    numbers = st.integers(-9, 9)
+    weights = tuple(tuple(draw(numbers) for _ in range(TOWN[name].size)) for name in columns)
+    positive = tuple(draw(st.lists(st.integers(0, TOWN[target].size - 1), unique=True)))
+    rule = PredictedLabel(target, positive, columns, weights, draw(numbers))
+    return lambda curator, epsilon=ONE: curator.measure_mistakes(rule, epsilon=epsilon)
+
+
 QUESTIONS: dict[str, st.SearchStrategy[Question]] = {
     "measure": marginals(),
+    "grouped table": grouped_tables(),
     "grid": grids(),
     "nodes": nodes(),
     "choose": choices(),
+    "tabulate": tabulations(),
+    "sparse table": sparse_tables(),
+    "scores": all_scores(),
+    "total": totals(),
+    "one score": single_scores(),
+    "choose among": choices_among(),
+    "plan": plan_choices(),
     "boxes": boxes(),
     "distance": distances(),
     "clusters": clusters(),
     "residuals": residuals(),
     "classes": classes(),
     "marginal error": errors(),
+    "mistakes": predictions(),
 }
 """Kind → questions with one noise a charge. Sessions: ``test_tree_session``,
 ``test_split_session``.
 """
 
 
+PLANS = [ForestPlan(0, {}, ONE, 0), ForestPlan(2, {PAIRS[0]: 9}, ONE / 2, 1 << 15)]
+GROUPS = {"colour": Grouping((0, 1, 1)), "y": Grouping((0, 0, 1))}
 TREE = BitTree(("x", "y"), (0, 1, 0, 1, 0, 1))
 RULE = NearestCentre(("x", "y"), ((0, 0), (1 << 15, -(1 << 16))), (1024, 256))
+PREDICTION = PredictedLabel("smokes", (1,), ("colour",), ((-2, 1, 3),), 0)
 
 
 def example_questions() -> dict[str, Callable[[Curator], object]]:
@@ -193,11 +320,23 @@ def example_questions() -> dict[str, Callable[[Curator], object]]:
     return {
         "rows": lambda one: one.measure((), epsilon=ONE),
         "measure": lambda one: one.measure(("colour", "smokes"), epsilon=ONE),
+        "grouped table": lambda one: one.grouped(GROUPS).measure(("colour", "smokes"), epsilon=ONE),
         "grid": lambda one: one.measure_grid(("x", "y"), cells=3, epsilon=ONE),
         "nodes": lambda one: one.measure_nodes(
             ("x", "y"), Nodes.root().children(2), depth=1, epsilon=ONE
         ),
         "choose": lambda one: one.choose("edge", pairs, epsilon=ONE),
+        "sparse table": lambda one: one.sparse_table(
+            ("colour", "smokes"), threshold=2, epsilon=ONE
+        ),
+        "tabulate": lambda one: one.tabulate({("colour",): ONE / 3, (): ONE * 2 / 3}),
+        "scores": lambda one: one.open_scores(pairs).measure_all(amount=ONE),
+        "total": lambda one: one.open_scores(pairs).measure_total(amount=ONE),
+        "one score": lambda one: one.open_scores(pairs).measure_one(PAIRS[1], amount=ONE),
+        "choose among": lambda one: one.open_scores(pairs).choose(
+            "edge", PAIRS[1:], amount=ONE, penalties={PAIRS[1]: 1 << 16}
+        ),
+        "plan": lambda one: one.open_scores(pairs).choose_plan("plan", PLANS, amount=ONE),
         "boxes": lambda one: one.measure_boxes(TREE, root.children(2), epsilon=ONE),
         "tree": lambda one: one.open_tree(TREE, epsilon=ONE).expand(
             root, bits=2, shares=all_shares
@@ -209,6 +348,7 @@ def example_questions() -> dict[str, Callable[[Curator], object]]:
         ),
         "residuals": lambda one: one.measure_residuals(RULE, (1, 1 << 20), epsilon=ONE),
         "classes": lambda one: one.measure_classes(RULE, "colour", epsilon=ONE),
+        "mistakes": lambda one: one.measure_mistakes(PREDICTION, epsilon=ONE),
         "marginal error": lambda one: one.measure_marginal_error(
             {("colour", "smokes"): even}, epsilon=ONE
         ),

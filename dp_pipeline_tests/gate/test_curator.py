@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from dp_pipeline.gate.counts import MOST_GRID_CELLS, Counter, Sealed
 from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.forest_plan import ForestPlan
 from dp_pipeline.gate.nearest_centre import NearestCentre
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.scores import Gap, Independence
@@ -37,7 +38,10 @@ from dp_pipeline_tests.instruments import SILENT, ForcedNoise, RecordingNoise, c
 from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row
 
 EXAMPLES = example_questions()
-ENGINE = [name for name in vars(Counter) if not name.startswith("_") and name != "domain"]
+NO_QUESTIONS = ("domain", "grouped")
+"""What is public, and what answers nothing: the same rows under other codes."""
+
+ENGINE = [name for name in vars(Counter) if not name.startswith("_") and name not in NO_QUESTIONS]
 """Every question of the port."""
 every_question = pytest.mark.parametrize("kind", EXAMPLES)
 
@@ -76,8 +80,11 @@ class FailingCounter:
         self.looks += 1
         raise LookedAt
 
-    count = grid = distance_total = _look
-    children = sum_by_centre = residuals = classify = _look
+    def grouped(self, _: object) -> FailingCounter:
+        return self
+
+    count = occupied = grid = distance_total = _look
+    children = sum_by_centre = residuals = classify = mistakes = _look
 
 
 @dataclass
@@ -97,6 +104,8 @@ class Logged:
                 return found(*arguments, **named)
 
             return logged
+        if name == "grouped":
+            return lambda groups: replace(self, inner=found(groups))
         return found
 
 
@@ -116,7 +125,8 @@ def test_every_question_is_charged_looked_up_looked_at_made_noisy_and_stored_in_
 ) -> None:
     log: list[str] = []
     look = dict.fromkeys(ENGINE, "look")
-    noise = dict.fromkeys(("discrete_laplace", "noisy_max"), "noise")
+    drawn = ("discrete_laplace", "sparse_laplace", "discrete_gaussian")
+    noise = dict.fromkeys((*drawn, "noisy_max", "exponential_choice"), "noise")
     curator = Curator(
         Logged(LoopCounter(TEN_PEOPLE), look, log),
         domain=TOWN,
@@ -126,8 +136,8 @@ def test_every_question_is_charged_looked_up_looked_at_made_noisy_and_stored_in_
         noise=Logged(SeededNoise(1), noise, log),
     )
     EXAMPLES[kind](curator)
-    # Sizes and totals of clusters: one charge and one look for two answers.
-    more = ["recall", "noise", "store"] if kind == "clusters" else []
+    # Sizes and totals of clusters, and two tables: one look for two answers, charged before.
+    more = ["recall", "noise", "store"] if kind in ("clusters", "tabulate") else []
     assert log == ["charge", "recall", "look", "noise", "store", *more]
 
 
@@ -170,8 +180,11 @@ def test_what_is_returned_is_what_was_stored(kind: str) -> None:
     transcript = Transcript()
     returned = EXAMPLES[kind](curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript))
     stored = [record.answer for record in transcript.records]
-    if kind == "choose":
-        assert [returned] == [list(example_pairs())[int(answer)] for answer in stored]
+    if kind in ("choose", "choose among"):
+        among = list(example_pairs())[-3 if kind == "choose" else -2 :]
+        assert [returned] == [among[int(answer)] for answer in stored]
+    elif kind == "tabulate":
+        assert [one.table.tolist() for one in returned] == [one.tolist() for one in stored]
     elif kind == "clusters":
         assert [returned.sizes.tolist(), returned.totals.tolist()] == [
             answer.tolist() for answer in stored
@@ -211,6 +224,9 @@ def test_a_curator_without_rows_refuses_what_was_never_stored(kind: str) -> None
 
 
 GAP = Gap(np.zeros((3, 2), np.int64))
+TURNED_GAP = Gap(np.zeros((2, 3), np.int64))
+PLAN = ForestPlan(2, {}, ONE, 0)
+TIED = (("colour", "smokes"), ("smokes", "y"), ("y", "colour"))
 RULE = NearestCentre(("x",), ((0,),), (1024,))
 MOVED = NearestCentre(("x",), ((1,),), (1024,))
 TREE = BitTree(("x", "y"), (0, 1, 0, 1))
@@ -255,6 +271,46 @@ ANOTHER: dict[str, tuple[Callable[[Curator], object], Callable[[Curator], object
         lambda one: one.choose("edge", {("colour", "smokes"): GAP}, epsilon=ONE),
         lambda one: one.choose("edge", {("colour", "smokes"): Gap(GAP.expected + 1)}, epsilon=ONE),
     ),
+    "other tables": (
+        lambda one: one.tabulate({("y",): ONE / 2, ("colour",): ONE / 2}),
+        lambda one: one.tabulate({("y",): ONE / 2, ("smokes",): ONE / 2}),
+    ),
+    "other amounts": (
+        lambda one: one.tabulate({("y",): ONE / 2, ("colour",): ONE / 2}),
+        lambda one: one.tabulate({("y",): ONE / 2, ("colour",): ONE / 3}),
+    ),
+    "scores of other candidates": (
+        lambda one: one.open_scores({("colour", "smokes"): GAP}).measure_all(amount=ONE),
+        lambda one: one.open_scores({("smokes", "colour"): TURNED_GAP}).measure_all(amount=ONE),
+    ),
+    "the score of another candidate": (
+        lambda one: one.open_scores(example_pairs()).measure_one(TIED[0], amount=ONE),
+        lambda one: one.open_scores(example_pairs()).measure_one(TIED[1], amount=ONE),
+    ),
+    "a choice among fewer": (
+        lambda one: one.open_scores(example_pairs()).choose("edge", TIED, amount=ONE),
+        lambda one: one.open_scores(example_pairs()).choose("edge", TIED[1:], amount=ONE),
+    ),
+    "a choice with other penalties": (
+        lambda one: one.open_scores(example_pairs()).choose("edge", TIED, amount=ONE),
+        lambda one: one.open_scores(example_pairs()).choose(
+            "edge", TIED, amount=ONE, penalties={TIED[2]: 1}
+        ),
+    ),
+    **{
+        f"another {part} of a plan": (
+            lambda one: one.open_scores(example_pairs()).choose_plan("plan", [PLAN], amount=ONE),
+            lambda one, other=other: one.open_scores(example_pairs()).choose_plan(
+                "plan", [other], amount=ONE
+            ),
+        )
+        for part, other in {
+            "number of edges": ForestPlan(1, {}, ONE, 0),
+            "penalty": ForestPlan(2, {TIED[0]: 1}, ONE, 0),
+            "weight": ForestPlan(2, {}, ONE / 2, 0),
+            "offset": ForestPlan(2, {}, ONE, 1),
+        }.items()
+    },
     "other centres": (
         lambda one: one.measure_distance(RULE, clip=9, shift=0, epsilon=ONE),
         lambda one: one.measure_distance(MOVED, clip=9, shift=0, epsilon=ONE),
@@ -469,6 +525,12 @@ REFUSED: dict[str, Callable[[Curator], object]] = {
         TREE, OwnKeys(ROOT.depths, ROOT.bits), epsilon=ONE
     ),
     "no candidates": lambda one: one.choose("edge", {}, epsilon=ONE),
+    "Gaussian noise for an epsilon": lambda one: one.measure_gaussian(("colour",), rho=ONE),
+    "one attribute twice in a table of many": lambda one: one.tabulate(
+        {(): ONE, ("colour", "colour"): ONE}
+    ),
+    "a table of many at no epsilon": lambda one: one.tabulate({(): ONE, ("y",): Fraction(0)}),
+    "a table of many at a float epsilon": lambda one: one.tabulate({(): 1.0}),  # type: ignore[dict-item]
     "no epsilon": lambda one: one.measure((), epsilon=Fraction(0)),
     "negative epsilon": lambda one: one.measure((), epsilon=-ONE),
     "a float epsilon": lambda one: one.measure((), epsilon=1.0),  # type: ignore[arg-type]
@@ -584,7 +646,6 @@ def test_a_grid_of_exactly_the_cap_is_asked_for() -> None:
 
 # Choosing.
 
-TIED = (("colour", "smokes"), ("smokes", "y"), ("y", "colour"))
 MARRIED: tuple[Row, ...] = tuple(
     (1.0, 0.5, colour, smokes)
     for colour, smokes in [("red", "no"), ("green", "yes")]

@@ -1,26 +1,21 @@
-"""Bought quality numbers: they cost exactly their ε, and say what the exact metric says."""
+"""Bought numbers of centres: they cost exactly their ε, and say what the exact metric says."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
-from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dp_pipeline.gate import cluster_quality
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.evaluation import buy_quality, whole_parts
+from dp_pipeline.gate.evaluation import buy_quality
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.metrics.class_tables import adjusted_rand, f_measure
 from dp_pipeline.release.clusters import Clusters
-from dp_pipeline.release.measurement import NoisyMarginal, NoisyNumber
-from dp_pipeline.release.product import ProductTable
+from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.release.synopsis import Synopsis
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.schema.domain import Attribute, Domain
@@ -38,52 +33,38 @@ def clusters_at(centres: np.ndarray) -> Clusters:
     return Clusters(("x", "y"), centres, Synopsis.of_grid(np.ones((1, 1)), ("x", "y"), box))
 
 
-def product_of(*names: str) -> ProductTable:
-    """Released tables that are some way off the true ones."""
-    tables = {"y": [4, 1, 5], "colour": [5, 2, 3], "smokes": [5, 5]}
-    marginals = tuple(NoisyMarginal((n,), np.array(tables[n]), Fraction(1)) for n in names)
-    return ProductTable(marginals, np.zeros((0, len(names)), np.int64), TOWN)
-
-
-RELEASED = {"clusters": clusters_at(CENTRES), "table": product_of("y", "colour", "smokes")}
-each_release = pytest.mark.parametrize("kind", RELEASED)
-
-
-def quality_of(kind: str, curator: Curator, epsilon: Fraction) -> NoisyNumber:
-    (number,) = buy_quality(curator, RELEASED[kind], epsilon=epsilon).values()
+def quality_of(curator: Curator, epsilon: Fraction) -> NoisyNumber:
+    (number,) = buy_quality(curator, clusters_at(CENTRES), epsilon=epsilon).values()
     return number
 
 
 # What it costs.
 
 
-@each_release
 @pytest.mark.parametrize("epsilon", EPSILONS, ids=str)
 @pytest.mark.parametrize("reach", [1, 3])
 def test_an_evaluation_spends_exactly_its_epsilon_by_the_scales_drawn(
-    kind: str, epsilon: Fraction, reach: int
+    epsilon: Fraction, reach: int
 ) -> None:
     noise = RecordingNoise()
     curator = curator_over(TEN_PEOPLE, epsilon=epsilon, reach=reach, noise=noise)
-    quality_of(kind, curator, epsilon)
+    quality_of(curator, epsilon)
     curator.accountant.require_all_spent()
     spends = zip(curator.accountant.spends, noise.draws, strict=True)
     assert sum(Fraction(spend.sensitivity) / draw.scale for spend, draw in spends) == epsilon
 
 
-@each_release
-def test_an_evaluation_is_replayed_without_rows(kind: str) -> None:
+def test_an_evaluation_is_replayed_without_rows() -> None:
     transcript = Transcript()
-    paid = quality_of(kind, curator_over(TEN_PEOPLE, transcript=transcript), Fraction(1))
-    again = quality_of(kind, curator_over(None, transcript=transcript.rewind()), Fraction(1))
+    paid = quality_of(curator_over(TEN_PEOPLE, transcript=transcript), Fraction(1))
+    again = quality_of(curator_over(None, transcript=transcript.rewind()), Fraction(1))
     assert again == paid
 
 
-@each_release
 @pytest.mark.parametrize("people", AWKWARD)
-def test_an_evaluation_of_any_population_is_a_finite_number(kind: str, people: str) -> None:
+def test_an_evaluation_of_any_population_is_a_finite_number(people: str) -> None:
     for epsilon in EPSILONS:
-        number = quality_of(kind, curator_over(AWKWARD[people]), epsilon)
+        number = quality_of(curator_over(AWKWARD[people]), epsilon)
         assert np.isfinite(number.value)
         assert number.value >= 0
         assert np.isfinite(number.scale)
@@ -133,45 +114,6 @@ def test_rows_farther_than_nearly_all_of_the_synopsis_count_as_that_far(
     clusters = Clusters(("x", "y"), centre, Synopsis.of_grid(table, ("x", "y"), box))
     bought = buy_quality(curator_over(TEN_PEOPLE), clusters, epsilon=SILENT)["nicv"]
     assert bought.value == pytest.approx(exact_nicv(TEN_PEOPLE, centre, most), abs=1e-4)
-
-
-def exact_tvd(rows: tuple[Row, ...], product: ProductTable) -> float:
-    """Total variation distance, averaged over pairs of attributes, by a loop over rows."""
-    names = [marginal.attributes[0] for marginal in product.marginals]
-    pairs = list(combinations(names, 2)) or [(names[0],)]
-    counter, distances = LoopCounter(rows), []
-    for pair in pairs:
-        counts = counter.count([pair])[0].open_at_the_gate()
-        distances.append(np.abs(counts / len(rows) - product.probabilities(pair)).sum() / 2)
-    return float(np.mean(distances))
-
-
-@pytest.mark.parametrize("names", [("y", "colour", "smokes"), ("colour", "smokes"), ("colour",)])
-def test_without_noise_the_error_of_a_table_is_that_of_a_loop_over_rows(
-    names: tuple[str, ...],
-) -> None:
-    product = product_of(*names)
-    bought = buy_quality(curator_over(TEN_PEOPLE), product, epsilon=SILENT)["mean_tvd"]
-    assert bought.value == pytest.approx(exact_tvd(TEN_PEOPLE, product), abs=1e-4)
-
-
-def test_a_table_of_the_true_marginals_of_independent_attributes_has_no_error() -> None:
-    people = tuple((0.0, 0.5, c, s) for c in ("red", "red", "green", "blue") for s in ("no", "yes"))
-    marginals = tuple(
-        NoisyMarginal((name,), np.array(table), Fraction(1))
-        for name, table in {"colour": [4, 2, 2], "smokes": [4, 4]}.items()
-    )
-    product = ProductTable(marginals, np.zeros((0, 2), np.int64), TOWN)
-    assert buy_quality(curator_over(people), product, epsilon=SILENT)["mean_tvd"].value == 0
-
-
-def test_the_scale_that_is_stated_is_the_scale_of_the_number() -> None:
-    # The first measure is the sum; its unit is value / noisy sum.
-    transcript, noise = Transcript(), RecordingNoise()
-    curator = curator_over(TEN_PEOPLE * 20, reach=2, noise=noise, transcript=transcript)
-    number = quality_of("table", curator, Fraction(10))
-    unit = number.value / int(transcript.records[0].answer)
-    assert number.scale == pytest.approx(float(noise.draws[0].scale) * unit)
 
 
 class Remembering(LoopCounter):
@@ -309,8 +251,7 @@ def test_without_a_synopsis_rows_count_as_at_most_as_far_as_the_widest_gap(
 
 
 def test_nobody_has_no_error() -> None:
-    for kind in RELEASED:
-        assert quality_of(kind, curator_over(NOBODY), SILENT).value == 0
+    assert quality_of(curator_over(NOBODY), SILENT).value == 0
 
 
 # Boxes of any width.
@@ -332,29 +273,3 @@ def test_a_box_of_any_declared_width_has_a_nicv(width: float) -> None:
     curator = curator_over(LoopCounter(((width / 8, 0.0),), thin), domain=thin)  # type: ignore[arg-type]
     bought = buy_quality(curator, clusters, epsilon=SILENT)["nicv"]
     assert bought.value == pytest.approx(width**2 / 64, rel=1e-3)
-
-
-# Probabilities as whole numbers.
-
-
-@settings(derandomize=True, deadline=None, max_examples=200)
-@given(
-    weights=st.lists(st.floats(0, 1e6), min_size=1, max_size=300).filter(lambda w: sum(w) > 1e-3)
-)
-def test_whole_parts_add_up_and_are_within_one_of_the_probabilities(weights: list[float]) -> None:
-    shares = np.array(weights) / np.sum(weights)
-    parts = whole_parts(shares)
-    assert parts.sum() == 1 << 16
-    assert (parts >= 0).all()
-    assert (np.abs(parts - shares * (1 << 16)) < 1 + 1e-9).all()
-
-
-def test_whole_parts_keep_the_shape_whatever_the_memory_layout() -> None:
-    shares = (np.arange(12.0) / 66).reshape(3, 4)
-    assert whole_parts(shares).shape == (3, 4)
-    assert (whole_parts(shares.T) == whole_parts(np.ascontiguousarray(shares.T))).all()
-
-
-def test_the_largest_remainders_get_what_rounding_left() -> None:
-    thirds = whole_parts(np.full(3, 1 / 3))
-    assert Counter(thirds.tolist()) == {21845: 2, 21846: 1}

@@ -1,4 +1,4 @@
-"""The two primitives: the scale they ask for, the ε they cost, and what they refuse."""
+"""The primitives: the scale they ask for, the ε or ρ they cost, and what they refuse."""
 
 from __future__ import annotations
 
@@ -13,12 +13,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dp_pipeline.gate.mechanisms import choice_scale, choose, laplace_scale, measure
+from dp_pipeline.gate.mechanisms import (
+    choice_scale,
+    choose,
+    choose_exponential,
+    exponential_scale,
+    gaussian_variance,
+    laplace_scale,
+    measure,
+    measure_gaussian,
+)
 from dp_pipeline.gate.noise import ExactNoise, OpenDPNoise, SeededNoise
 from dp_pipeline.schema.errors import BoundaryViolation
 from dp_pipeline_tests.gate.distributions import (
     ALARM,
+    exponential_probabilities,
     fit,
+    gaussian_cdf,
     noisy_max_probabilities,
     permute_and_flip_probabilities,
 )
@@ -43,6 +54,9 @@ class RecordingNoise:
         self.scales.append(scale)
         return int(np.argmax(scores))
 
+    discrete_gaussian = discrete_laplace
+    exponential_choice = noisy_max
+
 
 reaches = st.integers(1, 2**40)
 epsilons = st.fractions(min_value=Fraction(1, 10**9), max_value=10**6)
@@ -57,6 +71,27 @@ def test_the_scale_is_the_exact_rational(reach: int, epsilon: Fraction) -> None:
     assert noise.scales == [reach / epsilon, 2 * reach / epsilon]
     assert noise.scales[0] == laplace_scale(l1=reach, epsilon=epsilon)
     assert noise.scales[1] == choice_scale(linf=reach, epsilon=epsilon)
+
+
+@settings(derandomize=True, max_examples=100)
+@given(reach=reaches, rho=epsilons)
+def test_the_variance_is_the_exact_rational_and_the_scale_hardly_above_its_root(
+    reach: int, rho: Fraction
+) -> None:
+    noise = RecordingNoise()
+    measure_gaussian(np.array([1]), l2_squared=reach, rho=rho, noise=noise)
+    choose_exponential(np.array([1]), linf=reach, rho=rho, noise=noise)
+    variance, scale = noise.scales
+    assert variance == gaussian_variance(l2_squared=reach, rho=rho) == reach / (2 * rho)
+    assert scale == exponential_scale(linf=reach, rho=rho)
+    assert rho * (1 - Fraction(2, 10**9)) < reach**2 / (2 * scale**2) <= rho
+
+
+@pytest.mark.parametrize("noise", SOURCES, ids=lambda source: source.name)
+def test_a_gaussian_measure_is_its_counts_plus_noise_of_its_variance(noise) -> None:
+    counts = np.arange(30_000).reshape(100, 300)
+    noisy = measure_gaussian(counts, l2_squared=3, rho=Fraction(3, 8), noise=noise)
+    assert fit((noisy - counts).ravel(), Fraction(4), gaussian_cdf) > ALARM
 
 
 @pytest.mark.parametrize("noise", SOURCES, ids=lambda source: source.name)
@@ -137,6 +172,66 @@ def test_a_measure_costs_its_epsilon_exactly_and_a_smaller_reach_is_caught(
     assert (max(losses) <= Fraction(1, 7)) is kept
 
 
+# What is paid in ρ: the Rényi divergence of order α is at most α·ρ.
+
+ORDERS = (1.001, 1.5, 2.0, 8.0, 60.0)
+
+
+def renyi(p: NDArray[np.float64], q: NDArray[np.float64], order: float) -> float:
+    """The Rényi divergence of p from q, for p and q that are ∝ exp of the arrays."""
+    log_p = p - np.logaddexp.reduce(p)
+    log_q = q - np.logaddexp.reduce(q)
+    return float(np.logaddexp.reduce(order * log_p + (1 - order) * log_q) / (order - 1))
+
+
+def worst_rho_of_choices(scale: float) -> float:
+    """The largest divergence / order over score vectors that differ by at most 1 everywhere."""
+    return max(
+        renyi(np.array(one) / scale, np.array(other) / scale, order) / order
+        for one, other in NEIGHBOURS
+        for order in ORDERS
+    )
+
+
+@pytest.mark.parametrize("rho", [Fraction(1, 1000), Fraction(1, 8), Fraction(1)])
+def test_an_exponential_choice_costs_at_most_its_rho_by_enumeration(rho: Fraction) -> None:
+    scale = exponential_scale(linf=1, rho=rho)
+    worst = worst_rho_of_choices(float(scale))
+    assert worst <= float(rho) + 1e-9
+    assert worst_rho_of_choices(float(scale) / 2) > 1.5 * float(rho)  # too little noise
+
+
+@pytest.mark.parametrize("rho", [Fraction(1, 1000), Fraction(1, 8), Fraction(1)])
+def test_the_losses_of_an_exponential_choice_lie_within_its_range(rho: Fraction) -> None:
+    scale = float(exponential_scale(linf=1, rho=rho))
+    ranges = []
+    for one, other in NEIGHBOURS:
+        p, q = exponential_probabilities(one, scale), exponential_probabilities(other, scale)
+        losses = [math.log(a / b) for a, b in zip(p, q, strict=True)]
+        ranges.append(max(losses) - min(losses))
+    assert math.isclose(max(ranges), math.sqrt(8 * rho), rel_tol=1e-6)
+
+
+@pytest.mark.parametrize(("l2_squared", "kept"), [(5, True), (4, False)])
+@pytest.mark.parametrize("rho", [Fraction(1, 50), Fraction(1, 2), Fraction(3)])
+def test_a_gaussian_measure_costs_its_rho_and_a_smaller_reach_is_caught(
+    l2_squared: int, kept: bool, rho: Fraction
+) -> None:
+    sigma2 = float(gaussian_variance(l2_squared=l2_squared, rho=rho))
+    exact, neighbour = (4, 4), (6, 3)
+    support = np.arange(-2000, 2000)
+    worst = max(
+        sum(
+            renyi(-((support - a) ** 2) / (2 * sigma2), -((support - b) ** 2) / (2 * sigma2), order)
+            for a, b in zip(exact, neighbour, strict=True)
+        )
+        / order
+        for order in ORDERS
+    )
+    assert (worst <= float(rho) + 1e-9) is kept
+    assert worst > 0.9 * float(rho)
+
+
 # What is refused.
 
 NOT_INTEGERS = [
@@ -160,6 +255,10 @@ def test_whatever_is_not_an_int64_array_is_refused(values) -> None:
         measure(values, l1=1, epsilon=ONE, noise=RecordingNoise())
     with pytest.raises(BoundaryViolation, match="expected"):
         choose(values, linf=1, epsilon=ONE, noise=RecordingNoise())
+    with pytest.raises(BoundaryViolation, match="expected"):
+        measure_gaussian(values, l2_squared=1, rho=ONE, noise=RecordingNoise())
+    with pytest.raises(BoundaryViolation, match="expected"):
+        choose_exponential(values, linf=1, rho=ONE, noise=RecordingNoise())
 
 
 @pytest.mark.parametrize("reach", [0, -1, 1.0, True, Fraction(1), np.int64(1), None])
@@ -168,6 +267,10 @@ def test_a_reach_that_is_not_a_positive_int_is_refused(reach) -> None:
         measure(np.array([1]), l1=reach, epsilon=ONE, noise=RecordingNoise())
     with pytest.raises(BoundaryViolation, match="linf: expected an int"):
         choose(np.array([1]), linf=reach, epsilon=ONE, noise=RecordingNoise())
+    with pytest.raises(BoundaryViolation, match="l2_squared: expected an int"):
+        measure_gaussian(np.array([1]), l2_squared=reach, rho=ONE, noise=RecordingNoise())
+    with pytest.raises(BoundaryViolation, match="linf: expected an int"):
+        choose_exponential(np.array([1]), linf=reach, rho=ONE, noise=RecordingNoise())
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1, Fraction(0), Fraction(-1), math.inf, "1", None])
@@ -176,12 +279,18 @@ def test_an_epsilon_that_is_not_a_positive_fraction_is_refused(epsilon) -> None:
         measure(np.array([1]), l1=1, epsilon=epsilon, noise=RecordingNoise())
     with pytest.raises(BoundaryViolation, match="epsilon: expected a positive Fraction"):
         choose(np.array([1]), linf=1, epsilon=epsilon, noise=RecordingNoise())
+    with pytest.raises(BoundaryViolation, match="rho: expected a positive Fraction"):
+        measure_gaussian(np.array([1]), l2_squared=1, rho=epsilon, noise=RecordingNoise())
+    with pytest.raises(BoundaryViolation, match="rho: expected a positive Fraction"):
+        choose_exponential(np.array([1]), linf=1, rho=epsilon, noise=RecordingNoise())
 
 
 @pytest.mark.parametrize("shape", [(0,), (2, 2), ()], ids=str)
 def test_a_choice_is_among_a_vector_of_at_least_one(shape: tuple[int, ...]) -> None:
     with pytest.raises(BoundaryViolation, match="expected a vector of scores"):
         choose(np.zeros(shape, np.int64), linf=1, epsilon=ONE, noise=RecordingNoise())
+    with pytest.raises(BoundaryViolation, match="expected a vector of scores"):
+        choose_exponential(np.zeros(shape, np.int64), linf=1, rho=ONE, noise=RecordingNoise())
 
 
 def test_a_refusal_shows_no_value_of_the_answers() -> None:
@@ -194,3 +303,7 @@ def test_a_refusal_shows_no_value_of_the_answers() -> None:
 def test_a_scale_beyond_2_to_the_55_is_refused_whatever_the_counts(noise) -> None:
     with pytest.raises(BoundaryViolation, match="at most 2\\^55"):
         measure(np.zeros(0, np.int64), l1=2**36, epsilon=Fraction(1, 10**6), noise=noise)
+    with pytest.raises(BoundaryViolation, match="at most 2\\^110"):
+        measure_gaussian(np.zeros(0, np.int64), l2_squared=2**112, rho=ONE, noise=noise)
+    with pytest.raises(BoundaryViolation, match="at most 2\\^55"):
+        choose_exponential(np.zeros(1, np.int64), linf=2**56, rho=ONE, noise=noise)

@@ -16,7 +16,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy import stats
 
 from dp_pipeline.gate import discrete_laplace
 from dp_pipeline.gate.discrete_laplace import geometric_noise, saturating_sum
@@ -34,6 +33,7 @@ from dp_pipeline_tests.gate.distributions import (
     ALARM,
     SCALES,
     fit,
+    fit_of_choices,
     geometric_cdf,
     noisy_max_probabilities,
     permute_and_flip_probabilities,
@@ -152,10 +152,6 @@ def chosen(source: NoiseSource, scores: tuple[int, ...], scale: Fraction) -> NDA
     """How often each candidate is chosen in 3000 calls."""
     picks = [source.noisy_max(np.array(scores), scale) for _ in range(3000)]
     return np.bincount(picks, minlength=len(scores))
-
-
-def fit_of_choices(counts: NDArray[np.int64], chances: list[float]) -> float:
-    return float(stats.chisquare(counts, np.array(chances) * counts.sum()).pvalue)
 
 
 @by_our_source

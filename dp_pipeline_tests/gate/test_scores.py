@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 import numpy as np
@@ -13,7 +13,14 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dp_pipeline.gate.scores import UNIT, Gap, Independence
+from dp_pipeline.gate.scores import (
+    UNIT,
+    FScore,
+    Gap,
+    Independence,
+    MutualInformation,
+    Score,
+)
 from dp_pipeline.schema.errors import BoundaryViolation
 
 Table = NDArray[np.int64]
@@ -202,6 +209,177 @@ def test_the_gap_is_its_formula(table: Table) -> None:
     assert GAP.score(table) == sum(abs(UNIT * c - e) for c, e in pairs)
 
 
+@settings(derandomize=True, deadline=None, max_examples=500)
+@given(table=tables(), cell=cells)
+def test_one_row_moves_the_gap_by_at_most_one_row_and_twice_u_by_less_than_four(
+    table: Table, cell: int
+) -> None:
+    more = with_rows(table, [cell])
+    assert abs(GAP.score(more) - GAP.score(table)) <= UNIT
+    # T = Σ|c_ij − r_i c_j/n| = 2U, exactly.
+    assert 2 * abs(exact_independence(more) - exact_independence(table)) < 4
+
+
+def test_a_score_of_many_parents_is_that_of_their_cells_as_one_axis() -> None:
+    counts = np.random.default_rng(1).integers(0, 9, (2, 3, 2))
+    flat, rows = counts.reshape(2, 6), int(counts.sum())
+    for score in (Independence(), FScore(), MutualInformation(rows), MutualInformation(rows, True)):
+        assert score.score(counts) == score.score(flat)
+    alone = counts.sum(axis=(1, 2))
+    assert [one.score(alone) for one in (Independence(), MutualInformation(rows))] == [0, 0]
+
+
+def test_the_gap_is_the_same_in_64_bits_and_in_python_integers() -> None:
+    wide = Gap(np.where(np.arange(12).reshape(SHAPE) % 5 == 0, GAP.expected, 1 << 61))
+    for gap in (GAP, wide):
+        table = np.random.default_rng(2).integers(0, 2**20, SHAPE)
+        pairs = zip(table.ravel().tolist(), gap.expected.ravel().tolist(), strict=True)
+        assert gap.score(table) == sum(abs(UNIT * c - e) for c, e in pairs)
+
+
+# Where one row is replaced by another, and the number of rows is public.
+
+
+def replaced(table: Table) -> Iterator[Table]:
+    """The table with any one row replaced by any other."""
+    for gone, come in itertools.permutations(range(table.size), 2):
+        if table.flat[gone]:
+            other = table.copy()
+            other.flat[gone] -= 1
+            other.flat[come] += 1
+            yield other
+
+
+def with_so_many_rows(shape: tuple[int, ...], rows: int) -> Iterator[Table]:
+    """Every table of this shape with so many rows."""
+    for bars in itertools.combinations(range(rows + math.prod(shape) - 1), math.prod(shape) - 1):
+        edges = (-1, *bars, rows + math.prod(shape) - 1)
+        counts = [b - a - 1 for a, b in itertools.pairwise(edges)]
+        yield np.array(counts).reshape(shape)
+
+
+OF_BINARY = lambda rows: MutualInformation(rows, binary=True)  # noqa: E731
+
+
+@pytest.mark.parametrize("rows", range(7))
+@pytest.mark.parametrize(
+    ("shape", "score_of"),
+    [
+        ((2, 2), OF_BINARY),
+        ((3, 2), OF_BINARY),
+        ((2, 2), MutualInformation),
+        ((3, 3), MutualInformation),
+        ((2, 3), lambda _: FScore()),
+        ((2, 1), lambda _: FScore()),
+    ],
+)
+def test_every_replaced_row_of_every_small_table_stays_within_linf(
+    shape: tuple[int, ...], score_of: Callable[[int], Score], rows: int
+) -> None:
+    score = score_of(rows if shape != (3, 3) else rows // 2)
+    for table in with_so_many_rows(shape, rows if shape != (3, 3) else rows // 2):
+        for other in replaced(table):
+            assert abs(score.score(other) - score.score(table)) <= score.linf(2)
+
+
+@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize("rows", [2, 3, 50, 1001, 2**20])
+def test_the_largest_move_of_mutual_information_is_what_is_paid_for(
+    binary: bool, rows: int
+) -> None:
+    # Binary: one row in a place of its own. General: halves that meet in one place.
+    first, second = np.zeros((3, 3), np.int64), np.zeros((3, 3), np.int64)
+    if binary:
+        first[0, 0] = rows
+        second[[0, 1], [0, 1]] = rows - 1, 1
+        first, second = first[:2, :2], second[:2, :2]
+    else:
+        half = (rows - 1) // 2
+        first[[0, 2, 2], [2, 0, 2]] = half, rows - half - 1, 1
+        second[[0, 2, 1], [2, 0, 1]] = half, rows - half - 1, 1
+    score = MutualInformation(rows, binary)
+    moved = abs(score.score(second) - score.score(first))
+    assert moved <= score.linf(2)
+    if binary:
+        assert moved >= score.linf(2) - 20
+
+
+@settings(derandomize=True, deadline=None, max_examples=300)
+@given(table=tables(), moves=st.tuples(cells, cells), seed=st.integers(0, 99))
+def test_one_replaced_row_of_a_large_table_stays_within_linf(
+    table: Table, moves: tuple[int, int], seed: int
+) -> None:
+    gone, come = moves
+    many = np.random.default_rng(seed).integers(0, 2**20, 8).reshape(2, 4)
+    for counts in (table % 2**20, many):
+        before = counts.copy()
+        before.flat[gone % before.size] += 1
+        after = counts.copy()
+        after.flat[come % after.size] += 1
+        rows = int(before.sum())
+        for score in (MutualInformation(rows), MutualInformation(rows, len(counts) == 2), FScore()):
+            if isinstance(score, FScore) and (len(counts) != 2 or rows > 2**16):
+                continue
+            assert abs(score.score(after) - score.score(before)) <= score.linf(2)
+
+
+def mutual_information_in_bits(table: Table) -> float:
+    shares = table / table.sum()
+    product = np.outer(shares.sum(axis=1), shares.sum(axis=0))
+    seen = shares > 0
+    return float((shares[seen] * np.log2(shares[seen] / product[seen])).sum())
+
+
+def test_mutual_information_is_its_formula() -> None:
+    for seed in range(20):
+        table = np.random.default_rng(seed).integers(0, 5000, SHAPE)
+        rows = int(table.sum())
+        expected = rows * mutual_information_in_bits(table)
+        assert MutualInformation(rows).score(table) / UNIT == pytest.approx(expected, abs=1e-3)
+
+
+def f_by_all_partitions(table: Table) -> int:
+    """−½ Σ of what is missing, at the best place for every cell of the parents."""
+    n = int(table.sum())
+    sums = [
+        [
+            int(table[level, [at for at, one in enumerate(side) if one == level]].sum())
+            for level in (0, 1)
+        ]
+        for side in itertools.product((0, 1), repeat=table.shape[1])
+    ]
+    return -UNIT // 2 * min(sum(max(0, n - 2 * one) for one in pair) for pair in sums)
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=7))
+def test_f_is_the_best_of_all_partitions(columns: list[tuple[int, int]]) -> None:
+    table = np.array(columns).T
+    assert FScore().score(table) == f_by_all_partitions(table)
+
+
+WRONG_REPLACED = {
+    "mutual information at half its sensitivity": (
+        MutualInformation,
+        lambda score: score.linf(2) // 2,
+    ),
+    "F for half a row": (lambda _: FScore(), lambda score: score.linf(2) // 2),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_REPLACED)
+def test_a_replaced_row_that_moves_a_score_further_than_it_says_is_caught(name: str) -> None:
+    score_of, linf = WRONG_REPLACED[name]
+    score = score_of(4)
+    tables_of_four = with_so_many_rows((2, 2), 4)
+    worst = max(
+        abs(score.score(other) - score.score(table))
+        for table in tables_of_four
+        for other in replaced(table)
+    )
+    assert worst > linf(score)
+
+
 def test_nothing_depends_on_nothing_and_one_row_on_nothing() -> None:
     empty = np.zeros((2, 2), np.int64)
     scores = [Independence().score(table) for table in (empty, with_rows(empty, [3]))]
@@ -240,11 +418,20 @@ def test_what_is_expected_is_a_copy_that_nobody_can_change() -> None:
         lambda: Gap.of_product(math.inf, [1.0], [0.0]),
         lambda: Gap.of_product(2.0**47, [1.0], [1.0]),
         lambda: GAP.linf(0),
-        lambda: Independence().score(np.zeros(4, np.int64)),
+        lambda: Independence().score(np.array(4)),
         lambda: Independence().score(np.array([[1, -1]])),
         lambda: Independence().score(np.array([[0.5]])),
         lambda: Independence().linf(True),
         lambda: Independence().linf(1.0),
+        lambda: MutualInformation(-1),
+        lambda: MutualInformation(2**24 + 1),
+        lambda: MutualInformation(4.0),
+        lambda: MutualInformation(5).score(np.array([[1, 3]])),
+        lambda: MutualInformation(9, binary=True).score(np.eye(3, dtype=np.int64) * 3),
+        lambda: MutualInformation(9).linf(1),
+        lambda: MutualInformation(9).linf(4),
+        lambda: FScore().score(np.ones((3, 2), np.int64)),
+        lambda: FScore().linf(1),
     ],
 )
 def test_what_the_proof_is_not_about_is_refused(ask: Callable[[], int]) -> None:

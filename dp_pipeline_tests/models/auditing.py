@@ -17,8 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
+from dp_pipeline.gate.discrete_laplace import geometric_noise
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models.base import Model, Released
+from dp_pipeline.release.accountant import LAPLACE, NOISY_MAX
 from dp_pipeline.schema.encoding import IntArray
 from dp_pipeline_tests.instruments import curator_over
 from dp_pipeline_tests.populations import Row
@@ -30,9 +32,18 @@ ALPHA = 1e-4
 class NextDraw(Exception):
     """A model asks for noise beyond the answers that it was given."""
 
-    def __init__(self, exact: IntArray, scale: Fraction) -> None:
+    def __init__(self, mechanism: str, exact: IntArray, scale: Fraction) -> None:
         super().__init__("next draw")
-        self.exact, self.scale = exact, scale
+        self.mechanism, self.exact, self.scale = mechanism, exact, scale
+
+    def drawn(self, noise: SeededNoise, scale: Fraction, many: int) -> IntArray:
+        """Independent answers at some scale, (many, m); a choice is one number."""
+        tiled = np.tile(self.exact.ravel(), (many, 1))
+        if self.mechanism == LAPLACE:
+            return noise.discrete_laplace(tiled, scale)
+        # ``noisy_argmax``, many at a time: geometric noise, ties to the lowest index.
+        tiled += geometric_noise(tiled.size, scale, noise._uniform).reshape(tiled.shape)
+        return tiled.argmax(axis=1)[:, None]
 
 
 @dataclass
@@ -46,12 +57,15 @@ class GivenAnswers:
 
     def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
         if self.given == len(self.answers):
-            raise NextDraw(counts, scale)
+            raise NextDraw(LAPLACE, counts, scale)
         self.given += 1
         return self.answers[self.given - 1].reshape(counts.shape)
 
     def noisy_max(self, scores: IntArray, scale: Fraction) -> int:
-        raise NotImplementedError("no audited model chooses yet")
+        if self.given == len(self.answers):
+            raise NextDraw(NOISY_MAX, scores, scale)
+        self.given += 1
+        return int(self.answers[self.given - 1][0])
 
 
 Features = Callable[[Released], Sequence[float]]
@@ -81,8 +95,7 @@ class Experiment:
                 found.append(self._features(rows, answers))
                 repeats.append(together)
             except NextDraw as asked:
-                tiled = np.tile(asked.exact.ravel(), (together, 1))
-                noisy = noise.discrete_laplace(tiled, asked.scale / self.cheaper)
+                noisy = asked.drawn(noise, asked.scale / self.cheaper, together)
                 distinct, counts = np.unique(noisy, axis=0, return_counts=True)
                 waiting += [
                     ((*answers, one), int(n)) for one, n in zip(distinct, counts, strict=True)

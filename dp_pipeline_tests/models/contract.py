@@ -12,11 +12,20 @@ import numpy as np
 from dp_pipeline.gate.counts import Counter
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.base import Model, Released, claim_of
+from dp_pipeline.models.base import Claim, Model, Released, claim_of
 from dp_pipeline.models.clustering import Clustering
-from dp_pipeline.release.accountant import LAPLACE, NOISY_MAX
+from dp_pipeline.release.accountant import (
+    EXPONENTIAL,
+    GAUSSIAN,
+    LAPLACE,
+    NOISY_MAX,
+    ROUNDED_UP,
+    Spend,
+)
 from dp_pipeline.release.clusters import Clusters
+from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.schema.currency import PURE, Currency
 from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.encoding import IntArray
 from dp_pipeline_tests.gate.distributions import log_probability_of_splits
@@ -27,6 +36,12 @@ SMALL: Mapping[str, Any] = {"k": 3, "starts": 2, "levels": 3}
 """Small values of the parameters that a model has, to be quick."""
 
 BIASED = "biased splits"
+
+PUBLIC_ROWS: Mapping[str, Any] = {"benchmark": True, "relation": "replace_one"}
+"""How a curator is made for models that read the number of rows."""
+
+STAND_IN: Row = (7.5, 0.9, "blue", "yes")
+"""Who is replaced, where neighbours have as many rows."""
 
 LOOSE = ("splits over", "residuals of")
 """Questions whose proof bounds what a person loses without everybody reaching it."""
@@ -56,7 +71,7 @@ def model_cases(*, declared: int = 1000) -> dict[str, Model]:
             cases[name] = built(model_type)
         if any(one.name == "variant" for one in fields(model_type)):
             published = built(model_type, nominal_rows=declared, variant="published")
-            if claim_of(published, Fraction(1)).is_dp:
+            if claimed(published, Fraction(1)).is_dp:
                 cases[f"{name}, published"] = published
     return cases
 
@@ -78,7 +93,17 @@ class Constant:
     def discrete_laplace(self, counts: IntArray, _: Fraction) -> IntArray:
         return np.full(counts.shape, self.answer, dtype=np.int64)
 
+    def sparse_laplace(self, _: IntArray, __: Fraction, *, cells: int, threshold: int) -> IntArray:
+        kept = np.arange(cells if self.answer >= threshold else 0)
+        return np.stack([kept, np.full(len(kept), self.answer)], axis=1)
+
     def noisy_max(self, _: IntArray, __: Fraction) -> int:
+        return 0
+
+    def discrete_gaussian(self, counts: IntArray, _: Fraction) -> IntArray:
+        return np.full(counts.shape, self.answer, dtype=np.int64)
+
+    def exponential_choice(self, _: IntArray, __: Fraction) -> int:
         return 0
 
 
@@ -91,11 +116,12 @@ class LargeAnswers(Constant):
 
 @dataclass(frozen=True)
 class Run:
-    """One fit: what came out, what was drawn, what was charged."""
+    """One fit: what came out, what was drawn, what was charged, and in which currency."""
 
     released: Released
     draws: tuple[Draw, ...]
-    spends: tuple[Any, ...]
+    spends: tuple[Spend, ...]
+    currency: Currency = PURE
 
     @property
     def contents(self) -> dict[tuple[str, str], tuple[str, bytes]]:
@@ -117,22 +143,39 @@ def run(
     transcript: Transcript | None = None,
     seed: int = 7,
     domain: Domain = TOWN,
+    delta: Fraction | None = None,
 ) -> Run:
     """Fit on a fresh curator with a budget of what the model claims to cost; ``seed`` is for
-    post-processing.
+    post-processing. A model that reads the number of rows is run where one row is replaced.
     """
     recorder = RecordingNoise() if noise is None else RecordingNoise(noise)
+    claim, public = claimed(model, epsilon, delta, domain), needs_public_rows(model)
     curator = curator_over(
         LoopCounter(rows, domain) if isinstance(rows, tuple | list) else rows,
-        epsilon=claim_of(model, epsilon).epsilon,
-        reach=reach,
+        epsilon=claim.amount,
+        currency=claim.currency,
+        reach=2 if public else reach,
         noise=recorder,
         transcript=transcript,
         domain=domain,
+        **(PUBLIC_ROWS if public else {}),
     )
     accountant = curator.accountant
     released = model.fit(curator, epsilon=epsilon, rng=np.random.default_rng(seed))
-    return Run(released, tuple(recorder.draws), accountant.spends)
+    return Run(released, tuple(recorder.draws), accountant.spends, claim.currency)
+
+
+def claimed(
+    model: Model, epsilon: Fraction, delta: Fraction | None = None, domain: Domain = TOWN
+) -> Claim:
+    """What the model claims to cost over these attributes."""
+    over = getattr(model, "claim_over", None)
+    return claim_of(model, epsilon, delta) if over is None else over(epsilon, domain)
+
+
+def needs_public_rows(model: Model) -> bool:
+    """Whether a model is for neighbours with the same number of rows, which is public."""
+    return bool(getattr(model, "needs_public_rows", False))
 
 
 def check_budget(
@@ -143,59 +186,91 @@ def check_budget(
     reach: int,
     domain: Domain = TOWN,
     places: Sequence[Row] = PLACES,
+    delta: Fraction | None = None,
 ) -> None:
     """Every draw was charged, and the scales drawn prove charges of exactly what is claimed.
 
     A session is one charge with many draws, of which a person is in those of one path: there
     the proof is what a person loses, in many places.
     """
-    done = run(model, rows, epsilon=epsilon, reach=reach, domain=domain)
-    claimed = claim_of(model, epsilon).epsilon
+    done = run(model, rows, epsilon=epsilon, reach=reach, domain=domain, delta=delta)
+    amount = claimed(model, epsilon, delta, domain).amount
     assert all(isinstance(spend.epsilon_of_scale, Fraction) for spend in done.spends)
-    assert sum(spend.epsilon_of_scale for spend in done.spends) == claimed
-    if {spend.mechanism for spend in done.spends} <= {LAPLACE, NOISY_MAX}:
-        assert sum(_proven(done)) == claimed
+    costs = [(spend.epsilon_of_scale, spend.currency) for spend in done.spends]
+    assert sum(spent_in(done.currency, *cost) for cost in costs) <= amount
+    if {spend.mechanism for spend in done.spends} <= {*_PROOFS}:
+        # The scale of an exponential mechanism is a square root, rounded up.
+        rounded = any(draw.mechanism == EXPONENTIAL for draw in done.draws)
+        assert amount * (1 - ROUNDED_UP * rounded) <= sum(_proven(done)) <= amount
     else:
+        assert sum(spent_in(done.currency, *cost) for cost in costs) == amount
         tight = not any(spend.what.startswith(LOOSE) for spend in done.spends)
         for place in places:
             person = (place,) * reach
             loss = check_loss(
                 model, (), person, epsilon=epsilon, reach=reach, seed=3, domain=domain
             )
-            assert not tight or loss == claimed
+            assert not tight or loss == amount
 
 
-def _proven(done: Run) -> list[Fraction]:
-    """ε of every draw, from its scale and the charge that it stands beside."""
+_PROOFS = {
+    LAPLACE: lambda moved, scale: moved / scale,
+    NOISY_MAX: lambda moved, scale: 2 * moved / scale,
+    GAUSSIAN: lambda moved, variance: moved / (2 * variance),
+    EXPONENTIAL: lambda moved, scale: (2 * moved / scale) ** 2 / 8,
+}
+"""Mechanism with one draw a charge → its ε, or ρ: of Δ1, Δ∞, Δ2² and Δ∞, in this order."""
+
+
+def spent_in(
+    currency: Currency, amount: Fraction | float, paid_in: str = "pure"
+) -> Fraction | float:
+    """What an amount costs in the currency of a release: an ε of a release in ρ is ε²/2."""
+    return amount if paid_in == currency.name else amount * amount / 2
+
+
+def _proven(done: Run) -> list[Fraction | float]:
+    """What every draw cost, from its scale and the sensitivity that it stands beside."""
     assert [draw.mechanism for draw in done.draws] == [spend.mechanism for spend in done.spends]
     return [
-        Fraction((2 if draw.mechanism == NOISY_MAX else 1) * spend.sensitivity) / draw.scale
+        spent_in(
+            done.currency,
+            _PROOFS[draw.mechanism](Fraction(spend.sensitivity), draw.scale),
+            "zcdp" if draw.mechanism in (GAUSSIAN, EXPONENTIAL) else "pure",
+        )
         for draw, spend in zip(done.draws, done.spends, strict=True)
     ]
 
 
 def privacy_loss(one: Run, other: Run) -> Fraction | float:
-    """Most that any answer's log-probability differs between two runs with the same answers.
+    """Most that any answer's log-probability differs between two runs with the same answers; of
+    runs that pay in ρ, the ρ of all answers.
 
     Laplace: ‖c − c'‖₁/scale. Noisy max: 2·max|u − u'|/scale. Biased splits: the difference of
-    the log-probabilities of the bits. Read off what the noise source was handed; no claimed
-    sensitivity enters.
+    the log-probabilities of the bits. Gaussian: ρ = ‖c − c'‖₂²/(2σ²). Exponential mechanism:
+    ρ = η²/8, η the range of (u − u')/scale. Read off what the noise source was handed; no
+    claimed sensitivity enters.
     """
     total: Fraction | float = Fraction(0)
     bits = 0.0
     splitting = {s.scale for s in one.spends if s.mechanism.startswith(BIASED)}
     for here, there in zip(one.draws, other.draws, strict=True):
         assert (here.mechanism, here.scale) == (there.mechanism, there.scale)
-        difference = np.abs(here.exact.astype(object) - there.exact.astype(object))
+        signed = here.exact.ravel().astype(object) - there.exact.ravel().astype(object)
+        difference = np.abs(signed)
         if here.scale in splitting:
             split = (here.answer > 0).tolist()
             assert split == (there.answer > 0).tolist()
             bits += log_probability_of_splits(here.exact, split, here.scale)
             bits -= log_probability_of_splits(there.exact, split, there.scale)
         elif here.mechanism == LAPLACE:
-            total += int(difference.sum()) / here.scale
+            total += spent_in(one.currency, int(difference.sum()) / here.scale)
+        elif here.mechanism == NOISY_MAX:
+            total += spent_in(one.currency, 2 * int(difference.max(initial=0)) / here.scale)
+        elif here.mechanism == GAUSSIAN:
+            total += int((signed * signed).sum()) / (2 * here.scale)
         else:
-            total += 2 * int(difference.max(initial=0)) / here.scale
+            total += (int(signed.max() - signed.min()) / here.scale) ** 2 / 8
     return total + abs(bits) if splitting else total
 
 
@@ -208,19 +283,32 @@ def check_loss(
     reach: int,
     seed: int = 1,
     domain: Domain = TOWN,
+    delta: Fraction | None = None,
 ) -> Fraction | float:
     """With the same answers, a person changes nothing that is released, and the answers'
-    log-probability by at most what is claimed; returns by how much.
+    log-probability by at most what is claimed; returns by how much. In ρ where a δ is given.
     """
+    asked: Mapping[str, Any] = {"epsilon": epsilon, "reach": reach, "domain": domain}
     one, other = (
-        run(model, people, epsilon=epsilon, reach=reach, noise=ForcedNoise(seed), domain=domain)
-        for people in (tuple(rows), (*rows, *person))
+        run(model, people, noise=ForcedNoise(seed), delta=delta, **asked)
+        for people in neighbours(model, rows, person)
     )
     assert one.contents == other.contents
     loss = privacy_loss(one, other)
     rounding = 0 if isinstance(loss, Fraction) else 1e-9
-    assert loss <= claim_of(model, epsilon).epsilon + rounding
+    assert loss <= claimed(model, epsilon, delta, domain).amount + rounding
     return loss
+
+
+def neighbours(
+    model: Model, rows: Sequence[Row], person: Sequence[Row]
+) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+    """The rows without the person and with them; with somebody else and with them, for a model
+    whose number of rows is public.
+    """
+    if needs_public_rows(model):
+        return (*rows, STAND_IN), (*rows, person[0])
+    return tuple(rows), (*rows, *person)
 
 
 def check_replay(
@@ -231,11 +319,17 @@ def check_replay(
     epsilon: Fraction = Fraction(1),
     reach: int = 1,
     domain: Domain = TOWN,
+    delta: Fraction | None = None,
 ) -> None:
     """The recorded answers, replayed over another population, give the same bytes and draw
     nothing.
     """
-    asked: Mapping[str, Any] = {"epsilon": epsilon, "reach": reach, "domain": domain}
+    asked: Mapping[str, Any] = {
+        "epsilon": epsilon,
+        "reach": reach,
+        "domain": domain,
+        "delta": delta,
+    }
     transcript = Transcript()
     first = run(model, rows, transcript=transcript, **asked)
     replay = run(model, elsewhere, transcript=transcript.rewind(), **asked)
@@ -249,16 +343,32 @@ def check_valid(model: Model, released: Released, *, domain: Domain = TOWN) -> N
     if isinstance(released, Clusters):
         _check_clusters(released, model.k, domain)  # type: ignore[attr-defined]
     else:
-        for marginal in released.marginals:
-            assert marginal.table.shape == domain.shape(marginal.attributes)
-            shares = released.probabilities(marginal.attributes)
-            assert (shares >= 0).all()
-            assert np.isclose(shares.sum(), 1)
-        names = tuple(marginal.attributes[0] for marginal in released.marginals)
-        assert released.codes.shape[1] == len(names)
-        assert ((released.codes >= 0) & (released.codes < domain.shape(names))).all()
+        _check_table(released, domain)
     for columns in released.tables().values():
         assert len({len(values) for values in columns.values()}) == 1
+
+
+def _check_table(table: SyntheticTable, domain: Domain) -> None:
+    names = table.attributes
+    assert table.codes.shape[1:] == (len(names),)
+    assert ((table.codes >= 0) & (table.codes < domain.shape(names))).all()
+    for marginal in table.measured:
+        # Of levels, or of fewer groups of them.
+        declared = domain.shape(marginal.attributes)
+        assert marginal.table.ndim == len(declared)
+        assert all(np.less_equal(marginal.table.shape, declared))
+    assert {name for clique in table.cliques for name in clique} == {*names}
+    # A tree over all cliques, or trees: every one but the roots has one parent, listed before.
+    children = [child for _, child in table.links]
+    assert len({*children}) == len(children) <= max(0, len(table.cliques) - 1)
+    for clique in table.cliques:
+        shares = table.probabilities(clique)
+        assert shares.shape == domain.shape(clique)
+        assert (shares >= 0).all()
+        assert np.isclose(shares.sum(), 1)
+    columns = table.tables()["synthetic"]
+    assert list(columns) == [domain[name].column for name in names]
+    assert {len(values) for values in columns.values()} <= {len(table.codes)}
 
 
 def _check_clusters(clusters: Clusters, k: int, domain: Domain) -> None:

@@ -19,9 +19,9 @@ from dp_pipeline.models.parameters import integer
 from dp_pipeline.release.accountant import Accountant
 from dp_pipeline.release.bit_tree import BitTree, Prefixes
 from dp_pipeline.release.clusters import Clusters
-from dp_pipeline.release.product import ProductTable
 from dp_pipeline.release.quadtree import Nodes
 from dp_pipeline.release.synopsis import Synopsis
+from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.schema.encoding import FloatArray
 from dp_pipeline_tests.instruments import CheaperNoise
@@ -99,7 +99,9 @@ class UnpaidRecount(HTreeKMeans):
 class HalfTheNoise(Independent):
     """Draws at half the scale that was charged."""
 
-    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> ProductTable:
+    def fit(
+        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
+    ) -> SyntheticTable:
         curator._noise = CheaperNoise(curator._noise, Fraction(2))
         return super().fit(curator, epsilon=epsilon, rng=rng)
 
@@ -108,7 +110,9 @@ class HalfTheNoise(Independent):
 class Refund(Independent):
     """Measures twice, and forgets the first charge."""
 
-    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> ProductTable:
+    def fit(
+        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
+    ) -> SyntheticTable:
         super().fit(curator, epsilon=epsilon, rng=rng)
         curator.accountant._spends.clear()
         return super().fit(curator, epsilon=epsilon, rng=rng)
@@ -118,7 +122,9 @@ class Refund(Independent):
 class OwnReach(Independent):
     """Measures as if every person had one row."""
 
-    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> ProductTable:
+    def fit(
+        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
+    ) -> SyntheticTable:
         curator._reach = 1
         return super().fit(curator, epsilon=epsilon, rng=rng)
 
@@ -165,7 +171,9 @@ class PeeksAtTheRowCount(EugKMeans):
 class DrawsAsManyRows(Independent):
     """As many synthetic rows as there are true ones."""
 
-    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> ProductTable:
+    def fit(
+        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
+    ) -> SyntheticTable:
         exactly = Independent(synthetic_rows=true_rows(curator))
         return exactly.fit(curator, epsilon=epsilon, rng=rng)
 
@@ -205,7 +213,7 @@ class OwnRandomness(Independent):
         *,
         epsilon: Fraction,
         rng: np.random.Generator,  # noqa: ARG002
-    ) -> ProductTable:
+    ) -> SyntheticTable:
         hundred = Independent(synthetic_rows=100)
         return hundred.fit(curator, epsilon=epsilon, rng=np.random.default_rng())
 
@@ -214,7 +222,9 @@ class OwnRandomness(Independent):
 class RemembersTheNoise(Independent):
     """Keeps an answer of a second, unstored draw."""
 
-    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> ProductTable:
+    def fit(
+        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
+    ) -> SyntheticTable:
         more = unpaid(curator).measure((), epsilon=epsilon)
         exactly = Independent(synthetic_rows=max(0, int(more.table)))
         return exactly.fit(curator, epsilon=epsilon, rng=rng)

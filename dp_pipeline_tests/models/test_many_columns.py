@@ -10,6 +10,7 @@ import pytest
 from dp_pipeline.gate.counts import MOST_GRID_AXES
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models import MODELS
+from dp_pipeline.models.clustering import Clustering
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.schema.domain import Attribute, Domain
 from dp_pipeline.schema.encoding import Coordinate
@@ -18,7 +19,9 @@ from dp_pipeline_tests.instruments import curator_over
 from dp_pipeline_tests.models.contract import built
 
 GRIDS = {"dp_kmeans_pp", "dpqt_kmeans", "eug_kmeans", "hybrid_kmeans", "oept_kmeans"}
-OTHERS = sorted(set(MODELS) - GRIDS - {"independent"})
+OTHERS = [
+    name for name, model in MODELS.items() if issubclass(model, Clustering) and name not in GRIDS
+]
 
 
 def wide(columns: int) -> Domain:

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 import dagster as dg
+import numpy as np
 import pytest
 
 from dp_pipeline.orchestration.outcome import report_path
@@ -81,9 +82,10 @@ def test_the_evaluation_holds_exact_numbers_of_public_rows_and_bought_ones_of_se
             assert all(scale > 0 for scale in scales)
         else:
             assert {row["metric"] for row in rows} == {
-                "nicv", "nicv_floor", "nicv_ratio", "f_kmeans", "ari_kmeans", "mean_tvd",
+                "nicv", "nicv_floor", "nicv_ratio", "f_kmeans", "ari_kmeans",
+                "avd_2", "avd_3", "dcr",
             }  # fmt: skip
-            assert scales == [None] * 6
+            assert scales == [None] * 8
 
 
 def test_the_report_is_written_and_names_every_model(ran: Ran):
@@ -116,8 +118,40 @@ def test_agreement_with_a_label_is_bought_with_the_same_epsilon(project: Project
         assert set(bundle.quality) == {"nicv", "f_label", "ari_label"}
         assert bundle.spent == Fraction("1.1")
         assert any(spend.what.startswith("levels of tenure") for spend in bundle.spends)
-    assert set(found["independent"].bundle.quality) == {"mean_tvd"}
+    assert set(found["independent"].bundle.quality) == {"avd_2", "avd_3"}
     assert project.spent(spec) == Fraction("3.3")
+
+
+def test_mistakes_of_classifiers_are_bought_for_every_declared_target(project: Project):
+    spec = project.declare(
+        "homes",
+        HOMES,
+        models={"independent": {}},
+        targets={"tenure": {"positive": ["owner"], "without": ["rent"]}},
+        evaluation={"epsilon": "0.1"},
+    )
+    (one,) = project.run(spec)
+    bought = {"avd_2", "avd_3", "misclassified_logistic/tenure"}
+    assert set(one.bundle.quality) == bought == {row.metric for row in one.quality}
+    assert one.bundle.spent == project.spent(spec) == Fraction("1.1")
+    assert one.bundle.spends[-1].what == "right and wrong predictions of tenure"
+
+
+def test_mistakes_of_classifiers_are_exact_where_rows_are_public(project: Project):
+    spec = project.declare(
+        "plants",
+        PLANTS,
+        models={"independent": {}},
+        partitions=["1"],
+        publish=None,
+        targets={"colour": {"positive": ["red"]}},
+    )
+    (one,) = project.run(spec)
+    exact = {row.metric: row.value for row in one.quality}
+    assert set(exact) == {
+        "avd_2", "avd_3", "misclassified_svm/colour", "misclassified_logistic/colour", "dcr",
+    }  # fmt: skip
+    assert all(0 <= value <= 1 for value in exact.values() if not np.isnan(value))
 
 
 def test_a_run_shows_at_most_three_metrics(project: Project):

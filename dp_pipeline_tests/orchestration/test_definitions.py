@@ -28,8 +28,14 @@ from dp_pipeline_tests.orchestration.projects import (
 )
 
 MIXTURES = {"mixture4", "mixture6", "mixture8"}
-WITHOUT_DATA = {"birch3_like", "census", "pytest2d", "trips", "unbalance_like", "wdbc"} | MIXTURES
-BUILT_IN = {"birch3", "checkin", "checkin_events", "unbalance"} | WITHOUT_DATA
+WITHOUT_DATA = MIXTURES | {
+    *("birch3_like", "census", "pytest2d", "tic_like", "trips", "unbalance_like", "wdbc")
+}
+NEEDS_DATA = {
+    *("adult", "adult_raw", "adult_replace", "birch3", "checkin", "checkin_events"),
+    *("nltcs", "nltcs_replace", "unbalance"),
+}
+BUILT_IN = NEEDS_DATA | WITHOUT_DATA
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +182,7 @@ def test_runs_are_executed_in_one_process(definitions: dg.Definitions):
 
 def test_every_schedule_is_off_until_somebody_turns_it_on(definitions: dg.Definitions):
     schedules = list(definitions.schedules or [])
-    assert len(schedules) == 15
+    assert len(schedules) == 21
     for schedule in schedules:
         assert schedule.default_status == dg.DefaultScheduleStatus.STOPPED
 

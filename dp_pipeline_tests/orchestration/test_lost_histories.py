@@ -123,7 +123,7 @@ def test_pairs_too_large_to_count_are_left_out_of_a_bought_error(project: Projec
         evaluation={"epsilon": "0.5"},
     )
     (outcome,) = project.run(spec)
-    assert set(outcome.bundle.quality) == {"mean_tvd"}
+    assert set(outcome.bundle.quality) == {"avd_2"}
     assert project.spent(spec) == Fraction("1.5")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_pipeline.gate.nearest_centre import NearestCentre
+from dp_pipeline.gate.predicted_label import PredictedLabel
 from dp_pipeline.release.bit_tree import BitTree, Prefixes
+from dp_pipeline.release.grouping import Grouping
 from dp_pipeline.schema.domain import Attribute, Domain
 from dp_pipeline.schema.encoding import Bins, Coordinate, IntArray, Levels
 from dp_pipeline_tests import loops
@@ -72,6 +74,20 @@ class Population:
 
     # The loops that every engine must agree with.
 
+    def grouped(self, groupings: Mapping[str, Grouping]) -> Population:
+        """The same rows under the groups of their levels."""
+        codes = [
+            [
+                groupings[name].groups[code] if name in groupings else code
+                for name, code in zip(self.domain.discrete, row, strict=True)
+            ]
+            for row in self.cells.tolist()
+        ]
+        groups = {name: one.of(self.domain[name]) for name, one in groupings.items()}
+        axes = [at for at, name in enumerate(self.domain.numeric) if name not in groupings]
+        cells = np.array(codes, dtype=np.int64).reshape(self.cells.shape)
+        return Population(self.points[:, axes], cells, self.domain.replaced(groups))
+
     def counted(self, names: tuple[str, ...]) -> IntArray:
         table = np.zeros(self.domain.shape(names), dtype=np.int64)
         for row in self.cells:
@@ -103,6 +119,11 @@ class Population:
     def classified(self, rule: NearestCentre, attribute: str) -> IntArray:
         codes = self.cells[:, self.domain.discrete.index(attribute)].tolist()
         return loops.classify(self.places(rule.columns), codes, rule, self.domain[attribute].size)
+
+    def mistakes(self, rule: PredictedLabel) -> IntArray:
+        names = self.domain.discrete
+        rows = [dict(zip(names, row, strict=True)) for row in self.cells.tolist()]
+        return loops.mistakes(rows, rule)
 
     def places(self, columns: tuple[str, ...]) -> list[loops.Place]:
         axes = [self.domain.numeric.index(name) for name in columns]

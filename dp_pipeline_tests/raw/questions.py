@@ -12,8 +12,10 @@ import numpy as np
 
 from dp_pipeline.gate.counts import Counter, Sealed
 from dp_pipeline.gate.nearest_centre import NearestCentre
+from dp_pipeline.gate.predicted_label import PredictedLabel
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.release.bit_tree import MOST_BITS, BitTree, Prefixes
+from dp_pipeline.release.grouping import Grouping
 from dp_pipeline_tests.raw.population import DOMAIN, EDGE, Population
 
 Engine = Callable[[Population], Counter]
@@ -136,6 +138,28 @@ CLASSES = [
     (NearestCentre(("x", "y"), TIED, (1024, 1023)), "x"),
     (SPREAD[4], "wide"),
 ]
+PREDICTIONS = [
+    PredictedLabel("c", (0, 3), (), (), 1),
+    PredictedLabel("d", (1,), (), (), 0),
+    PredictedLabel("y", (0,), ("d",), ((0, 1),), 0),
+    PredictedLabel("d", (0,), ("c", "x"), ((-2, 1, 3, 0), (0, 1, -1)), -1),
+    PredictedLabel("x", (1, 2), ("wide", "x"), (tuple(range(-150, 150)), (7, -7, 0)), 3),
+    PredictedLabel("huge", tuple(range(30_000)), ("d", "c"), ((1 << 40, -(1 << 40)), (0,) * 4), 1),
+    PredictedLabel("c", (), ("z", "d"), ((-(1 << 40), 1), (1 << 40, 0)), 0),
+]
+
+GROUPINGS = {
+    "no attribute": {},
+    "one attribute": {"c": Grouping((0, 1, 1, 2))},
+    "numbers that are coordinates no more": {"x": Grouping((0, 1, 1)), "z": Grouping((0, 1))},
+    "all levels of one group": {"d": Grouping((0, 0)), "y": Grouping((0,))},
+    "many levels": {
+        "wide": Grouping(tuple(level // 7 for level in range(300))),
+        "huge": Grouping(tuple(level // 100 for level in range(60_000))),
+    },
+    "every level alone": {"wide": Grouping(tuple(range(300)))},
+}
+GROUPED = [(), ("c",), ("x", "d"), ("wide", "c"), ("huge", "y"), ("z", "x", "c", "d")]
 
 
 def assert_answer(sealed: Sealed, expected: np.ndarray) -> None:
@@ -154,6 +178,21 @@ def assert_counts(engine: Engine, population: Population) -> None:
         assert len(answers) == len(marginals)
         for sealed, names in zip(answers, marginals, strict=True):
             assert_answer(sealed, population.counted(names))
+
+
+def assert_groups(engine: Engine, population: Population) -> None:
+    counter = engine(population)
+    for groupings in GROUPINGS.values():
+        coarse, expected = counter.grouped(groupings), population.grouped(groupings)
+        assert coarse.domain == expected.domain
+        for sealed, names in zip(coarse.count(GROUPED), GROUPED, strict=True):
+            assert_answer(sealed, expected.counted(names))
+        kept = tuple(name for name in ("w", "x") if name in expected.domain.numeric)
+        assert_answer(coarse.grid(kept, 3), expected.gridded(kept, 3))
+    once, again, names = GROUPINGS["one attribute"], {"c": Grouping((0, 0, 1))}, ("c", "d")
+    (twice,) = counter.grouped(once).grouped(again).count([names])
+    assert_answer(twice, population.grouped(once).grouped(again).counted(names))
+    assert_answer(counter.count([names])[0], population.counted(names))
 
 
 def assert_grids(engine: Engine, population: Population) -> None:
@@ -192,12 +231,19 @@ def assert_classes(engine: Engine, population: Population) -> None:
         assert_answer(answer, population.classified(rule, attribute))
 
 
+def assert_predictions(engine: Engine, population: Population) -> None:
+    for rule in PREDICTIONS:
+        assert_answer(engine(population).mistakes(rule), population.mistakes(rule))
+
+
 CHECKS = (
     assert_counts,
+    assert_groups,
     assert_grids,
     assert_distances,
     assert_trees,
     assert_subsets,
     assert_residuals,
     assert_classes,
+    assert_predictions,
 )

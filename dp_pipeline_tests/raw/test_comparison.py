@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from dp_pipeline.raw import reference_kmeans
-from dp_pipeline.raw.comparison import clustering_quality, marginal_quality, steward_facts
+from dp_pipeline.raw.comparison import clustering_quality, steward_facts
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.readiness import mark_validated
@@ -96,21 +96,6 @@ def test_no_rows_have_no_quality(more, tmp_path):
     quality = clustering_quality(spec, ready(spec, tmp_path, nothing), XY, np.zeros((2, 2)))
     assert len(quality) == (7 if more else 5)
     assert all(math.isnan(value) for value in quality.values())
-
-
-def test_marginals_of_no_rows_have_no_quality(spec, tmp_path):
-    nothing = pa.table({name: pa.array([], pa.string()) for name in FOUR})
-    released = {("sex",): np.array([0.5, 0.5])}
-    quality = marginal_quality(spec, ready(spec, tmp_path, nothing), released)
-    assert math.isnan(quality["mean_tvd"])
-
-
-def test_released_marginals_are_compared_with_the_exact_ones(spec, tmp_path):
-    snapshot = ready(spec, tmp_path, FOUR)
-    released = {("sex", "x"): np.array([[0.5, 0.0], [0.0, 0.5]]), ("x",): np.array([1.0, 0.0])}
-    assert marginal_quality(spec, snapshot, released) == {"mean_tvd": 0.25}
-    with pytest.raises(DeclarationError, match="one shape"):
-        marginal_quality(spec, snapshot, {("x",): np.zeros(3)})
 
 
 def test_a_snapshot_that_is_not_prepared_as_declared_now_is_not_opened(spec, tmp_path):

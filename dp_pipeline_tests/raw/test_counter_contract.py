@@ -12,9 +12,13 @@ from hypothesis import strategies as st
 
 from dp_pipeline.gate.counts import MOST_GRID_CELLS
 from dp_pipeline.gate.nearest_centre import NearestCentre
+from dp_pipeline.gate.predicted_label import PredictedLabel
 from dp_pipeline.raw.counters.cluster_sums import sums_by_centre
 from dp_pipeline.raw.counters.prefix_counts import sorted_keys
 from dp_pipeline.release.bit_tree import BitTree, Prefixes
+from dp_pipeline.release.grouping import Grouping
+from dp_pipeline.schema.domain import Attribute, Domain
+from dp_pipeline.schema.encoding import Levels
 from dp_pipeline.schema.errors import BoundaryViolation, DeclarationError
 from dp_pipeline_tests.populations import AWKWARD, TOWN, LoopCounter
 from dp_pipeline_tests.raw.population import (
@@ -31,7 +35,10 @@ from dp_pipeline_tests.raw.questions import (
     DISTANCES,
     ENGINES,
     GRIDS,
+    GROUPED,
+    GROUPINGS,
     PAIRS,
+    PREDICTIONS,
     RESIDUALS,
     ROOT,
     SUBSETS,
@@ -62,12 +69,15 @@ def test_an_engine_agrees_with_a_loop_over_the_rows(check, engine, population):
 def all_answers(engine: Engine, population: Population) -> list[np.ndarray]:
     counter = engine(population)
     answers = counter.count([*PAIRS, ()])
+    for groupings in GROUPINGS.values():
+        answers += counter.grouped(groupings).count(GROUPED)
     answers += [counter.grid(columns, cells) for columns, cells in GRIDS]
     answers += [counter.distance_total(rule, **limits) for rule, limits in DISTANCES]
     answers += [counter.children(tree, nodes, bits) for tree, nodes, bits in TREES]
     answers += [counter.sum_by_centre(rules, salt=salt) for rules, salt in SUBSETS]
     answers += [counter.residuals(rule, radii) for rule, radii in RESIDUALS]
     answers += [counter.classify(rule, attribute) for rule, attribute in CLASSES]
+    answers += [counter.mistakes(rule) for rule in PREDICTIONS]
     return [answer.open_at_the_gate() for answer in answers]
 
 
@@ -118,6 +128,16 @@ def test_many_rows_are_counted_once_each(engine):
     assert_answer(counter.distance_total(rule, clip=1 << 40, shift=8), total)
 
 
+def test_more_groups_than_two_bytes_hold_are_not_taken_for_others(engine):
+    names = tuple(map(str, range((1 << 16) + 9)))
+    domain = Domain((Attribute("a", "a", "drop", cells=Levels(names)),))
+    codes = np.array([[0], [7], [1 << 16], [(1 << 16) + 8]])
+    counter = engine(Population(np.zeros((4, 0), int), codes, domain))
+    alone = Grouping((0, *range((1 << 16) + 8)))
+    (table,) = counter.grouped({"a": alone}).count([("a",)])
+    assert np.flatnonzero(table.open_at_the_gate()).tolist() == [0, 6, (1 << 16) - 1, (1 << 16) + 7]
+
+
 SPREAD_OUT = NearestCentre(
     ("x", "y"), tuple((a, -a // 2) for a in range(-60_000, 60_000, 999)), (1, 1)
 )
@@ -143,6 +163,14 @@ def test_many_rows_are_in_one_box_one_subset_and_one_cluster_each(engine):
     levels = counter.classify(SPREAD_OUT, "c").open_at_the_gate()
     assert levels.sum(axis=0).tolist() == sums.sum(axis=0)[:, 0].tolist()
     assert levels.sum(axis=1).tolist() == np.bincount(population.cells[:, 3]).tolist()
+
+
+def test_of_many_rows_every_one_is_answered_rightly_or_wrongly(engine):
+    population = drawn(140_003)
+    c, d = population.cells[:, 3:5].T
+    rule = PredictedLabel("d", (1,), ("c",), ((-1, 0, 1, 2),), 0)
+    right = int(((c >= 2) == (d == 1)).sum())
+    assert_answer(engine(population).mistakes(rule), np.array([right, 140_003 - right]))
 
 
 @pytest.mark.parametrize("people", AWKWARD)
@@ -274,6 +302,20 @@ def test_any_clusters_of_any_subsets_are_summed_like_a_loop(engine, population, 
 
 
 @settings(max_examples=60, deadline=None)
+@given(population=populations(), draws=st.data())
+def test_any_prediction_is_judged_like_a_loop(engine, population, draws):
+    target, *columns = draws.draw(st.permutations(["x", "y", "z", "c", "d"]))
+    columns = tuple(columns[: draws.draw(st.integers(0, 4))])
+    numbers = st.integers(-3, 3) | st.integers(-(1 << 40), 1 << 40)
+    weights = tuple(
+        tuple(draws.draw(numbers) for _ in range(DOMAIN[name].size)) for name in columns
+    )
+    positive = tuple(draws.draw(st.sets(st.integers(0, DOMAIN[target].size - 1))))
+    rule = PredictedLabel(target, positive, columns, weights, draws.draw(numbers))
+    assert_answer(engine(population).mistakes(rule), population.mistakes(rule))
+
+
+@settings(max_examples=60, deadline=None)
 @given(row=populations(), radius=st.integers(1, 1 << 30), weight=st.integers(0, 1024))
 def test_one_row_adds_at_most_one_radius_to_the_residuals(engine, row, radius, weight):
     rule = NearestCentre(("x", "z", "w"), ((0, 7, -9), (1, 1, 1)), (weight, 1, 3))
@@ -299,6 +341,8 @@ XY = tree_of("x", "y")
 REFUSED = {
     "an attribute twice": lambda c: c.count([("d",), ("c", "c")]),
     "a table above the cap": lambda c: c.count([("c",), ("wide", "huge")]),
+    "a level without a group": lambda c: c.grouped({"c": Grouping((0, 1, 1))}),
+    "a group left out": lambda c: c.grouped({"d": Grouping((0, 2))}),
     "a grid column twice": lambda c: c.grid(("x", "x"), 2),
     "a grid of no column": lambda c: c.grid((), 2),
     "a grid of no cells": lambda c: c.grid(("x",), 0),
@@ -341,6 +385,15 @@ REFUSED = {
     "a radius below zero": lambda c: c.residuals(X, (-1,)),
     "a radius too large": lambda c: c.residuals(X, (1 << 47,)),
     "a radius that is not whole": lambda c: c.residuals(X, (1.5,)),
+    "predictions by a weight that is not whole": lambda c: c.mistakes(
+        PredictedLabel("c", (0,), ("d",), ((0.5, 1),), 0)
+    ),
+    "predictions with a weight missing": lambda c: c.mistakes(
+        PredictedLabel("c", (0,), ("d",), ((1,),), 0)
+    ),
+    "predictions of a level that is not there": lambda c: c.mistakes(
+        PredictedLabel("c", (4,), (), (), 0)
+    ),
     "classes above the cap": lambda c: c.classify(
         NearestCentre(("x",), ((0,),) * 300, (1,)), "huge"
     ),
@@ -404,6 +457,8 @@ def test_undeclared_and_unbounded_attributes_are_refused_by_the_declaration(engi
         counter.residuals(NearestCentre(("age",), ((0,),), (1,)), (1,))
     with pytest.raises(DeclarationError, match="expected levels, bins or edges, got bounds only"):
         counter.classify(X, "w")
+    with pytest.raises(DeclarationError, match="expected levels, bins or edges, got bounds only"):
+        counter.mistakes(PredictedLabel("c", (0,), ("w",), ((0,),), 0))
 
 
 def test_an_engine_and_its_answers_show_no_number(engine):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -16,11 +18,48 @@ from dp_pipeline_tests.raw.questions import (
     assert_counts,
     assert_distances,
     assert_grids,
+    assert_groups,
+    assert_predictions,
     assert_residuals,
     assert_subsets,
     assert_trees,
     memory,
 )
+
+
+class CountsAGroupTwice(MemoryCounter):
+    def grouped(self, groupings):
+        coarse = super().grouped(groupings)
+        first = [np.flatnonzero(coarse._codes[name] == 0) for name in groupings]
+        return of_rows(coarse, np.concatenate([np.arange(self._rows), *first]))
+
+
+class LosesALastGroup(MemoryCounter):
+    def grouped(self, groupings):
+        coarse = super().grouped(groupings)
+        kept = [coarse._codes[name] < one.size - 1 for name, one in groupings.items()]
+        return of_rows(coarse, np.logical_and.reduce([np.ones(self._rows, bool), *kept]))
+
+
+class GroupsTheMostFrequentFirst(MemoryCounter):
+    """Groups levels by their exact counts, which nobody has released."""
+
+    def grouped(self, groupings):
+        codes = dict(self._codes)
+        for name in groupings:
+            order = np.argsort(-np.bincount(codes[name], minlength=self._sizes[name]))
+            codes[name] = np.argsort(order)[codes[name]]
+        sorted_ = MemoryCounter(
+            self.domain, coordinates=self._coordinates, codes=codes, rows=self._rows
+        )
+        return sorted_.grouped(groupings)
+
+
+class GroupsInPlace(MemoryCounter):
+    def grouped(self, groupings):
+        for name, one in groupings.items():
+            self._codes[name] = one.labels[self._codes[name]]
+        return self
 
 
 class DropsEmptyCells(MemoryCounter):
@@ -235,7 +274,31 @@ class ForgetsALevel(MemoryCounter):
         return Sealed(super().classify(rule, attribute).open_at_the_gate()[1:])
 
 
+class TakesATieForPositive(MemoryCounter):
+    def mistakes(self, rule):
+        return super().mistakes(replace(rule, intercept=rule.intercept + 1))
+
+
+class CountsAWrongRowTwice(MemoryCounter):
+    def mistakes(self, rule):
+        return Sealed(super().mistakes(rule).open_at_the_gate() * [1, 2])
+
+
+class SwapsRightAndWrong(MemoryCounter):
+    def mistakes(self, rule):
+        return Sealed(super().mistakes(rule).open_at_the_gate()[::-1].copy())
+
+
+class LooksAtTheFirstLevelOnly(MemoryCounter):
+    def mistakes(self, rule):
+        return super().mistakes(replace(rule, positive=rule.positive[:1]))
+
+
 MUTANTS = [
+    (CountsAGroupTwice, assert_groups),
+    (LosesALastGroup, assert_groups),
+    (GroupsTheMostFrequentFirst, assert_groups),
+    (GroupsInPlace, assert_groups),
     (DropsEmptyCells, assert_counts),
     (CountsInFloats, assert_counts),
     (ForgetsTheOrderOfAxes, assert_counts),
@@ -262,6 +325,10 @@ MUTANTS = [
     (ClipsInTheLargestAxis, assert_residuals),
     (ScalesWithoutClipping, assert_residuals),
     (ForgetsALevel, assert_classes),
+    (TakesATieForPositive, assert_predictions),
+    (CountsAWrongRowTwice, assert_predictions),
+    (SwapsRightAndWrong, assert_predictions),
+    (LooksAtTheFirstLevelOnly, assert_predictions),
 ]
 
 

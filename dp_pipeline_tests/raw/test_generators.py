@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dp_pipeline.raw.generators import GENERATORS
+from dp_pipeline.raw.generators import GENERATORS, tic_like
 from dp_pipeline.raw.generators.census_like import EDUCATIONS
 from dp_pipeline.raw.generators.drawing import draw_category, random_numbers, shares
 from dp_pipeline.raw.generators.pytest2d import CENTRES
@@ -45,6 +45,7 @@ def test_columns_are_text_or_numbers_whatever_the_number_of_rows(name: str) -> N
         ("unbalance_like", 6_500),
         ("birch3_like", 100_000),
         ("mixture4", 100_000),
+        ("tic_like", 9_822),
         ("trips_like", 60_000),
         ("census_like", 45_000),
     ],
@@ -136,6 +137,27 @@ def test_census_like_holds_what_a_declaration_has_to_put_up_with() -> None:
     assert 0.002 < table["income"].isna().mean() < 0.02
     assert 0.001 < table["region"].isna().mean() < 0.01
     assert (table["income"] > 150).any()
+
+
+def test_tic_like_has_blocks_of_attributes_that_depend_and_others_that_do_not() -> None:
+    table = GENERATORS["tic_like"](seed=5)
+    codes = [np.array(column.to_pylist(), dtype=np.int64) for column in table.columns]
+    assert [int(column.max()) + 1 for column in codes] == [*tic_like.SIZES]
+    assert sum(tic_like.BLOCKS) == len(tic_like.SIZES) == 86
+
+    def gap(a: int, b: int) -> float:
+        """Variation distance of two attributes from independence."""
+        joint = np.histogram2d(codes[a], codes[b], bins=(tic_like.SIZES[a], tic_like.SIZES[b]))[0]
+        joint /= joint.sum()
+        return float(np.abs(joint - np.outer(joint.sum(axis=1), joint.sum(axis=0))).sum() / 2)
+
+    ends = np.cumsum(tic_like.BLOCKS)
+    firsts = ends - tic_like.BLOCKS
+    inside = [gap(first, first + 1) for first in firsts.tolist()]
+    across = [gap(end - 1, end) for end in ends[:-1].tolist()]
+    # Chance alone gives at most about 0.03 to two attributes of ten levels; a few are linked.
+    assert min(inside) > 0.04
+    assert np.median(across) < 0.03
 
 
 def test_shares_are_whole_and_sum_to_all_rows() -> None:

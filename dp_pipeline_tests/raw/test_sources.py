@@ -22,6 +22,7 @@ from dp_pipeline.raw.sources import BUNDLED, read_source
 from dp_pipeline.schema.discovery import find_spec
 from dp_pipeline.schema.errors import DeclarationError, PipelineError, SourceError
 from dp_pipeline.schema.source import DATA_FOLDER_VARIABLE, Source, SourceKind
+from dp_pipeline.schema.spec import Purpose
 from dp_pipeline_tests.raw.source_specs import spec_of
 
 SECRET = "Waltraud-Ohnegleichen"
@@ -191,6 +192,48 @@ def test_a_delimiter_that_cannot_be_is_a_mistake_of_the_declaration(
 ) -> None:
     with pytest.raises(DeclarationError, match=r"source\.delimiter"):
         read(tmp_path / "a.csv", b"x\n1\n", "x", delimiter=delimiter)
+
+
+def read_files(
+    folder: Path, *contents: bytes, purpose: Purpose = "benchmark", **options: Any
+) -> pa.Table:
+    paths = [folder / f"{at}.csv" for at in range(len(contents))]
+    for path, content in zip(paths, contents, strict=True):
+        path.write_bytes(content)
+    first, *more = map(str, paths)
+    source = Source("csv", first, more=tuple(more), **options)
+    return read_source(spec_of(source, "x", "y", purpose=purpose))
+
+
+@pytest.mark.parametrize("purpose", ["benchmark", "release"])
+def test_several_files_are_read_one_behind_the_other(tmp_path: Path, purpose: Purpose) -> None:
+    table = read_files(tmp_path, b"x,y\n1,2", b"y,x\n4,3\n", b"x,y\n", purpose=purpose)
+    assert table.to_pydict() == {"x": ["1", "3"], "y": ["2", "4"]}
+    table = read_files(tmp_path, b"1,2", b"3,4\n", b"", purpose=purpose, header=("x", "y"))
+    assert table.to_pydict() == {"x": ["1", "3"], "y": ["2", "4"]}
+
+
+def test_the_file_that_cannot_be_read_is_the_one_that_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"city: csv:\S+/1\.csv: expected a column 'y'"):
+        read_files(tmp_path, b"x,y\n1,2\n", b"x\n1\n", b"x,y\n")
+
+
+@pytest.mark.parametrize("purpose", ["benchmark", "release"])
+@pytest.mark.parametrize("first", [b"", b"\xef\xbb\xbf", b'|,"of\n', b"\n|\r\n"])
+def test_a_line_that_begins_with_the_comment_character_is_no_row(
+    tmp_path: Path, purpose: Purpose, first: bytes
+) -> None:
+    rows = b'|1,2\r\n1,2\n|\n 3,|4\n"|5",6\n|'
+    expected = {"x": ["1", " 3", "|5"], "y": ["2", "|4", "6"]}
+    table = read_files(tmp_path, first + b"x,y\n" + rows, purpose=purpose, comment="|")
+    assert table.to_pydict() == expected
+    options: dict[str, Any] = {"comment": "|", "header": ("x", "y")}
+    assert read_files(tmp_path, first + rows, purpose=purpose, **options).to_pydict() == expected
+
+
+def test_without_a_declared_comment_every_line_is_a_row(tmp_path: Path) -> None:
+    table = read_files(tmp_path, b"x,y\n|1,2\n#3,4\n")
+    assert table.to_pydict() == {"x": ["|1", "#3"], "y": ["2", "4"]}
 
 
 # CSV of sensitive rows: one line one row, and no line stops the others

@@ -20,7 +20,7 @@ description: Written by hand.
 lineage: {name}
 purpose: {purpose}
 ceiling: {{total: 100}}
-source: {{kind: csv, path: rows.csv}}
+source: {source}
 partitions: [1]
 models: {{anything: }}
 """
@@ -32,11 +32,12 @@ def written_spec(
     *,
     purpose: str = "benchmark",
     protection: str = "{unit: one_row}",
+    source: str = "{kind: csv, path: rows.csv}",
     more: str = "",
 ) -> DatasetSpec:
     """The declaration with ``attributes`` given as one YAML mapping."""
     path = folder / "people.yaml"
-    text = HEAD.format(name="people", purpose=purpose)
+    text = HEAD.format(name="people", purpose=purpose, source=source)
     path.write_text(f"{text}protection: {protection}\nattributes: {attributes}\n{more}\n")
     return load_spec(path)
 

@@ -72,7 +72,9 @@ def summary(**changes: Any) -> ReleaseSummary:
         "fit_for_release": True,
         "spends": (spend,),
     }
-    return ReleaseSummary(**{**fields, **changes})
+    chosen = {**fields, **changes}
+    costs = tuple(spend.epsilon for spend in chosen["spends"])
+    return ReleaseSummary(**{"costs": costs, **chosen})
 
 
 def synopsis(*weights: float) -> dict[str, np.ndarray]:
@@ -84,9 +86,20 @@ def synopsis(*weights: float) -> dict[str, np.ndarray]:
 
 def marginals(**counts: list[int]) -> dict[str, np.ndarray]:
     """A table of one-way marginals; levels are called 0, 1, …"""
+    shares = [count / max(1, sum(cells)) for cells in counts.values() for count in cells]
     return {
         "attribute": np.array([name for name, cells in counts.items() for _ in cells]),
         "level": np.array([str(i) for cells in counts.values() for i in range(len(cells))]),
-        "noisy_count": np.array([count for cells in counts.values() for count in cells]),
-        "probability": np.array([0.0 for cells in counts.values() for _ in cells]),
+        "probability": np.array(shares),
+    }
+
+
+def cliques(*lines: tuple[str, int, str]) -> dict[str, np.ndarray]:
+    """A table of cliques: attributes, place of the parent or −1, separator; 4 cells each."""
+    texts = [(attributes, separator) for attributes, _, separator in lines]
+    return {
+        "attributes": np.array([attributes for attributes, _ in texts], dtype=np.str_),
+        "cells": np.full(len(lines), 4),
+        "parent": np.array([parent for _, parent, _ in lines], dtype=np.int64),
+        "separator": np.array([separator for _, separator in texts], dtype=np.str_),
     }

@@ -9,12 +9,19 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from dp_pipeline.reporting.charts import cluster_maps, marginal_bars, utility_plot
+from dp_pipeline.reporting.charts import (
+    cluster_maps,
+    marginal_bars,
+    model_graph,
+    utility_panels,
+    utility_plot,
+)
 from dp_pipeline.reporting.cluster_chart import MOST_MAP_BYTES
 from dp_pipeline.reporting.cluster_view import ClusterView
 from dp_pipeline.reporting.density import MOST_EDGES, Density
 from dp_pipeline.reporting.indexed_png import encode_png
-from dp_pipeline.reporting.picture import MOST_BYTES
+from dp_pipeline.reporting.model_graph_chart import MOST_GRAPH_BYTES
+from dp_pipeline.reporting.picture import MOST_BYTES, WIDTH
 from dp_pipeline.schema.encoding import Coordinate
 from dp_pipeline_tests.reporting.samples import (
     HALF,
@@ -22,6 +29,7 @@ from dp_pipeline_tests.reporting.samples import (
     SQUARE,
     TEN,
     bought,
+    cliques,
     exact,
     marginals,
     synopsis,
@@ -65,7 +73,7 @@ def test_a_plot_shows_its_rows():
 
 def test_a_plot_shows_only_its_metric():
     one = [exact("a", HALF, 1.0)]
-    both = [*one, exact("a", HALF, 9.0, metric="mean_tvd")]
+    both = [*one, exact("a", HALF, 9.0, metric="avd_2")]
     assert utility_plot(one, metric="nicv", title="t") == utility_plot(
         both, metric="nicv", title="t"
     )
@@ -94,7 +102,9 @@ def test_a_title_is_text_and_never_a_formula():
     pixels(cluster_maps([view_of(CENTRES, name=hostile)] * 2, title=hostile))
     table = marginals(a=[1, 2])
     table["level"] = np.array([hostile, "$"])
-    pixels(marginal_bars(table, title=hostile))
+    pixels(marginal_bars({hostile: table, "b": table}, title=hostile))
+    pixels(utility_panels([exact(hostile, ONE, 1.0)], metrics=["nicv"], title=hostile))
+    pixels(model_graph(cliques((hostile, -1, ""), (f"{hostile}, b", 0, hostile)), title=hostile))
 
 
 def test_the_same_release_gives_the_same_bytes():
@@ -200,22 +210,91 @@ def test_one_column_makes_a_strip():
     assert height < width / 2
 
 
-def test_bars_show_the_counts_of_the_first_attributes():
+def bars(**counts: list[int]) -> bytes:
+    return marginal_bars({"a": marginals(**counts)}, title="t")
+
+
+def test_bars_show_the_shares_of_the_first_attributes():
     six = {name: [5, 1] for name in "abcdef"}
-    first = marginal_bars(marginals(**six), title="t")
-    assert first != marginal_bars(marginals(**{**six, "f": [1, 5]}), title="t")
-    seven = marginals(**six, g=[5, 1])
-    assert marginal_bars(seven, title="t") == marginal_bars(marginals(**six, g=[1, 5]), title="t")
-    assert pixels(first).shape == pixels(marginal_bars(seven, title="t")).shape
+    assert bars(**six) != bars(**{**six, "f": [1, 5]})
+    assert bars(**six, g=[5, 1]) == bars(**six, g=[1, 5])
+    assert pixels(bars(**six)).shape == pixels(bars(**six, g=[5, 1])).shape
+
+
+def test_several_releases_are_dots_in_one_picture():
+    same, other = marginals(a=[5, 1], b=[1, 1]), marginals(a=[1, 5], b=[1, 1])
+    both = marginal_bars({"x": same, "y": other}, title="t")
+    assert both != marginal_bars({"x": same, "y": same}, title="t")
+    assert ink(both) < ink(marginal_bars({"x": same}, title="t"))
+
+
+def test_releases_of_other_attributes_stand_in_one_picture():
+    pixels(marginal_bars({"x": marginals(a=[5, 1]), "y": marginals(b=[1, 1, 2])}, title="t"))
 
 
 @pytest.mark.parametrize(
     "table",
-    [marginals(), marginals(a=[-3, 0]), marginals(a=list(range(100)), b=[1]), marginals(a=[0])],
-    ids=["nothing", "negative", "hundred levels", "zero"],
+    [marginals(), marginals(a=[1, 0]), marginals(a=list(range(100)), b=[1]), marginals(a=[0])],
+    ids=["nothing", "one empty level", "hundred levels", "no rows"],
 )
-def test_bars_are_drawn_for_awkward_tables(table):
-    pixels(marginal_bars(table, title="t"))
+def test_bars_and_dots_are_drawn_for_awkward_tables(table):
+    for many in (1, 2, 12):
+        pixels(marginal_bars({f"m{at}": table for at in range(many)}, title="t"))
+    pixels(marginal_bars({}, title="t"))
+
+
+def test_panels_show_their_metrics_and_no_other():
+    rows = [exact("a", e, 1.0, metric) for metric in ("avd_2", "avd_3") for e in (HALF, ONE)]
+    more = [*rows, exact("a", ONE, 9.0, "avd_5")]
+    two = utility_panels(rows, metrics=["avd_2", "avd_3"], title="t")
+    assert two == utility_panels(more, metrics=["avd_2", "avd_3"], title="t")
+    three = utility_panels(more, metrics=["avd_2", "avd_3", "avd_5"], title="t")
+    assert pixels(three).shape[0] > pixels(two).shape[0]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [exact("a", ONE, math.nan, "avd_2")],
+        [exact("a", ONE, 0.0, "avd_2"), bought("b", ONE, 0.5, 0.1)],
+        [exact(f"m{i}", e, 1.0 + i, k) for i in range(9) for e in (HALF, TEN) for k in "abcdefgh"],
+    ],
+    ids=["empty", "not a number", "another model each", "nine models in eight panels"],
+)
+def test_panels_are_drawn_for_awkward_rows(rows):
+    pixels(utility_panels(rows, metrics=["avd_2", "nicv", *"abcdefgh"], title="t"))
+
+
+def test_a_model_keeps_its_marker_in_every_panel():
+    """Only ``b`` has the second metric: its line there is not drawn as that of ``a``."""
+    first = [exact(model, ONE, 1.0, "avd_2") for model in "ab"]
+    panels = [
+        utility_panels(
+            [*first, exact(model, ONE, 1.0, "avd_3")], metrics=["avd_2", "avd_3"], title="t"
+        )
+        for model in "ab"
+    ]
+    assert panels[0] != panels[1]
+
+
+def test_a_graph_shows_cliques_their_links_and_their_separators():
+    alone = cliques(("a, b", -1, ""), ("b, c", 0, ""))
+    linked = cliques(("a, b", -1, ""), ("b, c", 0, "b"))
+    larger = {**linked, "cells": np.array([4, 8])}
+    drawn = [model_graph(one, title="t") for one in (alone, linked, larger)]
+    assert len(set(drawn)) == 3
+    assert len({pixels(one).shape for one in drawn}) == 1
+
+
+@pytest.mark.parametrize("many", [0, 1, 2, 40, 300])
+def test_a_graph_of_any_size_is_a_small_picture_that_can_be_read(many: int):
+    names = [f"an_attribute_with_a_long_name_{at}" for at in range(many + 1)]
+    lines = [
+        (f"{names[at]}, {names[at + 1]}", at // 3 - (at == 0), names[at]) for at in range(many)
+    ]
+    drawn = pixels(model_graph(cliques(*lines), title="t"), most=MOST_GRAPH_BYTES)
+    assert drawn.shape[1] >= 100 * WIDTH
 
 
 def test_charts_leave_matplotlib_as_it_was():

@@ -17,6 +17,7 @@ from dp_pipeline.reporting.indexed_png import encode_png
 from dp_pipeline.reporting.markup import element
 from dp_pipeline.reporting.report import ReleaseSummary, write_report
 from dp_pipeline.reporting.sections import ANOTHER_EPSILON, MOST_OPEN, NOT_DP, NOT_FOR_RELEASE
+from dp_pipeline.reporting.spend_steps import Step
 from dp_pipeline.schema.errors import BoundaryViolation
 from dp_pipeline.schema.protection import RowsOfPerson
 from dp_pipeline_tests.reporting.samples import (
@@ -222,6 +223,17 @@ def test_what_was_spent_is_written_exactly(tmp_path):
     assert '<td role="cell" data-label="ε">1/3</td>' in text
     assert '≈ 0.143<span class="exact">1000003/7000000</span>' in text
     assert '<span class="exact">10000009/21000000</span>' in text  # the sum of both
+
+
+def test_what_the_charges_of_a_table_were_for_is_said_where_that_is_more_than_one_thing(tmp_path):
+    steps = (Step("structure", 3, Fraction("0.1"), Fraction(1, 5)),
+             Step("evaluation", 1, Fraction("0.4"), Fraction(4, 5)))  # fmt: skip
+    text = written(tmp_path, releases=[summary(steps=steps)])
+    assert '<th scope="row" role="rowheader">structure</th>' in text
+    assert '<td role="cell" data-label="Share">20.0%</td>' in text
+    caption = "Charges by what they were for"
+    assert text.count(f"<caption>{caption}</caption>") == 1
+    assert caption not in written(tmp_path, releases=[summary(steps=steps[:1]), summary()])
 
 
 def test_a_report_names_what_it_does_not_promise(tmp_path):

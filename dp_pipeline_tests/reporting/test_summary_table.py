@@ -28,7 +28,7 @@ def test_a_summary_shows_the_largest_epsilon_with_the_best_model_first():
 
 
 def test_models_with_another_metric_come_after_and_more_can_be_better():
-    rows = [exact("table", ONE, 0.1, metric="mean_tvd")]
+    rows = [exact("table", ONE, 0.1, metric="avd_2")]
     rows += [exact(name, ONE, value, metric="f_label") for name, value in (("x", 0.2), ("y", 0.9))]
     summary = SummaryTable.of(rows)
     assert summary is not None

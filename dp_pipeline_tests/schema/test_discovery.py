@@ -11,9 +11,15 @@ from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.parser import load_spec
 from dp_pipeline_tests.schema.declarations import declaration, written
 
-NEEDS_DATA = ("birch3", "checkin", "checkin_events", "unbalance")
+NEEDS_DATA = (
+    *("adult", "adult_raw", "adult_replace", "birch3", "checkin", "checkin_events"),
+    *("nltcs", "nltcs_replace", "unbalance"),
+)
 MIXTURES = ("mixture4", "mixture6", "mixture8")
-WITHOUT_DATA = ("birch3_like", "census", *MIXTURES, "pytest2d", "trips", "unbalance_like", "wdbc")
+WITHOUT_DATA = (
+    *("birch3_like", "census", *MIXTURES, "pytest2d"),
+    *("tic_like", "trips", "unbalance_like", "wdbc"),
+)
 BUILT_IN = tuple(sorted((*NEEDS_DATA, *WITHOUT_DATA)))
 
 
@@ -33,7 +39,7 @@ def test_a_built_in_data_set_loads_with_any_data_folder(
     assert spec.publish is not None
     assert spec.ceiling is not None or not spec.is_release
     if spec.source.needs:
-        assert Path(spec.source.location).parent == tmp_path
+        assert {Path(location).parent for location in spec.source.locations} == {tmp_path}
 
 
 def test_the_built_in_data_sets_are_the_ones_we_know(
@@ -90,5 +96,5 @@ def test_an_empty_variable_names_no_folder(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_an_unknown_data_set_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(DeclarationError, match=r"data set: expected one of birch3, .*got 'nope'"):
+    with pytest.raises(DeclarationError, match=r"data set: expected one of adult, .*got 'nope'"):
         find_spec("nope")

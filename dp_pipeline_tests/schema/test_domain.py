@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.schema.discovery import find_spec
 from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.protection import OneRow, RowsOfPerson, reach
 from dp_pipeline_tests.schema.declarations import FIELDS, loaded, with_attribute
@@ -47,6 +48,38 @@ def test_neighbours_differ_by_the_rows_of_one_unit_and_by_twice_that_when_it_is_
     assert reach(protection, relation) == rows
 
 
+def test_a_missing_value_is_one_more_cell_the_last_and_no_place_in_a_box(tmp_path: Path) -> None:
+    lines = (
+        "attributes:\n  x: {bounds: [0, 8]}\n  age: {bounds: [0, 8], bins: 2, nullable: true}\n"
+        "  colour: {levels: [red, green], nullable: true}"
+    )
+    domain = loaded(tmp_path, attributes=lines).domain
+    assert (domain.numeric, domain.discrete) == (("x",), ("age", "colour"))
+    assert (domain.shape(("age", "colour")), domain.cell_count(("age", "colour"))) == ((3, 3), 9)
+    assert domain["age"].labels() == ("[0, 4)", "[4, 8]", "missing")
+    assert domain["colour"].labels() == ("red", "green", "missing")
+    assert [domain[name].missing_code for name in ("age", "colour")] == [2, 2]
+    with pytest.raises(DeclarationError, match="'age': expected a number that is never missing"):
+        domain.box(("age",))
+    with pytest.raises(DeclarationError, match="'x': expected a nullable attribute"):
+        _ = domain["x"].missing_code
+    with pytest.raises(DeclarationError, match="'x': expected levels, bins or edges"):
+        domain["x"].labels()
+
+
+BEFORE = {
+    "census": "996203b3c0957c1bcc3bc82f87646f8737cce4e64420fde73a2532f9f23ef15b",
+    "trips": "c33813a1d397d0eb0b52dddb56bde6f566d33dd72f1e61d594a81bd23060f7ee",
+    "wdbc": "e74a4364f38cb846f03442ebc972ab2fd945dd9ea0703418d02ab35cef379d3a",
+}
+"""Digests of version 0.1.0, under which releases were stored: another one would charge again."""
+
+
+@pytest.mark.parametrize("name", BEFORE)
+def test_releases_from_before_there_were_missing_values_keep_their_digest(name: str) -> None:
+    assert find_spec(name).digest == BEFORE[name]
+
+
 EVALUATION = "evaluation: {epsilon: 0.01}"
 MEASURED = {
     "bound": {"attributes": FIELDS["attributes"].replace("[0, 8]", "[0, 9]")},
@@ -57,6 +90,8 @@ MEASURED = {
     "other": {"attributes": FIELDS["attributes"].replace("other: blue", "other: red")},
     "rule": {"attributes": FIELDS["attributes"].replace("[0, 8]", "[0, 8], on_invalid: drop")},
     "column": {"attributes": FIELDS["attributes"].replace("[0, 8]", "[0, 8], column: lon")},
+    "nullable": {"attributes": FIELDS["attributes"].replace("bins: 4", "bins: 4, nullable: true")},
+    "aliases": {"attributes": FIELDS["attributes"].replace("blue}", "blue, aliases: {rot: red}}")},
     "one more": {"attributes": with_attribute("{levels: [a, b]}")},
     "rows a person": {"protection": FIELDS["protection"].replace("3", "4")},
     "person": {"protection": FIELDS["protection"].replace("column: person", "column: rider")},
@@ -75,12 +110,24 @@ NOT_MEASURED = {
     "label": {"label": "label: colour"},
     "one hot": {"one_hot": "one_hot: true"},
     "place": {"source": "source: {kind: csv, path: moved.csv}"},
+    "whole": {"attributes": FIELDS["attributes"].replace("bins: 4", "bins: 4, integer: true")},
 }
 
 
 @pytest.mark.parametrize("name", MEASURED)
 def test_the_digest_changes_with_what_is_measured(name: str, tmp_path: Path) -> None:
     assert loaded(tmp_path, **MEASURED[name]).digest != loaded(tmp_path).digest
+
+
+def test_the_digest_changes_with_the_texts_that_mean_missing_but_not_with_their_order(
+    tmp_path: Path,
+) -> None:
+    lines = FIELDS["attributes"].replace("blue}", "blue, nullable: true, missing: [TEXTS]}")
+    texts = ("'?'", "'?', '-'", "'-', '?', '-'")
+    one, two, same = (
+        loaded(tmp_path, attributes=lines.replace("TEXTS", text)).digest for text in texts
+    )
+    assert one != two == same
 
 
 @pytest.mark.parametrize("name", NOT_MEASURED)

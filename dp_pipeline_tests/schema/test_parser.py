@@ -183,6 +183,133 @@ MISTAKES = {
         "odd",
         "'other'",
     ),
+    "a range that is none": (
+        {"attributes": with_attribute("{levels: 0-3}")},
+        "attributes.odd.levels",
+        "odd",
+        "'0-3'",
+    ),
+    "a range that goes down": (
+        {"attributes": with_attribute("{levels: 3..0}")},
+        "attributes.odd.levels",
+        "odd",
+        "'3..0'",
+    ),
+    "a range without end": (
+        {"attributes": with_attribute("{levels: 0..999999999999999999}")},
+        "attributes.odd.levels",
+        "odd",
+        "'0..999999999999999999'",
+    ),
+    "an alias of no level": (
+        {"attributes": with_attribute("{levels: [a, b], aliases: {A: c}}")},
+        "attributes.odd.aliases.A",
+        "odd",
+        "'c'",
+    ),
+    "an alias that is a level": (
+        {"attributes": with_attribute("{levels: [a, b], aliases: {a: b}}")},
+        "attributes.odd.aliases.a",
+        "odd",
+        "another",
+    ),
+    "an alias with spaces around it": (
+        {"attributes": with_attribute("{levels: [a, b], aliases: {' A': b}}")},
+        "attributes.odd.aliases.A",
+        "odd",
+        "another",
+    ),
+    "numbers have no aliases": (
+        {"attributes": with_attribute("{bounds: [0, 1], aliases: {a: b}}")},
+        "attributes.odd.aliases",
+        "odd",
+        "not known",
+    ),
+    # Missing values and whole numbers.
+    "missing texts of what is never missing": (
+        {"attributes": with_attribute("{levels: [a, b], missing: ['?']}")},
+        "attributes.odd.missing",
+        "odd",
+        "none",
+    ),
+    "a level that means missing": (
+        {"attributes": with_attribute("{levels: [a, b], nullable: true, missing: [b]}")},
+        "attributes.odd.missing",
+        "odd",
+        "one that is",
+    ),
+    "an alias that means missing": (
+        {
+            "attributes": with_attribute(
+                "{levels: [a, b], nullable: true, missing: [A], aliases: {A: a}}"
+            )
+        },
+        "attributes.odd.missing",
+        "odd",
+        "one that is",
+    ),
+    "a level called missing": (
+        {"attributes": with_attribute("{levels: [a, missing], nullable: true}")},
+        "attributes.odd.levels",
+        "odd",
+        "one",
+    ),
+    "missing numbers without bins": (
+        {"attributes": with_attribute("{bounds: [0, 1], nullable: true}")},
+        "attributes.odd.nullable",
+        "odd",
+        "none",
+    ),
+    "whole numbers between no whole numbers": (
+        {"attributes": with_attribute("{bounds: [0.2, 0.8], integer: true}")},
+        "attributes.odd.integer",
+        "odd",
+        "none",
+    ),
+    "levels are no whole numbers": (
+        {"attributes": with_attribute("{levels: 0..3, integer: true}")},
+        "attributes.odd.integer",
+        "odd",
+        "not known",
+    ),
+    # Files.
+    "path and paths": (
+        {"source": "source:\n  kind: csv\n  path: a.csv\n  paths: [b.csv]"},
+        "source.path",
+        "path: a.csv",
+        "not known",
+    ),
+    "no paths": ({"source": "source:\n  kind: csv\n  paths: []"}, "source.paths", "paths", "0"),
+    "a file twice": (
+        {"source": "source:\n  kind: csv\n  paths: [a.csv, ./a.csv]"},
+        "source.paths",
+        "paths",
+        "2",
+    ),
+    "odd variable in a list": (
+        {"source": "source:\n  kind: csv\n  paths: [a.csv, $HOME/b.csv]"},
+        "source.paths",
+        "paths",
+        "'$HOME/b.csv'",
+    ),
+    "parquet files are one": (
+        {"source": "source:\n  kind: parquet\n  paths: [a, b]"},
+        "source.path",
+        "kind: parquet",
+        "nothing",
+    ),
+    "a comment of two characters": (
+        {"source": "source:\n  kind: csv\n  path: a.csv\n  comment: //"},
+        "source.comment",
+        "comment",
+        "'//'",
+    ),
+    "a comment that is the delimiter": (
+        {"source": "source:\n  kind: csv\n  path: a.csv\n  delimiter: ;\n  comment: ;"},
+        "source.comment",
+        "comment",
+        "';'",
+    ),
     # Together.
     "release without ceiling": ({"ceiling": None}, "ceiling", "name: toy", "nothing"),
     "ceiling too low": ({"ceiling": "ceiling:\n  total: 2.999"}, "ceiling", "2.999", "2.999"),
@@ -460,6 +587,41 @@ def test_a_path_is_beside_its_file_or_in_the_data_folder(
     monkeypatch.setenv("DP_PIPELINE_DATA", str(tmp_path / "data"))
     within = loaded(tmp_path, source=block).source
     assert within.location == str(tmp_path / "data/deep/toy.parquet")
+
+
+def test_several_files_are_one_source_and_each_of_them_is_known_to_the_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DP_PIPELINE_DATA", str(tmp_path / "data"))
+    block = "source: {kind: csv, paths: [a.csv, $DP_PIPELINE_DATA/b.csv], comment: '#'}"
+    source = loaded(tmp_path, source=block).source
+    files = (str(tmp_path / "a.csv"), str(tmp_path / "data/b.csv"))
+    assert source.locations == files
+    assert source.identities == tuple(f"csv:{file}" for file in files)
+    assert (source.needs, source.comment) == ("DP_PIPELINE_DATA", "#")
+    monkeypatch.delenv("DP_PIPELINE_DATA")
+    assert loaded(tmp_path, source=block).source.needs == "DP_PIPELINE_DATA"
+
+
+def test_a_range_of_levels_is_its_whole_numbers_as_texts(tmp_path: Path) -> None:
+    attributes = "attributes: {a: {levels: 0..3}, b: {levels: 8..11, other: 9}}"
+    spec = loaded(tmp_path, attributes=attributes)
+    assert [one.cells.labels() for one in spec.domain] == [
+        ("0", "1", "2", "3"),
+        ("8", "9", "10", "11"),
+    ]
+    assert spec.domain["b"].other == "9"
+
+
+def test_missing_values_aliases_and_whole_numbers_are_loaded_as_declared(tmp_path: Path) -> None:
+    attributes = """attributes:
+  job: {levels: [paid, none], nullable: true, missing: ["?", " -", "?"], aliases: {Paid: paid}}
+  age: {bounds: [0, 9], bins: 3, nullable: true, integer: true}
+  x: {bounds: [0, 9], nullable: false, integer: false}"""
+    job, age, x = loaded(tmp_path, attributes=attributes).domain
+    assert (job.nullable, job.missing, job.aliases) == (True, ("-", "?"), (("Paid", "paid"),))
+    assert (age.nullable, age.whole, age.missing) == (True, True, ())
+    assert (x.nullable, x.whole, x.missing, x.aliases) == (False, False, (), ())
 
 
 def test_only_a_listed_partition_can_be_asked_for(tmp_path: Path) -> None:

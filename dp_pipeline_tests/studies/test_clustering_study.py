@@ -30,6 +30,7 @@ from dp_pipeline.studies.clustering.cell import Cell
 from dp_pipeline.studies.clustering.claims import CLAIMS
 from dp_pipeline.studies.clustering.study import ClusteringStudy
 from dp_pipeline.studies.clustering.systems import SYSTEMS, find_systems, known_systems
+from dp_pipeline.studies.seeds import seed_of
 from dp_pipeline_tests.studies.small import CELLS, declare, finished, results, small_study
 
 
@@ -308,7 +309,8 @@ def test_no_two_cells_share_their_noise() -> None:
         for epsilon in ("0.1", "1")
         for repetition in range(3)
     ]
-    seeds = {cell.seed("noise") for cell in cells} | {c.seed("post-processing") for c in cells}
+    uses = ("noise", "post-processing")
+    seeds = {seed_of(use, cell.key) for cell in cells for use in uses}
     assert len(seeds) == 2 * len(cells)
     zeros = np.zeros(50, dtype=np.int64)
     drawn = [

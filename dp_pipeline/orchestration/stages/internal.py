@@ -111,7 +111,7 @@ def _budget(spec: DatasetSpec) -> dg.AssetsDefinition:
             balance = ledger.balance(spec.lineage)
         amounts = {"spent": balance.spent, "left": balance.left, "ceiling": balance.ceiling}
         return dg.MaterializeResult(
-            metadata=budget_metadata(amounts)
+            metadata=budget_metadata(amounts, balance.currency)
             | {"privacy/releases": charge_table(ledger, spec.lineage)}
         )
 

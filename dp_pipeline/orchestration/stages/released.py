@@ -9,7 +9,7 @@ import dagster as dg
 
 from dp_pipeline import __version__
 from dp_pipeline.models import build_model
-from dp_pipeline.models.base import claim_of, price
+from dp_pipeline.models.base import declared_claim, price
 from dp_pipeline.orchestration.checks import release_check_specs, release_checks
 from dp_pipeline.orchestration.failures import one_line_failures
 from dp_pipeline.orchestration.groups import group_name, side_tags
@@ -19,7 +19,6 @@ from dp_pipeline.orchestration.publishing import publish
 from dp_pipeline.orchestration.release import Release
 from dp_pipeline.orchestration.resources import PipelineResource
 from dp_pipeline.raw.prepare import stages_of
-from dp_pipeline.schema.epsilon import epsilon_text
 from dp_pipeline.schema.spec import DatasetSpec
 
 
@@ -70,11 +69,11 @@ def _model_asset(spec: DatasetSpec, name: str) -> dg.AssetsDefinition:
 
 def _description(spec: DatasetSpec, name: str) -> str:
     model = build_model(spec, name)
-    claims = [claim_of(model, epsilon) for epsilon in spec.partitions]
+    claims = [declared_claim(spec, model, epsilon) for epsilon in spec.partitions]
     kept = f"{spec.title}: {model.summary}. Protected unit: {spec.protection}."
     if not claims[0].is_dp:
         return f"{kept} Not differentially private: {claims[0].reason}; charges nothing."
-    costs = ", ".join(epsilon_text(price(spec, claim)) for claim in claims)
+    costs = ", ".join(spec.currency.text(price(spec, claim)) for claim in claims)
     bought = " and its evaluation's" if spec.evaluation else ""
     why = f": {claims[0].reason}" if claims[0].reason else ""
     return (

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from dp_pipeline.gate.admissible import (
     require_axes,
+    require_cells,
     require_grid,
+    require_groupings,
     require_nodes,
     require_rule,
     require_subsets,
@@ -20,6 +22,7 @@ from dp_pipeline.gate.admissible import (
 )
 from dp_pipeline.gate.counts import MOST_GRID_CELLS, Sealed
 from dp_pipeline.gate.nearest_centre import NearestCentre
+from dp_pipeline.gate.predicted_label import PredictedLabel
 from dp_pipeline.raw.counters.cluster_sums import (
     levels_by_centre,
     residual_totals,
@@ -29,11 +32,14 @@ from dp_pipeline.raw.counters.disclosed import exact_bounds, first_by_hash
 from dp_pipeline.raw.counters.distances import exact_distance_total
 from dp_pipeline.raw.counters.grids import grid_counts
 from dp_pipeline.raw.counters.marginals import exact_marginals
+from dp_pipeline.raw.counters.mixed_radix import occupied_cells
+from dp_pipeline.raw.counters.predictions import right_and_wrong
 from dp_pipeline.raw.counters.prefix_counts import prefix_counts, sorted_keys
 from dp_pipeline.raw.ingest import read_stage
 from dp_pipeline.raw.readiness import require_prepared
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bit_tree import BitTree, Prefixes
+from dp_pipeline.release.grouping import Grouping
 from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.encoding import COORDINATE_BITS, IntArray
 from dp_pipeline.schema.errors import BoundaryViolation, Damaged
@@ -117,6 +123,30 @@ class MemoryCounter:
             require_table(self._domain, names)
         return exact_marginals(self._codes, self._sizes, marginals, rows=self._rows)
 
+    def grouped(self, groupings: Mapping[str, Grouping]) -> MemoryCounter:
+        """The same rows where the levels of some attributes are groups; see ``Counter``.
+
+        BoundaryViolation for what is no group of every level.
+        """
+        require_groupings(self._domain, groupings)
+        domain = self._domain.replaced(
+            {name: one.of(self._domain[name]) for name, one in groupings.items()}
+        )
+        codes = {
+            name: _group_of(groupings[name])[column] if name in groupings else column
+            for name, column in self._codes.items()
+        }
+        coordinates = {name: self._coordinates[name] for name in domain.numeric}
+        return MemoryCounter(domain, coordinates=coordinates, codes=codes, rows=self._rows)
+
+    def occupied(self, attributes: tuple[str, ...]) -> Sealed:
+        """Key and count of every cell with rows, (m, 2); see ``Counter``.
+
+        BoundaryViolation for no attribute, an attribute twice and more than 2^62 cells.
+        """
+        require_cells(self._domain, attributes)
+        return Sealed(occupied_cells(self._codes, self._sizes, attributes, rows=self._rows))
+
     def grid(self, columns: tuple[str, ...], cells: int) -> Sealed:
         """Counts of ``cells`` equal intervals an axis over the declared box, all cells included.
 
@@ -181,6 +211,15 @@ class MemoryCounter:
         codes, arrays = self._codes[attribute], self._columns(rule.columns)
         return Sealed(levels_by_centre(rule, codes, levels, arrays, rows=self._rows))
 
+    def mistakes(self, rule: PredictedLabel) -> Sealed:
+        """Rows that the rule answers rightly, and wrongly, shape (2,); see ``Counter``.
+
+        BoundaryViolation, from public numbers alone, for a rule that is not exact;
+        DeclarationError for an attribute without cells.
+        """
+        rule.require_exact(self._domain)
+        return Sealed(right_and_wrong(rule, self._codes, rows=self._rows))
+
     def bounds(self, columns: tuple[str, ...]) -> Sealed:
         """Smallest and largest coordinate of every column, (2, d); see ``Disclosing``."""
         require_axes(self._domain, columns)
@@ -199,6 +238,11 @@ def _lies(values: NDArray[Any], rows: int, low: int, high: int) -> bool:
     if values.shape != (rows,) or not np.issubdtype(values.dtype, np.integer):
         return False
     return rows == 0 or bool(values.min() >= low and values.max() <= high)
+
+
+def _group_of(grouping: Grouping) -> NDArray[Any]:
+    # From the groups that were checked, in as few bytes as hold them.
+    return np.array(grouping.groups, dtype=np.min_scalar_type(grouping.size - 1))
 
 
 def _arrays(table: pa.Table, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:

@@ -35,6 +35,19 @@ def add_counts(table: IntArray, keys: IntArray) -> None:
         np.add.at(table, keys, 1)
 
 
+def occupied_cells(
+    codes: Codes, sizes: Mapping[str, int], names: Sequence[str], *, rows: int
+) -> IntArray:
+    """Key and count of the cells with rows, int64 (m, 2), ascending by key; one pass and a sort.
+
+    >>> codes = {"a": np.array([0, 1, 1]), "b": np.array([2, 0, 0])}
+    >>> occupied_cells(codes, {"a": 2, "b": 3}, ("a", "b"), rows=3).tolist()
+    [[2, 1], [3, 2]]
+    """
+    keys, counts = np.unique(keys_of(codes, sizes, names, slice(0, rows)), return_counts=True)
+    return np.stack([keys, counts.astype(np.int64)], axis=1)
+
+
 def contingency_table(
     codes: Codes, sizes: Mapping[str, int], names: Sequence[str], *, rows: int
 ) -> IntArray:

@@ -16,6 +16,7 @@ from dp_pipeline.raw.generators import (
     census_like,
     mixture,
     pytest2d,
+    tic_like,
     trips_like,
     unbalance_like,
 )
@@ -25,6 +26,7 @@ GENERATORS: Mapping[str, Callable[..., pa.Table]] = {
     "census_like": census_like.generate,
     **{f"mixture{d}": partial(mixture.generate, dimensions=d) for d in (4, 6, 8)},
     "pytest2d": pytest2d.generate,
+    "tic_like": tic_like.generate,
     "trips_like": trips_like.generate,
     "unbalance_like": unbalance_like.generate,
 }

@@ -1,13 +1,11 @@
-"""Cell: one repetition of one system at one ε on one data set, and its own randomness."""
+"""Cell: one repetition of one system at one ε on one data set."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
-from typing import Literal
 
 from dp_pipeline.schema.epsilon import epsilon_text
 from dp_pipeline.studies.clustering.systems import Planning, System
@@ -28,20 +26,15 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """One text a cell: what a journal knows it by.
+        """One text a cell: what a journal knows it by, and what decides its randomness.
+
+        Systems are compared as independent samples, so no two of them share their noise.
 
         >>> Cell("birch3", "eug_kmeans", "paid", "0.5", 7).key
         'birch3/eug_kmeans/paid/0.5/7'
         """
         parts = (self.dataset, self.system, self.planning, self.epsilon, str(self.repetition))
         return "/".join(parts)
-
-    def seed(self, use: Literal["noise", "post-processing"]) -> int:
-        """128 bits from the key alone: the same in every run, independent between cells and uses.
-
-        Systems are compared as independent samples, so no two of them share their noise.
-        """
-        return int.from_bytes(hashlib.sha256(f"{use} {self.key}".encode()).digest()[:16])
 
 
 def all_cells(

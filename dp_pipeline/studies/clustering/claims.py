@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import isfinite
 from typing import Literal
 
 from dp_pipeline.studies.clustering.summary import Summary
 from dp_pipeline.studies.clustering.systems import Planning
-from dp_pipeline.studies.means import Mean, Outcome, compare
-from dp_pipeline.studies.verdict import Verdict
+from dp_pipeline.studies.means import Mean, Outcome
+from dp_pipeline.studies.verdict import Rule, Verdict, standing
 
 Measure = Literal["nicv_ratio", "f_kmeans", "f_label", "rcp"]
 _LOWER_IS_BETTER = ("nicv_ratio",)
@@ -27,8 +25,7 @@ class Claim:
     against    whom it is compared with: it must be better than every one of them
     measure    ``nicv_ratio`` (NICV over that without privacy), ``f_kmeans``, ``f_label``; or
                ``rcp``, which is compared with 0
-    rule       ``better``: by more than 3 standard errors of the difference;
-               ``no worse``: than the best of them, by no more than that
+    rule       see ``studies.verdict``
     at_most    the claim is of ε up to this one; None for every ε
     """
 
@@ -37,7 +34,7 @@ class Claim:
     system: str
     against: tuple[str, ...]
     measure: Measure
-    rule: Literal["better", "no worse"] = "better"
+    rule: Rule = "better"
     at_most: Fraction | None = None
 
     def verdict(self, summary: Summary, planning: Planning) -> Verdict:
@@ -48,11 +45,7 @@ class Claim:
                 found = self._outcome(summary, dataset, planning, epsilon)
                 if found is not None:
                     outcome[dataset, epsilon] = found
-        if self.rule == "better":
-            held = {place: one == "better" for place, one in outcome.items()}
-        else:
-            held = {place: one != "worse" for place, one in outcome.items()}
-        return Verdict(held, outcome)
+        return Verdict.by(self.rule, outcome)
 
     def _outcome(
         self, summary: Summary, dataset: str, planning: Planning, epsilon: str
@@ -66,20 +59,8 @@ class Claim:
             else summary.mean(dataset, other, planning, epsilon, self.measure)
             for other in self.against
         ]
-        known = [other for other in others if other is not None and isfinite(other.error)]
-        # Without a standard error nothing can be said, not even that there is no difference.
-        if own is None or not isfinite(own.error) or len(known) < len(others):
-            return None
-        return self._against(own, known)
-
-    def _against(self, own: Mean, others: Sequence[Mean]) -> Outcome:
-        """The least favourable of the comparisons; with ``no worse`` that with the best mean."""
         lower = self.measure in _LOWER_IS_BETTER
-        if self.rule == "no worse":
-            best = min if lower else max
-            others = [best(others, key=lambda other: other.value)]
-        outcomes = [compare(own, other, lower_is_better=lower) for other in others]
-        return max(outcomes, key=("better", "alike", "worse").index)
+        return standing(own, others, rule=self.rule, lower_is_better=lower)
 
 
 DPQT_PAPER = "Zhang, Cheng 2021 (DPQTk-means)"

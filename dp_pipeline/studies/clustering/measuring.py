@@ -5,28 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import time
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.models.base import Model, claim_of
+from dp_pipeline.models.base import claim_of
 from dp_pipeline.raw.comparison import clustering_quality
-from dp_pipeline.release.accountant import Accountant
 from dp_pipeline.release.clusters import Clusters
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.discovery import find_spec
 from dp_pipeline.schema.errors import BoundaryViolation, DeclarationError
 from dp_pipeline.schema.spec import DatasetSpec
-from dp_pipeline.studies.benchmark import Benchmark
+from dp_pipeline.studies.benchmark import opened
 from dp_pipeline.studies.clustering.cell import Cell
 from dp_pipeline.studies.clustering.systems import known_systems, shared_parameters
+from dp_pipeline.studies.fit import Fit
 from dp_pipeline.studies.journal import Row
 
 METRICS = ("nicv", "nicv_floor", "nicv_ratio", "f_kmeans", "ari_kmeans", "f_label", "ari_label")
@@ -58,55 +50,23 @@ class Measuring:
             "failure": "",
         }
         try:
-            fit = Fit.of(benchmark, model, cell)
+            fit = Fit.of(
+                model,
+                benchmark.counter(),
+                benchmark.spec,
+                epsilon=epsilon,
+                claim=claim,
+                key=cell.key,
+            )
         except (BoundaryViolation, DeclarationError) as error:
             return {**row, "failure": str(error)}
-        if fit.kind != claim.kind:
-            raise BoundaryViolation(
-                f"{cell.key}: expected a {claim.kind} fit as claimed, got a {fit.kind} one"
-            )
-        columns, centres = fit.clusters.columns, fit.clusters.centres
+        fit.require_claimed(claim, cell.key)
+        assert isinstance(fit.released, Clusters)
+        columns, centres = fit.released.columns, fit.released.centres
         quality = clustering_quality(benchmark.spec, benchmark.snapshot, columns, centres)
         known = {name: quality[name] for name in METRICS if name in quality}
         finite = {name: value for name, value in known.items() if math.isfinite(value)}
         return {**row, **finite, "seconds": fit.seconds}
-
-
-@dataclass(frozen=True)
-class Fit:
-    """One fit: what was released, wall-clock seconds, and whether it was ``dp`` or ``not-dp``."""
-
-    clusters: Clusters
-    seconds: float
-    kind: str
-
-    @classmethod
-    def of(cls, benchmark: Benchmark, model: Model, cell: Cell) -> Fit:
-        """Fit on a curator in memory, with the randomness of the cell; spends all it claims."""
-        spec, epsilon = benchmark.spec, Fraction(cell.epsilon)
-        accountant = Accountant(claim_of(model, epsilon).epsilon)
-        curator = Curator(
-            benchmark.counter(),
-            domain=spec.domain,
-            reach=spec.reach,
-            accountant=accountant,
-            transcript=Transcript(),
-            noise=SeededNoise(cell.seed("noise")),
-            benchmark=not spec.is_release,
-        )
-        rng = np.random.default_rng(cell.seed("post-processing"))
-        began = time.perf_counter()
-        released = model.fit(curator, epsilon=epsilon, rng=rng)
-        seconds = time.perf_counter() - began
-        accountant.require_all_spent()
-        assert isinstance(released, Clusters)
-        return cls(released, seconds, accountant.kind)
-
-
-@cache
-def opened(folder: Path, dataset: str) -> Benchmark:
-    """The benchmark in a study's folder, looked up once a process."""
-    return Benchmark.of(find_spec(dataset), folder)
 
 
 def declared_digest(spec: DatasetSpec) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from dp_pipeline.studies.bar_chart import bar_chart
 from dp_pipeline.studies.clustering.summary import Summary
 from dp_pipeline.studies.clustering.systems import Planning, known_systems
 from dp_pipeline.studies.line_chart import BARS, Line, Scale, line_chart
 from dp_pipeline.studies.means import Mean
+from dp_pipeline.studies.picture import Picture
 
 _OF_N = {
     "declared": "N in formulas is the declared number of rows.",
@@ -20,28 +20,15 @@ _OF_N = {
 _SCALES = {
     "nicv_ratio": (
         "NICV ratio",
-        Scale("NICV ÷ NICV without privacy (log scale)", "log", (1.0, "without privacy")),
+        Scale("NICV ÷ NICV without privacy (log scale)", "log", ((1.0, "without privacy"),)),
     ),
-    "rcp": ("RCP against EUGkM", Scale("RCP in percent", "signed log", (0.0, "as EUGkM"))),
+    "rcp": ("RCP against EUGkM", Scale("RCP in percent", "signed log", ((0.0, "as EUGkM"),))),
     "f_label": ("F-measure, classes: labels", Scale("F-measure (higher is better)", "linear")),
     "f_kmeans": (
         "F-measure, classes: k-means without privacy",
         Scale("F-measure (higher is better)", "linear"),
     ),
 }
-
-
-@dataclass(frozen=True)
-class Picture:
-    """One PNG of the report.
-
-    file   its name in the folder of the study
-    """
-
-    dataset: str
-    file: str
-    title: str
-    content: bytes
 
 
 def pictures(summary: Summary) -> Iterator[Picture]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from dp_pipeline.reporting.number_text import number_text
 from dp_pipeline.studies.clustering.claims import CLAIMS
-from dp_pipeline.studies.clustering.pictures import Picture, run_time
+from dp_pipeline.studies.clustering.pictures import run_time
 from dp_pipeline.studies.clustering.summary import Summary
 from dp_pipeline.studies.clustering.systems import SYSTEMS, Planning, known_systems
 from dp_pipeline.studies.journal import Row
+from dp_pipeline.studies.markdown import markdown_table
 from dp_pipeline.studies.means import SURE
+from dp_pipeline.studies.picture import Picture
 
 _PLANNED = {"declared": "N declared", "paid": "N paid for", "none": "no N"}
 _TABLES = {
@@ -72,7 +74,7 @@ def _claims(summary: Summary) -> Iterator[str]:
         (claim, [claim.verdict(summary, planning) for planning in summary.plannings])
         for claim in CLAIMS
     ]
-    yield _table(
+    yield markdown_table(
         head,
         (
             [f"{number}. {claim.sentence}", claim.source, *(f"**{one.short}**" for one in found)]
@@ -102,7 +104,9 @@ def _dataset(summary: Summary, dataset: str, shown: Sequence[Picture]) -> Iterat
             rows = list(_means(summary, dataset, planning, measure))
             if rows:
                 yield f"{words}; {_PLANNED[planning]}:"
-                yield _table(["system", *(f"ε={e}" for e in summary.epsilons(dataset))], rows)
+                yield markdown_table(
+                    ["system", *(f"ε={e}" for e in summary.epsilons(dataset))], rows
+                )
 
 
 def _means(summary: Summary, dataset: str, planning: Planning, measure: str) -> Iterator[list[str]]:
@@ -122,7 +126,7 @@ def _run_times(summary: Summary) -> Iterator[str]:
     yield "Seconds of one fit (wall clock, one thread, rows in memory), mean over ε and plannings:"
     known = known_systems()
     systems = [one for one in known if any(one in summary.systems(d) for d in summary.datasets)]
-    yield _table(
+    yield markdown_table(
         ["system", *summary.datasets],
         (
             [
@@ -150,7 +154,7 @@ def _as_published(summary: Summary, rows: Sequence[Row]) -> Iterator[str]:
         return
     yield "## As published: not comparable"
     yield "These do not promise the ε that was asked for, and are in no table and claim above."
-    yield _table(
+    yield markdown_table(
         ["data set", "system", "N", "ε asked", "ε it costs", "NICV ratio", "why"],
         (
             [
@@ -173,10 +177,3 @@ def _failures(summary: Summary) -> Iterator[str]:
     yield "## Refused"
     yield "These systems cannot be run there:"
     yield "\n".join(f"* {' '.join(place)}: {why}" for place, why in summary.failures.items())
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(
-        "| " + " | ".join(text.replace("|", "&#124;") for text in line) + " |" for line in lines
-    )

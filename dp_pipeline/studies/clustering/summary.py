@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,7 +12,7 @@ from dp_pipeline.metrics.clustering import rcp
 from dp_pipeline.studies.clustering.measuring import METRICS
 from dp_pipeline.studies.clustering.systems import PLANNINGS, Planning, known_systems
 from dp_pipeline.studies.journal import Row
-from dp_pipeline.studies.means import Mean
+from dp_pipeline.studies.means import Mean, means_by_place
 
 MEASURES = (*METRICS, "seconds")
 REFERENCE = "eug_kmeans"
@@ -37,22 +36,11 @@ class Summary:
     @classmethod
     def of(cls, rows: Iterable[Row]) -> Summary:
         """The summary of finished cells, in the order of data sets, systems, plannings and ε."""
-        groups: dict[Place, list[Row]] = defaultdict(list)
-        failures: dict[Place, str] = {}
-        for row in sorted_rows(rows):
-            place = (row["dataset"], row["system"], row["planning"], row["epsilon"])
-            if row["failure"]:
-                failures[place] = row["failure"]
-            else:
-                groups[place].append(row)
-        means = {
-            place: {
-                measure: Mean.of([one[measure] for one in group if one[measure] is not None])
-                for measure in MEASURES
-                if any(one[measure] is not None for one in group)
-            }
-            for place, group in groups.items()
-        }
+
+        def place(row: Row) -> Place:
+            return row["dataset"], row["system"], row["planning"], row["epsilon"]
+
+        means, failures = means_by_place(sorted_rows(rows), place, MEASURES)
         return cls(means, failures)
 
     @cached_property

@@ -1,0 +1,115 @@
+"""The rows of a data frame as codes of declared cells, and the counter over them. Rows live here.
+
+What is refused is the form of ``X``: no frame, a declared column that is missing or there
+twice. Types of columns are no errors: pandas makes them from the values, so that one value
+more can turn numbers into objects. What becomes of a row depends on that row alone, as it
+does in ``raw.prepare``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dp_pipeline.estimators.declared_column import DeclaredColumn
+from dp_pipeline.estimators.declared_columns import domain_of
+from dp_pipeline.estimators.value_text import text_of
+from dp_pipeline.raw.cells import level_codes, missing_cells, valid_numbers
+from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.schema.domain import Attribute
+from dp_pipeline.schema.encoding import INVALID, Bins, IntArray
+from dp_pipeline.schema.errors import DeclarationError
+
+Columns = tuple[DeclaredColumn, ...]
+
+
+def declared_series(X: Any, columns: Columns) -> list[Any]:
+    """One pandas series a declared column; columns without a declaration are left out.
+
+    Raises DeclarationError unless X is a pandas frame that has each declared column once.
+    """
+    import pandas as pd
+
+    if not isinstance(X, pd.DataFrame):
+        raise DeclarationError(f"X: expected a pandas frame, got {type(X).__name__}")
+    names = [column.attribute.name for column in columns]
+    there = X.columns.tolist()
+    absent = [name for name in names if name not in there]
+    if absent:
+        raise DeclarationError(f"X: expected a column {absent[0]!r} as declared, got none")
+    if len(set(there)) < len(there):
+        raise DeclarationError("X: expected each column name once, got one twice")
+    return [X[name] for name in names]
+
+
+def counter_over_codes(series: list[Any], columns: Columns, *, refuse: bool) -> MemoryCounter:
+    """The engine over the rows whose values fit, 1 or 2 bytes a code.
+
+    refuse   raise where a row does not fit, in place of leaving it out: DeclarationError
+             with the column's name, which tells about a row
+    """
+    keep = np.ones(len(series[0]), dtype=np.bool_)
+    codes: dict[str, NDArray[Any]] = {}
+    coordinates: dict[str, NDArray[Any]] = {}
+    # A warning about a cast would say something about a row.
+    with np.errstate(all="ignore"):
+        for column, values in zip(columns, series, strict=True):
+            attribute = column.attribute
+            places, numbers = _coded(attribute, values)
+            if refuse and (places == INVALID).any():
+                raise DeclarationError(
+                    f"X: column {attribute.name!r}: expected declared values, got others"
+                )
+            keep &= places != INVALID
+            codes[attribute.name] = places.astype(np.min_scalar_type(attribute.size - 1))
+            if numbers is not None:
+                coordinates[attribute.name] = numbers
+    return MemoryCounter(
+        domain_of(columns),
+        coordinates={name: column[keep] for name, column in coordinates.items()},
+        codes={name: column[keep] for name, column in codes.items()},
+        rows=int(keep.sum()),
+    )
+
+
+def _coded(attribute: Attribute, values: Any) -> tuple[IntArray, NDArray[Any] | None]:
+    """Codes (n,), INVALID for a row that does not fit; of a number that is never missing also
+    its coordinates, any number where it does not fit.
+    """
+    column = pa.chunked_array([_stored(values, is_numeric=attribute.is_numeric)])
+    if not isinstance(attribute.cells, Bins) or attribute.coordinate is None:
+        return level_codes(attribute, column), None
+    numbers = valid_numbers(attribute, column)
+    codes = attribute.cells.encode(numbers)
+    if attribute.nullable:
+        codes[missing_cells(attribute, column)] = attribute.missing_code
+        return codes, None
+    numbers[np.isnan(numbers)] = attribute.coordinate.lower
+    return codes, attribute.coordinate.encode(numbers).astype(np.int32)
+
+
+def _stored(values: Any, *, is_numeric: bool) -> pa.Array:
+    """A series as numbers, or as texts that may be missing: whatever its values are."""
+    import pandas as pd
+
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        categories = _stored(values.cat.categories.to_series(), is_numeric=is_numeric)
+        places = values.cat.codes.to_numpy()
+        return categories.take(pa.array(places, mask=places < 0))
+    if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iuf":
+        return pa.array(_plain(values.to_numpy()))
+    if getattr(values.dtype, "storage", None) == "pyarrow":
+        stored = pa.array(values)
+        return stored.combine_chunks() if isinstance(stored, pa.ChunkedArray) else stored
+    texts = [text_of(value, truth_is_number=is_numeric) for value in values.tolist()]
+    return pa.array(texts, type=pa.large_string())
+
+
+def _plain(numbers: NDArray[Any]) -> NDArray[Any]:
+    """Numbers as pyarrow takes them: no other byte order, no float of another size."""
+    if numbers.dtype.kind == "f" and numbers.dtype.itemsize not in (4, 8):
+        return numbers.astype(np.float64)
+    return numbers.astype(numbers.dtype.newbyteorder("="))

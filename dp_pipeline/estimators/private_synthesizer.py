@@ -1,0 +1,268 @@
+"""PrivateSynthesizer: a differentially private copy of a table, with scikit-learn's manners."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from dp_pipeline.estimators.arguments import (
+    exact_delta,
+    exact_epsilon,
+    generator,
+    is_fit_for_release,
+    noise_of,
+)
+from dp_pipeline.estimators.charged import run_charged
+from dp_pipeline.estimators.clique_graph import clique_graph
+from dp_pipeline.estimators.coded_rows import counter_over_codes, declared_series
+from dp_pipeline.estimators.declared_column import DeclaredColumn
+from dp_pipeline.estimators.declared_columns import declared_columns, domain_of
+from dp_pipeline.estimators.errors import invalid_parameters
+from dp_pipeline.estimators.methods import plain_claim, table_model
+from dp_pipeline.estimators.private_fit import Fitted, PrivateFit
+from dp_pipeline.estimators.redrawn import redrawn
+from dp_pipeline.estimators.synthetic_frame import marginal_series, synthetic_frame
+from dp_pipeline.gate.counts import MOST_GRID_CELLS, Counter
+from dp_pipeline.release.synthetic_table import SyntheticTable
+from dp_pipeline.schema.errors import DeclarationError
+
+MOST_ROWS = 10**9
+
+
+class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
+    """A synthetic table that is ε-differentially private: one row more or less changes the
+    probability of any result by at most the factor e^ε.
+
+    **Every fit is a new spend.** The results of two fits on the same rows, of clones, of the
+    folds and candidates of a grid search are together as private as the *sum* of their ε.
+    Nothing here adds them up unless ``lineage`` is given.
+
+    All that ``fit`` sets is private, and so is what ``sample`` and ``marginal`` make of it, as
+    often as they are called. Not private is a ``domain`` that was read off the rows: declare
+    levels and bounds that were known before. Results compared with the rows are as sensitive
+    as they are.
+
+    Parameters
+    ----------
+    domain : mapping of column names to levels, bins or sizes
+        The declared columns, which are also those of the synthetic table. A column is
+
+        * a list of levels: texts, numbers or truth values. A value is looked up as text, without
+          spaces around it: the level 1 takes 1, 1.0 and "1". A pandas ``CategoricalDtype`` is
+          a list too, and gives synthetic columns of that type;
+        * a number n: the levels 0..n−1;
+        * ``{"levels": [...]}`` or ``{"size": n}``, with ``"other"``, the level that takes unknown
+          values, ``"nullable": True``, where a missing value is a level of its own, and beside
+          that ``"missing": [...]``, texts that mean one;
+        * ``{"bounds": [low, high], "bins": n}``, or ``"edges": [...]`` in place of bins: a
+          number, clipped to the bounds, with ``"integer": True`` where synthetic values are
+          whole, ``"nullable"`` and ``"missing"``. Edges may hold the bounds, as first and last.
+    epsilon : str, Fraction, int or float
+        Privacy of one fit, from 1e-6 to 1e6 with at most nine decimals. A float is taken by its
+        shortest decimal text: 0.1 is exactly 1/10.
+    delta : str, Fraction or float, default=0
+        With one above 0, at most 0.001, the fit is (ε, δ)-differentially private, accounted in ρ
+        of zero-concentrated DP: less noise. Only methods that know how take one. Choose it far
+        below one over the number of rows.
+    method : str, default="one_shot"
+        A private model of tables of ``dp_pipeline.models``.
+    noise : str or NoiseSource, default=None
+        None is OpenDP, the secure default. ``"exact"`` is this package's own sampler on the
+        operating system's randomness. ``"seeded:7"`` is for research only: whoever knows the
+        seed can subtract the noise.
+    random_state : int, RandomState or None, default=None
+        Randomness of post-processing: of the rows that are drawn. It protects nobody.
+    method_params : dict, default=None
+        Further parameters of the method, as text or numbers.
+    nominal_rows : int, default=None
+        Declared number of rows, which need not be true: for methods that plan with one.
+    on_unknown : {"drop", "error"}, default="drop"
+        What becomes of a row with a value that is not declared and has no ``other`` to go to, or
+        that is missing where nothing says it may be: it is left out, as the whole pipeline does.
+        "error" raises in its place, in words that name the column. **That tells about a row:**
+        for public data alone, and never beside ``lineage``.
+    lineage : str, default=None
+        Population whose account in the ledger of this project's home (``DP_PIPELINE_HOME``, or
+        the folder of workspace.yaml) pays for every fit, before it looks. A fit that stops after
+        that has spent its ε: there are no refunds. The account's δ is that of ``delta``, or
+        ``delta`` is 0.
+
+    Attributes
+    ----------
+    spends_ : tuple of Spend
+        Every noisy look of this fit. Their ε add up to ``epsilon`` exactly; with ``delta`` they
+        are ρ, and add up to the largest whole nano-ρ that means no more than ``epsilon``.
+    graph_ : networkx.Graph
+        The model: nodes are cliques, tuples of columns, with their number of ``cells``; an edge
+        has the ``separator`` that two of them share.
+    fit_for_release_ : bool
+        Whether the noise may protect persons: False for a seed and for a source of one's own.
+    n_features_in_ : int
+        Number of declared columns.
+    feature_names_in_ : ndarray
+        Their names.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from dp_pipeline.estimators import PrivateSynthesizer
+    >>> people = pd.DataFrame({"smokes": ["no", "yes"] * 500, "age": [30, 60] * 500})
+    >>> domain = {"smokes": ["no", "yes"], "age": {"bounds": [0, 100], "bins": 4, "integer": True}}
+    >>> synthesizer = PrivateSynthesizer(
+    ...     domain=domain, epsilon="1", noise="seeded:7", random_state=0
+    ... ).fit(people)
+    >>> synthesizer.sample(3).dtypes["age"]
+    dtype('int64')
+    >>> synthesizer.marginal("smokes").round(1).tolist()
+    [0.5, 0.5]
+    >>> sum(spend.epsilon for spend in synthesizer.spends_)
+    Fraction(1, 1)
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        *,
+        domain: Any,
+        epsilon: Any,
+        delta: Any = 0,
+        method: str = "one_shot",
+        noise: Any = None,
+        random_state: Any = None,
+        method_params: Mapping[str, object] | None = None,
+        nominal_rows: int | None = None,
+        on_unknown: str = "drop",
+        lineage: str | None = None,
+    ) -> None:
+        self.domain = domain
+        self.epsilon = epsilon
+        self.delta = delta
+        self.method = method
+        self.noise = noise
+        self.random_state = random_state
+        self.method_params = method_params
+        self.nominal_rows = nominal_rows
+        self.on_unknown = on_unknown
+        self.lineage = lineage
+
+    def fit(self, X: Any, y: Any = None) -> PrivateSynthesizer:  # noqa: ARG002
+        """Make a private model of the rows of X; costs ``epsilon`` each time.
+
+        X   pandas frame with the declared columns, of any types, and any number of rows, 0 too;
+            other columns are left out. y is ignored
+
+        Raises InvalidParameter, a ValueError, for parameters and for a frame without a declared
+        column; with ``lineage`` also BudgetExceeded; nothing was charged or drawn then. No error
+        and no warning says anything about a row, unless ``on_unknown`` asks for one.
+        """
+        began = generator(self.random_state)
+        with invalid_parameters():
+            columns = declared_columns(self.domain)
+            series = declared_series(X, columns)
+            fit = self._declared(columns)
+            noise, refuse = noise_of(self.noise), self._refuses_unknown()
+            # A declaration that read rows may hold a cache of them, so it is not the one kept.
+            counter = counter_over_codes(series, declared_columns(self.domain), refuse=refuse)
+            fitted = self._run(fit, counter, noise, copy.deepcopy(began))
+        self._fit, self._columns, self._began = fit, columns, began
+        self._table, self._transcript = fitted.released, fitted.transcript
+        self.spends_ = fitted.spends
+        self.graph_ = clique_graph(fitted.released)
+        self.fit_for_release_ = is_fit_for_release(self.noise)
+        self.feature_names_in_ = np.array(fit.domain.names, dtype=object)
+        self.n_features_in_ = len(columns)
+        return self
+
+    def sample(self, n: int | None = None) -> Any:
+        """Synthetic rows, a pandas frame with the declared columns in their order.
+
+        n   rows to draw anew from the model, for no further ε; None gives the rows that were
+            drawn when it was fitted, as many as there are by a noisy count
+
+        Types are as declared, whatever those of ``X`` were: levels as they were written, whole
+        numbers int64, others float64; nullable columns can hold NA. Raises InvalidParameter
+        unless n is a whole number in 0..10^9.
+        """
+        check_is_fitted(self)
+        if n is None:
+            return synthetic_frame(self._table, self._columns)
+        with invalid_parameters():
+            rows = _number_of_rows(n)
+        rng = generator(self.random_state)
+        table = redrawn(self._fit, self._transcript, rows=rows, began=self._began, rng=rng)
+        return synthetic_frame(table, self._columns)
+
+    def marginal(self, columns: str | Sequence[str]) -> Any:
+        """The synthetic distribution over one or more columns, a pandas series that adds up to 1.
+
+        Its index holds every declared cell, a level of the index a column: declared levels, bins
+        in words, NA for missing. Raises InvalidParameter for no column, one twice or not
+        declared, and for more than 2^24 cells.
+        """
+        check_is_fitted(self)
+        with invalid_parameters():
+            chosen = self._chosen([columns] if isinstance(columns, str) else list(columns))
+        names = tuple(column.attribute.name for column in chosen)
+        return marginal_series(self._table.probabilities(names), chosen)
+
+    def _declared(self, columns: tuple[DeclaredColumn, ...]) -> PrivateFit[SyntheticTable]:
+        domain = domain_of(columns)
+        epsilon, delta = exact_epsilon(self.epsilon), exact_delta(self.delta)
+        model = table_model(self.method, nominal_rows=self.nominal_rows, params=self.method_params)
+        model.check(domain)
+        claim = plain_claim(self.method, model, epsilon, domain=domain, delta=delta)
+        return PrivateFit("PrivateSynthesizer", self.method, SyntheticTable, model, domain, claim)
+
+    def _refuses_unknown(self) -> bool:
+        if self.on_unknown not in ("drop", "error"):
+            raise DeclarationError(
+                f"on_unknown: expected drop or error, got {self.on_unknown!r:.60}"
+            )
+        if self.on_unknown == "error" and self.lineage is not None:
+            raise DeclarationError(
+                "on_unknown: expected drop where a lineage pays, got error: it tells about a row"
+            )
+        return self.on_unknown == "error"
+
+    def _run(
+        self,
+        fit: PrivateFit[SyntheticTable],
+        counter: Counter,
+        noise: Any,
+        rng: np.random.Generator,
+    ) -> Fitted[SyntheticTable]:
+        if self.lineage is None:
+            return fit.run(counter, noise=noise, rng=rng)
+        return run_charged(fit, counter, lineage=self.lineage, noise=noise, rng=rng)
+
+    def _chosen(self, names: list[str]) -> tuple[DeclaredColumn, ...]:
+        known = {column.attribute.name: column for column in self._columns}
+        if not names or len(set(names)) < len(names) or not set(names) <= set(known):
+            raise DeclarationError(
+                f"marginal: expected some of the columns {', '.join(known)}, each once, "
+                f"got {names!r:.60}"
+            )
+        cells = self._fit.domain.cell_count(tuple(names))
+        if cells > MOST_GRID_CELLS:
+            raise DeclarationError(
+                f"marginal: expected at most {MOST_GRID_CELLS} cells, "
+                f"got {', '.join(names)} with {cells}"
+            )
+        return tuple(known[name] for name in names)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = not str(self.noise).startswith("seeded:")
+        return tags
+
+
+def _number_of_rows(n: object) -> int:
+    whole = int(n) if isinstance(n, Integral) and not isinstance(n, bool) else -1
+    if not 0 <= whole <= MOST_ROWS:
+        raise DeclarationError(f"n: expected a whole number in 0..{MOST_ROWS}, got {n!r:.60}")
+    return whole

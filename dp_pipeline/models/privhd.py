@@ -1,0 +1,234 @@
+"""PrivHD: noisy tables of the cliques of a noisy Markov network, joined along a junction tree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+from typing import ClassVar
+
+import numpy as np
+
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.scores import UNIT, Gap, MutualInformation, Score
+from dp_pipeline.models.base import Claim
+from dp_pipeline.models.markov_network import (
+    NetworkPlan,
+    drawn_network,
+    draws_of,
+    high_pass,
+    pairs_of,
+    paper_plan,
+)
+from dp_pipeline.models.parameters import choice, decimal, share
+from dp_pipeline.models.table import TableModel, clique_cells
+from dp_pipeline.release.bigger_cliques import bigger_cliques
+from dp_pipeline.release.budget import root_weights, split
+from dp_pipeline.release.clique_counts import clique_counts
+from dp_pipeline.release.clique_growth import CliqueGrowth
+from dp_pipeline.release.clique_join import join_cliques
+from dp_pipeline.release.junction_tree import JunctionTree
+from dp_pipeline.release.measurement import NoisyMarginal
+from dp_pipeline.release.one_ways import estimated_rows, shares
+from dp_pipeline.release.synthetic_table import SyntheticTable
+from dp_pipeline.schema.domain import Domain
+from dp_pipeline.schema.errors import BoundaryViolation, DeclarationError
+
+ZERO = Fraction(0)
+
+Names = tuple[str, ...]
+Sizes = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class _Structure:
+    """What is known once the network is drawn.
+
+    left         ε for the tables
+    most_cells   of a merged clique
+    one_ways     tables that were paid for on the way
+    rows         the public number of rows, or None
+    """
+
+    growth: CliqueGrowth
+    left: Fraction
+    most_cells: int
+    one_ways: tuple[NoisyMarginal, ...] = ()
+    rows: int | None = None
+
+
+@dataclass(frozen=True)
+class PrivHd(TableModel):
+    """Draw edges between dependent attributes, triangulate, count cliques with noise, join them.
+
+    attributes        discrete attributes, d of them; all when empty
+    synthetic_rows    rows to draw; None: the number that the tables' totals estimate
+    variant           ``tuned``, or one of the paper's: ``published``, ``composed``, ``peeling``
+    kappa             κ: at most k = ⌈κ·(d − 1)⌉ edges are drawn; None is 5 where tuned, else 2
+    structure_share   tuned: share of ε that draws the edges
+    one_way_share     tuned: share of ε for the tables of single attributes
+    phi               φ: published and composed keep pairs of I ≥ φ²·(min(|Ω_i|, |Ω_j|) − 1)/2
+                      bits, as JTree has it: the paper's own threshold is lost
+    clique_cells      most cells of a clique
+
+    The five algorithms of the paper: edges are drawn (2), the graph is triangulated (3, in
+    min-fill order), its cliques are joined by a maximum spanning tree (4), linked cliques are
+    merged while that lowers the expected error (5), and noisy tables of the m cliques, each
+    at 1/m of what is left, are made consistent, projected and sampled from the root (1).
+
+    ``tuned``: one-way tables first, ε_i ∝ √|Ω_i|; with their N̂ and p̂ the score of a pair is
+    G = ‖c_ij − N̂·p̂_i·p̂_jᵀ‖₁ (Δ = 1), ε1 = structure_share·ε pays for k draws, but for no more
+    than N̂·ε1/10 (or (d − 1)/2), and a clique has at most N̂·ε2/(4d) cells, N̂ in protected
+    units. The one-ways count as tables.
+    The others draw by the mutual information I, for neighbours that replace a row, with n
+    public: benchmark rows alone. ε1 = 0.1, or ε/2 up to ε = 0.1, and ε11 = ε12 = ε1/2.
+    ``published``: all p = d(d − 1)/2 pairs are compared with noise for one (ε11 each), and
+    each draw uses all of ε12. ``composed``: the noise of the comparison is p times as large,
+    a draw costs ε12/k. ``peeling``: no comparison, a draw costs ε1/k.
+
+    *Proof.* Draws: a noisy max each, of scores with their sensitivity (``gate.scores``), among
+    pairs that public sizes and earlier draws leave. Tables: one row is in one cell, Δ1 = 1
+    under add/remove (2 when a row is replaced), times the reach; the cliques are functions of
+    the draws. What draws that were not made leave over goes to the tables, so all adds up to
+    ε, exactly. The rest is post-processing. ∎
+    As published it is not ε-DP: p comparisons at ε11, k draws at ε12 and the tables compose to
+    p·ε11 + k·ε12 + ε2, and this is what it claims and spends: 8.2 on 16 attributes at ε = 0.8
+    (120·0.05 + 30·0.05 + 0.7). Its tables have noise 2m/ε2, twice the printed one: what is
+    printed does not cover a row that is replaced. A draw is by noisy max, at the same ε.
+
+    Source: Zhang, Chen, Jin, Meng, "Private High-Dimensional Data Publication with Junction
+    Tree", J. Computer Research and Development 55(12), 2018.
+    """
+
+    summary: ClassVar[str] = "noisy tables of the cliques of a noisy Markov network, joined"
+
+    variant: str = choice("tuned", "published", "composed", "peeling")
+    kappa: Fraction | None = decimal(None, at_least=1, at_most=16)
+    structure_share: Fraction = share(Fraction(3, 10))
+    one_way_share: Fraction = share(Fraction(1, 10))
+    phi: Fraction = share(Fraction(2, 10))
+    clique_cells: int = clique_cells(1024)
+
+    def check(self, domain: Domain) -> None:
+        """DeclarationError as for every table model, and for shares that leave no tables."""
+        super().check(domain)
+        taken = self.structure_share + self.one_way_share
+        if taken >= 1:
+            raise DeclarationError(
+                "PrivHd: expected structure_share and one_way_share below 1 together, "
+                f"got {float(taken):g}"
+            )
+
+    @property
+    def needs_public_rows(self) -> bool:
+        """Whether it reads the number of rows: under ``replace_one``, on benchmarks alone."""
+        return self.variant != "tuned"
+
+    def claim_over(self, epsilon: Fraction, domain: Domain | None) -> Claim:
+        """ε, or what the published comparisons and draws compose to over these attributes."""
+        if not self.needs_public_rows:
+            return Claim("dp", epsilon)
+        if self.variant != "published":
+            return Claim("dp", epsilon, "mutual information needs a public number of rows")
+        if domain is None:
+            raise BoundaryViolation("privhd: expected the attributes of its claim, got none")
+        plan = self._paper_plan(epsilon, len(self.chosen(domain)))
+        return Claim(
+            "dp",
+            plan.total,
+            f"pairs are compared with noise for one and {plan.draws} draws use a whole share "
+            "each: comparisons, draws and tables compose to more than ε",
+        )
+
+    def fit(
+        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
+    ) -> SyntheticTable:
+        """Noisy tables of cliques and rows drawn from them; spends exactly the claim."""
+        names = self.chosen(curator.domain)
+        sizes = dict(zip(names, curator.domain.shape(names), strict=True))
+        drawn = self._tuned if self.variant == "tuned" else self._by_information
+        structure = drawn(curator, sizes, epsilon)
+        tree = bigger_cliques(
+            JunctionTree.of(structure.growth.cliques, sizes),
+            sizes,
+            most_cells=structure.most_cells,
+        )
+        amounts = split(structure.left, [1] * len(tree.cliques))
+        cliques = curator.tabulate(dict(zip(tree.cliques, amounts, strict=True)))
+        measured = (*structure.one_ways, *cliques)
+        public = structure.rows
+        tables = clique_counts(measured, total=None if public is None else max(1.0, public))
+        rows = float(tables[tree.cliques[0]].sum()) if public is None else public
+        return SyntheticTable(
+            attributes=names,
+            codes=join_cliques(tree, tables, self.rows_to_draw(rows), rng, sizes),
+            measured=measured,
+            cliques=tree.cliques,
+            links=tree.links,
+            domain=curator.domain,
+            seed=int(rng.integers(1 << 62)),
+        )
+
+    def _tuned(self, curator: Curator, sizes: Sizes, epsilon: Fraction) -> _Structure:
+        """A network by gaps from independence: nothing in it needs the number of rows."""
+        prices = split(epsilon * self.one_way_share, root_weights(tuple(sizes.values())))
+        one_ways = curator.tabulate(
+            {(name,): price for name, price in zip(sizes, prices, strict=True)}
+        )
+        left = epsilon * (1 - self.one_way_share)
+        rows = estimated_rows(one_ways)
+        units = Fraction(rows, curator.reach)
+        plan = self._tuned_plan(epsilon, units, len(sizes))
+        growth = CliqueGrowth(sizes, self._useful_cells(sizes, units * plan.tables))
+        if plan.draws:
+            expected = {one.attributes[0]: shares(one, rows) for one in one_ways}
+            gaps: dict[Names, Score] = {
+                (i, j): Gap.of_product(rows, expected[i], expected[j])
+                for i, j in pairs_of(tuple(sizes))
+            }
+            network = drawn_network(curator.open_scores(gaps), growth, tuple(gaps), plan)
+            growth, left = network.growth, left - network.draws * plan.draw
+        return _Structure(growth, left, self._useful_cells(sizes, units * left), one_ways)
+
+    def _tuned_plan(self, epsilon: Fraction, units: Fraction, attributes: int) -> NetworkPlan:
+        """At most N̂·ε1/10 draws: the noise of one has a scale of a fifth of the rows then."""
+        price = epsilon * self.structure_share
+        most = max(draws_of(Fraction(1, 2), attributes), ceil(units * price / 10))
+        draws = min(draws_of(self.kappa or Fraction(5), attributes), most)
+        tables = epsilon * (1 - self.one_way_share - self.structure_share)
+        return NetworkPlan(ZERO, draws, price / max(1, draws), tables)
+
+    def _useful_cells(self, sizes: Sizes, signal: Fraction) -> int:
+        """Most cells of a clique whose rows stand out from the noise of about d tables."""
+        return min(self.clique_cells, int(signal / (4 * len(sizes))))
+
+    def _by_information(self, curator: Curator, sizes: Sizes, epsilon: Fraction) -> _Structure:
+        """A network by mutual information, from the number of rows in public."""
+        rows, plan = curator.public_rows(), self._paper_plan(epsilon, len(sizes))
+        growth, left = CliqueGrowth(sizes, self.clique_cells), plan.tables
+        if plan.draws:
+            pairs = pairs_of(tuple(sizes))
+            session = curator.open_scores(
+                {
+                    (i, j): MutualInformation(rows, binary=min(sizes[i], sizes[j]) <= 2)
+                    for i, j in pairs
+                }
+            )
+            if plan.filter:
+                thresholds = {pair: self._threshold(pair, sizes, rows) for pair in pairs}
+                pairs = high_pass(session, thresholds, epsilon=plan.filter)
+            network = drawn_network(session, growth, pairs, plan)
+            growth = network.growth
+            left += (plan.draws - network.draws) * plan.draw
+        return _Structure(growth, left, self.clique_cells, rows=rows)
+
+    def _paper_plan(self, epsilon: Fraction, attributes: int) -> NetworkPlan:
+        return paper_plan(
+            self.variant, epsilon, attributes=attributes, kappa=self.kappa or Fraction(2)
+        )
+
+    def _threshold(self, pair: Names, sizes: Sizes, rows: int) -> int:
+        """Of n·I, in the unit of scores."""
+        freedom = min(sizes[name] for name in pair) - 1
+        return int(rows * UNIT * self.phi**2 * freedom / 2)

@@ -1,0 +1,1 @@
+"""The study of private tables: the papers' figures, measured again."""

@@ -1,0 +1,106 @@
+"""Households of a village, their declaration, and synthesizers that copy them."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pandas as pd
+
+from dp_pipeline.estimators import PrivateSynthesizer
+from dp_pipeline.models import MODELS
+from dp_pipeline.models.table import TableModel
+
+METHODS = [name for name, model in MODELS.items() if issubclass(model, TableModel)]
+CONCENTRATED = [name for name in METHODS if getattr(MODELS[name], "concentrated", False)]
+NAN, INF = float("nan"), float("inf")
+
+DECLARED: dict[str, Any] = {
+    "tenure": ["owner", "tenant"],
+    "heating": {"levels": ["gas", "wood", "else"], "other": "else", "nullable": True},
+    "children": 4,
+    "garden": pd.CategoricalDtype([False, True]),
+    "rent": {"bounds": [0, 2000], "bins": 4},
+    "built": {"edges": [1900, 1950, 1980, 2020], "integer": True, "nullable": True},
+}
+VILLAGE = pd.DataFrame(
+    {
+        "tenure": ["owner", "tenant", "tenant", "owner", "tenant", "owner"],
+        "heating": ["gas", "wood", None, "sun", "gas", "wood"],
+        "children": [0, 1, 3, 2, 0, 1],
+        "garden": [True, False, False, True, False, True],
+        "rent": [0.0, 700.0, 950.5, 0.0, 1200.0, 99.0],
+        "built": [1910, 1960, None, 2000, 1979, 1980],
+    }
+)
+
+
+class Hostile:
+    """A value that no library knows, and that is no good at anything."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        raise RuntimeError("row 271828")
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("row 271828")
+
+
+def village(**columns: Any) -> pd.DataFrame:
+    """The village with other values in some columns."""
+    return VILLAGE.assign(**columns)
+
+
+def filled(value: Any, *, rows: int = 6) -> pd.DataFrame:
+    """One value everywhere."""
+    return pd.DataFrame({name: pd.Series([value] * rows, dtype=object) for name in DECLARED})
+
+
+ODD = [Hostile(), [1], {}, b"gas", 1j, 10**5000, -(10**400), Decimal("sNaN"), "\ud800", "\0"]
+
+AWKWARD: dict[str, pd.DataFrame] = {
+    "nobody": VILLAGE[:0],
+    "nobody, without types": pd.DataFrame({name: [] for name in DECLARED}),
+    "one household": VILLAGE[:1],
+    "one household a thousand times": VILLAGE[:1].loc[[0] * 1000],
+    "one level": village(tenure="owner", children=0, garden=True),
+    "nothing known": filled(None),
+    "nothing but NaN": filled(NAN),
+    "nothing but NA": filled(pd.NA),
+    "levels never seen": village(tenure="squatter", children=77),
+    "endless numbers": village(rent=[INF, -INF, 1e300, -5.0, NAN, 0.0]),
+    "texts for numbers": village(rent="a lot", children="three", built="long ago"),
+    "numbers for texts": village(tenure=1.5, heating=7),
+    "dates": filled(pd.Timestamp("2020-01-01")),
+    "odd values": village(**dict.fromkeys(DECLARED, ODD[:6])),
+    "more odd values": village(**dict.fromkeys(DECLARED, ODD[4:])),
+    "the village": VILLAGE,
+}
+"""Name → rows."""
+
+
+def copier(**parameters: Any) -> PrivateSynthesizer:
+    """Of the village at ε = 1, reproducible unless said otherwise."""
+    standard: dict[str, Any] = {
+        "domain": DECLARED,
+        "epsilon": 1,
+        "noise": "seeded:7",
+        "random_state": 0,
+    }
+    return PrivateSynthesizer(**{**standard, **parameters})
+
+
+def require_valid(frame: pd.DataFrame) -> None:
+    """The declared columns in order, of declared types, with declared values alone."""
+    assert list(frame.columns) == list(DECLARED)
+    types = [str(frame[name].dtype) for name in ("children", "garden", "rent", "built")]
+    assert types == ["int64", "category", "float64", "Int64"]
+    plain = frame.drop(columns=["heating", "built"])
+    assert not plain.isna().to_numpy().any()
+    assert set(frame["tenure"]) <= {"owner", "tenant"}
+    assert set(frame["heating"].dropna()) <= {"gas", "wood", "else"}
+    assert set(frame["children"]) <= {0, 1, 2, 3}
+    assert frame["rent"].between(0, 2000).all()
+    assert frame["built"].dropna().between(1900, 2020).all()
+    assert frame.index.equals(pd.RangeIndex(len(frame)))

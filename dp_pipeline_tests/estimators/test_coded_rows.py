@@ -1,0 +1,134 @@
+"""A row is counted by its declared cells, whatever the types of its columns; or it is dropped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dp_pipeline.estimators.coded_rows import counter_over_codes, declared_series
+from dp_pipeline.estimators.declared_columns import declared_columns
+
+NAN = float("nan")
+
+
+def counted(values: Any, declared: Any) -> list[int]:
+    """Rows in every cell of one column."""
+    frame = pd.DataFrame({"x": values})
+    columns = declared_columns({"x": declared})
+    counter = counter_over_codes(declared_series(frame, columns), columns, refuse=False)
+    return counter.exact_tables([("x",)])[0].tolist()
+
+
+TEXTS = ["a", "b", "b", None, "c", " b ", ""]
+SAME_TEXTS = [
+    pd.Series(TEXTS, dtype=object),
+    pd.Series(TEXTS, dtype="string"),
+    pd.Series(TEXTS, dtype="category"),
+    pd.Series(TEXTS, dtype=pd.StringDtype("pyarrow")),
+]
+
+
+@pytest.mark.parametrize("values", SAME_TEXTS, ids=lambda one: repr(one.dtype))
+def test_texts_of_every_type_are_counted_alike(values: pd.Series):
+    assert counted(values, ["a", "b"]) == [1, 3]
+    assert counted(values, {"levels": ["a", "b"], "other": "b"}) == [1, 6]
+    assert counted(values, {"levels": ["a", "b"], "nullable": True}) == [1, 3, 2]
+    assert counted(values, {"levels": ["a", "b"], "other": "a", "nullable": True}) == [2, 3, 2]
+    asked = {"levels": ["a", "b"], "nullable": True, "missing": ["c"]}
+    assert counted(values, asked) == [1, 3, 3]
+
+
+NUMBERS = [0, 1, 1, 2, 5]
+NUMERIC = [
+    "int8",
+    "uint64",
+    ">i4",
+    "float16",
+    "float32",
+    ">f8",
+    "longdouble",
+    "Int16",
+    "Float32",
+    "object",
+    "category",
+    "str",
+    "int64[pyarrow]",
+]
+
+
+@pytest.mark.parametrize("dtype", NUMERIC)
+def test_numbers_of_every_type_are_counted_alike(dtype: str):
+    values = pd.Series(NUMBERS).astype(dtype)
+    assert counted(values, 3) == [1, 2, 1]
+    assert counted(values, {"bounds": [0, 4], "bins": 2}) == [3, 2]
+    assert counted(values, ["0", "1", "5"]) == [1, 2, 1]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "Float64", "Int64", "object", "category"])
+def test_a_missing_number_is_dropped_or_a_cell_of_its_own(dtype: str):
+    values = pd.Series([0, NAN, 1, 1, NAN], dtype=dtype)
+    assert counted(values, 2) == [1, 2]
+    assert counted(values, {"size": 2, "nullable": True}) == [1, 2, 2]
+    assert counted(values, {"edges": [0, 1, 4]}) == [1, 2]
+    assert counted(values, {"edges": [0, 1, 4], "nullable": True}) == [1, 2, 2]
+
+
+def test_numbers_outside_the_bounds_are_clipped_and_edges_belong_to_the_bin_above():
+    values = [-9.0, 0.0, 0.999, 1.0, 2.0, 4.0, 99.0, float("inf"), -float("inf")]
+    assert counted(values, {"edges": [0, 1, 2, 4]}) == [4, 1, 4]
+
+
+@pytest.mark.parametrize("dtype", ["bool", "boolean", "object", "category", "int64", "float64"])
+@pytest.mark.parametrize("declared", [[False, True], [0, 1], 2, {"edges": [0, 0.5, 1]}], ids=str)
+def test_a_truth_value_is_a_number_and_the_other_way_round(dtype: str, declared: Any):
+    assert counted(pd.Series([True, False, True], dtype="bool").astype(dtype), declared) == [1, 2]
+
+
+def test_a_truth_value_is_its_text_where_texts_are_declared():
+    assert counted([True, False, True], ["False", "True"]) == [1, 2]
+
+
+def test_a_row_that_fits_in_one_column_alone_is_dropped_from_all():
+    frame = pd.DataFrame({"x": ["a", "b", "z"], "y": [0.5, NAN, 0.5]})
+    columns = declared_columns({"x": ["a", "b"], "y": {"bounds": [0, 1], "bins": 1}})
+    counter = counter_over_codes(declared_series(frame, columns), columns, refuse=False)
+    tables = counter.exact_tables([(), ("x",), ("y",)])
+    assert [one.tolist() for one in tables] == [1, [1, 0], [1]]
+
+
+def test_a_row_does_not_change_what_becomes_of_another():
+    # One text among numbers makes pandas store objects.
+    assert counted([0, 1, 1], 2) == counted([0, 1, 1, "z"], 2) == counted([0, 1, 1, None], 2)
+
+
+@pytest.mark.parametrize("values", [[], np.zeros(0), pd.Series([], dtype="category")], ids=repr)
+def test_nobody_is_counted_as_nobody(values: Any):
+    assert counted(values, ["a", "b"]) == [0, 0]
+    assert counted(values, {"bounds": [0, 1], "bins": 1, "nullable": True}) == [0, 0]
+
+
+ODD_TYPES: dict[str, Any] = {
+    "dates": pd.Series(pd.to_datetime(["2718-02-08", None])),
+    "dates of a zone": pd.Series(pd.to_datetime(["2020-01-01", None], utc=True)),
+    "lengths of time": pd.Series(pd.to_timedelta([1, None])),
+    "complex numbers": pd.Series([1j, NAN]),
+    "periods": pd.Series(pd.period_range("2020", periods=2, freq="D")),
+    "intervals": pd.Series(pd.interval_range(0, 2)),
+    "lists": pd.Series([[1], [2]]),
+    "bytes": pd.Series([b"a", b"b"]),
+    "categories of dates": pd.Series(pd.to_datetime(["2020-01-01", None])).astype("category"),
+}
+
+
+@pytest.mark.parametrize("values", ODD_TYPES.values(), ids=ODD_TYPES)
+def test_columns_of_odd_types_hold_nothing_that_is_declared(values: pd.Series):
+    assert counted(values, 2) == [0, 0]
+    assert counted(values, {"bounds": [0, 1], "bins": 2}) == [0, 0]
+    assert counted(values, {"levels": ["a", "b"], "other": "b"}) == [0, 2]
+
+
+def test_sparse_numbers_are_numbers():
+    assert counted(pd.Series([0, 1, 1], dtype="Sparse[int64]"), 2) == [1, 2]

@@ -1,0 +1,138 @@
+"""A declaration is read exactly, or refused in one line that names its column."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dp_pipeline.estimators import InvalidParameter
+from dp_pipeline.estimators.declared_columns import declared_columns
+from dp_pipeline.estimators.value_text import UNKNOWN, text_of
+from dp_pipeline_tests.estimators.households import VILLAGE, copier
+
+SAME_LEVELS: list[Any] = [
+    [0, 1, 2],
+    (0, 1, 2),
+    3,
+    np.int8(3),
+    range(3),
+    np.arange(3),
+    pd.Index([0, 1, 2]),
+    pd.CategoricalDtype([0, 1, 2]),
+    {"levels": [0, 1, 2]},
+    {"size": 3},
+]
+
+
+@pytest.mark.parametrize("declared", SAME_LEVELS, ids=repr)
+def test_levels_can_be_written_in_many_ways(declared: object):
+    (column,) = declared_columns({"rooms": declared})
+    assert column.levels == (0, 1, 2)
+    assert column.attribute.labels() == ("0", "1", "2")
+
+
+SAME_BINS: list[dict[str, Any]] = [
+    {"bounds": [0, 4], "bins": 4},
+    {"bounds": (0, 4), "edges": [1, 2, 3]},
+    {"bounds": (0, 4), "edges": [0, 1, 2, 3, 4]},
+    {"bounds": (0, 4), "edges": [1, 2, 3, 4]},
+    {"edges": np.arange(5)},
+]
+
+
+@pytest.mark.parametrize("declared", SAME_BINS, ids=repr)
+def test_bins_can_be_written_in_many_ways(declared: object):
+    (column,) = declared_columns({"rent": declared})
+    assert column.attribute.cells.edges == (0.0, 1.0, 2.0, 3.0, 4.0)  # type: ignore[union-attr]
+    assert column.levels is None
+
+
+def test_columns_are_in_the_order_of_their_declaration():
+    names = [one.attribute.name for one in declared_columns({"b": 2, "a": 2, "c": 2})]
+    assert names == ["b", "a", "c"]
+
+
+WRONG: dict[str, Any] = {
+    "no levels": [],
+    "one text": "owner",
+    "a set": {"a", "b"},
+    "nothing": None,
+    "a fraction": 2.5,
+    "no size": 0,
+    "a true size": True,
+    "too large": 10**6,
+    "a level twice": ["a", "a"],
+    "a level twice as text": [1, "1"],
+    "a missing level": ["a", None],
+    "a level of another type": ["a", ("b",)],
+    "categories without any": pd.CategoricalDtype(),
+    "an empty mapping": {},
+    "levels and size": {"levels": [1], "size": 1},
+    "levels and bounds": {"levels": [1], "bounds": [0, 1], "bins": 2},
+    "an unknown field": {"levels": [1], "colour": "red"},
+    "other is no level": {"levels": ["a"], "other": "b"},
+    "nullable is no truth value": {"size": 2, "nullable": "yes"},
+    "missing alone": {"levels": ["a"], "missing": ["?"]},
+    "missing is a level": {"levels": ["a"], "nullable": True, "missing": ["a"]},
+    "missing is one text": {"levels": ["a"], "nullable": True, "missing": "?"},
+    "bounds alone": {"bounds": [0, 1]},
+    "bins alone": {"bins": 4},
+    "bins and edges": {"bounds": [0, 1], "bins": 2, "edges": [0.5]},
+    "no bins": {"bounds": [0, 1], "bins": 0},
+    "half a bin": {"bounds": [0, 1], "bins": 1.5},
+    "too many bins": {"bounds": [0, 1], "bins": 10**6},
+    "bounds of texts": {"bounds": ["0", "1"], "bins": 2},
+    "three bounds": {"bounds": [0, 1, 2], "bins": 2},
+    "upside down": {"bounds": [1, 0], "bins": 2},
+    "endless": {"bounds": [0, float("inf")], "bins": 2},
+    "too narrow": {"bounds": [1e15, 1e15 + 1], "bins": 2},
+    "one edge": {"edges": [1]},
+    "edges outside": {"bounds": [0, 1], "edges": [2]},
+    "edges that fall": {"edges": [0, 2, 1, 3]},
+    "ragged edges": {"edges": [0, [1, 2]]},
+    "no whole number": {"bounds": [0.2, 0.8], "bins": 2, "integer": True},
+}
+
+
+@pytest.mark.parametrize("declared", WRONG.values(), ids=WRONG)
+def test_what_is_no_declaration_is_refused_in_fit(declared: object):
+    synthesizer = copier(domain={"tenure": declared})
+    with pytest.raises(
+        InvalidParameter, match=r"^domain: column 'tenure': expected .*got"
+    ) as caught:
+        synthesizer.fit(VILLAGE)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("domain", [{}, None, ["tenure"], {1: 2}, {"": 2}], ids=repr)
+def test_no_columns_and_names_that_are_no_text_are_refused(domain: object):
+    with pytest.raises(InvalidParameter, match=r"^domain: expected"):
+        copier(domain=domain).fit(VILLAGE)
+
+
+TEXTS: list[tuple[object, str | None]] = [
+    (" owner ", "owner"),
+    (1, "1"),
+    (1.0, "1"),
+    (np.float32(0.5), "0.5"),
+    (True, "True"),
+    (np.False_, "False"),
+    (float("inf"), "inf"),
+    (10**400, "inf"),
+    (-(10**400), "-inf"),
+    (float("nan"), None),
+    (None, None),
+    (pd.NA, None),
+    (pd.NaT, None),
+    (1j, UNKNOWN),
+    ([1], UNKNOWN),
+    (b"owner", UNKNOWN),
+]
+
+
+@pytest.mark.parametrize(("value", "text"), TEXTS, ids=[repr(one)[:20] for one, _ in TEXTS])
+def test_a_value_is_read_as_text(value: object, text: str | None):
+    assert text_of(value) == text

@@ -1,0 +1,417 @@
+"""Any rows give a valid table; nothing but the noisy answers depends on rows."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from fractions import Fraction
+from itertools import combinations
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from dp_pipeline.estimators import InvalidParameter, PrivateSynthesizer
+from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.models.privbayes import PrivBayes
+from dp_pipeline.schema.currency import rho_of
+from dp_pipeline_tests.estimators.households import (
+    AWKWARD,
+    CONCENTRATED,
+    DECLARED,
+    METHODS,
+    NAN,
+    VILLAGE,
+    copier,
+    require_valid,
+    village,
+)
+from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise
+
+DELTA = Fraction(1, 10**9)
+PURE_METHODS = [name for name in METHODS if name not in CONCENTRATED]
+
+
+@pytest.mark.parametrize("rows", AWKWARD.values(), ids=AWKWARD)
+@pytest.mark.parametrize("method", METHODS)
+def test_any_rows_give_a_valid_table_for_the_whole_epsilon(method: str, rows: pd.DataFrame):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fitted = copier(method=method).fit(rows)
+    require_valid(fitted.sample())
+    assert sum(spend.epsilon for spend in fitted.spends_) == 1
+
+
+ANY_VALUE = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3), st.binary(max_size=2)
+)
+
+
+@given(st.lists(st.tuples(*[ANY_VALUE] * len(DECLARED)), max_size=6))
+@settings(max_examples=25, deadline=None)
+def test_no_value_of_a_row_is_an_error_or_a_warning(rows: list[tuple[Any, ...]]):
+    frame = pd.DataFrame(rows, columns=list(DECLARED))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        require_valid(copier(method="independent").fit(frame).sample())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_with_little_noise_the_table_is_much_like_the_rows(method: str):
+    many = pd.concat([VILLAGE] * 200, ignore_index=True)
+    drawn = copier(method=method, epsilon=1000).fit(many).sample()
+    assert abs(len(drawn) - 1200) <= 5
+    for name in ("tenure", "children", "garden"):
+        found = drawn[name].value_counts(normalize=True).to_dict()
+        assert found == pytest.approx(many[name].value_counts(normalize=True).to_dict(), abs=0.02)
+    assert drawn["built"].isna().mean() == pytest.approx(1 / 6, abs=0.02)
+
+
+@pytest.mark.parametrize("method", CONCENTRATED)
+def test_with_a_delta_a_fit_spends_the_rho_that_means_epsilon(method: str):
+    fitted = copier(method=method, delta=1e-9).fit(VILLAGE)
+    paid = [one.epsilon if one.currency == "zcdp" else one.epsilon**2 / 2 for one in fitted.spends_]
+    assert sum(paid) == rho_of(Fraction(1), DELTA)
+    require_valid(fitted.sample())
+
+
+@pytest.mark.parametrize("method", PURE_METHODS)
+def test_a_delta_is_refused_by_a_method_of_pure_epsilon(method: str):
+    with pytest.raises(InvalidParameter, match=r"delta: expected none for a model of pure ε"):
+        copier(method=method, delta="1e-9").fit(VILLAGE)
+
+
+class ReadsTheFirstRows(PrivateSynthesizer):
+    """A mutant."""
+
+    def fit(self, X: Any, y: Any = None) -> PrivateSynthesizer:
+        return super().fit(X[:50], y)
+
+
+def depends_on_the_order(synthesizer: type[PrivateSynthesizer], method: str) -> bool:
+    """Whether the same rows in another order give another table under the same noise."""
+    rows = VILLAGE.sample(300, replace=True, random_state=1)
+    orders = rows, rows.sample(frac=1, random_state=2), rows[::-1]
+    parameters = {**copier().get_params(), "method": method}
+    tables = [synthesizer(**parameters).fit(each).sample() for each in orders]
+    return any(not each.equals(tables[0]) for each in tables)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_rows_in_another_order_give_the_same_table(method: str):
+    assert not depends_on_the_order(PrivateSynthesizer, method)
+
+
+def test_a_synthesizer_that_depends_on_the_order_is_caught():
+    assert depends_on_the_order(ReadsTheFirstRows, "independent")
+
+
+def outcome(synthesizer: PrivateSynthesizer, rows: pd.DataFrame) -> tuple[object, ...]:
+    """All that a fit shows: the fitted state to the last byte, and every warning."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        synthesizer.fit(rows)
+    return pickle.dumps(synthesizer.set_params(noise=None)), [str(one.message) for one in caught]
+
+
+class KeepsTheTypes(PrivateSynthesizer):
+    """A mutant: one missing value turns a column of whole numbers into floats."""
+
+    def fit(self, X: Any, y: Any = None) -> PrivateSynthesizer:
+        self.dtypes_ = [str(one) for one in X.dtypes]
+        return super().fit(X, y)
+
+
+class WarnsOfFewRows(PrivateSynthesizer):
+    """A mutant."""
+
+    def fit(self, X: Any, y: Any = None) -> PrivateSynthesizer:
+        if len(X) < 2:
+            warnings.warn("few rows", stacklevel=2)
+        return super().fit(X, y)
+
+
+def shows_the_rows(synthesizer: type[PrivateSynthesizer], **parameters: Any) -> bool:
+    """Whether the outcome differs between populations when the noisy answers do not."""
+    fits = (
+        outcome(
+            synthesizer(
+                domain=DECLARED, epsilon=1, noise=ForcedNoise(5), random_state=0, **parameters
+            ),
+            rows,
+        )
+        for rows in AWKWARD.values()
+    )
+    first, *others = fits
+    return any(each != first for each in others)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_fitted_synthesizer_holds_the_noisy_answers_and_nothing_else(method: str):
+    assert not shows_the_rows(PrivateSynthesizer, method=method)
+
+
+@pytest.mark.parametrize("method", CONCENTRATED)
+def test_so_it_does_with_a_delta(method: str):
+    assert not shows_the_rows(PrivateSynthesizer, method=method, delta=1e-9)
+
+
+@pytest.mark.parametrize("mutant", [KeepsTheTypes, WarnsOfFewRows])
+def test_a_synthesizer_that_shows_the_rows_is_caught(mutant: type[PrivateSynthesizer]):
+    assert shows_the_rows(mutant, method="independent")
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("n", [0, 1, 40])
+def test_any_number_of_rows_is_drawn_anew_and_costs_nothing(method: str, n: int):
+    noise = RecordingNoise()
+    fitted = copier(method=method, noise=noise).fit(VILLAGE)
+    spends, draws, table = fitted.spends_, len(noise.draws), fitted.sample()
+    drawn = fitted.sample(n)
+    require_valid(drawn)
+    assert len(drawn) == n
+    assert (fitted.spends_, len(noise.draws)) == (spends, draws)
+    assert fitted.sample().equals(table)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_rows_are_drawn_by_the_random_state(method: str):
+    fixed = copier(method=method).fit(VILLAGE)
+    assert fixed.sample(40).equals(fixed.sample(40))
+    free = copier(method=method, random_state=None).fit(VILLAGE)
+    # Two tables of 40 rows agree in every number drawn from a bin: never, in floats.
+    assert not free.sample(40).equals(free.sample(40))
+
+
+def test_a_method_that_draws_its_questions_is_replayed_from_where_it_began():
+    fitted = copier(method="privbayes", random_state=None).fit(VILLAGE)
+    # Six attributes to begin with: all of ten other beginnings are the right one in 1 of 6^10.
+    assert [len(fitted.sample(3)) for _ in range(10)] == [3] * 10
+    assert isinstance(fitted._fit.model, PrivBayes)
+
+
+def test_parameters_set_after_a_fit_change_nothing_that_was_fitted():
+    fitted = copier().fit(VILLAGE)
+    drawn = fitted.sample(5)
+    fitted.set_params(epsilon=9, domain={"tenure": 2}, method="independent")
+    assert fitted.sample(5).equals(drawn)
+
+
+@pytest.mark.parametrize("n", [-1, 2.5, True, "5", 10**10])
+def test_no_number_of_rows_is_refused(n: Any):
+    with pytest.raises(InvalidParameter, match=r"^n: expected a whole number in 0\.\.1000000000"):
+        copier(method="independent").fit(VILLAGE).sample(n)
+
+
+def test_a_marginal_is_a_distribution_over_all_declared_cells():
+    fitted = copier(method="independent").fit(VILLAGE)
+    one = fitted.marginal("heating")
+    assert one.index.tolist()[:3] == ["gas", "wood", "else"]
+    assert one.index.isna().tolist() == [False, False, False, True]
+    for columns in combinations(DECLARED, 2):
+        both = fitted.marginal(list(columns))
+        assert both.index.names == list(columns)
+        assert both.sum() == pytest.approx(1)
+        assert (both >= 0).all()
+
+
+def test_a_marginal_is_that_of_the_synthetic_rows():
+    fitted = copier().fit(pd.concat([VILLAGE] * 50))
+    counted = fitted.sample().groupby(["tenure", "children"]).size() / len(fitted.sample())
+    assert fitted.marginal(["tenure", "children"])[counted.index].tolist() == counted.tolist()
+
+
+def test_a_marginal_of_no_rows_is_uniform():
+    fitted = copier(method_params={"synthetic_rows": 0}).fit(VILLAGE)
+    assert len(fitted.sample()) == 0
+    assert fitted.marginal("tenure").tolist() == [0.5, 0.5]
+    require_valid(fitted.sample())
+
+
+@pytest.mark.parametrize("columns", [[], "roof", ["rent", "rent"], ["rent", 7]], ids=str)
+def test_a_marginal_of_other_columns_is_refused(columns: Any):
+    with pytest.raises(InvalidParameter, match="marginal: expected some of the columns tenure"):
+        copier(method="independent").fit(VILLAGE).marginal(columns)
+
+
+def test_a_marginal_of_too_many_cells_is_refused():
+    frame = pd.DataFrame({"a": [1], "b": [1]})
+    fitted = copier(method="independent", domain={"a": 5000, "b": 5000}).fit(frame)
+    with pytest.raises(InvalidParameter, match=r"at most 16777216 cells, got a, b with 25000000"):
+        fitted.marginal(["a", "b"])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_graph_has_the_cliques_and_what_they_share(method: str):
+    graph = copier(method=method).fit(VILLAGE).graph_
+    assert isinstance(graph, nx.Graph)
+    assert set().union(*graph.nodes) == set(DECLARED)
+    for first, second, separator in graph.edges(data="separator"):
+        assert set(separator) == set(first) & set(second)
+    assert all(cells >= 2 for _, cells in graph.nodes(data="cells"))
+
+
+def test_the_declared_columns_are_the_features():
+    fitted = copier(method="independent").fit(village(roof="red", cat=1))
+    assert fitted.feature_names_in_.tolist() == list(DECLARED)
+    assert fitted.n_features_in_ == len(DECLARED)
+
+
+def test_values_outside_the_declaration_raise_only_where_that_is_asked_for():
+    asked = copier(method="independent", on_unknown="error")
+    asked.fit(VILLAGE)
+    with pytest.raises(InvalidParameter, match=r"^X: column 'tenure': expected declared values"):
+        asked.fit(village(tenure="271828"))
+    with pytest.raises(InvalidParameter, match=r"^X: column 'rent': expected declared values"):
+        asked.fit(village(rent=NAN))
+
+
+SECRET = "patient Q7"
+WRONG_FORMS: dict[str, Any] = {
+    "an array": np.array([[271828.0]]),
+    "a series": pd.Series(["271828"], name="tenure"),
+    "a mapping": {"tenure": [SECRET]},
+    "nothing": None,
+    "a column missing": VILLAGE.drop(columns="rent").assign(other=SECRET),
+    "a name twice": pd.concat([VILLAGE, VILLAGE[["rent"]]], axis=1),
+    "columns of two levels": pd.concat({"a": VILLAGE}, axis=1),
+}
+
+
+@pytest.mark.parametrize("rows", WRONG_FORMS.values(), ids=WRONG_FORMS)
+def test_a_wrong_form_of_rows_is_refused_in_one_line_without_a_value(rows: Any):
+    with pytest.raises(InvalidParameter, match=r"^X: expected .*got") as caught:
+        copier().fit(rows)
+    assert "\n" not in str(caught.value)
+    assert SECRET not in str(caught.value) and "2718" not in str(caught.value)
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "no epsilon": ({"epsilon": None}, "epsilon: expected"),
+    "a negative delta": ({"delta": -1e-9}, "delta: expected"),
+    "a large delta": ({"delta": "0.5"}, "delta: expected"),
+    "a true delta": ({"delta": True}, "delta: expected"),
+    "no delta at all": ({"delta": None}, "delta: expected"),
+    "an unknown method": ({"method": "magic"}, "method: expected one of"),
+    "a method of centres": ({"method": "dp_kmeans"}, "method: expected one of"),
+    "attributes twice": ({"method_params": {"attributes": "rent"}}, "attributes is set by"),
+    "an unknown parameter": ({"method_params": {"speed": 1}}, "expected parameters"),
+    "a clique over the cap": (
+        {"domain": {"tenure": 9}, "method_params": {"clique_cells": 4}},
+        "cliques of at most 4 cells, got tenure with 9",
+    ),
+    "a published variant": (
+        {"method": "privhd", "method_params": {"variant": "published"}},
+        "expected a sound variant",
+    ),
+    "a public number of rows": (
+        {"method": "privbayes", "method_params": {"score": "I"}},
+        "needs a public number of rows",
+    ),
+    "an unknown noise": ({"noise": "loud"}, "noise: expected"),
+    "an unknown rule": ({"on_unknown": "guess"}, "on_unknown: expected drop or error"),
+    "an error that is paid for": (
+        {"on_unknown": "error", "lineage": "riders"},
+        "on_unknown: expected drop where a lineage pays",
+    ),
+}
+
+
+@pytest.mark.parametrize(("parameters", "words"), WRONG.values(), ids=WRONG)
+def test_a_wrong_parameter_is_refused_in_fit_and_not_before(parameters: dict[str, Any], words: str):
+    noise = RecordingNoise()
+    synthesizer = copier(**{"noise": noise, **parameters})
+    with pytest.raises(InvalidParameter, match=words):
+        synthesizer.fit(VILLAGE)
+    assert not noise.draws
+
+
+def test_domain_and_epsilon_have_no_default():
+    with pytest.raises(TypeError, match="domain"):
+        PrivateSynthesizer(epsilon=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="epsilon"):
+        PrivateSynthesizer(domain=DECLARED)  # type: ignore[call-arg]
+
+
+def test_before_fit_there_is_nothing_to_answer_with():
+    with pytest.raises(NotFittedError):
+        copier().sample()
+    with pytest.raises(NotFittedError):
+        copier().marginal("rent")
+
+
+@pytest.mark.parametrize("noise", [None, "exact", "seeded:7"])
+def test_a_fitted_synthesizer_survives_a_pickle(noise: str | None):
+    fitted = copier(noise=noise).fit(VILLAGE)
+    loaded = pickle.loads(pickle.dumps(fitted))
+    assert loaded.spends_ == fitted.spends_
+    assert loaded.sample().equals(fitted.sample())
+    assert loaded.sample(7).equals(fitted.sample(7))
+
+
+def test_a_clone_has_the_parameters_and_nothing_that_was_fitted():
+    fitted = copier(epsilon=Fraction(1, 2), method="independent").fit(VILLAGE)
+    copy = clone(fitted)
+    assert copy.get_params() == fitted.get_params()
+    with pytest.raises(NotFittedError):
+        copy.sample()
+
+
+def test_a_clone_with_a_source_goes_on_with_its_noise():
+    first = copier(noise=SeededNoise(7), method="independent")
+    second = clone(first)
+    tables = [one.fit(VILLAGE)._table.measured for one in (first, second)]
+    assert any(not np.array_equal(a.table, b.table) for a, b in zip(*tables, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("noise", "fit"), [("exact", True), ("seeded:7", False), (SeededNoise(7), False)]
+)
+def test_a_fit_says_whether_its_noise_may_protect_persons(noise: object, fit: bool):
+    assert copier(noise=noise, method="independent").fit(VILLAGE).fit_for_release_ is fit
+
+
+def test_the_secure_noise_is_the_default():
+    assert PrivateSynthesizer(domain=DECLARED, epsilon=1).get_params()["noise"] is None
+    assert copier(noise=None, method="independent").fit(VILLAGE).fit_for_release_
+
+
+TYPES: list[tuple[Any, str]] = [
+    (3, "int64"),
+    ({"size": 3, "nullable": True}, "Int64"),
+    ([False, True], "bool"),
+    ({"levels": [False, True], "nullable": True}, "boolean"),
+    ([0.5, 1.5], "float64"),
+    ({"levels": [0.5, 1.5], "nullable": True}, "float64"),
+    (pd.CategoricalDtype(["b", "a"], ordered=True), "category"),
+    ({"bounds": [0, 9], "bins": 3}, "float64"),
+    ({"bounds": [0, 9], "bins": 3, "nullable": True}, "float64"),
+    ({"bounds": [0, 9], "bins": 3, "integer": True}, "int64"),
+    ({"bounds": [0, 9], "bins": 3, "integer": True, "nullable": True}, "Int64"),
+]
+
+
+@pytest.mark.parametrize(("declared", "dtype"), TYPES, ids=[f"{one}" for one, _ in TYPES])
+@pytest.mark.parametrize("values", [[], [1, 0, 1], [None, "x", 0.5]], ids=str)
+def test_types_of_synthetic_columns_are_those_of_the_declaration(
+    declared: Any, dtype: str, values: list[Any]
+):
+    frame = pd.DataFrame({"x": values})
+    fitted = copier(method="independent", domain={"x": declared}).fit(frame)
+    for rows in (0, 1, 30):
+        column = fitted.sample(rows)["x"]
+        assert str(column.dtype) == dtype
+        assert column.isna().any() <= (isinstance(declared, dict) and "nullable" in declared)
+
+
+def test_a_category_is_given_back_as_it_was_declared():
+    declared = pd.CategoricalDtype(["b", "a"], ordered=True)
+    frame = pd.DataFrame({"x": ["a", "b", "z"]})
+    drawn = copier(method="independent", domain={"x": declared}).fit(frame).sample(3)
+    assert drawn["x"].dtype == declared

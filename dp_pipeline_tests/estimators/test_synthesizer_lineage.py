@@ -1,0 +1,99 @@
+"""A synthetic table that a lineage pays for: in its own currency, before anyone looks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dp_pipeline.estimators import InvalidParameter
+from dp_pipeline.ledger import Account, Ledger
+from dp_pipeline.ledger.home import HOME_VARIABLE, find_home
+from dp_pipeline.schema.currency import rho_of
+from dp_pipeline.schema.errors import BudgetExceeded
+from dp_pipeline_tests.estimators.households import VILLAGE, copier
+from dp_pipeline_tests.instruments import RecordingNoise
+
+DELTA = Fraction(1, 10**9)
+PURE = Account("pure", "one row", "add_remove", "release", Fraction(1))
+IN_RHO = Account("in rho", "one row", "add_remove", "release", Fraction(9), delta=DELTA)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
+    """The ledger of a home where two accounts are open; sound at the end of the test."""
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path))
+    ledger = find_home().ledger
+    for account in (PURE, IN_RHO):
+        ledger.open_account(account)
+    yield ledger
+    ledger.verify()
+
+
+def paid_by(lineage: str, **parameters: Any) -> Any:
+    return copier(**{"lineage": lineage, "epsilon": "0.4", "noise": "exact", **parameters})
+
+
+def test_a_fit_is_charged_and_settled_with_its_spends(ledger: Ledger):
+    fitted = paid_by("pure").fit(VILLAGE)
+    reserve, settled = ledger.entries("pure")[-2:]
+    assert (reserve.event, settled.event) == ("reserve", "settled")
+    assert reserve.nano_epsilon == 400_000_000
+    assert reserve.facts["estimator"] == "PrivateSynthesizer"
+    assert [row.epsilon for row in settled.spends] == [one.epsilon for one in fitted.spends_]
+
+
+def test_a_fit_with_the_delta_of_its_account_costs_the_rho_that_it_spends(ledger: Ledger):
+    paid_by("in rho", delta="1e-9").fit(VILLAGE)
+    reserve, settled = ledger.entries("in rho")[-2:]
+    rho = rho_of(Fraction("0.4"), DELTA)
+    assert Fraction(reserve.nano_epsilon, 10**9) == rho
+    assert sum(row.epsilon for row in settled.spends) == rho
+    assert reserve.facts["delta"] == "1e-9"
+
+
+def test_a_fit_of_pure_epsilon_costs_half_its_square_in_rho(ledger: Ledger):
+    paid_by("in rho").fit(VILLAGE)
+    assert ledger.balance("in rho").spent == Fraction("0.08")
+
+
+@pytest.mark.parametrize(
+    ("lineage", "delta", "words"),
+    [
+        ("pure", "1e-9", "delta: expected 0 as its account has, got 1e-9"),
+        ("in rho", "1e-8", "delta: expected 1e-9 as its account has, got 1e-8"),
+    ],
+)
+def test_another_delta_than_that_of_the_account_is_refused(
+    ledger: Ledger, lineage: str, delta: str, words: str
+):
+    with pytest.raises(InvalidParameter, match=words):
+        paid_by(lineage, delta=delta).fit(VILLAGE)
+    assert ledger.balance(lineage).spent == 0
+
+
+def test_samples_and_marginals_are_not_charged(ledger: Ledger):
+    fitted = paid_by("pure").fit(VILLAGE)
+    before = ledger.entries()
+    fitted.sample(5)
+    fitted.marginal("rent")
+    assert ledger.entries() == before
+
+
+def test_a_fit_beyond_the_ceiling_draws_nothing(ledger: Ledger):
+    paid_by("pure").fit(VILLAGE)
+    paid_by("pure").fit(VILLAGE)
+    with pytest.raises(BudgetExceeded, match=r"spent 0\.8, left 0\.2, ceiling 1"):
+        paid_by("pure").fit(VILLAGE)
+    assert ledger.balance("pure").spent == Fraction("0.8")
+
+
+def test_seeded_noise_is_refused_on_an_account_for_releases(ledger: Ledger):
+    noise = RecordingNoise()
+    with pytest.raises(InvalidParameter, match="expected a source fit for sensitive data"):
+        paid_by("pure", noise=noise).fit(VILLAGE)
+    assert not noise.draws
+    assert ledger.balance("pure").spent == 0

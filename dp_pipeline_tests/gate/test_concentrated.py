@@ -1,0 +1,190 @@
+"""Questions of a release that pays in ρ: Gaussian noise and the exponential mechanism."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.gate.scores import Independence
+from dp_pipeline.release.accountant import EXPONENTIAL, GAUSSIAN, LAPLACE
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.schema.currency import Currency
+from dp_pipeline.schema.errors import BoundaryViolation, BudgetExceeded, Damaged
+from dp_pipeline_tests.gate.questions import (
+    ONE,
+    PAIRS,
+    QUESTIONS,
+    Question,
+    example_questions,
+    people,
+)
+from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise, curator_over
+from dp_pipeline_tests.populations import TEN_PEOPLE, Row
+
+ZCDP = Currency(Fraction(1, 10**9))
+IN_RHO = ("choose", "tabulate", "scores", "total", "one score", "choose among", "plan")
+"""Kinds of questions whose amount is in the release's currency; the others cost a pure ε."""
+
+CHOICES = ("choose", "choose among", "plan")
+EXAMPLES = example_questions()
+
+
+def ask_gaussian(curator: Curator, epsilon: Fraction = ONE) -> object:
+    return curator.measure_gaussian(("colour", "smokes"), rho=epsilon)
+
+
+ASKED: dict[str, Callable[[Curator], object]] = {
+    **{kind: EXAMPLES[kind] for kind in IN_RHO},
+    "gaussian": ask_gaussian,
+}
+every_question = pytest.mark.parametrize("kind", ASKED)
+
+
+@every_question
+def test_the_noise_is_gaussian_or_the_exponential_mechanism_and_costs_rho(kind: str) -> None:
+    noise = RecordingNoise()
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE, currency=ZCDP, reach=3, noise=noise)
+    ASKED[kind](curator)
+    curator.accountant.require_all_spent()
+    for spend, draw in zip(curator.accountant.spends, noise.draws, strict=True):
+        expected = EXPONENTIAL if kind in CHOICES else GAUSSIAN
+        assert (spend.mechanism, draw.mechanism, spend.currency) == (expected, expected, "zcdp")
+        assert draw.scale == spend.scale
+        if kind in CHOICES:
+            proven = Fraction(spend.sensitivity) ** 2 / (2 * draw.scale**2)
+            assert spend.epsilon * (1 - Fraction(1, 10**6)) <= proven <= spend.epsilon
+        else:
+            assert spend.sensitivity / (2 * draw.scale) == spend.epsilon
+
+
+def test_a_table_of_many_has_gaussian_noise_of_the_reach_squared() -> None:
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE, currency=ZCDP, reach=3)
+    rows, colours = curator.tabulate({(): ONE / 4, ("colour",): ONE * 3 / 4})
+    assert (rows.scale, colours.scale) == (Fraction(9 * 4, 2), Fraction(9 * 4, 6))
+    assert rows.gaussian
+    assert rows.variance == pytest.approx(18)
+    assert rows.deviation == pytest.approx(np.sqrt(36 / np.pi), rel=0.01)
+
+
+@pytest.mark.parametrize("kind", sorted({*EXAMPLES} - {*IN_RHO}))
+def test_a_pure_question_costs_half_its_epsilon_squared(kind: str) -> None:
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE, currency=ZCDP)
+    EXAMPLES[kind](curator)
+    spends = curator.accountant.spends
+    assert curator.accountant.spent == sum(spend.epsilon**2 / 2 for spend in spends) <= ONE / 2
+    assert {spend.currency for spend in spends} == {"pure"}
+    assert sum(spend.epsilon for spend in spends) == 1
+
+
+@every_question
+def test_a_charge_above_what_is_left_looks_at_nothing(kind: str) -> None:
+    transcript, noise = Transcript(), RecordingNoise()
+    curator = curator_over(
+        TEN_PEOPLE, epsilon=ONE * 999 / 1000, currency=ZCDP, transcript=transcript, noise=noise
+    )
+    with pytest.raises(BudgetExceeded, match="asked ρ="):
+        ASKED[kind](curator)
+    assert (noise.draws, len(transcript), curator.accountant.spends) == ([], 0, ())
+
+
+@every_question
+def test_a_replay_gives_the_stored_answers_and_only_in_the_same_currency(kind: str) -> None:
+    transcript = Transcript()
+    over = {"epsilon": ONE, "currency": ZCDP}
+    first = ASKED[kind](curator_over(TEN_PEOPLE, transcript=transcript, **over))
+    again = ASKED[kind](curator_over(None, transcript=transcript.rewind(), **over))
+    assert repr(again) == repr(first)
+    with pytest.raises((Damaged, BoundaryViolation)):
+        ASKED[kind](curator_over(None, epsilon=ONE, transcript=transcript.rewind()))
+
+
+def test_a_pure_release_answers_no_gaussian_question() -> None:
+    transcript = Transcript()
+    curator = curator_over(TEN_PEOPLE, transcript=transcript)
+    with pytest.raises(BoundaryViolation, match="the data set file declares no delta"):
+        ask_gaussian(curator)
+    assert (curator.accountant.spends, len(transcript)) == ((), 0)
+
+
+def test_a_release_knows_its_currency() -> None:
+    assert curator_over(TEN_PEOPLE, currency=ZCDP).currency == ZCDP
+    assert curator_over(TEN_PEOPLE).currency.name == "pure"
+
+
+# How far one person moves an answer.
+
+
+def fuzz_sensitivity(question_of: st.SearchStrategy[Question], *, share: Fraction) -> None:
+    """Fail if a person is found who moves an answer by more than this share of what was paid:
+    squared L2 of a vector, one score of a choice.
+    """
+
+    # Without the shrinking of failures: a mutant needs to be caught, not to be explained.
+    @settings(
+        derandomize=True,
+        deadline=None,
+        max_examples=80,
+        database=None,
+        phases=[Phase.explicit, Phase.generate],
+    )
+    @given(
+        question=question_of,
+        rows=people,
+        person=people.filter(bool) | people.filter(bool).map(lambda rows: rows[:1] * len(rows)),
+    )
+    def moves_by_at_most_the_sensitivity(
+        question: Question, rows: list[Row], person: list[Row]
+    ) -> None:
+        runs = []
+        for population in (rows, rows + person):
+            noise = RecordingNoise(ForcedNoise(1))
+            curator = curator_over(population, reach=len(person), noise=noise, currency=ZCDP)
+            question(curator)
+            runs.append((noise.draws, curator.accountant.spends))
+        (here, spends), (there, _) = runs
+        for spend, one, other in zip(spends, here, there, strict=True):
+            difference = np.abs(one.exact.astype(object) - other.exact.astype(object))
+            squared = spend.mechanism == GAUSSIAN
+            most = (difference**2).sum() if squared else difference.max(initial=0)
+            assert int(most) <= share * spend.sensitivity
+
+    moves_by_at_most_the_sensitivity()
+
+
+FUZZED = {**{kind: QUESTIONS[kind] for kind in IN_RHO}, "gaussian": st.just(ask_gaussian)}
+
+
+@pytest.mark.parametrize("kind", FUZZED)
+def test_no_person_moves_an_answer_by_more_than_what_is_paid_for(kind: str) -> None:
+    fuzz_sensitivity(FUZZED[kind], share=Fraction(1))
+
+
+@pytest.mark.parametrize("kind", FUZZED)
+def test_half_the_sensitivity_is_caught(kind: str) -> None:
+    with pytest.raises(AssertionError):
+        fuzz_sensitivity(FUZZED[kind], share=Fraction(1, 2))
+
+
+# What is drawn.
+
+
+def test_pure_and_concentrated_questions_spend_one_budget_of_rho() -> None:
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE, currency=ZCDP, noise=SeededNoise(3))
+    curator.measure(("colour",), epsilon=ONE / 2)
+    session = curator.open_scores(dict.fromkeys(PAIRS, Independence()))
+    session.choose("edge", PAIRS, amount=ONE / 8)
+    curator.tabulate({PAIRS[0]: ONE / 4, PAIRS[1]: curator.accountant.left / 2 - ONE / 8})
+    curator.measure_gaussian(PAIRS[2], rho=curator.accountant.left)
+    curator.accountant.require_all_spent()
+    assert [spend.mechanism for spend in curator.accountant.spends] == [
+        LAPLACE,
+        EXPONENTIAL,
+        *[GAUSSIAN] * 3,
+    ]

@@ -1,0 +1,146 @@
+"""The exponential mechanism of the three sources: right probabilities, edges and refusals.
+
+False alarms: see ``distributions.ALARM`` (1e-8 a test, below 1e-6 for the folder).
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from dp_pipeline.gate import exponential_choice as sampler
+from dp_pipeline.gate.noise import ExactNoise, NoiseSource, OpenDPNoise, SeededNoise, float_at_least
+from dp_pipeline.schema.errors import BoundaryViolation
+from dp_pipeline_tests.gate.distributions import (
+    ALARM,
+    exponential_probabilities,
+    fit_of_choices,
+)
+
+SOURCES = [OpenDPNoise(), ExactNoise(), SeededNoise(1)]
+CANDIDATES = (5, 7, 7, 4)
+INT64 = np.iinfo(np.int64)
+
+by_source = pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
+
+
+def chosen(
+    source: NoiseSource, scores: tuple[int, ...], scale: Fraction, calls: int = 3000
+) -> NDArray[np.int64]:
+    """How often each candidate is chosen."""
+    picks = [source.exponential_choice(np.array(scores), scale) for _ in range(calls)]
+    return np.bincount(picks, minlength=len(scores))
+
+
+@by_source
+@pytest.mark.parametrize(
+    ("scores", "scale"),
+    [
+        (CANDIDATES, Fraction(3)),
+        (CANDIDATES, Fraction(1)),
+        ((-3, 0), Fraction(7, 3)),
+        (CANDIDATES, Fraction(3) + Fraction(1, 10**30)),  # Python integers
+        ((7 * 10**12, 5 * 10**12), Fraction(3 * 10**12 + 1, 1)),
+        ((INT64.min, INT64.max, INT64.max - 5), Fraction(10)),
+        ((0, 2**56), Fraction(2**55)),
+    ],
+    ids=str,
+)
+def test_a_choice_has_the_exact_probabilities(
+    source: NoiseSource, scores: tuple[int, ...], scale: Fraction
+) -> None:
+    chances = np.array(exponential_probabilities(tuple(map(int, scores)), float(scale)))
+    counts = chosen(source, scores, scale)
+    possible = chances * counts.sum() > 1e-6
+    assert counts[~possible].sum() == 0
+    assert fit_of_choices(counts[possible], list(chances[possible])) > ALARM
+
+
+def half_the_noise(scores: tuple[int, ...]) -> NDArray[np.int64]:
+    return chosen(SeededNoise(7), scores, Fraction(1, 2))
+
+
+def permute_and_flip(scores: tuple[int, ...]) -> NDArray[np.int64]:
+    picks = [OpenDPNoise().noisy_max(np.array(scores), Fraction(1)) for _ in range(3000)]
+    return np.bincount(picks, minlength=len(scores))
+
+
+@pytest.mark.parametrize(
+    "mutant", [half_the_noise, permute_and_flip], ids=lambda mutant: mutant.__name__
+)
+def test_another_mechanism_is_caught(mutant) -> None:
+    assert fit_of_choices(mutant((0, 1)), exponential_probabilities((0, 1), 1.0)) < ALARM
+
+
+def test_an_acceptance_that_forgets_the_gaps_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampler, "_gaps", lambda scores, _: scores * 0)
+    counts = chosen(SeededNoise(7), CANDIDATES, Fraction(1))
+    assert fit_of_choices(counts, exponential_probabilities(CANDIDATES, 1.0)) < ALARM
+
+
+@pytest.mark.parametrize("source", SOURCES[1:], ids=lambda source: source.name)
+def test_one_candidate_among_more_than_a_batch_has_its_probability(source: NoiseSource) -> None:
+    scores = np.zeros(6001, np.int64)
+    scores[4321] = 8700  # about as likely as the other 6,000 together
+    picks = np.array([source.exponential_choice(scores, Fraction(1000)) for _ in range(400)])
+    odds = math.exp(8.7) / 6000
+    the_one, others = int((picks == 4321).sum()), picks[picks != 4321]
+    assert stats.binomtest(the_one, 400, odds / (1 + odds)).pvalue > ALARM
+    assert stats.binomtest(int((others < 3000).sum()), others.size, 0.5).pvalue > ALARM
+
+
+@by_source
+def test_the_last_bit_counts_of_scores_that_floats_would_merge(source: NoiseSource) -> None:
+    scores = np.array([2**60, 2**60 + 1, 2**60])
+    assert {source.exponential_choice(scores, Fraction(1, 1000)) for _ in range(20)} == {1}
+    assert source.exponential_choice(np.array([3, 5, 4]), Fraction(1, 10**400)) == 1
+
+
+@by_source
+def test_a_single_candidate_is_chosen(source: NoiseSource) -> None:
+    assert source.exponential_choice(np.array([-7]), Fraction(1, 3)) == 0
+
+
+def test_ten_to_the_fifth_candidates_of_which_one_matters_are_no_trouble() -> None:
+    scores = np.arange(10**5) * 10**9
+    assert SeededNoise(1).exponential_choice(scores, Fraction(10**12 + 39, 10**7 + 19)) == 99_999
+
+
+@by_source
+@pytest.mark.parametrize("scale", [Fraction(0), Fraction(-1), 1.0, 1, None, Fraction(2**56)])
+def test_a_scale_is_refused_by_its_public_value(source: NoiseSource, scale) -> None:
+    with pytest.raises(BoundaryViolation, match="scale") as refused:
+        source.exponential_choice(np.array([4321]), scale)
+    assert "4321" not in str(refused.value)
+
+
+@by_source
+def test_a_choice_among_none_or_of_no_integers_is_refused(source: NoiseSource) -> None:
+    with pytest.raises(BoundaryViolation, match="at least one candidate"):
+        source.exponential_choice(np.zeros(0, np.int64), Fraction(1))
+    for scores in (np.array([1.0]), np.array([True]), np.array([1], object), [1]):
+        with pytest.raises(BoundaryViolation, match="expected an integer array"):
+            source.exponential_choice(scores, Fraction(1))
+
+
+@pytest.mark.parametrize("scale", [Fraction(1, 10**400), Fraction(1, 3), Fraction(7, 3)], ids=str)
+def test_opendp_is_handed_no_less_noise_than_was_paid_for(
+    scale: Fraction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from opendp import measurements
+
+    make, handed = measurements.make_noisy_max, list[float]()
+
+    def watched(*given, scale: float):
+        handed.append(scale)
+        return make(*given, scale=scale)
+
+    monkeypatch.setattr(measurements, "make_noisy_max", watched)
+    OpenDPNoise().exponential_choice(np.array([1]), scale)
+    assert handed == [float_at_least(scale)]
+    assert Fraction(handed[0]) >= scale

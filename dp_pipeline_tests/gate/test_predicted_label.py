@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dp_pipeline.gate.predicted_label import MOST_WEIGHT, PredictedLabel
+from dp_pipeline.metrics.classification import train
+from dp_pipeline.schema.errors import BoundaryViolation, DeclarationError
+from dp_pipeline_tests.instruments import SILENT, RecordingNoise, curator_over
+from dp_pipeline_tests.populations import AWKWARD, TEN_PEOPLE, TOWN, LoopCounter, Row
+
+RULE = PredictedLabel("smokes", (1,), ("colour", "y"), ((-2, 1, 3), (0, 0, 1)), -1)
+
+
+def moved_cells(row: Row, people: tuple[Row, ...] = TEN_PEOPLE) -> list[int]:
+    one, other = (
+        LoopCounter(rows).mistakes(RULE).open_at_the_gate() for rows in (people, (*people, row))
+    )
+    return (other - one).tolist()
+
+
+def test_rows_are_answered_rightly_or_wrongly_as_counted_by_hand():
+    # Positive are green in the upper cell of y (1 + 1 − 1) and all blue: smokers among
+    # them are wrong only where they are missed.
+    expected = {"green up": 2, "blue": 3}
+    positive = [
+        (colour == "green" and y >= 0) or colour == "blue" for _, y, colour, _ in TEN_PEOPLE
+    ]
+    assert sum(positive) == sum(expected.values())
+    right = sum(said == (row[3] == "yes") for said, row in zip(positive, TEN_PEOPLE, strict=True))
+    answer = curator_over(TEN_PEOPLE).measure_mistakes(RULE, epsilon=SILENT)
+    assert answer.tolist() == [right, 10 - right]
+
+
+@pytest.mark.parametrize("row", TEN_PEOPLE)
+def test_one_more_person_moves_one_of_the_two_cells_by_one(row: Row):
+    assert sorted(moved_cells(row)) == [0, 1]
+
+
+def test_the_noise_that_is_drawn_is_what_is_paid_for_at_any_reach():
+    noise = RecordingNoise()
+    curator = curator_over(TEN_PEOPLE, epsilon=Fraction(1, 2), reach=3, noise=noise)
+    curator.measure_mistakes(RULE, epsilon=Fraction(1, 2))
+    curator.accountant.require_all_spent()
+    (draw,) = noise.draws
+    assert draw.scale == 6
+    assert draw.exact.shape == (2,)
+
+
+@pytest.mark.parametrize("people", AWKWARD)
+def test_a_classifier_of_any_rows_is_a_rule_that_answers_like_it(people: str):
+    rows, counter = AWKWARD[people], LoopCounter(AWKWARD[people])
+    columns = {
+        name: np.array([counter.code(row, name) for row in rows], dtype=np.int64)
+        for name in TOWN.discrete
+    }
+    answers = columns.pop("smokes") == 1
+    sizes = {name: TOWN[name].size for name in columns}
+    classifier = train("logistic", columns, answers, sizes)
+    rule = PredictedLabel.of(classifier, target="smokes", positive=(1,))
+    rule.require_exact(TOWN)
+    right = int((classifier.answers(columns, rows=len(rows)) == answers).sum())
+    assert counter.mistakes(rule).open_at_the_gate().tolist() == [right, len(rows) - right]
+
+
+REFUSED = {
+    "a column twice": replace(RULE, columns=("y", "y"), weights=((0, 0, 0), (0, 0, 0))),
+    "a weight missing": replace(RULE, weights=((-2, 1), (0, 0, 1))),
+    "the weights of a column missing": replace(RULE, weights=((-2, 1, 3),)),
+    "a weight that is not whole": replace(RULE, weights=((-2, 1, 3.0), (0, 0, 1))),  # type: ignore[arg-type]
+    "a truth for a weight": replace(RULE, weights=((-2, 1, True), (0, 0, 1))),
+    "a number of NumPy": replace(RULE, intercept=np.int64(1)),  # type: ignore[arg-type]
+    "a weight too large": replace(RULE, intercept=-MOST_WEIGHT - 1),
+    "weights that can change": replace(RULE, weights=([-2, 1, 3], (0, 0, 1))),  # type: ignore[arg-type]
+    "columns that can change": replace(RULE, columns=["colour", "y"]),  # type: ignore[arg-type]
+    "codes that can change": replace(RULE, positive=[1]),  # type: ignore[arg-type]
+    "a code that the target does not have": replace(RULE, positive=(2,)),
+    "a code below zero": replace(RULE, positive=(-1,)),
+}
+
+
+@pytest.mark.parametrize("rule", REFUSED.values(), ids=REFUSED.keys())
+@pytest.mark.parametrize("people", ["nobody", "ten people"])
+def test_what_is_no_exact_rule_is_refused_before_anything_is_charged(rule, people):
+    curator = curator_over(AWKWARD[people])
+    with pytest.raises(BoundaryViolation, match=r"predicted label: expected .+, got"):
+        curator.measure_mistakes(rule, epsilon=Fraction(1))
+    assert curator.accountant.spends == ()
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        replace(RULE, target="age"),
+        replace(RULE, target="x"),
+        replace(RULE, columns=("colour", "x")),
+        replace(RULE, columns=("colour", "age")),
+    ],
+)
+def test_attributes_that_are_not_declared_or_have_no_cells_are_refused(rule):
+    curator = curator_over(TEN_PEOPLE)
+    with pytest.raises(DeclarationError):
+        curator.measure_mistakes(rule, epsilon=Fraction(1))
+    assert curator.accountant.spends == ()

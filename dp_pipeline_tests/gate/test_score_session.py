@@ -1,0 +1,332 @@
+"""Scores that were looked up once: every question about them is paid for, and none shows them."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from dp_pipeline.gate import candidates as candidates_file
+from dp_pipeline.gate.candidates import LARGEST, Candidates
+from dp_pipeline.gate.counts import Sealed
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.forest_plan import ForestPlan
+from dp_pipeline.gate.score_session import ScoreSession
+from dp_pipeline.gate.scores import UNIT, FScore, Gap, Independence, MutualInformation, Score
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.schema.encoding import IntArray
+from dp_pipeline.schema.errors import BoundaryViolation, BudgetExceeded, DeclarationError
+from dp_pipeline_tests.gate.questions import ONE, PAIRS, people
+from dp_pipeline_tests.instruments import SILENT, ForcedNoise, RecordingNoise, curator_over
+from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row
+
+FLAT = {pair: Gap(np.zeros(TOWN.shape(pair), np.int64)) for pair in PAIRS}
+"""A pair's gap from nothing is the number of rows: one person moves every score by one row."""
+
+MIXED: dict[tuple[str, ...], Score] = {**FLAT, PAIRS[1]: Independence()}
+FIFTH = SILENT / 5
+
+
+def session_over(
+    rows: tuple[Row, ...] = TEN_PEOPLE, scores: dict[tuple[str, ...], Score] | None = None
+) -> ScoreSession:
+    """A session without noise to speak of."""
+    return curator_over(rows).open_scores(FLAT if scores is None else scores)
+
+
+@dataclass(frozen=True)
+class CountedCounter(LoopCounter):
+    """Remembers what it was asked."""
+
+    asked: list[list[tuple[str, ...]]] = field(default_factory=list)
+
+    def count(self, marginals: Sequence[tuple[str, ...]]) -> list[Sealed]:
+        self.asked.append(list(marginals))
+        return super().count(marginals)
+
+
+# Answers.
+
+
+def test_all_scores_their_total_and_one_of_them_are_those_of_the_tables() -> None:
+    session = session_over(scores=MIXED)
+    (table,) = LoopCounter(TEN_PEOPLE).count([PAIRS[1]])
+    exact = [10 * UNIT, Independence().score(table.open_at_the_gate()), 10 * UNIT]
+    assert session.measure_all(amount=FIFTH * 4).tolist() == pytest.approx(exact, abs=9)
+    session = session_over(scores=MIXED)
+    assert session.measure_total(amount=FIFTH * 4) == pytest.approx(sum(exact), abs=9)
+    session = session_over(scores=MIXED)
+    assert session.measure_one(PAIRS[1], amount=FIFTH * 4) == pytest.approx(exact[1], abs=9)
+
+
+def test_a_penalty_decides_between_equal_scores() -> None:
+    for dear in PAIRS:
+        penalties = {pair: UNIT for pair in PAIRS if pair != dear}
+        assert session_over().choose("edge", PAIRS, amount=SILENT, penalties=penalties) == dear
+
+
+def test_only_one_of_those_named_is_chosen() -> None:
+    for pair in PAIRS:
+        assert session_over().choose("edge", [pair], amount=SILENT) == pair
+
+
+def test_the_best_plan_is_chosen() -> None:
+    # Every pair weighs ten rows; a forest of three attributes has two edges.
+    plans = [
+        ForestPlan(0, {}, ONE, -5 * UNIT),
+        ForestPlan(1, {}, ONE, 0),
+        ForestPlan(2, dict.fromkeys(PAIRS, 4 * UNIT), ONE, 0),
+        ForestPlan(3, {}, ONE / 2, 9 * UNIT),
+    ]
+    order = [2, 1, 0, 3]  # Worth 12, 10, 5 and 1 rows.
+    while plans:
+        best = session_over().choose_plan("plan", plans, amount=SILENT)
+        assert best == order.pop(0)
+        plans.pop(best)
+        order = [at - (at > best) for at in order]
+
+
+def test_however_much_is_asked_there_is_one_look() -> None:
+    counter = CountedCounter(TEN_PEOPLE)
+    session = curator_over(counter).open_scores(MIXED)
+    assert counter.asked == []
+    session.measure_all(amount=FIFTH)
+    session.measure_total(amount=FIFTH)
+    session.measure_one(PAIRS[0], amount=FIFTH)
+    session.choose("edge", PAIRS, amount=FIFTH)
+    session.choose_plan("plan", [ForestPlan(1, {}, ONE, 0)], amount=FIFTH)
+    assert counter.asked == [list(PAIRS)]
+
+
+def test_tables_too_many_to_be_held_together_are_counted_in_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(candidates_file, "MOST_CELLS_AT_ONCE", 12)
+    counter = CountedCounter(TEN_PEOPLE)
+    parts = curator_over(counter).open_scores(MIXED).measure_all(amount=SILENT)
+    assert counter.asked == [list(PAIRS[:2]), list(PAIRS[2:])]
+    assert parts.tolist() == session_over(scores=MIXED).measure_all(amount=SILENT).tolist()
+
+
+def test_a_table_of_many_is_counted_in_one_scan() -> None:
+    counter = CountedCounter(TEN_PEOPLE)
+    tables = curator_over(counter).tabulate({(): SILENT / 2, ("colour",): SILENT / 2})
+    assert counter.asked == [[(), ("colour",)]]
+    assert [one.table.tolist() for one in tables] == [10, [4, 3, 3]]
+    assert [one.attributes for one in tables] == [(), ("colour",)]
+
+
+def test_no_tables_cost_nothing() -> None:
+    curator = curator_over(TEN_PEOPLE)
+    assert curator.tabulate({}) == ()
+    assert curator.accountant.spends == ()
+
+
+def test_a_tabulation_that_was_interrupted_draws_only_what_is_missing() -> None:
+    amounts = {("colour",): ONE / 4, (): ONE / 4, ("smokes", "y"): ONE / 2}
+    whole = Transcript()
+    first = curator_over(TEN_PEOPLE, epsilon=ONE, transcript=whole).tabulate(amounts)
+    for answered in range(4):
+        part, noise = Transcript(), RecordingNoise(ForcedNoise(1))
+        for record in whole.records[:answered]:
+            part.store(record.question, record.answer)
+        rows = TEN_PEOPLE if answered < 3 else None
+        curator = curator_over(rows, epsilon=ONE, transcript=part.rewind(), noise=noise)
+        again = curator.tabulate(amounts)
+        assert len(noise.draws) == 3 - answered
+        for one, other in zip(again[:answered], first, strict=False):
+            assert np.array_equal(one.table, other.table)
+        assert curator.accountant.left == 0
+
+
+# What is paid.
+
+
+ASKED: dict[str, Callable[[ScoreSession], object]] = {
+    "all": lambda one: one.measure_all(amount=ONE),
+    "total": lambda one: one.measure_total(amount=ONE),
+    "one": lambda one: one.measure_one(PAIRS[0], amount=ONE),
+    "choose": lambda one: one.choose("edge", PAIRS[:2], amount=ONE),
+    "plan": lambda one: one.choose_plan("plan", [ForestPlan(2, {}, ONE / 2, 0)], amount=ONE),
+}
+PAID = {
+    "all": (2 + 1 + 1) * UNIT + 1,
+    "total": (2 + 1 + 1) * UNIT + 1,
+    "one": UNIT,
+    "choose": 2 * UNIT + 1,
+    "plan": 2 * UNIT + 1,
+}
+"""For gaps of one row and a score U of two."""
+
+
+@pytest.mark.parametrize("kind", ASKED)
+def test_a_question_is_paid_for_with_what_a_person_moves_by(kind: str) -> None:
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE)
+    session = curator.open_scores(MIXED)
+    assert curator.accountant.spends == ()
+    ASKED[kind](session)
+    (spend,) = curator.accountant.spends
+    assert (spend.sensitivity, spend.epsilon) == (PAID[kind], ONE)
+    with pytest.raises(BudgetExceeded):
+        ASKED[kind](session)
+
+
+def most_moved(session: Callable[[Curator], object], person: tuple[Row, ...]) -> list[tuple]:
+    """What a person moves each answer by, in L1, and what was paid for."""
+    runs = []
+    for rows in (NOBODY, person):
+        noise = RecordingNoise(ForcedNoise(1))
+        curator = curator_over(rows, noise=noise, reach=len(person))
+        session(curator)
+        runs.append((noise.draws, curator.accountant.spends))
+    (here, spends), (there, _) = runs
+    return [
+        (int(np.abs(one.exact - other.exact).sum()), spend.sensitivity)
+        for one, other, spend in zip(here, there, spends, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("kind", ["all", "total", "one"])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_the_sensitivity_of_gaps_is_reached(kind: str, rows: int) -> None:
+    person = TEN_PEOPLE[:1] * rows
+    ((moved, paid),) = most_moved(lambda one: ASKED[kind](one.open_scores(FLAT)), person)
+    assert moved == paid == (1 if kind == "one" else 3) * rows * UNIT
+
+
+def test_all_scores_for_the_price_of_one_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The mutant of the edge filter: noise for one score on every one of them.
+    monkeypatch.setattr(Candidates, "moves", lambda *_: [UNIT])
+    ((moved, paid),) = most_moved(
+        lambda one: one.open_scores(FLAT).measure_all(amount=ONE), TEN_PEOPLE[:1]
+    )
+    assert moved == 3 * paid
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(rows=people, person=people.filter(bool).map(lambda rows: rows[0]))
+def test_a_plan_moves_by_at_most_its_edges(rows: list[Row], person: Row) -> None:
+    plans = [ForestPlan(edges, {PAIRS[0]: 3}, Fraction(3, 7), 5) for edges in range(4)]
+    worth = []
+    for everybody in (rows, [*rows, person]):
+        noise = RecordingNoise(ForcedNoise(1))
+        curator = curator_over(everybody, noise=noise)
+        curator.open_scores(MIXED).choose_plan("plan", plans, amount=ONE)
+        worth.append(noise.draws[0].exact)
+    moved = np.abs(worth[0] - worth[1]).tolist()
+    assert all(one <= plan.linf(2 * UNIT + 1) for one, plan in zip(moved, plans, strict=True))
+    assert moved[0] == 0
+
+
+def test_scores_near_the_end_of_int64_are_cut_and_never_refused() -> None:
+    far = Gap(np.full((3, 2), 1 << 62))
+    scores = {PAIRS[0]: far, PAIRS[1]: Gap(np.full((2, 3), -(1 << 62)))}
+    session = session_over(scores=scores)
+    answers = session.measure_all(amount=SILENT / 2)
+    assert np.abs(answers - LARGEST).max() < 9
+    assert abs(session.measure_total(amount=SILENT / 4) - LARGEST) < 9
+    plan = ForestPlan(2, {}, Fraction(10**9), 0)
+    assert session.choose_plan("plan", [plan], amount=SILENT / 4) == 0
+
+
+# What nobody sees.
+
+
+def test_a_session_shows_no_score_and_is_not_stored() -> None:
+    session = session_over()
+    session.measure_all(amount=SILENT / 2)
+    assert repr(session) == str(session) == "ScoreSession(3 candidates)"
+    with pytest.raises(TypeError, match="exact counts are not stored"):
+        pickle.dumps(session._candidates._exact._found)
+    shown = " ".join(f"{one!r}" for one in vars(session._candidates).values())
+    assert str(10 * UNIT) not in shown
+
+
+# Refusals that come before the charge.
+
+
+class OwnScore(Gap):
+    """A score that nobody has proven."""
+
+    def linf(self, rows_per_unit: int) -> int:
+        return rows_per_unit
+
+
+@dataclass(frozen=True)
+class OwnPlan(ForestPlan):
+    """A plan that says it is cheap."""
+
+    def linf(self, _: int) -> int:
+        return 1
+
+
+def asked_of_all(question: Callable[[ScoreSession], object]) -> Callable[[Curator], object]:
+    return lambda curator: question(curator.open_scores(FLAT))
+
+
+REFUSED: dict[str, Callable[[Curator], object]] = {
+    "no candidates": lambda one: one.open_scores({}),
+    "a score of one's own": lambda one: one.open_scores(
+        {PAIRS[0]: OwnScore(np.zeros((3, 2), np.int64))}
+    ),
+    "a gap of another shape": lambda one: one.open_scores({PAIRS[1]: FLAT[PAIRS[0]]}),
+    "an attribute twice": lambda one: one.open_scores({("y", "y"): Independence()}),
+    "a score of the number of rows": lambda one: one.open_scores({(): Independence()}),
+    "an unknown attribute": lambda one: one.open_scores({("y", "z"): Independence()}),
+    "mutual information of private rows": lambda one: one.open_scores(
+        {PAIRS[0]: MutualInformation(10)}
+    ),
+    "F of private rows": lambda one: one.open_scores({PAIRS[1]: FScore()}),
+    "no amount": asked_of_all(lambda one: one.measure_all(amount=Fraction(0))),
+    "a float amount": asked_of_all(lambda one: one.measure_total(amount=0.5)),  # type: ignore[arg-type]
+    "another candidate": asked_of_all(lambda one: one.measure_one(("y",), amount=ONE)),
+    "a choice among none": asked_of_all(lambda one: one.choose("edge", [], amount=ONE)),
+    "a choice of one twice": asked_of_all(
+        lambda one: one.choose("edge", [PAIRS[0], PAIRS[0]], amount=ONE)
+    ),
+    "a choice of another": asked_of_all(
+        lambda one: one.choose("edge", [("colour", "y")], amount=ONE)
+    ),
+    "a penalty of another": asked_of_all(
+        lambda one: one.choose("edge", PAIRS, amount=ONE, penalties={("colour", "y"): 1})
+    ),
+    "a penalty that is not whole": asked_of_all(
+        lambda one: one.choose("edge", PAIRS, amount=ONE, penalties={PAIRS[0]: 0.5})  # type: ignore[dict-item]
+    ),
+    "a penalty beyond int64": asked_of_all(
+        lambda one: one.choose("edge", PAIRS, amount=ONE, penalties={PAIRS[0]: 1 << 62})
+    ),
+    "no plans": asked_of_all(lambda one: one.choose_plan("plan", [], amount=ONE)),
+    "a plan of one's own": asked_of_all(
+        lambda one: one.choose_plan("plan", [OwnPlan(1, {}, ONE, 0)], amount=ONE)
+    ),
+    "a plan with a penalty of another": asked_of_all(
+        lambda one: one.choose_plan("plan", [ForestPlan(1, {("y",): 1}, ONE, 0)], amount=ONE)
+    ),
+    "a forest of single attributes": lambda one: one.open_scores(
+        {("y",): Independence()}
+    ).choose_plan("plan", [ForestPlan(1, {}, ONE, 0)], amount=ONE),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_proven_is_refused_in_one_line_before_any_charge(name: str) -> None:
+    counter = CountedCounter(TEN_PEOPLE)
+    curator = curator_over(counter)
+    with pytest.raises((BoundaryViolation, DeclarationError)) as refused:
+        REFUSED[name](curator)
+    assert len(str(refused.value).splitlines()) == 1
+    assert (counter.asked, curator.accountant.spends) == ([], ())
+
+
+def test_candidates_that_are_changed_later_are_the_ones_that_were_opened() -> None:
+    scores = dict(FLAT)
+    session = curator_over(TEN_PEOPLE).open_scores(scores)
+    scores.clear()
+    answers: IntArray = session.measure_all(amount=SILENT)
+    assert len(answers) == 3

@@ -1,0 +1,158 @@
+"""An account in ρ: its limit, what it takes, and what it is never mistaken for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline.ledger import Account, Charge, Ledger, SpendRow, UnbalancedSpends
+from dp_pipeline.schema.currency import PURE, Currency, epsilon_of, rho_of
+from dp_pipeline.schema.epsilon import NANO, nano_epsilon
+from dp_pipeline.schema.errors import BudgetExceeded, Damaged, DeclarationError
+from dp_pipeline_tests.ledger.population import account, charge, raw, release
+
+BILLIONTH = Fraction(1, 10**9)
+RHO = Currency(BILLIONTH)
+LIMIT = rho_of(Fraction(1), BILLIONTH)
+
+
+def concentrated(lineage: str = "riders", *, ceiling: str | None = "1", **other: object) -> Account:
+    exact = None if ceiling is None else Fraction(ceiling)
+    declared = {"purpose": "release", "delta": BILLIONTH, **other}
+    return Account(lineage, "one row", "add_remove", ceiling=exact, **declared)
+
+
+def paid(
+    name: object, rho: Fraction, *, lineage: str = "riders", currency: Currency = RHO
+) -> Charge:
+    key = hashlib.sha256(str(name).encode()).hexdigest()
+    return Charge(key, lineage, "dp", nano_epsilon(rho), f"{lineage}/{name}", {}, currency)
+
+
+@pytest.fixture
+def riders(ledger: Ledger) -> Ledger:
+    """Besides trips in pure ε, riders: ε = 1 at δ = 1e-9."""
+    ledger.open_account(concentrated())
+    return ledger
+
+
+def test_the_ceiling_is_the_most_rho_that_means_no_more_than_its_epsilon(riders: Ledger):
+    balance = riders.balance("riders")
+    assert (balance.ceiling, balance.left, balance.currency) == (LIMIT, LIMIT, RHO)
+    assert epsilon_of(LIMIT, BILLIONTH) <= 1 < epsilon_of(LIMIT + Fraction(1, NANO), BILLIONTH)
+    assert riders.account("riders") == concentrated()
+    assert riders.balance("trips").currency == PURE
+
+
+def test_charges_in_rho_add_up_to_the_last_nano_and_no_further(riders: Ledger):
+    half = Fraction(nano_epsilon(LIMIT) // 2, NANO)
+    release_rho(riders, "a", half)
+    release_rho(riders, "b", LIMIT - half)
+    assert riders.balance("riders").left == 0
+    with pytest.raises(BudgetExceeded, match=r"asked ρ=0\.000000001, spent 0\.\d+, left 0,"):
+        release_rho(riders, "c", Fraction(1, NANO))
+    riders.verify()
+
+
+def release_rho(ledger: Ledger, name: str, rho: Fraction) -> None:
+    with ledger.reserve(paid(name, rho)) as reservation:
+        reservation.settle([SpendRow("cells", "discrete Gaussian", rho, 1 / (2 * rho))])
+
+
+def test_a_pure_charge_is_settled_by_shares_that_round_up_to_it(riders: Ledger):
+    """ε = 0.00001 costs 5e-11 ρ: less than the smallest coin, which is paid."""
+    rho = RHO.cost_of(Fraction(1, 10**5), PURE)
+    with riders.reserve(paid("a", rho)) as reservation:
+        with pytest.raises(UnbalancedSpends, match=r"charged ρ=0\.000000001, its spends sum to"):
+            reservation.settle([])
+        reservation.settle([SpendRow("cells", "discrete Laplace", rho, Fraction(10**5))])
+    assert riders.balance("riders").spent == Fraction(1, NANO)
+    riders.verify()
+
+
+@pytest.mark.parametrize(
+    ("asked", "line"),
+    [
+        (charge(lineage="riders"), "expected a charge in ρ at δ=1e-9 .*, got one in pure ε"),
+        (
+            paid("a", Fraction("0.001"), currency=Currency(Fraction(1, 10**8))),
+            "expected a charge in ρ at δ=1e-9 .*, got one in ρ at δ=1e-8",
+        ),
+        (
+            paid("a", Fraction("0.001"), lineage="trips"),
+            "expected a charge in pure ε as lineage trips was opened, got one in ρ",
+        ),
+    ],
+)
+def test_a_charge_in_another_currency_is_refused(riders: Ledger, asked: Charge, line: str):
+    with pytest.raises(DeclarationError, match=line):
+        release(riders, asked)
+    assert riders.balance(asked.lineage).spent == 0
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (concentrated(delta=None), "delta '1e-9', now declared with delta 'none'"),
+        (concentrated(delta=Fraction(1, 10**8)), "delta '1e-9', now declared with delta '1e-8'"),
+        (concentrated(ceiling="2"), "ceiling '1', now declared with ceiling '2'"),
+    ],
+)
+def test_a_currency_is_fixed_when_the_account_opens(riders: Ledger, other: Account, said: str):
+    with pytest.raises(DeclarationError, match=f"opened with {said}"):
+        riders.open_account(other)
+    riders.open_account(concentrated())
+    with pytest.raises(DeclarationError, match="delta 'none', now declared with delta '1e-9'"):
+        riders.open_account(concentrated("trips"))
+
+
+def test_an_account_of_before_there_was_rho_is_pure(folder: Path):
+    """The facts of its row are those that were always written."""
+    ledger = Ledger(folder)
+    ledger.open_account(account())
+    facts = dict(ledger.entries()[0].facts)
+    facts.pop("key")
+    assert facts == {
+        "unit": "one row",
+        "relation": "add_remove",
+        "purpose": "release",
+        "ceiling": "1",
+        "currency": "pure",
+    }
+    assert Account.from_facts("trips", facts) == account()
+    assert Account.from_facts("trips", facts).limit == 1
+
+
+def test_the_limit_is_the_one_of_the_day_of_opening(riders: Ledger):
+    """A better conversion, one day, must not move a budget."""
+    facts = dict(riders.entries("riders")[0].facts)
+    opened = Account.from_facts("riders", {**facts, "limit": "0.01"})
+    assert opened.limit == Fraction(1, 100)
+    concentrated().require_same_as(opened)
+
+
+def test_a_benchmark_in_rho_without_a_ceiling_has_no_limit(ledger: Ledger):
+    public = concentrated("public", ceiling=None, purpose="benchmark")
+    ledger.open_account(public)
+    release_public = paid("a", Fraction(5000), lineage="public")
+    with ledger.reserve(release_public) as reservation:
+        reservation.settle([SpendRow("cells", "discrete Gaussian", Fraction(5000), Fraction(1))])
+    balance = ledger.balance("public")
+    assert (balance.ceiling, balance.left, balance.spent) == (None, None, 5000)
+    assert ledger.account("public") == public
+    ledger.verify()
+
+
+@pytest.mark.parametrize("forged", ['"limit":"100"', '"limit":"-1"', '"delta":"1"', '"limit":"x"'])
+def test_a_limit_or_a_delta_that_was_changed_is_noticed(riders: Ledger, forged: str):
+    facts = riders.entries("riders")[0].facts
+    name = json.loads("{" + forged + "}").popitem()[0]
+    old = f'"{name}":"{facts[name]}"'
+    update = f"UPDATE entries SET facts = replace(facts, '{old}', '{forged}') WHERE sequence = 2"
+    raw(riders.folder, update, checks=False)
+    with pytest.raises(Damaged):
+        riders.verify()

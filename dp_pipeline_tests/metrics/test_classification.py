@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.metrics import classification
+from dp_pipeline.metrics.classification import (
+    LinearClassifier,
+    held_out,
+    misclassification,
+    train,
+)
+from dp_pipeline.schema.errors import DeclarationError
+
+SIZES = {"a": 2, "b": 3}
+METHODS = ["svm", "logistic", "majority"]
+each_method = pytest.mark.parametrize("method", METHODS)
+rows = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 2), st.booleans()), max_size=12)
+
+
+def table(people: list[tuple[int, int, bool]]) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    a, b, yes = np.array(people, dtype=np.int64).reshape(-1, 3).T
+    return {"a": a, "b": b}, yes.astype(bool)
+
+
+def error_of(method: str, learn: list, test: list) -> float:
+    return misclassification(train(method, *table(learn), SIZES), *table(test))
+
+
+@each_method
+@settings(deadline=None, max_examples=60)
+@given(learn=rows, test=rows.filter(bool))
+def test_whatever_the_rows_the_error_is_a_share_and_nothing_is_warned_of(method, learn, test):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert 0 <= error_of(method, learn, test) <= 1
+
+
+@pytest.mark.parametrize("method", ["svm", "logistic"])
+def test_what_follows_from_a_level_is_learned(method):
+    people = [(a, b, b == 2) for a in (0, 1) for b in (0, 1, 2)] * 10
+    assert error_of(method, people, people) == 0
+    assert error_of(method, people, [(0, 2, True), (1, 2, False), (0, 0, True), (1, 1, True)]) == (
+        3 / 4
+    )
+
+
+@each_method
+def test_rows_of_one_class_of_none_or_without_columns_are_answered_by_the_majority(method):
+    test = [(0, 0, True), (1, 1, False), (1, 2, False)]
+    assert error_of(method, [(0, 1, True), (1, 1, True)], test) == 2 / 3
+    assert error_of(method, [(0, 1, False)], test) == 1 / 3
+    assert error_of(method, [], test) == 1 / 3
+    answers = np.array([True, True, False])
+    blind = train(method, {}, answers, SIZES)
+    assert misclassification(blind, {}, answers) == 1 / 3
+
+
+def test_constant_columns_and_levels_never_seen_are_answered():
+    people = [(0, 0, at % 3 > 0) for at in range(9)]
+    for method in METHODS:
+        assert error_of(method, people, [(1, 2, True), (0, 0, True)]) == 0
+
+
+def test_the_majority_is_negative_in_a_tie():
+    assert train("majority", *table([(0, 0, True), (0, 0, False)]), SIZES).intercept < 0
+
+
+def test_no_rows_to_test_are_no_number_and_uneven_columns_are_refused():
+    assert math.isnan(error_of("majority", [(0, 0, True)], []))
+    with pytest.raises(DeclarationError, match="expected 3 codes a column"):
+        train("svm", {"a": np.zeros(2, int)}, np.zeros(3, bool), SIZES)
+
+
+def test_a_classifier_is_whole_numbers_one_a_declared_cell():
+    classifier = train("logistic", *table([(0, 0, True), (1, 1, False), (1, 0, True)]), SIZES)
+    assert classifier.columns == ("a", "b")
+    assert [len(weights) for weights in classifier.weights] == [2, 3]
+    numbers = [weight for weights in classifier.weights for weight in weights]
+    assert {type(number) for number in (*numbers, classifier.intercept)} == {int}
+
+
+def test_a_row_is_positive_above_nothing_and_not_at_it():
+    rule = LinearClassifier(("a", "b"), ((-1, 1), (0, 1, -1)), 0)
+    codes = {"a": np.array([0, 1, 1, 0]), "b": np.array([1, 2, 0, 0])}
+    assert rule.answers(codes, rows=4).tolist() == [False, False, True, False]
+
+
+def test_of_many_rows_a_seeded_sample_is_learned_from(monkeypatch):
+    monkeypatch.setattr(classification, "MOST_TRAINING_ROWS", 40)
+    codes = {"a": np.arange(1000) % 2, "b": np.arange(1000) % 3}
+    answers = codes["a"] == 1
+    seen, bits = [], classification._bits
+    monkeypatch.setattr(
+        classification, "_bits", lambda codes, sizes: seen.append(codes) or bits(codes, sizes)
+    )
+    first, again = (train("svm", codes, answers, SIZES) for _ in range(2))
+    assert first == again
+    assert [len(one["a"]) for one in seen] == [40, 40]
+    assert misclassification(first, codes, answers) == 0
+
+
+@given(rows=st.integers(0, 200), seed=st.integers(0, 9))
+def test_held_out_rows_are_a_fifth_and_no_row_is_in_both(rows, seed):
+    learn, test = held_out(rows, seed=seed)
+    assert len(test) == rows // 5
+    assert sorted([*learn.tolist(), *test.tolist()]) == list(range(rows))
+    assert test.tolist() == held_out(rows, seed=seed)[1].tolist()
+
+
+def test_another_seed_holds_out_other_rows():
+    assert held_out(100, seed=0)[1].tolist() != held_out(100, seed=1)[1].tolist()

@@ -1,0 +1,37 @@
+"""Tables of attributes of any number of levels, and the rows in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.schema.domain import Attribute, Domain
+from dp_pipeline.schema.encoding import Levels
+
+
+def domain_of(sizes: Sequence[int]) -> Domain:
+    """Attributes x0, x1, … with so many levels."""
+    return Domain(
+        tuple(
+            Attribute(f"x{at}", f"x{at}", "drop", cells=Levels(tuple(map(str, range(size)))))
+            for at, size in enumerate(sizes)
+        )
+    )
+
+
+def dependent_rows(sizes: Sequence[int], rows: int, *, seed: int = 1) -> np.ndarray:
+    """Codes (rows, attributes), each of which follows the one before it four times out of five."""
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, sizes, (rows, len(sizes)))
+    for at in range(1, len(sizes)):
+        follows = rng.random(rows) < 0.8
+        codes[follows, at] = codes[follows, at - 1] % sizes[at]
+    return codes
+
+
+def counter_of(domain: Domain, codes: np.ndarray) -> MemoryCounter:
+    """The engine over these codes."""
+    columns = dict(zip(domain.names, codes.T.astype(np.uint16), strict=True))
+    return MemoryCounter(domain, coordinates={}, codes=columns, rows=len(codes))

@@ -1,0 +1,258 @@
+"""AIM-like: what it measures next, for how much, and when it stops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.models import aim_like
+from dp_pipeline.models.aim_like import AimLike
+from dp_pipeline.models.base import claim_of
+from dp_pipeline.release.accountant import EXPONENTIAL, NOISY_MAX, Spend
+from dp_pipeline.release.clique_growth import CliqueGrowth
+from dp_pipeline.release.synthetic_table import SyntheticTable
+from dp_pipeline.schema.domain import Domain
+from dp_pipeline.schema.errors import Damaged, DeclarationError
+from dp_pipeline_tests.models.contract import (
+    Run,
+    check_budget,
+    check_loss,
+    check_replay,
+    check_valid,
+    run,
+)
+from dp_pipeline_tests.models.tables import BITS, MIXED, TWINS, levels, table_of, wide
+from dp_pipeline_tests.populations import AWKWARD, TEN_PEOPLE, TOWN
+
+ONE = Fraction(1)
+SILENT = Fraction(10**4)
+DELTA = Fraction(1, 10**9)
+MODELS = {
+    "pairs and triples": AimLike(),
+    "pairs": AimLike(candidates=1),
+    "few fit": AimLike(clique_cells=8, rounds=2),
+    "none fits": AimLike(clique_cells=5),
+}
+DOMAINS = {"bits": (BITS, TWINS[:8]), "town": (TOWN, TEN_PEOPLE)}
+
+every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
+every_domain = pytest.mark.parametrize("domain, rows", DOMAINS.values(), ids=DOMAINS.keys())
+every_delta = pytest.mark.parametrize("delta", [None, DELTA], ids=["in epsilon", "in rho"])
+
+
+def rounds_of(done: Run) -> list[tuple[Spend, Spend]]:
+    """Every choice, and what was measured then."""
+    spends = [spend for spend in done.spends if spend.what != "number of rows"]
+    choices = [at for at, spend in enumerate(spends) if spend.mechanism in (NOISY_MAX, EXPONENTIAL)]
+    return [(spends[at], spends[at + 1]) for at in choices]
+
+
+# What is measured.
+
+
+def test_without_noise_the_pairs_that_depend_are_measured_first() -> None:
+    done = run(AimLike(candidates=1), TWINS, domain=BITS, epsilon=SILENT)
+    first = {table.what for _, table in rounds_of(done)[:3]}
+    assert first == {"marginal of a, b", "marginal of c, d", "marginal of e, f"}
+
+
+def test_without_noise_what_three_attributes_have_together_is_found() -> None:
+    # c = a xor b: every pair is independent.
+    people = tuple((a, b, "01"[a != b]) for a, b in product("01", repeat=2)) * 20
+    domain = levels(a=2, b=2, c=2)
+    table = table_of(run(AimLike(), people, domain=domain, epsilon=SILENT))
+    assert ("a", "b", "c") in {one.attributes for one in table.measured}
+    exact = np.zeros((2, 2, 2))
+    np.add.at(exact, tuple(np.array([[int(x) for x in row] for row in people]).T), 1)
+    assert np.abs(table.counts(("a", "b", "c")) - exact).max() <= 1
+    pairs = table_of(run(AimLike(candidates=1), people, domain=domain, epsilon=SILENT))
+    assert max(len(one.attributes) for one in pairs.measured) == 2
+
+
+def test_candidates_are_all_pairs_and_the_smallest_triples_under_the_cap() -> None:
+    sizes = {"a": 2, "b": 3, "c": 5, "d": 40}
+    pairs = list(combinations(sizes, 2))
+    assert AimLike(candidates=1)._candidates(sizes) == pairs
+    assert AimLike(candidates=7)._candidates(sizes) == [*pairs, ("a", "b", "c")]
+    assert len(AimLike()._candidates(sizes)) == 10
+    assert AimLike(clique_cells=40)._candidates(sizes) == [
+        ("a", "b"), ("a", "c"), ("b", "c"), ("a", "b", "c"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("cap", [4, 8, 16])
+def test_no_clique_passes_the_cap_and_every_table_is_inside_one(cap: int) -> None:
+    for seed in range(3):
+        table = table_of(run(AimLike(clique_cells=cap), TWINS, domain=BITS, seed=seed))
+        assert max(BITS.cell_count(clique) for clique in table.cliques) <= cap
+        for one in table.measured:
+            assert any(set(one.attributes) <= set(clique) for clique in table.cliques)
+
+
+def test_an_attribute_above_the_cap_is_refused_by_name() -> None:
+    with pytest.raises(DeclarationError, match="at most 32 cells, got d with 40"):
+        AimLike(clique_cells=32).check(MIXED)
+
+
+# What is paid.
+
+
+@every_delta
+def test_a_round_costs_the_same_or_twice_as_much_and_the_last_takes_what_is_left(
+    delta: Fraction | None,
+) -> None:
+    done = run(AimLike(), TWINS, domain=BITS, delta=delta)
+    begins = claim_of(AimLike(), ONE, delta).amount / 24
+    costs = [choice.epsilon + table.epsilon for choice, table in rounds_of(done)]
+    assert [spend.epsilon for spend in done.spends[:6]] == [begins * Fraction(9, 10)] * 6
+    assert all(choice.epsilon * 9 == table.epsilon for choice, table in rounds_of(done))
+    for before, after in zip([begins, *costs[:-2]], costs[:-1], strict=True):
+        assert after in (before, 2 * before)
+    assert costs[-1] >= costs[-2]
+
+
+def test_a_model_that_never_moves_gets_larger_rounds_and_one_that_does_equal_ones() -> None:
+    # With everybody the same and no noise, a second table says nothing that is new.
+    impatient = run(AimLike(patience=Fraction(4)), (), domain=BITS, epsilon=Fraction("0.1"))
+    patient = run(AimLike(patience=Fraction(0)), TWINS, domain=BITS)
+    assert len(rounds_of(impatient)) < 8
+    costs = [choice.epsilon + table.epsilon for choice, table in rounds_of(patient)]
+    assert set(costs[:-1]) == {Fraction(1, 24)}
+    assert len(costs) <= 24
+
+
+def test_a_table_that_fits_no_clique_after_all_is_left_out_and_the_rest_is_still_spent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refused: list[tuple[str, ...]] = []
+    sound = aim_like._State.grown
+
+    def refuse_some(state: object, names: tuple[str, ...]) -> CliqueGrowth | None:
+        if len(refused) < 3:
+            refused.append(names)
+            return None
+        return sound(state, names)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(aim_like._State, "grown", refuse_some)
+    done = run(AimLike(), TWINS, domain=BITS)
+    assert sum(spend.epsilon for spend in done.spends) == 1
+    measured = {one.attributes for one in table_of(done).measured}
+    assert len(set(refused)) == 3
+    assert not measured & set(refused)
+
+
+def test_where_nothing_fits_the_single_attributes_get_everything() -> None:
+    done = run(AimLike(clique_cells=3), (), domain=BITS)
+    assert [spend.epsilon for spend in done.spends] == [Fraction(1, 6)] * 6
+
+
+@every_model
+@every_domain
+@every_delta
+@pytest.mark.parametrize("reach", [1, 3])
+def test_the_scales_drawn_prove_exactly_what_was_asked(
+    model: AimLike, domain: Domain, rows: Sequence[tuple], delta: Fraction | None, reach: int
+) -> None:
+    check_budget(model, rows, epsilon=Fraction(5, 7), reach=reach, domain=domain, delta=delta)
+
+
+@every_delta
+@settings(derandomize=True, deadline=None, max_examples=8)
+@given(
+    rows=st.lists(st.sampled_from(list(product("01", repeat=6))), max_size=12),
+    person=st.sampled_from(TWINS),
+    seed=st.integers(0, 1000),
+)
+def test_along_any_answers_a_person_costs_at_most_what_is_claimed(
+    delta: Fraction | None, rows: list[tuple], person: tuple, seed: int
+) -> None:
+    check_loss(
+        AimLike(rounds=1),
+        rows,
+        (person,) * 2,
+        epsilon=ONE,
+        reach=2,
+        seed=seed,
+        domain=BITS,
+        delta=delta,
+    )
+
+
+@every_model
+@every_delta
+def test_recorded_answers_replayed_over_nobody_give_the_same_bytes(
+    model: AimLike, delta: Fraction | None
+) -> None:
+    check_replay(model, TEN_PEOPLE, elsewhere=(), delta=delta)
+    check_replay(model, TEN_PEOPLE, elsewhere=None, delta=delta)
+
+
+# Mutants.
+
+
+@dataclass(frozen=True)
+class StopsEarly(AimLike):
+    """Leaves a tenth of the budget."""
+
+    def fit(
+        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
+    ) -> SyntheticTable:
+        curator.accountant.epsilon *= Fraction(9, 10)
+        released = super().fit(curator, epsilon=epsilon, rng=rng)
+        curator.accountant.epsilon /= Fraction(9, 10)
+        return released
+
+
+@dataclass(frozen=True)
+class PlansByTheRows(AimLike):
+    """As many rounds as there are rows."""
+
+    def fit(
+        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
+    ) -> SyntheticTable:
+        rows = 1 if curator._counter is None else len(curator._counter.rows)  # type: ignore
+        return AimLike(rounds=min(16, rows + 1)).fit(curator, epsilon=epsilon, rng=rng)
+
+
+def test_a_model_that_stops_early_is_caught() -> None:
+    with pytest.raises(AssertionError):
+        check_budget(StopsEarly(), TEN_PEOPLE, epsilon=ONE, reach=1)
+
+
+def test_a_model_whose_rounds_follow_from_the_true_number_of_rows_is_caught() -> None:
+    with pytest.raises(Damaged):
+        check_replay(PlansByTheRows(), TEN_PEOPLE, elsewhere=())
+
+
+# Any rows, any ε.
+
+
+@every_model
+@every_delta
+@pytest.mark.parametrize("people_in", AWKWARD)
+def test_whoever_the_people_are_the_table_is_a_valid_one(
+    model: AimLike, people_in: str, delta: Fraction | None
+) -> None:
+    for epsilon in (Fraction(1, 1000), Fraction(1000)):
+        check_valid(model, run(model, AWKWARD[people_in], epsilon=epsilon, delta=delta).released)
+
+
+def test_one_attribute_one_level_and_a_declared_number_of_rows_are_all_right() -> None:
+    table = table_of(run(AimLike(synthetic_rows=7), (), domain=levels(a=1)))
+    assert table.codes.tolist() == [[0]] * 7
+    assert table_of(run(AimLike(), (), domain=levels(a=1, b=2))).codes.shape[1] == 2
+
+
+def test_a_table_of_many_attributes_is_released_at_a_tiny_epsilon() -> None:
+    domain, counter = wide(30, 1000)
+    model = AimLike(rounds=1)
+    table = table_of(run(model, counter, domain=domain, epsilon=Fraction(1, 1000)))
+    assert table.codes.shape[1] == 30

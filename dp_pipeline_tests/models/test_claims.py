@@ -1,0 +1,128 @@
+"""What a model promises where a δ is declared, what that costs, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from dp_pipeline import models
+from dp_pipeline.models import build_model, price_of_everything
+from dp_pipeline.models.base import Claim, claim_at, claim_of, declared_claim, price
+from dp_pipeline.models.eug_kmeans import EugKMeans
+from dp_pipeline.models.idp_kmeans import IdpKMeans
+from dp_pipeline.schema.currency import PURE, Currency, epsilon_of, rho_of
+from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.schema.declarations import loaded
+
+BILLIONTH = Fraction(1, 10**9)
+HALF, ONE = Fraction(1, 2), Fraction(1)
+BOUGHT = Fraction(1, 32)
+"""ρ of an evaluation of ε = 0.25."""
+
+
+@dataclass(frozen=True)
+class Concentrated(EugKMeans):
+    """Accounts in ρ where it can."""
+
+    concentrated: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class NeedsDelta(Concentrated):
+    """Cannot run in pure ε."""
+
+    needs_delta: ClassVar[bool] = True
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    more: Mapping[str, type] = {"concentrated": Concentrated, "needs_delta": NeedsDelta}
+    monkeypatch.setattr(models, "MODELS", {**models.MODELS, **more})
+
+
+def spec(folder: Path, *names: str, total: str = "20", **changes: str | None) -> DatasetSpec:
+    declared = {
+        "models": "models:\n" + "".join(f"  {name}: {{k: 2}}\n" for name in names),
+        "ceiling": f"ceiling: {{total: {total}}}",
+        "delta": "delta: 1e-9",
+        "evaluation": "evaluation: {epsilon: 0.25}",
+    }
+    return loaded(folder, **{**declared, **changes})
+
+
+def test_a_concentrated_model_claims_its_epsilon_at_the_delta_and_spends_rho() -> None:
+    claim = claim_of(Concentrated(), ONE, BILLIONTH)
+    assert claim == Claim("dp", ONE, currency=Currency(BILLIONTH))
+    assert claim.amount == rho_of(ONE, BILLIONTH)
+    assert claim.is_plain
+
+
+def test_without_a_delta_it_is_as_pure_as_any_other() -> None:
+    assert claim_of(Concentrated(), ONE) == claim_of(EugKMeans(), ONE) == Claim("dp", ONE)
+    assert Claim("dp", ONE).amount == ONE
+
+
+def test_a_pure_model_stays_pure_under_a_delta_with_its_own_claim() -> None:
+    assert claim_of(EugKMeans(), ONE, BILLIONTH) == Claim("dp", ONE)
+    published = IdpKMeans(variant="published")
+    claim = claim_of(published, ONE, BILLIONTH)
+    assert (claim, claim.currency) == (claim_of(published, ONE), PURE)
+
+
+def test_a_model_that_needs_a_delta_is_refused_without_one(tmp_path: Path) -> None:
+    with pytest.raises(DeclarationError, match="expected a declared delta, got none"):
+        claim_of(NeedsDelta(), ONE)
+    build_model(spec(tmp_path, "needs_delta"), "needs_delta")
+    with pytest.raises(DeclarationError, match="expected a declared delta, got none"):
+        build_model(spec(tmp_path, "needs_delta", delta=None), "needs_delta")
+
+
+def test_a_delta_that_a_model_has_no_use_for_is_refused_where_it_is_asked_of_one_fit() -> None:
+    assert claim_at(Concentrated(), ONE, BILLIONTH).amount == rho_of(ONE, BILLIONTH)
+    assert claim_at(EugKMeans(), ONE, None) == Claim("dp", ONE)
+    with pytest.raises(DeclarationError, match="delta: expected none for a model of pure ε, got 1"):
+        claim_at(EugKMeans(), ONE, BILLIONTH)
+
+
+def test_an_epsilon_that_buys_no_rho_is_refused_before_anything_is_planned(tmp_path: Path) -> None:
+    with pytest.raises(DeclarationError, match=r"buys a nano-ρ at δ=1e-9, got 0\.00001"):
+        build_model(
+            spec(tmp_path, "concentrated", partitions="partitions: [0.00001, 1]"), "concentrated"
+        )
+
+
+def test_a_release_costs_rho_and_its_evaluation_half_a_square(tmp_path: Path) -> None:
+    declared = spec(tmp_path, "concentrated", "eug_kmeans")
+    costs = {
+        name: price(declared, declared_claim(declared, build_model(declared, name), ONE))
+        for name in declared.models
+    }
+    assert costs == {
+        "concentrated": rho_of(ONE, BILLIONTH) + BOUGHT,
+        "eug_kmeans": HALF + BOUGHT,
+    }
+
+
+def test_everything_costs_what_all_claims_add_up_to(tmp_path: Path) -> None:
+    declared = spec(tmp_path, "concentrated", "eug_kmeans")
+    own = rho_of(HALF, BILLIONTH) + rho_of(ONE, BILLIONTH) + Fraction(1, 8) + HALF
+    assert price_of_everything(declared) == own + 4 * BOUGHT
+
+
+def test_a_ceiling_that_all_models_do_not_fit_into_is_refused_at_load(tmp_path: Path) -> None:
+    """Each model by itself would fit; the last millionth of ε decides."""
+    names = ("concentrated", "eug_kmeans")
+    needed = epsilon_of(price_of_everything(spec(tmp_path, *names)), BILLIONTH)
+    enough = -(-needed * 10**6 // 1)
+    build_model(spec(tmp_path, *names, total=f"{enough / 10**6:.6f}"), "concentrated")
+    less = spec(tmp_path, *names, total=f"{(enough - 1) / 10**6:.6f}")
+    line = r"toy: ceiling: expected a total of at least ρ=0\.\d+ \(ε=\d\.\d+ at δ=1e-9\)"
+    for name in names:
+        with pytest.raises(DeclarationError, match=line):
+            build_model(less, name)

@@ -1,0 +1,324 @@
+"""The contract of a model that pays in ρ: exactly its budget, along any answers, by its transcript.
+
+A small model asks everything that there is to ask in ρ; its mutants are caught.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.gate.candidates import Candidates
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.forest_plan import ForestPlan
+from dp_pipeline.gate.scores import UNIT, Gap, Independence
+from dp_pipeline.models.base import Claim
+from dp_pipeline.release.accountant import GAUSSIAN, LAPLACE, Accountant
+from dp_pipeline.release.measurement import NoisyMarginal
+from dp_pipeline.release.synthetic_table import SyntheticTable
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.schema.domain import Domain
+from dp_pipeline.schema.errors import Damaged
+from dp_pipeline_tests.gate.questions import people
+from dp_pipeline_tests.instruments import CheaperNoise, ForcedNoise
+from dp_pipeline_tests.models.contract import (
+    check_budget,
+    check_loss,
+    check_replay,
+    check_valid,
+    claimed,
+    needs_public_rows,
+    run,
+)
+from dp_pipeline_tests.populations import AWKWARD, TEN_PEOPLE, Row
+
+ONE = Fraction(1)
+DELTA = Fraction(1, 10**9)
+every_delta = pytest.mark.parametrize("delta", [None, DELTA], ids=["in epsilon", "in rho"])
+every_reach = pytest.mark.parametrize("reach", [1, 3])
+
+
+@dataclass(frozen=True)
+class AsksEverything:
+    """Rows, a plan, scores, choices and tables, in either currency."""
+
+    summary: ClassVar[str] = "everything that can be asked of scores and tables"
+    concentrated: ClassVar[bool] = True
+
+    def check(self, domain: Domain) -> None:
+        """Any domain."""
+
+    def fit(
+        self,
+        curator: Curator,
+        *,
+        epsilon: Fraction,  # noqa: ARG002
+        rng: np.random.Generator,
+    ) -> SyntheticTable:
+        tenth = curator.accountant.left / 10
+        (rows,) = curator.tabulate({(): tenth})
+        names = curator.domain.discrete
+        pairs: list[tuple[str, ...]] = list(combinations(names, 2))
+        session = curator.open_scores(dict.fromkeys(pairs, Independence()))
+        plans = [ForestPlan(0, {}, ONE, 0), ForestPlan(2, {pairs[0]: UNIT}, ONE / 2, UNIT)]
+        session.choose_plan("plan", plans, amount=tenth)
+        session.measure_all(amount=tenth)
+        session.measure_total(amount=tenth)
+        gaps = {pair: Gap(np.zeros(curator.domain.shape(pair), np.int64)) for pair in pairs}
+        further = curator.open_scores(gaps)
+        first = further.choose("edge", pairs, amount=tenth)
+        further.measure_one(first, amount=tenth)
+        second = further.choose(
+            "edge", [one for one in pairs if one != first], amount=tenth, penalties={first: 1}
+        )
+        tables = curator.tabulate({first: tenth, second: curator.accountant.left - tenth})
+        return _uniform((rows, *tables), curator.domain, rng)
+
+
+def _uniform(
+    measured: tuple[NoisyMarginal, ...], domain: Domain, rng: np.random.Generator
+) -> SyntheticTable:
+    names = domain.discrete
+    cliques = tuple((name,) for name in names)
+    codes = rng.integers(0, domain.shape(names), (5, len(names)))
+    links = tuple((0, at) for at in range(1, len(names)))
+    return SyntheticTable(names, codes, measured, cliques, links, domain, seed=1)
+
+
+MODEL = AsksEverything()
+
+
+@every_delta
+@every_reach
+@pytest.mark.parametrize("epsilon", [Fraction("0.1"), ONE, Fraction("2.5")], ids=str)
+def test_the_scales_drawn_prove_what_is_claimed(
+    delta: Fraction | None, reach: int, epsilon: Fraction
+) -> None:
+    check_budget(MODEL, epsilon=epsilon, reach=reach, delta=delta)
+
+
+@every_delta
+@pytest.mark.parametrize("people_in", AWKWARD)
+def test_the_recorded_answers_give_the_same_bytes_over_anybody(
+    delta: Fraction | None, people_in: str
+) -> None:
+    check_replay(MODEL, elsewhere=AWKWARD[people_in], delta=delta)
+    check_valid(MODEL, run(MODEL, AWKWARD[people_in], delta=delta).released)
+
+
+def fuzz_loss(model: object, *, reach: int, delta: Fraction | None) -> None:
+    """Fail if a population, a person and answers are found that lose more than is claimed."""
+
+    # Without the shrinking of failures: a mutant needs to be caught, not to be explained.
+    @settings(
+        derandomize=True,
+        deadline=None,
+        max_examples=25,
+        database=None,
+        phases=[Phase.explicit, Phase.generate],
+    )
+    @given(
+        rows=people,
+        person=people.filter(bool).map(lambda rows: rows[:1] * reach),
+        seed=st.integers(0, 1000),
+    )
+    def loses_at_most_the_claim(rows: list[Row], person: list[Row], seed: int) -> None:
+        check_loss(model, rows, person, epsilon=ONE, reach=reach, seed=seed, delta=delta)
+
+    loses_at_most_the_claim()
+
+
+@every_delta
+@every_reach
+def test_along_any_answers_one_person_costs_at_most_what_is_claimed(
+    delta: Fraction | None, reach: int
+) -> None:
+    fuzz_loss(MODEL, reach=reach, delta=delta)
+
+
+def test_a_model_without_a_delta_pays_in_epsilon_and_with_one_in_rho() -> None:
+    assert claimed(MODEL, ONE).amount == 1
+    rho = claimed(MODEL, ONE, DELTA).amount
+    assert 0 < rho < Fraction(1, 10)
+    done = run(MODEL, TEN_PEOPLE, delta=DELTA)
+    assert {spend.currency for spend in done.spends} == {"zcdp"}
+    assert sum(spend.epsilon for spend in done.spends) == rho
+
+
+# Mutants.
+
+
+@dataclass(frozen=True)
+class HalfTheNoise(AsksEverything):
+    """Draws at half the deviation that was charged."""
+
+    def fit(
+        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
+    ) -> SyntheticTable:
+        curator._noise = CheaperNoise(curator._noise, Fraction(2))
+        return super().fit(curator, epsilon=epsilon, rng=rng)
+
+
+@dataclass(frozen=True)
+class OwnReach(AsksEverything):
+    """Measures as if every person had one row."""
+
+    def fit(
+        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
+    ) -> SyntheticTable:
+        curator._reach = 1
+        return super().fit(curator, epsilon=epsilon, rng=rng)
+
+
+@dataclass(frozen=True)
+class UnpaidScores(AsksEverything):
+    """Looks at all scores once more, past the accountant."""
+
+    def fit(
+        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
+    ) -> SyntheticTable:
+        unpaid = Curator(
+            curator._counter,
+            domain=curator.domain,
+            reach=curator.reach,
+            accountant=Accountant(Fraction(10**9), curator.currency),
+            transcript=Transcript(),
+            noise=curator._noise,
+        )
+        pairs: list[tuple[str, ...]] = list(combinations(curator.domain.discrete, 2))
+        session = unpaid.open_scores(dict.fromkeys(pairs, Independence()))
+        session.measure_all(amount=curator.accountant.left * 10)
+        return super().fit(curator, epsilon=epsilon, rng=rng)
+
+
+@dataclass(frozen=True)
+class ReadsTheExactScores(AsksEverything):
+    """Draws as many rows as the first score says, without noise."""
+
+    def fit(
+        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
+    ) -> SyntheticTable:
+        names = curator.domain.discrete
+        session = curator.open_scores(
+            {names[:2]: Gap(np.zeros(curator.domain.shape(names[:2]), np.int64))}
+        )
+        exact = session._candidates.exact(curator._counter)
+        released = super().fit(curator, epsilon=epsilon, rng=rng)
+        codes = np.repeat(released.codes[:1], int(exact[0]) // UNIT, axis=0)
+        return SyntheticTable(
+            names, codes, released.measured, released.cliques, released.links, curator.domain, 1
+        )
+
+
+def check_everything(model: object, *, delta: Fraction | None, reach: int = 1) -> None:
+    check_budget(model, epsilon=ONE, reach=reach, delta=delta)
+    fuzz_loss(model, reach=reach, delta=delta)
+    check_replay(model, elsewhere=AWKWARD["two people"], delta=delta)
+
+
+@every_delta
+@pytest.mark.parametrize(
+    ("mutant", "reach"),
+    [(HalfTheNoise(), 1), (OwnReach(), 3), (UnpaidScores(), 1), (ReadsTheExactScores(), 1)],
+    ids=lambda one: type(one).__name__,
+)
+def test_a_model_that_breaks_its_promise_is_caught(
+    mutant: object, reach: int, delta: Fraction | None
+) -> None:
+    with pytest.raises((AssertionError, Damaged)):
+        check_everything(mutant, delta=delta, reach=reach)
+
+
+WRONG_GATES: dict[str, tuple[object, str, Callable[..., object]]] = {
+    "all scores for the price of one": (
+        Candidates,
+        "moves",
+        lambda self, places: [self._moves[places[0]]] + [0] * (len(places) - 1),
+    ),
+    "a forest for the price of a pair": (
+        ForestPlan,
+        "linf",
+        lambda self, of_pair: max(1, int(self.weight * of_pair / 4)),
+    ),
+    "half a score": (Independence, "linf", lambda _, rows: UNIT * rows),
+}
+
+
+@every_delta
+@pytest.mark.parametrize("name", WRONG_GATES)
+def test_a_gate_that_charges_too_little_for_scores_is_caught(
+    name: str, delta: Fraction | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(*WRONG_GATES[name])
+    with pytest.raises(AssertionError):
+        fuzz_moves(delta)
+
+
+def fuzz_moves(delta: Fraction | None) -> None:
+    """Fail if one person moves what is measured or chosen from by more than was paid for."""
+    for rows in (TEN_PEOPLE, *AWKWARD.values()):
+        for person in (TEN_PEOPLE[0], (0.0, 0.7, "red", "yes")):
+            check_each_draw(rows, person, delta)
+
+
+def check_each_draw(rows: tuple[Row, ...], person: Row, delta: Fraction | None) -> None:
+    one, other = (
+        run(MODEL, everybody, noise=ForcedNoise(1), delta=delta)
+        for everybody in (rows, (*rows, person))
+    )
+    for here, there, spend in zip(one.draws, other.draws, one.spends, strict=True):
+        moved = np.abs(here.exact - there.exact).ravel().astype(object)
+        if spend.mechanism == LAPLACE:
+            assert moved.sum() <= spend.sensitivity
+        elif spend.mechanism == GAUSSIAN:
+            assert (moved * moved).sum() <= spend.sensitivity
+        else:
+            assert moved.max() <= spend.sensitivity
+
+
+@every_delta
+def test_no_draw_of_the_model_moves_by_more_than_was_paid_for(delta: Fraction | None) -> None:
+    fuzz_moves(delta)
+
+
+# Neighbours that replace one row.
+
+
+@dataclass(frozen=True)
+class ReadsPublicRows(AsksEverything):
+    """For neighbours with as many rows."""
+
+    needs_public_rows: ClassVar[bool] = True
+
+    def fit(
+        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
+    ) -> SyntheticTable:
+        assert curator.public_rows() >= 0
+        return super().fit(curator, epsilon=epsilon, rng=rng)
+
+
+@every_delta
+def test_a_model_that_reads_public_rows_is_checked_where_one_row_is_replaced(
+    delta: Fraction | None,
+) -> None:
+    model = ReadsPublicRows()
+    assert needs_public_rows(model)
+    check_budget(model, epsilon=ONE, reach=1, delta=delta)
+    check_replay(model, delta=delta)
+    fuzz_loss(model, reach=1, delta=delta)
+
+
+def test_a_claim_over_a_domain_is_asked_for_with_the_domain() -> None:
+    class ClaimsByAttribute(AsksEverything):
+        def claim_over(self, epsilon: Fraction, domain: Domain | None) -> Claim:
+            return Claim("dp", epsilon * len(domain.names), "a multiple")
+
+    assert claimed(ClaimsByAttribute(), ONE).amount == 4

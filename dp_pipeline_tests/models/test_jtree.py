@@ -1,0 +1,211 @@
+"""JTree: which edges it draws, when it stops, what it pays for them and for its tables."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+from math import ceil
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.gate.scores import UNIT, Independence
+from dp_pipeline.models import jtree
+from dp_pipeline.models.jtree import JTree
+from dp_pipeline.release.accountant import NOISY_MAX
+from dp_pipeline.release.junction_tree import JunctionTree
+from dp_pipeline.schema.errors import BudgetExceeded, DeclarationError
+from dp_pipeline_tests.instruments import ForcedNoise
+from dp_pipeline_tests.models.contract import Run, check_budget, check_loss, check_replay, run
+from dp_pipeline_tests.models.tables import BITS, MIXED, TWINS, levels, table_of, wide
+from dp_pipeline_tests.populations import AWKWARD, TEN_PEOPLE, TOWN, LoopCounter
+
+ONE = Fraction(1)
+SILENT = Fraction(10**4)
+MODELS = {
+    "rows paid": JTree(),
+    "rows declared": JTree(nominal_rows=300),
+    "nothing fits": JTree(nominal_rows=1),
+    "one table": JTree(nominal_rows=10**9, edges=Fraction(9)),
+    "no edges": JTree(edges=Fraction(0)),
+}
+
+every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
+
+
+def edges_of(done: Run) -> set[frozenset[str]]:
+    return {frozenset(one.attributes) for one in table_of(done).measured}
+
+
+def draws_of(done: Run) -> list[Fraction]:
+    return [one.epsilon for one in done.spends if one.mechanism == NOISY_MAX]
+
+
+# Which edges.
+
+
+def test_what_depends_is_joined_and_nothing_else() -> None:
+    done = run(JTree(clique_cells=4), TWINS, domain=BITS, epsilon=SILENT)
+    assert edges_of(done) == {frozenset("ab"), frozenset("cd"), frozenset("ef")}
+
+
+def thresholds(model: JTree, *, rows: int) -> dict[tuple[str, ...], float]:
+    """In rows, from the score of the smallest table that passes."""
+    growth = jtree.CliqueGrowth(dict(zip(MIXED.names, MIXED.shape(MIXED.names), strict=True)), 9)
+    pairs = jtree.pairs_of(MIXED.names)
+    return {pair: model._threshold(pair, growth, rows) / UNIT for pair in pairs}
+
+
+def test_a_threshold_is_that_of_the_paper_in_rows() -> None:
+    found = thresholds(JTree(), rows=1000)
+    # θ = φ²·(min − 1)/2 nats, and U = n·√(θ/2).
+    for pair, smaller in {("a", "d"): 2, ("b", "c"): 3, ("c", "d"): 5}.items():
+        theta = 0.2**2 * (smaller - 1) / 2
+        assert found[pair] == pytest.approx(1000 * (theta / 2) ** 0.5, rel=1e-3)
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(st.lists(st.integers(0, 30), min_size=6, max_size=6).filter(any))
+def test_what_passes_the_threshold_has_the_mutual_information_of_the_paper(
+    cells: list[int],
+) -> None:
+    # Pinsker: with θ as a mutual information in nats, U/n ≥ √(θ/2) needs I ≥ θ.
+    table = np.array(cells).reshape(2, 3)
+    n, shares = table.sum(), table / table.sum()
+    product_of = np.outer(shares.sum(axis=1), shares.sum(axis=0))
+    inside = shares > 0
+    information = (shares[inside] * np.log(shares[inside] / product_of[inside])).sum()
+    assert information >= 2 * (Independence().score(table) / UNIT / n) ** 2 - 1e-9
+
+
+def test_no_edge_has_the_score_that_every_edge_has_to_beat() -> None:
+    table = LoopCounter(TEN_PEOPLE).count([("colour",)])[0].open_at_the_gate()
+    assert Independence().score(table) == 0
+
+
+def test_a_higher_threshold_draws_fewer_edges(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Merging would join the two small tables whether or not they depend.
+    monkeypatch.setattr(jtree, "bigger_cliques", lambda tree, *_, **__: tree)
+    people = tuple((x, x if at % 3 else y) for at, (x, y) in enumerate([*product("01", "01")] * 9))
+    pair = levels(a=2, b=2)
+    low, high = (JTree(correlation=Fraction(n, 10), nominal_rows=36) for n in (2, 9))
+    assert edges_of(run(low, people, domain=pair, epsilon=SILENT)) == {frozenset("ab")}
+    assert len(edges_of(run(high, people, domain=pair, epsilon=SILENT))) == 2
+
+
+def test_the_graph_is_a_junction_tree_over_all_attributes() -> None:
+    for seed in range(5):
+        table = table_of(run(JTree(nominal_rows=500), TWINS, domain=BITS, noise=ForcedNoise(seed)))
+        JunctionTree(table.cliques, table.links).require_running_intersection()
+        assert {name for clique in table.cliques for name in clique} == set(BITS.names)
+        assert [one.attributes for one in table.measured] == list(table.cliques)
+
+
+def test_no_table_has_more_cells_than_the_cap_or_than_is_useful() -> None:
+    capped = table_of(run(JTree(nominal_rows=10**9, clique_cells=8), TWINS, domain=BITS))
+    assert max(one.table.size for one in capped.measured) <= 8
+    # 0.7 · 300 / (4 · 6) = 8.75 cells.
+    useful = table_of(run(JTree(nominal_rows=300), TWINS, domain=BITS))
+    assert max(one.table.size for one in useful.measured) <= 8
+    with pytest.raises(DeclarationError, match="at most 32 cells, got d with 40"):
+        JTree(clique_cells=32).check(MIXED)
+
+
+# What is paid.
+
+
+@every_model
+@pytest.mark.parametrize("reach", [1, 3])
+@pytest.mark.parametrize("epsilon", [Fraction("0.1"), ONE, Fraction(5, 7)], ids=str)
+def test_the_scales_drawn_prove_exactly_what_was_asked(
+    model: JTree, reach: int, epsilon: Fraction
+) -> None:
+    for domain, rows in ((BITS, TWINS), (TOWN, TEN_PEOPLE)):
+        check_budget(model, rows, epsilon=epsilon, reach=reach, domain=domain)
+
+
+def test_every_draw_costs_its_share_and_the_tables_get_those_that_are_not_made() -> None:
+    done = run(JTree(nominal_rows=40), TWINS, domain=BITS, epsilon=SILENT)
+    draws = draws_of(done)
+    # Three edges, then twice none, of ⌈2 · 5⌉.
+    assert draws == [SILENT * 3 / 100] * (3 + jtree.PATIENCE)
+    tables = [one.epsilon for one in done.spends if one.mechanism != NOISY_MAX]
+    assert sum(tables) == SILENT - sum(draws)
+
+
+def test_without_a_pair_that_fits_nothing_is_drawn() -> None:
+    assert draws_of(run(JTree(nominal_rows=1), TWINS, domain=BITS)) == []
+    assert draws_of(run(JTree(edges=Fraction(0)), TWINS, domain=BITS)) == []
+
+
+def test_at_most_as_many_edges_are_drawn_as_were_declared() -> None:
+    for kappa in (Fraction(1, 5), ONE, Fraction(2)):
+        model = JTree(nominal_rows=10**6, edges=kappa, clique_cells=8)
+        for seed in range(5):
+            done = run(model, TWINS, domain=BITS, noise=ForcedNoise(seed))
+            assert len(draws_of(done)) <= ceil(kappa * 5)
+
+
+def test_draws_that_are_not_paid_for_exceed_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jtree, "Network", lambda growth, _: ForFree(growth))
+    with pytest.raises(BudgetExceeded):
+        run(JTree(nominal_rows=300), TWINS, domain=BITS)
+
+
+class ForFree:
+    """A mutant: the draws were made, and are said not to be."""
+
+    draws = 0
+
+    def __init__(self, growth: object) -> None:
+        self.growth = growth
+
+
+people = st.lists(st.sampled_from(list(product("01", repeat=6))), max_size=12)
+
+
+@every_model
+@settings(derandomize=True, deadline=None, max_examples=20)
+@given(rows=people, person=st.sampled_from(TWINS), seed=st.integers(0, 1000))
+def test_along_any_answers_a_person_moves_their_log_probability_by_at_most_epsilon(
+    model: JTree, rows: list[tuple], person: tuple, seed: int
+) -> None:
+    check_loss(model, rows, (person,) * 2, epsilon=ONE, reach=2, seed=seed, domain=BITS)
+
+
+@every_model
+def test_recorded_answers_replayed_over_nobody_give_the_same_bytes(model: JTree) -> None:
+    check_replay(model, TWINS, domain=BITS, elsewhere=())
+    check_replay(model, TEN_PEOPLE, elsewhere=None)
+
+
+# Any rows, any ε.
+
+
+@pytest.mark.parametrize("people_in", AWKWARD)
+@pytest.mark.parametrize("epsilon", ["0.001", "1", "1000"])
+@every_model
+def test_whoever_the_people_are_the_codes_are_declared_ones(
+    model: JTree, epsilon: str, people_in: str
+) -> None:
+    table = table_of(run(model, AWKWARD[people_in], epsilon=Fraction(epsilon)))
+    assert ((table.codes >= 0) & (table.codes < TOWN.shape(TOWN.discrete))).all()
+    assert {len(column) for column in table.tables()["codes"].values()} == {len(table.codes)}
+
+
+def test_one_attribute_one_level_and_a_declared_number_of_rows_are_all_right() -> None:
+    table = table_of(run(JTree(synthetic_rows=7), (), domain=levels(a=1)))
+    assert table.codes.tolist() == [[0]] * 7
+    assert (
+        table_of(run(JTree(nominal_rows=10**15), (), domain=levels(a=1, b=2))).codes.shape[1] == 2
+    )
+
+
+def test_a_wide_table_of_few_rows_is_released_at_a_tiny_epsilon_and_a_large_one() -> None:
+    domain, counter = wide(86, 1000)
+    for epsilon in (Fraction(1, 1000), Fraction(10)):
+        table = table_of(run(JTree(), counter, domain=domain, epsilon=epsilon))
+        assert table.codes.shape[1] == 86
+        assert sum(one.table.size for one in table.measured) <= JTree().most_cells(domain)

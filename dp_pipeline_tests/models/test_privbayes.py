@@ -1,0 +1,365 @@
+"""PrivBayes: which tables it measures, what it pays for them, and who could tell the difference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.noise import NoiseSource
+from dp_pipeline.models import privbayes
+from dp_pipeline.models.base import claim_of
+from dp_pipeline.models.network_growth import grown_network
+from dp_pipeline.models.privbayes import PrivBayes
+from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.release.accountant import NOISY_MAX
+from dp_pipeline.release.synthetic_table import SyntheticTable
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.schema.domain import Attribute, Domain
+from dp_pipeline.schema.encoding import Levels
+from dp_pipeline.schema.errors import BoundaryViolation, BudgetExceeded, Damaged, DeclarationError
+from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise, curator_over
+from dp_pipeline_tests.models.contract import (
+    Run,
+    check_budget,
+    check_loss,
+    check_replay,
+    privacy_loss,
+    run,
+)
+from dp_pipeline_tests.populations import AWKWARD, TEN_PEOPLE, TOWN, LoopCounter
+
+ONE = Fraction(1)
+SILENT = Fraction(10**4)
+
+
+def levels(**sizes: int) -> Domain:
+    """Attributes of so many levels, "0", "1", …"""
+    return Domain(
+        tuple(
+            Attribute(name, name, "drop", cells=Levels(tuple(map(str, range(size)))))
+            for name, size in sizes.items()
+        )
+    )
+
+
+BITS = levels(a=2, b=2, c=2, d=2, e=2, f=2)
+TWINS = tuple((x, x, y, y, z, z) for x, y, z in product("01", repeat=3)) * 5
+"""Forty people: a = b, c = d, e = f, and nothing else depends on anything."""
+
+MIXED = levels(a=2, b=3, c=5, d=40)
+MODELS = {
+    "rows declared": PrivBayes(nominal_rows=300),
+    "rows paid": PrivBayes(),
+    "no pair fits": PrivBayes(nominal_rows=1),
+    "all in one table": PrivBayes(nominal_rows=10**9),
+    "few candidates": PrivBayes(nominal_rows=300, candidates=3, negatives="clipped"),
+}
+DOMAINS = {"binary": (BITS, TWINS), "town": (TOWN, TEN_PEOPLE)}
+
+every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
+every_domain = pytest.mark.parametrize("domain, rows", DOMAINS.values(), ids=DOMAINS.keys())
+
+
+def table_of(done: Run) -> SyntheticTable:
+    assert isinstance(done.released, SyntheticTable)
+    return done.released
+
+
+def measured(
+    model: PrivBayes, *, domain: Domain = BITS, epsilon: Fraction = ONE, reach: int = 1
+) -> SyntheticTable:
+    rows = () if domain is MIXED else TWINS
+    return table_of(run(model, rows, domain=domain, epsilon=epsilon, reach=reach))
+
+
+# What is measured.
+
+
+@pytest.mark.parametrize(
+    ("rows", "degree"), [(68, 0), (69, 0), (114, 0), (115, 1), (200, 2), (300, 3), (366, 5)]
+)
+def test_the_degree_is_the_largest_at_which_tables_are_useful(rows: int, degree: int) -> None:
+    # 0.7 · N ≥ 4 · (6 − k) · 2^(k + 1): from 80 on for k = 1, 128, 192, 256 and 256.
+    table = measured(PrivBayes(nominal_rows=rows))
+    assert [len(one.attributes) for one in table.measured] == [degree + 1] * (6 - degree)
+    twice = measured(PrivBayes(nominal_rows=2 * rows), reach=2)
+    assert len(twice.measured) == 6 - degree
+
+
+def test_a_degree_costs_as_published_where_a_row_is_replaced() -> None:
+    # At reach 2: N · ε2 / ((d − k) · 2^(k + 2)) ≥ θ, here at equality for k = 3.
+    rows = Fraction(4 * 3 * 32) / Fraction("0.7")
+    just, less = int(rows) + 1, int(rows)
+    assert len(measured(PrivBayes(nominal_rows=just), reach=2).measured) == 3
+    assert len(measured(PrivBayes(nominal_rows=less), reach=2).measured) == 4
+
+
+def test_sets_of_other_sizes_are_as_large_as_is_useful() -> None:
+    # 0.7 · N / (4 · 4) cells: 15 hold b with c; no pair with d has fewer than 80.
+    table = measured(PrivBayes(nominal_rows=343), domain=MIXED)
+    cells = [MIXED.cell_count(one.attributes) for one in table.measured]
+    assert max(cells) == 40
+    assert sorted(cells)[:-1] == sorted(c for c in cells if c <= 15)
+    assert ("d",) in {one.attributes for one in table.measured}
+
+
+@every_model
+@every_domain
+def test_every_attribute_is_in_a_table_and_no_table_is_in_another(
+    model: PrivBayes, domain: Domain, rows: Sequence[tuple]
+) -> None:
+    table = table_of(run(model, rows, domain=domain))
+    sets = [set(one.attributes) for one in table.measured]
+    assert set().union(*sets) == set(domain.discrete) == set(table.attributes)
+    assert not any(one < other for one in sets for other in sets)
+    assert table.cliques == tuple(one.attributes for one in table.measured)
+    assert [child for _, child in table.links] == list(range(1, len(sets)))
+
+
+def test_what_depends_is_in_one_table() -> None:
+    # Without noise, and with room for one parent.
+    model = PrivBayes(clique_cells=4)
+    for seed in range(10):
+        table = table_of(run(model, TWINS, domain=BITS, epsilon=SILENT, seed=seed))
+        pairs = {frozenset(one.attributes) for one in table.measured}
+        assert {frozenset("ab"), frozenset("cd"), frozenset("ef")} <= pairs
+
+
+def test_without_noise_rows_are_the_people() -> None:
+    table = table_of(run(PrivBayes(), TEN_PEOPLE, epsilon=SILENT))
+    counter = LoopCounter(TEN_PEOPLE)
+    (exact,) = counter.count([TOWN.discrete])
+    assert (table.counts(TOWN.discrete) == exact.open_at_the_gate()).all()
+
+
+def test_no_table_has_more_cells_than_the_cap_and_all_have_as_many_as_was_said_before() -> None:
+    for cap in (4, 8, 33):
+        model = PrivBayes(clique_cells=cap, nominal_rows=10**9)
+        tables = measured(model).measured
+        assert max(one.table.size for one in tables) == 1 << (cap.bit_length() - 1)
+        assert sum(one.table.size for one in tables) <= model.most_cells(BITS)
+
+
+def test_an_attribute_above_the_cap_is_refused_by_name() -> None:
+    with pytest.raises(DeclarationError, match="at most 32 cells, got d with 40"):
+        PrivBayes(clique_cells=32).check(MIXED)
+
+
+# What is paid.
+
+
+@every_model
+@every_domain
+@pytest.mark.parametrize("reach", [1, 3])
+@pytest.mark.parametrize("epsilon", [Fraction("0.1"), ONE, Fraction(5, 7)], ids=str)
+def test_the_scales_drawn_prove_exactly_what_was_asked(
+    model: PrivBayes, domain: Domain, rows: Sequence[tuple], reach: int, epsilon: Fraction
+) -> None:
+    check_budget(model, rows, epsilon=epsilon, reach=reach, domain=domain)
+
+
+@pytest.mark.parametrize(
+    ("rows", "steps", "of_a_table"),
+    [(100, 0, Fraction(1, 6)), (115, 5, Fraction("0.14")), (366, 4, Fraction("0.76"))],
+)
+def test_steps_without_a_choice_are_not_paid_for(
+    rows: int, steps: int, of_a_table: Fraction
+) -> None:
+    # Degree 0 has no choice; degree 5 none at the last of 5 steps: one child, all the others.
+    done = run(PrivBayes(nominal_rows=rows), TWINS, domain=BITS)
+    choices = [one for one in done.spends if one.mechanism == NOISY_MAX]
+    assert [one.epsilon for one in choices] == [Fraction("0.06")] * steps
+    assert {one.epsilon for one in done.spends if one not in choices} == {of_a_table}
+
+
+def test_steps_that_are_not_paid_for_exceed_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    def for_free(*asked: object, **more: object) -> tuple:
+        return grown_network(*asked, **more)[0], 0  # type: ignore[arg-type]
+
+    monkeypatch.setattr(privbayes, "grown_network", for_free)
+    with pytest.raises(BudgetExceeded):
+        run(PrivBayes(nominal_rows=300), TWINS, domain=BITS)
+
+
+people = st.lists(st.sampled_from(list(product("01", repeat=6))), max_size=12)
+
+
+@every_model
+@settings(derandomize=True, deadline=None, max_examples=25)
+@given(rows=people, person=st.sampled_from(TWINS), seed=st.integers(0, 1000))
+def test_along_any_answers_a_person_moves_their_log_probability_by_at_most_epsilon(
+    model: PrivBayes, rows: list[tuple], person: tuple, seed: int
+) -> None:
+    check_loss(model, rows, (person,) * 2, epsilon=ONE, reach=2, seed=seed, domain=BITS)
+
+
+# It is a function of its transcript.
+
+
+@every_model
+@every_domain
+def test_recorded_answers_replayed_over_nobody_give_the_same_bytes(
+    model: PrivBayes, domain: Domain, rows: Sequence[tuple]
+) -> None:
+    check_replay(model, rows, domain=domain, elsewhere=())
+    check_replay(model, rows, domain=domain, elsewhere=None)
+
+
+@dataclass(frozen=True)
+class CountsTheRows(PrivBayes):
+    """A mutant: the degree follows from the true number of rows."""
+
+    def fit(
+        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
+    ) -> SyntheticTable:
+        rows = 10**9 if curator._counter is None else len(curator._counter.rows)  # type: ignore
+        sound = PrivBayes(nominal_rows=10 * rows + 1)
+        return sound.fit(curator, epsilon=epsilon, rng=rng)
+
+
+def test_a_degree_of_the_true_number_of_rows_is_caught() -> None:
+    with pytest.raises(Damaged):
+        check_replay(CountsTheRows(), TWINS, domain=BITS, elsewhere=())
+    # 11 people are 110 rows to plan with, and 12 are 120.
+    with pytest.raises((AssertionError, ValueError)):
+        check_loss(CountsTheRows(), TWINS[:11], TWINS[:1], epsilon=ONE, reach=1, domain=BITS)
+
+
+def test_what_is_done_with_negative_cells_replays_the_same_answers() -> None:
+    transcript = Transcript()
+    model = PrivBayes(nominal_rows=300)
+    first = run(model, TWINS, domain=BITS, transcript=transcript, noise=ForcedNoise(1))
+    clipped = replace(model, negatives="clipped")
+    again = run(clipped, None, domain=BITS, transcript=transcript.rewind())
+    assert again.draws == ()
+    assert again.contents != first.contents
+
+
+# Any rows, any ε.
+
+
+@pytest.mark.parametrize("people_in", AWKWARD)
+@pytest.mark.parametrize("epsilon", ["0.001", "1", "1000"])
+@every_model
+def test_whoever_the_people_are_the_codes_are_declared_ones(
+    model: PrivBayes, epsilon: str, people_in: str
+) -> None:
+    table = table_of(run(model, AWKWARD[people_in], epsilon=Fraction(epsilon)))
+    assert table.codes.shape[1] == 3
+    assert ((table.codes >= 0) & (table.codes < TOWN.shape(TOWN.discrete))).all()
+    assert {len(column) for column in table.tables()["codes"].values()} == {len(table.codes)}
+
+
+def test_one_attribute_one_level_and_a_declared_number_of_rows_are_all_right() -> None:
+    alone = levels(a=1)
+    table = table_of(run(PrivBayes(synthetic_rows=7), (), domain=alone))
+    assert table.codes.tolist() == [[0]] * 7
+    both = levels(a=1, b=2)
+    assert measured_names(run(PrivBayes(), (), domain=both)) == {"a", "b"}
+
+
+def measured_names(done: Run) -> set[str]:
+    return {name for one in table_of(done).measured for name in one.attributes}
+
+
+def test_a_wide_table_of_few_rows_is_released_at_a_tiny_epsilon_and_a_large_one() -> None:
+    wide = levels(**{f"x{at}": 2 + at % 7 for at in range(86)})
+    rng = np.random.default_rng(1)
+    codes = {one.name: rng.integers(one.size, size=1000).astype(np.uint8) for one in wide}
+    counter = MemoryCounter(wide, coordinates={}, codes=codes, rows=1000)
+    for epsilon in (Fraction(1, 1000), Fraction(10)):
+        model = PrivBayes(candidates=20)
+        table = table_of(run(model, counter, domain=wide, epsilon=epsilon))
+        assert table.codes.shape[1] == 86
+        assert sum(one.table.size for one in table.measured) <= model.most_cells(wide)
+
+
+# Scores that need a public number of rows.
+
+
+def with_public_rows(
+    model: PrivBayes,
+    rows: Sequence[tuple] | None,
+    *,
+    epsilon: Fraction = ONE,
+    noise: NoiseSource | None = None,
+    transcript: Transcript | None = None,
+) -> Run:
+    """A fit where one row is replaced, on benchmark rows."""
+    recorder = RecordingNoise() if noise is None else RecordingNoise(noise)
+    curator = curator_over(
+        None if rows is None else LoopCounter(rows, BITS),
+        epsilon=epsilon,
+        reach=2,
+        noise=recorder,
+        transcript=transcript,
+        domain=BITS,
+        benchmark=True,
+        relation="replace_one",
+    )
+    released = model.fit(curator, epsilon=epsilon, rng=np.random.default_rng(7))
+    curator.accountant.require_all_spent()
+    return Run(released, tuple(recorder.draws), curator.accountant.spends)
+
+
+every_score = pytest.mark.parametrize("score", ["R", "I", "F"])
+
+
+@every_score
+def test_every_score_finds_what_depends_where_a_row_is_replaced(score: str) -> None:
+    model = PrivBayes(score=score, clique_cells=4)
+    table = table_of(with_public_rows(model, TWINS, epsilon=SILENT))
+    pairs = {frozenset(one.attributes) for one in table.measured}
+    assert {frozenset("ab"), frozenset("cd"), frozenset("ef")} <= pairs
+
+
+@every_score
+def test_with_public_rows_a_replay_needs_none(score: str) -> None:
+    transcript = Transcript()
+    first = with_public_rows(PrivBayes(score=score), TWINS, transcript=transcript)
+    again = with_public_rows(PrivBayes(score=score), None, transcript=transcript.rewind())
+    assert again.contents == first.contents
+    assert again.draws == ()
+
+
+@every_score
+@settings(derandomize=True, deadline=None, max_examples=25)
+@given(
+    rows=people.filter(bool),
+    person=st.sampled_from(list(product("01", repeat=6))),
+    seed=st.integers(0, 1000),
+)
+def test_a_replaced_person_moves_no_log_probability_by_more_than_epsilon(
+    score: str, rows: list[tuple], person: tuple, seed: int
+) -> None:
+    model = PrivBayes(score=score, nominal_rows=10**3)
+    one, other = (
+        with_public_rows(model, people_in, noise=ForcedNoise(seed))
+        for people_in in (rows, [person, *rows[1:]])
+    )
+    assert one.contents == other.contents
+    assert privacy_loss(one, other) <= 1
+
+
+@pytest.mark.parametrize("score", ["I", "F"])
+def test_a_score_of_public_rows_stays_on_benchmarks_where_a_row_is_replaced(score: str) -> None:
+    model = PrivBayes(score=score)
+    assert not claim_of(model, ONE).is_plain
+    assert claim_of(model, ONE).epsilon == ONE
+    with pytest.raises(BoundaryViolation, match="replace_one"):
+        run(model, TWINS, domain=BITS)
+
+
+def test_score_f_is_refused_for_attributes_that_are_not_binary() -> None:
+    PrivBayes(score="F").check(BITS)
+    PrivBayes(score="F", attributes=("a",)).check(MIXED)
+    with pytest.raises(DeclarationError, match="got b with 3 cells"):
+        PrivBayes(score="F").check(MIXED)

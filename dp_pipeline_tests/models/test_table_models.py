@@ -1,0 +1,277 @@
+"""What every model of a table takes: any rows, any levels, any ε, and it says what it needs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import fields
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.models import MODELS
+from dp_pipeline.models.base import Model
+from dp_pipeline.models.independent import Independent
+from dp_pipeline.models.table import MOST_ESTIMATED_ROWS, TableModel
+from dp_pipeline.release.synthetic_table import SyntheticTable
+from dp_pipeline.schema.domain import Domain
+from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline_tests.instruments import curator_over
+from dp_pipeline_tests.models.contract import built, check_valid, claimed, run
+from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of
+from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN
+
+NAMES = [name for name, model in MODELS.items() if issubclass(model, TableModel)]
+DELTA = Fraction(1, 10**9)
+every_model = pytest.mark.parametrize("name", NAMES)
+SHAPES: dict[str, Sequence[int]] = {
+    "one attribute": (3,),
+    "one attribute of one level": (1,),
+    "one level each": (1, 1, 1),
+    "two levels each": (2, 2, 2, 2, 2),
+    "one level among others": (4, 1, 3),
+    "many levels": (40, 2, 60, 3),
+}
+every_shape = pytest.mark.parametrize("shape", SHAPES)
+
+
+def deltas(name: str) -> list[Fraction | None]:
+    """Without a δ, and with one where the model has a use for it."""
+    return [None, DELTA] if getattr(MODELS[name], "concentrated", False) else [None]
+
+
+CASES = [(name, delta) for name in NAMES for delta in deltas(name)]
+every_case = pytest.mark.parametrize(
+    ("name", "delta"), CASES, ids=[f"{n}, {'rho' if d else 'epsilon'}" for n, d in CASES]
+)
+
+
+def fitted(
+    model: Model, sizes: Sequence[int], rows: int, *, epsilon: str, delta: Fraction | None
+) -> SyntheticTable:
+    """A release of so many dependent rows; all of the budget is spent."""
+    domain = domain_of(sizes)
+    model.check(domain)
+    done = run(
+        model,
+        counter_of(domain, dependent_rows(sizes, rows)),
+        epsilon=Fraction(epsilon),
+        domain=domain,
+        delta=delta,
+    )
+    spent = sum(spend.epsilon for spend in done.spends if spend.currency == done.currency.name)
+    assert spent <= claimed(model, Fraction(epsilon), delta, domain).amount
+    check_valid(model, done.released, domain=domain)
+    return done.released
+
+
+# Any rows, any levels.
+
+
+@every_case
+@every_shape
+@pytest.mark.parametrize("rows", [0, 1, 2, 300])
+def test_any_number_of_rows_of_any_levels_gives_a_valid_table(
+    name: str, delta: Fraction | None, shape: str, rows: int
+) -> None:
+    for epsilon in ("0.05", "2"):
+        fitted(built(MODELS[name]), SHAPES[shape], rows, epsilon=epsilon, delta=delta)
+
+
+@every_case
+def test_rows_that_are_all_alike_give_a_valid_table(name: str, delta: Fraction | None) -> None:
+    domain = domain_of((3, 2, 4))
+    same = counter_of(domain, np.ones((200, 3), dtype=np.int64))
+    done = run(built(MODELS[name]), same, epsilon=Fraction(5), domain=domain, delta=delta)
+    check_valid(built(MODELS[name]), done.released, domain=domain)
+
+
+@every_case
+def test_a_tiny_epsilon_gives_a_valid_table_of_the_rows_declared(
+    name: str, delta: Fraction | None
+) -> None:
+    # An ε below 0.001 or so buys no nano-ρ at this δ, and is refused before it is planned with.
+    epsilon = "0.000001" if delta is None else "0.001"
+    model = built(MODELS[name], synthetic_rows=100)
+    assert len(fitted(model, (3, 4, 2), 50, epsilon=epsilon, delta=delta).codes) == 100
+
+
+# How many rows are drawn.
+
+
+@every_case
+@pytest.mark.parametrize("rows", [0, 1, 17])
+def test_as_many_rows_are_drawn_as_were_declared(
+    name: str, delta: Fraction | None, rows: int
+) -> None:
+    model = built(MODELS[name], synthetic_rows=rows)
+    released = run(model, epsilon=Fraction(1), delta=delta).released
+    assert len(released.codes) == rows
+    check_valid(model, released)
+
+
+def test_the_estimate_is_rounded_and_capped_where_no_rows_are_declared() -> None:
+    model = Independent()
+    drawn = [model.rows_to_draw(one) for one in (-5.0, 0.4, 7.6, 1e30)]
+    assert drawn == [0, 0, 8, MOST_ESTIMATED_ROWS]
+    assert Independent(synthetic_rows=10**9).rows_to_draw(3.0) == 10**9
+
+
+def test_an_estimate_that_is_all_noise_draws_no_more_than_the_cap() -> None:
+    model = Independent(attributes=("smokes",))
+    # Of three totals of scale 10^9 and two cells each, one is above the cap.
+    drawn = [
+        run(model, epsilon=Fraction(1, 10**9), noise=SeededNoise(seed)).released
+        for seed in range(3)
+    ]
+    assert max(int(one.measured[0].table.sum()) for one in drawn) > MOST_ESTIMATED_ROWS
+    assert max(len(one.codes) for one in drawn) == MOST_ESTIMATED_ROWS
+
+
+@every_case
+def test_at_a_large_epsilon_as_many_rows_are_drawn_as_there_are(
+    name: str, delta: Fraction | None
+) -> None:
+    # ρ = ε²/2 about: an ε of 900 leaves next to no noise in either currency.
+    done = run(built(MODELS[name]), TEN_PEOPLE, epsilon=Fraction(900), delta=delta)
+    assert abs(len(done.released.codes) - len(TEN_PEOPLE)) <= 1
+
+
+# What it says before it runs.
+
+
+@every_case
+@every_shape
+def test_the_tables_measured_have_no_more_cells_than_was_said_before(
+    name: str, delta: Fraction | None, shape: str
+) -> None:
+    model, domain = built(MODELS[name]), domain_of(SHAPES[shape])
+    for epsilon in ("0.1", "20"):
+        released = fitted(model, SHAPES[shape], 300, epsilon=epsilon, delta=delta)
+        assert sum(one.table.size for one in released.measured) <= model.most_cells(domain)
+
+
+def has_cap(name: str) -> bool:
+    """Whether the cells of a clique are bounded by a parameter."""
+    return any(one.name == "clique_cells" for one in fields(MODELS[name]))
+
+
+# The views of priview hold every pair, so a cap below one of them is refused.
+capped = pytest.mark.parametrize(
+    ("name", "delta"), [case for case in CASES if has_cap(case[0]) and case[0] != "priview"]
+)
+
+
+@capped
+def test_a_small_cap_is_kept_and_most_cells_says_so(name: str, delta: Fraction | None) -> None:
+    sizes = (4, 3, 2, 4, 2)
+    model, domain = built(MODELS[name], clique_cells=8), domain_of(sizes)
+    released = fitted(model, sizes, 2000, epsilon="20", delta=delta)
+    assert max(domain.cell_count(one) for one in released.cliques) <= 8
+    # Tables of one_shot overlap inside a clique: together they may have more cells than cliques.
+    factor = 2 if name == "one_shot" else 1
+    assert sum(one.table.size for one in released.measured) <= factor * model.most_cells(domain)
+
+
+@capped
+def test_a_cap_below_every_pair_leaves_tables_of_one_attribute(
+    name: str, delta: Fraction | None
+) -> None:
+    model = built(MODELS[name], clique_cells=4)
+    released = fitted(model, (4, 3, 4, 3), 2000, epsilon="20", delta=delta)
+    assert {len(clique) for clique in released.cliques} == {1}
+
+
+def test_priview_refuses_a_cap_below_a_pair_and_names_it() -> None:
+    with pytest.raises(DeclarationError, match="at most 8 cells, got x0, x1 with 12"):
+        built(MODELS["priview"], clique_cells=8).check(domain_of((4, 3, 2)))
+
+
+# Refusals.
+
+
+@every_model
+def test_declarations_that_do_not_fit_are_refused_in_one_line(name: str) -> None:
+    twice, numbers = ("colour", "colour"), Domain(TOWN.attributes[:1])
+    refused = [
+        (built(MODELS[name], attributes=twice), TOWN, "expected each attribute once"),
+        (built(MODELS[name], attributes=("income",)), TOWN, "got a name not declared"),
+        (built(MODELS[name], attributes=("x",)), TOWN, "got bounds only"),
+        (built(MODELS[name]), numbers, "expected attributes with cells, got none"),
+    ]
+    if has_cap(name):
+        small = built(MODELS[name], clique_cells=4)
+        refused.append((small, domain_of((3, 5)), "at most 4 cells, got x1 with 5"))
+    for model, domain, words in refused:
+        with pytest.raises(DeclarationError, match=words) as error:
+            model.check(domain)
+        assert len(str(error.value).splitlines()) == 1
+
+
+@every_model
+def test_only_the_attributes_named_are_released_in_the_order_named(name: str) -> None:
+    model = built(MODELS[name], attributes=("smokes", "colour"))
+    released = run(model, epsilon=Fraction(10)).released
+    assert released.attributes == ("smokes", "colour")
+    for one in released.measured:
+        assert set(one.attributes) <= {"smokes", "colour"}
+
+
+# Where it runs.
+
+EVERY_MODEL = """
+import hashlib
+from dp_pipeline_tests.models.test_table_models import CASES, MODELS, built, fitted
+
+for name, delta in CASES:
+    table = fitted(built(MODELS[name]), (3, 3, 2, 2, 4, 2, 3), 800, epsilon="1", delta=delta)
+    asked = [one.attributes for one in table.measured]
+    digest = hashlib.sha256(table.codes.tobytes()).hexdigest()
+    print(name, delta, asked, table.cliques, table.links, digest)
+"""
+
+
+def test_another_process_asks_the_same_questions_and_gives_the_same_rows() -> None:
+    # What was stored is replayed in another process, where sets of texts come in another order.
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", EVERY_MODEL],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        ).stdout.splitlines()
+        for seed in ("1", "2")
+    ]
+    assert len(found[0]) == len(CASES)
+    assert found[0] == found[1]
+
+
+# What it is for.
+
+
+@pytest.mark.parametrize(("name", "delta"), [one for one in CASES if one[0] != "independent"])
+def test_rows_at_a_large_epsilon_have_the_dependence_of_the_true_ones(
+    name: str, delta: Fraction | None
+) -> None:
+    sizes = (3, 3, 3)
+    released = fitted(built(MODELS[name]), sizes, 5000, epsilon="200", delta=delta)
+    exact = np.zeros((3, 3))
+    np.add.at(exact, tuple(dependent_rows(sizes, 5000)[:, :2].T), 1 / 5000)
+    assert np.abs(released.probabilities(("x0", "x1")) - exact).sum() < 0.05
+
+
+def test_a_curator_that_is_grouped_for_a_model_is_charged_to_the_same_accountant() -> None:
+    domain = domain_of((30, 2))
+    rows = counter_of(domain, dependent_rows((30, 2), 400))
+    curator = curator_over(rows, epsilon=Fraction(1), domain=domain)
+    released = built(MODELS["one_shot"]).fit(
+        curator, epsilon=Fraction(1), rng=np.random.default_rng(1)
+    )
+    curator.accountant.require_all_spent()
+    assert len(released.codes.T) == 2

@@ -1,0 +1,161 @@
+"""threshold_filter: which cells it keeps, what they cost, and what rows are drawn from them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.gate.survivors import expected_survivors
+from dp_pipeline.models.threshold_filter import ThresholdFilter
+from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.release.sparse_table import codes_of_keys, threshold_for
+from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline_tests.gate.questions import ONE
+from dp_pipeline_tests.models.contract import check_budget, check_loss, check_replay, run
+from dp_pipeline_tests.models.tables import BITS, TWINS, levels, table_of
+from dp_pipeline_tests.populations import AWKWARD, NOBODY, TEN_PEOPLE, TOWN
+
+SILENT = Fraction(10**4)
+HUGE = levels(**{f"x{at}": 7 for at in range(22)})
+"""7^22 cells, a little below 2^62."""
+
+MODELS = {"a hundred": ThresholdFilter(), "one": ThresholdFilter(empty_cells=1)}
+every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
+
+
+# What is kept.
+
+
+@settings(derandomize=True, max_examples=200)
+@given(
+    cells=st.integers(1, 1 << 62),
+    scale=st.fractions(Fraction(1, 100), 10**4, max_denominator=1000),
+    many=st.integers(1, 10**4),
+)
+def test_a_threshold_is_the_least_that_so_few_empty_cells_reach(
+    cells: int, scale: Fraction, many: int
+) -> None:
+    threshold = threshold_for(cells, scale, empty_cells=many)
+    assert threshold >= 1
+    assert expected_survivors(cells, threshold, scale) <= many * (1 + 1e-9)
+    lower = expected_survivors(cells, threshold - 1, scale)
+    assert threshold == 1 or lower >= many * (1 - 1e-9)
+
+
+def test_without_noise_rows_are_the_people() -> None:
+    table = table_of(run(ThresholdFilter(), TWINS, domain=BITS, epsilon=SILENT))
+    assert sorted(table.codes.tolist()) == sorted([[int(c) for c in row] for row in TWINS])
+    assert table.cliques == (BITS.names,)
+
+
+def crowd(rows: int) -> MemoryCounter:
+    """Half of all people in one cell, the others each in one of their own."""
+    rng = np.random.default_rng(5)
+    codes = {name: rng.integers(0, 7, rows, dtype=np.uint8) for name in HUGE.names}
+    for code in codes.values():
+        code[: rows // 2] = 3
+    return MemoryCounter(HUGE, coordinates={}, codes=codes, rows=rows)
+
+
+def test_of_a_table_larger_than_any_array_the_crowded_cell_is_kept() -> None:
+    model = ThresholdFilter(empty_cells=1)
+    fitted = model_on_huge(model, crowd(2000))
+    crowded = (fitted.codes == 3).all(axis=1)
+    assert crowded.mean() > 0.7
+    assert abs(len(fitted.codes) - 2000) < 1000
+
+
+def model_on_huge(model: ThresholdFilter, counter: MemoryCounter):
+    from dp_pipeline.gate.noise import SeededNoise
+    from dp_pipeline_tests.instruments import curator_over
+
+    curator = curator_over(counter, epsilon=ONE, noise=SeededNoise(1), domain=HUGE)
+    fitted = model.fit(curator, epsilon=ONE, rng=np.random.default_rng(1))
+    curator.accountant.require_all_spent()
+    return fitted
+
+
+def test_where_no_cell_is_kept_rows_are_anywhere() -> None:
+    model = ThresholdFilter(empty_cells=1, synthetic_rows=3000)
+    table = table_of(run(model, NOBODY, epsilon=Fraction(1000)))
+    assert table.codes.shape == (3000, 3)
+    assert (table.counts(("colour",)) > 800).all()
+
+
+def test_keys_are_the_codes_in_mixed_radix() -> None:
+    shape = (3, 1, 4, 2)
+    keys = np.arange(24)
+    assert np.array_equal(codes_of_keys(keys, shape).T, np.unravel_index(keys, shape))
+    last = codes_of_keys(np.array([7**22 - 1]), (7,) * 22)
+    assert last.tolist() == [[6] * 22]
+
+
+def test_a_table_of_too_many_cells_is_refused_by_name() -> None:
+    ThresholdFilter().check(HUGE)
+    wider = levels(**{f"x{at}": 7 for at in range(23)})
+    with pytest.raises(DeclarationError, match=r"at most 2\^62 cells together, got x0, x1, .*x22"):
+        ThresholdFilter().check(wider)
+    ThresholdFilter(attributes=("x1", "x22")).check(wider)
+
+
+# What is paid.
+
+
+@every_model
+@pytest.mark.parametrize("reach", [1, 3])
+@pytest.mark.parametrize("epsilon", [Fraction("0.1"), ONE, Fraction(5, 7)], ids=str)
+def test_the_scales_drawn_prove_exactly_what_was_asked(
+    model: ThresholdFilter, reach: int, epsilon: Fraction
+) -> None:
+    for domain, rows in ((BITS, TWINS), (TOWN, TEN_PEOPLE)):
+        check_budget(model, rows, epsilon=epsilon, reach=reach, domain=domain)
+
+
+people = st.lists(st.sampled_from(list(product("01", repeat=6))), max_size=12)
+
+
+@every_model
+@settings(derandomize=True, deadline=None, max_examples=30)
+@given(rows=people, person=st.sampled_from(TWINS), seed=st.integers(0, 1000))
+def test_along_any_answers_a_person_uses_all_of_epsilon_and_no_more(
+    model: ThresholdFilter, rows: list[tuple], person: tuple, seed: int
+) -> None:
+    loss = check_loss(model, rows, (person,) * 2, epsilon=ONE, reach=2, seed=seed, domain=BITS)
+    assert loss == ONE
+
+
+@every_model
+def test_recorded_answers_replayed_over_nobody_give_the_same_bytes(model: ThresholdFilter) -> None:
+    check_replay(model, TWINS, domain=BITS, elsewhere=())
+    check_replay(model, TEN_PEOPLE, elsewhere=None)
+
+
+# Any rows, any ε.
+
+
+@pytest.mark.parametrize("people_in", AWKWARD)
+@pytest.mark.parametrize("epsilon", ["0.001", "1", "1000"])
+@every_model
+def test_whoever_the_people_are_the_codes_are_declared_ones(
+    model: ThresholdFilter, epsilon: str, people_in: str
+) -> None:
+    table = table_of(run(model, AWKWARD[people_in], epsilon=Fraction(epsilon)))
+    assert table.codes.dtype == np.int64
+    assert ((table.codes >= 0) & (table.codes < TOWN.shape(TOWN.discrete))).all()
+    assert {len(column) for column in table.tables()["codes"].values()} == {len(table.codes)}
+
+
+def test_one_attribute_of_one_level_is_all_right() -> None:
+    table = table_of(run(ThresholdFilter(synthetic_rows=7), (), domain=levels(a=1)))
+    assert table.codes.tolist() == [[0]] * 7
+
+
+def test_a_tiny_epsilon_ends() -> None:
+    for epsilon in (Fraction(1, 1000), Fraction(1, 10**6)):
+        table = table_of(run(ThresholdFilter(), TWINS, domain=BITS, epsilon=epsilon))
+        assert table.codes.shape[1] == 6

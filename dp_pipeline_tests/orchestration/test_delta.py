@@ -1,0 +1,344 @@
+"""A lineage that pays in ρ: what is reserved, settled, shown and refused, end to end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import dagster as dg
+import numpy as np
+import pytest
+
+from dp_pipeline import models
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.models.base import Claim
+from dp_pipeline.models.eug_kmeans import EugKMeans
+from dp_pipeline.orchestration.outcome import Outcome, report_path
+from dp_pipeline.orchestration.plan import plan_request
+from dp_pipeline.release.accountant import GAUSSIAN, LAPLACE
+from dp_pipeline.release.clusters import Clusters
+from dp_pipeline.schema.currency import PURE, Currency, epsilon_of, rho_of
+from dp_pipeline.schema.epsilon import NANO, epsilon_text, nano_epsilon
+from dp_pipeline.schema.errors import BoundaryViolation, BudgetExceeded, DeclarationError
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.orchestration.events import check_results, materializations, refusal
+from dp_pipeline_tests.orchestration.projects import RIDES, Project
+
+BILLIONTH = Fraction(1, 10**9)
+RHO = Currency(BILLIONTH)
+LIMIT = rho_of(Fraction(5), BILLIONTH)
+HALF = rho_of(Fraction(1, 2), BILLIONTH)
+BOUGHT = Fraction(1, 800)
+"""ρ of the evaluation, ε = 0.05."""
+
+PAID = {
+    "delta": "0.000000001",
+    "ceiling": {"total": "5"},
+    "models": {"counted": {}, "eug_kmeans": {"k": "2", "nominal_rows": "40"}},
+    "publish": None,
+}
+PURE_ALONE = {**PAID, "models": {"eug_kmeans": {"k": "2", "nominal_rows": "40"}}}
+"""Commands run in processes of their own, which do not know the model of this file."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A Gaussian count for all but a tenth of ρ, a pure one for the tenth, and two declared
+    centres.
+    """
+
+    summary: ClassVar[str] = "two counts"
+    concentrated: ClassVar[bool] = True
+
+    def check(self, domain: object) -> None:
+        """Any domain will do."""
+
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
+        """Spend everything that is left, in ρ."""
+        curator.measure((), epsilon=self._first(epsilon))
+        curator.measure_gaussian((), rho=self._rest(curator))
+        centres = np.array([[1.0, 1.0], [7.0, 3.0]])
+        return Clusters(("x", "y"), centres[rng.permutation(2)])
+
+    def _first(self, epsilon: Fraction) -> Fraction:
+        return epsilon / 10
+
+    def _rest(self, curator: Curator) -> Fraction:
+        return curator.accountant.left
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "MODELS", {**models.MODELS, "counted": Counted})
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Project, DatasetSpec, Any]]:
+    """Both models at both ε, run once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(models, "MODELS", {**models.MODELS, "counted": Counted})
+        project = Project(tmp_path_factory.mktemp("paid"))
+        spec = project.declare("rides", RIDES, **PAID)
+        found = {(one.release.name, one.release.epsilon): one for one in project.run(spec)}
+        yield project, spec, found
+
+
+Ran = tuple[Project, DatasetSpec, Mapping[tuple[str, Fraction], Outcome]]
+
+
+def test_every_release_is_reserved_in_rho_with_its_evaluation(ran: Ran) -> None:
+    project, spec, _ = ran
+    entries = project.ledger.entries(spec.lineage)
+    reserved = {
+        (one.facts["model"], one.facts["epsilon"]): one.nano_epsilon
+        for one in entries
+        if one.event == "reserve"
+    }
+    assert reserved == {
+        ("counted", "0.1"): nano_epsilon(rho_of(Fraction("0.1"), BILLIONTH) + BOUGHT),
+        ("counted", "0.5"): nano_epsilon(HALF + BOUGHT),
+        ("eug_kmeans", "0.1"): nano_epsilon(Fraction("0.005") + BOUGHT),
+        ("eug_kmeans", "0.5"): nano_epsilon(Fraction("0.125") + BOUGHT),
+    }
+    assert project.spent(spec) == Fraction(sum(reserved.values()), NANO)
+    assert project.ledger.balance(spec.lineage).ceiling == LIMIT
+    project.ledger.verify()
+
+
+def test_the_draws_of_a_settled_release_add_up_to_its_charge(ran: Ran) -> None:
+    project, spec, found = ran
+    settled = {
+        (one.facts["model"], one.facts["epsilon"]): entry.spends
+        for one in project.ledger.entries(spec.lineage)
+        if one.event == "reserve"
+        for entry in project.ledger.entries(spec.lineage)
+        if entry.event == "settled" and entry.key == one.key
+    }
+    counted = settled["counted", "0.5"]
+    assert [one.mechanism for one in counted[:2]] == [LAPLACE, GAUSSIAN]
+    # A pure question in a release of ρ costs half its square, and the Gaussian has the rest.
+    assert counted[0].epsilon == Fraction(1, 20) ** 2 / 2
+    assert counted[0].epsilon + counted[1].epsilon == HALF
+    assert sum(one.epsilon for one in counted) == HALF + BOUGHT
+    pure = settled["eug_kmeans", "0.5"]
+    # One budget of pure ε costs half the square of its whole, shared out.
+    assert sum(one.epsilon for one in pure) == Fraction(1, 8) + BOUGHT
+    assert found["eug_kmeans", Fraction(1, 2)].bundle.budget == PURE
+
+
+def test_what_was_spent_says_which_epsilon_holds_at_which_delta(ran: Ran) -> None:
+    *_, found = ran
+    concentrated = found["counted", Fraction(1, 2)].bundle
+    assert concentrated.charged == HALF + BOUGHT
+    assert concentrated.epsilon == epsilon_of(HALF + BOUGHT, BILLIONTH)
+    assert concentrated.spent_text == RHO.text(HALF + BOUGHT)
+    assert concentrated.spent_text.endswith("at δ=1e-9)")
+    pure = found["eug_kmeans", Fraction(1, 2)].bundle
+    assert (pure.epsilon, pure.spent_text) == (Fraction("0.55"), "0.55 (ρ=0.12625)")
+    assert {one.bundle.facts["delta"] for one in found.values()} == {"1e-9"}
+    assert concentrated.facts["currency"] == "zcdp"
+    assert pure.facts["currency"] == "pure"
+
+
+def test_dagster_shows_rho_and_what_it_means_and_its_checks_are_green(ran: Ran) -> None:
+    project, spec, _ = ran
+    made = materializations(project, spec)
+    (metadata,) = made[dg.AssetKey(["rides", "counted"])]["0.5"]
+    cost = HALF + BOUGHT
+    assert metadata["privacy/epsilon exactly"].value == RHO.text(cost)
+    assert metadata["privacy/epsilon"].value == float(epsilon_of(cost, BILLIONTH))
+    assert metadata["privacy/rho"].value == float(cost)
+    assert metadata["privacy/delta"].value == "1e-9"
+    assert metadata["privacy/nano-ρ charged by this run"].value == nano_epsilon(cost)
+    table = metadata["privacy/mechanisms"].records
+    assert sum(Fraction(row.data["ρ"]) for row in table) == cost
+    (budget, *_) = made[dg.AssetKey(["rides", "budget"])][None]
+    assert budget["privacy/ceiling"].value == RHO.text(LIMIT)
+    last = budget["privacy/releases"].records[-1]
+    assert last.data["sum"] == epsilon_text(project.spent(spec))
+    assert {one.passed for one in check_results(project, spec)} == {True}
+
+
+def test_the_report_promises_epsilon_at_delta(ran: Ran) -> None:
+    project, spec, _ = ran
+    page = report_path(project.request(spec)).read_text(encoding="utf-8")
+    assert f"ε = 5 at δ = 1e-9 (ρ = {epsilon_text(LIMIT)}) for everything" in page
+    assert "pays in ρ of zero-concentrated differential privacy" in page
+    total = HALF + rho_of(Fraction("0.1"), BILLIONTH) + Fraction("0.13") + 4 * BOUGHT
+    assert f"at δ = 1e-9 (ρ = {epsilon_text(total)}) at most" in page
+
+
+def test_a_second_run_replays_at_no_cost_the_same_bytes(ran: Ran) -> None:
+    project, spec, found = ran
+    spent, files = project.spent(spec), project.files("released")
+    for (name, epsilon), outcome in found.items():
+        again = project.publish(spec, model=name, epsilon=epsilon_text(epsilon))
+        assert (again.state, again.nano) == ("replayed", 0)
+        assert again.bundle.to_json() == outcome.bundle.to_json()
+    assert (project.spent(spec), project.files("released")) == (spent, files)
+
+
+def test_a_plan_adds_up_what_a_run_then_charges(ran: Ran) -> None:
+    project, spec, _ = ran
+    planned = plan_request(project.request(spec, fresh=True))
+    assert planned.asked == planned.spent == project.spent(spec)
+    assert planned.ceiling == LIMIT
+    with pytest.raises(BudgetExceeded, match=r"rides refused by lineage riders: asked ρ=0\.\d+"):
+        for _ in range(3):
+            replace(planned, spent=planned.spent * 2).require_budget()
+            planned = replace(planned, spent=planned.spent * 2)
+
+
+def test_with_other_centres_the_paid_evaluation_stays_paid(project: Project) -> None:
+    spec = project.declare("rides", RIDES, **PURE_ALONE)
+    project.run(spec, epsilons=["0.1"])
+    three = {"eug_kmeans": {"k": "3", "nominal_rows": "40"}}
+    again = project.publish(
+        project.declare("rides", RIDES, **{**PAID, "models": three}),
+        model="eug_kmeans",
+        epsilon="0.1",
+    )
+    assert (again.state, again.bundle.quality) == ("replayed", {})
+    assert again.bundle.spent == Fraction("0.005")
+    assert again.bundle.charged == Fraction("0.005") + BOUGHT
+    assert again.bundle.epsilon == Fraction("0.15")
+
+
+def test_in_dagster_a_refusal_says_rho(project: Project) -> None:
+    spec = project.declare("rides", RIDES, **PURE_ALONE)
+    project.run(spec, epsilons=["0.5"])
+    while project.ledger.balance("riders").left > Fraction("0.12625"):
+        project.publish(spec, model="eug_kmeans", fresh=True)
+    refused = project.launch(spec, "eug_kmeans", partition="0.5", config={"fresh": True})
+    assert refusal(refused).startswith(
+        "rides/eug_kmeans at ε=0.5 refused by riders: asked ρ=0.12625, spent "
+    )
+
+
+def test_a_command_shows_rho_and_what_it_means(project: Project) -> None:
+    spec = project.declare("rides", RIDES, **PURE_ALONE)
+    checked = project.cli("data", "check", str(project.datasets / "rides.yaml"))
+    assert checked.out.strip().endswith(f"cost {RHO.text(Fraction('0.1325'))}")
+    planned = project.cli("plan", "rides", "--epsilon", "0.5")
+    assert planned.code == 0, planned
+    assert "cost (ρ)" in planned.out
+    assert planned.out.splitlines()[-1] == (
+        f"asked {RHO.text(Fraction('0.12625'))}, spent ρ=0 (ε=0 at δ=1e-9), "
+        f"left {RHO.text(LIMIT)}, ceiling {RHO.text(LIMIT)}"
+    )
+    project.run(spec, epsilons=["0.5"])
+    (account,) = json.loads(project.cli("budget", "rides", "--json").out)
+    assert account == {
+        "lineage": "riders",
+        "releases": "1",
+        "not_dp": "0",
+        "spent": "0.12625",
+        "left": epsilon_text(LIMIT - Fraction("0.12625")),
+        "ceiling": epsilon_text(LIMIT),
+        "currency": "zcdp",
+        "delta": "1e-9",
+        "spent_epsilon": epsilon_text(epsilon_of(Fraction("0.12625"), BILLIONTH)),
+    }
+    assert "ρ=0.12625" in project.cli("budget", "rides").out
+
+
+def test_an_account_keeps_the_currency_that_it_was_opened_with(rides: Project) -> None:
+    """``rides`` was opened in pure ε."""
+    spec = rides.declare("rides", RIDES, **PURE_ALONE)
+    line = "opened with ceiling '3', delta 'none', now declared with ceiling '5', delta '1e-9'"
+    for asked in (
+        lambda: rides.publish(spec, model="eug_kmeans"),
+        lambda: plan_request(rides.request(spec)),
+    ):
+        with pytest.raises(DeclarationError, match=line):
+            asked()
+    assert rides.spent(spec) == 0
+
+
+def test_a_release_charged_before_a_crash_is_resumed_in_rho(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = project.declare("rides", RIDES, **PAID)
+    assert project.launch(spec, "ingested", "validated", "normalized").success
+    whole = Curator.measure_gaussian
+
+    def crash(self: Curator, *arguments: Any, **options: Any) -> Any:
+        if project.ledger.lineages() and project.spent(spec):
+            raise KeyboardInterrupt
+        return whole(self, *arguments, **options)
+
+    monkeypatch.setattr(Curator, "measure_gaussian", crash)
+    with pytest.raises(KeyboardInterrupt):
+        project.publish(spec, model="counted")
+    monkeypatch.setattr(Curator, "measure_gaussian", whole)
+    resumed = project.publish(spec, model="counted")
+    assert (resumed.state, resumed.nano) == ("resumed", 0)
+    assert resumed.bundle.spent == project.spent(spec) == HALF + BOUGHT
+
+
+# Mutants: models that do not spend what they claim. They are caught before the charge.
+
+
+@dataclass(frozen=True)
+class SpendsTheEpsilon(EugKMeans):
+    """Says that it is concentrated, and spends its ε as if it were ρ."""
+
+    concentrated: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class LeavesSome(Counted):
+    """Claims more ρ than it spends."""
+
+    def _rest(self, curator: Curator) -> Fraction:
+        return curator.accountant.left / 2
+
+
+@dataclass(frozen=True)
+class GaussianInPure(Counted):
+    """Draws Gaussian noise under a claim of pure ε: no finite ε would hold."""
+
+    concentrated: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class ClaimsLess(Counted):
+    """Says that it composes to half of the ε that it takes as its own."""
+
+    def claim(self, epsilon: Fraction) -> Claim:
+        return Claim("dp", epsilon / 2)
+
+    def _first(self, epsilon: Fraction) -> Fraction:
+        return epsilon / 2
+
+
+@pytest.mark.parametrize(
+    ("mutant", "error", "line"),
+    [
+        (SpendsTheEpsilon, BudgetExceeded, "asked ρ="),
+        (LeavesSome, BoundaryViolation, "expected charges of exactly ρ="),
+        (
+            GaussianInPure,
+            BoundaryViolation,
+            "expected a question that costs ε, got one that costs ρ",
+        ),
+        (ClaimsLess, BudgetExceeded, "asked ρ="),
+    ],
+)
+def test_a_release_that_does_not_spend_its_rho_is_refused_before_the_charge(
+    mutant: type,
+    error: type[Exception],
+    line: str,
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(models, "MODELS", {**models.MODELS, "counted": mutant})
+    spec = project.declare("rides", RIDES, **{**PAID, "models": {"counted": {}}})
+    assert project.launch(spec, "ingested", "validated", "normalized").success
+    with pytest.raises(error, match=line):
+        project.publish(spec, model="counted")
+    assert project.spent(spec) == 0
+    assert not project.home.released.exists()

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dp_pipeline.orchestration.quality import evaluate
+from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline_tests.orchestration.projects import PLANTS, Project
+
+CODES = {"height": [0, 3, 3], "width": [1, 1, 0], "colour": [0, 1, 1]}
+
+
+@pytest.fixture
+def judged(project: Project):
+    """What the exact numbers of a release are, had it released these tables."""
+    targets = {"colour": {"positive": ["red"]}}
+    changes = {"models": {"independent": {}}, "partitions": ["1"], "publish": None}
+    spec = project.declare("plants", PLANTS, targets=targets, **changes)
+    (one,) = project.run(spec)
+
+    def quality(tables: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, float]:
+        bundle: Bundle = replace(one.bundle, tables=dict(tables))
+        rows = evaluate(spec, project.home, {"independent": bundle})
+        return {row.metric: row.value for row in rows}
+
+    return spec, quality
+
+
+def test_a_bundle_of_labels_has_the_quality_of_its_codes(judged):
+    spec, quality = judged
+    codes = {name: np.array(values) for name, values in CODES.items()}
+    labels = {name: np.array(spec.domain[name].labels())[values] for name, values in codes.items()}
+    expected = quality({"codes": codes})
+    assert list(expected) == [
+        "avd_2", "avd_3", "misclassified_svm/colour", "misclassified_logistic/colour", "dcr",
+    ]  # fmt: skip
+    assert quality({"synthetic": labels}) == expected
+
+
+def test_a_label_that_is_declared_no_more_is_refused(judged):
+    _, quality = judged
+    with pytest.raises(DeclarationError, match=r"expected codes of colour in 0\.\.1"):
+        quality({"synthetic": {"colour": np.array(["red", "blue"])}})

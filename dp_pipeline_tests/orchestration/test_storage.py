@@ -1,0 +1,112 @@
+"""A stored bundle comes back with its texts, numbers and missing values, or is damaged."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.orchestration.storage import BundleStore
+from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.schema.errors import Damaged
+
+
+def objects(*values: object) -> np.ndarray:
+    """An object array, whatever the values are."""
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column
+
+
+TABLE = {
+    "text": np.array(["a", "", "é"]),
+    "gap_text": objects("a", None, ""),
+    "whole": np.array([1, -2, 2**62]),
+    "gap_whole": objects(2**62 + 1, None, -3),
+    "number": np.array([0.5, np.nan, -1e300]),
+    "gap_number": objects(0.1, 5e-324, None),
+    "nothing": objects(None, None, None),
+}
+NONE = {"text": np.array([], dtype="<U1"), "whole": np.array([], np.int64), "x": np.zeros(0)}
+
+
+def stored(folder: Path, **tables: dict[str, np.ndarray]) -> tuple[Bundle, Path]:
+    bundle = Bundle("ab" * 32, {"fit_for_release": "yes"}, (), {}, tables, "cd" * 32)
+    path = folder / "bundle"
+    BundleStore(folder).write(path, bundle)
+    return bundle, path
+
+
+def test_every_kind_of_column_comes_back_with_its_values_and_its_kind(tmp_path: Path) -> None:
+    bundle, path = stored(tmp_path, synthetic=TABLE, empty=NONE)
+    back = BundleStore(tmp_path).read(path)
+    assert back.to_json() == bundle.to_json()
+    for name, table in bundle.tables.items():
+        assert list(back.tables[name]) == list(table)
+        for column, values in table.items():
+            again = back.tables[name][column]
+            assert again.dtype.kind == values.dtype.kind
+            assert [type(one) for one in again.tolist()] == [type(one) for one in values.tolist()]
+            assert repr(again.tolist()) == repr(values.tolist())
+
+
+def test_missing_values_are_real_nulls_of_the_declared_type(tmp_path: Path) -> None:
+    _, path = stored(tmp_path, synthetic=TABLE)
+    table = pq.read_table(path / "synthetic.parquet")
+    assert [str(kind) for kind in table.schema.types] == [
+        *("string", "string", "int64", "int64", "double", "double", "string"),
+    ]
+    assert [table.column(name).null_count for name in TABLE] == [0, 1, 0, 1, 0, 1, 3]
+
+
+CHANGED = {
+    "a value that was missing": objects(2**62 + 1, 0, -3),
+    "a value that is missing now": objects(2**62 + 1, None, None),
+    "the missing one elsewhere": objects(None, 2**62 + 1, -3),
+    "another value": objects(2**62, None, -3),
+    "another type": objects(float(2**62), None, -3.0),
+    "texts": objects("4611686018427387905", None, "-3"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_a_change_beside_a_missing_value_is_damage(tmp_path: Path, name: str) -> None:
+    _, path = stored(tmp_path, synthetic=TABLE)
+    file = path / "synthetic.parquet"
+    table = pq.read_table(file)
+    place = table.column_names.index("gap_whole")
+    pq.write_table(table.set_column(place, "gap_whole", pa.array(CHANGED[name].tolist())), file)
+    with pytest.raises(Damaged, match="expected its own tables"):
+        BundleStore(tmp_path).read(path)
+
+
+def test_a_bundle_that_lies_there_is_kept_as_it_is(tmp_path: Path) -> None:
+    bundle, path = stored(tmp_path, synthetic=TABLE)
+    other = replace(bundle, tables={"synthetic": NONE})
+    BundleStore(tmp_path).write(path, other)
+    assert BundleStore(tmp_path).read(path).to_json() == bundle.to_json()
+
+
+values = st.one_of(
+    st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), max_size=5),
+    st.lists(st.none() | st.floats(), max_size=5),
+    st.lists(st.none() | st.text("aé ", max_size=3), max_size=5),
+)
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(one=values.filter(lambda column: None in column))
+def test_any_column_with_a_missing_value_comes_back(one: list) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        _, path = stored(folder, synthetic={"x": objects(*one)})
+        again = BundleStore(folder).read(path).tables["synthetic"]["x"]
+    assert again.dtype.kind == "O"
+    assert repr(again.tolist()) == repr(one)

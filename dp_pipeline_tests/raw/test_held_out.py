@@ -1,0 +1,78 @@
+"""Rows that are held out are a fifth, are seen by no model, and are what classifiers are asked."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dp_pipeline.raw.held_out import HeldOut
+from dp_pipeline.raw.prepare import prepare
+from dp_pipeline.raw.readiness import mark_validated
+from dp_pipeline.schema.errors import NotPrepared
+from dp_pipeline_tests.raw.written import ingested, written_spec
+
+PEOPLE = "{age: {bounds: [0, 16], bins: 2}, sex: {levels: [f, m]}, job: {levels: [a, b, c]}}"
+TARGETS = "targets: {sex: {positive: [m]}, job: {positive: [b, c], without: [age]}}"
+MANY = {"age": [0, 14] * 10, "sex": ["f", "m"] * 10, "job": ["a", "b"] * 9 + ["a", "c"]}
+
+
+def held_out(folder: Path, columns=MANY, *, seed: int = 0) -> HeldOut:
+    """Young people are f and a, old ones m and b or c."""
+    spec = written_spec(folder, PEOPLE, more=TARGETS)
+    snapshot = ingested(folder, columns)
+    mark_validated(spec, snapshot, structural=True, refused=False)
+    prepare(spec, snapshot)
+    return HeldOut(spec, snapshot, seed)
+
+
+def test_a_fifth_is_held_out_and_the_engine_counts_the_others(tmp_path: Path) -> None:
+    half = held_out(tmp_path)
+    counted = half.counter().count([("age", "sex")])[0].open_at_the_gate()
+    kept, tested = half._fitted["sex"], half._tested["sex"]
+    assert counted.tolist() == [[(kept == 0).sum(), 0], [0, (kept == 1).sum()]]
+    assert (len(kept), len(tested)) == (16, 4)
+    assert kept.sum() + tested.sum() == 10
+
+
+def test_another_seed_holds_other_rows_out(tmp_path: Path) -> None:
+    one = held_out(tmp_path)
+    other = HeldOut(one.spec, one.snapshot, 1)
+    assert one._rows[1].tolist() != other._rows[1].tolist()
+    assert sorted([*one._rows[0], *one._rows[1]]) == list(range(20))
+
+
+def test_what_is_easily_told_is_told_rightly_without_privacy(tmp_path: Path) -> None:
+    names = [f"misclassified_{m}{t}" for m in ("svm", "logistic") for t in ("/sex", "/job", "")]
+    assert held_out(tmp_path).misclassified_without_privacy() == dict.fromkeys(names, 0.0)
+
+
+def test_a_released_table_that_says_the_contrary_teaches_the_contrary(tmp_path: Path) -> None:
+    one = held_out(tmp_path)
+    young = np.arange(40) % 2
+    released = {"age": young, "sex": 1 - young, "job": young}
+    found = one.misclassified(released)
+    assert found["misclassified_svm/sex"] == 1.0
+    assert found["misclassified_svm"] == (1.0 + found["misclassified_svm/job"]) / 2
+
+
+def test_the_majority_answers_alike_for_all(tmp_path: Path) -> None:
+    one = held_out(tmp_path)
+    tested = int(one._tested["sex"].sum())
+    most = int(one._fitted["sex"].sum()) > 8
+    wrong = one.misclassified_by_majority()["misclassified_svm/sex"]
+    assert wrong == ((4 - tested) if most else tested) / 4
+
+
+def test_without_rows_to_test_on_there_is_no_number(tmp_path: Path) -> None:
+    few = held_out(tmp_path, {"age": [1], "sex": ["f"], "job": ["a"]})
+    found = few.misclassified_without_privacy()
+    assert all(math.isnan(value) for value in found.values())
+
+
+def test_rows_that_were_not_prepared_are_not_read(tmp_path: Path) -> None:
+    spec = written_spec(tmp_path, PEOPLE, more=TARGETS)
+    with pytest.raises(NotPrepared):
+        HeldOut(spec, ingested(tmp_path, MANY), 0).counter()

@@ -1,0 +1,191 @@
+"""Missing values of nullable attributes keep their rows and are a cell of their own."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.raw.expectations import expectations_of, refusal, validate
+from dp_pipeline.raw.ingest import ingest, read_stage
+from dp_pipeline.raw.prepare import prepare, stages_of
+from dp_pipeline.raw.values import missing
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.raw.written import KEY, ingested, written_spec
+
+PEOPLE = """
+  age: {bounds: [0, 90], edges: [18], nullable: true, missing: ["?", "-1"]}
+  job: {levels: [paid, none], nullable: true, missing: ["?"], aliases: {Paid.: paid}}
+  sex: {levels: [f, m]}
+"""
+ROWS = {
+    "age": ["17", "", " ? ", "-1", "90", None, "18"],
+    "job": ["Paid.", "?", "none", "", " paid ", "none", None],
+    "sex": ["f", "f", "m", "f", "m", "f", "m"],
+}
+AGES, JOBS, SEXES = [0, 2, 2, 2, 1, 2, 1], [0, 2, 1, 2, 0, 1, 2], [0, 0, 1, 0, 1, 0, 1]
+
+
+def people(folder: Path, *, attributes: str = PEOPLE, **options: str) -> DatasetSpec:
+    return written_spec(folder, attributes, **options)
+
+
+def prepared(spec: DatasetSpec, folder: Path, columns, name: str = "day") -> dict[str, dict]:
+    snapshot = ingested(folder, columns, name)
+    verdicts = validate(spec, snapshot)
+    assert refusal(spec, verdicts) is None
+    prepare(spec, snapshot)
+    return {stage: read_stage(snapshot, stage).to_pydict() for stage in stages_of(spec)}
+
+
+def failed(spec: DatasetSpec, folder: Path, columns, name: str = "day") -> set[str]:
+    verdicts = validate(spec, ingested(folder, columns, name))
+    return {one.expectation.name for one in verdicts if not one.passed}
+
+
+def test_a_missing_value_keeps_its_row_and_is_the_last_code(tmp_path: Path) -> None:
+    stored = prepared(people(tmp_path, more="one_hot: true"), tmp_path, ROWS)
+    assert stored["discretized"] == {"age": AGES, "job": JOBS, "sex": SEXES}
+    assert stored["normalized"]["age.clipped"] == [17, None, None, None, 90, None, 18]
+    assert [one is None for one in stored["normalized"]["age"]] == [code == 2 for code in AGES]
+    words = ["paid", None, "none", None, "paid", "none", None]
+    assert stored["normalized"]["job"] == words
+    names = ["age=[0, 18)", "age=[18, 90]", "age=missing"]
+    assert [stored["one_hot"][name] for name in names] == [
+        [int(code == cell) for code in AGES] for cell in range(3)
+    ]
+
+
+@pytest.mark.parametrize("kind", [pa.int32(), pa.float64(), pa.float32()])
+def test_missing_numbers_are_nulls_nan_and_the_declared_ones(tmp_path: Path, kind) -> None:
+    ages = pa.array([17, None, -1, 90]).cast(kind)
+    rows = pa.table({"age": ages, "job": ["paid"] * 4, "sex": ["f"] * 4})
+    assert prepared(people(tmp_path), tmp_path, rows)["discretized"]["age"] == [0, 2, 2, 1]
+    nan = pa.table({"age": [float("nan"), 17.0], "job": ["?", "none"], "sex": ["f", "f"]})
+    assert prepared(people(tmp_path), tmp_path, nan, "nan")["discretized"]["age"] == [2, 0]
+
+
+def test_numbers_as_levels_may_be_missing_too(tmp_path: Path) -> None:
+    attributes = "{smokes: {levels: 0..1, nullable: true, missing: [9]}}"
+    spec = people(tmp_path, attributes=attributes)
+    rows = pa.table({"smokes": pa.array([1.0, None, 9.0, float("nan"), 0.0])})
+    assert prepared(spec, tmp_path, rows)["discretized"]["smokes"] == [1, 2, 2, 2, 0]
+
+
+def test_what_is_no_number_and_no_level_is_invalid_and_not_missing(tmp_path: Path) -> None:
+    spec = people(tmp_path, purpose="release")
+    rows = {
+        "age": ["old", "nan", "?", "95", "5"],
+        "job": ["paid", "none", "paid", "none", "rest"],
+        "sex": ["f", "m", "f", "m", "f"],
+    }
+    stored = prepared(spec, tmp_path, rows)
+    assert stored["discretized"] == {"age": [2, 1], "job": [0, 1], "sex": [0, 1]}
+
+
+def test_a_missing_value_of_what_is_never_missing_drops_its_row(tmp_path: Path) -> None:
+    rows = {"age": ["?", "1"], "job": ["?", "?"], "sex": ["", "m"]}
+    stored = prepared(people(tmp_path, purpose="release"), tmp_path, rows)
+    assert stored["discretized"] == {"age": [0], "job": [2], "sex": [1]}
+
+
+def test_unknown_texts_go_to_other_and_missing_ones_do_not(tmp_path: Path) -> None:
+    attributes = "{job: {levels: [paid, rest], other: rest, nullable: true, missing: ['?']}}"
+    spec = people(tmp_path, attributes=attributes)
+    stored = prepared(spec, tmp_path, {"job": ["paid", "odd", "?", "", None]})
+    assert stored["discretized"]["job"] == [0, 1, 2, 2, 2]
+
+
+def test_an_empty_text_that_is_a_level_is_not_missing(tmp_path: Path) -> None:
+    spec = people(tmp_path, attributes="{job: {levels: [paid, ''], nullable: true}}")
+    stored = prepared(spec, tmp_path, {"job": ["paid", " ", None]})
+    assert stored["discretized"]["job"] == [0, 1, 2]
+
+
+def test_a_number_outside_the_bounds_is_dropped_or_clipped_and_never_missing(
+    tmp_path: Path,
+) -> None:
+    for rule, codes in (("clip", [0, 2, 1]), ("drop", [2])):
+        attributes = f"{{age: {{bounds: [0, 90], bins: 2, nullable: true, on_invalid: {rule}}}}}"
+        spec = people(tmp_path, attributes=attributes, purpose="release")
+        stored = prepared(spec, tmp_path, {"age": ["-5", "", "1e9"]}, rule)
+        assert stored["discretized"]["age"] == codes
+
+
+def test_missing_values_fulfil_what_is_expected_of_nullable_attributes(tmp_path: Path) -> None:
+    spec = people(tmp_path)
+    assert failed(spec, tmp_path, ROWS) == set()
+    named = {one.name: one.description for one in expectations_of(spec) if not one.structural}
+    assert list(named) == ["has_rows", "bounds__age", "levels__job", "present__sex", "levels__sex"]
+    assert named["bounds__age"] == "Every value of age is missing or a number between 0 and 90."
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "broken"),
+    [
+        ("age", "old", "bounds__age"),
+        ("age", "nan", "bounds__age"),
+        ("age", "90.5", "bounds__age"),
+        ("job", "idle", "levels__job"),
+        ("job", "-1", "levels__job"),
+    ],
+)
+def test_an_invalid_value_fails_the_one_expectation_of_its_attribute(
+    tmp_path: Path, column: str, value: str, broken: str
+) -> None:
+    rows = {**ROWS, column: [value, *ROWS[column][1:]]}
+    assert failed(people(tmp_path), tmp_path, rows) == {broken}
+
+
+def test_a_table_of_nothing_but_missing_values_is_prepared_and_counted(tmp_path: Path) -> None:
+    age, job = "{bounds: [0, 90], bins: 3, nullable: true}", "{levels: [a, b], nullable: true}"
+    attributes = f"{{age: {age}, job: {job}}}"
+    spec = people(tmp_path, attributes=attributes)
+    snapshot = ingested(tmp_path, {"age": ["", ""], "job": [None, ""]})
+    validate(spec, snapshot)
+    prepare(spec, snapshot)
+    counter = MemoryCounter.open(spec, snapshot)
+    (table,) = counter.exact_tables([("age", "job")])
+    assert table.shape == (4, 3)
+    assert table[3, 2] == table.sum() == 2
+
+
+def test_a_persons_rows_with_missing_values_are_bounded_like_any_other(tmp_path: Path) -> None:
+    persons = "{unit: rows_of_person, column: rider, at_most: 1}"
+    spec = people(tmp_path, protection=persons)
+    rows = {**ROWS, "rider": ["ann", "bob", "bob", "cid", "cid", "dot", "dot"]}
+    stored = prepared(spec, tmp_path, rows)
+    assert len(stored["discretized"]["age"]) == 4
+
+
+CELLS = st.one_of(st.none(), st.sampled_from(["", " ", "?", "-1", "5", "99", "x", "nan", "a", "A"]))
+
+
+@settings(derandomize=True, deadline=None, max_examples=100)
+@given(cells=st.lists(CELLS, max_size=6), at=st.integers(0, 6))
+def test_whether_a_value_is_missing_depends_on_it_alone(cells: list, at: int) -> None:
+    def found(some: list) -> list[bool]:
+        column = pa.chunked_array([pa.array(some, pa.string())])
+        return missing(column, ("?", "-1")).tolist()
+
+    assert found(cells) == found(cells[:at]) + found(cells[at:])
+    assert found(cells) == [cell is None or cell.strip() in ("", "?", "-1") for cell in cells]
+
+
+def test_the_whole_chain_reads_two_files_with_comments_and_gaps(tmp_path: Path) -> None:
+    form = "header: [age, job, sex], comment: '#'"
+    source = f"{{kind: csv, paths: [one.csv, two.csv], {form}}}"
+    spec = people(tmp_path, source=source)
+    (tmp_path / "one.csv").write_text("17, Paid., f\n?, none, m\n\n")
+    (tmp_path / "two.csv").write_text("# of another day\n64, ?, f\n-1, paid, m\n")
+    snapshot = ingest(spec, tmp_path / "raw", key=KEY, snapshot_id=None, today=date(2026, 1, 1))
+    assert refusal(spec, validate(spec, snapshot)) is None
+    prepare(spec, snapshot)
+    codes = read_stage(snapshot, "discretized").to_pydict()
+    assert codes == {"age": [0, 2, 1, 2], "job": [0, 1, 2, 0], "sex": [0, 1, 0, 1]}
+    assert snapshot.manifest["source"] == spec.source.identity

@@ -1,0 +1,92 @@
+"""The public tables of the release papers, from their files to codes; needs the data folder."""
+
+from __future__ import annotations
+
+import os
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dp_pipeline.raw.expectations import refusal, validate
+from dp_pipeline.raw.ingest import ingest, read_stage
+from dp_pipeline.raw.prepare import prepare, stages_of
+from dp_pipeline.schema.discovery import find_spec
+from dp_pipeline.schema.source import DATA_FOLDER_VARIABLE
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.raw.written import KEY
+
+pytestmark = pytest.mark.skipif(
+    not os.environ.get(DATA_FOLDER_VARIABLE), reason=f"{DATA_FOLDER_VARIABLE} names no data folder"
+)
+
+ROWS = {"adult": 45_222, "adult_raw": 48_842, "nltcs": 21_574}
+CELLS = {"adult": 15, "adult_raw": 15, "nltcs": 16}
+
+
+def prepared(name: str, folder: Path) -> tuple[DatasetSpec, dict[str, pa.Table]]:
+    """Every stage of a built-in data set; Great Expectations finds nothing to complain of."""
+    spec = find_spec(name)
+    snapshot = ingest(spec, folder, key=KEY, snapshot_id="day", today=date(2026, 1, 1))
+    verdicts = validate(spec, snapshot)
+    assert [one.expectation.name for one in verdicts if not one.passed] == []
+    assert refusal(spec, verdicts) is None
+    prepare(spec, snapshot)
+    stages = ("ingested", *stages_of(spec))
+    return spec, {stage: read_stage(snapshot, stage) for stage in stages}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_every_row_of_a_public_table_becomes_codes(name: str, tmp_path: Path) -> None:
+    spec, stages = prepared(name, tmp_path)
+    assert {table.num_rows for table in stages.values()} == {ROWS[name]} == {spec.nominal_rows}
+    codes = stages["discretized"]
+    assert codes.column_names == list(spec.domain.names)
+    assert codes.num_columns == CELLS[name]
+    for attribute in spec.domain:
+        counts = np.bincount(codes.column(attribute.name).to_numpy())
+        # Every declared cell is a level that occurs: none is misspelt.
+        assert len(counts) == attribute.size
+        assert counts.all()
+
+
+def test_the_published_files_of_adult_have_their_known_gaps_and_classes(tmp_path: Path) -> None:
+    spec, stages = prepared("adult_raw", tmp_path)
+    codes = {name: stages["discretized"].column(name).to_numpy() for name in spec.domain.names}
+    gaps = {a.name: int((codes[a.name] == a.missing_code).sum()) for a in spec.domain if a.nullable}
+    assert gaps == {"workclass": 2_799, "occupation": 2_809, "native_country": 857}
+    complete = np.all([codes[name] != spec.domain[name].missing_code for name in gaps], axis=0)
+    assert complete.sum() == ROWS["adult"]
+    assert np.bincount(codes["income"]).tolist() == [37_155, 11_687]
+    assert spec.domain.numeric == ("age", "fnlwgt", "education_num", "capital_gain",
+                                   "capital_loss", "hours_per_week")  # fmt: skip
+
+
+def test_a_schooling_in_years_and_in_words_are_one_to_one(tmp_path: Path) -> None:
+    _, stages = prepared("adult_raw", tmp_path)
+    table = stages["discretized"]
+    pairs = {
+        (word, years)
+        for word, years in zip(
+            table.column("education").to_pylist(),
+            table.column("education_num").to_pylist(),
+            strict=True,
+        )
+    }
+    assert len(pairs) == 16
+
+
+def test_the_codes_of_the_discretised_table_are_places_in_alphabetical_order(
+    tmp_path: Path,
+) -> None:
+    raw, published = prepared("adult_raw", tmp_path / "raw")
+    _, discretised = prepared("adult", tmp_path / "codes")
+    table = published["discretized"]
+    nullable = [a for a in raw.domain if a.nullable]
+    complete = np.all([table.column(a.name).to_numpy() != a.missing_code for a in nullable], axis=0)
+    for name in ("education", "marital_status", "occupation", "sex", "native_country", "income"):
+        ours = np.bincount(table.column(name).to_numpy()[complete])
+        theirs = np.bincount(discretised["discretized"].column(name).to_numpy())
+        assert ours.tolist() == theirs.tolist()

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dp_pipeline.metrics.classification import held_out, misclassification, train
+from dp_pipeline.raw.prepare import prepare
+from dp_pipeline.raw.readiness import mark_validated
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.raw.table_comparison import table_quality
+from dp_pipeline.schema.errors import DeclarationError, NotPrepared
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.raw.written import ingested, written_spec
+
+PEOPLE = "{age: {bounds: [0, 16], bins: 2}, sex: {levels: [f, m]}, job: {levels: [a, b, c]}}"
+FOUR = {"age": [0, 2, 14, 99], "sex": ["f", "f", "m", "m"], "job": ["a", "b", "b", "c"]}
+TARGETS = "targets: {sex: {positive: [m]}, job: {positive: [b, c], without: [age]}}"
+TRUE = {"age": [0, 0, 1, 1], "sex": [0, 0, 1, 1], "job": [0, 1, 1, 2]}
+
+
+def ready(folder: Path, columns=None, *, more: str = "") -> tuple[DatasetSpec, Snapshot]:
+    spec = written_spec(folder, PEOPLE, more=more)
+    snapshot = ingested(folder, FOUR if columns is None else columns)
+    mark_validated(spec, snapshot, structural=True, refused=False)
+    prepare(spec, snapshot)
+    return spec, snapshot
+
+
+def codes(**columns: list[int]) -> dict[str, np.ndarray]:
+    return {name: np.array(values, dtype=np.int64) for name, values in columns.items()}
+
+
+def test_the_true_table_is_no_distance_away(tmp_path):
+    quality = table_quality(*ready(tmp_path), codes(**TRUE))
+    assert quality == {"avd_2": 0.0, "avd_3": 0.0, "dcr": 0.0}
+
+
+def test_distances_are_those_counted_by_hand(tmp_path):
+    # Pairs: age × sex (0,0) (1,1) by halves against all at (0,0); each other pair has one real
+    # row of four at the released cell.
+    released = codes(age=[0, 0], sex=[0, 0], job=[0, 0])
+    quality = table_quality(*ready(tmp_path), released)
+    assert quality["avd_2"] == pytest.approx((1 / 2 + 3 / 4 + 3 / 4) / 3)
+    assert quality["avd_3"] == pytest.approx(3 / 4)
+    assert quality["dcr"] == 0
+
+
+def test_the_distance_of_one_attribute_is_its_own(tmp_path):
+    assert table_quality(*ready(tmp_path), codes(sex=[0])) == {"avd_2": 0.5, "dcr": 0.0}
+
+
+def test_classifiers_learn_from_released_rows_and_are_asked_about_all_true_ones(tmp_path):
+    spec, snapshot = ready(tmp_path, more=TARGETS)
+    quality = table_quality(spec, snapshot, codes(**{k: v * 20 for k, v in TRUE.items()}))
+    for method in ("svm", "logistic"):
+        # Age says the sex; sex alone says b or c of the men, and one of two of the women.
+        assert quality[f"misclassified_{method}/sex"] == 0
+        assert quality[f"misclassified_{method}/job"] == 0.25
+    backwards = codes(age=[1, 0] * 20, sex=[0, 1] * 20, job=[1, 1] * 20)
+    assert table_quality(spec, snapshot, backwards)["misclassified_svm/sex"] == 1
+
+
+def test_only_targets_that_were_released_are_asked(tmp_path):
+    quality = table_quality(*ready(tmp_path, more=TARGETS), codes(age=[0], sex=[1]))
+    assert sorted(quality) == [
+        "avd_2",
+        "dcr",
+        "misclassified_logistic/sex",
+        "misclassified_svm/sex",
+    ]
+
+
+ODD = {
+    "no rows": codes(age=[], sex=[], job=[]),
+    "one row": codes(age=[1], sex=[1], job=[2]),
+    "one row many times": codes(age=[0] * 9, sex=[0] * 9, job=[1] * 9),
+    "one class": codes(age=[0, 1], sex=[1, 1], job=[0, 0]),
+}
+
+
+@pytest.mark.parametrize("released", ODD.values(), ids=ODD.keys())
+def test_whatever_was_released_has_numbers(tmp_path, released):
+    quality = table_quality(*ready(tmp_path, more=TARGETS), released)
+    assert len(quality) == 7
+    dcr = quality.pop("dcr")
+    assert math.isnan(dcr) == (len(released["age"]) == 0)
+    assert all(0 <= value <= 1 for value in quality.values())
+
+
+def test_no_true_rows_have_no_quality(tmp_path):
+    nothing = pa.table({name: pa.array([], pa.string()) for name in FOUR})
+    quality = table_quality(*ready(tmp_path, nothing, more=TARGETS), codes(**TRUE))
+    assert len(quality) == 7
+    assert all(math.isnan(value) for value in quality.values())
+
+
+def test_codes_that_are_not_declared_and_snapshots_that_are_not_prepared_are_refused(tmp_path):
+    spec, snapshot = ready(tmp_path)
+    with pytest.raises(DeclarationError, match=r"expected codes of sex in 0\.\.1"):
+        table_quality(spec, snapshot, codes(sex=[2]))
+    with pytest.raises(DeclarationError, match=r"expected codes of sex in 0\.\.1"):
+        table_quality(spec, snapshot, codes(sex=[0, -1]))
+    with pytest.raises(DeclarationError, match="expected at least one attribute"):
+        table_quality(spec, snapshot, {})
+    with pytest.raises(DeclarationError, match="got a name not declared"):
+        table_quality(spec, snapshot, codes(shoe=[0]))
+    other = written_spec(tmp_path, PEOPLE.replace("16", "17"))
+    with pytest.raises(NotPrepared):
+        table_quality(other, snapshot, codes(sex=[0]))
+
+
+@pytest.mark.study
+@pytest.mark.skipif("DP_PIPELINE_DATA" not in os.environ, reason="needs DP_PIPELINE_DATA")
+def test_without_privacy_an_svm_gets_15_percent_of_held_out_adults_wrong():
+    import pandas as pd
+
+    table = pd.read_csv(Path(os.environ["DP_PIPELINE_DATA"], "adult_discretised.csv.gz"))
+    adults = {name: table[name].to_numpy() for name in table}
+    sizes = {name: int(column.max()) + 1 for name, column in adults.items()}
+    learn, test = held_out(len(table), seed=0)
+    errors = []
+    for target, positive in ADULT.items():
+        hidden = {target, "education_num"} if target == "education" else {target}
+        answers = np.isin(adults[target], positive)
+        seen = {name: column for name, column in adults.items() if name not in hidden}
+        one = train("svm", {name: c[learn] for name, c in seen.items()}, answers[learn], sizes)
+        rest = {name: c[test] for name, c in seen.items()}
+        errors.append(misclassification(one, rest, answers[test]))
+    assert np.mean(errors) == pytest.approx(0.154, abs=0.005)
+
+
+ADULT = {"sex": [1], "education": [7, 8, 9, 10, 12, 14], "income": [1], "marital_status": [4]}
+"""Men; degrees after school (levels are in alphabetical order); above 50K; never married."""

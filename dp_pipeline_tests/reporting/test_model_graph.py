@@ -1,0 +1,96 @@
+"""The layout of a model graph: parents above, few lanes, nothing twice."""
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dp_pipeline.reporting.model_graph import ModelGraph
+from dp_pipeline_tests.reporting.samples import cliques
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> list[int]:
+    """Parent of every clique, −1 for a root; parents may come later than children."""
+    many = draw(st.integers(1, 60))
+    parents = [-1] + [draw(st.integers(-1, at - 1)) for at in range(1, many)]
+    order = draw(st.permutations(range(many)))
+    place = {old: new for new, old in enumerate(order)}
+    return [place.get(parents[old], -1) for old in order]
+
+
+def graph_of(parents: list[int], *, most: int = 1000) -> ModelGraph:
+    """Clique i has attribute ``own i`` and one that it shares with its parent."""
+    lines = [
+        (f"own {at}, with {at}" if parent >= 0 else f"own {at}", parent, f"with {at}")
+        for at, parent in enumerate(parents)
+    ]
+    table = cliques(*[(text, up, shared if up >= 0 else "") for text, up, shared in lines])
+    return ModelGraph.of(table, most=most)
+
+
+@given(trees())
+def test_every_clique_stands_once_below_the_one_it_hangs_on(parents: list[int]):
+    graph = graph_of(parents)
+    found = [int(node.own[0].removeprefix("own ")) for node in graph.nodes]
+    assert sorted(found) == list(range(len(parents)))
+    for at, node in enumerate(graph.nodes):
+        above = None if node.parent is None else found[node.parent]
+        assert above == (parents[found[at]] if parents[found[at]] >= 0 else None)
+        assert node.parent is None or node.parent < at
+    assert (graph.hidden, graph.links) == (0, sum(parent >= 0 for parent in parents))
+
+
+@given(trees())
+def test_lanes_grow_with_the_logarithm_of_the_cliques(parents: list[int]):
+    nodes = graph_of(parents).nodes
+    assert max(node.lane for node in nodes) <= math.log2(len(nodes))
+    for node in nodes:
+        assert node.lane == 0 or node.parent is not None
+
+
+@given(trees())
+def test_no_link_runs_through_a_clique_that_it_does_not_join(parents: list[int]):
+    nodes = graph_of(parents).nodes
+    for at, node in enumerate(nodes):
+        if node.parent is not None:
+            between = nodes[node.parent + 1 : at]
+            assert all(one.lane > nodes[node.parent].lane for one in between)
+
+
+@given(trees(), st.integers(1, 20))
+def test_the_cliques_nearest_to_a_root_are_shown(parents: list[int], most: int):
+    graph = graph_of(parents, most=most)
+    assert (len(graph.nodes), graph.hidden) == (
+        min(most, len(parents)),
+        max(0, len(parents) - most),
+    )
+
+    def depth(at: int) -> int:
+        return 0 if parents[at] < 0 else 1 + depth(parents[at])
+
+    shown = {int(node.own[0].removeprefix("own ")) for node in graph.nodes}
+    hidden = set(range(len(parents))) - shown
+    assert max(map(depth, shown)) <= min(map(depth, hidden), default=len(parents))
+
+
+def test_a_chain_is_one_lane_and_light_branches_come_first():
+    assert [node.lane for node in graph_of([-1, 0, 1, 2]).nodes] == [0, 0, 0, 0]
+    branched = graph_of([-1, 0, 0, 1])
+    assert [(node.own[0], node.lane) for node in branched.nodes] == [
+        ("own 0", 0),
+        ("own 2", 1),
+        ("own 1", 0),
+        ("own 3", 0),
+    ]
+
+
+def test_cliques_that_share_nothing_are_not_joined():
+    graph = ModelGraph.of(cliques(("a, b", -1, ""), ("c", 0, ""), ("b, d", 0, "b")), most=9)
+    joined = {node.own: node.parent for node in graph.nodes}
+    assert joined == {("a", "b"): None, ("c",): None, ("d",): 0}
+    assert [node.separator for node in graph.nodes] == [(), ("b",), ()]
+
+
+def test_there_is_a_graph_of_nothing():
+    assert ModelGraph.of(cliques(), most=9) == ModelGraph((), 0)
