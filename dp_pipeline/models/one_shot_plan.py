@@ -23,9 +23,10 @@ Pair = tuple[str, str]
 LATE = Fraction(95, 100)
 """What buying the number of rows and choosing a plan leave of the amount, about."""
 
-HELP = Fraction(5, 2)
+HELP, HELP_IN_RHO = Fraction(5, 2), Fraction(4)
 HELP_OF_FEW = Fraction(1, 2)
-"""How many pairs are better by one that is measured, about, in a large plan and in a small one."""
+"""How many pairs are better by one that is planned with, about, in a large plan (with Gaussian
+noise more tables than a forest are measured) and in a small one."""
 
 MOST_VIEW_NOISE = 0.2
 ALL_PAIRS = 0.04
@@ -35,6 +36,9 @@ up to the second they are, and nothing has to be chosen."""
 SCORE_NOISE = 0.05
 LEAST_CHOICE, MOST_CHOICE = Fraction(1, 100), Fraction(10, 100)
 """A choice of plans has noise of that share of the rows, if that costs no more than these."""
+
+PICK_NOISE = 0.1
+"""Noise of a pair that is picked without one-way marginals, as a share of the rows, at most."""
 
 LARGEST = 1e12
 """Rows: beyond any number of them all is noise, and a huge float is no whole number."""
@@ -90,14 +94,22 @@ class Planning:
         """
         if not self.pairs:
             return ()
-        most = len(self.sizes) - 1
-        few = Plan(Fraction(0), max(1, most * 35 // 100), Fraction(8, 100))
+        few, most = self._few, len(self.sizes) - 1
         if not self.is_coverable:
-            return few, Plan(Fraction(30, 100), most, Fraction(12, 100))
+            return *few, Plan(Fraction(30, 100), most, Fraction(12, 100))
         views = self.views
         if self._view_noise(views) > MOST_VIEW_NOISE * self.rows * len(self.pairs):
-            return (few,)
-        return few, Plan(Fraction(0), len(self.pairs), Fraction(0), views)
+            return few
+        return *few, Plan(Fraction(0), len(self.pairs), Fraction(0), views)
+
+    @property
+    def _few(self) -> tuple[Plan, ...]:
+        """A third of d − 1 pairs, but no more than can be told from noise."""
+        share = Fraction(8, 100)
+        told = self.rate.for_choice(2 * self.rate.reach / (PICK_NOISE * self.rows))
+        most = int(min(float(self.amount * share) / told, len(self.sizes)))
+        edges = min(most, max(1, (len(self.sizes) - 1) * 35 // 100))
+        return (Plan(Fraction(0), edges, share),) if edges else ()
 
     @property
     def is_coverable(self) -> bool:
@@ -179,9 +191,13 @@ class Planning:
             offset = int(UNIT * min(LARGEST, noise - self._one_way_noise(LATE) / 2))
             return ForestPlan(plan.edges, {}, weight, offset, cycles=True)
         penalties: dict[Names, int] = {pair: self.penalty(plan, pair) // 2 for pair in self.pairs}
-        weight = 2 * (HELP if plan.early else HELP_OF_FEW) / (len(self.sizes) - 1)
+        weight = 2 * (self._help if plan.early else HELP_OF_FEW) / (len(self.sizes) - 1)
         lost = self._one_way_noise(plan.early or plan.late) - self._one_way_noise(LATE)
         return ForestPlan(plan.edges, penalties, weight, int(UNIT * min(LARGEST, lost / 2)))
+
+    @property
+    def _help(self) -> Fraction:
+        return HELP_IN_RHO if self.rate.concentrated else HELP
 
     def _one_way_noise(self, share: Fraction) -> float:
         """Mean |noise| in all one-way marginals together."""
@@ -218,7 +234,7 @@ class Planning:
         if plan.early:
             cheapest = sorted(self._noise(plan, pair) for pair in self.pairs)[: plan.edges]
             gains = [max(0.0, self.rows / 2 - noise) for noise in cheapest]
-            gain = float(HELP) * sum(gains) / plan.edges
+            gain = float(self._help) * sum(gains) / plan.edges
             return gain > (self._one_way_noise(plan.early) - self._one_way_noise(LATE)) / 2
         most = {pair: 1 - 1 / min(self.sizes[name] for name in pair) for pair in self.pairs}
         return any(2 * self.rows * most[pair] > self._noise(plan, pair) for pair in self.pairs)

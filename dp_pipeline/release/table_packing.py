@@ -41,44 +41,68 @@ def packed(
     >>> packed({"a": 2, "b": 2, "c": 9}, {("a", "c"): 0.0}, amount=1.0, rate=rate, most_cells=99)
     (('a', 'b'), ('c',))
     """
+    packing = _Packing(sizes, gaps, amount, rate)
     tables: list[Names] = [(name,) for name in sizes]
     while True:
-        gains = [
-            (_gain(one, other, tables, sizes, gaps, amount, rate), one, other)
+        fitting = [
+            (one, other)
             for one, other in combinations(tables, 2)
             if prod(sizes[name] for name in (*one, *other)) <= most_cells
         ]
-        if not gains:
-            break
-        gain, one, other = max(gains, key=lambda found: found[0])
+        total = fsum(packing.share(table) for table in tables)
+        gain, pair = max(
+            ((packing.gain(total, *pair), pair) for pair in fitting),
+            key=lambda found: found[0],
+            default=(0.0, ((), ())),
+        )
         if gain <= 0:
-            break
-        joined = _joined(one, other, sizes)
-        tables = [joined if table == one else table for table in tables if table != other]
-    return tuple(tables)
+            return tuple(tables)
+        joined = packing.joined(*pair)
+        tables = [joined if table == pair[0] else table for table in tables if table != pair[1]]
 
 
-def _joined(one: Names, other: Names, sizes: Mapping[str, int]) -> Names:
-    return tuple(name for name in sizes if name in one or name in other)
+class _Packing:
+    """What two tables gain by being put together; nothing is computed twice."""
 
+    def __init__(
+        self, sizes: Mapping[str, int], gaps: Gaps, amount: float, rate: NoiseRate
+    ) -> None:
+        self._sizes, self._gaps, self._amount, self._rate = sizes, gaps, amount, rate
+        self._place = {name: at for at, name in enumerate(sizes)}
+        self._shares: dict[Names, float] = {}
+        self._told: dict[tuple[Names, Names], float] = {}
+        self._joined: dict[tuple[Names, Names], Names] = {}
 
-def _gain(
-    one: Names,
-    other: Names,
-    tables: list[Names],
-    sizes: Mapping[str, int],
-    gaps: Gaps,
-    amount: float,
-    rate: NoiseRate,
-) -> float:
-    """How much smaller the error of all pairs is with the two together."""
-    joined = _joined(one, other, sizes)
-    total = fsum(rate.share(one_way_noise(table, sizes)) for table in tables)
-    parts = (rate.share(one_way_noise(table, sizes)) for table in (one, other))
-    after = total - sum(parts) + rate.share(one_way_noise(joined, sizes))
-    saved = rate.of_shares(total, amount) - rate.of_shares(after, amount)
-    pairs = ((a, b) for a, b in combinations(joined, 2) if (a in one) != (b in one))
-    return (len(sizes) - 1) * saved + INDIRECT * sum(gaps.get(pair, 0.0) for pair in pairs)
+    def share(self, table: Names) -> float:
+        """What the table's share of the amount is proportional to."""
+        if table not in self._shares:
+            self._shares[table] = self._rate.share(one_way_noise(table, self._sizes))
+        return self._shares[table]
+
+    def joined(self, one: Names, other: Names) -> Names:
+        """The two tables as one."""
+        if (one, other) not in self._joined:
+            both = sorted((*one, *other), key=self._place.__getitem__)
+            self._joined[one, other] = tuple(both)
+        return self._joined[one, other]
+
+    def gain(self, total: float, one: Names, other: Names) -> float:
+        """How much smaller the error of all pairs is with the two together.
+
+        total   sum of all shares as they are
+        """
+        joined = self.joined(one, other)
+        after = total - self.share(one) - self.share(other) + self.share(joined)
+        before = self._rate.of_shares(total, self._amount)
+        saved = before - self._rate.of_shares(after, self._amount)
+        return (len(self._sizes) - 1) * saved + INDIRECT * self._told_by(one, other)
+
+    def _told_by(self, one: Names, other: Names) -> float:
+        """Gaps of the pairs of which one is in either table."""
+        if (one, other) not in self._told:
+            pairs = (self.joined((a,), (b,)) for a in one for b in other)
+            self._told[one, other] = fsum(self._gaps.get((a, b), 0.0) for a, b in pairs)
+        return self._told[one, other]
 
 
 def one_way_noise(table: Names, sizes: Mapping[str, int]) -> float:

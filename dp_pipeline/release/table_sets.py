@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import combinations
 from math import fsum, prod, sqrt
 
@@ -18,6 +18,7 @@ from dp_pipeline.release.graph import triangulated_cliques
 from dp_pipeline.release.noise_rate import NoiseRate
 
 Names = tuple[str, ...]
+Attributes = frozenset[str]
 Gaps = Mapping[tuple[str, str], float]
 
 MOST_TABLE_CELLS = 1024
@@ -37,7 +38,6 @@ class TableSearch:
     cap       most cells of a clique of the tree that holds all tables
     total     most cells of all cliques
     room      how many times its noise a table's rows must be
-    others    shares of what else is measured with that amount
 
     >>> gaps = {("a", "b"): 900.0, ("a", "c"): 1.0, ("b", "c"): 2.0}
     >>> sizes = {"a": 2, "b": 2, "c": 2}
@@ -54,7 +54,6 @@ class TableSearch:
     cap: int
     total: int
     room: float
-    others: float = 0.0
 
     def run(self, candidates: Iterable[tuple[str, str]]) -> tuple[Names, ...]:
         """Tables, none inside another, whose gain is large beside the noise in their pairs; every
@@ -72,12 +71,12 @@ class TableSearch:
 
     def _pairs(self, candidates: Iterable[tuple[str, str]]) -> list[Names]:
         # An attribute of one level has no noise beside its pairs' margins, and no dependence.
-        free = [pair for pair in candidates if self._share(pair) > 0]
-        worth = sorted(free, key=lambda pair: -self.gaps[pair] / self._share(pair))
+        free = [pair for pair in candidates if self.share(pair) > 0]
+        worth = sorted(free, key=lambda pair: -self.gaps[pair] / self.share(pair))
         graph, chosen, shares, refused = self._graph(()), list[Names](), 0.0, 0
         for pair in worth:
-            share = self._share(pair)
-            rise = self._cost(shares + share) - self._cost(shares)
+            share = self.share(pair)
+            rise = self.cost(shares + share) - self.cost(shares)
             if self.gaps[pair] <= rise:
                 continue
             if refused < MOST_REFUSALS and not self._fits_with(graph, pair):
@@ -92,77 +91,61 @@ class TableSearch:
 
     def _merged(self, tables: list[Names]) -> tuple[Names, ...]:
         """Greedy with late evaluation: a candidate's gain is looked at again when it is first."""
-        chosen = {frozenset(table) for table in tables}
+        state = _Merging(self, [frozenset(table) for table in tables])
         heap: list[tuple[float, Names]] = []
-        seen: set[Names] = set()
-
-        def push(joined: frozenset[str]) -> None:
-            table = self._ordered(joined)
-            if table not in seen and self._cells(table) <= MOST_TABLE_CELLS:
-                seen.add(table)
-                gain = self._gain(table, chosen)
-                if gain > 0:
-                    heapq.heappush(heap, (-gain, table))
-
-        for one, other in combinations(chosen, 2):
-            if one & other:
-                push(one | other)
+        for one, other in combinations(state.chosen, 2):
+            self._push(heap, state, one, other)
         while heap:
             _, table = heapq.heappop(heap)
-            joined, gain = frozenset(table), self._gain(table, chosen)
+            gain = state.gain(table)
             if gain <= 0:
                 continue
             if heap and gain < -heap[0][0]:
                 heapq.heappush(heap, (-gain, table))
                 continue
-            after = {one for one in chosen if not one <= joined} | {joined}
-            if not self._fits(self._graph(after)):
+            after = state.with_table(table)
+            if not self._fits(self._graph(after), after):
                 continue
-            chosen = after
-            for one in chosen - {joined}:
-                if one & joined:
-                    push(one | joined)
-        return tuple(sorted(map(self._ordered, chosen), key=self._place))
+            state.choose(table, after)
+            for one in state.chosen[:-1]:
+                self._push(heap, state, one, state.chosen[-1])
+        return tuple(sorted(map(self.ordered, state.chosen), key=self._place))
 
-    def _gain(self, table: Names, chosen: set[frozenset[str]]) -> float:
-        """Rise of the objective when ``table`` takes the place of what is inside it; nothing where
-        its cells would drown in noise.
-        """
-        joined = frozenset(table)
-        outside = [one for one in chosen if not one <= joined]
-        # A sum that is rounded once: sets come in another order in another process, and a replay
-        # has to find the same tables.
-        shares = self.others + fsum(self._share(self._ordered(one)) for one in chosen)
-        share = self._share(table)
-        after = self.others + fsum([share, *(self._share(self._ordered(one)) for one in outside)])
-        noise = self.rate.deviation(self.amount * share / after)
-        if self._cells(table) * noise * self.room > self.rows:
-            return 0.0
-        new = sum(
-            self.gaps.get(pair, 0.0)
-            for pair in combinations(table, 2)
-            if not any(pair[0] in one and pair[1] in one for one in chosen)
-        )
-        return new + self._cost(shares) - self._cost(after)
+    def _push(
+        self, heap: list[tuple[float, Names]], state: _Merging, one: Attributes, other: Attributes
+    ) -> None:
+        """A candidate: two tables that overlap, as one."""
+        if not one & other:
+            return
+        table = self.ordered(one | other)
+        if table not in state.seen and self.cells(table) <= MOST_TABLE_CELLS:
+            state.seen.add(table)
+            gain = state.gain(table)
+            if gain > 0:
+                heapq.heappush(heap, (-gain, table))
 
-    def _cost(self, shares: float) -> float:
+    def cost(self, shares: float) -> float:
+        """Least total noise of all pairs of tables with this sum of shares."""
         return self.rate.of_shares(shares, self.amount)
 
-    def _share(self, table: Names) -> float:
+    def share(self, table: Names) -> float:
+        """What a table's share of the amount is proportional to."""
         return self.rate.share(self.weight(table))
 
     def weight(self, table: Names) -> float:
         """What the noise of a table counts."""
         return pair_noise(tuple(self.sizes[name] for name in table))
 
-    def _cells(self, table: Iterable[str]) -> int:
+    def cells(self, table: Iterable[str]) -> int:
+        """Cells of a table."""
         return prod(self.sizes[name] for name in table)
 
-    def _ordered(self, table: Iterable[str]) -> Names:
+    def ordered(self, table: Iterable[str]) -> Names:
+        """The attributes in declared order."""
         return tuple(sorted(table, key=self._order.__getitem__))
 
-    @property
-    def _order(self) -> Mapping[str, int]:
+    @cached_property
+    def _order(self) -> dict[str, int]:
         return {name: at for at, name in enumerate(self.sizes)}
 
     def _place(self, table: Names) -> list[int]:
@@ -177,13 +160,63 @@ class TableSearch:
 
     def _fits_with(self, graph: nx.Graph, pair: tuple[str, str]) -> bool:
         graph.add_edge(*pair)
-        fits = self._fits(graph)
+        fits = self._fits(graph, graph.edges)
         graph.remove_edge(*pair)
         return fits
 
-    def _fits(self, graph: nx.Graph) -> bool:
-        cells = [self._cells(clique) for clique in triangulated_cliques(graph, self.sizes)]
-        return max(cells) <= self.cap and sum(cells) <= self.total
+    def _fits(self, graph: nx.Graph, tables: Iterable[Iterable[str]]) -> bool:
+        """Whether cliques and tables have no more cells than they may."""
+        cells = [self.cells(clique) for clique in triangulated_cliques(graph, self.sizes)]
+        measured = sum(self.cells(table) for table in tables)
+        return max(cells) <= self.cap and max(sum(cells), measured) <= self.total
+
+
+class _Merging:
+    """Tables chosen so far, in an order that another process has too: a replay has to find the
+    same ones.
+
+    seen   candidates that were looked at
+    """
+
+    def __init__(self, search: TableSearch, tables: list[Attributes]) -> None:
+        self._search, self.chosen = search, tables
+        self.seen: set[Names] = set()
+        self._covered = {pair for table in tables for pair in self._pairs(table)}
+        self._shares = {table: self._share(table) for table in tables}
+        self._total = fsum(self._shares.values())
+
+    def gain(self, table: Names) -> float:
+        """Rise of the objective when ``table`` takes the place of what is inside it; nothing where
+        its cells would drown in noise.
+        """
+        search, joined = self._search, frozenset(table)
+        share = search.share(table)
+        inside = fsum(self._shares[one] for one in self.chosen if one <= joined)
+        after = self._total - inside + share
+        noise = search.rate.deviation(search.amount * share / after)
+        if search.cells(table) * noise * search.room > search.rows:
+            return 0.0
+        pairs = (pair for pair in combinations(table, 2) if pair not in self._covered)
+        new = fsum(search.gaps.get(pair, 0.0) for pair in pairs)
+        return new + search.cost(self._total) - search.cost(after)
+
+    def with_table(self, table: Names) -> list[Attributes]:
+        """What is chosen when ``table`` takes the place of what is inside it."""
+        joined = frozenset(table)
+        return [*(one for one in self.chosen if not one <= joined), joined]
+
+    def choose(self, table: Names, after: list[Attributes]) -> None:
+        """Take ``table``; ``after`` is ``with_table`` of it."""
+        self.chosen = after
+        self._covered.update(self._pairs(after[-1]))
+        self._shares[after[-1]] = self._search.share(table)
+        self._total = fsum(self._shares[one] for one in after)
+
+    def _pairs(self, table: Attributes) -> Iterable[tuple[str, str]]:
+        return combinations(self._search.ordered(table), 2)
+
+    def _share(self, table: Attributes) -> float:
+        return self._search.share(self._search.ordered(table))
 
 
 @cache
