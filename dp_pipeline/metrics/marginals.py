@@ -20,8 +20,11 @@ Codes = Mapping[str, NDArray[Any]]
 MOST_PAIRS = 2000
 """Pairs of attributes that a distance is averaged over at most."""
 
-MOST_WAYS = 500
-"""Sets of three and more attributes that a distance is averaged over at most."""
+MOST_TRIPLES = 500
+"""Sets of three attributes that a distance is averaged over at most."""
+
+MOST_WAYS = 100
+"""Larger sets that a distance is averaged over at most."""
 
 _MOST_KEYS = 1 << 62
 _DENSE_CELLS_A_ROW = 8
@@ -30,13 +33,13 @@ _DENSE_CELLS_A_ROW = 8
 def ways_of(names: Sequence[str], k: int) -> tuple[tuple[str, ...], ...]:
     """The sets of k attributes to average over: all, or a sample that the names alone decide.
 
-    At most ``MOST_PAIRS`` pairs and ``MOST_WAYS`` larger sets, every set as likely as any
+    At most ``MOST_PAIRS`` pairs, ``MOST_TRIPLES`` triples and ``MOST_WAYS`` larger sets, every set as likely as any
     other. None where there are fewer than k attributes.
 
     >>> ways_of(("a", "b", "c"), 2)
     (('a', 'b'), ('a', 'c'), ('b', 'c'))
     """
-    most = MOST_PAIRS if k <= 2 else MOST_WAYS
+    most = {1: MOST_PAIRS, 2: MOST_PAIRS, 3: MOST_TRIPLES}.get(k, MOST_WAYS)
     if math.comb(len(names), k) <= most:
         return tuple(combinations(names, k))
     seed = hashlib.sha256("\0".join([str(k), *names]).encode()).digest()
