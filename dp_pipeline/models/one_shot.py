@@ -10,8 +10,10 @@ from typing import ClassVar
 import numpy as np
 
 from dp_pipeline.gate.curator import Curator
+from dp_pipeline.models.aim_like import AimLike
 from dp_pipeline.models.one_shot_plan import Names, Pair, Plan, Planning
 from dp_pipeline.models.one_shot_search import few_gaps, gaps_by_shares
+from dp_pipeline.models.parameters import choice
 from dp_pipeline.models.table import TableModel, clique_cells
 from dp_pipeline.release.budget import split
 from dp_pipeline.release.fitted_rows import FittedRows
@@ -44,6 +46,8 @@ class OneShot(TableModel):
     attributes       discrete attributes, d of them; all when empty
     synthetic_rows   rows to draw; None: the number that all tables estimate
     clique_cells     most cells of a clique
+    quality          ``best_plus``: with a declared δ, where not every pair can be measured, the
+                     rounds of ``aim_like`` instead: many times slower, alike or slightly better
 
     A noisy number of rows first (1 % of the amount). Then one of four plans, by public sizes
     and that number where they decide, else by a noisy max of what each would gain:
@@ -75,6 +79,7 @@ class OneShot(TableModel):
     concentrated: ClassVar[bool] = True
 
     clique_cells: int = clique_cells(1 << 16)
+    quality: str = choice("best", "best_plus")
 
     def most_cells(self, domain: Domain) -> int:
         """Of all measured tables together, or of all cliques."""
@@ -84,6 +89,8 @@ class OneShot(TableModel):
         viewed = sum(domain.cell_count(view) for view in views)
         largest = max(viewed, domain.cell_count(tuple(sizes)) if planning.is_small else 0)
         searched = MOST_TREE * max(4, self.clique_cells // SEARCHED)
+        if self.quality == "best_plus":
+            searched = max(searched, AimLike(attributes=self.attributes).most_cells(domain))
         return 1 + 2 * sum(sizes.values()) + max(largest, searched)
 
     def sizes(self, domain: Domain) -> dict[str, int]:
@@ -92,11 +99,19 @@ class OneShot(TableModel):
         shape = zip(names, domain.shape(names), strict=True)
         return {name: size for name, size in shape if size > 1}
 
+    def _takes_rounds(self, curator: Curator, sizes: Mapping[str, int]) -> bool:
+        """By public sizes alone: nothing was bought yet."""
+        if self.quality == "best" or curator.currency == PURE or len(sizes) < 2:
+            return False
+        rate = NoiseRate(True, curator.reach)
+        planning = Planning(sizes, 1.0, Fraction(1), rate, self.clique_cells)
+        return not planning.is_coverable
+
     def fit(
         self,
         curator: Curator,
         *,
-        epsilon: Fraction,  # noqa: ARG002
+        epsilon: Fraction,
         rng: np.random.Generator,
     ) -> SyntheticTable:
         """Noisy tables, and rows drawn from the distribution fitted to them; spends all that the
@@ -104,6 +119,9 @@ class OneShot(TableModel):
         """
         sizes = self.sizes(curator.domain)
         amount = curator.accountant.left
+        if self._takes_rounds(curator, sizes):
+            rounds = AimLike(attributes=self.attributes, synthetic_rows=self.synthetic_rows)
+            return rounds.fit(curator, epsilon=epsilon, rng=rng)
         counted = curator.tabulate({(): amount * ROWS if sizes else amount})[0]
         rate = NoiseRate(curator.currency != PURE, curator.reach)
         rows = max(FEWEST_ROWS, float(counted.table))

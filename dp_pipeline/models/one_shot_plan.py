@@ -28,7 +28,7 @@ HELP_OF_FEW = Fraction(1, 2)
 """How many pairs are better by one that is planned with, about, in a large plan (with Gaussian
 noise more tables than a forest are measured) and in a small one."""
 
-MOST_VIEW_NOISE = 0.2
+MOST_VIEW_NOISE = 0.35
 ALL_PAIRS = 0.04
 """Noise of an average pair, as a share of the rows: up to the first all pairs may be measured,
 up to the second they are, and nothing has to be chosen."""

@@ -27,6 +27,10 @@ from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.encoding import FloatArray
 from dp_pipeline.schema.errors import DeclarationError
 
+NETWORK_SEED = 2014
+"""Public, and the same for every release: ``rng`` is another one under another post-processing,
+and must not change what was asked."""
+
 
 @dataclass(frozen=True)
 class PrivBayes(TableModel):
@@ -40,15 +44,15 @@ class PrivBayes(TableModel):
     structure_share   β: share of ε that chooses the network
     usefulness        θ: rows of an average cell, in scales of its noise, at least
     candidates        most families (child and parents) to choose from at a step: where there
-                      are more, a random sample that depends on no row
+                      are more, a sample by a fixed seed, which depends on no row
     clique_cells      most cells of a table, however large ε is
     negatives         noisy tables are ``projected`` to the nearest one without negative cells,
                       or ``clipped`` at 0 as published
     nominal_rows      N, a declared constant; None pays 2 % of ε for a noisy one
 
     ε1 = β·ε pays for d − 1 steps of ε1/(d − 1), ε2 = ε − ε1 for the tables. The first attribute
-    is random. A step chooses a child X and a maximal set of parents Π by noisy max of n·R,
-    R = ½‖P(X, Π) − P(X)P(Π)‖₁, of n·I or of n·F. A table over X and Π is useful where
+    is drawn by a fixed seed. A step chooses a child X and a maximal set of parents Π by noisy
+    max of n·R, R = ½‖P(X, Π) − P(X)P(Π)‖₁, of n·I or of n·F. A table over X and Π is useful where
     N/cells ≥ θ·m/ε2, m the number of tables. All attributes binary: the degree is the largest k
     at which m = d − k tables of 2^(k+1) cells are; else m = d, and Π is as large as that allows.
     An attribute that fits with no other one is drawn by itself. Where no choice is left no step
@@ -109,7 +113,7 @@ class PrivBayes(TableModel):
             cells=self._useful_cells(sizes, units * float(left * (1 - self.structure_share))),
             candidates=self.candidates,
             step_price=step_price,
-            rng=rng,
+            rng=np.random.default_rng(NETWORK_SEED),
         )
         sets = covering_sets(families)
         shares = split(left - paid * step_price, [1] * len(sets))

@@ -107,6 +107,8 @@ class FittedRows:
         self, cliques: Sequence[Names], ways: OneWays, rows: int, rng: np.random.Generator
     ) -> tuple[IntArray, tuple[Names, ...], tuple[tuple[int, int], ...]]:
         """The tree that fits all tables best."""
+        if not cliques:
+            return np.zeros((rows, 0), dtype=np.int64), (), ()
         levels = self._levels
         tree = JunctionTree.of(cliques, levels)
         model = GraphicalModel(tree, levels)
@@ -121,8 +123,7 @@ class FittedRows:
             else column
             for name, column in zip(levels, codes.T, strict=True)
         ]
-        stacked = np.stack(columns, axis=1) if columns else codes
-        return stacked, tree.cliques, tree.links
+        return np.stack(columns, axis=1), tree.cliques, tree.links
 
     def _by_network(
         self, rows: int, rng: np.random.Generator

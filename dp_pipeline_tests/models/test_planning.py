@@ -160,7 +160,8 @@ def test_a_parameter_that_is_not_measuring_asks_no_other_question(name: str) -> 
     others = [one.name for one in fields(model_type) if not one.metadata["measuring"]]
     base = built(model_type, nominal_rows=1000)
     changed = replace(base, **{field: CHANGED[field] for field in others})
-    first, other = run(base), run(changed)
+    # Another seed too: that of a release hashes what is post-processed.
+    first, other = run(base), run(changed, seed=8)
     assert first.spends == other.spends
     assert [draw.exact.tolist() for draw in first.draws] == [
         draw.exact.tolist() for draw in other.draws
