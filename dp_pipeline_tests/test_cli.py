@@ -280,7 +280,7 @@ def test_columns_of_numbers_are_aligned_to_the_right_however_they_are_written(
         ],
         (["rides", "--epsilon=0.3"], "expected ε from 0.1, 0.5, got 0.3"),
         (["rides", "--epsilon=0.1", "--epsilon=0.3"], "expected ε from 0.1, 0.5, got 0.3"),
-        (["strides"], "expected one of birch3, birch3_like, census"),
+        (["strides"], "expected one of adult, adult_raw, adult_replace, birch3"),
         (["../rides"], "expected one of"),
         (["birch3"], "expected the variable DP_PIPELINE_DATA"),
         (["rides", "--model=kmeans"], "expected one of dpqt_kmeans, got 'kmeans'"),

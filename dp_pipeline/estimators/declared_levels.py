@@ -12,7 +12,7 @@ from dp_pipeline.estimators.declared_column import (
     missing_words,
     refuse,
 )
-from dp_pipeline.estimators.value_text import ALSO_CALLED, UNKNOWN, text_of
+from dp_pipeline.estimators.value_text import ALSO_CALLED, UNKNOWN, is_rounded, text_of
 from dp_pipeline.schema.attribute_parser import MOST_CELLS
 from dp_pipeline.schema.domain import Attribute
 from dp_pipeline.schema.encoding import Levels
@@ -29,6 +29,9 @@ def nominal_column(name: str, form: Form) -> DeclaredColumn:
     values = _sized(name, form["size"]) if "size" in form else _listed(name, form["levels"])
     texts = _texts(name, values)
     other = _other(name, form, texts)
+    missing = missing_words(name, form, levels=texts)
+    if any(is_rounded(text) for text in (*texts, *missing)):
+        refuse(name, "whole numbers between -2**53 and 2**53", "one that a float may round")
     attribute = Attribute(
         name,
         name,
@@ -36,7 +39,7 @@ def nominal_column(name: str, form: Form) -> DeclaredColumn:
         cells=Levels(texts),
         other=other,
         nullable=flag(name, form, "nullable"),
-        missing=missing_words(name, form, levels=texts),
+        missing=missing,
         aliases=_aliases(values, texts),
     )
     return DeclaredColumn(attribute, values, category)

@@ -33,8 +33,8 @@ _DENSE_CELLS_A_ROW = 8
 def ways_of(names: Sequence[str], k: int) -> tuple[tuple[str, ...], ...]:
     """The sets of k attributes to average over: all, or a sample that the names alone decide.
 
-    At most ``MOST_PAIRS`` pairs, ``MOST_TRIPLES`` triples and ``MOST_WAYS`` larger sets, every set as likely as any
-    other. None where there are fewer than k attributes.
+    At most ``MOST_PAIRS`` pairs, ``MOST_TRIPLES`` triples and ``MOST_WAYS`` larger sets, every
+    set as likely as any other. None where there are fewer than k attributes.
 
     >>> ways_of(("a", "b", "c"), 2)
     (('a', 'b'), ('a', 'c'), ('b', 'c'))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import prod
 from typing import ClassVar
 
 import numpy as np
@@ -84,20 +85,37 @@ class OneShot(TableModel):
     def most_cells(self, domain: Domain) -> int:
         """Of all measured tables together, or of all cliques."""
         sizes = self.sizes(domain)
-        planning = Planning(sizes, 1.0, Fraction(1), NoiseRate(False, 1), self.clique_cells)
-        views = planning.views if planning.pairs and planning.is_coverable else ()
-        viewed = sum(domain.cell_count(view) for view in views)
-        largest = max(viewed, domain.cell_count(tuple(sizes)) if planning.is_small else 0)
+        packed_cells = len(sizes) // 2 * min(MOST_PACKED, self.clique_cells)
         searched = MOST_TREE * max(4, self.clique_cells // SEARCHED)
-        if self.quality == "best_plus":
-            searched = max(searched, AimLike(attributes=self.attributes).most_cells(domain))
-        return 1 + 2 * sum(sizes.values()) + max(largest, searched)
+        rounds = self._rounds.most_cells(domain) if self.quality == "best_plus" else 0
+        most = max(self._most_viewed(sizes), packed_cells, searched, rounds)
+        return 1 + 2 * sum(sizes.values()) + most
+
+    def _most_viewed(self, sizes: Mapping[str, int]) -> int:
+        """Of all views, by either kind of noise, or of the clique that holds all attributes."""
+        planned = [
+            Planning(sizes, 1.0, Fraction(1), NoiseRate(concentrated, 1), self.clique_cells)
+            for concentrated in (False, True)
+        ]
+        if not planned[0].pairs or not planned[0].is_coverable:
+            return 0
+        viewed = [sum(prod(sizes[n] for n in view) for view in one.views) for one in planned]
+        return max(*viewed, prod(sizes.values()) if planned[0].is_small else 0)
 
     def sizes(self, domain: Domain) -> dict[str, int]:
         """Levels of the chosen attributes that have two or more."""
         names = self.chosen(domain)
         shape = zip(names, domain.shape(names), strict=True)
         return {name: size for name, size in shape if size > 1}
+
+    @property
+    def _rounds(self) -> AimLike:
+        """``aim_like`` under this cap, or under its own where that is less."""
+        return AimLike(
+            attributes=self.attributes,
+            synthetic_rows=self.synthetic_rows,
+            clique_cells=min(self.clique_cells, AimLike.clique_cells),
+        )
 
     def _takes_rounds(self, curator: Curator, sizes: Mapping[str, int]) -> bool:
         """By public sizes alone: nothing was bought yet."""
@@ -120,8 +138,7 @@ class OneShot(TableModel):
         sizes = self.sizes(curator.domain)
         amount = curator.accountant.left
         if self._takes_rounds(curator, sizes):
-            rounds = AimLike(attributes=self.attributes, synthetic_rows=self.synthetic_rows)
-            return rounds.fit(curator, epsilon=epsilon, rng=rng)
+            return self._rounds.fit(curator, epsilon=epsilon, rng=rng)
         counted = curator.tabulate({(): amount * ROWS if sizes else amount})[0]
         rate = NoiseRate(curator.currency != PURE, curator.reach)
         rows = max(FEWEST_ROWS, float(counted.table))

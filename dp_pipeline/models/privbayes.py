@@ -80,9 +80,14 @@ class PrivBayes(TableModel):
     negatives: str = choice("projected", "clipped", measuring=False)
     nominal_rows: int | None = integer(None, at_least=1, measuring=True)
 
+    @property
+    def needs_public_rows(self) -> bool:
+        """Whether it reads the number of rows: under ``replace_one``, on benchmarks alone."""
+        return self.score != "R"
+
     def claim(self, epsilon: Fraction) -> Claim:
         """ε; with a reason to stay on benchmarks where the number of rows has to be public."""
-        if self.score == "R":
+        if not self.needs_public_rows:
             return Claim("dp", epsilon)
         return Claim("dp", epsilon, f"score {self.score} needs a public number of rows")
 
@@ -102,7 +107,7 @@ class PrivBayes(TableModel):
         """Noisy tables of a network, and rows drawn along it; spends exactly ``epsilon``."""
         names = self.chosen(curator.domain)
         sizes = dict(zip(names, curator.domain.shape(names), strict=True))
-        public = None if self.score == "R" else curator.public_rows()
+        public = curator.public_rows() if self.needs_public_rows else None
         nominal = public if self.nominal_rows is None else self.nominal_rows
         units, left = planning_units(curator, nominal, epsilon)
         step_price = left * self.structure_share / max(1, len(names) - 1)

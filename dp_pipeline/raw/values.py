@@ -54,15 +54,18 @@ def numbers(column: pa.ChunkedArray) -> FloatArray:
 
 def missing(column: pa.ChunkedArray, words: tuple[str, ...]) -> NDArray[np.bool_]:
     """Where a text or number column has no value (n,): null, NaN as a number, nothing but white
-    space, or one of ``words``.
+    space, one of ``words``, or a number that is the same as one of them: −999 is missing where
+    −999.0 is, in a column of numbers and of texts.
     """
     column = _plain(column)
+    same = [number for number in map(_unusual_number, words) if not math.isnan(number)]
     if kind_of(column.type) == "number":
         values = numbers(column)
-        return np.isnan(values) | np.isin(values, [_unusual_number(word) for word in words])
+        return np.isnan(values) | np.isin(values, same)
     text = pc.utf8_trim_whitespace(column)
     is_word = pc.is_in(text, value_set=pa.array(["", *words], text.type))
-    return np.asarray(pc.or_(pc.is_null(text), is_word).to_numpy(), dtype=np.bool_)
+    nothing = np.asarray(pc.or_(pc.is_null(text), is_word).to_numpy(), dtype=np.bool_)
+    return nothing | np.isin(numbers(column), same) if same else nothing
 
 
 def _floats(column: pa.ChunkedArray) -> FloatArray:

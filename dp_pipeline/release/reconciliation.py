@@ -67,15 +67,13 @@ def reconciled(
     """
     if not measured:
         raise BoundaryViolation("reconciled: expected one or more noisy tables, got none")
-    bases = {name: _basis(size) for name, size in sizes.items()}
     sums: dict[Names, FloatArray] = {}
     weights: dict[Names, float] = {}
     shapes = {}
     for one in measured:
         names, table = _ordered(one, sizes)
         shapes[names] = table.shape
-        for axis, name in enumerate(names):
-            table = np.moveaxis(np.tensordot(table, bases[name], axes=(axis, 0)), -1, axis)
+        table = _reflected(table)
         for part, place, summed in _parts(names, sizes):
             weight = 1 / (one.variance * summed)
             sums[part] = sums.get(part, 0.0) + table[place] * (np.sqrt(summed) * weight)
@@ -85,18 +83,22 @@ def reconciled(
         table = np.zeros(shapes[names])
         for part, place, summed in _parts(names, sizes):
             table[place] = sums[part] / (weights[part] * np.sqrt(summed))
-        for axis, name in enumerate(names):
-            table = np.moveaxis(np.tensordot(table, bases[name].T, axes=(axis, 0)), -1, axis)
-        tables[names] = table
+        tables[names] = _reflected(table)
     return float(sums[()] / weights[()]), tables
 
 
-def _basis(size: int) -> FloatArray:
-    """An orthonormal basis whose first vector is constant."""
-    columns = np.eye(size)
-    columns[:, 0] = 1.0
-    basis = np.linalg.qr(columns)[0]
-    return np.asarray(basis * np.sign(basis[0, 0]))
+def _reflected(table: FloatArray) -> FloatArray:
+    """Coefficients of a table in an orthonormal basis of every axis whose first vector is
+    constant, or the table of such coefficients: a Householder reflection, its own inverse.
+    """
+    for axis, size in enumerate(table.shape):
+        if size > 1:
+            last = np.moveaxis(table, axis, -1)
+            mirror = np.full(size, -(size**-0.5))
+            mirror[0] += 1
+            along = last @ mirror * (2 / (mirror @ mirror))
+            table = np.moveaxis(last - along[..., None] * mirror, -1, axis)
+    return table
 
 
 def _ordered(one: Noisy, sizes: Mapping[str, int]) -> tuple[Names, FloatArray]:

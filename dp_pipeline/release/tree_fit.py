@@ -11,7 +11,7 @@ from dp_pipeline.release.projection import Projection
 from dp_pipeline.release.reconciliation import Noisy, reconciled
 from dp_pipeline.schema.encoding import FloatArray
 
-ENTROPY = 0.7
+ENTROPY = 0.35
 """Weight of the entropy, in signals of one table (rows per deviation of its noise): cells that
 noise has made negative are left at a small share and not driven to none."""
 

@@ -104,6 +104,73 @@ def test_a_row_does_not_change_what_becomes_of_another():
     assert counted([0, 1, 1], 2) == counted([0, 1, 1, "z"], 2) == counted([0, 1, 1, None], 2)
 
 
+def codes(values: Any, declared: Any) -> list[int]:
+    """The codes of one column, row by row, without the rows that do not fit."""
+    columns = declared_columns({"x": declared})
+    series = declared_series(pd.DataFrame({"x": values}), columns)
+    return counter_over_codes(series, columns, refuse=False)._codes["x"].tolist()
+
+
+@pytest.mark.parametrize("word", ["-999.0", "1e3", "099", "-999"])
+@pytest.mark.parametrize("kind", [int, float])
+def test_a_text_beside_numbers_does_not_change_which_of_them_are_missing(word: str, kind: type):
+    values = [kind(one) for one in (-999, 1000, 99, 3, 7)]
+    declared = {"bounds": [0, 10], "bins": 2, "nullable": True, "missing": [word]}
+    first = codes(values, declared)
+    assert len(first) == len(values)
+    assert first.count(2) == 1
+    # The text itself is no number, and dropped.
+    assert codes([*values, "abc"], declared) == first
+    assert codes([*values, word], declared) == [*first, 2]
+
+
+def test_an_imaginary_number_does_not_change_how_the_others_are_read():
+    for values in ([0, 1, 1], [0.0, 1.0, NAN]):
+        for declared in (2, {"size": 2, "nullable": True}, {"edges": [0, 1, 4], "nullable": True}):
+            assert counted([*values, 1j], declared) == counted(values, declared)
+
+
+MOST = 2**53 - 1
+
+
+@pytest.mark.parametrize("value", [MOST, -MOST, MOST - 1, MOST + 1, -MOST - 1, MOST + 2])
+def test_a_missing_value_does_not_change_which_level_a_large_number_is(value: int):
+    for level in (MOST, -MOST):
+        declared = {"levels": [level, 0]}
+        others: list[Any] = [None, NAN, 0.5, 1j, "z"]
+        for other in others:
+            assert counted([value, other], declared) == counted([value], declared)
+
+
+class NoNumber(float):
+    """A number that does not say which one."""
+
+    def __float__(self) -> float:
+        raise RuntimeError("a row")
+
+
+class NoText(str):
+    """A text that cannot be stripped."""
+
+    def strip(self, *_: Any) -> str:
+        raise RuntimeError("a row")
+
+
+class OtherText(str):
+    """A text that is stripped to something else."""
+
+    def strip(self, *_: Any) -> Any:
+        return [1]
+
+
+@pytest.mark.parametrize("value", [NoNumber(1), NoText("a"), OtherText("a")], ids=type)
+def test_a_value_that_raises_when_it_is_read_is_dropped(value: Any):
+    values = pd.Series(["a", "1", value], dtype=object)
+    assert counted(values, ["a", "1"]) == [1, 1]
+    assert counted(values, {"levels": ["a", "1"], "nullable": True}) == [1, 1, 0]
+    assert counted(values, {"bounds": [0, 1], "bins": 2}) == [0, 1]
+
+
 @pytest.mark.parametrize("values", [[], np.zeros(0), pd.Series([], dtype="category")], ids=repr)
 def test_nobody_is_counted_as_nobody(values: Any):
     assert counted(values, ["a", "b"]) == [0, 0]

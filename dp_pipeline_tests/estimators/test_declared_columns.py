@@ -34,6 +34,12 @@ def test_levels_can_be_written_in_many_ways(declared: object):
     assert column.attribute.labels() == ("0", "1", "2")
 
 
+def test_levels_are_numbers_that_no_float_rounds_or_texts_that_no_number_has():
+    levels = [2**53 - 1, 1 - 2**53, "0" + str(2**60), str(2**60) + ".0", "inf", 0.5]
+    (column,) = declared_columns({"number": levels})
+    assert column.levels == tuple(levels)
+
+
 SAME_BINS: list[dict[str, Any]] = [
     {"bounds": [0, 4], "bins": 4},
     {"bounds": (0, 4), "edges": [1, 2, 3]},
@@ -75,6 +81,12 @@ WRONG: dict[str, Any] = {
     "an unknown field": {"levels": [1], "colour": "red"},
     "other is no level": {"levels": ["a"], "other": "b"},
     "nullable is no truth value": {"size": 2, "nullable": "yes"},
+    "a number that floats skip": [2**53 + 1, 0],
+    "a number that floats round to": [0, 2**53],
+    "a negative one": [-(2**53)],
+    "a float of that size": [1e22],
+    "a text of such a number": [str(2**53 + 1)],
+    "missing is such a number": {"levels": [1], "nullable": True, "missing": [str(2**60)]},
     "missing alone": {"levels": ["a"], "missing": ["?"]},
     "missing is a level": {"levels": ["a"], "nullable": True, "missing": ["a"]},
     "missing is one text": {"levels": ["a"], "nullable": True, "missing": "?"},
@@ -113,6 +125,7 @@ def test_no_columns_and_names_that_are_no_text_are_refused(domain: object):
         copier(domain=domain).fit(VILLAGE)
 
 
+NAN = float("nan")
 TEXTS: list[tuple[object, str | None]] = [
     (" owner ", "owner"),
     (1, "1"),
@@ -123,14 +136,31 @@ TEXTS: list[tuple[object, str | None]] = [
     (float("inf"), "inf"),
     (10**400, "inf"),
     (-(10**400), "-inf"),
-    (float("nan"), None),
+    (NAN, None),
     (None, None),
     (pd.NA, None),
     (pd.NaT, None),
     (1j, UNKNOWN),
+    (2 + 0j, "2"),
+    (np.complex64(0.5), "0.5"),
+    (complex(NAN, 0), None),
+    (complex(NAN, 1), UNKNOWN),
+    (np.str_(" owner "), "owner"),
     ([1], UNKNOWN),
     (b"owner", UNKNOWN),
 ]
+
+
+class NoClass:
+    """An object whose class cannot be asked for."""
+
+    @property
+    def __class__(self) -> Any:
+        raise RuntimeError("a row")
+
+
+def test_an_object_that_raises_when_it_is_looked_at_is_no_text():
+    assert text_of(NoClass()) == UNKNOWN
 
 
 @pytest.mark.parametrize(("value", "text"), TEXTS, ids=[repr(one)[:20] for one, _ in TEXTS])

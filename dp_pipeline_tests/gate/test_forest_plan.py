@@ -20,13 +20,13 @@ fuzz = settings(derandomize=True, deadline=None, max_examples=200)
 weights = st.lists(st.integers(-5, 9), min_size=len(PAIRS), max_size=len(PAIRS)).map(np.array)
 
 
-def by_brute_force(gains: np.ndarray, edges: int) -> int:
-    """The best of all sets of pairs without a cycle."""
+def by_brute_force(gains: np.ndarray, edges: int, *, cycles: bool = False) -> int:
+    """The best of all sets of pairs, or of those without a cycle."""
     best = 0
-    for many in range(edges + 1):
+    for many in range(min(edges, len(PAIRS)) + 1):
         for chosen in combinations(range(len(PAIRS)), many):
             forest = nx.Graph([PAIRS[at] for at in chosen])
-            if not chosen or nx.is_forest(forest):
+            if cycles or not chosen or nx.is_forest(forest):
                 best = max(best, int(np.maximum(gains[list(chosen)], 0).sum()))
     return best
 
@@ -38,17 +38,30 @@ def test_kruskal_finds_the_heaviest_forest(gains: np.ndarray, edges: int) -> Non
 
 
 @fuzz
+@given(gains=weights, edges=st.integers(0, 8))
+def test_with_cycles_the_best_pairs_count(gains: np.ndarray, edges: int) -> None:
+    plan = ForestPlan(edges, {}, Fraction(1), 0, cycles=True)
+    assert plan.score(PAIRS, gains) == by_brute_force(gains, edges, cycles=True)
+
+
+@fuzz
 @given(
     gains=weights,
     moves=st.lists(st.integers(-3, 3), min_size=len(PAIRS), max_size=len(PAIRS)).map(np.array),
     edges=st.integers(0, 5),
     weight=st.fractions(0, 3, max_denominator=7),
     offset=st.integers(-9, 9),
+    cycles=st.booleans(),
 )
 def test_a_plan_moves_by_at_most_its_linf(
-    gains: np.ndarray, moves: np.ndarray, edges: int, weight: Fraction, offset: int
+    gains: np.ndarray,
+    moves: np.ndarray,
+    edges: int,
+    weight: Fraction,
+    offset: int,
+    cycles: bool,
 ) -> None:
-    plan = ForestPlan(edges, {}, weight, offset)
+    plan = ForestPlan(edges, {}, weight, offset, cycles=cycles)
     moved = plan.score(PAIRS, gains + moves) - plan.score(PAIRS, gains)
     assert abs(moved) <= plan.linf(int(np.abs(moves).max()))
 
@@ -61,6 +74,17 @@ def test_the_linf_of_a_plan_is_reached_and_less_is_caught() -> None:
     assert plan.score(PAIRS, gains + 2) - plan.score(PAIRS, gains + 1) == plan.linf(1) == 5
     # One pair's reach for a whole forest, and rounding forgotten.
     assert moved > ForestPlan(1, {}, Fraction(3, 2), 7).linf(1)
+
+
+def test_the_linf_of_pairs_that_may_form_cycles_is_reached_by_more_pairs_than_a_forest_has() -> (
+    None
+):
+    plan = ForestPlan(len(PAIRS), {}, Fraction(1), 0, cycles=True)
+    gains = np.full(len(PAIRS), 10)
+    moved = plan.score(PAIRS, gains + 1) - plan.score(PAIRS, gains)
+    assert moved == plan.linf(1) == len(PAIRS)
+    # What a forest of the four attributes moves by would not be enough.
+    assert moved > ForestPlan(3, {}, Fraction(1), 0, cycles=True).linf(1)
 
 
 def test_a_plan_is_worth_its_weight_rounded_down_less_its_offset() -> None:

@@ -16,7 +16,12 @@ from dp_pipeline.release.accountant import LAPLACE
 from dp_pipeline.release.grouping import Grouping
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.schema.currency import Currency
-from dp_pipeline.schema.errors import BoundaryViolation, BudgetExceeded, DeclarationError
+from dp_pipeline.schema.errors import (
+    BoundaryViolation,
+    BudgetExceeded,
+    Damaged,
+    DeclarationError,
+)
 from dp_pipeline_tests.gate.questions import GROUPS, ONE, groupings, people
 from dp_pipeline_tests.instruments import SILENT, ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN, GroupedLoopCounter, LoopCounter, Row
@@ -85,6 +90,29 @@ def test_a_replay_needs_no_rows() -> None:
     table = first.measure(PAIR, epsilon=ONE).table
     again = curator_over(None, transcript=transcript.rewind()).grouped(GROUPS)
     assert again.measure(PAIR, epsilon=ONE).table.tolist() == table.tolist()
+
+
+@pytest.mark.parametrize("others", [{"colour": Grouping((0, 0, 1))}, {}], ids=["others", "none"])
+def test_a_replay_with_other_groups_is_damaged_although_its_words_are_the_same(
+    others: dict[str, Grouping],
+) -> None:
+    transcript = Transcript()
+    # Both have two groups of colours: the tables are of the same shape.
+    first = curator_over(TEN_PEOPLE, transcript=transcript).grouped({"colour": Grouping((0, 1, 1))})
+    first.measure(("smokes",), epsilon=ONE)
+    again = curator_over(None, transcript=transcript.rewind())
+    with pytest.raises(Damaged):
+        (again.grouped(others) if others else again).measure(("smokes",), epsilon=ONE)
+
+
+def test_groups_of_groups_are_other_questions_than_groups() -> None:
+    transcript = Transcript()
+    groups = {"colour": Grouping((0, 1, 1))}
+    first = curator_over(TEN_PEOPLE, transcript=transcript).grouped(groups)
+    first.measure(("smokes",), epsilon=ONE)
+    twice = curator_over(None, transcript=transcript.rewind()).grouped(groups)
+    with pytest.raises(Damaged):
+        twice.grouped({"colour": Grouping((0, 1))}).measure(("smokes",), epsilon=ONE)
 
 
 # Refusals.

@@ -9,7 +9,6 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.release.ancestral_sampling import overlap_links
 from dp_pipeline.models.network_families import (
     Family,
     candidate_families,
@@ -17,6 +16,7 @@ from dp_pipeline.models.network_families import (
     drawn_set,
     maximal_sets,
 )
+from dp_pipeline.release.ancestral_sampling import overlap_links
 
 SMALL_SIZES = st.lists(st.integers(1, 5), max_size=6).map(
     lambda sizes: {f"a{at}": size for at, size in enumerate(sizes)}

@@ -243,6 +243,29 @@ def test_what_is_done_with_negative_cells_replays_the_same_answers() -> None:
     assert again.contents != first.contents
 
 
+def test_the_network_is_drawn_by_no_generator_of_post_processing() -> None:
+    # The seed of a settled release hashes its post-processing parameters.
+    for model in (PrivBayes(nominal_rows=300), PrivBayes(nominal_rows=300, candidates=3)):
+        transcript = Transcript()
+        first = run(model, TWINS, domain=BITS, transcript=transcript)
+        for seed in range(20):
+            rewound = transcript.rewind()
+            again = run(model, None, domain=BITS, transcript=rewound, seed=seed)
+            assert again.spends == first.spends
+
+
+def test_another_seed_of_the_network_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    transcript = Transcript()
+    run(PrivBayes(nominal_rows=300), TWINS, domain=BITS, transcript=transcript)
+    first = privbayes.NETWORK_SEED
+    with pytest.raises(Damaged):
+        # One of six attributes comes first: 20 seeds agree by chance about never.
+        for seed in range(20):
+            monkeypatch.setattr(privbayes, "NETWORK_SEED", first + 1 + seed)
+            rewound = transcript.rewind()
+            run(PrivBayes(nominal_rows=300), None, domain=BITS, transcript=rewound)
+
+
 # Any rows, any ε.
 
 
@@ -354,8 +377,10 @@ def test_a_score_of_public_rows_stays_on_benchmarks_where_a_row_is_replaced(scor
     model = PrivBayes(score=score)
     assert not claim_of(model, ONE).is_plain
     assert claim_of(model, ONE).epsilon == ONE
+    curator = curator_over(LoopCounter(TWINS, BITS), domain=BITS)
     with pytest.raises(BoundaryViolation, match="replace_one"):
-        run(model, TWINS, domain=BITS)
+        model.fit(curator, epsilon=ONE, rng=np.random.default_rng(7))
+    assert curator.accountant.spends == ()
 
 
 def test_score_f_is_refused_for_attributes_that_are_not_binary() -> None:

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import build_model
-from dp_pipeline.models.base import Claim, claim_of, declared_claim
+from dp_pipeline.models.base import Claim, Model, claim_of, declared_claim
 from dp_pipeline.models.independent import Independent
+from dp_pipeline.models.privbayes import PrivBayes
 from dp_pipeline.models.privhd import PrivHd
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.release.accountant import LAPLACE, NOISY_MAX
@@ -163,25 +164,38 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("variant", OF_PUBLIC_ROWS)
+READERS = [("privhd", f"variant: {one}", PrivHd(variant=one)) for one in OF_PUBLIC_ROWS]
+READERS += [("privbayes", f"score: {one}", PrivBayes(score=one)) for one in ("I", "F")]
+BINARY = "attributes:\n  colour: {levels: [red, green]}\n  size: {levels: [small, large]}"
+
+
+@pytest.mark.parametrize(("name", "parameter", "model"), READERS, ids=lambda one: str(one)[:12])
 @pytest.mark.parametrize("why", REFUSED)
-def test_mutual_information_is_refused_at_load_but_on_benchmarks_that_replace_a_row(
-    variant: str, why: str, tmp_path: Path
+def test_what_reads_public_rows_is_refused_at_load_but_on_benchmarks_that_replace_a_row(
+    name: str, parameter: str, model: Model, why: str, tmp_path: Path
 ) -> None:
     changes: dict[str, str | None] = {
-        "models": f"models:\n  privhd: {{variant: {variant}}}",
+        "attributes": BINARY,
+        "models": f"models:\n  {name}: {{{parameter}}}",
         "relation": "relation: replace_one",
         **REFUSED[why],
     }
     with pytest.raises(DeclarationError, match="expected a benchmark with relation replace_one"):
-        build_model(loaded(tmp_path, **changes), "privhd")
+        build_model(loaded(tmp_path, **changes), name)
     changes |= {
         "purpose": "purpose: benchmark",
         "ceiling": None,
         "relation": "relation: replace_one",
         "protection": "protection:\n  unit: one_row",
     }
-    assert build_model(loaded(tmp_path, **changes), "privhd") == PrivHd(variant=variant)
+    assert build_model(loaded(tmp_path, **changes), name) == model
+
+
+def test_what_reads_no_public_rows_is_built_on_data_to_be_released(tmp_path: Path) -> None:
+    models = "models:\n  privhd: {variant: tuned}\n  privbayes: {score: R}"
+    spec = loaded(tmp_path, attributes=BINARY, models=models)
+    assert build_model(spec, "privhd") == PrivHd()
+    assert build_model(spec, "privbayes") == PrivBayes()
 
 
 @pytest.mark.parametrize("variant", OF_PUBLIC_ROWS)

@@ -172,9 +172,7 @@ def test_a_small_cap_is_kept_and_most_cells_says_so(name: str, delta: Fraction |
     model, domain = built(MODELS[name], clique_cells=8), domain_of(sizes)
     released = fitted(model, sizes, 2000, epsilon="20", delta=delta)
     assert max(domain.cell_count(one) for one in released.cliques) <= 8
-    # Tables of one_shot overlap inside a clique: together they may have more cells than cliques.
-    factor = 2 if name == "one_shot" else 1
-    assert sum(one.table.size for one in released.measured) <= factor * model.most_cells(domain)
+    assert sum(one.table.size for one in released.measured) <= model.most_cells(domain)
 
 
 @capped

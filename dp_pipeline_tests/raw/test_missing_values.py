@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from math import isnan
 from pathlib import Path
 
 import pyarrow as pa
@@ -175,6 +176,31 @@ def test_whether_a_value_is_missing_depends_on_it_alone(cells: list, at: int) ->
 
     assert found(cells) == found(cells[:at]) + found(cells[at:])
     assert found(cells) == [cell is None or cell.strip() in ("", "?", "-1") for cell in cells]
+
+
+NUMBER_WORDS = ("-999", "-999.0", "1e3", "099", "inf", "?", "nan")
+NUMBERS = st.sampled_from([-999.0, 999.0, 1000.0, 99.0, 9.0, float("inf"), float("nan"), 0.5])
+
+
+@settings(derandomize=True, deadline=None, max_examples=100)
+@given(
+    values=st.lists(NUMBERS, max_size=6),
+    words=st.lists(st.sampled_from(NUMBER_WORDS), max_size=3).map(tuple),
+)
+def test_a_number_is_missing_in_a_column_of_numbers_where_it_is_in_one_of_texts(
+    values: list[float], words: tuple[str, ...]
+) -> None:
+    stored = pa.chunked_array([pa.array(values, pa.float64())])
+    # What a column of objects becomes: no point in a whole number, NaN is no value.
+    texts = [None if isnan(one) else str(one).removesuffix(".0") for one in values]
+    written = pa.chunked_array([pa.array(texts, pa.string())])
+    assert missing(written, words).tolist() == missing(stored, words).tolist()
+
+
+def test_a_text_that_is_no_number_is_missing_by_its_word_alone() -> None:
+    column = pa.chunked_array([pa.array(["nan", "x", "1_0", "10", "?", " 1e1 "])])
+    assert missing(column, ("10",)).tolist() == [False, False, False, True, False, True]
+    assert missing(column, ("nan", "?")).tolist() == [True, False, False, False, True, False]
 
 
 def test_the_whole_chain_reads_two_files_with_comments_and_gaps(tmp_path: Path) -> None:

@@ -53,6 +53,16 @@ def least_squares(measured: list[Estimate], sizes: dict[str, int]) -> np.ndarray
     return np.linalg.lstsq(matrix, target, rcond=None)[0]
 
 
+def test_ten_thousand_levels_take_no_matrix_of_them() -> None:
+    # By a dense basis that was 800 MB and minutes.
+    table = np.zeros((10_000, 2))
+    table[7, 1], ways = 40.0, np.full(10_000, 1.0)
+    measured = [Estimate(("a", "b"), table, 1.0), Estimate(("a",), ways, 1e9)]
+    rows, tables = reconciled(measured, {"a": 10_000, "b": 2})
+    assert rows == pytest.approx(40.0, abs=0.01)
+    assert np.abs(tables["a", "b"] - table).max() < 1e-4
+
+
 @fuzz
 @given(case=overlapping())
 def test_the_tables_are_those_of_the_dense_least_squares_solution(case: Case) -> None:

@@ -69,6 +69,8 @@ def test_the_cliques_that_hold_all_tables_keep_to_the_cap_and_the_total(
     if any(len(table) > 1 for table in tables):
         assert max(cells) <= search.cap
         assert sum(cells) <= search.total
+        measured = [prod(search.sizes[name] for name in table) for table in tables]
+        assert sum(measured) <= search.total
 
 
 @fuzz
@@ -142,6 +144,13 @@ def test_a_pair_that_does_not_pay_for_its_noise_is_left_out() -> None:
 def test_a_pair_above_the_cap_is_left_out_whatever_it_would_gain() -> None:
     wide = replace(TRIANGLE, sizes={"a": 2, "b": 60, "c": 2})
     assert wide.run(wide.gaps) == (("a", "c"),)
+
+
+def test_tables_that_overlap_inside_a_clique_keep_to_the_total_together() -> None:
+    # One clique of 8 cells holds three tables of 4, which may not become one.
+    crowded = replace(TRIANGLE, room=1e6)
+    assert replace(crowded, total=12).run(TRIANGLE.gaps) == tuple(combinations("abc", 2))
+    assert len(replace(crowded, total=11).run(TRIANGLE.gaps)) == 2
 
 
 def test_where_no_pair_fits_every_attribute_is_a_table_of_its_own() -> None:

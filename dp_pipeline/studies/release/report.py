@@ -53,7 +53,7 @@ def _settings(summary: Summary, rows: Sequence[Row], header: Mapping[str, str]) 
         "the number of rows is private, except where a row is replaced and a method needs it",
         "a system with δ in its name promises (ε, δ), and accounts in ρ; the others promise ε",
         "AVD: average k-way variation distance between synthetic and true rows, over all pairs, "
-        "and over the same 500 sets of three and more attributes where there are more; the model "
+        "and over the same 500 triples and 100 larger sets where there are more; the model "
         "was fitted on all rows",
         "misclassification: of classifiers taught by synthetic rows, when asked about a fifth of "
         "the true rows, which the model did not see either: a new fifth every repetition, the "

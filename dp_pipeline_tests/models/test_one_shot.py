@@ -1,0 +1,310 @@
+"""What one_shot measures: which plan is taken for which public numbers, and what it then asks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import combinations
+from math import prod
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.models.aim_like import AimLike
+from dp_pipeline.models.one_shot import MOST_PACKED, OneShot
+from dp_pipeline.models.one_shot_plan import LATE, LEAST_CHOICE, MOST_CHOICE, Planning
+from dp_pipeline.models.one_shot_search import shrunk
+from dp_pipeline.release.accountant import EXPONENTIAL, NOISY_MAX
+from dp_pipeline.release.noise_rate import NoiseRate
+from dp_pipeline.release.synthetic_table import SyntheticTable
+from dp_pipeline.schema.currency import Currency
+from dp_pipeline_tests.models.contract import Run, check_valid, run
+from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of
+
+DELTA = Fraction(1, 10**9)
+SMALL, BITS, WIDE, MANY = (3, 2, 4), (2,) * 10, (20,) * 8, (4,) * 30
+BITS_CAP = 64
+"""Below the cells of all bits together."""
+
+Sizes = Sequence[int]
+
+both_currencies = pytest.mark.parametrize("delta", [None, DELTA], ids=["epsilon", "rho"])
+
+
+def made(
+    sizes: Sizes,
+    rows: int,
+    epsilon: str,
+    *,
+    delta: Fraction | None = None,
+    model: OneShot | None = None,
+    codes: np.ndarray | None = None,
+) -> Run:
+    """A valid release of so many dependent rows, or of these."""
+    domain, model = domain_of(sizes), model or OneShot()
+    counter = counter_of(domain, dependent_rows(sizes, rows) if codes is None else codes)
+    done = run(model, counter, epsilon=Fraction(epsilon), domain=domain, delta=delta)
+    check_valid(model, done.released, domain=domain)
+    return done
+
+
+def table_of(done: Run) -> SyntheticTable:
+    assert isinstance(done.released, SyntheticTable)
+    return done.released
+
+
+def tables_of(done: Run) -> list[tuple[str, ...]]:
+    """Attributes of everything that was measured after the number of rows."""
+    return [one.attributes for one in table_of(done).measured[1:]]
+
+
+def questions(done: Run) -> list[str]:
+    """What was asked, but for tables."""
+    words = [spend.what for spend in done.spends if not spend.what.startswith("marginal")]
+    return [word.split(" of ")[0] for word in words]
+
+
+def choices(done: Run) -> int:
+    """How often something was chosen by noise."""
+    return sum(spend.mechanism in (NOISY_MAX, EXPONENTIAL) for spend in done.spends)
+
+
+def hold_each_attribute_once(tables: Sequence[tuple[str, ...]], sizes: Sizes) -> bool:
+    names = [name for table in tables for name in table]
+    return sorted(names) == sorted(f"x{at}" for at in range(len(sizes)))
+
+
+def hold_every_pair(tables: Sequence[tuple[str, ...]], sizes: Sizes) -> bool:
+    held = {pair for table in tables for pair in combinations(table, 2)}
+    return set(combinations((f"x{at}" for at in range(len(sizes))), 2)) <= held
+
+
+# Nothing pays.
+
+
+@both_currencies
+@pytest.mark.parametrize("sizes", [SMALL, BITS, WIDE, MANY], ids=["small", "bits", "wide", "many"])
+def test_at_a_tiny_epsilon_nothing_is_asked_about_pairs(
+    sizes: Sizes, delta: Fraction | None
+) -> None:
+    done = made(sizes, 3000, "0.005", delta=delta, model=OneShot(clique_cells=BITS_CAP))
+    assert questions(done) == ["number"]
+    assert hold_each_attribute_once(tables_of(done), sizes)
+
+
+def test_attributes_of_few_levels_are_packed_and_of_many_levels_are_not() -> None:
+    bits, wide = (tables_of(made(sizes, 3000, "0.005")) for sizes in ((2,) * 6, WIDE))
+    assert min(len(table) for table in bits) > 1
+    assert {len(table) for table in wide} == {1}
+
+
+# Every pair is measured.
+
+
+@both_currencies
+def test_where_one_clique_holds_all_every_pair_is_measured_and_none_is_looked_for(
+    delta: Fraction | None,
+) -> None:
+    done = made(SMALL, 3000, "5", delta=delta)
+    assert questions(done) == ["number"]
+    assert hold_every_pair(tables_of(done), SMALL)
+    (clique,) = table_of(done).cliques
+    assert set(clique) == {"x0", "x1", "x2"}
+
+
+@both_currencies
+def test_all_pairs_of_binary_attributes_are_measured_under_the_cap(delta: Fraction | None) -> None:
+    done = made(BITS, 3000, "50", delta=delta, model=OneShot(clique_cells=BITS_CAP))
+    assert questions(done) == ["number"]
+    assert hold_every_pair(tables_of(done), BITS)
+    assert max(one.table.size for one in table_of(done).measured) <= BITS_CAP
+    exact = np.bincount(dependent_rows(BITS, 3000)[:, :2] @ [2, 1], minlength=4) / 3000
+    drawn = table_of(done).probabilities(("x0", "x1")).ravel()
+    assert np.abs(drawn - exact).sum() < 0.05
+
+
+# A few pairs, or many.
+
+
+@both_currencies
+def test_where_only_a_few_pairs_could_pay_they_are_picked_and_packed_with_the_rest(
+    delta: Fraction | None,
+) -> None:
+    done = made(WIDE, 3000, "1", delta=delta)
+    assert set(questions(done)) == {"number", "pair 1", "pair 2"}
+    assert hold_each_attribute_once(tables_of(done), WIDE)
+
+
+def test_no_pair_is_picked_after_no_pair_was() -> None:
+    # Nobody: every U is 0, and so is that of no pair, which alone has no noise to make good.
+    done = made(WIDE, 0, "0.5", codes=np.zeros((0, 8), dtype=np.int64))
+    planning = planned(WIDE, "0.5", rows=3000.0)
+    assert questions(done) == ["number"], "nobody is noticed before anything is asked"
+    assert [plan.early for plan in worth(planning)] == [0]
+    alike = made(WIDE, 3000, "8", codes=np.zeros((3000, 8), dtype=np.int64))
+    assert questions(alike) == ["number", "how to divide the amount", "pair 1"]
+    assert {len(table) for table in tables_of(alike)} == {1}
+
+
+def test_dependence_decides_between_a_few_pairs_and_many() -> None:
+    alike = np.zeros((3000, 8), dtype=np.int64)
+    asked = [questions(made(WIDE, 3000, "8", codes=codes)) for codes in (alike, None)]
+    assert asked[0][1] == asked[1][1] == "how to divide the amount"
+    assert asked[0][2] == "pair 1"
+    assert asked[1][2] == "scores"
+
+
+@both_currencies
+def test_many_pairs_are_found_by_one_ways_that_are_measured_before(delta: Fraction | None) -> None:
+    done = made(WIDE, 3000, "20", delta=delta)
+    tables = tables_of(done)
+    assert tables[:8] == [(f"x{at}",) for at in range(8)]
+    assert min(len(table) for table in tables[8:]) >= 2
+    assert set(table_of(done).groupings) == {f"x{at}" for at in range(8)}
+
+
+def test_gaps_that_are_too_many_to_be_measured_are_picked_one_by_one() -> None:
+    picked = questions(made(MANY, 5000, "2"))
+    assert picked[:3] == ["number", "how to divide the amount", "total"]
+    assert picked[3:] == [f"pair {at}" for at in range(1, 30)]
+    # Gaussian noise in m numbers grows by √m alone.
+    assert questions(made(MANY, 5000, "2", delta=DELTA))[2:] == ["scores"]
+
+
+# Planning is public.
+
+
+def planned(
+    sizes: Sizes,
+    epsilon: str,
+    *,
+    rows: float = 3000.0,
+    delta: Fraction | None = None,
+    reach: int = 1,
+) -> Planning:
+    currency = Currency(delta)
+    names = {f"x{at}": size for at, size in enumerate(sizes)}
+    rate = NoiseRate(delta is not None, reach)
+    return Planning(names, rows, currency.amount_of(Fraction(epsilon)), rate, 1 << 16)
+
+
+def worth(planning: Planning) -> list:
+    return [plan for plan in planning.plans if planning._could_pay(plan)]
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(
+    sizes=st.lists(st.sampled_from([2, 3, 9, 40]), min_size=1, max_size=8),
+    rows=st.floats(1, 1e7),
+    epsilon=st.sampled_from(["0.01", "0.3", "2", "50"]),
+    delta=st.sampled_from([None, DELTA]),
+    reach=st.integers(1, 5),
+)
+def test_a_plan_leaves_most_for_the_tables_and_its_choice_costs_little(
+    sizes: list[int], rows: float, epsilon: str, delta: Fraction | None, reach: int
+) -> None:
+    planning = planned(sizes, epsilon, rows=rows, delta=delta, reach=reach)
+    for plan in planning.plans:
+        assert plan.early + plan.structure + plan.late == LATE
+        assert plan.late > Fraction(1, 2)
+    forests = [planning._scored(plan) for plan in planning.plans]
+    if forests:
+        assert LEAST_CHOICE <= planning._share(forests) <= MOST_CHOICE
+
+
+@pytest.mark.parametrize("sizes", [SMALL, BITS, WIDE], ids=["small", "bits", "wide"])
+def test_a_larger_reach_is_planned_with_like_fewer_rows(sizes: Sizes) -> None:
+    for epsilon in ("0.05", "0.5", "5", "50"):
+        one = worth(planned(sizes, epsilon, rows=1000.0))
+        assert worth(planned(sizes, epsilon, rows=7000.0, reach=7)) == one
+
+
+def test_one_attribute_leaves_nothing_to_plan() -> None:
+    assert planned((9,), "5").plans == ()
+    done = made((9,), 100, "5")
+    assert (questions(done), choices(done), tables_of(done)) == (["number"], 0, [("x0",)])
+
+
+@settings(derandomize=True, deadline=None, max_examples=100)
+@given(
+    values=st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=9).map(np.array),
+    variance=st.floats(0, 1e12),
+)
+def test_shrinking_keeps_the_mean_and_never_spreads(values: np.ndarray, variance: float) -> None:
+    moved = shrunk(values, variance)
+    assert moved.mean() == pytest.approx(values.mean(), abs=1e-3)
+    assert moved.var() <= values.var() * (1 + 1e-9)
+    if variance >= values.var():
+        assert np.ptp(moved) == 0
+
+
+# How many cells there may be.
+
+CAPS = {
+    "many levels, packed pairs": ((8,) * 12, 64),
+    "bits": (BITS, BITS_CAP),
+    "unlike levels": ((4, 3, 2, 4, 2, 16), 16),
+    "little room": (WIDE, 400),
+    "a cap below every pair": ((4, 3, 4, 3), 4),
+}
+
+
+@both_currencies
+@pytest.mark.parametrize("quality", ["best", "best_plus"])
+@pytest.mark.parametrize("case", CAPS)
+def test_cliques_keep_to_the_cap_and_all_cells_to_what_was_said_before(
+    case: str, quality: str, delta: Fraction | None
+) -> None:
+    sizes, cap = CAPS[case]
+    model, domain = OneShot(clique_cells=cap, quality=quality), domain_of(sizes)
+    for epsilon in ("0.5", "20"):
+        table = table_of(made(sizes, 2000, epsilon, delta=delta, model=model))
+        assert max(domain.cell_count(one) for one in table.cliques) <= cap
+        assert sum(one.table.size for one in table.measured) <= model.most_cells(domain)
+        assert sum(domain.cell_count(one) for one in table.cliques) <= model.most_cells(domain)
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(
+    sizes=st.lists(st.sampled_from([2, 2, 2, 3, 9]), min_size=2, max_size=10),
+    cap=st.sampled_from([16, 100, 5000]),
+    concentrated=st.booleans(),
+)
+def test_views_by_either_kind_of_noise_are_in_what_was_said_before(
+    sizes: list[int], cap: int, concentrated: bool
+) -> None:
+    names = {f"x{at}": size for at, size in enumerate(sizes)}
+    planning = Planning(names, 1.0, Fraction(1), NoiseRate(concentrated, 3), cap)
+    if not planning.pairs or not planning.is_coverable:
+        return
+    cells = [prod(names[name] for name in view) for view in planning.views]
+    said = OneShot(clique_cells=cap).most_cells(domain_of(sizes))
+    assert 1 + sum(cells) <= said
+    assert max(cells) <= cap
+    assert 1 + len(sizes) // 2 * min(MOST_PACKED, cap) + sum(sizes) <= said
+
+
+# Its better quality.
+
+
+def test_best_plus_takes_rounds_with_gaussian_noise_where_not_every_pair_fits() -> None:
+    done = made(WIDE, 2000, "2", delta=DELTA, model=OneShot(quality="best_plus"))
+    assert "next table" in questions(done)
+    domain, counter = domain_of(WIDE), counter_of(domain_of(WIDE), dependent_rows(WIDE, 2000))
+    rounds = run(AimLike(), counter, epsilon=Fraction(2), domain=domain, delta=DELTA)
+    assert rounds.contents == done.contents
+    assert rounds.spends == done.spends
+
+
+@pytest.mark.parametrize(("sizes", "delta"), [(WIDE, None), (SMALL, DELTA), (BITS, DELTA)])
+def test_best_plus_is_best_in_pure_epsilon_or_where_every_pair_can_be_measured(
+    sizes: Sizes, delta: Fraction | None
+) -> None:
+    model = OneShot(clique_cells=400)
+    best = made(sizes, 500, "2", delta=delta, model=model)
+    plus = made(sizes, 500, "2", delta=delta, model=replace(model, quality="best_plus"))
+    assert plus.contents == best.contents
+    assert plus.spends == best.spends

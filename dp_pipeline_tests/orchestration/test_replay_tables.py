@@ -1,0 +1,57 @@
+"""A settled release of a table comes back under any other post-processing, and costs nothing."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline.models import MODELS
+from dp_pipeline.models.table import TableModel
+from dp_pipeline_tests.models.test_planning import CHANGED
+from dp_pipeline_tests.orchestration.projects import HOMES, Project
+
+TABLES = [name for name, model_type in MODELS.items() if issubclass(model_type, TableModel)]
+CONCENTRATED = [name for name in TABLES if getattr(MODELS[name], "concentrated", False)]
+BILLIONTH = "0.000000001"
+CASES = [(name, None) for name in TABLES] + [(name, BILLIONTH) for name in CONCENTRATED]
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> dict[str | None, Project]:
+    """HOMES with rows read, validated and prepared, by δ; to be copied, not used."""
+    projects = {}
+    for delta in (None, BILLIONTH):
+        projects[delta] = Project(tmp_path_factory.mktemp("homes"))
+        spec = projects[delta].declare("homes", HOMES, delta=delta, models={"independent": {}})
+        stages = ("ingested", "validated", "normalized", "discretized")
+        assert projects[delta].launch(spec, *stages).success
+    return projects
+
+
+@pytest.mark.parametrize(
+    ("name", "delta"),
+    CASES,
+    ids=[f"{name}, {'rho' if delta else 'epsilon'}" for name, delta in CASES],
+)
+def test_any_other_post_processing_of_a_settled_table_is_a_replay(
+    prepared: dict[str | None, Project], tmp_path: Path, name: str, delta: str | None
+) -> None:
+    project = Project(shutil.copytree(prepared[delta].folder, tmp_path / "homes"))
+    declared = {"delta": delta, "publish": None}
+    spec = project.declare("homes", HOMES, **declared, models={name: {}})
+    first = project.publish(spec, model=name, epsilon="1")
+    spent = project.spent(spec)
+    assert first.state == "charged"
+    for one in fields(MODELS[name]):
+        if one.metadata["measuring"]:
+            continue
+        changed = {name: {one.name: str(CHANGED[one.name])}}
+        other = project.declare("homes", HOMES, **declared, models=changed)
+        again = project.publish(other, model=name, epsilon="1")
+        assert (again.state, again.nano, again.bundle.key) == ("replayed", 0, first.bundle.key)
+        assert again.bundle.transcript == first.bundle.transcript
+        assert again.folder != first.folder
+    assert project.spent(spec) == spent > 0
