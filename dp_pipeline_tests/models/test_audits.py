@@ -1,6 +1,6 @@
 """Black-box audits: no event found tells one person from nobody better than ε allows.
 
-50,000 runs a side (3000 of the round of k-means, whose answers are too many to go on together) and
+20,000 runs a side (3000 of the round of k-means, whose answers are too many to go on together) and
 α = 1e-4 an audit. Six sound audits of models and two of the audit itself
 are made, so a false alarm among all has probability below 8e-4; the seeds are fixed, so it would
 have happened already. A pass is no evidence of a violation: it is not a proof of privacy. What an
@@ -32,7 +32,7 @@ from dp_pipeline_tests.models.auditing import ALPHA, Experiment, certified_epsil
 from dp_pipeline_tests.models.mutants import UnpaidLevels
 from dp_pipeline_tests.populations import NOBODY, ONE_PERSON, TEN_PEOPLE, TOWN, Row
 
-RUNS = 50_000
+RUNS = 20_000
 ROUND_RUNS = 3000
 CLAIM = Fraction(2)
 X = ONE_PERSON[0][0]
