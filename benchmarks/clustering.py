@@ -24,13 +24,13 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import named_noise
 from dp_pipeline.metrics.clustering import nicv
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.parameters import from_text
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.release.accountant import Accountant
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.schema.domain import Attribute, Domain
 from dp_pipeline.schema.encoding import Coordinate
+from dp_pipeline.schema.parameters import from_text
 
 SIDE = Coordinate(0.0, 1e6)
 DOMAIN = Domain(tuple(Attribute(name, name, "clip", coordinate=SIDE) for name in ("x", "y")))

@@ -22,13 +22,13 @@ from dp_pipeline.gate.counts import Counter
 from dp_pipeline.gate.noise import FIT_FOR_RELEASE, NoiseSource, SeededNoise
 from dp_pipeline.ledger import Account, Charge, Ledger, SpendRow
 from dp_pipeline.ledger.home import find_home
-from dp_pipeline.models.parameters import texts_of
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.release.accountant import Spend
 from dp_pipeline.release.costs import rho_costs
 from dp_pipeline.schema.currency import PURE, Currency, delta_text
 from dp_pipeline.schema.epsilon import epsilon_text, nano_epsilon
 from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.parameters import texts_of
 
 
 def run_charged(

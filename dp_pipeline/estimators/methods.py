@@ -8,10 +8,10 @@ from fractions import Fraction
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import Claim, Model, claim_at, claim_of
 from dp_pipeline.models.clustering import Clustering
-from dp_pipeline.models.parameters import from_text
 from dp_pipeline.models.table import TableModel
 from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.parameters import from_text
 
 _OF_CLUSTERING = {"k": "n_clusters", "columns": "the columns of X"}
 _OF_TABLES = {"attributes": "the columns of domain"}

@@ -21,7 +21,6 @@ from dp_pipeline.models.jtree import JTree
 from dp_pipeline.models.mst import Mst
 from dp_pipeline.models.oept_kmeans import OeptKMeans
 from dp_pipeline.models.one_shot import OneShot
-from dp_pipeline.models.parameters import from_text
 from dp_pipeline.models.privbayes import PrivBayes
 from dp_pipeline.models.privhd import PrivHd
 from dp_pipeline.models.priview import PriView
@@ -29,6 +28,7 @@ from dp_pipeline.models.privtree_kmeans import PrivTreeKMeans
 from dp_pipeline.models.threshold_filter import ThresholdFilter
 from dp_pipeline.schema.epsilon import NANO, nano_epsilon
 from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.parameters import from_text
 from dp_pipeline.schema.spec import DatasetSpec
 
 MODELS: Mapping[str, type[Model]] = {

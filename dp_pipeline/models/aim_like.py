@@ -14,7 +14,6 @@ import numpy as np
 from dp_pipeline.gate.candidates import LARGEST
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, Gap
-from dp_pipeline.models.parameters import decimal, integer, share
 from dp_pipeline.models.table import TableModel, clique_cells
 from dp_pipeline.release.clique_growth import CliqueGrowth
 from dp_pipeline.release.fitted_tree import FittedTree
@@ -24,6 +23,7 @@ from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.schema.currency import PURE
 from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.encoding import FloatArray
+from dp_pipeline.schema.parameters import decimal, integer, share
 
 Names = tuple[str, ...]
 

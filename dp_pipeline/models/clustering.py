@@ -8,12 +8,12 @@ from typing import ClassVar
 import numpy as np
 
 from dp_pipeline.models.base import clustering_columns
-from dp_pipeline.models.parameters import integer, names
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.synopsis import Synopsis
 from dp_pipeline.release.weighted_kmeans import cluster_synopsis
 from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.parameters import integer, names
 
 
 @dataclass(frozen=True)

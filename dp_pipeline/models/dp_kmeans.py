@@ -12,11 +12,11 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models.base import Claim, clustering_columns
 from dp_pipeline.models.clustering import Clustering
 from dp_pipeline.models.lloyd import equal_noise, lloyd_rounds, round_budgets
-from dp_pipeline.models.parameters import choice, integer, variant
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.seeding import uniform_places
 from dp_pipeline.release.sphere_packing import pack_spheres
 from dp_pipeline.schema.encoding import FloatArray
+from dp_pipeline.schema.parameters import choice, integer, variant
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models.base import clustering_columns
 from dp_pipeline.models.clustering import Clustering
 from dp_pipeline.models.lloyd import NoisyMeans, equal_noise, lloyd_rounds, round_budgets
-from dp_pipeline.models.parameters import integer
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.sphere_packing import pack_spheres
 from dp_pipeline.release.synopsis import Synopsis
 from dp_pipeline.release.weighted_kmeans import cluster_synopsis
 from dp_pipeline.schema.encoding import FloatArray
+from dp_pipeline.schema.parameters import integer
 
 
 @dataclass(frozen=True)

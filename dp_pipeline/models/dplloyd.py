@@ -13,9 +13,9 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models.base import clustering_columns, planning_units
 from dp_pipeline.models.clustering import Clustering
 from dp_pipeline.models.lloyd import lloyd_rounds, round_budgets
-from dp_pipeline.models.parameters import integer
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.sphere_packing import pack_spheres
+from dp_pipeline.schema.parameters import integer
 
 FEWEST_ROUNDS, MOST_ROUNDS = 2, 7
 _RHO = 0.225

@@ -13,11 +13,11 @@ from dp_pipeline.gate.counts import MOST_GRID_AXES, MOST_GRID_CELLS
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models.base import Claim, clustering_columns, planning_units
 from dp_pipeline.models.clustering import SynopsisClustering
-from dp_pipeline.models.parameters import integer, share, variant
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.quadtree import Nodes
 from dp_pipeline.release.synopsis import Synopsis
 from dp_pipeline.schema.encoding import COORDINATE_BITS, IntArray
+from dp_pipeline.schema.parameters import integer, share, variant
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from dp_pipeline.gate.counts import MOST_GRID_AXES
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models.base import clustering_columns, planning_units
 from dp_pipeline.models.clustering import SynopsisClustering
-from dp_pipeline.models.parameters import integer
 from dp_pipeline.models.uniform_grid import noisy_grid
 from dp_pipeline.release.clusters import Clusters
+from dp_pipeline.schema.parameters import integer
 
 
 @dataclass(frozen=True)

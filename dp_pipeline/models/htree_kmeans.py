@@ -12,7 +12,6 @@ import numpy as np
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models.base import clustering_columns
 from dp_pipeline.models.clustering import Clustering
-from dp_pipeline.models.parameters import integer
 from dp_pipeline.models.residual_step import move_by_residuals
 from dp_pipeline.models.tree_growth import grow
 from dp_pipeline.release.bit_tree import BitTree
@@ -20,6 +19,7 @@ from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.measurement import variance
 from dp_pipeline.release.synopsis import Synopsis
 from dp_pipeline.release.weighted_kmeans import cluster_synopsis
+from dp_pipeline.schema.parameters import integer
 
 ENOUGH = 50.0
 """Rows a cluster, in units of the noise's scale, from which on centres are moved."""

@@ -14,10 +14,10 @@ from dp_pipeline.models.base import clustering_columns, planning_units
 from dp_pipeline.models.clustering import Clustering
 from dp_pipeline.models.dplloyd import least_error
 from dp_pipeline.models.lloyd import lloyd_round
-from dp_pipeline.models.parameters import integer
 from dp_pipeline.models.uniform_grid import noisy_grid
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.weighted_kmeans import cluster_synopsis
+from dp_pipeline.schema.parameters import integer
 
 
 @dataclass(frozen=True)

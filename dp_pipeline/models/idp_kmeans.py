@@ -12,10 +12,10 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models.base import Claim, clustering_columns
 from dp_pipeline.models.clustering import Clustering
 from dp_pipeline.models.lloyd import equal_noise, lloyd_round, lloyd_rounds
-from dp_pipeline.models.parameters import integer, variant
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.seeding import uniform_places
 from dp_pipeline.schema.encoding import FloatArray
+from dp_pipeline.schema.parameters import integer, variant
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from typing import ClassVar
 import numpy as np
 
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.models.parameters import choice
 from dp_pipeline.models.table import TableModel
 from dp_pipeline.release.budget import root_weights, split
 from dp_pipeline.release.clique_join import join_cliques
@@ -18,6 +17,7 @@ from dp_pipeline.release.one_ways import OneWays
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.encoding import FloatArray
+from dp_pipeline.schema.parameters import choice
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, Independence
 from dp_pipeline.models.base import planning_units
 from dp_pipeline.models.markov_network import Names, Network, draws_of, pairs_of
-from dp_pipeline.models.parameters import decimal, integer, share
 from dp_pipeline.models.table import TableModel, clique_cells
 from dp_pipeline.release.bigger_cliques import bigger_cliques
 from dp_pipeline.release.budget import root_weights, split
@@ -23,6 +22,7 @@ from dp_pipeline.release.clique_growth import CliqueGrowth
 from dp_pipeline.release.clique_join import join_cliques
 from dp_pipeline.release.junction_tree import JunctionTree
 from dp_pipeline.release.synthetic_table import SyntheticTable
+from dp_pipeline.schema.parameters import decimal, integer, share
 
 PATIENCE = 2
 """Draws of no edge that end the structure: noise alone draws one now and then."""

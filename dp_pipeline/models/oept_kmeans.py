@@ -13,10 +13,10 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models.base import clustering_columns, planning_units
 from dp_pipeline.models.clustering import Clustering
 from dp_pipeline.models.lloyd import equal_noise, lloyd_rounds, round_budgets
-from dp_pipeline.models.parameters import integer, share
 from dp_pipeline.models.uniform_grid import noisy_grid
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.seeding import dense_seeds
+from dp_pipeline.schema.parameters import integer, share
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models.aim_like import AimLike
 from dp_pipeline.models.one_shot_plan import Names, Pair, Plan, Planning
 from dp_pipeline.models.one_shot_search import few_gaps, gaps_by_shares
-from dp_pipeline.models.parameters import choice
 from dp_pipeline.models.table import TableModel, clique_cells
 from dp_pipeline.release.budget import split
 from dp_pipeline.release.fitted_rows import FittedRows
@@ -27,6 +26,7 @@ from dp_pipeline.release.table_packing import one_way_noise, packed
 from dp_pipeline.release.table_sets import TableSearch
 from dp_pipeline.schema.currency import PURE
 from dp_pipeline.schema.domain import Domain
+from dp_pipeline.schema.parameters import choice
 
 ROWS = Fraction(1, 100)
 FEWEST_ROWS = 50.0

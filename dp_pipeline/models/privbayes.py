@@ -15,7 +15,6 @@ from dp_pipeline.gate.scores import FScore, Independence, MutualInformation, Sco
 from dp_pipeline.models.base import Claim, planning_units
 from dp_pipeline.models.network_families import Family, Sizes, covering_sets
 from dp_pipeline.models.network_growth import grown_network
-from dp_pipeline.models.parameters import choice, integer, share
 from dp_pipeline.models.table import TableModel, clique_cells
 from dp_pipeline.release.ancestral_sampling import Conditional, overlap_links, sample_network
 from dp_pipeline.release.budget import split
@@ -26,6 +25,7 @@ from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.encoding import FloatArray
 from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.parameters import choice, integer, share
 
 NETWORK_SEED = 2014
 """Public, and the same for every release: ``rng`` is another one under another post-processing,

@@ -21,7 +21,6 @@ from dp_pipeline.models.markov_network import (
     pairs_of,
     paper_plan,
 )
-from dp_pipeline.models.parameters import choice, decimal, share
 from dp_pipeline.models.table import TableModel, clique_cells
 from dp_pipeline.release.bigger_cliques import bigger_cliques
 from dp_pipeline.release.budget import root_weights, split
@@ -34,6 +33,7 @@ from dp_pipeline.release.one_ways import estimated_rows, shares
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.errors import BoundaryViolation, DeclarationError
+from dp_pipeline.schema.parameters import choice, decimal, share
 
 ZERO = Fraction(0)
 

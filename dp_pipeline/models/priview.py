@@ -10,7 +10,6 @@ from typing import ClassVar
 import numpy as np
 
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.models.parameters import integer
 from dp_pipeline.models.table import TableModel, clique_cells
 from dp_pipeline.release.ancestral_sampling import overlap_links, sample_network
 from dp_pipeline.release.covering_design import covering_design, view_cells
@@ -21,6 +20,7 @@ from dp_pipeline.release.view_tables import view_tables
 from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.encoding import FloatArray
 from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.parameters import integer
 
 Names = tuple[str, ...]
 

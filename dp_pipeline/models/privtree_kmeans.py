@@ -12,12 +12,12 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.split_session import SplitSession
 from dp_pipeline.models.base import clustering_columns
 from dp_pipeline.models.clustering import SynopsisClustering
-from dp_pipeline.models.parameters import integer, share
 from dp_pipeline.models.tree_growth import MOST_NODES
 from dp_pipeline.release.bit_tree import BitTree, Prefixes
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.synopsis import Synopsis
 from dp_pipeline.release.weighted_kmeans import cluster_synopsis
+from dp_pipeline.schema.parameters import integer, share
 
 
 @dataclass(frozen=True)

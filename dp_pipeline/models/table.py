@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dp_pipeline.models.parameters import integer, names
 from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.parameters import integer, names
 
 MOST_ESTIMATED_ROWS = 2_000_000
 """At a tiny ε an estimate of the number of rows is noise."""

@@ -12,7 +12,6 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.mechanisms import laplace_scale
 from dp_pipeline.gate.survivors import MOST_CELLS
 from dp_pipeline.models.base import ROWS_SHARE
-from dp_pipeline.models.parameters import integer
 from dp_pipeline.models.table import MOST_ESTIMATED_ROWS, TableModel
 from dp_pipeline.release.clique_join import rounded_counts
 from dp_pipeline.release.sparse_table import SparseTable, threshold_for
@@ -20,6 +19,7 @@ from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.encoding import IntArray
 from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.parameters import integer
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,13 @@ from dp_pipeline.ledger import Charge, Ledger
 from dp_pipeline.ledger.home import Home
 from dp_pipeline.models import build_model
 from dp_pipeline.models.base import Claim, Model, declared_claim, price
-from dp_pipeline.models.parameters import texts_of
 from dp_pipeline.orchestration.storage import BundleStore
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.key import ReleaseKey
 from dp_pipeline.schema.currency import delta_text
 from dp_pipeline.schema.epsilon import epsilon_text, nano_epsilon
 from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.parameters import texts_of
 from dp_pipeline.schema.spec import DatasetSpec
 
 

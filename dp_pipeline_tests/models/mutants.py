@@ -15,7 +15,6 @@ from dp_pipeline.models.eug_kmeans import EugKMeans
 from dp_pipeline.models.htree_kmeans import HTreeKMeans
 from dp_pipeline.models.idp_kmeans import IdpKMeans
 from dp_pipeline.models.independent import Independent
-from dp_pipeline.models.parameters import integer
 from dp_pipeline.release.accountant import Accountant
 from dp_pipeline.release.bit_tree import BitTree, Prefixes
 from dp_pipeline.release.clusters import Clusters
@@ -24,6 +23,7 @@ from dp_pipeline.release.synopsis import Synopsis
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.schema.encoding import FloatArray
+from dp_pipeline.schema.parameters import integer
 from dp_pipeline_tests.instruments import CheaperNoise
 
 

@@ -21,8 +21,8 @@ from dp_pipeline.models.hybrid_kmeans import HybridKMeans
 from dp_pipeline.models.idp_kmeans import IdpKMeans
 from dp_pipeline.models.lloyd import equal_noise, lloyd_round, lloyd_rounds, round_budgets
 from dp_pipeline.models.oept_kmeans import OeptKMeans
-from dp_pipeline.models.parameters import from_text
 from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.parameters import from_text
 from dp_pipeline_tests import loops
 from dp_pipeline_tests.instruments import SILENT, curator_over
 from dp_pipeline_tests.models.contract import Run, check_loss, run

@@ -16,12 +16,12 @@ from dp_pipeline.models.base import planning_units
 from dp_pipeline.models.dpqt_kmeans import DpqtKMeans, tree_height
 from dp_pipeline.models.eug_kmeans import EugKMeans
 from dp_pipeline.models.independent import Independent
-from dp_pipeline.models.parameters import from_text, texts_of
 from dp_pipeline.models.uniform_grid import cells_per_axis
 from dp_pipeline.release.quadtree import Nodes
 from dp_pipeline.schema.discovery import discover
 from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.parameters import from_text, texts_of
 from dp_pipeline_tests.instruments import RecordingNoise, curator_over
 from dp_pipeline_tests.models.contract import LargeAnswers, built, run
 from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import Model
-from dp_pipeline.models.parameters import from_text
 from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.parameters import from_text
 from dp_pipeline.schema.spec import DatasetSpec
 
 Planning = Literal["declared", "paid", "none"]

@@ -9,9 +9,9 @@ from functools import cache
 
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import Claim, Model, claim_of
-from dp_pipeline.models.parameters import from_text
 from dp_pipeline.models.table import TableModel
 from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.parameters import from_text
 from dp_pipeline.schema.spec import DatasetSpec
 
 
