@@ -1,0 +1,125 @@
+"""ClassPartition: rows in equivalence classes, refined bit by bit. No sort, no hash.
+
+A bit splits every class in two. The rows of its rarer side are counted by class, those of the
+other side follow by subtraction: a test costs as much as there are rows on the rarer side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_pipeline.anonymity.coded_rows import CodedRows
+from dp_pipeline.anonymity.promise import Promise
+from dp_pipeline.schema.encoding import IntArray
+
+Splits = tuple[IntArray, IntArray]
+"""Counts of every class on the rarer side of some bits, and on the other: (…, classes, labels)."""
+
+
+class ClassPartition:
+    """The classes of n rows under the bits that were accepted so far, none at first.
+
+    by_label   whether rows are counted by class and label; a promise about labels always does
+
+    A class breaks the promise when it has rows, but less than k of them or less than
+    ``diversity`` different labels. Refining never mends a class: what breaks with some bits
+    breaks with more. So a bit that was refused once is refused for ever, and one pass over all
+    bits, in any order, ends with a set to which none can be added.
+
+    Raises TooFewRows where all rows as one class break the promise.
+
+    >>> rows = CodedRows((), np.zeros((4, 0), dtype=int), np.array([0, 1, 0, 1]), ("no", "yes"))
+    >>> partition = ClassPartition(rows, Promise(k=2))
+    >>> partition.takes(np.array([0])), partition.takes(np.array([0, 1]))
+    (False, True)
+    >>> partition.refine(np.array([0, 1]))
+    >>> partition.sizes.tolist()
+    [2, 2]
+    """
+
+    def __init__(self, rows: CodedRows, promise: Promise, *, by_label: bool = False) -> None:
+        labels = rows.target_counts
+        promise.require_possible(len(rows), int(np.count_nonzero(labels)))
+        self._promise, self._most_bad = promise, promise.most_suppressed(len(rows))
+        self._by_label = by_label or promise.diversity > 1
+        self._groups = np.zeros(len(rows), dtype=np.int64)
+        self._counts = labels[None] if self._by_label else np.array([[len(rows)]])
+        self._target = rows.target
+        self._keys = self._keyed()
+
+    @property
+    def groups(self) -> IntArray:
+        """The class of every row (n,), 0..classes − 1."""
+        return self._groups
+
+    @property
+    def counts(self) -> IntArray:
+        """Rows of every class, by label (classes, labels) or in one column."""
+        return self._counts
+
+    @property
+    def sizes(self) -> IntArray:
+        """Rows of every class (classes,)."""
+        return np.asarray(self._counts.sum(axis=1))
+
+    def takes(self, rare: IntArray) -> bool:
+        """Whether the classes keep the promise when one more bit splits them."""
+        return bool(self.keeps_promise(self.split([rare]))[0])
+
+    def split(self, bits: Sequence[IntArray]) -> Splits:
+        """How each of some bits would split every class, (bits, classes, labels)."""
+        cells = self._counts.size
+        places = np.repeat(np.arange(len(bits)) * cells, [len(rare) for rare in bits])
+        rows = np.concatenate(bits) if len(bits) > 1 else bits[0]
+        keys = self._keys[rows] + places if len(bits) > 1 else self._keys[rows]
+        found = np.bincount(keys, minlength=cells * len(bits))
+        rare = found.reshape(len(bits), *self._counts.shape)
+        return rare, self._counts - rare
+
+    def keeps_promise(self, splits: Splits) -> NDArray[np.bool_]:
+        """Of each bit, whether not more rows than allowed would be in classes that break it."""
+        if self._promise.is_empty:
+            return np.ones(len(splits[0]), dtype=np.bool_)
+        bad = self._exposed(splits[0]) + self._exposed(splits[1])
+        return np.asarray(bad <= self._most_bad)
+
+    def refine(self, rare: IntArray) -> None:
+        """Split every class by one more bit, whether the promise is kept or not."""
+        on, off = (side[0] for side in self.split([rare]))
+        both = np.stack([off, on], axis=1).reshape(2 * len(on), -1)
+        # Of no rows there stays one empty class.
+        filled = both.any(axis=1) if len(self._groups) else np.array([True, False])
+        places = np.cumsum(filled) - 1
+        doubled = self._groups * 2
+        doubled[rare] += 1
+        self._groups, self._counts = places[doubled], both[filled]
+        self._keys = self._keyed()
+
+    @property
+    def suppressed(self) -> NDArray[np.bool_]:
+        """Rows of classes that break the promise, which have to be left out (n,)."""
+        if self._promise.is_empty:
+            return np.zeros(len(self._groups), dtype=np.bool_)
+        return np.asarray(self._breaks(self._counts)[self._groups])
+
+    def _keyed(self) -> IntArray:
+        """Class, and label where labels are counted, of every row as one number."""
+        if not self._by_label:
+            return self._groups
+        return np.asarray(self._groups * self._counts.shape[1] + self._target)
+
+    def _exposed(self, counts: IntArray) -> IntArray:
+        """Rows of classes that break the promise (…,) of counts (…, classes, labels)."""
+        broken = np.where(self._breaks(counts), counts.sum(axis=-1), 0)
+        return np.asarray(broken.sum(axis=-1))
+
+    def _breaks(self, counts: IntArray) -> NDArray[np.bool_]:
+        """Which classes (…, classes) of counts (…, classes, labels) have rows and break it."""
+        sizes = counts.sum(axis=-1)
+        bad = sizes < self._promise.k
+        if self._promise.diversity > 1:
+            bad |= np.count_nonzero(counts, axis=-1) < self._promise.diversity
+        return np.asarray(bad & (sizes > 0))

@@ -1,0 +1,154 @@
+"""Which rows of a table are alike, and how labels spread over them. Codes in, numbers out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_pipeline.schema.encoding import FloatArray, IntArray
+from dp_pipeline.schema.errors import DeclarationError
+
+_MOST_KEYS = 1 << 62
+_DENSE_CELLS_A_ROW = 8
+
+
+def class_ids(codes: NDArray[Any]) -> tuple[IntArray, IntArray]:
+    """The equivalence class of every row, and the rows of every class.
+
+    codes   (n, m) whole numbers ≥ 0 or truth values; a missing value is a code like any other,
+            so rows that miss the same values are alike
+
+    Returns ids (n,) in 0..classes − 1, numbered in the order of the classes' codes, the first
+    column first; and sizes (classes,), none of them 0. Rows without columns are one class; no
+    rows are no class. Exact, nothing is hashed: a collision would claim more anonymity than
+    there is. DeclarationError for what is no table of codes.
+
+    >>> ids, sizes = class_ids(np.array([[1, 0], [0, 7], [1, 0]]))
+    >>> ids.tolist(), sizes.tolist()
+    ([1, 0, 1], [1, 2])
+    """
+    if codes.ndim != 2 or (codes.size and not _are_codes(codes)):
+        raise DeclarationError(
+            "equivalence classes: expected whole numbers ≥ 0 of shape (n, m), "
+            f"got {codes.dtype} of {codes.ndim} dimensions"
+        )
+    keys, cells = np.zeros(len(codes), dtype=np.int64), 1
+    for column in codes.T if len(codes) else ():
+        keys, cells = _joined(keys, cells, column)
+    ids = _renumbered(keys, cells)
+    return ids, np.bincount(ids)
+
+
+def _are_codes(codes: NDArray[Any]) -> bool:
+    return codes.dtype.kind in "iub" and bool(codes.min() >= 0)
+
+
+def _joined(keys: IntArray, cells: int, column: NDArray[Any]) -> tuple[IntArray, int]:
+    """Keys of one more column, which is the fastest, and a number that no key reaches."""
+    size = int(column.max()) + 1
+    if cells * size > _MOST_KEYS:
+        # Only which rows are alike counts, so the codes that occur are numbered anew, in order.
+        keys, column = (np.unique(one, return_inverse=True)[1] for one in (keys, column))
+        cells, size = int(keys.max()) + 1, int(column.max()) + 1
+    joined = keys * size
+    joined += column.astype(np.int64, copy=False)
+    return joined, cells * size
+
+
+def _renumbered(keys: IntArray, cells: int) -> IntArray:
+    """Keys in 0..cells − 1 as places among those that occur."""
+    if cells > _DENSE_CELLS_A_ROW * len(keys):
+        return np.unique(keys, return_inverse=True)[1]
+    found = np.bincount(keys, minlength=cells) > 0
+    return (np.cumsum(found) - 1)[keys]
+
+
+@dataclass(frozen=True, eq=False)
+class EquivalenceClasses:
+    """The rows of every class by label, only what occurs: measures need no row after this.
+
+    sizes    (classes,) rows
+    totals   (labels,) rows of every label; a label that no row has is 0
+    starts   (classes,) where the entries of each class start
+    groups, labels, counts   (entries,) class, label and how many rows, at least 1, ascending
+             by class and then by label
+
+    >>> EquivalenceClasses.of(np.array([[0], [0], [1]]), np.array([2, 2, 0]), labels=3).counts
+    array([2, 1])
+    """
+
+    sizes: IntArray
+    totals: IntArray
+    starts: IntArray
+    groups: IntArray
+    labels: IntArray
+    counts: IntArray
+
+    @classmethod
+    def of(cls, codes: NDArray[Any], target: NDArray[Any], *, labels: int) -> EquivalenceClasses:
+        """From released codes (n, m) and a label's code (n,) in 0..labels − 1 a row.
+
+        DeclarationError for other shapes, and for codes that are none of the labels. Rows go by
+        place and by nothing else, so rows in another order are the same classes.
+        """
+        ids, sizes = class_ids(codes)
+        label = _checked(target, rows=len(codes), labels=labels)
+        keys, counts = _occupied(ids * labels + label, len(sizes) * labels)
+        groups = keys // max(1, labels)
+        return cls(
+            sizes,
+            np.bincount(label, minlength=labels),
+            np.searchsorted(groups, np.arange(len(sizes))),
+            groups,
+            keys - groups * labels,
+            counts,
+        )
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def rows(self) -> int:
+        """Rows of all classes."""
+        return int(self.sizes.sum())
+
+    @property
+    def shares(self) -> FloatArray:
+        """Share of the entry's label in its class (entries,), above 0."""
+        return np.asarray(self.counts / self.sizes[self.groups])
+
+    @property
+    def overall(self) -> FloatArray:
+        """Share of every label in the whole table (labels,), 0 for one that no row has."""
+        return np.asarray(self.totals / max(1, self.rows))
+
+    @property
+    def labels_of_class(self) -> IntArray:
+        """How many different labels every class has (classes,)."""
+        return np.bincount(self.groups, minlength=len(self))
+
+
+def _occupied(keys: IntArray, cells: int) -> tuple[IntArray, IntArray]:
+    """Which keys in 0..cells − 1 occur, ascending, and how often."""
+    if cells > _DENSE_CELLS_A_ROW * len(keys):
+        ordered = np.sort(keys)
+        starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+        return ordered[starts], np.diff(starts, append=len(keys))
+    counts = np.bincount(keys, minlength=cells)
+    found = np.flatnonzero(counts)
+    return found, counts[found]
+
+
+def _checked(target: NDArray[Any], *, rows: int, labels: int) -> IntArray:
+    if target.shape != (rows,):
+        raise DeclarationError(
+            "equivalence classes: expected one label a row, got another shape or number"
+        )
+    if target.size and not (_are_codes(target) and target.max() < labels):
+        raise DeclarationError(
+            f"equivalence classes: expected codes of {labels} labels, got others"
+        )
+    return target.astype(np.int64, copy=False)

@@ -1,0 +1,320 @@
+"""What every method that keeps bits must do, whatever its order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.anonymity import METHODS
+from dp_pipeline.anonymity.bit import bit_matrix, cumulative_bits, one_hot_bits
+from dp_pipeline.anonymity.class_partition import ClassPartition
+from dp_pipeline.anonymity.coded_rows import CodedRows, Column
+from dp_pipeline.anonymity.hamdist import HamdistBackward, HamdistRatio, hamming_distances
+from dp_pipeline.anonymity.kjig import Kjig
+from dp_pipeline.anonymity.method import Anonymized, Method, Ranking
+from dp_pipeline.anonymity.promise import Promise, TooFewRows
+from dp_pipeline.anonymity.ranked import RankedSearch
+from dp_pipeline.anonymity.recoding import BitRecoding
+from dp_pipeline.anonymity.rfka import Impurity, Rfka
+from dp_pipeline.anonymity.search import fill, kept_in_order, rare_rows_of
+from dp_pipeline_tests.anonymity.populations import TEN, WARD, coded_rows, flags, rows_of
+
+FEW_TREES = {Rfka: {"trees": 5}, Impurity: {"trees": 5}}
+SELECTING = [
+    METHODS[name]
+    for name in (
+        "rfka",
+        "impurity",
+        "hamdist_backward",
+        "hamdist_forward",
+        "hamdist_ratio",
+        "mutual_information",
+        "kjig",
+    )
+]
+each_method = pytest.mark.parametrize("kind", SELECTING, ids=lambda kind: kind.__name__)
+promises = st.builds(
+    Promise,
+    k=st.integers(0, 5),
+    diversity=st.integers(1, 2),
+    suppressed=st.sampled_from([0.0, 0.2]),
+)
+
+
+def built(kind: type[Method]) -> Method:
+    return kind(**FEW_TREES.get(kind, {}))
+
+
+def is_kept(rows: CodedRows, promise: Promise) -> bool:
+    """Whether released rows keep a promise: the definition, row by row."""
+    if promise.is_empty:
+        return True
+    classes = [tuple(codes) for codes in rows.codes.tolist()]
+    labels: dict[tuple[int, ...], set[int]] = {}
+    for one, label in zip(classes, rows.target.tolist(), strict=True):
+        labels.setdefault(one, set()).add(label)
+    return all(
+        size >= promise.k and len(labels[one]) >= promise.diversity
+        for one, size in Counter(classes).items()
+    )
+
+
+def tried(kind: type[Method], rows: CodedRows, promise: Promise) -> Anonymized | None:
+    try:
+        return built(kind).recode(rows, promise, seed=3)
+    except TooFewRows:
+        return None
+
+
+@each_method
+@settings(max_examples=60, deadline=None)
+@given(rows=coded_rows(), promise=promises)
+def test_what_is_released_keeps_the_promise(kind, rows, promise):
+    found = tried(kind, rows, promise)
+    labels = len(set(rows.target.tolist()))
+    possible = len(rows) >= promise.k and labels >= promise.diversity
+    assert (found is not None) == (promise.is_empty or possible)
+    if found is None:
+        return
+    released = found.release(rows)
+    assert is_kept(released, promise)
+    assert int(found.suppressed.sum()) <= promise.most_suppressed(len(rows))
+    assert len(released) == len(rows) - int(found.suppressed.sum())
+
+
+@each_method
+@settings(max_examples=30, deadline=None)
+@given(rows=coded_rows())
+def test_k_of_nought_and_one_keep_every_bit(kind, rows):
+    bits = cumulative_bits(rows.columns) if kind is Kjig else one_hot_bits(rows.columns)
+    for k in (0, 1):
+        found = built(kind).recode(rows, Promise(k), seed=0)
+        assert sorted(map(str, found.recoding.bits)) == sorted(map(str, bits))
+        assert not found.suppressed.any()
+
+
+@each_method
+@settings(max_examples=30, deadline=None)
+@given(rows=coded_rows(at_least=2), promise=promises, random=st.randoms(use_true_random=False))
+def test_the_order_of_the_rows_changes_nothing(kind, rows, promise, random):
+    order = list(range(len(rows)))
+    random.shuffle(order)
+    first, other = (tried(kind, one, promise) for one in (rows, rows.some(np.array(order))))
+    if first is None or other is None:
+        assert first is other
+        return
+    assert first.recoding == other.recoding
+    assert first.suppressed[order].tolist() == other.suppressed.tolist()
+
+
+@each_method
+@settings(max_examples=30, deadline=None)
+@given(rows=coded_rows(at_least=2), promise=promises)
+def test_released_rows_do_not_lie_as_they_did_in_the_source(kind, rows, promise):
+    backwards = rows.some(np.arange(len(rows))[::-1])
+    found, turned = (tried(kind, one, promise) for one in (rows, backwards))
+    if found is None or turned is None:
+        return
+    one, other = found.release(rows), turned.release(backwards)
+    assert one.codes.tolist() == other.codes.tolist()
+    assert one.target.tolist() == other.target.tolist()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [kind for kind in SELECTING if kind not in (HamdistBackward, HamdistRatio)],
+    ids=lambda kind: kind.__name__,
+)
+@settings(max_examples=40, deadline=None)
+@given(rows=coded_rows(), promise=promises)
+def test_no_bit_can_be_added_to_what_a_one_pass_search_keeps(kind, rows, promise):
+    found = tried(kind, rows, promise)
+    if found is None:
+        return
+    bits = cumulative_bits(rows.columns) if kind is Kjig else one_hot_bits(rows.columns)
+    partition, rare = ClassPartition(rows, promise), rare_rows_of(rows, bits)
+    kept = [bits.index(bit) for bit in found.recoding.bits]
+    for place in kept:
+        partition.refine(rare.rows[place])
+    assert not any(partition.takes(rare.rows[at]) for at in range(len(bits)) if at not in kept)
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=coded_rows(at_least=1), k=st.integers(2, 4))
+def test_every_part_of_a_k_anonymous_set_of_bits_is_k_anonymous(rows, k):
+    if len(rows) < k:
+        return
+    bits = one_hot_bits(rows.columns)
+    found = kept_in_order(rows, bits, range(len(bits)), Promise(k))
+    for many in range(len(found.recoding.bits) + 1):
+        for some in list(combinations(found.recoding.bits, many))[:20]:
+            assert is_kept(BitRecoding(rows.columns, some).released(rows), Promise(k))
+
+
+def printed_lines_6_to_8(rows: CodedRows, order: list[int], promise: Promise) -> list[int]:
+    """RFKA's loop as it is printed: add a bit, and *if* the privacy test is passed remove it."""
+    bits, kept = one_hot_bits(rows.columns), list[int]()
+    for place in order:
+        kept.append(place)
+        recoding = BitRecoding(rows.columns, tuple(bits[one] for one in kept))
+        if is_kept(recoding.released(rows), promise):
+            kept.pop()
+    return kept
+
+
+def test_the_printed_condition_is_inverted_and_keeps_just_what_exposes():
+    order, promise = [2, 0, 3, 1, 4, 5], Promise(k=3)
+    bits = one_hot_bits(WARD)
+    printed = printed_lines_6_to_8(TEN, order, promise)
+    assert printed, "the printed loop keeps something"
+    as_printed = BitRecoding(WARD, tuple(bits[place] for place in printed))
+    assert not is_kept(as_printed.released(TEN), promise)
+    ours = kept_in_order(TEN, bits, order, promise)
+    assert is_kept(ours.release(TEN), promise)
+    assert ours.recoding.bits
+
+
+def test_a_larger_k_may_keep_a_bit_that_a_smaller_one_has_no_room_for():
+    # K = 2 takes the first bit (2 of 8 rows), beside which the second would leave single rows.
+    # K = 3 refuses the first, and so has room for the second.
+    pairs = [(1, 1), (1, 0), (0, 1), (0, 1), (0, 0), (0, 0), (0, 0), (0, 0)]
+    rows = rows_of(*((*pair, 0) for pair in pairs), columns=flags(2))
+    first, second = (bit for bit in one_hot_bits(rows.columns) if bit.code == 1)
+    by_two, by_three = (kept_in_order(rows, (first, second), (0, 1), Promise(k)) for k in (2, 3))
+    assert by_two.recoding.bits == (first,)
+    assert by_three.recoding.bits == (second,)
+
+
+def test_the_rankings_result_depends_on_order_and_classes_alone():
+    other = replace(TEN, target=1 - TEN.target)
+    order = (5, 4, 3, 2, 1, 0)
+    one, two = (
+        kept_in_order(rows, one_hot_bits(WARD), order, Promise(2)).recoding for rows in (TEN, other)
+    )
+    assert one == two
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=coded_rows())
+def test_hamdist_in_closed_form_is_the_sum_over_all_pairs(rows):
+    bits = one_hot_bits(rows.columns)
+    matrix, total = bit_matrix(bits, rows.codes, rows.columns), np.zeros(len(bits), dtype=np.int64)
+    for one, other in combinations(range(len(rows)), 2):
+        if rows.target[one] != rows.target[other]:
+            total += matrix[one] != matrix[other]
+    assert hamming_distances(rows, bits).tolist() == total.tolist()
+
+
+def test_hamdist_backward_drops_the_lowest_until_the_promise_is_kept():
+    rows, promise = TEN, Promise(3)
+    bits = one_hot_bits(WARD)
+    order = HamdistBackward().ranking(rows, seed=0).places
+    kept = list(order)
+    while not is_kept(BitRecoding(WARD, tuple(bits[at] for at in kept)).released(rows), promise):
+        kept.pop()
+    found = HamdistBackward().recode(rows, promise, seed=0)
+    assert found.recoding.bits == tuple(bits[at] for at in kept)
+    assert 0 < len(kept) < len(bits)
+
+
+def test_hamdist_ratio_drops_what_frees_most_rows_for_its_distance():
+    found = HamdistRatio().recode(TEN, Promise(3), seed=0)
+    names = {bit.name(WARD) for bit in found.recoding.bits}
+    assert is_kept(found.release(TEN), Promise(3))
+    # The one missing age exposes its row, and all bits that single it out have to go.
+    assert "age=missing" not in names
+    assert names
+
+
+@each_method
+def test_without_quasi_identifiers_all_rows_are_one_class(kind):
+    rows = rows_of((0,), (1,), (1,), columns=())
+    released = built(kind).recode(rows, Promise(3), seed=0).release(rows)
+    assert released.codes.shape == (3, 0)
+    assert released.target.tolist() == [0, 1, 1]
+
+
+@each_method
+def test_identical_rows_keep_every_bit(kind):
+    rows = rows_of(*[(1, 2, 0)] * 4, columns=WARD)
+    found = built(kind).recode(rows, Promise(4), seed=0)
+    bits = cumulative_bits(WARD) if kind is Kjig else one_hot_bits(WARD)
+    assert len(found.recoding.bits) == len(bits)
+
+
+@each_method
+def test_a_constant_label_is_selected_from_and_refused_under_two_diversity(kind):
+    rows = replace(TEN, target=np.zeros(10, dtype=np.int64))
+    assert is_kept(built(kind).recode(rows, Promise(3), seed=0).release(rows), Promise(3))
+    with pytest.raises(TooFewRows, match="expected at least 2 different labels, got fewer"):
+        built(kind).recode(rows, Promise(3, diversity=2), seed=0)
+
+
+@each_method
+def test_missing_everywhere_is_one_level_like_any_other(kind):
+    rows = rows_of(*[(at % 2, 3, at % 2) for at in range(8)], columns=WARD)
+    found = built(kind).recode(rows, Promise(4), seed=0)
+    assert len(set(map(tuple, found.release(rows).codes.tolist()))) == 2
+
+
+@each_method
+def test_less_rows_than_k_give_an_error_and_no_recoding(kind):
+    with pytest.raises(TooFewRows, match="expected at least K=11 rows, got fewer"):
+        built(kind).recode(TEN, Promise(11), seed=0)
+    assert built(kind).recode(TEN, Promise(10), seed=0).release(TEN) is not None
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=coded_rows(at_least=2), k=st.integers(2, 5))
+def test_kjig_with_two_diversity_never_leaves_a_class_of_one_label(rows, k):
+    found = tried(Kjig, rows, Promise(k, diversity=2))
+    if found is None:
+        return
+    released = found.release(rows)
+    labels: dict[tuple[int, ...], set[int]] = {}
+    for codes, label in zip(released.codes.tolist(), released.target.tolist(), strict=True):
+        labels.setdefault(tuple(codes), set()).add(label)
+    assert all(len(one) > 1 for one in labels.values())
+
+
+def test_kjig_takes_bits_that_tell_together_before_one_that_tells_nothing():
+    # The label is a contrary of two flags, four rows of each kind; a third flag tells nothing.
+    records = [(a, b, c, a ^ b) for a in (0, 1) for b in (0, 1) for c in (0, 1)] * 8
+    records += [(1, 1, 0, 0)] * 8
+    rows = rows_of(*records, columns=flags(3))
+    kept = Kjig().recode(rows, Promise(8), seed=0).recoding.bits
+    assert {bit.column for bit in kept[:2]} == {0, 1}
+
+
+class TakesAllButTheLast(RankedSearch):
+    """A search with a mistake: the last bit of the order is taken unseen."""
+
+    def worth(self, rows, bits, *, seed):  # noqa: ARG002
+        return np.arange(len(bits), 0, -1).astype(np.float64)
+
+    def recode_by(self, ranking: Ranking, rows: CodedRows, promise: Promise) -> Anonymized:
+        bits = self.bits(rows)
+        partition, rare = ClassPartition(rows, promise), rare_rows_of(rows, bits)
+        kept = [*fill(partition, rare, ranking.places[:-1]), ranking.places[-1]]
+        recoding = BitRecoding(rows.columns, tuple(bits[place] for place in kept))
+        return Anonymized(recoding, partition.suppressed)
+
+
+def test_a_search_that_takes_one_bit_unseen_is_caught():
+    found = TakesAllButTheLast().recode(TEN, Promise(2), seed=0)
+    assert not is_kept(found.release(TEN), Promise(2))
+
+
+def test_bits_say_what_they_ask():
+    names = [bit.name(WARD) for bit in cumulative_bits(WARD)]
+    assert names == ["sex=m", "age>=middle", "age>=old", "age=missing"]
+    matrix = bit_matrix(cumulative_bits(WARD), np.array([[1, 2], [0, 3]]), WARD)
+    assert matrix.tolist() == [[True, True, True, False], [False, False, False, True]]
+    one_level = (Column("x", ("only",)),)
+    assert [bit.name(one_level) for bit in cumulative_bits(one_level)] == ["x=only"]

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.metrics.auc import auc, macro_auc
+from dp_pipeline.schema.errors import DeclarationError
+
+# Few different scores, so that most rows are tied with others.
+scored = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2)), min_size=1, max_size=30)
+
+
+def columns(rows: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    scores, labels = np.array(rows).T
+    return scores / 10, labels
+
+
+def by_pairs(scores: np.ndarray, positive: np.ndarray) -> float:
+    pairs = [
+        (above > below) + (above == below) / 2
+        for above in scores[positive]
+        for below in scores[~positive]
+    ]
+    return sum(pairs) / len(pairs) if pairs else float("nan")
+
+
+def test_pairs_are_counted_and_tied_pairs_count_half():
+    scores = np.array([1.0, 2.0, 2.0, 3.0])
+    assert auc(scores, np.array([False, False, True, True])) == 3.5 / 4
+    assert auc(scores, np.array([True, True, False, False])) == 0.5 / 4
+    assert auc(np.zeros(4), np.array([True, False, False, False])) == 0.5
+
+
+@given(scored)
+def test_it_is_the_share_of_pairs_in_the_right_order(rows):
+    scores, labels = columns(rows)
+    np.testing.assert_allclose(auc(scores, labels > 0), by_pairs(scores, labels > 0))
+
+
+@settings(deadline=None)
+@given(scored.filter(lambda rows: len({label > 0 for _, label in rows}) == 2))
+def test_it_agrees_with_scikit_learn(rows):
+    from sklearn.metrics import roc_auc_score
+
+    scores, labels = columns(rows)
+    assert auc(scores, labels > 0) == pytest.approx(roc_auc_score(labels > 0, scores), abs=1e-12)
+
+
+@given(scored, st.randoms(use_true_random=False))
+def test_neither_the_order_of_the_rows_nor_the_scale_of_the_scores_matters(rows, random):
+    scores, labels = columns(rows)
+    shuffled = rows.copy()
+    random.shuffle(shuffled)
+    again, other_labels = columns(shuffled)
+    np.testing.assert_equal(auc(scores, labels > 0), auc(again, other_labels > 0))
+    np.testing.assert_equal(auc(scores, labels > 0), auc(np.exp(scores), labels > 0))
+
+
+def test_infinite_scores_have_a_place_in_the_order():
+    assert auc(np.array([-np.inf, 0.0, np.inf]), np.array([False, False, True])) == 1
+
+
+@pytest.mark.parametrize("positive", [[], [True, True], [False]])
+def test_without_rows_on_both_sides_there_is_no_number(positive):
+    sides = np.array(positive, dtype=bool)
+    assert math.isnan(auc(np.zeros(len(sides)), sides))
+    assert math.isnan(macro_auc(np.zeros((len(sides), 2)), sides.astype(int)))
+    assert math.isnan(macro_auc(np.zeros((len(sides), 3)), sides.astype(int)))
+
+
+@settings(deadline=None)
+@given(scored.filter(lambda rows: len({label for _, label in rows}) == 3))
+def test_of_many_classes_it_is_the_mean_of_each_against_the_rest_as_in_scikit_learn(rows):
+    from sklearn.metrics import roc_auc_score
+
+    first, labels = columns(rows)
+    scores = np.stack([first, np.roll(first, 1), 1 - first - np.roll(first, 1)], axis=1)
+    expected = roc_auc_score(labels, scores, multi_class="ovr", average="macro")
+    assert macro_auc(scores, labels) == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_class_that_no_row_has_does_not_count():
+    scores = np.array([[0.8, 0.2, 0.0], [0.9, 0.1, 0.0], [0.5, 0.1, 0.4]])
+    target = np.array([0, 0, 2])
+    assert macro_auc(scores, target) == 1
+    assert math.isnan(macro_auc(scores[:2], target[:2]))
+
+
+@given(scored)
+def test_of_two_classes_it_is_the_plain_auc(rows):
+    scores, labels = columns(rows)
+    both = np.stack([1 - scores, scores], axis=1)
+    np.testing.assert_equal(macro_auc(both, (labels > 0).astype(int)), auc(scores, labels > 0))
+
+
+def test_of_two_classes_the_second_column_decides():
+    assert macro_auc(np.array([[0.0, 0.0], [1.0, 1.0]]), np.array([0, 1])) == 1
+
+
+def test_other_shapes_and_scores_that_are_no_number_are_refused():
+    with pytest.raises(DeclarationError, match="expected one score for each of 2 rows"):
+        auc(np.zeros(3), np.zeros(2, dtype=bool))
+    with pytest.raises(DeclarationError, match="expected one score a class for each of 3 rows"):
+        macro_auc(np.zeros(3), np.zeros(3, dtype=int))
+    with pytest.raises(DeclarationError, match="expected a number a row, got NaN"):
+        auc(np.array([0.0, np.nan]), np.array([True, False]))

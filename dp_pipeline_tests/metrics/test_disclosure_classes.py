@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.metrics import equivalence_classes
+from dp_pipeline.metrics.equivalence_classes import EquivalenceClasses, class_ids
+from dp_pipeline.schema.errors import DeclarationError
+
+tables = st.integers(0, 4).flatmap(
+    lambda columns: st.lists(st.tuples(*[st.integers(0, 3)] * columns), min_size=1, max_size=30)
+)
+HUGE = (1 << 32) - 1
+
+
+def array(rows: list[tuple[int, ...]], dtype: type = np.int64) -> np.ndarray:
+    return np.array(rows, dtype=dtype).reshape(len(rows), -1)
+
+
+@pytest.fixture(params=["as it is", "every table is sparse", "no key has room"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All ways to number the classes, on tables that are too small to need them."""
+    if request.param != "as it is":
+        monkeypatch.setattr(equivalence_classes, "_DENSE_CELLS_A_ROW", 0)
+    if request.param == "no key has room":
+        monkeypatch.setattr(equivalence_classes, "_MOST_KEYS", 1)
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int64, np.uint64])
+def test_classes_are_the_different_rows_in_their_order(dtype: type) -> None:
+    @settings(deadline=None)
+    @given(rows=tables)
+    def check(rows: list[tuple[int, ...]]) -> None:
+        ids, sizes = class_ids(array(rows, dtype))
+        different = sorted(set(rows))
+        assert [different[at] for at in ids.tolist()] == rows
+        assert sizes.tolist() == [rows.count(one) for one in different]
+
+    check()
+
+
+@pytest.mark.usefixtures("way")
+def test_the_entries_are_the_labels_that_occur_in_each_class() -> None:
+    @settings(deadline=None)
+    @given(rows=tables, seed=st.integers(0, 99))
+    def check(rows: list[tuple[int, ...]], seed: int) -> None:
+        target = np.random.default_rng(seed).integers(0, 4, len(rows))
+        classes = EquivalenceClasses.of(array(rows), target, labels=5)
+        ids = class_ids(array(rows))[0].tolist()
+        counts = Counter(zip(ids, target.tolist(), strict=True))
+        entries = (classes.groups, classes.labels, classes.counts)
+        assert list(zip(*(one.tolist() for one in entries), strict=True)) == sorted(
+            (group, label, count) for (group, label), count in counts.items()
+        )
+        assert classes.groups[classes.starts].tolist() == list(range(len(classes)))
+        assert classes.totals.tolist() == [target.tolist().count(label) for label in range(5)]
+
+    check()
+
+
+WIDE = array([(0, 0, 0), (1, 0, 0), (HUGE, HUGE, HUGE)])
+
+
+def test_columns_without_room_in_one_key_still_tell_rows_apart() -> None:
+    assert class_ids(WIDE)[0].tolist() == [0, 1, 2]
+    largest = np.array([[(1 << 64) - 1], [0], [(1 << 64) - 1]], dtype=np.uint64)
+    assert class_ids(largest)[0].tolist() == [1, 0, 1]
+    many = np.eye(300, dtype=np.bool_)
+    assert class_ids(np.vstack([many, many]))[1].tolist() == [2] * 300
+
+
+def test_keys_that_wrap_around_would_claim_anonymity_that_is_not_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(equivalence_classes, "_MOST_KEYS", 1 << 200)
+    assert class_ids(WIDE)[1].max() == 2
+
+
+def test_no_columns_are_one_class_and_no_rows_are_none() -> None:
+    for nothing in (np.zeros((3, 0)), np.zeros((3, 0), dtype=np.uint8)):
+        assert [one.tolist() for one in class_ids(nothing)] == [[0, 0, 0], [3]]
+    for shape in ((0, 2), (0, 0)):
+        assert [one.tolist() for one in class_ids(np.zeros(shape))] == [[], []]
+        classes = EquivalenceClasses.of(np.zeros(shape), np.zeros(0), labels=2)
+        assert (len(classes), classes.rows, classes.totals.tolist()) == (0, 0, [0, 0])
+
+
+@pytest.mark.parametrize(
+    "codes",
+    [
+        np.array([0, 1]),
+        np.array([[0], [-1]]),
+        np.array([[0.0], [np.nan]]),
+        np.array([["a"]]),
+        np.array([[None]]),
+    ],
+    ids=["one dimension", "negative", "missing as NaN", "text", "objects"],
+)
+def test_what_is_no_table_of_codes_is_refused(codes: np.ndarray) -> None:
+    with pytest.raises(DeclarationError, match="equivalence classes: expected whole numbers ≥ 0"):
+        class_ids(codes)
+
+
+@pytest.mark.parametrize(
+    "target", [[0], [0, 1, 1], [[0, 1]], [0, 2], [0, -1], [0.0, np.nan]], ids=str
+)
+def test_labels_that_do_not_fit_the_rows_are_refused_without_showing_one(target: list) -> None:
+    with pytest.raises(DeclarationError, match="equivalence classes: expected") as refused:
+        EquivalenceClasses.of(np.array([[0], [1]]), np.array(target), labels=2)
+    assert "-1" not in str(refused.value)
+
+
+def test_the_measures_load_nothing_heavier_than_numpy() -> None:
+    code = (
+        "import sys, dp_pipeline.metrics.disclosure, dp_pipeline.metrics.information_loss;"
+        "assert not {'pandas', 'pyarrow', 'sklearn', 'scipy'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

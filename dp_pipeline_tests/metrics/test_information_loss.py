@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.metrics.equivalence_classes import class_ids
+from dp_pipeline.metrics.information_loss import (
+    average_class_size,
+    discernibility,
+    information_loss,
+    non_uniform_entropy,
+)
+from dp_pipeline.schema.errors import DeclarationError
+
+# Ages in four bands and a sex: eight people.
+PEOPLE = np.array([[0, 0], [0, 1], [1, 0], [1, 1], [2, 0], [2, 0], [3, 1], [3, 1]])
+
+tables = st.integers(1, 3).flatmap(
+    lambda columns: st.lists(st.tuples(*[st.integers(0, 3)] * columns), min_size=1, max_size=25)
+)
+
+
+def entropy_by_loops(
+    original: np.ndarray, released: np.ndarray, about: Sequence[int]
+) -> list[float]:
+    totals = []
+    for at, before in enumerate(original.T.tolist()):
+        after = [
+            tuple(code for code, place in zip(row, about, strict=True) if place == at)
+            for row in released.tolist()
+        ]
+        both = list(zip(before, after, strict=True))
+        totals.append(-sum(math.log2(both.count(one) / after.count(one[1])) for one in both))
+    return totals
+
+
+def test_people_lose_as_counted_on_fingers() -> None:
+    halves = PEOPLE // [2, 1]
+    loss = information_loss(PEOPLE, halves, about=[0, 1], k=2, suppressed=1)
+    # Classes of 2, 2, 2 and 2 rows; a person left out is like all nine; ages lose one bit each.
+    assert loss.facts() == {
+        "discernibility": 4 * 4 + 9,
+        "average_class_size": 1.0,
+        "non_uniform_entropy": 1.0,
+    }
+
+
+def test_a_column_that_is_dropped_loses_its_entropy_and_one_that_stays_nothing() -> None:
+    lost = non_uniform_entropy(PEOPLE, PEOPLE[:, [0]], about=[0])
+    assert lost.tolist() == [0.0, 8.0]
+    nothing_kept = non_uniform_entropy(PEOPLE, PEOPLE[:, :0], about=[])
+    assert nothing_kept.tolist() == [16.0, 8.0]
+
+
+def test_several_released_columns_may_tell_of_one_original_column() -> None:
+    ages = PEOPLE[:, 0]
+    bits = np.stack([ages >= 2, PEOPLE[:, 1] == 1, ages == 0], axis=1)
+    assert non_uniform_entropy(PEOPLE, bits, about=[0, 1, 0]).tolist() == [4.0, 0.0]
+    # What tells of another column does not count, however much it happens to say.
+    assert non_uniform_entropy(PEOPLE, bits, about=[1, 1, 1])[0] == 16.0
+
+
+@settings(deadline=None)
+@given(rows=tables, seed=st.integers(0, 999))
+def test_the_entropy_is_that_of_loops_and_of_any_order_of_rows(
+    rows: list[tuple[int, ...]], seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    original = np.array(rows)
+    about = rng.integers(0, original.shape[1], rng.integers(0, 4)).tolist()
+    released = np.stack(
+        [np.zeros(len(rows), int), *(original[:, at] // 2 for at in about)], axis=1
+    )[:, 1:]
+    found = non_uniform_entropy(original, released, about=about)
+    assert found == pytest.approx(entropy_by_loops(original, released, about), abs=1e-9)
+    assert (found >= 0).all()
+    order = rng.permutation(len(rows))
+    again = non_uniform_entropy(original[order], released[order], about=about)
+    assert again == pytest.approx(found, abs=1e-9)
+
+
+@settings(deadline=None)
+@given(rows=tables, suppressed=st.integers(0, 5))
+def test_discernibility_counts_pairs_of_rows_that_are_alike(
+    rows: list[tuple[int, ...]], suppressed: int
+) -> None:
+    sizes = class_ids(np.array(rows))[1]
+    pairs = sum(one == other for one in rows for other in rows)
+    expected = pairs + suppressed * (len(rows) + suppressed)
+    assert discernibility(sizes, suppressed=suppressed) == expected
+
+
+def test_the_average_class_is_measured_by_the_promise() -> None:
+    sizes = np.array([4, 6, 8])
+    assert [average_class_size(sizes, k=k) for k in (0, 1, 2, 3, 6)] == [6, 6, 3, 2, 1]
+
+
+def test_no_rows_lose_no_pairs_and_nothing_else_is_a_number() -> None:
+    loss = information_loss(np.zeros((0, 2)), np.zeros((0, 1)), about=[0], k=2, suppressed=3)
+    assert loss.discernibility == 9
+    assert math.isnan(loss.average_class_size)
+    assert math.isnan(loss.non_uniform_entropy)
+
+
+@pytest.mark.parametrize(
+    ("original", "released", "about"),
+    [((3, 2), (3, 1), [0, 1]), ((3, 2), (2, 1), [0]), ((3, 2), (3, 1), [2]), ((3,), (3, 1), [0])],
+    ids=["a column too many", "another number of rows", "no such column", "no table"],
+)
+def test_shapes_that_do_not_fit_are_refused(
+    original: tuple[int, ...], released: tuple[int, ...], about: list[int]
+) -> None:
+    with pytest.raises(DeclarationError, match="non-uniform entropy: expected codes"):
+        non_uniform_entropy(np.zeros(original, int), np.zeros(released, int), about=about)

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.metrics import scorers
+from dp_pipeline.metrics.auc import macro_auc
+from dp_pipeline.metrics.scorers import MOST_DIFFERENT_ROWS, SCORERS, scores
+from dp_pipeline.schema.errors import DeclarationError
+
+each_scorer = pytest.mark.parametrize("scorer", SCORERS)
+each_solver = pytest.mark.parametrize("scorer", ["logistic", "svm"])
+people = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(0, 2)), max_size=12)
+
+
+def table(rows: list[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    found = np.array(rows, dtype=np.int64).reshape(-1, 3)
+    return found[:, :2].astype(np.float64), found[:, 2]
+
+
+def noisy_rows(rows: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Four bits, the first two of which tell something about the class."""
+    rng = np.random.default_rng(5)
+    bits = (rng.random((rows, 4)) < 0.4).astype(np.float64)
+    return bits, (bits[:, 0] + bits[:, 1] + rng.integers(0, 2, rows)).astype(int) % classes
+
+
+@each_scorer
+@settings(deadline=None, max_examples=60)
+@given(learn=people, ask=people)
+def test_whatever_the_rows_every_one_gets_a_finite_score_a_class_and_nothing_is_warned_of(
+    scorer, learn, ask
+):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        told = scores(scorer, *table(learn), table(ask)[0], 3)
+    assert told.shape == (len(ask), 3)
+    assert np.isfinite(told).all()
+
+
+@each_scorer
+def test_what_follows_from_a_bit_is_learned(scorer):
+    learn, target = table([(a, b, 2 * b) for a in (0, 1) for b in (0, 1)] * 10)
+    assert macro_auc(scores(scorer, learn, target, learn, 3), target) == 1
+    assert macro_auc(scores(scorer, learn, target // 2, learn, 2), target // 2) == 1
+
+
+@each_scorer
+def test_without_anything_to_learn_from_the_overall_rates_are_the_score(scorer):
+    ask, asked_target = table([(0, 1, 0), (1, 1, 1), (1, 0, 1)])
+    one_class = scores(scorer, *table([(0, 1, 1), (1, 1, 1)]), ask, 2)
+    assert one_class.tolist() == [[0, 1]] * 3
+    assert scores(scorer, *table([]), ask, 2).tolist() == [[0.5, 0.5]] * 3
+    target = np.array([0, 1, 1, 1])
+    blind = scores(scorer, np.zeros((4, 0)), target, np.zeros((3, 0)), 2)
+    assert blind.tolist() == [[0.25, 0.75]] * 3
+    assert scores(scorer, ask, asked_target, np.zeros((0, 2)), 2).shape == (0, 2)
+    for told in (one_class, blind):
+        assert macro_auc(told, asked_target) == 0.5
+
+
+@each_scorer
+def test_features_that_are_the_same_everywhere_tell_nothing(scorer):
+    learn, target = np.full((6, 2), 0.3), np.array([0, 1, 1, 0, 1, 1])
+    assert macro_auc(scores(scorer, learn, target, learn, 2), target) == 0.5
+
+
+def test_class_rates_are_those_of_the_equal_rows_and_one_row_of_overall_rates():
+    learn, target = table([(0, 0, 1), (0, 0, 1), (0, 0, 0), (1, 1, 0)])
+    told = scores("class_rate", learn, target, np.array([[0, 0], [1, 1], [0, 1]]), 2)
+    np.testing.assert_allclose(told[:, 1], [(2 + 0.5) / 4, (0 + 0.5) / 2, 0.5])
+    np.testing.assert_allclose(told.sum(axis=1), 1)
+
+
+def test_class_rates_group_numbers_that_are_no_codes_by_equality_to_the_last_digit():
+    learn = np.array([[0.1 + 0.2], [0.3], [-1.0], [300.0]])
+    told = scores("class_rate", learn, np.array([0, 1, 1, 0]), learn, 2)
+    assert told[:, 1].tolist() == [0.25, 0.75, 0.75, 0.25]
+
+
+@each_scorer
+def test_a_class_that_was_not_learned_is_scored_the_same_everywhere(scorer):
+    learn, target = noisy_rows(60, 2)
+    told = scores(scorer, learn, target, learn, 4)
+    assert np.unique(told[:, 2:]).size == 1
+    np.testing.assert_array_equal(told[:, :2], scores(scorer, learn, target, learn, 2))
+
+
+@each_scorer
+@pytest.mark.parametrize("classes", [2, 3])
+def test_equal_rows_have_equal_scores_and_the_order_of_rows_leaves_no_trace(scorer, classes):
+    learn, target = noisy_rows(100, classes)
+    told = scores(scorer, learn, target, learn, classes)
+    _, groups = np.unique(learn, axis=0, return_inverse=True)
+    assert all(len(np.unique(told[groups == group], axis=0)) == 1 for group in np.unique(groups))
+    order = np.random.default_rng(1).permutation(100)
+    again = scores(scorer, learn[order], target[order], learn[order], classes)
+    np.testing.assert_array_equal(again, told[order])
+
+
+def with_every_row(scorer: str, learn: np.ndarray, target: np.ndarray) -> np.ndarray:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.svm import SVC
+
+    if scorer == "logistic":
+        return LogisticRegression(max_iter=1000).fit(learn, target).predict_proba(learn)
+    told = SVC().fit(learn, target).decision_function(learn)
+    return told if told.ndim == 2 else np.stack([-told, told], axis=1)
+
+
+@each_solver
+@pytest.mark.parametrize("classes", [2, 3])
+def test_rows_that_are_alike_are_learned_from_once_with_the_result_of_learning_from_each(
+    scorer, classes, monkeypatch
+):
+    learn, target = noisy_rows(300, classes)
+    expected = with_every_row(scorer, learn, target)
+    told = scores(scorer, learn, target, learn, classes)
+    np.testing.assert_allclose(told, expected, atol=0.005)
+    # A mutant that forgets how often each occurs says something else.
+    real = scorers._Learned.of
+    monkeypatch.setattr(
+        scorers._Learned,
+        "of",
+        lambda *rows, most: replace(real(*rows, most=most), weights=None),
+    )
+    assert np.abs(scores(scorer, learn, target, learn, classes) - expected).max() > 0.05
+
+
+@each_solver
+def test_of_too_many_different_rows_a_seeded_sample_is_learned_from(scorer, monkeypatch):
+    rng = np.random.default_rng(2)
+    learn, target = rng.random((200, 2)), np.zeros(200, dtype=int)
+    target[learn[:, 0] > 0.5] = 1
+    sizes = []
+    real = scorers._solved
+    monkeypatch.setattr(scorers, "MOST_DIFFERENT_ROWS", dict.fromkeys(MOST_DIFFERENT_ROWS, 50))
+    monkeypatch.setattr(
+        scorers,
+        "_solved",
+        lambda name, rows, asked: sizes.append(len(rows.target)) or real(name, rows, asked),
+    )
+    told = scores(scorer, learn, target, learn, 2)
+    assert 50 <= sizes[0] <= 52
+    assert macro_auc(told, target) > 0.9
+    np.testing.assert_array_equal(scores(scorer, learn, target, learn, 2), told)
+
+
+@each_solver
+@pytest.mark.parametrize("place", [0, 77, 199])
+def test_no_class_is_lost_from_the_sample(scorer, place, monkeypatch):
+    monkeypatch.setattr(scorers, "MOST_DIFFERENT_ROWS", dict.fromkeys(MOST_DIFFERENT_ROWS, 10))
+    learn, target = np.linspace(0, 1, 200)[:, None], np.zeros(200, dtype=int)
+    learn[place], target[place] = 2, 1
+    assert macro_auc(scores(scorer, learn, target, learn, 2), target) == 1
+
+
+def test_other_shapes_and_unknown_scorers_are_refused():
+    learn, target = table([(0, 1, 0), (1, 1, 1)])
+    with pytest.raises(DeclarationError, match="expected one of logistic, class_rate, svm, got"):
+        scores("forest", learn, target, learn, 2)
+    with pytest.raises(DeclarationError, match="one class a row"):
+        scores("svm", learn, target[:1], learn, 2)
+    with pytest.raises(DeclarationError, match="expected rows of 2 features"):
+        scores("svm", learn, target, learn[:, :1], 2)
