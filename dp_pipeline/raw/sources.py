@@ -16,6 +16,7 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.parquet
 
+from dp_pipeline.raw.class_ratio_sample import sampled
 from dp_pipeline.raw.csv_file import NoHeader, csv_columns, csv_table
 from dp_pipeline.raw.generators import GENERATORS
 from dp_pipeline.schema.errors import DeclarationError, SourceError
@@ -28,7 +29,8 @@ BUNDLED = ("breast_cancer", "digits", "iris", "wine")
 
 
 def read_source(spec: DatasetSpec) -> pa.Table:
-    """Read every declared column, in the order declared, rows in the order of the source.
+    """Read every declared column, in the order declared, rows in the order of the source: all of
+    them, or those of the declared sample.
 
     Text columns arrive as ``string``: every CSV cell is text, an empty one is ``""``
     and none is null. Numbers of Parquet, of bundled sets and of generators keep
@@ -36,12 +38,23 @@ def read_source(spec: DatasetSpec) -> pa.Table:
 
     Raises SourceError, one line without a value of a row, when the source is
     absent, damaged or ragged, lacks a column, has a column name twice or a column
-    that is neither text nor numbers; DeclarationError for a bundled set, a
-    generator, an option or a delimiter that does not exist.
+    that is neither text nor numbers, or fewer rows than the sample; DeclarationError
+    for a bundled set, a generator, an option or a delimiter that does not exist,
+    and for a sample of sensitive rows.
     """
+    sample = spec.source.sample
+    if sample is not None and spec.is_release:
+        raise DeclarationError(
+            f"{spec.name}: source.sample: expected every row of sensitive data, got a sample"
+        )
     table = _READERS[spec.source.kind](spec)
     columns = {name: _plain(spec, name, table.column(name)) for name in _columns(spec)}
-    return pa.table(columns)
+    whole = pa.table(columns)
+    if sample is None:
+        return whole
+    if whole.num_rows < sample.rows:
+        raise _refusal(spec, f"at least {sample.rows} rows to sample from", "fewer")
+    return sampled(whole, sample, spec.domain)
 
 
 def _columns(spec: DatasetSpec) -> list[str]:

@@ -13,6 +13,7 @@ from dp_pipeline.schema.encoding import Levels
 from dp_pipeline.schema.epsilon import epsilon_text
 from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.fields import Fields, read_fields
+from dp_pipeline.schema.k_anonymity_parser import parse_k_anonymity
 from dp_pipeline.schema.protection import OneRow, Protection, RowsOfPerson
 from dp_pipeline.schema.source_parser import parse_source
 from dp_pipeline.schema.spec import DatasetSpec, Publication
@@ -30,18 +31,22 @@ def load_spec(path: Path) -> DatasetSpec:
     name = _name(fields, "name")
     if name != path.stem:
         fields.refuse("name", f"the file's own name {path.stem!r}", repr(name))
+    purpose = fields.text("purpose", choices=("benchmark", "release"))
     protection, domain = _protection(fields), _domain(fields)
+    label = _label(fields, domain)
     ceiling = fields.section("ceiling") if "ceiling" in fields else None
     spec = DatasetSpec(
         name=name,
         title=fields.text("title", name),
         description=fields.text("description"),
         lineage=_name(fields, "lineage"),
-        purpose=fields.text("purpose", choices=("benchmark", "release")),  # type: ignore[arg-type]
+        purpose=purpose,  # type: ignore[arg-type]
         protection=protection,
         relation=fields.text("relation", "add_remove", choices=("add_remove", "replace_one")),  # type: ignore[arg-type]
         ceiling=None if ceiling is None else ceiling.epsilon("total"),
-        source=parse_source(fields.section("source"), path.parent),
+        source=parse_source(
+            fields.section("source"), path.parent, domain, is_release=purpose == "release"
+        ),
         domain=domain,
         one_hot=fields.boolean("one_hot"),
         nominal_rows=fields.integer("nominal_rows", at_least=1)
@@ -52,9 +57,15 @@ def load_spec(path: Path) -> DatasetSpec:
         publish=_publish(fields),
         evaluation=_evaluation(fields),
         distinct_population=fields.text("distinct_population", "") or None,
-        label=fields.text("label", "") or None,
+        label=label,
         delta=_delta(fields),
         targets=parse_targets(fields.section("targets"), domain) if "targets" in fields else (),
+        k_anonymity=parse_k_anonymity(
+            fields, domain, protection, label=label, is_release=purpose == "release"
+        )
+        if "k_anonymity" in fields
+        else None,
+        allow_not_dp=fields.boolean("allow_not_dp"),
     )
     if ceiling is not None:
         ceiling.finish()
@@ -141,6 +152,18 @@ def _delta(fields: Fields) -> Fraction | None:
         fields.refuse("delta", expected, got)
 
 
+def _label(fields: Fields, domain: Domain) -> str | None:
+    """Classes are declared levels: bins of a number that is clustered would be no truth."""
+    if "label" not in fields:
+        return None
+    nominal = [one.name for one in domain if isinstance(one.cells, Levels)]
+    label = fields.text("label")
+    if label not in nominal:
+        expected = f"an attribute with levels: {', '.join(nominal) or 'there is none'}"
+        fields.refuse("label", expected, repr(label[:60]))
+    return label
+
+
 def _check_together(spec: DatasetSpec, fields: Fields) -> None:
     """Rules that need more than one field."""
     if spec.publish is not None:
@@ -152,7 +175,6 @@ def _check_together(spec: DatasetSpec, fields: Fields) -> None:
     person = spec.protection.column
     if person is not None and person in {attribute.column for attribute in spec.domain}:
         fields.refuse("attributes", f"no attribute on the person's column {person!r}", "one")
-    _check_label(spec, fields)
     if not spec.is_release:
         return
     if spec.ceiling is None:
@@ -161,11 +183,3 @@ def _check_together(spec: DatasetSpec, fields: Fields) -> None:
     if spec.delta is None and spec.cost_of_everything > spec.ceiling:
         total = f"{epsilon_text(spec.cost_of_everything)} for all models and partitions"
         fields.refuse("ceiling", f"a total of at least {total}", epsilon_text(spec.ceiling))
-
-
-def _check_label(spec: DatasetSpec, fields: Fields) -> None:
-    """Classes are declared levels: bins of a number that is clustered would be no truth."""
-    nominal = [one.name for one in spec.domain if isinstance(one.cells, Levels)]
-    if spec.label is not None and spec.label not in nominal:
-        expected = f"an attribute with levels: {', '.join(nominal) or 'there is none'}"
-        fields.refuse("label", expected, repr(spec.label[:60]))

@@ -5,12 +5,19 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from dp_pipeline.schema.domain import Domain
+from dp_pipeline.schema.encoding import Levels
 from dp_pipeline.schema.fields import Fields
-from dp_pipeline.schema.source import DATA_FOLDER_VARIABLE, Source
+from dp_pipeline.schema.source import DATA_FOLDER_VARIABLE, Sample, Source
 
 
-def parse_source(section: Fields, folder: Path) -> Source:
-    """Read the source; ``folder`` is the data set file's, where its paths begin."""
+def parse_source(section: Fields, folder: Path, domain: Domain, *, is_release: bool) -> Source:
+    """Read the source.
+
+    folder       the data set file's, where its paths begin
+    domain       the declared attributes, by one of which rows may be sampled
+    is_release   whether rows are sensitive: then none is sampled
+    """
     kind = section.text("kind", choices=("csv", "parquet", "sklearn", "generator"))
     needs = None
     if kind in ("sklearn", "generator"):
@@ -30,6 +37,7 @@ def parse_source(section: Fields, folder: Path) -> Source:
         needs=needs,
         more=locations[1:],
         comment=_comment(section) if kind == "csv" else "",
+        sample=_sample(section, domain, is_release) if "sample" in section else None,
     )
     section.finish()
     return source
@@ -45,6 +53,24 @@ def _paths(section: Fields, kind: str, folder: Path) -> tuple[tuple[str, ...], s
     if not locations or len(set(locations)) < len(locations):
         section.refuse("paths", "one or more different files", str(len(locations)))
     return locations, next((needs for _, needs in found if needs), None)
+
+
+def _sample(source: Fields, domain: Domain, is_release: bool) -> Sample:
+    if is_release:
+        # A row's place in a sample depends on the other rows, so no protection would hold.
+        source.refuse("sample", "every row of sensitive data", "a sample of them")
+    section = source.section("sample")
+    sample = Sample(
+        rows=section.integer("rows", at_least=1),
+        by=section.text("by"),
+        seed=section.integer("seed", at_least=0),
+    )
+    section.finish()
+    nominal = [one.name for one in domain if isinstance(one.cells, Levels)]
+    if sample.by not in nominal:
+        expected = f"an attribute with levels: {', '.join(nominal) or 'there is none'}"
+        section.refuse("by", expected, repr(sample.by[:60]))
+    return sample
 
 
 def _comment(section: Fields) -> str:

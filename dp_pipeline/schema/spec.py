@@ -14,6 +14,7 @@ from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.encoding import COORDINATE_BITS
 from dp_pipeline.schema.epsilon import epsilon_text, parse_epsilon
 from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.k_anonymity import KAnonymity
 from dp_pipeline.schema.protection import Protection, Relation, reach
 from dp_pipeline.schema.source import Source
 from dp_pipeline.schema.target import Target
@@ -51,6 +52,9 @@ class DatasetSpec:
     label          the attribute whose level is a row's true class, for evaluation, or None
     delta          the δ of a lineage that pays in ρ of zero-concentrated DP; None: in pure ε
     targets        what classifiers learned from synthetic rows are asked, for evaluation
+    k_anonymity    the k-anonymous releases, or None; they measure nothing that the digest names
+    allow_not_dp   whether sensitive rows may be released under a promise that is no privacy:
+                   k-anonymity
     """
 
     name: str
@@ -73,6 +77,8 @@ class DatasetSpec:
     label: str | None = None
     delta: Fraction | None = None
     targets: tuple[Target, ...] = ()
+    k_anonymity: KAnonymity | None = None
+    allow_not_dp: bool = False
 
     @property
     def currency(self) -> Currency:

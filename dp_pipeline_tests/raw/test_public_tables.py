@@ -1,18 +1,22 @@
-"""The public tables of the release papers, from their files to codes; needs the data folder."""
+"""The public tables of the papers, from their files to codes; needs the data folder."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from numpy.typing import NDArray
 
 from dp_pipeline.raw.expectations import refusal, validate
 from dp_pipeline.raw.ingest import ingest, read_stage
 from dp_pipeline.raw.prepare import prepare, stages_of
+from dp_pipeline.raw.sources import read_source
 from dp_pipeline.schema.discovery import find_spec
 from dp_pipeline.schema.source import DATA_FOLDER_VARIABLE
 from dp_pipeline.schema.spec import DatasetSpec
@@ -90,3 +94,45 @@ def test_the_codes_of_the_discretised_table_are_places_in_alphabetical_order(
         ours = np.bincount(table.column(name).to_numpy()[complete])
         theirs = np.bincount(discretised["discretized"].column(name).to_numpy())
         assert ours.tolist() == theirs.tolist()
+
+
+def codes_of(name: str, folder: Path) -> tuple[DatasetSpec, dict[str, NDArray[Any]]]:
+    """The codes of a built-in data set, of which preparation dropped no row."""
+    spec, stages = prepared(name, folder)
+    assert {table.num_rows for table in stages.values()} == {spec.nominal_rows}
+    table = stages["discretized"]
+    return spec, {column: table.column(column).to_numpy() for column in table.column_names}
+
+
+def test_the_published_gradings_of_breast_cancer_are_ten_levels_and_sixteen_gaps(
+    tmp_path: Path,
+) -> None:
+    spec, codes = codes_of("breast_cancer_wisconsin", tmp_path)
+    assert np.bincount(codes["diagnosis"]).tolist() == [458, 241]
+    gaps = codes["bare_nuclei"] == spec.domain["bare_nuclei"].missing_code
+    assert gaps.sum() == 16
+    assert spec.k_anonymity is not None
+    sizes = {name: spec.domain[name].size for name in spec.k_anonymity.attributes}
+    assert sizes.pop("bare_nuclei") == 11
+    assert set(sizes.values()) == {10}
+    # The lowest and the highest grade of every attribute occur; 9 mitoses were never seen.
+    assert all(codes[name].min() == 0 and codes[name].max() == 9 for name in sizes)
+    assert 8 not in codes["mitoses"]
+
+
+def test_a_sample_of_adult_has_the_incomes_of_both_files_in_their_ratio(tmp_path: Path) -> None:
+    spec, codes = codes_of("adult_2000", tmp_path)
+    # 2000 of 48,842 rows, of which 37,155 and 11,687 have the one and the other income.
+    assert np.bincount(codes["income"]).tolist() == [1_521, 479]
+    assert spec.k_anonymity is not None
+    assert sum(spec.domain[name].size for name in spec.k_anonymity.attributes) == 44
+    for name in ("age", "education_num", "hours_per_week", "relationship", "sex"):
+        assert len(np.bincount(codes[name])) == spec.domain[name].size
+
+
+def test_a_sample_holds_rows_of_the_whole_table_in_its_order() -> None:
+    spec = find_spec("adult_2000")
+    whole = read_source(replace(spec, source=replace(spec.source, sample=None)))
+    rows = iter(whole.to_pylist())
+    assert whole.num_rows == ROWS["adult_raw"]
+    assert all(row in rows for row in read_source(spec).to_pylist())

@@ -12,8 +12,8 @@ from dp_pipeline.schema.parser import load_spec
 from dp_pipeline_tests.schema.declarations import declaration, written
 
 NEEDS_DATA = (
-    *("adult", "adult_raw", "adult_replace", "birch3", "checkin", "checkin_events"),
-    *("nltcs", "nltcs_replace", "unbalance"),
+    *("adult", "adult_2000", "adult_raw", "adult_replace", "birch3", "breast_cancer_wisconsin"),
+    *("checkin", "checkin_events", "nltcs", "nltcs_replace", "unbalance"),
 )
 MIXTURES = ("mixture4", "mixture6", "mixture8")
 WITHOUT_DATA = (
@@ -47,6 +47,17 @@ def test_the_built_in_data_sets_are_the_ones_we_know(
 ) -> None:
     monkeypatch.setenv("DP_PIPELINE_DATA", str(tmp_path))
     assert tuple(spec.name for spec in discover()) == tuple(dataset_files()) == BUILT_IN
+
+
+@pytest.mark.parametrize("name", ["adult_2000", "breast_cancer_wisconsin", "wdbc"])
+def test_the_benchmarks_of_k_anonymity_are_public_tables_with_a_label(name: str) -> None:
+    spec = load_spec(dataset_files()[name])
+    declared = spec.k_anonymity
+    assert declared is not None
+    assert next(iter(declared.methods)) == "kjig"
+    assert declared.partition_keys == ("0", "2", "5", "10", "20", "50")
+    assert {*declared.attributes, spec.label} == set(spec.domain.names)
+    assert (spec.is_release, spec.allow_not_dp, spec.reach) == (False, False, 1)
 
 
 @pytest.mark.parametrize("value", [None, ""])
