@@ -67,6 +67,8 @@ def bit_matrix(
 ) -> BoolArray:
     """Answers (n, bits), one column a bit in memory's order."""
     matrix = np.empty((len(codes), len(bits)), dtype=np.bool_, order="F")
+    # Side by side in memory: one column is read for each of its bits.
+    by_column = np.asfortranarray(codes)
     for at, bit in enumerate(bits):
-        matrix[:, at] = bit.of(codes, columns)
+        matrix[:, at] = bit.of(by_column, columns)
     return matrix

@@ -22,6 +22,7 @@ Splits = tuple[IntArray, IntArray]
 class ClassPartition:
     """The classes of n rows under the bits that were accepted so far, none at first.
 
+    many       (n,) how often each row occurs; once where None
     by_label   whether rows are counted by class and label; a promise about labels always does
 
     A class breaks the promise when it has rows, but less than k of them or less than
@@ -40,14 +41,22 @@ class ClassPartition:
     [2, 2]
     """
 
-    def __init__(self, rows: CodedRows, promise: Promise, *, by_label: bool = False) -> None:
-        labels = rows.target_counts
-        promise.require_possible(len(rows), int(np.count_nonzero(labels)))
-        self._promise, self._most_bad = promise, promise.most_suppressed(len(rows))
+    def __init__(
+        self,
+        rows: CodedRows,
+        promise: Promise,
+        *,
+        many: IntArray | None = None,
+        by_label: bool = False,
+    ) -> None:
+        self._many, self._target = many, rows.target
+        labels = self._counted(rows.target, np.arange(len(rows)), len(rows.target_levels))
+        total = int(labels.sum())
+        promise.require_possible(total, int(np.count_nonzero(labels)))
+        self._promise, self._most_bad = promise, promise.most_suppressed(total)
         self._by_label = by_label or promise.diversity > 1
         self._groups = np.zeros(len(rows), dtype=np.int64)
-        self._counts = labels[None] if self._by_label else np.array([[len(rows)]])
-        self._target = rows.target
+        self._counts = labels[None] if self._by_label else np.array([[total]])
         self._keys = self._keyed()
 
     @property
@@ -75,8 +84,7 @@ class ClassPartition:
         places = np.repeat(np.arange(len(bits)) * cells, [len(rare) for rare in bits])
         rows = np.concatenate(bits) if len(bits) > 1 else bits[0]
         keys = self._keys[rows] + places if len(bits) > 1 else self._keys[rows]
-        found = np.bincount(keys, minlength=cells * len(bits))
-        rare = found.reshape(len(bits), *self._counts.shape)
+        rare = self._counted(keys, rows, cells * len(bits)).reshape(len(bits), *self._counts.shape)
         return rare, self._counts - rare
 
     def keeps_promise(self, splits: Splits) -> NDArray[np.bool_]:
@@ -104,6 +112,14 @@ class ClassPartition:
         if self._promise.is_empty:
             return np.zeros(len(self._groups), dtype=np.bool_)
         return np.asarray(self._breaks(self._counts)[self._groups])
+
+    def _counted(self, keys: IntArray, rows: IntArray, cells: int) -> IntArray:
+        """Rows of every key in 0..cells − 1, of some row numbers with their keys."""
+        if self._many is None:
+            return np.bincount(keys, minlength=cells)
+        # Sums of whole numbers below 2^53: exact.
+        found = np.bincount(keys, weights=self._many[rows], minlength=cells)
+        return np.asarray(found.astype(np.int64))
 
     def _keyed(self) -> IntArray:
         """Class, and label where labels are counted, of every row as one number."""

@@ -26,8 +26,8 @@ class Gower:
     values in proportion to all of its steps, for others 1024 where they differ. A missing value
     is 1024 from every other.
 
-    starts   where the levels of each column start when all lie in one line (d,)
-    apart    (levels, levels) distance of two levels of a column, 0 between columns
+    apart    one matrix a column, the distance of each two of its levels
+    starts   where the levels of each column start when all lie in one line, and its end (d + 1,)
 
     Whole numbers: a row's nearest centre does not depend on the rows beside it.
 
@@ -35,34 +35,22 @@ class Gower:
     1971).
     """
 
+    apart: tuple[FloatArray, ...]
     starts: IntArray
-    apart: FloatArray
 
     @classmethod
     def of(cls, columns: tuple[Column, ...]) -> Gower:
         """The distance over these columns."""
-        starts = level_starts(columns)
-        apart = np.zeros((starts[-1], starts[-1]))
-        for column, start in zip(columns, starts[:-1], strict=True):
-            levels = slice(start, start + column.size)
-            apart[levels, levels] = _between_levels(column)
-        return cls(starts[:-1], apart)
+        return cls(tuple(_between_levels(column) for column in columns), level_starts(columns))
 
-    def line(self, codes: NDArray[np.integer]) -> IntArray:
-        """Places of codes (n, d) in the line of all levels."""
-        return codes.astype(np.int64) + self.starts
-
-    def to_one(self, codes: NDArray[np.integer], centre: IntArray) -> FloatArray:
+    def to_one(self, codes: NDArray[np.integer], centre: IntArray) -> IntArray:
         """Distances (n,) of codes (n, d) from one row of codes (d,)."""
-        by_level = self.apart[self.line(centre)].sum(axis=0)
-        return np.asarray(by_level[self.line(codes)].sum(axis=1))
+        return np.asarray(self.from_centres(centre[None])[self._line(codes), 0].sum(axis=1))
 
     def from_centres(self, centres: IntArray) -> NDArray[np.float32]:
         """Distance of every level from centres (m, d): what ``nearest`` adds up, (levels, m)."""
-        by_level = np.zeros((len(self.apart), len(centres)), dtype=np.float32)
-        for column in self.line(centres).T:
-            by_level += self.apart[:, column]
-        return by_level
+        parts = [apart[:, centres[:, at]] for at, apart in enumerate(self.apart)]
+        return np.concatenate([np.zeros((0, len(centres))), *parts], dtype=np.float32)
 
     def nearest(self, codes: NDArray[np.integer], by_level: NDArray[np.float32]) -> IntArray:
         """The number of the nearest centre, of equally near ones the first, for codes (n, d)."""
@@ -77,21 +65,28 @@ class Gower:
         times: medians of ordered columns, the most frequent levels of others; the first of ties.
         """
         each = np.repeat(weights, codes.shape[1])
-        counts = np.bincount(self.line(codes).ravel(), each, minlength=len(self.apart))
-        totals = np.split(self.apart @ counts, self.starts[1:]) if len(self.starts) else []
-        return np.array([np.argmin(total) for total in totals], dtype=np.int64)
+        counts = np.bincount(self._line(codes).ravel(), each, minlength=self.starts[-1])
+        best = [
+            np.argmin(apart @ counts[start : start + len(apart)])
+            for apart, start in zip(self.apart, self.starts[:-1], strict=True)
+        ]
+        return np.array(best, dtype=np.int64)
+
+    def _line(self, codes: NDArray[np.integer]) -> IntArray:
+        """Places of codes (n, d) in the line of all levels."""
+        return np.asarray(codes + self.starts[:-1], dtype=np.int64)
 
     def _one_hot(self, codes: NDArray[np.integer]) -> NDArray[np.float32]:
-        bits = np.zeros((len(codes), len(self.apart)), dtype=np.float32)
-        np.put_along_axis(bits, self.line(codes), 1.0, axis=1)
+        bits = np.zeros((len(codes), self.starts[-1]), dtype=np.float32)
+        np.put_along_axis(bits, self._line(codes), 1.0, axis=1)
         return bits
 
 
-def _between_levels(column: Column) -> IntArray:
+def _between_levels(column: Column) -> FloatArray:
     codes = np.arange(column.size)
-    apart = (codes[:, None] != codes).astype(np.int64) * _UNIT
+    apart = np.where(codes[:, None] == codes, 0.0, _UNIT)
     if column.ordered and column.values > 1:
         steps = np.abs(codes[:, None] - codes)[: column.values, : column.values]
-        scaled = np.ceil(steps * (_UNIT / (column.values - 1))).astype(np.int64)
+        scaled = np.ceil(steps * (_UNIT / (column.values - 1)))
         apart[: column.values, : column.values] = np.minimum(scaled, _UNIT)
-    return np.asarray(apart)
+    return apart

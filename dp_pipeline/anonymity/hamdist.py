@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_pipeline.anonymity.bit import Bit, bit_matrix, one_hot_bits
-from dp_pipeline.anonymity.class_partition import ClassPartition
 from dp_pipeline.anonymity.coded_rows import CodedRows
 from dp_pipeline.anonymity.method import Anonymized, Ranking
+from dp_pipeline.anonymity.patterns import Patterns
 from dp_pipeline.anonymity.promise import Promise
 from dp_pipeline.anonymity.ranked import RankedSearch
 from dp_pipeline.anonymity.rankings import on_and_off
-from dp_pipeline.anonymity.search import anonymized, rare_rows_of
+from dp_pipeline.anonymity.search import Started
 from dp_pipeline.metrics.equivalence_classes import class_ids
 from dp_pipeline.schema.encoding import FloatArray, IntArray
 
@@ -61,14 +61,14 @@ class HamdistBackward(HamdistForward):
     def recode_by(self, ranking: Ranking, rows: CodedRows, promise: Promise) -> Anonymized:
         """The longest head of the ranking that keeps the promise."""
         bits = self.bits(rows)
-        partition, rare = ClassPartition(rows, promise), rare_rows_of(rows, bits)
+        started = Started.of(rows, bits, promise)
         kept = []
         for place in ranking.places:
-            if not partition.takes(rare.rows[place]):
+            if not started.partition.takes(started.rare.rows[place]):
                 break
-            partition.refine(rare.rows[place])
+            started.partition.refine(started.rare.rows[place])
             kept.append(bits[place])
-        return anonymized(rows, kept, partition)
+        return started.result(kept)
 
 
 @dataclass(frozen=True)
@@ -83,18 +83,17 @@ class HamdistRatio:
     summary: ClassVar[str] = "drops the one-hot bit that frees most rows for its Hamming distance"
 
     def recode(self, rows: CodedRows, promise: Promise, *, seed: int) -> Anonymized:  # noqa: ARG002
-        """Drop until the promise is kept; the rows of each step are classes, not rows."""
+        """Drop until the promise is kept."""
         bits = one_hot_bits(rows.columns)
-        ClassPartition(rows, promise)
+        started = Started.of(rows, bits, promise)
         distances = hamming_distances(rows, bits)
-        exposed = _Exposed.of(rows, bits, promise)
+        exposed = _Exposed.of(started.patterns, bits, promise)
         kept = list(range(len(bits)))
         while exposed.rows_without(kept, None) > promise.most_suppressed(len(rows)):
             kept.remove(_least_worth(exposed, kept, distances))
-        partition, rare = ClassPartition(rows, promise), rare_rows_of(rows, bits)
         for place in kept:
-            partition.refine(rare.rows[place])
-        return anonymized(rows, [bits[place] for place in kept], partition)
+            started.partition.refine(started.rare.rows[place])
+        return started.result([bits[place] for place in kept])
 
 
 def _least_worth(exposed: _Exposed, kept: list[int], distances: IntArray) -> int:
@@ -109,35 +108,29 @@ def _least_worth(exposed: _Exposed, kept: list[int], distances: IntArray) -> int
 
 @dataclass(frozen=True, eq=False)
 class _Exposed:
-    """Counts rows in classes that break the promise, from the classes of all bits together.
+    """Counts rows in classes that break the promise, whichever bits are kept.
 
-    patterns   (m, bits), the different rows of bits
-    counts     (m, labels), how many rows have each of them
+    rows     (m, bits), the different rows, as bits
+    labels   (m, labels), how many rows of each label they stand for
     """
 
-    patterns: NDArray[np.uint8]
-    counts: IntArray
+    rows: NDArray[np.bool_]
+    labels: IntArray
     promise: Promise
 
     @classmethod
-    def of(cls, rows: CodedRows, bits: Sequence[Bit], promise: Promise) -> _Exposed:
-        matrix = bit_matrix(bits, rows.codes, rows.columns).astype(np.uint8)
-        ids, sizes = class_ids(matrix)
-        labels = len(rows.target_levels)
-        keys = ids * labels + rows.target
-        counts = np.bincount(keys, minlength=len(sizes) * labels).reshape(len(sizes), labels)
-        first = np.zeros(len(sizes), dtype=np.int64)
-        first[ids] = np.arange(len(ids))
-        return cls(matrix[first], counts, promise)
+    def of(cls, found: Patterns, bits: Sequence[Bit], promise: Promise) -> _Exposed:
+        labels = np.zeros((len(found.rows), len(found.rows.target_levels)), dtype=np.int64)
+        labels[np.arange(len(labels)), found.rows.target] = found.many
+        return cls(bit_matrix(bits, found.rows.codes, found.rows.columns), labels, promise)
 
     def rows_without(self, kept: Sequence[int], left_out: int | None) -> int:
         """Rows that are exposed by the kept bits but one."""
         if self.promise.is_empty:
             return 0
-        places = [place for place in kept if place != left_out]
-        ids, sizes = class_ids(self.patterns[:, places])
-        merged = np.zeros((len(sizes), self.counts.shape[1]), dtype=np.int64)
-        np.add.at(merged, ids, self.counts)
+        ids, sizes = class_ids(self.rows[:, [place for place in kept if place != left_out]])
+        merged = np.zeros((len(sizes), self.labels.shape[1]), dtype=np.int64)
+        np.add.at(merged, ids, self.labels)
         rows = merged.sum(axis=1)
         bad = (rows < self.promise.k) | (np.count_nonzero(merged, axis=1) < self.promise.diversity)
         return int(rows[bad].sum())

@@ -16,7 +16,7 @@ from dp_pipeline.anonymity.coded_rows import CodedRows
 from dp_pipeline.anonymity.method import Anonymized
 from dp_pipeline.anonymity.promise import Promise
 from dp_pipeline.anonymity.rare_rows import RareRows
-from dp_pipeline.anonymity.search import anonymized, rare_rows_of
+from dp_pipeline.anonymity.search import Started
 from dp_pipeline.schema.encoding import FloatArray, IntArray
 
 MOST_CELLS_AT_ONCE = 1 << 22
@@ -43,11 +43,11 @@ class Kjig:
     def recode(self, rows: CodedRows, promise: Promise, *, seed: int) -> Anonymized:  # noqa: ARG002
         """Bits that tell most beside each other."""
         bits = cumulative_bits(rows.columns)
-        partition = ClassPartition(rows, promise, by_label=True)
+        started = Started.of(rows, bits, promise, by_label=True)
         if promise.is_empty:
-            return anonymized(rows, bits, partition)
-        kept = told_together(partition, rare_rows_of(rows, bits))
-        return anonymized(rows, [bits[place] for place in kept], partition)
+            return started.result(bits)
+        kept = told_together(started.partition, started.rare)
+        return started.result([bits[place] for place in kept])
 
 
 def told_together(partition: ClassPartition, rare: RareRows) -> list[int]:

@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from dp_pipeline.anonymity.bit import Bit, bit_matrix
 from dp_pipeline.anonymity.class_partition import ClassPartition
 from dp_pipeline.anonymity.coded_rows import CodedRows
 from dp_pipeline.anonymity.method import Anonymized
+from dp_pipeline.anonymity.patterns import Patterns
 from dp_pipeline.anonymity.promise import Promise
 from dp_pipeline.anonymity.rare_rows import RareRows
 from dp_pipeline.anonymity.recoding import BitRecoding
 
 
-def rare_rows_of(rows: CodedRows, bits: Sequence[Bit]) -> RareRows:
-    """The rarer side of every bit among the rows."""
-    return RareRows.of(bit_matrix(bits, rows.codes, rows.columns))
+@dataclass(frozen=True, eq=False)
+class Started:
+    """A search that has not taken any bit: one class of all rows, counted by their patterns."""
+
+    patterns: Patterns
+    rare: RareRows
+    partition: ClassPartition
+
+    @classmethod
+    def of(
+        cls, rows: CodedRows, bits: Sequence[Bit], promise: Promise, *, by_label: bool = False
+    ) -> Started:
+        """Over these rows and candidates; TooFewRows where one class would break the promise."""
+        found = Patterns.of(rows)
+        partition = ClassPartition(found.rows, promise, many=found.many, by_label=by_label)
+        matrix = bit_matrix(bits, found.rows.codes, rows.columns)
+        return cls(found, RareRows.of(matrix), partition)
+
+    def result(self, kept: Sequence[Bit]) -> Anonymized:
+        """Kept bits, which have refined the partition, and the rows that they would expose."""
+        recoding = BitRecoding(self.patterns.rows.columns, tuple(kept))
+        return Anonymized(recoding, self.patterns.spread(self.partition.suppressed))
 
 
 def fill(partition: ClassPartition, rare: RareRows, order: Iterable[int]) -> list[int]:
@@ -39,11 +60,6 @@ def kept_in_order(
     rows: CodedRows, bits: Sequence[Bit], order: Iterable[int], promise: Promise
 ) -> Anonymized:
     """The result of one pass from no bit at all."""
-    partition, rare = ClassPartition(rows, promise), rare_rows_of(rows, bits)
-    kept = fill(partition, rare, order)
-    return anonymized(rows, [bits[place] for place in kept], partition)
-
-
-def anonymized(rows: CodedRows, kept: Sequence[Bit], partition: ClassPartition) -> Anonymized:
-    """Kept bits, and the rows that their classes would expose."""
-    return Anonymized(BitRecoding(rows.columns, tuple(kept)), partition.suppressed)
+    started = Started.of(rows, bits, promise)
+    kept = fill(started.partition, started.rare, order)
+    return started.result([bits[place] for place in kept])

@@ -247,9 +247,10 @@ def test_where_nothing_is_released_or_all_rows_are_alike_the_auc_is_a_half(proto
 
 
 @each_protocol
+@pytest.mark.parametrize("method", [Kjig(), MutualInformation()])
 @pytest.mark.parametrize("rows", [TOLD.some(TOLD.target == 1), TOLD.some(np.arange(0))])
-def test_where_all_rows_have_one_class_or_there_are_none_there_is_no_auc(protocol, rows):
-    result = evaluate(rows, AsItIs(), EVERYTHING, protocol=protocol, scorers=SCORERS)
+def test_where_all_rows_have_one_class_or_there_are_none_there_is_no_auc(protocol, method, rows):
+    result = evaluate(rows, method, EVERYTHING, protocol=protocol, scorers=SCORERS)
     assert all(math.isnan(found) for found in result.aucs.values())
 
 

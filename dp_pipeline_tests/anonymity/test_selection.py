@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from dp_pipeline.anonymity import METHODS
 from dp_pipeline.anonymity.bit import bit_matrix, cumulative_bits, one_hot_bits
-from dp_pipeline.anonymity.class_partition import ClassPartition
 from dp_pipeline.anonymity.coded_rows import CodedRows, Column
 from dp_pipeline.anonymity.hamdist import HamdistBackward, HamdistRatio, hamming_distances
 from dp_pipeline.anonymity.kjig import Kjig
@@ -22,7 +21,7 @@ from dp_pipeline.anonymity.promise import Promise, TooFewRows
 from dp_pipeline.anonymity.ranked import RankedSearch
 from dp_pipeline.anonymity.recoding import BitRecoding
 from dp_pipeline.anonymity.rfka import Impurity, Rfka
-from dp_pipeline.anonymity.search import fill, kept_in_order, rare_rows_of
+from dp_pipeline.anonymity.search import Started, fill, kept_in_order
 from dp_pipeline_tests.anonymity.populations import TEN, WARD, coded_rows, flags, rows_of
 
 FEW_TREES = {Rfka: {"trees": 5}, Impurity: {"trees": 5}}
@@ -138,11 +137,12 @@ def test_no_bit_can_be_added_to_what_a_one_pass_search_keeps(kind, rows, promise
     if found is None:
         return
     bits = cumulative_bits(rows.columns) if kind is Kjig else one_hot_bits(rows.columns)
-    partition, rare = ClassPartition(rows, promise), rare_rows_of(rows, bits)
+    started = Started.of(rows, bits, promise)
+    partition, rare = started.partition, started.rare.rows
     kept = [bits.index(bit) for bit in found.recoding.bits]
     for place in kept:
-        partition.refine(rare.rows[place])
-    assert not any(partition.takes(rare.rows[at]) for at in range(len(bits)) if at not in kept)
+        partition.refine(rare[place])
+    assert not any(partition.takes(rare[at]) for at in range(len(bits)) if at not in kept)
 
 
 @settings(max_examples=60, deadline=None)
@@ -300,10 +300,9 @@ class TakesAllButTheLast(RankedSearch):
 
     def recode_by(self, ranking: Ranking, rows: CodedRows, promise: Promise) -> Anonymized:
         bits = self.bits(rows)
-        partition, rare = ClassPartition(rows, promise), rare_rows_of(rows, bits)
-        kept = [*fill(partition, rare, ranking.places[:-1]), ranking.places[-1]]
-        recoding = BitRecoding(rows.columns, tuple(bits[place] for place in kept))
-        return Anonymized(recoding, partition.suppressed)
+        started = Started.of(rows, bits, promise)
+        kept = [*fill(started.partition, started.rare, ranking.places[:-1]), ranking.places[-1]]
+        return started.result([bits[place] for place in kept])
 
 
 def test_a_search_that_takes_one_bit_unseen_is_caught():
