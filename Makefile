@@ -24,9 +24,11 @@ ui: .venv/ready
 	.venv/bin/dagster dev --host 127.0.0.1 --workspace workspace.yaml
 
 # The real data sets where there is a data folder, those after their pattern elsewhere. A folder
-# keeps the cells of one version of the code: name others with OUT= and OUT_TABLES=.
+# keeps the cells of one version of the code: name others with OUT=, OUT_TABLES= and OUT_ANONYMOUS=.
 OUT ?= data/study_clustering
 OUT_TABLES ?= data/study_release
+OUT_ANONYMOUS ?= data/study_anonymity
+ANONYMOUS := wdbc $(if $(DP_PIPELINE_DATA),breast_cancer_wisconsin adult_2000)
 STUDIED := $(if $(DP_PIPELINE_DATA),birch3 checkin_events unbalance,birch3_like unbalance_like)
 TABLES := $(if $(DP_PIPELINE_DATA),nltcs nltcs_replace adult adult_replace,tic_like)
 # Of 86 attributes aim_like takes minutes a table, and threshold_filter none.
@@ -35,12 +37,14 @@ study: .venv/ready
 	.venv/bin/dp-pipeline study clustering $(STUDIED:%=--dataset %) --dataset mixture4 --out $(OUT)
 	.venv/bin/dp-pipeline study release $(TABLES:%=--dataset %) $(OF_MANY:%=--system %) \
 	  --out $(OUT_TABLES)
+	.venv/bin/dp-pipeline study anonymity $(ANONYMOUS:%=--dataset %) --out $(OUT_ANONYMOUS)
 	$(PY) -m pytest -m study -s dp_pipeline_tests/studies
 
 bench: .venv/ready
 	$(PY) benchmarks/kernels.py
 	$(PY) benchmarks/clustering.py
 	$(PY) benchmarks/release.py
+	$(PY) benchmarks/anonymity.py
 
 # uv resolves and installs in seconds; pip does the same where uv cannot be had.
 .venv/ready: pyproject.toml constraints.txt

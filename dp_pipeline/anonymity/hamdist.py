@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_pipeline.anonymity.bit import Bit, bit_matrix, one_hot_bits
-from dp_pipeline.anonymity.coded_rows import CodedRows
+from dp_pipeline.anonymity.coded_rows import CodedRows, Column
 from dp_pipeline.anonymity.method import Anonymized, Ranking
 from dp_pipeline.anonymity.patterns import Patterns
 from dp_pipeline.anonymity.promise import Promise
@@ -60,14 +60,13 @@ class HamdistBackward(HamdistForward):
 
     def recode_by(self, ranking: Ranking, rows: CodedRows, promise: Promise) -> Anonymized:
         """The longest head of the ranking that keeps the promise."""
-        bits = self.bits(rows)
-        started = Started.of(rows, bits, promise)
+        started = Started.of(rows, self.bits(rows.columns), promise)
         kept = []
         for place in ranking.places:
             if not started.partition.takes(started.rare.rows[place]):
                 break
             started.partition.refine(started.rare.rows[place])
-            kept.append(bits[place])
+            kept.append(place)
         return started.result(kept)
 
 
@@ -82,9 +81,13 @@ class HamdistRatio:
 
     summary: ClassVar[str] = "drops the one-hot bit that frees most rows for its Hamming distance"
 
+    def bits(self, columns: Sequence[Column]) -> tuple[Bit, ...]:
+        """One a level, as in the papers."""
+        return one_hot_bits(columns)
+
     def recode(self, rows: CodedRows, promise: Promise, *, seed: int) -> Anonymized:  # noqa: ARG002
         """Drop until the promise is kept."""
-        bits = one_hot_bits(rows.columns)
+        bits = self.bits(rows.columns)
         started = Started.of(rows, bits, promise)
         distances = hamming_distances(rows, bits)
         exposed = _Exposed.of(started.patterns, bits, promise)
@@ -93,7 +96,7 @@ class HamdistRatio:
             kept.remove(_least_worth(exposed, kept, distances))
         for place in kept:
             started.partition.refine(started.rare.rows[place])
-        return started.result([bits[place] for place in kept])
+        return started.result(kept)
 
 
 def _least_worth(exposed: _Exposed, kept: list[int], distances: IntArray) -> int:

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
-from dp_pipeline.anonymity.bit import cumulative_bits
+from dp_pipeline.anonymity.bit import Bit, cumulative_bits
 from dp_pipeline.anonymity.class_partition import ClassPartition, Splits
-from dp_pipeline.anonymity.coded_rows import CodedRows
+from dp_pipeline.anonymity.coded_rows import CodedRows, Column
 from dp_pipeline.anonymity.method import Anonymized
 from dp_pipeline.anonymity.promise import Promise
 from dp_pipeline.anonymity.rare_rows import RareRows
@@ -40,14 +40,16 @@ class Kjig:
 
     summary: ClassVar[str] = "thresholds and levels by what they tell together about the label"
 
+    def bits(self, columns: Sequence[Column]) -> tuple[Bit, ...]:
+        """Thresholds of ordered columns, levels of the others."""
+        return cumulative_bits(columns)
+
     def recode(self, rows: CodedRows, promise: Promise, *, seed: int) -> Anonymized:  # noqa: ARG002
         """Bits that tell most beside each other."""
-        bits = cumulative_bits(rows.columns)
-        started = Started.of(rows, bits, promise, by_label=True)
+        started = Started.of(rows, self.bits(rows.columns), promise, by_label=True)
         if promise.is_empty:
-            return started.result(bits)
-        kept = told_together(started.partition, started.rare)
-        return started.result([bits[place] for place in kept])
+            return started.result(range(len(started.bits)))
+        return started.result(told_together(started.partition, started.rare))
 
 
 def told_together(partition: ClassPartition, rare: RareRows) -> list[int]:

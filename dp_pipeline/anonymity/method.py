@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.anonymity.coded_rows import CodedRows
+from dp_pipeline.anonymity.bit import Bit
+from dp_pipeline.anonymity.coded_rows import CodedRows, Column
 from dp_pipeline.anonymity.promise import Promise
 from dp_pipeline.anonymity.recoding import Recoding
 
@@ -50,7 +52,15 @@ class Method(Protocol):
         ...
 
 
-class Ranked(Method, Protocol):
+class Selecting(Method, Protocol):
+    """A method that keeps some of a number of bits, its recoding a ``BitRecoding``."""
+
+    def bits(self, columns: Sequence[Column]) -> tuple[Bit, ...]:
+        """All that it may keep."""
+        ...
+
+
+class Ranked(Selecting, Protocol):
     """A method that asks the rows for an order of bits, which does not depend on the promise, and
     then keeps those that the promise allows.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 from dp_pipeline.schema.errors import DeclarationError, PipelineError
 
@@ -17,14 +18,14 @@ class Promise:
 
     k            0 and 1 promise nothing
     diversity    1 promises nothing
-    suppressed   most rows that may be left out of the release to keep it: a share, exactly
+    suppressed   most rows that may be left out of the release to keep it, as an exact share
 
     DeclarationError for negative numbers and for a share of one or more.
     """
 
     k: int
     diversity: int = 1
-    suppressed: float = 0.0
+    suppressed: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
         if self.k < 0 or self.diversity < 1 or not 0 <= self.suppressed < 1:
@@ -39,7 +40,11 @@ class Promise:
         return self.k <= 1 and self.diversity <= 1
 
     def most_suppressed(self, rows: int) -> int:
-        """Whole rows that may be left out of so many."""
+        """Whole rows that may be left out of so many.
+
+        >>> Promise(5, suppressed=Fraction("0.29")).most_suppressed(100)
+        29
+        """
         return int(self.suppressed * rows)
 
     def require_possible(self, rows: int, labels: int) -> None:

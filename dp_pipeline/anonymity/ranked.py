@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dp_pipeline.anonymity.bit import Bit, one_hot_bits
-from dp_pipeline.anonymity.coded_rows import CodedRows
+from dp_pipeline.anonymity.coded_rows import CodedRows, Column
 from dp_pipeline.anonymity.method import Anonymized, Ranking
 from dp_pipeline.anonymity.promise import Promise
 from dp_pipeline.anonymity.search import kept_in_order
@@ -23,9 +23,9 @@ class RankedSearch(ABC):
     for beside another.
     """
 
-    def bits(self, rows: CodedRows) -> tuple[Bit, ...]:
+    def bits(self, columns: Sequence[Column]) -> tuple[Bit, ...]:
         """The bits that are ranked: one a level, as in the papers."""
-        return one_hot_bits(rows.columns)
+        return one_hot_bits(columns)
 
     @abstractmethod
     def worth(self, rows: CodedRows, bits: Sequence[Bit], *, seed: int) -> FloatArray:
@@ -33,11 +33,11 @@ class RankedSearch(ABC):
 
     def ranking(self, rows: CodedRows, *, seed: int) -> Ranking:
         """The bits in the order in which they are tried."""
-        return Ranking.of(self.worth(rows, self.bits(rows), seed=seed))
+        return Ranking.of(self.worth(rows, self.bits(rows.columns), seed=seed))
 
     def recode_by(self, ranking: Ranking, rows: CodedRows, promise: Promise) -> Anonymized:
         """One pass over the ranking."""
-        return kept_in_order(rows, self.bits(rows), ranking.places, promise)
+        return kept_in_order(rows, self.bits(rows.columns), ranking.places, promise)
 
     def recode(self, rows: CodedRows, promise: Promise, *, seed: int) -> Anonymized:
         """Rank, then keep what the promise allows; TooFewRows before anything is ranked."""

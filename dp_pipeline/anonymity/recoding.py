@@ -39,7 +39,7 @@ class BitRecoding:
     """Some bits are kept, everything else is dropped: the result of a feature selection.
 
     source   the quasi-identifiers that the bits ask about
-    bits     those that are kept, in the order in which they were taken
+    bits     those that are kept
     """
 
     source: tuple[Column, ...]

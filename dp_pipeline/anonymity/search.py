@@ -17,8 +17,12 @@ from dp_pipeline.anonymity.recoding import BitRecoding
 
 @dataclass(frozen=True, eq=False)
 class Started:
-    """A search that has not taken any bit: one class of all rows, counted by their patterns."""
+    """A search that has not taken any bit: one class of all rows, counted by their patterns.
 
+    bits   the candidates
+    """
+
+    bits: tuple[Bit, ...]
     patterns: Patterns
     rare: RareRows
     partition: ClassPartition
@@ -31,11 +35,14 @@ class Started:
         found = Patterns.of(rows)
         partition = ClassPartition(found.rows, promise, many=found.many, by_label=by_label)
         matrix = bit_matrix(bits, found.rows.codes, rows.columns)
-        return cls(found, RareRows.of(matrix), partition)
+        return cls(tuple(bits), found, RareRows.of(matrix), partition)
 
-    def result(self, kept: Sequence[Bit]) -> Anonymized:
-        """Kept bits, which have refined the partition, and the rows that they would expose."""
-        recoding = BitRecoding(self.patterns.rows.columns, tuple(kept))
+    def result(self, kept: Iterable[int]) -> Anonymized:
+        """The candidates that have refined the partition, by their places, and the rows that they
+        would expose. In the order of the candidates: that in which they were taken tells more.
+        """
+        bits = tuple(self.bits[place] for place in sorted(kept))
+        recoding = BitRecoding(self.patterns.rows.columns, bits)
         return Anonymized(recoding, self.patterns.spread(self.partition.suppressed))
 
 
@@ -61,5 +68,4 @@ def kept_in_order(
 ) -> Anonymized:
     """The result of one pass from no bit at all."""
     started = Started.of(rows, bits, promise)
-    kept = fill(started.partition, started.rare, order)
-    return started.result([bits[place] for place in kept])
+    return started.result(fill(started.partition, started.rare, order))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ promises = st.builds(
     Promise,
     k=st.integers(0, 4),
     diversity=st.integers(1, 2),
-    suppressed=st.sampled_from([0.0, 0.1, 0.3]),
+    suppressed=st.sampled_from([Fraction("0.0"), Fraction("0.1"), Fraction("0.3")]),
 )
 
 
@@ -137,7 +138,7 @@ def test_less_rows_than_k_and_less_labels_than_asked_are_errors_that_count_nothi
 
 
 def test_a_promise_of_negative_numbers_is_refused():
-    for wrong in ({"k": -1}, {"k": 2, "diversity": 0}, {"k": 2, "suppressed": 1.0}):
+    for wrong in ({"k": -1}, {"k": 2, "diversity": 0}, {"k": 2, "suppressed": Fraction(1)}):
         with pytest.raises(DeclarationError, match="expected k ≥ 0, diversity ≥ 1 and a share"):
             Promise(**wrong)
 

@@ -16,7 +16,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dp_pipeline
-from dp_pipeline.estimators import PrivateKMeans
+from dp_pipeline.estimators import KAnonymousSelector, PrivateKMeans
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline_tests.estimators.people import BOX, VILLAGES, private, quiet_fit
 
@@ -45,6 +45,33 @@ def not_here(estimator: PrivateKMeans) -> dict[str, str]:
     expected_failed_checks=not_here,
 )
 def test_the_checks_of_scikit_learn_pass(estimator: BaseEstimator, check):
+    check(estimator)
+
+
+OF_THE_SELECTOR = {
+    "check_estimators_empty_data_messages": "without columns all rows are one class",
+    "check_fit2d_1sample": "one row is fewer than k, which the error says in words of its own",
+}
+"""Checks that a k-anonymous selector cannot pass, and why."""
+OF_NUMBERS_WITHOUT_EDGES = {
+    "check_positive_only_tag_during_fit": "other numbers than whole ones are refused, signs or not"
+}
+
+
+def not_of_the_selector(estimator: KAnonymousSelector) -> dict[str, str]:
+    return OF_THE_SELECTOR | (OF_NUMBERS_WITHOUT_EDGES if estimator.edges is None else {})
+
+
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks(
+    [
+        KAnonymousSelector(),
+        KAnonymousSelector(2, edges=[-1, 0, 1]),
+        KAnonymousSelector(2, edges=[-1, 0, 1], method="hamdist_ratio", diversity=2, suppress=0.1),
+    ],
+    expected_failed_checks=not_of_the_selector,
+)
+def test_the_checks_of_scikit_learn_pass_for_a_selector(estimator: BaseEstimator, check):
     check(estimator)
 
 

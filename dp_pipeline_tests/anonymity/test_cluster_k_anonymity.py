@@ -1,0 +1,155 @@
+"""Clusters of like rows: distances, splitting, merging, and boxes around what is left."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.anonymity import cluster_k_anonymity
+from dp_pipeline.anonymity.box_recoding import BoxRecoding
+from dp_pipeline.anonymity.cluster_k_anonymity import ClusterKAnonymity
+from dp_pipeline.anonymity.coded_rows import CodedRows, Column
+from dp_pipeline.anonymity.gower import Gower
+from dp_pipeline.anonymity.promise import Promise
+from dp_pipeline_tests.anonymity.boxes import boxes_of, tried
+from dp_pipeline_tests.anonymity.mingen import kept_by
+from dp_pipeline_tests.anonymity.populations import TEN, WARD, coded_rows, rows_of
+
+NUMBER = Column("number", tuple(str(level) for level in range(9)), ordered=True)
+promises = st.builds(Promise, k=st.integers(2, 5), diversity=st.integers(1, 2))
+
+
+def clustered(rows: CodedRows, promise: Promise) -> BoxRecoding:
+    found = ClusterKAnonymity().recode(rows, promise, seed=0).recoding
+    assert isinstance(found, BoxRecoding)
+    return found
+
+
+def apart(one: list[int], other: list[int], columns: tuple[Column, ...]) -> int:
+    """Gower's distance in 1024ths of a column, rounded up: the definition, column by column."""
+    total = 0
+    for first, second, column in zip(one, other, columns, strict=True):
+        if first == second:
+            continue
+        is_value = max(first, second) < column.values
+        steps = column.values - 1 if column.ordered and is_value else 0
+        total += -(-abs(first - second) * 1024 // steps) if steps else 1024
+    return total
+
+
+@settings(max_examples=80, deadline=None)
+@given(rows=coded_rows(at_least=1), seed=st.integers(0, 1000))
+def test_distances_and_nearest_centres_are_those_of_a_loop(rows, seed):
+    distance, rng = Gower.of(rows.columns), np.random.default_rng(seed)
+    centres = rows.codes[rng.integers(0, len(rows), 3)]
+    table = [
+        [apart(row, centre, rows.columns) for centre in centres.tolist()]
+        for row in rows.codes.tolist()
+    ]
+    assert distance.to_one(rows.codes, centres[1]).tolist() == [row[1] for row in table]
+    nearest = distance.nearest(rows.codes, distance.from_centres(centres))
+    assert nearest.tolist() == [row.index(min(row)) for row in table]
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=coded_rows(at_least=1, most=12), seed=st.integers(0, 1000))
+def test_the_middle_has_the_least_total_distance_of_all_rows_there_could_be(rows, seed):
+    weights = np.random.default_rng(seed).integers(1, 4, len(rows))
+
+    def total(centre: list[int]) -> int:
+        distances = [apart(row, centre, rows.columns) for row in rows.codes.tolist()]
+        return int(np.dot(distances, weights))
+
+    found = Gower.of(rows.columns).middle(rows.codes, weights).tolist()
+    assert total(found) == min(
+        total(list(one)) for one in product(*(range(column.size) for column in rows.columns))
+    )
+
+
+def test_missing_values_are_as_far_from_every_value_as_two_values_can_be():
+    distance = Gower.of(WARD)
+    rows = np.array([[0, 0], [0, 1], [0, 2], [0, 3], [1, 0]])
+    assert distance.to_one(rows, np.array([0, 0])).tolist() == [0, 512, 1024, 1024, 1024]
+    assert distance.to_one(rows, np.array([0, 3])).tolist() == [1024, 1024, 1024, 0, 2048]
+
+
+def test_two_clumps_are_two_boxes_around_their_rows():
+    rows = rows_of(*[(value, 0) for value in (0, 0, 1, 6, 7, 8)], columns=(NUMBER,))
+    recoding = clustered(rows, Promise(2))
+    assert recoding.columns[0].levels == ("0 to 1", "6 to 8")
+    # New rows go to the nearest centre, 0 or 7, even where its box does not reach.
+    asked = rows_of((3, 0), (4, 0), (5, 0), columns=(NUMBER,))
+    assert recoding.finder.centres == ((0,), (7,))
+    assert recoding.released(asked).codes[:, 0].tolist() == [0, 1, 1]
+
+
+def test_a_cluster_of_more_than_twice_k_is_split_and_one_of_twice_k_is_not():
+    four = rows_of(*[(value, 0) for value in (0, 1, 7, 8)], columns=(NUMBER,))
+    five = rows_of(*[(value, 0) for value in (0, 1, 6, 7, 8)], columns=(NUMBER,))
+    assert len(clustered(four, Promise(2)).boxes) == 1
+    assert len(clustered(five, Promise(2)).boxes) == 2
+
+
+def test_a_row_far_from_all_others_joins_the_nearest_cluster():
+    rows = rows_of(*[(0, 0)] * 4, *[(4, 0)] * 4, (8, 0), columns=(NUMBER,))
+    assert clustered(rows, Promise(3)).columns[0].levels == ("0", "4 to 8")
+
+
+def test_equal_rows_are_not_parted_though_they_are_more_than_twice_k():
+    rows = rows_of(*[(0, 0)] * 50, *[(8, 0)] * 2, columns=(NUMBER,))
+    assert clustered(rows, Promise(2)).columns[0].levels == ("0", "8")
+
+
+def test_clusters_of_one_label_are_merged_where_diversity_is_asked_for():
+    rows = rows_of(*[(0, 0)] * 4, *[(1, 1)] * 4, *[(8, 0), (8, 1)] * 2, columns=(NUMBER,))
+    assert clustered(rows, Promise(2)).columns[0].levels == ("0", "1", "8")
+    assert clustered(rows, Promise(2, diversity=2)).columns[0].levels == ("0 to 1", "8")
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=coded_rows(at_least=1), promise=promises)
+def test_boxes_reach_no_farther_than_their_rows(rows, promise):
+    if tried(ClusterKAnonymity(), rows, promise) is None:
+        return
+    recoding = clustered(rows, promise)
+    places = recoding.finder.places(rows.codes)
+    for row, box in zip(places, boxes_of(recoding, rows), strict=True):
+        members = rows.codes[places == row]
+        for at, (column, codes) in enumerate(zip(rows.columns, box, strict=True)):
+            seen = set(members[:, at].tolist())
+            ends = [code for code in seen if code != column.missing] if column.ordered else []
+            between = set(range(min(ends), max(ends) + 1)) if ends else set()
+            assert set(codes) == seen | between
+
+
+@settings(max_examples=40, deadline=None)
+@given(rows=coded_rows(at_least=1), promise=promises)
+def test_every_centre_is_the_nearest_of_a_class_that_keeps_the_promise(rows, promise):
+    if tried(ClusterKAnonymity(), rows, promise) is None:
+        return
+    finder = clustered(rows, promise).finder
+    places = finder.places(rows.codes)
+    for centre in range(len(finder.centres)):
+        labels = rows.target[places == centre].tolist()
+        assert len(labels) >= promise.k
+        assert len(set(labels)) >= promise.diversity
+
+
+def nothing_is_merged(patterns, centres, promise):  # noqa: ARG001
+    return centres
+
+
+def each_pattern_is_a_centre(patterns, promise):  # noqa: ARG001
+    return patterns.codes
+
+
+def test_clusters_that_are_not_merged_are_caught(monkeypatch: pytest.MonkeyPatch):
+    promise = Promise(3, diversity=2)
+    monkeypatch.setattr(cluster_k_anonymity, "_split", each_pattern_is_a_centre)
+    assert kept_by(ClusterKAnonymity().recode(TEN, promise, seed=0).release(TEN), promise)
+    monkeypatch.setattr(cluster_k_anonymity, "_merged", nothing_is_merged)
+    assert not kept_by(ClusterKAnonymity().recode(TEN, promise, seed=0).release(TEN), promise)

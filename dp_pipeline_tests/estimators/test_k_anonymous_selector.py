@@ -1,0 +1,412 @@
+"""A release of kept columns keeps its promise, and nothing but what rows hold decides it."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_validate
+from sklearn.pipeline import make_pipeline
+
+from dp_pipeline.anonymity.rfka import Rfka
+from dp_pipeline.anonymity.tree import Tree
+from dp_pipeline.estimators import InvalidParameter, KAnonymousSelector
+from dp_pipeline.metrics.disclosure import disclosure_report
+from dp_pipeline_tests.estimators.patients import (
+    EDGES,
+    ILL,
+    METHODS,
+    PATIENTS,
+    WITHOUT_A_FOREST,
+    class_sizes,
+    selector,
+)
+
+MANY = pd.concat([PATIENTS] * 20, ignore_index=True)
+MANY_ILL = pd.concat([ILL] * 20, ignore_index=True)
+
+
+def quiet_release(estimator: KAnonymousSelector, X: Any, y: Any) -> pd.DataFrame:
+    """Where no column can be kept is no news here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return estimator.fit_release(X, y)
+
+
+ROWS = st.lists(
+    st.tuples(
+        st.sampled_from([20, 30, 40, None]),
+        st.sampled_from(["f", "m", None]),
+        st.booleans(),
+        st.sampled_from(["well", "ill", "ailing"]),
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+@given(ROWS, st.sampled_from(WITHOUT_A_FOREST), st.integers(0, 6))
+@settings(max_examples=60, deadline=None)
+def test_every_class_of_a_release_has_k_rows_and_its_labels(
+    rows: list[tuple[Any, ...]], method: str, k: int
+):
+    *columns, y = (list(column) for column in zip(*rows, strict=True))
+    X = pd.DataFrame(dict(zip(["age", "sex", "smokes"], columns, strict=True)))
+    estimator = KAnonymousSelector(k, method=method, suppress=0.1)
+    diversity = 2 if method == "kjig" and k > 1 else 1
+    if k > len(rows) or (k > 1 and diversity > len(set(y))):
+        with pytest.raises(InvalidParameter):
+            estimator.fit(X, y)
+        return
+    release = quiet_release(estimator, X, y)
+    sizes = class_sizes(release)
+    assert sizes["rows"].min() >= max(1, k)
+    assert sizes["labels"].min() >= diversity
+    assert estimator.suppressed_.sum() <= 0.1 * len(rows)
+    recoded = estimator.transform(X)[~estimator.suppressed_].assign(label=y_of(y, estimator))
+    assert sorted(recoded.values.tolist()) == sorted(release.values.tolist())
+
+
+def y_of(y: list[str], estimator: KAnonymousSelector) -> np.ndarray:
+    return np.array(y, dtype=object)[~estimator.suppressed_]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+def test_every_method_keeps_the_promise(method: str):
+    sizes = class_sizes(selector(method=method).fit_release(PATIENTS, ILL))
+    assert sizes["rows"].min() >= 3
+
+
+@pytest.mark.parametrize("method", ["kjig", "mutual_information", Rfka(trees=30)], ids=str)
+def test_any_further_column_would_break_the_promise(method: str):
+    estimator = selector(method=method).fit(PATIENTS, ILL)
+    everything = selector(0, method=method).fit(PATIENTS, ILL)
+    assert everything.candidate_names_.tolist() == estimator.candidate_names_.tolist()
+    bits, kept = everything.transform(PATIENTS), estimator.get_support()
+    assert kept.any()
+    assert not kept.all()
+    for at in np.flatnonzero(~kept):
+        more = bits.loc[:, kept | (np.arange(len(kept)) == at)].assign(ill=ILL)
+        sizes = class_sizes(more)
+        assert sizes["rows"].min() < 3 or (method == "kjig" and sizes["labels"].min() < 2)
+
+
+def test_the_label_is_taken_as_sensitive_with_our_method_alone():
+    def fewest_labels(**parameters: Any) -> int:
+        return selector(2, **parameters).fit(PATIENTS, ILL).report_.distinct_l
+
+    assert fewest_labels() == 2
+    assert fewest_labels(diversity=1) == 1
+    assert fewest_labels(method="mutual_information") == 1
+    assert fewest_labels(method="mutual_information", diversity=2) == 2
+
+
+@pytest.mark.parametrize("k", [0, 1])
+def test_a_promise_of_nothing_keeps_everything(k: int):
+    estimator = selector(k).fit(PATIENTS, ILL)
+    assert estimator.get_support().all()
+    assert not estimator.suppressed_.any()
+
+
+def test_the_report_is_of_the_release():
+    estimator = selector()
+    release = estimator.fit_release(PATIENTS, ILL)
+    assert estimator.report_.k == class_sizes(release)["rows"].min()
+    codes, target = release.iloc[:, :-1].to_numpy(), (release["ill"] == "y").to_numpy(int)
+    expected = disclosure_report(codes, target, labels=2, k=3)
+    assert repr(estimator.report_) == repr(expected)
+
+
+def test_suppressed_rows_are_told_and_left_out():
+    X = pd.DataFrame({"sex": list("ffffmmmmx")})
+    y = pd.Series(list("abababacz"), dtype="category")
+    estimator = KAnonymousSelector(4, method="mutual_information", suppress=0.12)
+    release = estimator.fit_release(X, y)
+    assert estimator.suppressed_.tolist() == [False] * 8 + [True]
+    assert len(release) == 8
+    assert estimator.report_.rows == 8
+    # Neither a level nor a category tells that there was such a label.
+    assert release["label"].cat.categories.tolist() == ["a", "b", "c"]
+    assert len(estimator.transform(X)) == 9
+
+
+def test_a_share_is_exact():
+    X, y = [["a"]] * 71 + [["b"]] * 29, [0] * 100
+    estimator = KAnonymousSelector(30, method="mutual_information", suppress=0.29)
+    assert estimator.fit(X, y).suppressed_.sum() == 29
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+def test_neither_order_nor_index_of_rows_changes_a_release(method: str):
+    order = np.random.default_rng(7).permutation(len(PATIENTS))
+    usual, other = selector(method=method), selector(method=method)
+    expected = usual.fit_release(PATIENTS, ILL)
+    X, y = PATIENTS.iloc[order], ILL.iloc[order]
+    pd.testing.assert_frame_equal(other.fit_release(X, y), expected)
+    assert repr(other.report_) == repr(usual.report_)
+    assert np.array_equal(other.suppressed_, usual.suppressed_[order])
+
+
+def test_a_filtered_index_and_one_with_a_label_twice_give_the_same_measures():
+    chosen = PATIENTS["sex"] == "f"
+    filtered, reset = PATIENTS[chosen], PATIENTS[chosen].reset_index(drop=True)
+    twice = reset.set_index(pd.Index([0] * len(reset)))
+    y = ILL[chosen]
+    expected = selector(2).fit(reset, y.to_numpy())
+    for X, labels in [(filtered, y), (twice, y), (filtered, y.reset_index(drop=True))]:
+        fitted = selector(2).fit(X, labels)
+        assert repr(fitted.report_) == repr(expected.report_)
+        assert fitted.transform(X).index.equals(X.index)
+        assert np.array_equal(fitted.transform(X), expected.transform(reset))
+
+
+def test_labels_go_by_position_whatever_their_index_says():
+    turned = ILL.set_axis(ILL.index[::-1])
+    expected = selector().fit_release(PATIENTS, ILL)
+    pd.testing.assert_frame_equal(selector().fit_release(PATIENTS, turned), expected)
+
+
+def test_a_release_has_no_trace_of_order_and_keeps_the_types_of_labels():
+    for y in (ILL, ILL.map({"n": 0, "y": 1}), ILL == "y", ILL.astype("category")):
+        release = selector().fit_release(PATIENTS, y)
+        assert release.index.equals(pd.RangeIndex(len(release)))
+        assert release.columns[-1] == "ill"
+        assert release["ill"].dtype == y.dtype
+        assert release["ill"].value_counts().to_dict() == y.value_counts().to_dict()
+        keys = [tuple(row) for row in release.astype(str).itertuples(index=False)]
+        assert keys == sorted(keys)
+    assert selector().fit_release(PATIENTS, ILL.tolist()).columns[-1] == "label"
+    assert selector().fit_release(PATIENTS, ILL.rename("self")).columns[-1] == "self"
+
+
+def test_columns_come_in_the_order_of_the_candidates_not_as_they_were_taken():
+    fitted = selector(2).fit(PATIENTS, ILL)
+    names = fitted.candidate_names_[fitted.get_support()].tolist()
+    assert fitted.get_feature_names_out().tolist() == names
+    assert fitted.transform(PATIENTS).columns.tolist() == names
+    places = fitted.get_support(indices=True)
+    assert fitted.candidate_names_[places].tolist() == names
+
+
+def test_frames_give_frames_and_arrays_give_arrays():
+    frame = selector().fit(PATIENTS, ILL).transform(PATIENTS)
+    assert isinstance(frame, pd.DataFrame)
+    assert set(frame.to_numpy().ravel()) == {0, 1}
+    rows = PATIENTS.to_numpy(dtype=object)
+    fitted = selector(edges={0: EDGES["age"]}).fit(rows, ILL)
+    assert isinstance(fitted.transform(rows), np.ndarray)
+    assert np.array_equal(fitted.transform(rows), frame)
+    assert fitted.candidate_names_[0] == "x0>=30"
+    assert np.array_equal(fitted.fit_transform(rows.tolist(), ILL.tolist()), frame)
+
+
+def test_set_output_works_both_ways():
+    rows = PATIENTS.to_numpy(dtype=object)
+    fitted = selector(edges={0: EDGES["age"]}).set_output(transform="pandas").fit(rows, ILL)
+    assert fitted.transform(rows).columns.tolist() == fitted.get_feature_names_out().tolist()
+    back = selector().set_output(transform="default").fit(PATIENTS, ILL)
+    assert isinstance(back.transform(PATIENTS), pd.DataFrame)
+
+
+def test_a_seed_decides_what_a_forest_keeps():
+    def kept(seed: int) -> list[str]:
+        estimator = selector(method=Rfka(trees=3), random_state=seed)
+        return estimator.fit(PATIENTS, ILL).get_feature_names_out().tolist()
+
+    assert kept(1) == kept(1)
+    assert len({tuple(kept(seed)) for seed in range(10)}) > 1
+
+
+def test_no_columns_are_one_class():
+    X = PATIENTS[[]]
+    estimator = selector(edges=None)
+    assert estimator.fit_release(X, ILL).columns.tolist() == ["ill"]
+    assert estimator.transform(X).shape == (12, 0)
+    assert (estimator.report_.classes, estimator.report_.k) == (1, 12)
+
+
+def test_where_nothing_can_be_kept_it_warns_and_all_rows_are_one_class():
+    with pytest.warns(UserWarning, match="no column can be kept"):
+        estimator = selector(7, edges=None).fit(PATIENTS[["sex"]], ILL)
+    assert estimator.transform(PATIENTS[["sex"]]).shape == (12, 0)
+    assert estimator.report_.classes == 1
+
+
+def test_a_label_of_one_value_needs_a_promise_without_diversity():
+    one = ["well"] * 12
+    with pytest.raises(InvalidParameter, match="at least 2 different labels, got fewer"):
+        selector().fit(PATIENTS, one)
+    fitted = selector(diversity=1).fit(PATIENTS, one)
+    assert fitted.report_.k >= 3
+    assert fitted.report_.homogeneous_rows == 12
+
+
+def test_identical_rows_are_one_class_and_keep_every_column():
+    X, y = pd.DataFrame({"sex": ["f"] * 6, "age": [30] * 6}), [0, 1] * 3
+    for method in METHODS:
+        fitted = KAnonymousSelector(6, method=method, random_state=0).fit(X, y)
+        assert fitted.get_support().all()
+        assert (fitted.report_.classes, fitted.report_.k) == (1, 6)
+
+
+@pytest.mark.parametrize(
+    "nothing",
+    [np.full(6, np.nan), [None] * 6, [pd.NaT] * 6, pd.array([pd.NA] * 6, dtype="Int64")],
+    ids=["NaN", "None", "NaT", "NA"],
+)
+def test_missing_values_everywhere_are_one_level(nothing: Any):
+    X, y = pd.DataFrame({"age": nothing, "sex": list("ffmffm")}), [0, 1] * 3
+    fitted = KAnonymousSelector(2).fit(X, y)
+    assert fitted.candidate_names_.tolist() == ["age=missing", "sex=m"]
+    assert (fitted.transform(X)["age=missing"] == 1).all()
+
+
+def fitted_names(estimator: KAnonymousSelector) -> list[str]:
+    return [name for name in vars(estimator) if name.endswith("_") or name.startswith("_")]
+
+
+def test_more_rows_asked_than_there_are_is_an_error_and_nothing_is_fitted():
+    estimator = selector(13)
+    with pytest.raises(ValueError, match="expected at least K=13 rows, got fewer"):
+        estimator.fit(PATIENTS, ILL)
+    with pytest.raises(ValueError, match="expected at least K=13 rows, got fewer"):
+        estimator.fit_release(PATIENTS, ILL)
+    assert not fitted_names(estimator)
+    with pytest.raises(NotFittedError):
+        estimator.transform(PATIENTS)
+
+
+def test_an_error_leaves_an_earlier_fit_as_it_was():
+    estimator = selector().fit(PATIENTS, ILL)
+    before = pickle.dumps(estimator)
+    with pytest.raises(ValueError, match="y: expected one label a row"):
+        estimator.fit(PATIENTS[["sex"]], ILL[:5])
+    assert pickle.dumps(estimator) == before
+
+
+BAD_PARAMETERS: list[tuple[dict[str, Any], str]] = [
+    ({"k": -1}, "k: expected a whole number of at least 0, got -1"),
+    ({"k": True}, "k: expected"),
+    ({"k": 2.0}, "k: expected"),
+    ({"diversity": 0}, "diversity: expected a whole number of at least 1, got 0"),
+    ({"suppress": 1}, "suppress: expected a share from 0 to below 1, got 1"),
+    ({"suppress": float("nan")}, "suppress: expected"),
+    ({"suppress": "0.1"}, "suppress: expected"),
+    ({"method": "kjigg"}, "method: expected one of .*kjig, .*, got 'kjigg'"),
+    ({"method": Rfka}, "method: expected one of"),
+    ({"edges": 3}, "edges: expected lists of ascending numbers, got 3"),
+    ({"edges": []}, "edges: expected lists"),
+    ({"edges": {"age": [3, 2]}}, r"edges: expected lists of ascending numbers, got \[3, 2\]"),
+    ({"edges": {"age": [1, float("inf")]}}, "edges: expected lists"),
+    ({"edges": {"age": [[1], [2, 3]]}}, "edges: expected lists"),
+    ({"edges": {"agee": [3]}}, "edges: expected names or places of columns of X, got 'agee'"),
+    ({"edges": {4: [3]}}, "edges: expected names or places"),
+    ({"random_state": "seven"}, "cannot be used to seed"),
+]
+
+
+@pytest.mark.parametrize(("parameters", "message"), BAD_PARAMETERS)
+def test_wrong_parameters_are_refused_in_one_line(parameters: dict[str, Any], message: str):
+    estimator = selector().set_params(**parameters)
+    with pytest.raises(ValueError, match=message) as refused:
+        estimator.fit(PATIENTS, ILL)
+    assert "\n" not in str(refused.value)
+    assert not fitted_names(estimator)
+
+
+@pytest.mark.parametrize("method", ["mondrian", "tree", "cluster_k_anonymity", Tree()])
+def test_methods_that_make_boxes_are_sent_elsewhere(method: Any):
+    with pytest.raises(ValueError, match=r"makes boxes .* `dp-pipeline anonymize` releases it"):
+        selector(method=method).fit(PATIENTS, ILL)
+
+
+BAD_LABELS: list[tuple[Any, str]] = [
+    (None, "requires y to be passed"),
+    (["n"] * 11 + [None], "got missing ones"),
+    ([0.0] * 11 + [np.nan], "got missing ones"),
+    (pd.Series([1, None] * 6, dtype="Int64"), "got missing ones"),
+    (np.linspace(0, 1, 12), "got numbers with fractions"),
+    ([0] * 11, "one label a row of X, got another number"),
+    (pd.Series([["secret"]] * 12), "expected texts, numbers or truth values"),
+    (np.zeros((12, 2)), "y should be a 1d array"),
+]
+
+
+@pytest.mark.parametrize(("y", "message"), BAD_LABELS)
+def test_labels_that_are_none_are_refused(y: Any, message: str):
+    estimator = selector()
+    with pytest.raises(ValueError, match=message) as refused:
+        estimator.fit(PATIENTS, y)
+    assert "secret" not in str(refused.value)
+    assert not fitted_names(estimator)
+
+
+def test_more_labels_than_classes_can_be_are_refused():
+    X, y = pd.DataFrame({"sex": ["f", "m"] * 501}), np.arange(1002)
+    with pytest.raises(ValueError, match="at most 1000 different labels, got more"):
+        KAnonymousSelector(2).fit(X, y)
+
+
+def test_a_label_named_as_a_kept_column_is_refused():
+    release = selector().fit_release(PATIENTS, ILL)
+    with pytest.raises(ValueError, match="expected a name that is none of a bit"):
+        selector().fit_release(PATIENTS, ILL.rename(release.columns[0]))
+
+
+BAD_ROWS: list[tuple[Any, str]] = [
+    (PATIENTS["sex"], "two dimensions"),
+    (np.zeros(12), "two dimensions, got 1"),
+    ([[1, 2], [3]], "rows of one length"),
+    (PATIENTS.set_axis(["age", "age", "sex", "smokes"], axis=1), "each column name once"),
+    (PATIENTS.set_axis(["age", 1, 2, 3], axis=1), "names of columns that are all text"),
+    (pd.DataFrame({"a": ["b=c"] * 12, "a=b": ["c"] * 12}), "names with a level differ"),
+    (PATIENTS[:0], "at least one row, got none"),
+]
+
+
+@pytest.mark.parametrize(("X", "message"), BAD_ROWS)
+def test_rows_of_another_form_are_refused(X: Any, message: str):
+    estimator = KAnonymousSelector(1)
+    with pytest.raises(ValueError, match=message):
+        estimator.fit(X, ILL[: len(X)])
+    assert not fitted_names(estimator)
+
+
+def test_a_fitted_selector_survives_a_pickle_and_a_clone_is_empty():
+    fitted = selector(method=Rfka(trees=10)).fit(PATIENTS, ILL)
+    loaded = pickle.loads(pickle.dumps(fitted))
+    assert repr(loaded.report_) == repr(fitted.report_)
+    pd.testing.assert_frame_equal(loaded.transform(PATIENTS), fitted.transform(PATIENTS))
+    copy = clone(fitted)
+    assert copy.get_params() == fitted.get_params()
+    assert not fitted_names(copy)
+
+
+def test_folds_of_a_cross_validation_select_from_their_own_rows():
+    pipeline = make_pipeline(selector(5), LogisticRegression())
+    found = cross_validate(pipeline, MANY, MANY_ILL, cv=4, return_estimator=True, scoring="roc_auc")
+    assert (found["test_score"] > 0.5).all()
+    for one in found["estimator"]:
+        assert len(one[0].suppressed_) == 180
+        assert one[0].report_.k >= 5
+
+
+def test_a_grid_search_tries_several_k():
+    pipeline = make_pipeline(selector(), LogisticRegression())
+    grid = {"kanonymousselector__k": [2, 5, 1000]}
+    search = GridSearchCV(pipeline, grid, cv=3, scoring="roc_auc", error_score=np.nan)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        search.fit(MANY, MANY_ILL)
+    scores = search.cv_results_["mean_test_score"]
+    assert np.isnan(scores).tolist() == [False, False, True]
+    assert search.best_params_["kanonymousselector__k"] in (2, 5)
