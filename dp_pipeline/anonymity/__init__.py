@@ -8,24 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dp_pipeline.anonymity.cluster_k_anonymity import ClusterKAnonymity
 from dp_pipeline.anonymity.hamdist import HamdistBackward, HamdistForward, HamdistRatio
 from dp_pipeline.anonymity.kjig import Kjig
 from dp_pipeline.anonymity.method import Method
+from dp_pipeline.anonymity.mondrian import Mondrian
 from dp_pipeline.anonymity.rankings import MutualInformation
 from dp_pipeline.anonymity.rfka import Impurity, Rfka
+from dp_pipeline.anonymity.tree import Tree
 from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.parameters import from_text
 
 DEFAULT = "kjig"
 
 METHODS: Mapping[str, type[Method]] = {
+    "cluster_k_anonymity": ClusterKAnonymity,
     "hamdist_backward": HamdistBackward,
     "hamdist_forward": HamdistForward,
     "hamdist_ratio": HamdistRatio,
     "impurity": Impurity,
     "kjig": Kjig,
+    "mondrian": Mondrian,
     "mutual_information": MutualInformation,
     "rfka": Rfka,
+    "tree": Tree,
 }
 
 

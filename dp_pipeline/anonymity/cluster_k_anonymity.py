@@ -35,9 +35,10 @@ class ClusterKAnonymity:
     by that, so what was kept stays kept. A class may end with more than 2K rows.
 
     A row is released as the box around the rows of its class: an interval of an ordered column, a
-    set of levels of others. Boxes overlap (local recoding). A row that the classes were not made
-    of goes to the nearest centre, and may lie outside that box. A centre is the middle of K rows
-    or more, one level a column: no row's mean is told.
+    set of levels of others. Boxes overlap (local recoding), and those of many rows in many columns
+    come near to any value at all. A row that the classes were not made of goes to the nearest
+    centre, and may lie outside that box. A centre is the middle of K rows or more, one level a
+    column; it is part of the rule, and published with it.
 
     Equal rows are in one class, and nothing is drawn: the classes depend neither on the order of
     the rows nor on the seed. The label is read where the promise asks for diversity. Nothing is

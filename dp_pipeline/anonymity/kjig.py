@@ -32,7 +32,8 @@ class Kjig:
     that its new classes bring (Akaike's price: labels − 1 a class). So a bit that repeats what
     is known, or that cuts classes to crumbs, does not use up the room of one that tells much.
     Bits are thresholds of ordered columns and levels of the others: the same kind of table as
-    RFKA's, a global recoding. The set that it ends with is maximal.
+    RFKA's, a global recoding. At the end every other bit breaks the promise or is the same for
+    all rows of each class: a column that says nothing new is not released.
 
     It depends on classes alone: neither the order of the rows nor chance enters; a tie goes to
     the bit that is declared first.
@@ -57,7 +58,7 @@ def told_together(partition: ClassPartition, rare: RareRows) -> list[int]:
     left, chosen = np.arange(len(rare)), list[int]()
     while len(left):
         allowed, told = _judged(partition, [rare.rows[place] for place in left.tolist()])
-        # What is refused once is refused for ever.
+        # What is refused once is refused for ever, and what tells no rows apart once never does.
         left, told = left[allowed], told[allowed]
         if len(left):
             best = int(left[told.argmax()])
@@ -75,17 +76,21 @@ def _judged(
     allowed, told = [], []
     for start in range(0, len(bits), at_once):
         splits = partition.split(bits[start : start + at_once])
-        allowed.append(partition.keeps_promise(splits))
+        allowed.append(partition.keeps_promise(splits) & (_new_classes(splits) > 0))
         told.append(_told(partition.counts, splits))
     return np.concatenate(allowed), np.concatenate(told)
 
 
 def _told(counts: IntArray, splits: Splits) -> FloatArray:
     """Nats that each split tells, its price paid."""
-    filled = [side.sum(axis=-1) > 0 for side in splits]
-    new = np.count_nonzero(filled[0] & filled[1], axis=-1)
     after = _uncertain(splits[0]) + _uncertain(splits[1])
-    return np.asarray(_uncertain(counts) - after - new * (counts.shape[1] - 1))
+    return np.asarray(_uncertain(counts) - after - _new_classes(splits) * (counts.shape[1] - 1))
+
+
+def _new_classes(splits: Splits) -> IntArray:
+    """Classes that each bit cuts in two (bits,)."""
+    one, other = (side.sum(axis=-1) > 0 for side in splits)
+    return np.asarray(np.count_nonzero(one & other, axis=-1))
 
 
 def _uncertain(counts: IntArray) -> FloatArray:

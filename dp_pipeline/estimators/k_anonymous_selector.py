@@ -101,7 +101,7 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     is compared as a number all the same, so thresholds hold for it.
 
     Rows go by position: an index of ``X`` or ``y`` changes nothing, and is not compared. Without
-    columns, or where no bit may be kept, all rows are one class and there is nothing but the
+    columns, or where no bit is kept, all rows are one class and there is nothing but the
     label to release; the latter warns. A label of one value is refused where ``diversity`` is 2
     or more.
 
@@ -214,7 +214,7 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._keep(X, y, selection, columns)
         self.candidate_names_ = names
         if len(names) and not selection.support.any():
-            warnings.warn("no column can be kept: all rows are one class", stacklevel=3)
+            warnings.warn("no column is kept: all rows are one class", stacklevel=3)
         return selection.release, labels
 
     def _keep(

@@ -99,6 +99,13 @@ def test_a_row_far_from_all_others_joins_the_nearest_cluster():
     assert clustered(rows, Promise(3)).columns[0].levels == ("0", "4 to 8")
 
 
+def test_a_cluster_of_less_than_k_rows_has_no_centre_that_would_tell_of_them():
+    rows = rows_of(*[(0, 0)] * 4, *[(4, 0)] * 7, (8, 0), columns=(NUMBER,))
+    patterns = cluster_k_anonymity._Patterns.of(rows)
+    assert cluster_k_anonymity._split(patterns, Promise(3)).tolist() == [[0], [4]]
+    assert cluster_k_anonymity._split(patterns, Promise(1, 1)).tolist() == [[0], [4], [8]]
+
+
 def test_equal_rows_are_not_parted_though_they_are_more_than_twice_k():
     rows = rows_of(*[(0, 0)] * 50, *[(8, 0)] * 2, columns=(NUMBER,))
     assert clustered(rows, Promise(2)).columns[0].levels == ("0", "8")

@@ -83,6 +83,40 @@ def test_the_widest_column_is_cut_at_its_median():
     assert levels_of(rows, 4) == [("0 to 3", "4 to 7"), ("any",)]
 
 
+def first_cut(*records: tuple[int, ...], columns: tuple[Column, ...]) -> str:
+    """The bit that all rows are cut by where both sides have two rows."""
+    root = boxed(rows_of(*records, columns=columns), Promise(2)).finder.nodes[0]
+    return root.bit.name(columns)
+
+
+def test_a_wider_column_is_cut_before_one_with_a_more_even_cut():
+    # `number` parts four and four, `other` three and five, but over all of its levels.
+    records = [(3 + at % 2, 0 if at < 3 else 7, 0) for at in range(8)]
+    assert first_cut(*records, columns=(NUMBER, OTHER)) == "other>=1"
+
+
+def test_width_is_a_share_of_the_levels_that_a_column_has():
+    # Four of eight numbers are less than both of two sexes.
+    sex = Column("sex", ("f", "m"))
+    records = [(at % 4, int(at > 2), 0) for at in range(8)]
+    assert first_cut(*records, columns=(NUMBER, sex)) == "sex=m"
+
+
+def test_an_ordered_column_is_as_wide_as_its_ends_are_apart():
+    # Three of eight jobs, and only two of eight numbers: but those are the lowest and highest.
+    jobs = Column("job", EIGHT)
+    records = [(at % 3, 0 if at < 2 else 7, 0) for at in range(9)]
+    assert first_cut(*records, columns=(jobs, NUMBER)) == "number>=1"
+
+
+def test_missing_values_make_a_column_one_level_wider():
+    # Ages 0, 1 and missing are three of nine levels, jobs two of nine and cut more evenly.
+    ages = Column("age", (*EIGHT, "?"), ordered=True, missing=8)
+    jobs = Column("job", (*EIGHT, "none"))
+    records = [(at % 2, (1, 8, 8, 0, 0, 0, 0, 1)[at], 0) for at in range(8)]
+    assert first_cut(*records, columns=(jobs, ages)) == "age>=1"
+
+
 def test_where_the_median_is_not_allowed_the_cut_nearest_to_it_is_made():
     # Six of nine rows are 2: below 2 is one row, below 3 are seven, below 4 eight.
     rows = rows_of(*[(value, 0) for value in (0, 2, 2, 2, 2, 2, 2, 3, 7)], columns=(NUMBER,))
@@ -100,8 +134,7 @@ def test_where_the_widest_column_has_no_allowed_cut_the_next_one_is_cut():
 def test_of_equally_wide_columns_the_one_with_the_most_even_cut_is_cut():
     # Both reach from 0 to 7. `number` has two rows above 0, `other` four.
     records = [(0, 0, 0)] * 4 + [(0, 7, 0)] * 2 + [(7, 7, 0)] * 2
-    root = boxed(rows_of(*records, columns=(NUMBER, OTHER)), Promise(2)).finder.nodes[0]
-    assert root.bit.column == 1
+    assert first_cut(*records, columns=(NUMBER, OTHER)) == "other>=1"
 
 
 def test_a_column_without_an_order_is_cut_into_one_level_and_the_others():

@@ -84,6 +84,11 @@ def test_a_box_that_no_cut_makes_purer_is_cut_in_halves():
     assert len(released.recoding.boxes) == 4
 
 
+def test_a_box_of_one_label_is_cut_in_halves_too():
+    rows = rows_of(*[(int(at > 5), at % 2, 0) for at in range(8)], columns=flags(2))
+    assert grown(rows, Promise(2)).finder.nodes[0].bit.column == 1
+
+
 def test_leaves_have_the_least_rows_where_k_is_less_and_k_where_it_is_more():
     records = [(at // 16, at // 8 % 2, at // 4 % 2, at % 2) for at in range(32)]
     rows = rows_of(*records, columns=flags(3))

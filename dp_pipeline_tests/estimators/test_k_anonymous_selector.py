@@ -36,7 +36,7 @@ MANY_ILL = pd.concat([ILL] * 20, ignore_index=True)
 
 
 def quiet_release(estimator: KAnonymousSelector, X: Any, y: Any) -> pd.DataFrame:
-    """Where no column can be kept is no news here."""
+    """That no column is kept is no news here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return estimator.fit_release(X, y)
@@ -235,7 +235,7 @@ def test_no_columns_are_one_class():
 
 
 def test_where_nothing_can_be_kept_it_warns_and_all_rows_are_one_class():
-    with pytest.warns(UserWarning, match="no column can be kept"):
+    with pytest.warns(UserWarning, match="no column is kept"):
         estimator = selector(7, edges=None).fit(PATIENTS[["sex"]], ILL)
     assert estimator.transform(PATIENTS[["sex"]]).shape == (12, 0)
     assert estimator.report_.classes == 1
@@ -250,11 +250,11 @@ def test_a_label_of_one_value_needs_a_promise_without_diversity():
     assert fitted.report_.homogeneous_rows == 12
 
 
-def test_identical_rows_are_one_class_and_keep_every_column():
+def test_identical_rows_are_one_class_and_kjig_keeps_no_column_that_tells_none_apart():
     X, y = pd.DataFrame({"sex": ["f"] * 6, "age": [30] * 6}), [0, 1] * 3
     for method in METHODS:
         fitted = KAnonymousSelector(6, method=method, random_state=0).fit(X, y)
-        assert fitted.get_support().all()
+        assert fitted.get_support().all() == (method != "kjig") == fitted.get_support().any()
         assert (fitted.report_.classes, fitted.report_.k) == (1, 6)
 
 
@@ -265,9 +265,12 @@ def test_identical_rows_are_one_class_and_keep_every_column():
 )
 def test_missing_values_everywhere_are_one_level(nothing: Any):
     X, y = pd.DataFrame({"age": nothing, "sex": list("ffmffm")}), [0, 1] * 3
-    fitted = KAnonymousSelector(2).fit(X, y)
-    assert fitted.candidate_names_.tolist() == ["age=missing", "sex=m"]
+    fitted = KAnonymousSelector(2, method="mutual_information").fit(X, y)
+    assert fitted.candidate_names_.tolist() == ["age=missing", "sex=f", "sex=m"]
     assert (fitted.transform(X)["age=missing"] == 1).all()
+    ours = KAnonymousSelector(2).fit(X, y)
+    assert ours.candidate_names_.tolist() == ["age=missing", "sex=m"]
+    assert ours.get_feature_names_out().tolist() == ["sex=m"]
 
 
 def fitted_names(estimator: KAnonymousSelector) -> list[str]:
