@@ -11,6 +11,7 @@ from dp_pipeline.gate.counts import Sealed
 from dp_pipeline.gate.nearest_centre import NearestCentre
 from dp_pipeline.gate.predicted_label import PredictedLabel
 from dp_pipeline.release.bit_tree import BitTree, Prefixes
+from dp_pipeline.release.derived_attribute import DerivedAttribute
 from dp_pipeline.release.grouping import Grouping
 from dp_pipeline.schema.domain import Attribute, Domain
 from dp_pipeline.schema.encoding import COORDINATE_BITS, Bins, Coordinate, Levels
@@ -84,6 +85,12 @@ class LoopCounter:
         """See Counter."""
         groups = {name: one.of(self.domain[name]) for name, one in groupings.items()}
         return GroupedLoopCounter(self.rows, self.domain.replaced(groups), self, dict(groupings))
+
+    def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> DerivingLoopCounter:
+        """See Counter."""
+        added = tuple(one.named(name) for name, one in derived.items())
+        domain = Domain((*self.domain, *added))
+        return DerivingLoopCounter(self.rows, domain, self, dict(derived))
 
     def occupied(self, attributes: tuple[str, ...]) -> Sealed:
         """See Counter."""
@@ -183,3 +190,23 @@ class GroupedLoopCounter(LoopCounter):
         """Group of the level of one attribute of a row."""
         level = self.finer.code(row, name)
         return self.groupings[name].groups[level] if name in self.groupings else level
+
+
+@dataclass(frozen=True)
+class DerivingLoopCounter(LoopCounter):
+    """The same, with attributes more.
+
+    given   counts the attributes that decide them
+    """
+
+    given: LoopCounter = field(default_factory=lambda: LoopCounter(NOBODY))
+    derived: Mapping[str, DerivedAttribute] = field(default_factory=dict)
+
+    def code(self, row: Row, name: str) -> int:
+        """Group of the cell that the row's own attributes are in."""
+        if name not in self.derived:
+            return self.given.code(row, name)
+        one, cell = self.derived[name], 0
+        for attribute in one.attributes:
+            cell = cell * self.given.domain[attribute].size + self.given.code(row, attribute)
+        return one.groups[cell]

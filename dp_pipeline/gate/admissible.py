@@ -11,6 +11,7 @@ from dp_pipeline.gate.counts import MOST_GRID_AXES, MOST_GRID_CELLS
 from dp_pipeline.gate.nearest_centre import NearestCentre
 from dp_pipeline.gate.survivors import MOST_CELLS, MOST_SCALES, expected_survivors
 from dp_pipeline.release.bit_tree import BitTree, Prefixes
+from dp_pipeline.release.derived_attribute import MOST_DERIVED_CELLS, DerivedAttribute
 from dp_pipeline.release.grouping import Grouping
 from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.encoding import IntArray
@@ -39,6 +40,27 @@ def require_groupings(domain: Domain, groupings: Mapping[str, Grouping]) -> None
         fits = len(steps) == domain[name].size and steps[0] == 1
         if not fits or not set(steps.tolist()) <= {0, 1}:
             raise BoundaryViolation(f"groups of {name}: expected one for every level, got others")
+
+
+def require_derived(domain: Domain, derived: Mapping[str, DerivedAttribute]) -> None:
+    """BoundaryViolation unless every new attribute has a name of its own and a group for every
+    cell of others, in tuples that never change, and no group is left out.
+    """
+    for name, one in derived.items():
+        fixed = type(one) is DerivedAttribute and type(name) is str and name not in domain.names
+        # A list could be changed between two questions.
+        if not fixed or not all(type(x) is tuple for x in (one.attributes, one.groups)):
+            raise BoundaryViolation(f"attribute {name}: expected a new one, derived, got another")
+        cells = domain.cell_count(one.attributes)
+        whole = cells <= MOST_DERIVED_CELLS and all(type(group) is int for group in one.groups)
+        used = set(one.groups) if whole else set()
+        if not one.attributes or len(set(one.attributes)) < len(one.attributes):
+            raise BoundaryViolation(f"attribute {name}: expected one of different others")
+        if len(one.groups) != cells or used != set(range(len(used))) or not used:
+            raise BoundaryViolation(
+                f"attribute {name}: expected a group for each of at most {MOST_DERIVED_CELLS} "
+                f"cells, none left out, got {len(one.groups)} for {cells}"
+            )
 
 
 def require_cells(domain: Domain, attributes: tuple[str, ...]) -> int:

@@ -13,6 +13,7 @@ from typing import NoReturn, Protocol, runtime_checkable
 from dp_pipeline.gate.nearest_centre import NearestCentre
 from dp_pipeline.gate.predicted_label import PredictedLabel
 from dp_pipeline.release.bit_tree import BitTree, Prefixes
+from dp_pipeline.release.derived_attribute import DerivedAttribute
 from dp_pipeline.release.grouping import Grouping
 from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.encoding import IntArray
@@ -62,6 +63,12 @@ class Counter(Protocol):
 
     def grouped(self, groupings: Mapping[str, Grouping]) -> Counter:
         """The same rows where the levels of some attributes are groups: one row stays one row."""
+        ...
+
+    def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> Counter:
+        """The same rows with attributes more, which a row's own others decide: one row stays one
+        row.
+        """
         ...
 
     def occupied(self, attributes: tuple[str, ...]) -> Sealed:

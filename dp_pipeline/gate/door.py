@@ -12,11 +12,12 @@ from fractions import Fraction
 from typing import Self
 
 from dp_pipeline.gate import mechanisms
-from dp_pipeline.gate.admissible import require_groupings
+from dp_pipeline.gate.admissible import require_derived, require_groupings
 from dp_pipeline.gate.counts import Counter
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.gate.paid_noise import PaidNoise, Prices
 from dp_pipeline.release.accountant import LAPLACE, Accountant, Spend
+from dp_pipeline.release.derived_attribute import DerivedAttribute
 from dp_pipeline.release.grouping import Grouping
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.schema.currency import Currency
@@ -43,7 +44,7 @@ class Door:
     noise        where the noise comes from
     benchmark    whether the rows are public: only then may anything be disclosed
     relation     what neighbouring data sets are; ``reach`` is the one under it
-    groups       words about the groups of levels that it asks about, for the transcript
+    recoding     words about groups of levels and derived attributes, for the transcript
     """
 
     def __init__(  # noqa: PLR0913
@@ -57,12 +58,12 @@ class Door:
         noise: NoiseSource,
         benchmark: bool = False,
         relation: Relation = "add_remove",
-        groups: str = "",
+        recoding: str = "",
     ) -> None:
         self._domain, self._reach, self._accountant = domain, reach, accountant
         self._counter, self._transcript, self._noise = counter, transcript, noise
         self._benchmark, self._relation = benchmark, relation
-        self._groups = groups
+        self._recoding = recoding
 
     @property
     def domain(self) -> Domain:
@@ -100,8 +101,28 @@ class Door:
             {name: one.of(self._domain[name]) for name, one in groupings.items()}
         )
         said = str({name: one.groups for name, one in groupings.items()})
+        counter = None if self._counter is None else self._counter.grouped(groupings)
+        return self._recoded(counter, domain, f"groups {_digest(said)}")
+
+    def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> Self:
+        """The same door to rows with attributes more, made of what is public or was released: same
+        accountant, same transcript.
+
+        derived   name → which others decide it, and how; the others stay as they are
+
+        As for groups: every row is recoded by itself, so a row more is a row more.
+        """
+        require_derived(self._domain, derived)
+        added = tuple(one.named(name) for name, one in derived.items())
+        said = str({name: (one.attributes, one.groups) for name, one in derived.items()})
+        counter = None if self._counter is None else self._counter.with_attributes(derived)
+        domain = Domain((*self._domain, *added))
+        return self._recoded(counter, domain, f"attributes {_digest(said)}")
+
+    def _recoded(self, counter: Counter | None, domain: Domain, how: str) -> Self:
+        """The same door to the same rows in other words, which the transcript says as well."""
         return type(self)(
-            None if self._counter is None else self._counter.grouped(groupings),
+            counter,
             domain=domain,
             reach=self._reach,
             accountant=self._accountant,
@@ -109,7 +130,7 @@ class Door:
             noise=self._noise,
             benchmark=self._benchmark,
             relation=self._relation,
-            groups=f"{self._groups}, groups {hashlib.sha256(said.encode()).hexdigest()[:16]}",
+            recoding=f"{self._recoding}, {how}",
         )
 
     def _laplace(
@@ -159,7 +180,7 @@ class Door:
 
     def _stored(self, question: str, draw: Draw) -> IntArray:
         """Look, then noise, for what was charged; stored before it is returned."""
-        question += self._groups
+        question += self._recoding
         stored = self._transcript.recall(question)
         if stored is not None:
             return stored
@@ -175,6 +196,10 @@ class Door:
 
 def question(spend: Spend, detail: str) -> str:
     """The words of one question in the transcript; ``detail`` is long and public, so hashed."""
-    tail = f" [{hashlib.sha256(detail.encode()).hexdigest()[:16]}]" if detail else ""
+    tail = f" [{_digest(detail)}]" if detail else ""
     symbol = "ε" if spend.currency == "pure" else "ρ"
     return f"{spend.mechanism}: {spend.what}{tail}, Δ={spend.sensitivity}, {symbol}={spend.epsilon}"
+
+
+def _digest(said: str) -> str:
+    return hashlib.sha256(said.encode()).hexdigest()[:16]

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+from dp_pipeline.gate.class_quality import buy_class_quality
 from dp_pipeline.gate.cluster_quality import buy_cluster_quality
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.table_quality import buy_table_quality
+from dp_pipeline.release.class_table import ClassTable
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.release.synthetic_table import SyntheticTable
@@ -19,7 +21,7 @@ from dp_pipeline.schema.target import Target
 
 def buy_quality(
     curator: Curator,
-    released: Clusters | SyntheticTable,
+    released: Clusters | SyntheticTable | ClassTable,
     *,
     epsilon: Fraction,
     label: str | None = None,
@@ -32,4 +34,6 @@ def buy_quality(
     """
     if isinstance(released, Clusters):
         return buy_cluster_quality(curator, released, epsilon=epsilon, label=label)
+    if isinstance(released, ClassTable):
+        return buy_class_quality(curator, released, epsilon=epsilon)
     return buy_table_quality(curator, released, epsilon=epsilon, targets=targets)

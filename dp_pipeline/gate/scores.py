@@ -153,6 +153,49 @@ class Independence:
 
 
 @dataclass(frozen=True, slots=True)
+class Purity:
+    """How pure the cells of the parents are: half of Σ n_gy²/n_g, in rows.
+
+    S(c) = Σ_g ⌊2^15 · Σ_y n_gy² / n_g⌋ for the sizes n_g > 0 of the parents' cells g and the
+    child's levels y in them; S(∅) = 0, Δ⊕ = ½ row, so Δ_int = 2^15 · L for L rows per unit.
+
+    This is ½(n − I), I = Σ_g n_g·(1 − Σ_y (n_gy/n_g)²) the Gini impurity, half of which an added
+    row raises by 0 to 1: noisy max sees differences alone, so the ½n takes a ½ off either end.
+
+    Proof. A row of level a that is added to a cell of n ≥ 1 rows, x of them of level a, moves
+    f = ½Σ n_y²/n by f' − f = ½[(2x + 1)·n − Σ n_y²]/(n(n + 1)), and x² ≤ Σ n_y² ≤ x² + (n − x)².
+    With the former it is at most ½(2x·n + n − x²)/(n(n + 1)), which rises up to x = n, to ½.
+    With the latter it is at least ½(4x·n − 2x² + n − n²)/(n(n + 1)), which rises from x = 0,
+    where it is ½(1 − n)/(n + 1) > −½. The first row of a cell moves f from 0 to ½. A row is in one
+    cell, so L rows move the cells' sum by L/2, those in cell g its term by L_g/2: in whole units
+    by 2^15·L_g, since |⌊a⌋ − ⌊b⌋| ≤ m wherever |a − b| ≤ m is whole. ∎
+
+    >>> Purity().score(np.array([[5, 0], [0, 5]])) / UNIT, Purity().linf(1)
+    (5.0, 32768)
+    """
+
+    def score(self, table: IntArray) -> int:
+        """S of an exact table: of its first axis in the cells of all others."""
+        counts = _counts(table)
+        self.require_shape(counts.shape)
+        counts = _two_sides(counts)
+        # Up to 2^23 rows a cell, every product below is at most 2^61.
+        fits = int(counts.max(initial=0)) * counts.shape[0] <= 2**23
+        wide: NDArray[Any] = counts if fits else counts.astype(object)
+        sizes = wide.sum(axis=0)
+        seen = sizes > 0
+        return int((UNIT // 2 * (wide * wide).sum(axis=0)[seen] // sizes[seen]).sum())
+
+    def require_shape(self, shape: tuple[int, ...]) -> None:
+        """Any table with an axis."""
+        _require_axes(shape)
+
+    def linf(self, rows_per_unit: int) -> int:
+        """2^15 per row."""
+        return UNIT // 2 * _rows(rows_per_unit)
+
+
+@dataclass(frozen=True, slots=True)
 class MutualInformation:
     """I: n times the mutual information of the first axis and all others, in bits.
 
@@ -259,7 +302,7 @@ class FScore:
         return UNIT
 
 
-SCORES = (Gap, Independence, MutualInformation, FScore)
+SCORES = (Gap, Independence, Purity, MutualInformation, FScore)
 """All that the gate maximises: a score sees exact tables, so nobody brings one of their own."""
 
 OF_PUBLIC_ROWS = (MutualInformation, FScore)

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from dp_pipeline.models.aim_like import AimLike
 from dp_pipeline.models.base import Model, declared_claim, price
+from dp_pipeline.models.dp_kjig import DpKjig
 from dp_pipeline.models.dp_kmeans import DpKMeans
 from dp_pipeline.models.dp_kmeans_pp import DpKMeansPlusPlus
 from dp_pipeline.models.dplk_kmeans import DplkKMeans
@@ -33,6 +34,7 @@ from dp_pipeline.schema.spec import DatasetSpec
 
 MODELS: Mapping[str, type[Model]] = {
     "aim_like": AimLike,
+    "dp_kjig": DpKjig,
     "dp_kmeans": DpKMeans,
     "dp_kmeans_pp": DpKMeansPlusPlus,
     "dplk_kmeans": DplkKMeans,
@@ -58,7 +60,8 @@ MODELS: Mapping[str, type[Model]] = {
 def build_model(spec: DatasetSpec, name: str) -> Model:
     """The model that a data set declares, with its parameters, checked against the attributes.
 
-    A declared ``nominal_rows`` reaches every model that plans with one. A method that
+    A declared ``nominal_rows`` reaches every model that plans with one, and a declared ``label``
+    one that is told of none. A method that
     costs another ε than was asked, or has none, is refused on data to be released, and so
     is a data set file whose models cost more ρ together than its ceiling.
     """
@@ -78,6 +81,8 @@ def _built(spec: DatasetSpec, name: str) -> Model:
         model_type, "__dataclass_fields__", {}
     ):
         texts.setdefault("nominal_rows", str(spec.nominal_rows))
+    if spec.label is not None and "label" in getattr(model_type, "__dataclass_fields__", {}):
+        texts.setdefault("label", spec.label)
     model = from_text(model_type, texts, of=f"{spec.name}: {name}")
     model.check(spec.domain)
     _require_public_rows(spec, name, model)

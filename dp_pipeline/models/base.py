@@ -9,6 +9,7 @@ from typing import ClassVar, Literal, Protocol, cast
 import numpy as np
 
 from dp_pipeline.gate.curator import Curator
+from dp_pipeline.release.class_table import ClassTable
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.schema.currency import PURE, Currency, delta_text
@@ -17,7 +18,7 @@ from dp_pipeline.schema.epsilon import epsilon_text
 from dp_pipeline.schema.errors import BoundaryViolation, DeclarationError
 from dp_pipeline.schema.spec import DatasetSpec
 
-Released = Clusters | SyntheticTable
+Released = Clusters | SyntheticTable | ClassTable
 
 ROWS_SHARE = Fraction(2, 100)
 """Share of ε that buys a noisy number of rows where none is declared."""

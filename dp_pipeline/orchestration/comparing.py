@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dp_pipeline.ledger.home import Home
+from dp_pipeline.orchestration.beside import not_dp_beside
 from dp_pipeline.orchestration.documents import from_documents
 from dp_pipeline.orchestration.io import pointed_bundle
 from dp_pipeline.orchestration.lineage import open_lineage
@@ -36,6 +37,7 @@ _TITLES = {
 _PANELS = {
     "avd": ("AVD over ε", "Total variation distance, mean over sets of k attributes"),
     "misclassified": ("mistakes over ε", "Share of true rows that classifiers get wrong"),
+    "auc_class_rate": ("AUC over ε", "AUC of the rates of released classes"),
 }
 """Kind of a table's metrics → caption and title of their picture."""
 
@@ -61,7 +63,7 @@ def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Co
 
     Under the account that the file declares: a report says for whom it protects.
     """
-    open_lineage(spec, home)
+    ledger = open_lineage(spec, home)
     ascending = [evaluations[key] for key in spec.partition_keys if key in evaluations]
     evaluated = [row for one in ascending for row in from_documents(one["rows"])]
     store = BundleStore(home.released)
@@ -82,6 +84,7 @@ def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Co
         rows=rows,
         pictures=pictures,
         releases=[ReleaseSummary.of(bundle, state=state) for _, bundle, state in found],
+        beside=not_dp_beside(spec, ledger),
     )
     summary = SummaryTable.of(rows)
     text = None if summary is None else f"{summary.caption}\n\n{summary.markdown()}"
@@ -106,10 +109,10 @@ def _utility_pictures(rows: Sequence[QualityRow]) -> list[tuple[str, bytes]]:
 
 def _pictures(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[tuple[str, bytes]]:
     """One picture with a map of every clustering, one of the tables' marginals, and one of every
-    table's cliques.
+    table's cliques; none of other releases.
     """
     maps = [one for one in bundles if "centres" in one.tables]
-    tables = [one for one in bundles if "centres" not in one.tables]
+    tables = [one for one in bundles if "marginals" in one.tables]
     return [*_maps(spec, maps), *_marginals(tables), *_graphs(tables)]
 
 

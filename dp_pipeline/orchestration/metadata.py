@@ -33,11 +33,15 @@ def raw_metadata(snapshot: Snapshot, **facts: str) -> Metadata:
     return {name: dg.MetadataValue.text(text) for name, text in texts.items()}
 
 
-def released_metadata(published: Published) -> Metadata:
-    """What a release spent, from its accountant; how it was come by; where it comes from."""
+def released_metadata(published: Published, beside: Sequence[str] = ()) -> Metadata:
+    """What a release spent, from its accountant; how it was come by; where it comes from.
+
+    beside   releases of the same sensitive rows without any ε
+    """
     bundle = published.bundle
     return {
         **kind_metadata(bundle),
+        **beside_metadata(beside),
         **_epsilon_metadata(bundle),
         f"privacy/nano-{bundle.currency.symbol} charged by this run": dg.MetadataValue.int(
             published.nano
@@ -60,6 +64,14 @@ def kind_metadata(bundle: Bundle) -> Metadata:
     if bundle.caveat:
         texts["privacy/caveat"] = bundle.caveat
     return {name: dg.MetadataValue.text(text) for name, text in texts.items()}
+
+
+def beside_metadata(beside: Sequence[str]) -> Metadata:
+    """What was released of the same sensitive rows without any ε; nothing where nothing was."""
+    if not beside:
+        return {}
+    text = f"not differentially private, of the same persons: {'; '.join(beside)}"
+    return {"privacy/beside it": dg.MetadataValue.text(text)}
 
 
 def _epsilon_metadata(bundle: Bundle) -> Metadata:
@@ -92,9 +104,11 @@ def spend_table(bundle: Bundle) -> dg.MetadataValue:
 
 
 def table_metadata(bundle: Bundle) -> Metadata:
-    """Of a released table: its cliques, the noise of what was measured, and what each step cost;
-    nothing of other releases.
+    """Of a released table: its cliques, the noise of what was measured, and what each step cost; of
+    a class table its bits, its claims and how many classes are published; nothing of centres.
     """
+    if "claims" in bundle.tables:
+        return _class_metadata(bundle)
     if "cliques" not in bundle.tables:
         return {}
     cliques, measured = bundle.tables["cliques"], bundle.tables["measured"]
@@ -107,8 +121,19 @@ def table_metadata(bundle: Bundle) -> Metadata:
         "table/cells of all cliques": dg.MetadataValue.int(sum(cells)),
         "table/cells of the largest clique": dg.MetadataValue.int(largest[0]),
         "table/largest clique": dg.MetadataValue.text(largest[1]),
-        "table/model graph": _records(cliques),
-        "table/noise": _records(measured),
+        "table/model graph": record_table(cliques),
+        "table/noise": record_table(measured),
+    }
+
+
+def _class_metadata(bundle: Bundle) -> Metadata:
+    """What is claimed stands beside what is not."""
+    tables = bundle.tables
+    return {
+        "privacy/claims": record_table(tables["claims"]),
+        "table/bits": record_table(tables["bits"]),
+        "table/published classes": dg.MetadataValue.int(_rows(tables["classes"])),
+        "table/threshold": record_table(tables["threshold"]),
     }
 
 
@@ -129,10 +154,10 @@ def _step_table(bundle: Bundle) -> dg.MetadataValue:
     )
 
 
-def _records(table: Mapping[str, np.ndarray]) -> dg.MetadataValue:
-    """A released table of one row a clique or marginal, real numbers with four digits."""
+def record_table(table: Mapping[str, np.ndarray]) -> dg.MetadataValue:
+    """A short released table, real numbers with four digits; as text where one is none."""
     columns = [
-        [float(f"{value:.4g}") for value in values.tolist()]
+        [_rounded(value) for value in values.tolist()]
         if values.dtype.kind == "f"
         else values.tolist()
         for values in table.values()
@@ -142,6 +167,10 @@ def _records(table: Mapping[str, np.ndarray]) -> dg.MetadataValue:
         [dg.TableRecord(dict(zip(table, row, strict=True))) for row in rows],
         schema=dg.TableSchema([dg.TableColumn(name) for name in table]),
     )
+
+
+def _rounded(value: float) -> float | str:
+    return float(f"{value:.4g}") if math.isfinite(value) else str(value)
 
 
 def _rows(table: Mapping[str, np.ndarray]) -> int:

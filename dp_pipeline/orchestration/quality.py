@@ -10,10 +10,12 @@ import numpy as np
 
 from dp_pipeline.ledger.home import Home
 from dp_pipeline.orchestration.lineage import require_snapshot
+from dp_pipeline.raw.class_comparison import class_quality
 from dp_pipeline.raw.comparison import clustering_quality, steward_facts
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.raw.table_comparison import table_quality
 from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.release.class_table import ClassTable
 from dp_pipeline.release.clusters import Tables
 from dp_pipeline.reporting.rows import QualityRow
 from dp_pipeline.schema.encoding import INVALID, IntArray
@@ -69,6 +71,9 @@ def _exact_quality(spec: DatasetSpec, snapshot: Snapshot, bundle: Bundle) -> dic
     of = hashlib.sha256(f"{declared} {bundle.to_json()}".encode()).hexdigest()[:32]
 
     def compute() -> dict[str, float]:
+        if "classes" in bundle.tables:
+            released = ClassTable.from_tables(bundle.tables, spec.domain)
+            return class_quality(spec, snapshot, released)
         if "centres" not in bundle.tables:
             return table_quality(spec, snapshot, _codes(spec, bundle.tables))
         centres = bundle.tables["centres"]

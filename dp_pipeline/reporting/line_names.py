@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -15,25 +16,42 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+@dataclass(frozen=True)
+class End:
+    """Where a line ends, in the units of its axes.
+
+    place   of the line in its picture: decides its colour and marker
+    """
+
+    name: str
+    place: int
+    x: float
+    y: float
+
+
 def name_lines(axes: Axes, table: Pivot, *, gap: float) -> None:
     """Each model's name beside the end of its line, pushed ``gap`` (a share of the height) apart
     where ends are close.
     """
-    last = [max(e for m, e in table.cells if m == model) for model in table.models]
-    ends = [
-        float(np.mean([row.value for row in table.cells[model, epsilon]]))
-        for model, epsilon in zip(table.models, last, strict=True)
-    ]
-    fraction = axes.transScale + axes.transLimits
-    at = fraction.transform([(float(e), y) for e, y in zip(last, ends, strict=True)])
+    ends = []
+    for place, model in enumerate(table.models):
+        last = max(e for m, e in table.cells if m == model)
+        values = [row.value for row in table.cells[model, last]]
+        ends.append(End(model, place, float(last), float(np.mean(values))))
+    name_ends(axes, ends, gap=gap)
+
+
+def name_ends(axes: Axes, ends: Sequence[End], *, gap: float) -> None:
+    """The names of some lines, beside their ends and ``gap`` apart."""
+    at = (axes.transScale + axes.transLimits).transform([(end.x, end.y) for end in ends])
     heights = spread_apart(at[:, 1].tolist(), gap=gap)
-    for index, (model, height) in enumerate(zip(table.models, heights, strict=True)):
-        colour, marker = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)]
+    for end, (x, y), height in zip(ends, at, heights, strict=True):
+        colour, marker = COLOURS[end.place % len(COLOURS)], MARKERS[end.place % len(MARKERS)]
         inside: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False, "color": colour}
-        axes.plot([at[index, 0], 1.025], [at[index, 1], height], linewidth=0.7, alpha=0.6, **inside)
+        axes.plot([x, 1.025], [y, height], linewidth=0.7, alpha=0.6, **inside)
         axes.plot([1.025], [height], marker=marker, markersize=6, **inside)
-        name = plain(model, width=24)
-        axes.text(1.05, height, name, va="center", fontsize=9, color=INK, transform=axes.transAxes)
+        text: dict[str, Any] = {"va": "center", "fontsize": 9, "color": INK}
+        axes.text(1.05, height, plain(end.name, width=24), transform=axes.transAxes, **text)
 
 
 def spread_apart(heights: Sequence[float], *, gap: float) -> list[float]:

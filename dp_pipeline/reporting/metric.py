@@ -45,6 +45,9 @@ _METRICS = {
     ),
     "rcp": Metric("RCP", "NICV lower than that of EUGkM (RCP)", "percent", _HIGHER),
     "nicv_floor": Metric("NICV floor", "NICV of k-means without privacy", better="for comparison"),
+    "auc_class_rate": Metric(
+        "AUC", "AUC of the rates of released classes", "1 = perfect, 0.5 = chance", _HIGHER
+    ),
     **{
         f"avd_{k}": Metric(
             f"AVD-{k}",
@@ -54,6 +57,7 @@ _METRICS = {
     },
     "misclassified_svm": Metric("SVM", _WRONG.format("a support vector machine")),
     "misclassified_logistic": Metric("logistic", _WRONG.format("logistic regression")),
+    "withheld": Metric("withheld", "Share of the rows whose class is not published"),
     "dcr": Metric(
         "DCR",
         "Share of attributes in which a synthetic row differs from the nearest real one",

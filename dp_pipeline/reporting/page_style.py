@@ -31,7 +31,7 @@ p { margin: .5rem 0; max-width: 44rem; overflow-wrap: anywhere; }
   background: var(--alarm-soft); border: 2px solid currentColor; }
 .alarm strong { display: block; font-size: clamp(1.6rem, 6vw, 2.6rem); line-height: 1.1;
   letter-spacing: .01em; }
-.alarm p { color: var(--ink); margin-bottom: 0; }
+.alarm p, .alarm ul { color: var(--ink); margin-bottom: 0; }
 .protected { margin: 1.8rem 0 0; padding: 1.2rem 1.4rem 1.3rem; border-radius: .6rem;
   background: var(--soft); border-left: .3rem solid var(--accent); }
 .protected h2 { margin: 0 0 .7rem; font-size: 1.1rem; }
@@ -58,6 +58,8 @@ tfoot th, tfoot td { font-weight: 650; border-bottom: 0; }
 .releases td:not(:last-child) { white-space: nowrap; }
 .exact { display: block; color: var(--muted); font-size: .8rem; font-weight: 400;
   white-space: normal; overflow-wrap: anywhere; max-width: 11rem; margin-left: auto; }
+.words { display: block; color: var(--muted); font-size: .8rem; font-weight: 400; }
+.measures tbody th { width: 38%; }
 .fit { color: var(--good); font-weight: 650; }
 .unfit { color: var(--alarm); font-weight: 800; font-size: 1.05rem; line-height: 1.15;
   display: inline-block; }
@@ -94,7 +96,7 @@ footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--rule);
   td { display: flex; justify-content: space-between; gap: 1.2rem; text-align: right; }
   td:empty { display: none; }
   td::before { content: attr(data-label); color: var(--muted); flex: none; font-weight: 400; }
-  .charges th { width: auto; }
+  .charges th, .measures tbody th { width: auto; }
   .numbers { max-width: 24rem; }
 }
 @media print {

@@ -19,6 +19,7 @@ from dp_pipeline.schema.errors import BoundaryViolation
 NOT_FOR_RELEASE = "NOT FOR RELEASE"
 NOT_DP = "NOT DIFFERENTIALLY PRIVATE"
 ANOTHER_EPSILON = "NOT THE ε THAT WAS ASKED"
+BESIDE = "ALSO RELEASED WITHOUT ε"
 
 MOST_OPEN = 12
 """Releases that a page lists without a click."""
@@ -26,15 +27,35 @@ MOST_OPEN = 12
 _LONGEST_EXACT = 12
 
 
-def alarm(releases: Sequence[ReleaseSummary]) -> Markup:
-    """Big letters when any draw may not leave; nothing otherwise."""
+def alarm(releases: Sequence[ReleaseSummary], *, beside: Sequence[str] = ()) -> Markup:
+    """Big letters when any draw may not leave, or when the same rows were released without ε;
+    nothing otherwise.
+
+    beside   those releases without ε, a text each
+    """
     caveats = [one for one in releases if one.caveat]
     boxes = (
         _noise_alarm(releases),
         _caveats(NOT_DP, [one for one in caveats if not one.is_dp]),
         _caveats(ANOTHER_EPSILON, [one for one in caveats if one.is_dp]),
+        _beside(beside),
     )
     return joined(boxes)
+
+
+def _beside(releases: Sequence[str]) -> Markup:
+    """What the ε of a page does not cover, though it is about the same persons."""
+    if not releases:
+        return Markup()
+    words = (
+        "The ε on this page is that of the releases on this page. The same rows were also released "
+        "without differential privacy: what those tell is not bounded, alone or together with "
+        "these."
+    )
+    named = element("ul", *(element("li", one) for one in releases))
+    return element(
+        "div", element("strong", BESIDE), element("p", words), named, class_="alarm", role="note"
+    )
 
 
 def _caveats(title: str, releases: Sequence[ReleaseSummary]) -> Markup:

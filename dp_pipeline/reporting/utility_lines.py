@@ -23,7 +23,7 @@ LOG_FROM = 8.0
 """A largest value this many times the smallest is drawn on a log axis."""
 
 _STEP_ASIDE, _WIDEST_ASIDE = 0.03, 0.12
-_LINE_STYLES = ("-", "--", ":")
+LINE_STYLES = ("-", "--", ":")
 
 
 def draw_lines(axes: Axes, table: Pivot, models: Sequence[str]) -> None:
@@ -55,7 +55,7 @@ def _draw_model(axes: Axes, table: Pivot, models: Sequence[str], index: int) -> 
     colour, marker = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)]
     cells = {e: table.cells[model, e] for e in table.epsilons if (model, e) in table.cells}
     middles = [float(np.mean([row.value for row in cell])) for cell in cells.values()]
-    style = _LINE_STYLES[index // len(COLOURS) % len(_LINE_STYLES)]
+    style = LINE_STYLES[index // len(COLOURS) % len(LINE_STYLES)]
     at = [float(epsilon) * aside for epsilon in cells]
     axes.plot(at, middles, style, color=colour, linewidth=1.8, zorder=3)
     for row in (row for cell in cells.values() for row in cell):

@@ -13,9 +13,10 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.forest_plan import ForestPlan
 from dp_pipeline.gate.nearest_centre import NearestCentre
 from dp_pipeline.gate.predicted_label import PredictedLabel
-from dp_pipeline.gate.scores import Gap, Independence, Score
+from dp_pipeline.gate.scores import Gap, Independence, Purity, Score
 from dp_pipeline.gate.table_quality import whole_parts
 from dp_pipeline.release.bit_tree import BitTree, Prefixes
+from dp_pipeline.release.derived_attribute import DerivedAttribute
 from dp_pipeline.release.grouping import Grouping
 from dp_pipeline.release.measurement import SHARES
 from dp_pipeline.release.quadtree import Nodes
@@ -79,6 +80,28 @@ def grouped_tables(draw: st.DrawFn) -> Question:
 
 
 @st.composite
+def derivations(draw: st.DrawFn) -> dict[str, DerivedAttribute]:
+    """Attributes that others decide."""
+    derived = {}
+    for at in range(draw(st.integers(0, 2))):
+        names = tuple(draw(st.lists(st.sampled_from(TOWN.discrete), min_size=1, unique=True)))
+        cells = TOWN.cell_count(names)
+        groups = draw(st.lists(st.integers(0, 3), min_size=cells, max_size=cells))
+        numbers = {group: at for at, group in enumerate(sorted(set(groups)))}
+        derived[f"derived {at}"] = DerivedAttribute(names, tuple(numbers[one] for one in groups))
+    return derived
+
+
+@st.composite
+def derived_tables(draw: st.DrawFn) -> Question:
+    derived = draw(derivations())
+    names = (*derived, "smokes")
+    return lambda curator, epsilon=ONE: curator.with_attributes(derived).measure(
+        names, epsilon=epsilon
+    )
+
+
+@st.composite
 def grids(draw: st.DrawFn) -> Question:
     columns, cells = draw(axes), draw(st.integers(1, 5))
     return lambda curator, epsilon=ONE: curator.measure_grid(columns, cells=cells, epsilon=epsilon)
@@ -96,8 +119,9 @@ def nodes(draw: st.DrawFn) -> Question:
 
 @st.composite
 def scores(draw: st.DrawFn, pair: tuple[str, ...]) -> Score:
-    if draw(st.booleans()):
-        return Independence()
+    proven = draw(st.sampled_from([Independence(), Purity(), None]))
+    if proven is not None:
+        return proven
     size = TOWN.cell_count(pair)
     expected = draw(st.lists(st.integers(0, 1 << 18), min_size=size, max_size=size))
     return Gap(np.array(expected).reshape(TOWN.shape(pair)))
@@ -282,6 +306,7 @@ def predictions(draw: st.DrawFn) -> Question:
 QUESTIONS: dict[str, st.SearchStrategy[Question]] = {
     "measure": marginals(),
     "grouped table": grouped_tables(),
+    "derived table": derived_tables(),
     "grid": grids(),
     "nodes": nodes(),
     "choose": choices(),
@@ -307,6 +332,7 @@ QUESTIONS: dict[str, st.SearchStrategy[Question]] = {
 
 PLANS = [ForestPlan(0, {}, ONE, 0), ForestPlan(2, {PAIRS[0]: 9}, ONE / 2, 1 << 15)]
 GROUPS = {"colour": Grouping((0, 1, 1)), "y": Grouping((0, 0, 1))}
+DERIVED = {"ill": DerivedAttribute(("colour", "smokes"), (0, 1, 1, 0, 2, 1))}
 TREE = BitTree(("x", "y"), (0, 1, 0, 1, 0, 1))
 RULE = NearestCentre(("x", "y"), ((0, 0), (1 << 15, -(1 << 16))), (1024, 256))
 PREDICTION = PredictedLabel("smokes", (1,), ("colour",), ((-2, 1, 3),), 0)
@@ -321,6 +347,9 @@ def example_questions() -> dict[str, Callable[[Curator], object]]:
         "rows": lambda one: one.measure((), epsilon=ONE),
         "measure": lambda one: one.measure(("colour", "smokes"), epsilon=ONE),
         "grouped table": lambda one: one.grouped(GROUPS).measure(("colour", "smokes"), epsilon=ONE),
+        "derived table": lambda one: one.with_attributes(DERIVED).measure(
+            ("ill", "smokes"), epsilon=ONE
+        ),
         "grid": lambda one: one.measure_grid(("x", "y"), cells=3, epsilon=ONE),
         "nodes": lambda one: one.measure_nodes(
             ("x", "y"), Nodes.root().children(2), depth=1, epsilon=ONE

@@ -38,7 +38,7 @@ from dp_pipeline_tests.instruments import SILENT, ForcedNoise, RecordingNoise, c
 from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row
 
 EXAMPLES = example_questions()
-NO_QUESTIONS = ("domain", "grouped")
+NO_QUESTIONS = ("domain", "grouped", "with_attributes")
 """What is public, and what answers nothing: the same rows under other codes."""
 
 ENGINE = [name for name in vars(Counter) if not name.startswith("_") and name not in NO_QUESTIONS]
@@ -83,6 +83,9 @@ class FailingCounter:
     def grouped(self, _: object) -> FailingCounter:
         return self
 
+    def with_attributes(self, _: object) -> FailingCounter:
+        return self
+
     count = occupied = grid = distance_total = _look
     children = sum_by_centre = residuals = classify = mistakes = _look
 
@@ -104,8 +107,8 @@ class Logged:
                 return found(*arguments, **named)
 
             return logged
-        if name == "grouped":
-            return lambda groups: replace(self, inner=found(groups))
+        if name in ("grouped", "with_attributes"):
+            return lambda recoding: replace(self, inner=found(recoding))
         return found
 
 

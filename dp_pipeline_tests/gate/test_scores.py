@@ -19,6 +19,7 @@ from dp_pipeline.gate.scores import (
     Gap,
     Independence,
     MutualInformation,
+    Purity,
     Score,
 )
 from dp_pipeline.schema.errors import BoundaryViolation
@@ -85,7 +86,11 @@ def fuzz(score: Callable[[Table], int], linf: Callable[[int], int]) -> None:
     moves_by_at_most_linf()
 
 
-@pytest.mark.parametrize("score", [GAP, FLAT, Independence()], ids=["gap", "flat", "independence"])
+@pytest.mark.parametrize(
+    "score",
+    [GAP, FLAT, Independence(), Purity()],
+    ids=["gap", "flat", "independence", "purity"],
+)
 def test_one_person_moves_a_score_by_at_most_its_linf(score) -> None:
     fuzz(score.score, score.linf)
 
@@ -133,7 +138,27 @@ def independence_without_dividing(table: Table) -> int:
     return Independence().score(table) * int(table.sum())
 
 
+def purity_in_float32(table: Table) -> int:
+    counts = table.astype(np.float32)
+    sizes = np.maximum(counts.sum(axis=0), 1)
+    return int((UNIT // 2 * (counts**2).sum(axis=0) // sizes).sum())
+
+
+def purity_as_shares_of_the_largest(table: Table) -> int:
+    return Purity().score(1000 * table // max(int(table.max()), 1))
+
+
+def impurity(table: Table) -> int:
+    """Gini's, in whole units: what is left of the rows."""
+    return UNIT * int(table.sum()) - 2 * Purity().score(table)
+
+
 WRONG_SCORES = {
+    "S in float32": (purity_in_float32, Purity().linf),
+    "S as shares of the largest": (purity_as_shares_of_the_largest, Purity().linf),
+    "S claims a third of a row": (Purity().score, lambda rows: UNIT * rows // 3),
+    "S forgets the rows of a person": (Purity().score, lambda _: Purity().linf(1)),
+    "all impurity at the price of a half": (impurity, Purity().linf),
     "U in float32": (independence_in_floats(np.float32), Independence().linf),
     "U in float64": (independence_in_floats(np.float64), Independence().linf),
     "U rounded in each cell": (independence_rounded_in_each_cell, Independence().linf),
@@ -168,7 +193,7 @@ def test_all_small_tables_and_all_added_rows_stay_within_linf(
     shape: tuple[int, int], most: int
 ) -> None:
     gap = Gap.of_product(3.7, np.full(shape[0], 1 / shape[0]), np.full(shape[1], 1 / shape[1]))
-    for score in (Independence(), gap):
+    for score in (Independence(), Purity(), gap):
         for table, cell in itertools.product(small_tables(shape, most), range(math.prod(shape))):
             moved = abs(score.score(with_rows(table, [cell])) - score.score(table))
             assert moved <= score.linf(1)
@@ -202,6 +227,43 @@ def test_independence_is_its_formula_rounded_down_whatever_the_size(table: Table
     assert Independence().score(table) == math.floor(UNIT * exact_independence(table))
 
 
+def test_brute_force_reaches_half_a_row_of_purity_and_never_passes_it() -> None:
+    moves = {
+        exact_purity(with_rows(table, [cell])) - exact_purity(table)
+        for table in small_tables((2, 2), 3)
+        for cell in range(4)
+    }
+    assert max(moves) == Fraction(1, 2)
+    assert -Fraction(1, 2) < min(moves) < 0
+
+
+def exact_purity(table: Table) -> Fraction:
+    """½ Σ_g Σ_y n_gy² / n_g, term by term."""
+    columns = [list(map(int, column)) for column in table.T]
+    return sum(
+        (Fraction(sum(n * n for n in one), 2 * sum(one)) for one in columns if any(one)),
+        Fraction(0),
+    )
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(tables())
+def test_purity_is_its_formula_rounded_down_in_every_cell_whatever_the_size(table: Table) -> None:
+    cells = [exact_purity(table[:, [at]]) for at in range(table.shape[1])]
+    assert Purity().score(table) == sum(math.floor(UNIT * one) for one in cells)
+
+
+def test_purity_falls_as_impurity_rises_and_splitting_a_cell_never_lowers_it() -> None:
+    for seed in range(20):
+        counts = np.random.default_rng(seed).integers(0, 900, (3, 4, 2))
+        rows = int(counts.sum())
+        merged = counts.sum(axis=2)
+        sizes = merged.sum(axis=0)
+        gini = sum(n * (1 - ((merged[:, g] / n) ** 2).sum()) for g, n in enumerate(sizes) if n)
+        assert Purity().score(merged) / UNIT == pytest.approx((rows - gini) / 2, abs=1e-3)
+        assert Purity().score(counts) >= Purity().score(merged) - 4
+
+
 @settings(derandomize=True, deadline=None, max_examples=200)
 @given(tables())
 def test_the_gap_is_its_formula(table: Table) -> None:
@@ -223,7 +285,8 @@ def test_one_row_moves_the_gap_by_at_most_one_row_and_twice_u_by_less_than_four(
 def test_a_score_of_many_parents_is_that_of_their_cells_as_one_axis() -> None:
     counts = np.random.default_rng(1).integers(0, 9, (2, 3, 2))
     flat, rows = counts.reshape(2, 6), int(counts.sum())
-    for score in (Independence(), FScore(), MutualInformation(rows), MutualInformation(rows, True)):
+    known = FScore(), MutualInformation(rows), MutualInformation(rows, True)
+    for score in (Independence(), Purity(), *known):
         assert score.score(counts) == score.score(flat)
     alone = counts.sum(axis=(1, 2))
     assert [one.score(alone) for one in (Independence(), MutualInformation(rows))] == [0, 0]
@@ -422,6 +485,10 @@ def test_what_is_expected_is_a_copy_that_nobody_can_change() -> None:
         lambda: Independence().score(np.array([[1, -1]])),
         lambda: Independence().score(np.array([[0.5]])),
         lambda: Independence().linf(True),
+        lambda: Purity().score(np.array(4)),
+        lambda: Purity().score(np.array([[1, -1]])),
+        lambda: Purity().score(np.array([[0.5]])),
+        lambda: Purity().linf(0),
         lambda: Independence().linf(1.0),
         lambda: MutualInformation(-1),
         lambda: MutualInformation(2**24 + 1),

@@ -22,6 +22,7 @@ from dp_pipeline.release.accountant import (
     ROUNDED_UP,
     Spend,
 )
+from dp_pipeline.release.class_table import ClassTable
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.release.transcript import Transcript
@@ -32,7 +33,13 @@ from dp_pipeline_tests.gate.distributions import log_probability_of_splits
 from dp_pipeline_tests.instruments import Draw, ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row
 
-SMALL: Mapping[str, Any] = {"k": 3, "starts": 2, "levels": 3}
+SMALL: Mapping[str, Any] = {
+    "k": 3,
+    "starts": 2,
+    "levels": 3,
+    "label": ("smokes",),
+    "bits": 3,
+}
 """Small values of the parameters that a model has, to be quick."""
 
 BIASED = "biased splits"
@@ -339,9 +346,13 @@ def check_replay(
 
 
 def check_valid(model: Model, released: Released, *, domain: Domain = TOWN) -> None:
-    """k finite centres inside the declared box, or probabilities and rows of declared cells."""
+    """k finite centres inside the declared box, probabilities and rows of declared cells, or counts
+    of large classes.
+    """
     if isinstance(released, Clusters):
         _check_clusters(released, model.k, domain)  # type: ignore[attr-defined]
+    elif isinstance(released, ClassTable):
+        _check_classes(released, domain)
     else:
         _check_table(released, domain)
     for columns in released.tables().values():
@@ -369,6 +380,21 @@ def _check_table(table: SyntheticTable, domain: Domain) -> None:
     columns = table.tables()["synthetic"]
     assert list(columns) == [domain[name].column for name in names]
     assert {len(values) for values in columns.values()} <= {len(table.codes)}
+
+
+def _check_classes(table: ClassTable, domain: Domain) -> None:
+    labels, published = domain[table.label].size, len(table.published)
+    assert table.counts.shape == (published, labels)
+    assert table.total.shape == (labels,)
+    assert (np.diff(table.published, prepend=-1) > 0).all()
+    assert (table.published < table.classes.size).all()
+    assert (table.counts.sum(axis=1) >= table.promise.least_size).all()
+    assert table.rates.shape == (published + 1, labels)
+    assert (table.rates >= 0).all()
+    assert np.allclose(table.rates.sum(axis=1), 1)
+    assert table.label not in {bit.attribute for bit in table.classes.bits}
+    again = ClassTable.from_tables(table.tables(), domain)
+    assert [*again.tables()] == [*table.tables()]
 
 
 def _check_clusters(clusters: Clusters, k: int, domain: Domain) -> None:

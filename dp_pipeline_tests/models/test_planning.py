@@ -52,6 +52,16 @@ WRONG = {
         "expected each attribute once",
     ),
     "attributes unknown": ("independent", {"attributes": "z"}, "'z': expected one of"),
+    "a label that is a number": ("dp_kjig", {"label": "x"}, "'x': expected levels"),
+    "two labels": ("dp_kjig", {"label": "colour x"}, "label: expected one attribute, got colour x"),
+    "no K": ("dp_kjig", {"label": "colour", "k": "0"}, "k: expected a whole number in 1"),
+    "too many bits": (
+        "dp_kjig",
+        {"label": "colour", "bits": "17"},
+        "bits: expected a whole number",
+    ),
+    "a certain beta": ("dp_kjig", {"label": "colour", "beta": "1"}, "beta: expected a decimal"),
+    "another score": ("dp_kjig", {"score": "entropy"}, "score: expected one of purity, indep"),
     "negative synthetic rows": ("independent", {"synthetic_rows": "-1"}, "synthetic_rows"),
 }
 
@@ -88,8 +98,10 @@ def test_a_model_that_is_not_declared_or_not_known_is_refused(tmp_path) -> None:
 def test_declared_rows_reach_every_model_that_plans_with_them(tmp_path) -> None:
     rows = "nominal_rows: 1234"
     for name, model_type in MODELS.items():
-        model = declared(tmp_path, name, {}, nominal_rows=rows)
-        if any(one.name == "nominal_rows" for one in fields(model_type)):
+        known = {one.name for one in fields(model_type)}
+        needed = {"label": "colour"} if "label" in known else {}
+        model = declared(tmp_path, name, needed, nominal_rows=rows)
+        if "nominal_rows" in known:
             assert model.nominal_rows == 1234
             own = declared(tmp_path, name, {"nominal_rows": "7"}, nominal_rows=rows)
             assert own.nominal_rows == 7
@@ -138,6 +150,7 @@ CHANGED = {
     "synthetic_rows": 3,
     "negatives": "clipped",
     "family_cells": 16,
+    "beta": Fraction(1, 4),
 }
 """Another value of every parameter that shapes post-processing in some model."""
 
@@ -328,5 +341,5 @@ def test_as_many_synthetic_rows_are_drawn_as_were_asked_for(rows: int) -> None:
 def test_the_domain_is_not_changed_by_a_fit() -> None:
     before = Domain(TOWN.attributes)
     for model_type in MODELS.values():
-        run(model_type())
+        run(built(model_type))
     assert before == TOWN

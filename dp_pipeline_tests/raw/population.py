@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dp_pipeline.gate.nearest_centre import NearestCentre
 from dp_pipeline.gate.predicted_label import PredictedLabel
 from dp_pipeline.release.bit_tree import BitTree, Prefixes
+from dp_pipeline.release.derived_attribute import DerivedAttribute
 from dp_pipeline.release.grouping import Grouping
 from dp_pipeline.schema.domain import Attribute, Domain
 from dp_pipeline.schema.encoding import Bins, Coordinate, IntArray, Levels
@@ -87,6 +88,25 @@ class Population:
         axes = [at for at, name in enumerate(self.domain.numeric) if name not in groupings]
         cells = np.array(codes, dtype=np.int64).reshape(self.cells.shape)
         return Population(self.points[:, axes], cells, self.domain.replaced(groups))
+
+    def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> Population:
+        """The same rows with attributes more."""
+        cells = self.cells.tolist()
+        for one in derived.values():
+            sizes = self.domain.shape(one.attributes)
+            axes = [self.domain.discrete.index(name) for name in one.attributes]
+            for row, code in zip(cells, self.cells.tolist(), strict=True):
+                cell = 0
+                for axis, size in zip(axes, sizes, strict=True):
+                    cell = cell * size + code[axis]
+                row.append(one.groups[cell])
+        added = tuple(one.named(name) for name, one in derived.items())
+        width = self.cells.shape[1] + len(added)
+        return Population(
+            self.points,
+            np.array(cells, dtype=np.int64).reshape(len(self.points), width),
+            Domain((*self.domain, *added)),
+        )
 
     def counted(self, names: tuple[str, ...]) -> IntArray:
         table = np.zeros(self.domain.shape(names), dtype=np.int64)

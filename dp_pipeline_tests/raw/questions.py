@@ -15,6 +15,7 @@ from dp_pipeline.gate.nearest_centre import NearestCentre
 from dp_pipeline.gate.predicted_label import PredictedLabel
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.release.bit_tree import MOST_BITS, BitTree, Prefixes
+from dp_pipeline.release.derived_attribute import DerivedAttribute
 from dp_pipeline.release.grouping import Grouping
 from dp_pipeline_tests.raw.population import DOMAIN, EDGE, Population
 
@@ -162,6 +163,23 @@ GROUPINGS = {
 GROUPED = [(), ("c",), ("x", "d"), ("wide", "c"), ("huge", "y"), ("z", "x", "c", "d")]
 
 
+DERIVED = {
+    "no attribute": {},
+    "the answer to a bit": {"bit": DerivedAttribute(("c",), (0, 1, 0, 1))},
+    "two of one attribute": {
+        "low": DerivedAttribute(("x",), (1, 0, 0)),
+        "middle": DerivedAttribute(("x",), (0, 1, 0)),
+    },
+    "of several attributes, in another order": {
+        "class": DerivedAttribute(("d", "c", "x"), tuple((7 * cell) % 24 for cell in range(24)))
+    },
+    "one group for all": {"same": DerivedAttribute(("wide", "d"), (0,) * 600)},
+    "more groups than a byte holds": {
+        "many": DerivedAttribute(("huge",), tuple(level % 300 for level in range(60_000)))
+    },
+}
+
+
 def assert_answer(sealed: Sealed, expected: np.ndarray) -> None:
     """Sealed, whole numbers, in memory order, and right."""
     assert isinstance(sealed, Sealed)
@@ -193,6 +211,23 @@ def assert_groups(engine: Engine, population: Population) -> None:
     (twice,) = counter.grouped(once).grouped(again).count([names])
     assert_answer(twice, population.grouped(once).grouped(again).counted(names))
     assert_answer(counter.count([names])[0], population.counted(names))
+
+
+def assert_derived(engine: Engine, population: Population) -> None:
+    counter = engine(population)
+    for derived in DERIVED.values():
+        finer, expected = counter.with_attributes(derived), population.with_attributes(derived)
+        assert finer.domain == expected.domain
+        asked = [(), ("c", "d"), tuple(derived), *((name, "d") for name in derived)]
+        for sealed, names in zip(finer.count(asked), asked, strict=True):
+            assert_answer(sealed, expected.counted(names))
+        assert_answer(finer.grid(("w", "x"), 3), expected.gridded(("w", "x"), 3))
+    once = DERIVED["two of one attribute"]
+    again = {"both": DerivedAttribute(("middle", "c", "low"), tuple(range(16)))}
+    (twice,) = counter.with_attributes(once).with_attributes(again).count([("both", "d")])
+    expected = population.with_attributes(once).with_attributes(again)
+    assert_answer(twice, expected.counted(("both", "d")))
+    assert counter.domain == population.domain
 
 
 def assert_grids(engine: Engine, population: Population) -> None:
@@ -239,6 +274,7 @@ def assert_predictions(engine: Engine, population: Population) -> None:
 CHECKS = (
     assert_counts,
     assert_groups,
+    assert_derived,
     assert_grids,
     assert_distances,
     assert_trees,

@@ -16,6 +16,7 @@ from dp_pipeline.gate.predicted_label import PredictedLabel
 from dp_pipeline.raw.counters.cluster_sums import sums_by_centre
 from dp_pipeline.raw.counters.prefix_counts import sorted_keys
 from dp_pipeline.release.bit_tree import BitTree, Prefixes
+from dp_pipeline.release.derived_attribute import DerivedAttribute
 from dp_pipeline.release.grouping import Grouping
 from dp_pipeline.schema.domain import Attribute, Domain
 from dp_pipeline.schema.encoding import Levels
@@ -32,6 +33,7 @@ from dp_pipeline_tests.raw.population import (
 from dp_pipeline_tests.raw.questions import (
     CHECKS,
     CLASSES,
+    DERIVED,
     DISTANCES,
     ENGINES,
     GRIDS,
@@ -71,6 +73,8 @@ def all_answers(engine: Engine, population: Population) -> list[np.ndarray]:
     answers = counter.count([*PAIRS, ()])
     for groupings in GROUPINGS.values():
         answers += counter.grouped(groupings).count(GROUPED)
+    for derived in DERIVED.values():
+        answers += counter.with_attributes(derived).count([(), tuple(derived)])
     answers += [counter.grid(columns, cells) for columns, cells in GRIDS]
     answers += [counter.distance_total(rule, **limits) for rule, limits in DISTANCES]
     answers += [counter.children(tree, nodes, bits) for tree, nodes, bits in TREES]
@@ -343,6 +347,25 @@ REFUSED = {
     "a table above the cap": lambda c: c.count([("c",), ("wide", "huge")]),
     "a level without a group": lambda c: c.grouped({"c": Grouping((0, 1, 1))}),
     "a group left out": lambda c: c.grouped({"d": Grouping((0, 2))}),
+    "an attribute that is there": lambda c: c.with_attributes(
+        {"c": DerivedAttribute(("d",), (0, 1))}
+    ),
+    "an attribute of none": lambda c: c.with_attributes({"a": DerivedAttribute((), (0,))}),
+    "an attribute of one twice": lambda c: c.with_attributes(
+        {"a": DerivedAttribute(("d", "d"), (0, 1, 1, 0))}
+    ),
+    "a cell without a group": lambda c: c.with_attributes({"a": DerivedAttribute(("c",), (0, 1))}),
+    "a derived group left out": lambda c: c.with_attributes(
+        {"a": DerivedAttribute(("d",), (0, 2))}
+    ),
+    "a group below zero": lambda c: c.with_attributes({"a": DerivedAttribute(("d",), (-1, 0))}),
+    "half a group": lambda c: c.with_attributes({"a": DerivedAttribute(("d",), (0, 0.5))}),
+    "groups that could change": lambda c: c.with_attributes(
+        {"a": DerivedAttribute(("d",), [0, 1])}
+    ),
+    "an attribute of too many cells": lambda c: c.with_attributes(
+        {"a": DerivedAttribute(("huge", "c"), (0,) * 240_000)}
+    ),
     "a grid column twice": lambda c: c.grid(("x", "x"), 2),
     "a grid of no column": lambda c: c.grid((), 2),
     "a grid of no cells": lambda c: c.grid(("x",), 0),

@@ -16,6 +16,7 @@ from dp_pipeline_tests.raw.questions import (
     CHECKS,
     assert_classes,
     assert_counts,
+    assert_derived,
     assert_distances,
     assert_grids,
     assert_groups,
@@ -60,6 +61,35 @@ class GroupsInPlace(MemoryCounter):
         for name, one in groupings.items():
             self._codes[name] = one.labels[self._codes[name]]
         return self
+
+
+class ReadsTheFirstAttributeFastest(MemoryCounter):
+    def _derived(self, one):
+        shape = self.domain.shape(one.attributes)
+        groups = np.reshape(one.groups, shape).T.ravel().tolist()
+        turned = replace(one, attributes=one.attributes[::-1], groups=tuple(groups))
+        return super()._derived(replace(turned, attributes=one.attributes))
+
+
+class DerivesInOneByte(MemoryCounter):
+    def _derived(self, one):
+        return super()._derived(one).astype(np.uint8)
+
+
+class NumbersGroupsByTheirRows(MemoryCounter):
+    """Groups by what nobody has released."""
+
+    def _derived(self, one):
+        codes = super()._derived(one)
+        order = np.argsort(-np.bincount(codes, minlength=one.size), kind="stable")
+        return np.argsort(order)[codes]
+
+
+class CountsTheFirstGroupTwice(MemoryCounter):
+    def with_attributes(self, derived):
+        finer = super().with_attributes(derived)
+        first = [np.flatnonzero(finer._codes[name] == 0) for name in derived]
+        return of_rows(finer, np.concatenate([np.arange(self._rows), *first]))
 
 
 class DropsEmptyCells(MemoryCounter):
@@ -299,6 +329,10 @@ MUTANTS = [
     (LosesALastGroup, assert_groups),
     (GroupsTheMostFrequentFirst, assert_groups),
     (GroupsInPlace, assert_groups),
+    (ReadsTheFirstAttributeFastest, assert_derived),
+    (DerivesInOneByte, assert_derived),
+    (NumbersGroupsByTheirRows, assert_derived),
+    (CountsTheFirstGroupTwice, assert_derived),
     (DropsEmptyCells, assert_counts),
     (CountsInFloats, assert_counts),
     (ForgetsTheOrderOfAxes, assert_counts),

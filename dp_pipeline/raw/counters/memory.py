@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dp_pipeline.gate.admissible import (
     require_axes,
     require_cells,
+    require_derived,
     require_grid,
     require_groupings,
     require_nodes,
@@ -32,13 +33,14 @@ from dp_pipeline.raw.counters.disclosed import exact_bounds, first_by_hash
 from dp_pipeline.raw.counters.distances import exact_distance_total
 from dp_pipeline.raw.counters.grids import grid_counts
 from dp_pipeline.raw.counters.marginals import exact_marginals
-from dp_pipeline.raw.counters.mixed_radix import occupied_cells
+from dp_pipeline.raw.counters.mixed_radix import keys_of, occupied_cells
 from dp_pipeline.raw.counters.predictions import right_and_wrong
 from dp_pipeline.raw.counters.prefix_counts import prefix_counts, sorted_keys
 from dp_pipeline.raw.ingest import read_stage
 from dp_pipeline.raw.readiness import require_prepared
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bit_tree import BitTree, Prefixes
+from dp_pipeline.release.derived_attribute import DerivedAttribute
 from dp_pipeline.release.grouping import Grouping
 from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.encoding import COORDINATE_BITS, IntArray
@@ -139,6 +141,21 @@ class MemoryCounter:
         coordinates = {name: self._coordinates[name] for name in domain.numeric}
         return MemoryCounter(domain, coordinates=coordinates, codes=codes, rows=self._rows)
 
+    def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> MemoryCounter:
+        """The same rows with attributes more; see ``Counter``. A byte or more a row for each.
+
+        BoundaryViolation for what others do not decide.
+        """
+        require_derived(self._domain, derived)
+        added = tuple(one.named(name) for name, one in derived.items())
+        codes = {name: self._derived(one) for name, one in derived.items()}
+        return MemoryCounter(
+            Domain((*self._domain, *added)),
+            coordinates=self._coordinates,
+            codes=self._codes | codes,
+            rows=self._rows,
+        )
+
     def occupied(self, attributes: tuple[str, ...]) -> Sealed:
         """Key and count of every cell with rows, (m, 2); see ``Counter``.
 
@@ -229,6 +246,10 @@ class MemoryCounter:
         """The ``many`` rows with the smallest content hash, (many, d); see ``Disclosing``."""
         require_axes(self._domain, columns)
         return Sealed(first_by_hash(self._columns(columns), many, salt))
+
+    def _derived(self, one: DerivedAttribute) -> NDArray[Any]:
+        groups = np.array(one.groups, dtype=np.min_scalar_type(one.size - 1))
+        return groups[keys_of(self._codes, self._sizes, one.attributes, slice(0, self._rows))]
 
     def _columns(self, columns: tuple[str, ...]) -> list[NDArray[Any]]:
         return [self._coordinates[name] for name in columns]

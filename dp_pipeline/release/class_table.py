@@ -1,0 +1,135 @@
+"""ClassTable: classes of rows by the bits that were kept, with a noisy count of each label."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_pipeline.release.bit_classes import BitClasses
+from dp_pipeline.release.class_promise import ClassPromise
+from dp_pipeline.release.clusters import Tables
+from dp_pipeline.release.declared_bits import DeclaredBit
+from dp_pipeline.schema.domain import Domain
+from dp_pipeline.schema.encoding import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class ClassTable:
+    """What ``dp_kjig`` releases: the classes that are large enough after noise.
+
+    label       the attribute with C levels that is counted
+    classes     every class that the kept bits can tell apart
+    published   int64 (p,): numbers of the published ones, ascending
+    counts      int64 (p, C): their noisy counts, which may be negative
+    total       int64 (C,): noisy counts of all classes together
+    promise     what holds for a published class, and what does not
+    """
+
+    label: str
+    classes: BitClasses
+    published: IntArray
+    counts: IntArray
+    total: IntArray
+    promise: ClassPromise
+
+    @classmethod
+    def of_noisy(
+        cls, label: str, classes: BitClasses, noisy: IntArray, promise: ClassPromise
+    ) -> ClassTable:
+        """Of the noisy counts (classes, C) of every class: those that are too small stay behind."""
+        published = np.flatnonzero(noisy.sum(axis=1) >= promise.least_size)
+        return cls(label, classes, published, noisy[published], noisy.sum(axis=0), promise)
+
+    @property
+    def places(self) -> IntArray:
+        """Where a class is among the published ones (classes,); p for one that is not."""
+        places = np.full(self.classes.size, len(self.published))
+        places[self.published] = np.arange(len(self.published))
+        return places
+
+    @property
+    def rates(self) -> FloatArray:
+        """Shares of the levels (p + 1, C): of each published class and, last, of all the others.
+
+        Those of a class are beside one more row that has the rates of all classes together, which
+        are also those of a class that is not published. Noise below 0 counts as 0.
+        """
+        total = np.maximum(self.total, 0).astype(np.float64)
+        overall = total / total.sum() if total.sum() > 0 else np.full(len(total), 1 / len(total))
+        counts = np.vstack([np.maximum(self.counts, 0), np.zeros_like(self.total)]) + overall
+        shares: FloatArray = counts / counts.sum(axis=1, keepdims=True)
+        return shares
+
+    def places_of(self, codes: Mapping[str, NDArray[Any]]) -> IntArray:
+        """Which of the rates each row has (n,), of codes (n,) of the attributes."""
+        return self.places[self.classes.of(codes)]
+
+    def tables(self) -> Tables:
+        """``bits``, one row a kept bit, and ``bit_levels``, one row a level that it answers yes to;
+        ``classes``, one row a published class: its answers and noisy size; ``counts``, one row a
+        published class and level of the label; ``total``, one row a level; ``claims``, one row
+        each, and ``threshold``, the numbers behind them.
+        """
+        bits, domain = self.classes.bits, self.classes.domain
+        levels = _texts(domain[self.label].labels())
+        yes = [(at, bit, code) for at, bit in enumerate(bits) for code in bit.codes]
+        return {
+            "bits": {
+                "bit": _texts([bit.name for bit in bits]),
+                "attribute": _texts([bit.attribute for bit in bits]),
+            },
+            "bit_levels": {
+                "bit": np.array([at for at, _, _ in yes], dtype=np.int64),
+                "code": np.array([code for _, _, code in yes], dtype=np.int64),
+                "level": _texts([domain[bit.attribute].labels()[code] for _, bit, code in yes]),
+            },
+            "classes": {
+                "class": self.published,
+                # With its place, so that no two are the same whatever levels are called.
+                **{
+                    f"{at} {bit.name}": self.classes.answers[self.published, at]
+                    for at, bit in enumerate(bits)
+                },
+                "rows": self.counts.sum(axis=1),
+            },
+            "counts": {
+                "class": np.repeat(self.published, len(levels)),
+                "level": np.tile(levels, len(self.published)),
+                "rows": self.counts.ravel(),
+            },
+            "total": {
+                "attribute": np.repeat(_texts([self.label]), len(levels)),
+                "level": levels,
+                "rows": self.total,
+            },
+            "claims": self.promise.claims(),
+            "threshold": self.promise.numbers(),
+        }
+
+    @classmethod
+    def from_tables(cls, tables: Tables, domain: Domain) -> ClassTable:
+        """The release that these tables were made of, under the same declaration."""
+        bits, levels, total = tables["bits"], tables["bit_levels"], tables["total"]
+        kept = tuple(
+            DeclaredBit(name, attribute, tuple(levels["code"][levels["bit"] == at].tolist()))
+            for at, (name, attribute) in enumerate(
+                zip(bits["bit"].tolist(), bits["attribute"].tolist(), strict=True)
+            )
+        )
+        published = tables["classes"]["class"]
+        return cls(
+            label=str(total["attribute"][0]),
+            classes=BitClasses(kept, domain),
+            published=published,
+            counts=tables["counts"]["rows"].reshape(len(published), len(total["rows"])),
+            total=total["rows"],
+            promise=ClassPromise.from_numbers(tables["threshold"]),
+        )
+
+
+def _texts(values: object) -> NDArray[np.str_]:
+    return np.array(values, dtype=np.str_)

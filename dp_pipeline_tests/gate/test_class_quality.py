@@ -1,0 +1,105 @@
+"""Bought AUC of a class table: it costs exactly its ε, and is the exact one without noise."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dp_pipeline.gate.evaluation import buy_quality
+from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.metrics.auc import macro_auc
+from dp_pipeline.release.bit_classes import BitClasses
+from dp_pipeline.release.class_promise import ClassPromise
+from dp_pipeline.release.class_table import ClassTable
+from dp_pipeline.release.declared_bits import declared_bits
+from dp_pipeline.release.measurement import NoisyNumber
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.schema.domain import Domain
+from dp_pipeline_tests.instruments import SILENT, RecordingNoise, curator_over
+from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of
+from dp_pipeline_tests.populations import AWKWARD, TEN_PEOPLE, TOWN, Row
+
+EPSILONS = [Fraction(text) for text in ("0.05", "1", "2.5")]
+SIZES = {"two labels": [2, 3, 4], "three labels": [3, 3, 4]}
+
+
+def released(domain: Domain, label: str, *, least: int = 1) -> ClassTable:
+    """Classes by all bits but the label's, with counts of another population."""
+    names = tuple(name for name in domain.discrete if name != label)
+    classes = BitClasses(declared_bits(domain, names), domain)
+    noisy = np.random.default_rng(4).integers(-2, 30, (classes.size, domain[label].size))
+    promise = ClassPromise(least, 1, Fraction(1, 20), noisy.shape[1], classes.size, Fraction(1, 9))
+    return ClassTable.of_noisy(label, classes, noisy, promise)
+
+
+TOWNS = released(TOWN, "smokes", least=20)
+
+
+def bought(rows: tuple[Row, ...], epsilon: Fraction = SILENT, **more: object) -> NoisyNumber:
+    curator = curator_over(rows, epsilon=epsilon, **more)  # type: ignore[arg-type]
+    numbers = buy_quality(curator, TOWNS, epsilon=epsilon)
+    curator.accountant.require_all_spent()
+    assert list(numbers) == ["auc_class_rate/smokes"]
+    return numbers["auc_class_rate/smokes"]
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS, ids=str)
+@pytest.mark.parametrize("reach", [1, 3])
+def test_it_spends_exactly_its_epsilon_by_the_scale_drawn(epsilon: Fraction, reach: int) -> None:
+    noise = RecordingNoise()
+    bought(TEN_PEOPLE, epsilon, reach=reach, noise=noise)
+    (draw,) = noise.draws
+    assert reach / draw.scale == epsilon
+    assert draw.exact.shape == (2, len(TOWNS.published) + 1)
+
+
+@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("least", [1, 25, 10**6])
+def test_without_noise_it_is_the_auc_of_the_rows(name: str, least: int) -> None:
+    domain, codes = domain_of(SIZES[name]), dependent_rows(SIZES[name], 300)
+    table = released(domain, "x0", least=least)
+    curator = curator_over(counter_of(domain, codes), domain=domain)
+    (number,) = buy_quality(curator, table, epsilon=SILENT).values()
+    places = table.places_of({"x1": codes[:, 1], "x2": codes[:, 2]})
+    assert number.value == pytest.approx(macro_auc(table.rates[places], codes[:, 0]))
+    assert number.scale < 1e-3
+
+
+@pytest.mark.parametrize("people", AWKWARD)
+@pytest.mark.parametrize("epsilon", [Fraction(1, 1000), Fraction(1), SILENT], ids=str)
+def test_any_rows_give_a_number_and_a_scale_in_0_to_1(people: str, epsilon: Fraction) -> None:
+    number = bought(AWKWARD[people], epsilon)
+    assert 0 <= number.value <= 1
+    assert 0 <= number.scale <= 1
+    assert number.unit == "share"
+
+
+def test_of_nobody_nothing_is_known() -> None:
+    number = bought(())
+    assert (number.value, number.scale) == (0.5, 0.5)
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_its_scale_is_that_of_its_errors(name: str) -> None:
+    # 400 draws: the standard deviation of the errors is known to 3.5 %, here within 4 of those.
+    domain, codes = domain_of(SIZES[name]), dependent_rows(SIZES[name], 4000)
+    counter, table, epsilon = counter_of(domain, codes), released(domain, "x0"), Fraction(1, 5)
+    noise = SeededNoise(8)
+    numbers = []
+    for _ in range(400):
+        curator = curator_over(counter, epsilon=epsilon, domain=domain, noise=noise)
+        numbers += buy_quality(curator, table, epsilon=epsilon).values()
+    places = table.places_of({"x1": codes[:, 1], "x2": codes[:, 2]})
+    errors = np.array([one.value for one in numbers]) - macro_auc(table.rates[places], codes[:, 0])
+    promised = np.sqrt(2) * np.mean([one.scale for one in numbers])
+    assert 0.86 < errors.std() / promised < 1.14
+    assert abs(errors.mean()) < 5 * promised / 20
+
+
+def test_a_replay_over_nobody_gives_the_same_number() -> None:
+    transcript = Transcript()
+    first = bought(TEN_PEOPLE, Fraction(1), transcript=transcript)
+    curator = curator_over(None, epsilon=Fraction(1), transcript=transcript.rewind())
+    assert buy_quality(curator, TOWNS, epsilon=Fraction(1)) == {"auc_class_rate/smokes": first}

@@ -1,0 +1,105 @@
+"""Bits are declared, and classes are the answers that a row can give to those that were kept."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.release.bit_classes import CLASS, BitClasses
+from dp_pipeline.release.declared_bits import DeclaredBit, declared_bits
+from dp_pipeline.schema.domain import Attribute, Domain
+from dp_pipeline.schema.encoding import Bins, Coordinate, Levels
+
+AGE = Attribute(
+    "age",
+    "age",
+    "clip",
+    coordinate=Coordinate(0.0, 60.0),
+    cells=Bins((0.0, 20.0, 40.0, 60.0)),
+    nullable=True,
+)
+COLOUR = Attribute("colour", "colour", "drop", cells=Levels(("red", "green", "blue")))
+SMOKES = Attribute("smokes", "smokes", "drop", cells=Levels(("no", "yes")))
+PLANET = Attribute("planet", "planet", "drop", cells=Levels(("earth",)))
+LIVES = Attribute("lives", "lives", "drop", cells=Levels(("yes",)), nullable=True)
+PEOPLE = Domain((AGE, COLOUR, SMOKES, PLANET, LIVES))
+BITS = declared_bits(PEOPLE, PEOPLE.names)
+
+
+def test_bins_are_asked_for_thresholds_and_levels_one_by_one() -> None:
+    assert [(bit.name, bit.codes) for bit in BITS] == [
+        ("age>=[20, 40)", (1, 2)),
+        ("age>=[40, 60]", (2,)),
+        ("age=missing", (3,)),
+        ("colour=red", (0,)),
+        ("colour=green", (1,)),
+        ("colour=blue", (2,)),
+        ("smokes=yes", (1,)),
+        ("lives=missing", (1,)),
+    ]
+
+
+def test_no_two_bits_say_the_same_or_the_contrary() -> None:
+    for one, other in itertools.combinations(BITS, 2):
+        if one.attribute == other.attribute:
+            size = PEOPLE[one.attribute].size
+            contrary = tuple(1 - answer for answer in other.answers(size))
+            assert one.answers(size) not in (other.answers(size), contrary)
+
+
+bits = st.lists(st.sampled_from(BITS), min_size=1, max_size=6, unique=True)
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(bits)
+def test_a_class_for_every_set_of_answers_that_some_row_could_give(kept: list[DeclaredBit]) -> None:
+    classes = BitClasses(tuple(kept), PEOPLE)
+    rows = itertools.product(*(range(size) for size in PEOPLE.shape(PEOPLE.names)))
+    codes = dict(zip(PEOPLE.names, np.array(list(rows)).T, strict=True))
+    found = classes.of(codes)
+    given_answers = np.stack([np.isin(codes[bit.attribute], bit.codes) for bit in kept], axis=1)
+    assert (classes.answers[found] == given_answers).all()
+    assert sorted(set(found.tolist())) == list(range(classes.size))
+    assert len({*map(tuple, given_answers.tolist())}) == classes.size <= 2 ** len(kept)
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(bits)
+def test_what_is_derived_at_the_gate_is_the_same_class(kept: list[DeclaredBit]) -> None:
+    classes = BitClasses(tuple(kept), PEOPLE)
+    groups = classes.derived_groups()
+    (of_groups,) = classes.derived_class().values()
+    assert classes.derived_class().keys() == {CLASS}
+    rng = np.random.default_rng(1)
+    codes = {name: rng.integers(0, PEOPLE[name].size, 50) for name in PEOPLE.names}
+    finer = {name: np.array(one.groups)[codes[one.attributes[0]]] for name, one in groups.items()}
+    shape = [groups[name].size for name in of_groups.attributes]
+    cells = np.ravel_multi_index([finer[name] for name in of_groups.attributes], shape)
+    assert np.array(of_groups.groups)[cells].tolist() == classes.of(codes).tolist()
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(bits, st.sampled_from(BITS))
+def test_a_bit_splits_classes_if_and_only_if_there_are_more_with_it(
+    kept: list[DeclaredBit], other: DeclaredBit
+) -> None:
+    classes = BitClasses(tuple(kept), PEOPLE)
+    more = BitClasses((*kept, other), PEOPLE)
+    assert classes.are_split_by(other) == (more.size > classes.size)
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_the_last_level_is_decided_by_all_others(at: int) -> None:
+    colours = declared_bits(PEOPLE, ("colour",))
+    rest = (*colours[:at], *colours[at + 1 :])
+    assert not BitClasses(rest, PEOPLE).are_split_by(colours[at])
+    assert BitClasses(rest, PEOPLE).size == 3
+
+
+def test_before_there_is_a_bit_everybody_is_in_one_class() -> None:
+    assert all(BitClasses((), PEOPLE).are_split_by(bit) for bit in BITS)
+    assert BitClasses((), PEOPLE).size == 1
