@@ -1,4 +1,5 @@
-"""Parameters of a model: public fields, read from text, marked measuring or not.
+"""Parameters of a model or a k-anonymous method: public fields, read from text, marked measuring
+or not.
 
 A *measuring* parameter changes what is asked of the rows, so another value is
 another release with another charge. The others shape post-processing only:
