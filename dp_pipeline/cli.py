@@ -1,5 +1,5 @@
-"""`dp-pipeline`: run, plan, budget, data, demo, study. Heavy packages are imported by the command
-that needs them: ``--help`` and ``budget`` start at once.
+"""`dp-pipeline`: run, anonymize, plan, budget, data, demo, study. Heavy packages are imported by
+the command that needs them: ``--help`` and ``budget`` start at once.
 
 Exit codes: 0 done, 1 failed, 2 wrong use, 3 budget refused.
 """
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dp_pipeline import __version__
+from dp_pipeline.orchestration.anonymize_command import anonymity_line, anonymize
 from dp_pipeline.schema.errors import PipelineError
 from dp_pipeline.studies.commands import study
 
@@ -58,6 +59,7 @@ def main() -> None:
 
 
 main.add_command(study)
+main.add_command(anonymize)
 
 
 @main.command()
@@ -81,6 +83,8 @@ def plan(dataset: str, **options: Any) -> None:
 
     planned = plan_request(_request(dataset, **options))
     _print_plan(planned)
+    if planned.spec.k_anonymity is not None:
+        click.echo(anonymity_line(planned.spec))
     planned.require_budget()
 
 
@@ -126,6 +130,8 @@ def data_list() -> None:
         for spec in specs
     ]
     print_table("Data sets", ["name", "purpose", "protected unit", "models", "available"], rows)
+    anonymous = [spec.name for spec in specs if spec.k_anonymity is not None]
+    click.echo(f"k-anonymous too, by `anonymize`, without any ε: {', '.join(anonymous)}")
 
 
 def _first_of(names: tuple[str, ...]) -> str:
@@ -136,12 +142,16 @@ def _first_of(names: tuple[str, ...]) -> str:
 @data.command("check")
 @click.argument("file", type=click.Path(path_type=Path))
 def data_check(file: Path) -> None:
-    """Check a data set file: declarations, models and their parameters. Reads no rows."""
+    """Check a data set file: declarations, models, k-anonymous methods and their parameters.
+    Reads no rows.
+    """
     from dp_pipeline.models import build_model, price_of_everything
     from dp_pipeline.models.base import declared_claim
+    from dp_pipeline.orchestration.declared_methods import require_methods
     from dp_pipeline.schema.parser import load_spec
 
     spec = load_spec(file)
+    require_methods(spec)
     claims = {
         name: [declared_claim(spec, build_model(spec, name), one) for one in spec.partitions]
         for name in spec.models
@@ -151,6 +161,8 @@ def data_check(file: Path) -> None:
     without = [name for name, found in claims.items() if not all(one.is_dp for one in found)]
     if without:
         click.echo(f"not differentially private: {', '.join(without)}")
+    if spec.k_anonymity is not None:
+        click.echo(anonymity_line(spec))
 
 
 def _request(
@@ -163,11 +175,13 @@ def _request(
 ) -> RunRequest:
     from dp_pipeline.ledger.home import find_home, noise_name
     from dp_pipeline.models import build_model
+    from dp_pipeline.orchestration.declared_methods import require_methods
     from dp_pipeline.orchestration.request import RunRequest
     from dp_pipeline.raw.snapshot import check_snapshot_id
     from dp_pipeline.schema.discovery import find_spec
 
     spec = find_spec(dataset)
+    require_methods(spec)
     chosen = tuple(dict.fromkeys(models)) or tuple(spec.models)
     for name in chosen:
         build_model(spec, name)

@@ -152,6 +152,13 @@ class Ledger:
             found = tuple(journal.read_entries(connection))
         return tuple(entry for entry in found if lineage in (None, entry.lineage))
 
+    def not_dp_releases(self, lineage: str) -> tuple[Entry, ...]:
+        """The reserve rows of a lineage's releases that have no ε, oldest first, finished or not:
+        whoever made them looked at the rows, and what they show adds to every other release.
+        """
+        found = self.entries(lineage)
+        return tuple(one for one in found if one.event == "reserve" and one.kind == "not-dp")
+
     def key(self, lineage: str) -> bytes:
         """The 32 secret random bytes of a lineage, for keyed fingerprints; never to be exported.
 

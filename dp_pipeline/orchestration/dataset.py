@@ -7,6 +7,7 @@ import dagster as dg
 from dp_pipeline.orchestration.io import JsonIOManager, PointerIOManager
 from dp_pipeline.orchestration.resources import Pipeline
 from dp_pipeline.orchestration.schedules import (
+    anonymize_job,
     compare_job,
     prepare_job,
     sweep_job,
@@ -15,18 +16,21 @@ from dp_pipeline.orchestration.schedules import (
 from dp_pipeline.orchestration.stages.internal import internal_assets
 from dp_pipeline.orchestration.stages.raw import raw_assets
 from dp_pipeline.orchestration.stages.released import model_assets
+from dp_pipeline.orchestration.stages.syntactic import syntactic_assets
 from dp_pipeline.schema.spec import DatasetSpec
 
 
 def dataset_assets(spec: DatasetSpec) -> dg.Definitions:
     """Everything of one data set but the resources.
 
-    Raises DeclarationError when the data set names a model that does not exist, or
-    parameters that do not fit.
+    Raises DeclarationError when the data set names a model or a k-anonymous method that does not
+    exist, or parameters that do not fit.
     """
+    assets = [*raw_assets(spec), *model_assets(spec), *internal_assets(spec)]
+    jobs = [prepare_job(spec), sweep_job(spec), compare_job(spec)]
     return dg.Definitions(
-        assets=[*raw_assets(spec), *model_assets(spec), *internal_assets(spec)],
-        jobs=[prepare_job(spec), sweep_job(spec), compare_job(spec)],
+        assets=[*assets, *syntactic_assets(spec)],
+        jobs=[*jobs, anonymize_job(spec)] if spec.k_anonymity else jobs,
         schedules=[weekly_schedule(spec, spec.publish)] if spec.publish else [],
     )
 

@@ -6,12 +6,13 @@ from typing import Literal
 
 from dp_pipeline.schema.spec import DatasetSpec
 
-Side = Literal["raw", "released", "internal"]
+Side = Literal["raw", "released", "internal", "syntactic"]
 
 _SENTENCES: dict[Side, str] = {
     "raw": "1_rows_stay_private",
     "released": "2_noise_goes_public",
     "internal": "3_steward_looks_on",
+    "syntactic": "4_classes_without_noise",
 }
 
 

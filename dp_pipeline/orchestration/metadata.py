@@ -1,4 +1,5 @@
-"""The only writer of asset metadata, with an allow-list a side.
+"""The only writer of asset metadata, with an allow-list a side; what is said of k-anonymous
+releases stands in ``syntactic_metadata``.
 
 Raw side: names, stages and verdicts. No count, no value, no preview: what the
 event log holds is read by more people than the raw store.

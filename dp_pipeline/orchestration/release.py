@@ -17,6 +17,7 @@ from dp_pipeline.ledger import Charge, Ledger
 from dp_pipeline.ledger.home import Home
 from dp_pipeline.models import build_model
 from dp_pipeline.models.base import Claim, Model, declared_claim, price
+from dp_pipeline.orchestration.beside import BESIDE, not_dp_beside
 from dp_pipeline.orchestration.storage import BundleStore
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.key import ReleaseKey
@@ -26,15 +27,17 @@ from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.parameters import texts_of
 from dp_pipeline.schema.spec import DatasetSpec
 
+_MEASURING = ("gate", "models", "release", "schema", "raw/counters")
+
 
 @cache
-def code_version() -> str:
+def code_version(rooms: tuple[str, ...] = _MEASURING) -> str:
     """The package's version and a digest of the code that measures; recorded with a release, not a
     part of its key.
     """
     digest = hashlib.sha256()
     package = resources.files("dp_pipeline")
-    for room in ("gate", "models", "release", "schema", "raw/counters"):
+    for room in rooms:
         for file in sorted(package.joinpath(room).iterdir(), key=lambda one: one.name):
             if file.name.endswith(".py"):
                 digest.update(file.read_bytes())
@@ -162,6 +165,7 @@ class Release:
     def facts(self, key: ReleaseKey) -> dict[str, str]:
         """What is written into the ledger and the bundle: declarations and versions, no rows."""
         spec = self.spec
+        beside = not_dp_beside(spec, self.home.ledger, before=key.digest)
         facts = {
             "dataset": spec.name,
             "model": key.model,
@@ -181,6 +185,7 @@ class Release:
             "noise": self.noise_name,
             "fit_for_release": "yes" if self.is_fit_for_release else "no",
             "code": code_version(),
+            **({BESIDE: "; ".join(beside)} if beside else {}),
         }
         if spec.delta is None:
             return facts

@@ -1,4 +1,4 @@
-"""RunRequest: what one command asks of one data set."""
+"""RunRequest and AnonymizeRequest: what one command asks of one data set."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from dp_pipeline.ledger.home import Home
 from dp_pipeline.orchestration.release import Release
+from dp_pipeline.orchestration.syntactic_release import SyntacticRelease
 from dp_pipeline.schema.spec import DatasetSpec
 
 
@@ -34,3 +35,37 @@ class RunRequest:
             for epsilon in self.epsilons
             for model in self.models
         )
+
+    @property
+    def partition_count(self) -> int:
+        """Partitions that it asks for."""
+        return len(self.epsilons)
+
+
+@dataclass(frozen=True)
+class AnonymizeRequest:
+    """Which k-anonymous releases to make, where.
+
+    ks         ascending
+    snapshot   a name for a new snapshot, or empty for the current one
+    """
+
+    spec: DatasetSpec
+    methods: Sequence[str]
+    ks: Sequence[int]
+    home: Home
+    snapshot: str = ""
+
+    @property
+    def releases(self) -> tuple[SyntacticRelease, ...]:
+        """Every method at every K."""
+        return tuple(
+            SyntacticRelease(self.spec, method, k, self.home)
+            for k in self.ks
+            for method in self.methods
+        )
+
+    @property
+    def partition_count(self) -> int:
+        """Partitions that it asks for."""
+        return len(self.ks)

@@ -60,13 +60,18 @@ class BundleStore:
         """Every stored bundle of one release."""
         return tuple(sorted(self.folder(key).glob("bundle-*")))
 
-    def write(self, path: Path, bundle: Bundle) -> None:
-        """Store a bundle; one that already lies there is kept as it is."""
+    def write(self, path: Path, bundle: Bundle, *, texts: Mapping[str, str] | None = None) -> None:
+        """Store a bundle; one that already lies there is kept as it is.
+
+        texts   file name → what a person reads beside it
+        """
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=".bundle.", dir=path.parent))
         try:
             for name, table in bundle.tables.items():
                 _write_table(temporary / f"{name}.parquet", table)
+            for name, text in (texts or {}).items():
+                write_atomically(temporary / name, text.encode())
             write_atomically(temporary / "bundle.json", bundle.to_json().encode())
             temporary.chmod(0o755)
             if not path.exists():

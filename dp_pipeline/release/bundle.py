@@ -26,6 +26,12 @@ from dp_pipeline.schema.errors import BoundaryViolation, Damaged
 EARLIER_EVALUATION = "earlier_evaluation"
 """The fact of a bundle made again that holds the ε of the evaluation it left out."""
 
+SYNTACTIC = "promise"
+"""The fact of a bundle without any ε that names what it promises of its own table: k-anonymity."""
+
+ALLOWED = "allow_not_dp"
+"""The fact that says whether its data set file allows such a release by name."""
+
 
 @dataclass(frozen=True)
 class Bundle:
@@ -114,6 +120,11 @@ class Bundle:
         return self.kind == "dp"
 
     @property
+    def is_syntactic(self) -> bool:
+        """Whether it was made to promise something of its own table, and no ε."""
+        return not self.is_dp and SYNTACTIC in self.facts
+
+    @property
     def spent_text(self) -> str:
         """The ε that was charged for it, exactly, and its ρ where the lineage pays in ρ; ``none``
         where there is none.
@@ -139,7 +150,7 @@ class Bundle:
     def model(self) -> str:
         """Its model, marked where the ε that was asked does not hold for it."""
         name = self.facts["model"]
-        return f"{name} (published)" if self.caveat else name
+        return f"{name} (published)" if self.caveat and not self.is_syntactic else name
 
     @property
     def fit_for_release(self) -> bool:
@@ -147,8 +158,11 @@ class Bundle:
         return self.facts["fit_for_release"] == "yes"
 
     def require_exportable(self) -> None:
-        """BoundaryViolation, in one line, for a release that must never leave this project."""
-        if not self.fit_for_release or not self.is_dp or self.caveat:
+        """BoundaryViolation, in one line, for a release that must never leave this project: one
+        without the ε that was asked, unless the data set file allows by name what it promises.
+        """
+        is_allowed = self.is_syntactic and self.facts.get(ALLOWED) == "yes"
+        if not self.fit_for_release or (self.caveat and not is_allowed):
             why = self.caveat or f"one drawn from {self.facts.get('noise', 'seeded')} noise"
             raise BoundaryViolation(
                 f"bundle {self.key[:12]}: expected a release fit to leave, got {why}"

@@ -9,7 +9,7 @@ from typing import Literal
 
 from dp_pipeline.reporting.number_text import NO_NUMBER
 
-_WIDTH_OF_A_FILE = 110
+_WIDTH_OF_A_FILE = 132
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

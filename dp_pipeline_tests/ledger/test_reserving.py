@@ -94,6 +94,23 @@ def test_a_release_without_epsilon_is_counted_and_costs_nothing(ledger: Ledger):
     ledger.verify()
 
 
+def test_releases_without_epsilon_are_listed_by_lineage_oldest_first_finished_or_not(
+    ledger: Ledger,
+):
+    assert ledger.not_dp_releases("trips") == ()
+    release(ledger, charge(1, epsilon="0"))
+    release(ledger, charge(2), "0.1")
+    with pytest.raises(KeyError), ledger.reserve(charge(3, epsilon="0")):
+        raise KeyError
+    with pytest.raises(KeyError), ledger.reserve(charge(3, epsilon="0")):
+        raise KeyError
+    ledger.open_account(account("adult"))
+    release(ledger, charge(4, epsilon="0", lineage="adult"))
+    assert [one.what for one in ledger.not_dp_releases("trips")] == ["trips/grid 1", "trips/grid 3"]
+    assert [one.what for one in ledger.not_dp_releases("adult")] == ["adult/grid 4"]
+    assert ledger.not_dp_releases("nobody") == ()
+
+
 @pytest.mark.parametrize("parts", [(), ("0.05",), ("0.05", "0.050000001"), ("0.2",)])
 def test_spends_that_do_not_sum_to_the_charge_are_refused(ledger: Ledger, parts: tuple[str, ...]):
     with ledger.reserve(charge()) as reservation, pytest.raises(UnbalancedSpends) as refusal:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,16 @@ from dp_pipeline_tests.orchestration.warm import start_server
 def warm_server() -> None:
     """Its imports run beside the first tests."""
     start_server()
+
+
+@pytest.fixture(scope="package", autouse=True)
+def forgotten_disk() -> Iterator[None]:
+    """Files are left to the kernel to write, but for those of commands and of children that are
+    killed: nobody cuts the power, and one chain would wait for the disk a hundred times.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)
+        yield
 
 
 @pytest.fixture

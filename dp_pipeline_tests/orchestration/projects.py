@@ -206,7 +206,7 @@ class Project:
         quiet = {"console": {"config": {"log_level": "CRITICAL"}}}
         return definitions.resolve_implicit_global_asset_job_def().execute_in_process(
             instance=self.instance,
-            asset_selection=[dg.AssetKey([spec.name, name]) for name in names],
+            asset_selection=[dg.AssetKey([spec.name, *name.split("/")]) for name in names],
             partition_key=partition,
             tags=dict(tags or {}),
             run_config={"loggers": quiet, "ops": ops},

@@ -32,8 +32,8 @@ WITHOUT_DATA = MIXTURES | {
     *("birch3_like", "census", "pytest2d", "tic_like", "trips", "unbalance_like", "wdbc")
 }
 NEEDS_DATA = {
-    *("adult", "adult_raw", "adult_replace", "birch3", "checkin", "checkin_events"),
-    *("nltcs", "nltcs_replace", "unbalance"),
+    *("adult", "adult_2000", "adult_raw", "adult_replace", "birch3", "breast_cancer_wisconsin"),
+    *("checkin", "checkin_events", "nltcs", "nltcs_replace", "unbalance"),
 }
 BUILT_IN = NEEDS_DATA | WITHOUT_DATA
 
@@ -70,7 +70,7 @@ def names_of(spec: DatasetSpec) -> set[str]:
     """The assets of one data set, without its prefix."""
     assets = defined(spec).resolve_asset_graph().get_all_asset_keys()
     assert {key.path[0] for key in assets} == {spec.name}
-    return {key.path[1] for key in assets}
+    return {"/".join(key.path[1:]) for key in assets}
 
 
 def test_every_built_in_data_set_is_there_where_a_data_folder_is_named(specs):
@@ -118,7 +118,9 @@ def test_group_names_are_words_a_person_reads_first(definitions: dg.Definitions)
     specs = list(definitions.resolve_all_asset_specs())
     groups = {spec.group_name for spec in specs}
     assert "default" not in groups
-    assert len(groups) == 3 * len({spec.key.path[0] for spec in specs})
+    anonymous = {spec.key.path[0] for spec in specs if spec.key.path[1] == "k_anonymous"}
+    assert {"wdbc", "adult_2000", "breast_cancer_wisconsin"} <= anonymous
+    assert len(groups) == 3 * len({spec.key.path[0] for spec in specs}) + len(anonymous)
 
 
 def test_nothing_is_ever_retried(definitions: dg.Definitions):
@@ -135,23 +137,26 @@ def test_no_backfill_policy_joins_partitions_into_one_run(definitions: dg.Defini
 
 def test_only_the_free_reports_start_by_themselves(definitions: dg.Definitions):
     automatic = {
-        spec.key.path[1]
+        "/".join(spec.key.path[1:])
         for spec in definitions.resolve_all_asset_specs()
         if spec.automation_condition is not None
     }
-    assert automatic == {"comparison", "budget"}
+    assert automatic == {"comparison", "budget", "k_anonymous/comparison"}
 
 
-def test_models_and_evaluation_have_the_listed_epsilons_ascending_as_partitions(
+def test_models_have_the_listed_epsilons_and_methods_the_listed_k_ascending_as_partitions(
     definitions: dg.Definitions, specs: tuple[DatasetSpec, ...]
 ):
     graph = definitions.resolve_asset_graph()
     for spec in specs:
         for name in names_of(spec):
-            partitions = graph.get(dg.AssetKey([spec.name, name])).partitions_def
+            partitions = graph.get(dg.AssetKey([spec.name, *name.split("/")])).partitions_def
             if name in MODELS or name == "evaluation":
                 assert partitions is not None
                 assert tuple(partitions.get_partition_keys()) == spec.partition_keys
+            elif name.startswith("k_anonymous/") and name != "k_anonymous/comparison":
+                assert partitions is not None and spec.k_anonymity is not None
+                assert tuple(partitions.get_partition_keys()) == spec.k_anonymity.partition_keys
             else:
                 assert partitions is None, name
 
@@ -182,7 +187,7 @@ def test_runs_are_executed_in_one_process(definitions: dg.Definitions):
 
 def test_every_schedule_is_off_until_somebody_turns_it_on(definitions: dg.Definitions):
     schedules = list(definitions.schedules or [])
-    assert len(schedules) == 21
+    assert len(schedules) == 23
     for schedule in schedules:
         assert schedule.default_status == dg.DefaultScheduleStatus.STOPPED
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from dp_pipeline.metrics.disclosure import disclosure_report
 from dp_pipeline.release.accountant import LAPLACE, Spend
+from dp_pipeline.reporting.anonymous_release import AnonymousRelease, KeptColumn, LeftOut
 from dp_pipeline.reporting.report import ReleaseSummary
 from dp_pipeline.reporting.rows import QualityRow
 from dp_pipeline.schema.domain import Attribute, Domain
@@ -75,6 +77,38 @@ def summary(**changes: Any) -> ReleaseSummary:
     chosen = {**fields, **changes}
     costs = tuple(spend.epsilon for spend in chosen["spends"])
     return ReleaseSummary(**{"costs": costs, **chosen})
+
+
+def measures(*classes: str, k: int = 2) -> dict[str, float]:
+    """What is measured of classes, each a text with one letter a row: its label."""
+    letters = sorted({label for labels in classes for label in labels})
+    codes = [[at] for at, labels in enumerate(classes) for _ in labels]
+    target = [letters.index(label) for labels in classes for label in labels]
+    table = np.array(codes, dtype=np.int64).reshape(-1, 1)
+    labels = np.array(target, dtype=np.int64)
+    return disclosure_report(table, labels, labels=max(1, len(letters)), k=k).facts()
+
+
+def anonymous(**changes: Any) -> AnonymousRelease:
+    """A 2-anonymous release of five public rows, two of them in a class with one label."""
+    fields: dict[str, Any] = {
+        "title": "Squares",
+        "dataset": "squares",
+        "lineage": "square_people",
+        "purpose": "benchmark",
+        "method": "kjig",
+        "summary": "what bits tell together",
+        "k": 2,
+        "diversity": 1,
+        "suppress": Fraction(0),
+        "label": "colour",
+        "columns": (KeptColumn("x>=2", "x", "1 where x is in [2, 4] or above"),),
+        "outside": (),
+        "measures": measures("aa", "aab"),
+        "left_out": (LeftOut("a", 0, 0.0), LeftOut("b", 0, 0.0)),
+        "allowed": False,
+    }
+    return AnonymousRelease(**{**fields, **changes})
 
 
 def synopsis(*weights: float) -> dict[str, np.ndarray]:

@@ -16,7 +16,13 @@ from dp_pipeline.reporting.charts import utility_plot
 from dp_pipeline.reporting.indexed_png import encode_png
 from dp_pipeline.reporting.markup import element
 from dp_pipeline.reporting.report import ReleaseSummary, write_report
-from dp_pipeline.reporting.sections import ANOTHER_EPSILON, MOST_OPEN, NOT_DP, NOT_FOR_RELEASE
+from dp_pipeline.reporting.sections import (
+    ANOTHER_EPSILON,
+    BESIDE,
+    MOST_OPEN,
+    NOT_DP,
+    NOT_FOR_RELEASE,
+)
 from dp_pipeline.reporting.spend_steps import Step
 from dp_pipeline.schema.errors import BoundaryViolation
 from dp_pipeline.schema.protection import RowsOfPerson
@@ -213,6 +219,15 @@ def test_a_seeded_draw_of_a_method_without_an_epsilon_has_both_faults(tmp_path):
     text = written(tmp_path, releases=[both])
     assert MARK in text
     assert f"<strong>{NOT_DP}</strong>" in text
+
+
+def test_releases_of_the_same_rows_without_an_epsilon_are_named_in_big_letters(tmp_path):
+    others = ["squares/k_anonymous/kjig at K=5, snapshot 1", HOSTILE]
+    text = written(tmp_path, beside=others)
+    assert f"<strong>{BESIDE}</strong>" in text
+    assert f"<li>{others[0]}</li><li>&lt;script&gt;" in text
+    assert "what those tell is not bounded, alone or together with these" in text
+    assert 'class="alarm"' not in written(tmp_path)
 
 
 def test_what_was_spent_is_written_exactly(tmp_path):

@@ -17,10 +17,15 @@ from dp_pipeline.orchestration.metadata import (
     picture,
     quality_metadata,
 )
-from dp_pipeline.orchestration.partitions import epsilon_of, epsilon_partitions
+from dp_pipeline.orchestration.partitions import (
+    epsilon_of,
+    epsilon_partitions,
+    when_anything_is_new,
+)
 from dp_pipeline.orchestration.quality import evaluate
 from dp_pipeline.orchestration.resources import PipelineResource
 from dp_pipeline.orchestration.storage import BundleStore
+from dp_pipeline.orchestration.syntactic_release import FOLDER
 from dp_pipeline.schema.spec import DatasetSpec
 
 
@@ -94,15 +99,18 @@ def _comparison(spec: DatasetSpec) -> dg.AssetsDefinition:
 
 
 def _budget(spec: DatasetSpec) -> dg.AssetsDefinition:
+    anonymous = spec.k_anonymity.methods if spec.k_anonymity else ()
+    recorded = [[spec.name, FOLDER, name] for name in anonymous]
+
     @dg.asset(
         key=[spec.name, "budget"],
-        deps=[[spec.name, name] for name in spec.models],
+        deps=[*([spec.name, name] for name in spec.models), *recorded],
         description=f"What the population {spec.lineage} has spent over all runs, from the "
         "privacy ledger, whose chain is verified.",
         group_name=group_name(spec, "internal"),
         kinds={"sqlite"},
         tags=side_tags(spec, "internal"),
-        automation_condition=dg.AutomationCondition.eager(),
+        automation_condition=when_anything_is_new(),
     )
     def budget(pipeline: PipelineResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
         with one_line_failures(spec):

@@ -10,6 +10,7 @@ import dagster as dg
 from dp_pipeline import __version__
 from dp_pipeline.models import build_model
 from dp_pipeline.models.base import declared_claim, price
+from dp_pipeline.orchestration.beside import not_dp_beside
 from dp_pipeline.orchestration.checks import release_check_specs, release_checks
 from dp_pipeline.orchestration.failures import one_line_failures
 from dp_pipeline.orchestration.groups import group_name, side_tags
@@ -61,7 +62,8 @@ def _model_asset(spec: DatasetSpec, name: str) -> dg.AssetsDefinition:
             published = publish(release, fresh=config.fresh)
         folder = published.folder.relative_to(release.store.root)
         pointer = {"folder": str(folder), "state": published.state, "nano": str(published.nano)}
-        yield dg.Output(pointer, metadata=released_metadata(published))
+        beside = not_dp_beside(spec, pipeline.home.ledger)
+        yield dg.Output(pointer, metadata=released_metadata(published, beside))
         yield from release_checks(spec, epsilon, published, pipeline.home.ledger)
 
     return released

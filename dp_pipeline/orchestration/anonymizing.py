@@ -1,0 +1,114 @@
+"""Anonymizing: record, look, store, settle; or replay without a look.
+
+The order is that of publishing. The ledger holds a row of kind ``not-dp`` before
+the first look; the bundle is on disk before the row is settled. Whatever stops
+between two steps, the next run with the same key goes on under the old row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from dp_pipeline.ledger import Ledger
+from dp_pipeline.orchestration.anonymity_rows import coded_rows
+from dp_pipeline.orchestration.lineage import require_snapshot
+from dp_pipeline.orchestration.release_cards import card_of
+from dp_pipeline.orchestration.syntactic_release import SyntacticRelease
+from dp_pipeline.orchestration.syntactic_tables import keeps_promise, syntactic_tables
+from dp_pipeline.raw.exact_codes import require_codes
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.schema.errors import BoundaryViolation, Damaged
+
+CARD = "card.md"
+BUNDLE = "bundle"
+"""The fact of a settled ledger row that holds the digest of what was stored."""
+
+
+@dataclass(frozen=True)
+class Anonymous:
+    """A k-anonymous bundle and how it was come by.
+
+    state    ``recorded``: made now; ``resumed``: finished under a row that was written
+             earlier; ``replayed``: stored before, nothing read
+    folder   where the bundle lies, with its card
+    """
+
+    bundle: Bundle
+    state: Literal["recorded", "resumed", "replayed"]
+    folder: Path
+
+    @property
+    def card(self) -> Path:
+        """The release card, for a person."""
+        return self.folder / CARD
+
+
+def anonymize(release: SyntacticRelease) -> Anonymous:
+    """The bundle of one k-anonymous release: replayed when it was ever settled, else made.
+
+    Raises DeclarationError for what the data set file does not allow and NotPrepared when the
+    snapshot is not fit; then nothing was recorded and nothing read. TooFewRows where no table
+    keeps the promise: nothing is released, and the row stays, as somebody looked.
+    """
+    release.require_allowed()
+    snapshot = require_snapshot(release.spec, release.home)
+    require_codes(release.spec, snapshot)
+    ledger, key = release.home.ledger, release.key(snapshot)
+    if ledger.state(key) == "settled":
+        return _replayed(release, snapshot, ledger)
+    with ledger.reserve(release.charge(snapshot)) as reservation:
+        if reservation.state == "settled":
+            return _replayed(release, snapshot, ledger)
+        path = release.folder(snapshot)
+        if not path.exists():
+            made = _made(release, snapshot)
+            release.store.write(path, made, texts={CARD: card_of(release.spec, made)})
+        bundle = release.store.read(path)
+        reservation.settle([], facts={BUNDLE: _digest(bundle)})
+    return Anonymous(bundle, "resumed" if reservation.state == "resumed" else "recorded", path)
+
+
+def _made(release: SyntacticRelease, snapshot: Snapshot) -> Bundle:
+    """Read the rows, choose what is kept, and build what leaves; BoundaryViolation for a method
+    that does not keep its promise.
+    """
+    rows = coded_rows(release.spec, snapshot)
+    anonymized = release.method.recode(rows, release.promise, seed=release.declared.seed)
+    label = str(release.spec.label)
+    bundle = Bundle(
+        key=release.key(snapshot),
+        facts=release.facts(snapshot),
+        spends=(),
+        quality={},
+        tables=syntactic_tables(rows, anonymized, release.promise, label=label),
+        transcript="",
+    )
+    if not keeps_promise(bundle):
+        raise BoundaryViolation(
+            f"{release.spec.name}/{release.name} at K={release.k}: expected a table that keeps "
+            "its promise, got another"
+        )
+    return bundle
+
+
+def _replayed(release: SyntacticRelease, snapshot: Snapshot, ledger: Ledger) -> Anonymous:
+    """A settled release from the store; Damaged where it is not as it was settled."""
+    path, key = release.folder(snapshot), release.key(snapshot)
+    bundle = release.store.read(path)
+    entries = ledger.entries(release.spec.lineage)
+    settled = next(one for one in entries if one.key == key and one.event == "settled")
+    if _digest(bundle) != settled.facts[BUNDLE]:
+        raise Damaged(
+            f"bundle of {release.spec.name}/{release.name} at K={release.k}: expected it as "
+            "settled, got another"
+        )
+    return Anonymous(bundle, "replayed", path)
+
+
+def _digest(bundle: Bundle) -> str:
+    """Hex digest of facts and tables."""
+    return hashlib.sha256(bundle.to_json().encode()).hexdigest()

@@ -1,0 +1,148 @@
+"""k-anonymous releases: one asset a method, their evaluation by K, and a comparison over K."""
+
+# Dagster reads the annotations of these functions when they are defined, so they are not deferred.
+
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+
+from dp_pipeline import __version__
+from dp_pipeline.orchestration.anonymity_quality import evaluate_anonymous
+from dp_pipeline.orchestration.anonymizing import anonymize
+from dp_pipeline.orchestration.beside import not_dp_beside
+from dp_pipeline.orchestration.comparing_anonymous import compare_anonymous
+from dp_pipeline.orchestration.declared_methods import declared_method, promise_for
+from dp_pipeline.orchestration.failures import one_line_failures
+from dp_pipeline.orchestration.groups import group_name, side_tags
+from dp_pipeline.orchestration.io import pointed_bundle
+from dp_pipeline.orchestration.metadata import picture
+from dp_pipeline.orchestration.partitions import k_of, k_partitions, when_anything_is_new
+from dp_pipeline.orchestration.resources import PipelineResource
+from dp_pipeline.orchestration.storage import BundleStore
+from dp_pipeline.orchestration.syntactic_checks import kept_check, kept_check_spec
+from dp_pipeline.orchestration.syntactic_metadata import anonymous_metadata, figure_metadata
+from dp_pipeline.orchestration.syntactic_release import FOLDER, REASON, SyntacticRelease
+from dp_pipeline.raw.prepare import stages_of
+from dp_pipeline.schema.spec import DatasetSpec
+
+
+def syntactic_assets(spec: DatasetSpec) -> list[dg.AssetsDefinition]:
+    """One asset a declared method, evaluation and comparison; nothing for a data set without a
+    section `k_anonymity`. DeclarationError when a method or its parameters are wrong.
+    """
+    if spec.k_anonymity is None:
+        return []
+    methods = [_method_asset(spec, name) for name in spec.k_anonymity.methods]
+    return [*methods, _evaluation(spec), _comparison(spec)]
+
+
+def _method_asset(spec: DatasetSpec, name: str) -> dg.AssetsDefinition:
+    key = dg.AssetKey([spec.name, FOLDER, name])
+
+    @dg.asset(
+        key=key,
+        deps=[[spec.name, stages_of(spec)[-1]]],
+        partitions_def=k_partitions(spec),
+        check_specs=[kept_check_spec(key)],
+        description=_description(spec, name),
+        metadata={"privacy/kind": "not-dp"},
+        group_name=group_name(spec, "syntactic"),
+        kinds={"parquet", "json"},
+        tags={**side_tags(spec, "released"), "promise": "syntactic"},
+        code_version=__version__,
+        io_manager_key="pointers",
+    )
+    def anonymous(
+        context: dg.AssetExecutionContext, pipeline: PipelineResource
+    ) -> Iterator[dg.Output[Any] | dg.AssetCheckResult]:
+        with one_line_failures(spec):
+            run = {"run": context.run.run_id, "asset": key.to_user_string()}
+            release = SyntacticRelease(spec, name, k_of(context, spec), pipeline.home, run)
+            made = anonymize(release)
+            beside = not_dp_beside(spec, pipeline.home.ledger, but=made.bundle.key)
+            metadata = anonymous_metadata(made, beside)
+            check = kept_check(made.bundle)
+        folder = made.folder.relative_to(release.store.root)
+        yield dg.Output({"folder": str(folder), "state": made.state}, metadata=metadata)
+        yield check
+
+    return anonymous
+
+
+def _description(spec: DatasetSpec, name: str) -> str:
+    declared = declared_method(spec, name)
+    known = spec.k_anonymity
+    largest = promise_for(known, name, k=known.partitions[-1]) if known else None
+    labels = f" and {largest.diversity} labels" if largest and largest.diversity > 1 else ""
+    return (
+        f"{spec.title}: {declared.summary}. Every row shares what is released of it with at least "
+        f"K − 1 others: K rows{labels} in every class. Not differentially private: {REASON}. "
+        "The ledger notes it as not-dp before the first look; a re-run replays and reads nothing."
+    )
+
+
+def _evaluation(spec: DatasetSpec) -> dg.AssetsDefinition:
+    methods = spec.k_anonymity.methods if spec.k_anonymity else {}
+    shown = (
+        "The numbers go to a private file on the raw store; none is shown."
+        if spec.is_release
+        else "The rows are public, so the numbers are exact."
+    )
+
+    @dg.asset(
+        key=[spec.name, FOLDER, "evaluation"],
+        ins={name: dg.AssetIn(key=[spec.name, FOLDER, name]) for name in methods},
+        partitions_def=k_partitions(spec),
+        description="How well classifiers learn from the k-anonymous releases of one K: AUC, with "
+        f"columns chosen inside each fold, and as the papers have it. {shown}",
+        group_name=group_name(spec, "syntactic"),
+        kinds={"json"},
+        tags=side_tags(spec, "internal"),
+        io_manager_key="documents",
+    )
+    def evaluation(
+        context: dg.AssetExecutionContext, pipeline: PipelineResource, **pointers: Any
+    ) -> dg.MaterializeResult[Any]:
+        with one_line_failures(spec):
+            k_of(context, spec)
+            store = BundleStore(pipeline.home.released)
+            bundles = {
+                name: pointed_bundle(store, pointer)
+                for name, pointer in pointers.items()
+                if pointer is not None
+            }
+            figures = evaluate_anonymous(spec, pipeline.home, bundles)
+        value = {"figures": figures, "pointers": pointers}
+        return dg.MaterializeResult(value=value, metadata=figure_metadata(figures))
+
+    return evaluation
+
+
+def _comparison(spec: DatasetSpec) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=[spec.name, FOLDER, "comparison"],
+        ins={"evaluation": dg.AssetIn(key=[spec.name, FOLDER, "evaluation"])},
+        description="What k-anonymous releases keep and what they still tell, over K: pictures, "
+        "a table and one HTML page. Made from released and evaluated numbers only.",
+        group_name=group_name(spec, "syntactic"),
+        kinds={"html"},
+        tags=side_tags(spec, "internal"),
+        io_manager_key="documents",
+        automation_condition=when_anything_is_new(),
+    )
+    def comparison(
+        pipeline: PipelineResource, evaluation: dict[str, Any]
+    ) -> dg.MaterializeResult[Any]:
+        with one_line_failures(spec):
+            compared = compare_anonymous(spec, pipeline.home, evaluation)
+        return dg.MaterializeResult(
+            value=compared.figures,
+            metadata={
+                "summary": dg.MetadataValue.md(compared.summary),
+                **{title: picture(png) for title, png in compared.pictures},
+                "page": dg.MetadataValue.path(compared.path),
+            },
+        )
+
+    return comparison

@@ -1,0 +1,155 @@
+"""SyntacticRelease: one k-anonymous table that a data set asks for, and what makes it the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from dp_pipeline.anonymity.method import Method
+from dp_pipeline.anonymity.promise import Promise
+from dp_pipeline.ledger import Charge
+from dp_pipeline.ledger.home import Home
+from dp_pipeline.orchestration.anonymity_rows import declared_anonymity
+from dp_pipeline.orchestration.beside import BESIDE, not_dp_beside
+from dp_pipeline.orchestration.declared_methods import declared_method, promise_for
+from dp_pipeline.orchestration.release import code_version
+from dp_pipeline.orchestration.storage import BundleStore
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.release.bundle import ALLOWED, SYNTACTIC
+from dp_pipeline.schema.epsilon import epsilon_text
+from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.k_anonymity import KAnonymity
+from dp_pipeline.schema.parameters import texts_of
+from dp_pipeline.schema.spec import DatasetSpec
+
+FOLDER = "k_anonymous"
+"""Between the data set and the method, in the released store and in asset keys."""
+
+REASON = "k-anonymity has no ε: it reads the rows as they are"
+
+
+def syntactic_code() -> str:
+    """The package's version and a digest of the code that chooses and measures."""
+    return code_version(("anonymity", "metrics", "schema"))
+
+
+@dataclass(frozen=True)
+class SyntacticRelease:
+    """One k-anonymous table.
+
+    name   of the method
+    k      rows that every equivalence class has at least
+    run    what the ledger notes of the run: run id, asset
+    """
+
+    spec: DatasetSpec
+    name: str
+    k: int
+    home: Home
+    run: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def declared(self) -> KAnonymity:
+        """The section of the data set file; DeclarationError where there is none."""
+        return declared_anonymity(self.spec)
+
+    @cached_property
+    def method(self) -> Method:
+        """The declared method, checked."""
+        return declared_method(self.spec, self.name)
+
+    @property
+    def promise(self) -> Promise:
+        """What every class of the table has to have."""
+        return promise_for(self.declared, self.name, k=self.k)
+
+    @property
+    def store(self) -> BundleStore:
+        """Where bundles are."""
+        return BundleStore(self.home.released)
+
+    def require_allowed(self) -> None:
+        """DeclarationError for a K or a method that is not declared, and on sensitive rows for
+        what the file does not allow by name or what promises nothing.
+        """
+        self.declared.partition(str(self.k))
+        method = self.method
+        if not self.spec.is_release:
+            return
+        if not self.spec.allow_not_dp:
+            raise DeclarationError(
+                f"{self.spec.name}: k_anonymity: expected `allow_not_dp: true` for k-anonymous "
+                "releases of sensitive rows, got none"
+            )
+        if self.k < 2:
+            raise DeclarationError(
+                f"{self.spec.name}: {method.summary}: expected a K of at least 2 for sensitive "
+                f"rows, got {self.k}"
+            )
+
+    def key(self, snapshot: Snapshot) -> str:
+        """Hex digest of everything that decides what the table holds. No row enters."""
+        fields = {
+            "lineage": self.spec.lineage,
+            "dataset": self.spec.name,
+            "snapshot": snapshot.id,
+            # Which rows are valid depends on every attribute.
+            "declaration": self.spec.digest,
+            **self._asked,
+        }
+        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def _asked(self) -> dict[str, str]:
+        """The question, as text: promise, method and what they are about."""
+        declared = self.declared
+        return {
+            SYNTACTIC: "k-anonymity",
+            "model": self.name,
+            "parameters": str(texts_of(self.method, measuring=True)),
+            "k": str(self.k),
+            "diversity": str(self.promise.diversity),
+            "suppress": epsilon_text(declared.suppress),
+            "seed": str(declared.seed),
+            "attributes": " ".join(declared.attributes),
+            "label": str(self.spec.label),
+        }
+
+    def folder(self, snapshot: Snapshot) -> Path:
+        """Where the bundle lies."""
+        return self.store.root / self.spec.name / FOLDER / self.name / self.key(snapshot)[:32]
+
+    def charge(self, snapshot: Snapshot) -> Charge:
+        """What the ledger records before anyone looks: no ε, and that there is none."""
+        return Charge(
+            key=self.key(snapshot),
+            lineage=self.spec.lineage,
+            kind="not-dp",
+            nano_epsilon=0,
+            what=f"{self.spec.name}/{FOLDER}/{self.name} at K={self.k}",
+            facts={**self.facts(snapshot), **self.run},
+            currency=self.spec.currency,
+        )
+
+    def facts(self, snapshot: Snapshot) -> dict[str, str]:
+        """What is written into the ledger and the bundle: declarations and versions, no rows."""
+        spec, is_allowed = self.spec, "yes" if self.spec.allow_not_dp else "no"
+        beside = not_dp_beside(spec, self.home.ledger, before=self.key(snapshot))
+        return {
+            **self._asked,
+            "dataset": spec.name,
+            "kind": "not-dp",
+            "reason": REASON,
+            "snapshot": snapshot.id,
+            "declaration": spec.digest,
+            "unit": str(spec.protection),
+            "purpose": spec.purpose,
+            ALLOWED: is_allowed,
+            "fit_for_release": is_allowed,
+            "code": syntactic_code(),
+            **({BESIDE: "; ".join(beside)} if beside else {}),
+        }

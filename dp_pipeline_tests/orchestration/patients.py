@@ -1,0 +1,82 @@
+"""PATIENTS: twelve sensitive rows whose k-anonymous tables can be counted on fingers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date
+from typing import Any
+
+from dp_pipeline.orchestration.anonymizing import Anonymous, anonymize
+from dp_pipeline.orchestration.lineage import open_lineage
+from dp_pipeline.orchestration.syntactic_release import SyntacticRelease
+from dp_pipeline.raw.ingest import ingest
+from dp_pipeline.raw.prepare import prepare
+from dp_pipeline.raw.readiness import mark_validated
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.orchestration.projects import Declaration, Project
+
+PATIENTS: Declaration = {
+    "description": "Patients of one ward: sensitive.",
+    "lineage": "ward",
+    "purpose": "release",
+    "protection": {"unit": "one_row"},
+    "ceiling": {"total": "3"},
+    "source": {"kind": "csv", "path": "patients.csv"},
+    "attributes": {
+        "age": {"bounds": ["0", "80"], "bins": "4"},
+        "sex": {"levels": ["f", "m"]},
+        "ill": {"levels": ["no", "yes"]},
+    },
+    "label": "ill",
+    "partitions": ["0.5", "1"],
+    "models": {"independent": {}},
+    "k_anonymity": {"methods": {"kjig": {}, "mutual_information": {}}, "partitions": ["2", "5"]},
+    "allow_not_dp": "true",
+}
+"""A release that its file allows by name."""
+
+HEAD = "age,sex,ill"
+ROWS = (
+    *("10,f,no", "12,f,no", "15,m,no", "25,f,no", "26,m,yes", "30,m,no"),
+    *("45,f,yes", "47,f,no", "50,m,yes", "61,f,yes", "66,m,yes", "79,m,yes"),
+)
+
+WARD: Declaration = {**PATIENTS, "purpose": "benchmark", "ceiling": None, "allow_not_dp": None}
+"""The same rows, were they public."""
+
+
+def declare(
+    project: Project,
+    base: Declaration = PATIENTS,
+    rows: Iterable[str] = ROWS,
+    **changes: Any,
+) -> DatasetSpec:
+    """Rows and data set file, nothing run."""
+    project.datasets.mkdir(parents=True, exist_ok=True)
+    project.write_rows("patients.csv", [HEAD, *rows])
+    return project.declare("patients", base, **changes)
+
+
+def prepared(project: Project, spec: DatasetSpec, name: str | None = None) -> None:
+    """Rows read and prepared, without Dagster; validated as if they had been."""
+    ledger = open_lineage(spec, project.home)
+    snapshot = ingest(
+        spec,
+        project.home.raw,
+        key=ledger.key(spec.lineage),
+        snapshot_id=name,
+        today=date(2026, 1, 1),
+    )
+    mark_validated(spec, snapshot, structural=True, refused=False)
+    prepare(spec, snapshot)
+
+
+def release_of(
+    project: Project, spec: DatasetSpec, *, method: str = "kjig", k: int = 2
+) -> SyntacticRelease:
+    return SyntacticRelease(spec, method, k, project.home)
+
+
+def anonymized(project: Project, spec: DatasetSpec, **what: Any) -> Anonymous:
+    """One k-anonymous release, without Dagster."""
+    return anonymize(release_of(project, spec, **what))

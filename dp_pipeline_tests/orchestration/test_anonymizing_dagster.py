@@ -1,0 +1,334 @@
+"""k-anonymous releases as Dagster shows them: partitions by K, checks, cards, no value of a row."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import dagster as dg
+import numpy as np
+import pytest
+
+from dp_pipeline.orchestration.anonymity_quality import evaluate_anonymous
+from dp_pipeline.orchestration.anonymizing import Anonymous
+from dp_pipeline.orchestration.dataset import dataset_assets
+from dp_pipeline.orchestration.stages import syntactic
+from dp_pipeline.orchestration.syntactic_checks import KEPT, kept_check
+from dp_pipeline.orchestration.syntactic_release import SyntacticRelease
+from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.orchestration.events import (
+    check_results,
+    entries,
+    failures,
+    materializations,
+    refusal,
+)
+from dp_pipeline_tests.orchestration.patients import (
+    PATIENTS,
+    ROWS,
+    WARD,
+    anonymized,
+    declare,
+    prepared,
+)
+from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
+
+SECRET = "90210777"
+KJIG = "k_anonymous/kjig"
+EVALUATION = "k_anonymous/evaluation"
+ALL = {"partitions": ["0", "2", "5", "10", "20", "50"], "methods": {"kjig": {}}}
+
+
+@pytest.fixture
+def spec(project: Project) -> DatasetSpec:
+    """PATIENTS with their rows prepared."""
+    spec = declare(project)
+    prepared(project, spec)
+    return spec
+
+
+@pytest.fixture
+def ward(project: Project) -> DatasetSpec:
+    """The same rows, public, prepared."""
+    spec = declare(project, WARD, rows=ROWS * 3)
+    prepared(project, spec)
+    return spec
+
+
+def metadata_of(
+    project: Project, spec: DatasetSpec, name: str, partition: str | None
+) -> Mapping[str, Any]:
+    """Of the newest materialization."""
+    return materializations(project, spec)[dg.AssetKey([spec.name, *name.split("/")])][partition][0]
+
+
+def logged(project: Project) -> str:
+    """Every event with all that it carries."""
+    return "".join(dg.serialize_value(entry) for entry in entries(project.instance))
+
+
+def tampered(bundle: Bundle) -> Bundle:
+    """One row less in the class of the first row than the promise needs."""
+    released = bundle.tables["released"]
+    other = {name: np.append(values, values[:1]) for name, values in released.items()}
+    name = next(iter(other))
+    other[name] = other[name].astype("<U9")
+    other[name][-1] = "elsewhere"
+    return replace(bundle, tables={**bundle.tables, "released": other})
+
+
+def test_k_are_the_partitions_ascending_as_declared(project: Project):
+    spec = declare(project, WARD, k_anonymity=ALL)
+    definitions = definitions_of(spec, project.home)
+    for name in (KJIG, EVALUATION):
+        key = dg.AssetKey(["patients", *name.split("/")])
+        partitions = definitions.resolve_asset_graph().get(key).partitions_def
+        assert partitions is not None
+        assert list(partitions.get_partition_keys()) == ALL["partitions"]
+    job = definitions.resolve_job_def("patients_k_backfill")
+    assert job.partitions_def is not None
+    assert list(job.partitions_def.get_partition_keys()) == ALL["partitions"]
+    selected = {key.to_user_string() for key in job.asset_layer.executable_asset_keys}
+    assert selected == {f"patients/{KJIG}", f"patients/{EVALUATION}"}
+
+
+def test_the_chain_goes_from_the_last_stage_over_methods_and_evaluation_to_the_comparison(
+    project: Project,
+):
+    graph = definitions_of(declare(project), project.home).resolve_asset_graph()
+
+    def upstream(name: str) -> set[str]:
+        parents = graph.get(dg.AssetKey(["patients", *name.split("/")])).parent_keys
+        return {key.to_user_string().removeprefix("patients/") for key in parents}
+
+    methods = {f"k_anonymous/{name}" for name in PATIENTS["k_anonymity"]["methods"]}
+    assert upstream(KJIG) == {"discretized"}
+    assert upstream(EVALUATION) == methods
+    assert upstream("k_anonymous/comparison") == {EVALUATION}
+    assert upstream("budget") == {"independent", *methods}
+    assert upstream("independent") == {"discretized"}
+
+
+def test_only_the_comparison_starts_by_itself_and_nothing_is_retried(project: Project):
+    for asset in syntactic.syntactic_assets(declare(project)):
+        (one,) = asset.specs
+        is_free = one.key.path[-1] == "comparison"
+        assert (one.automation_condition is not None) == is_free, one.key
+        assert asset.node_def.retry_policy is None
+        assert asset.backfill_policy is None
+        assert one.description
+        assert one.group_name == "patients_4_classes_without_noise"
+
+
+def test_the_free_reports_are_asked_for_when_one_k_was_released_and_others_were_not(
+    project: Project, spec: DatasetSpec
+):
+    definitions = definitions_of(spec, project.home)
+    free = {"k_anonymous/comparison", "budget"}
+
+    def asked_for(cursor: Any) -> tuple[set[str], Any]:
+        result = dg.evaluate_automation_conditions(
+            defs=definitions, instance=project.instance, cursor=cursor
+        )
+        keys = {name: dg.AssetKey(["patients", *name.split("/")]) for name in free}
+        return {n for n, key in keys.items() if result.get_num_requested(key)}, result.cursor
+
+    before, cursor = asked_for(None)
+    assert before == set()
+    assert project.launch(spec, KJIG, EVALUATION, partition="2").success
+    assert asked_for(cursor)[0] == free
+
+
+def test_every_method_says_that_it_is_not_private_before_it_was_run(project: Project):
+    for asset in syntactic.syntactic_assets(declare(project))[:2]:
+        (one,) = asset.specs
+        assert one.metadata["privacy/kind"] == "not-dp"
+        assert one.tags["promise"] == "syntactic"
+        assert "Not differentially private" in (one.description or "")
+
+
+def test_a_data_set_without_the_section_has_no_such_assets_and_needs_no_label(project: Project):
+    spec = project.declare("rides", RIDES)
+    assert spec.label is None
+    assert syntactic.syntactic_assets(spec) == []
+    assert "rides_k_backfill" not in {job.name for job in dataset_assets(spec).jobs or []}
+
+
+@pytest.mark.parametrize(
+    ("methods", "words"),
+    [
+        ({"kjigg": {}}, "method: expected one of .*kjig.*, got 'kjigg'"),
+        ({"kjig": {"trees": "5"}}, "kjig: expected parameters none, got 'trees'"),
+    ],
+)
+def test_a_wrong_method_is_refused_when_the_chain_is_declared(
+    methods: dict[str, Any], words: str, project: Project
+):
+    spec = declare(project, k_anonymity={"methods": methods})
+    with pytest.raises(DeclarationError, match=words):
+        dataset_assets(spec)
+
+
+def test_a_release_shows_kind_card_measures_and_a_green_check(project: Project, spec: DatasetSpec):
+    assert project.launch(spec, KJIG, partition="2").success
+    shown = metadata_of(project, spec, KJIG, "2")
+    assert shown["privacy/kind"].value == "not-dp"
+    assert shown["privacy/state"].value == "recorded"
+    assert shown["anonymity/K"].value == 2
+    assert shown["anonymity/smallest class"].value >= 2
+    assert isinstance(shown["release card"], dg.MarkdownMetadataValue)
+    assert "NOT DIFFERENTIALLY PRIVATE" in shown["release card"].value
+    assert "privacy/beside it" not in shown, "it is not beside itself"
+    (check,) = [one for one in check_results(project, spec) if one.check_name == KEPT]
+    assert check.passed
+    assert check.metadata["smallest class"].value >= 2
+
+
+def test_a_second_release_says_what_is_beside_it(project: Project, spec: DatasetSpec):
+    for k in ("2", "5", "2"):
+        assert project.launch(spec, KJIG, partition=k).success
+    again = metadata_of(project, spec, KJIG, "2")
+    assert again["privacy/state"].value == "replayed"
+    assert "kjig at K=5" in again["privacy/beside it"].value
+
+
+def test_a_table_that_breaks_its_promise_fails_the_check(
+    project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
+):
+    made = anonymized(project, spec)
+    broken = tampered(made.bundle)
+    assert kept_check(made.bundle).passed
+    assert not kept_check(broken).passed
+    assert not kept_check(one_label(made.bundle)).passed
+    monkeypatch.setattr(
+        syntactic, "anonymize", lambda _: Anonymous(broken, "replayed", made.folder)
+    )
+    assert project.launch(spec, KJIG, partition="2").success
+    (check,) = [one for one in check_results(project, spec) if one.check_name == KEPT]
+    assert not check.passed
+    assert check.metadata["smallest class"].value == 1
+
+
+def one_label(bundle: Bundle) -> Bundle:
+    """A class of which everybody is ill."""
+    released = dict(bundle.tables["released"])
+    released["ill"] = np.full_like(released["ill"], "yes")
+    return replace(bundle, tables={**bundle.tables, "released": released})
+
+
+def test_a_run_over_a_range_of_k_is_refused(project: Project, spec: DatasetSpec):
+    tags = {"dagster/asset_partition_range_start": "2", "dagster/asset_partition_range_end": "5"}
+    refused = project.launch(spec, KJIG, tags=tags)
+    assert refusal(refused).startswith("patients: expected one K partition a run, got 2")
+    assert project.ledger.not_dp_releases("ward") == ()
+
+
+def test_too_few_rows_are_one_red_line_without_a_number_of_rows(project: Project):
+    spec = declare(project, rows=ROWS[:4])
+    prepared(project, spec)
+    refused = project.launch(spec, KJIG, partition="5")
+    assert refusal(refused) == "k-anonymity: expected at least K=5 rows, got fewer"
+    (failed,) = failures(refused)
+    assert failed.user_failure_data.metadata["exit_code"].value == 1
+    assert len(project.ledger.not_dp_releases("ward")) == 1
+
+
+def test_of_public_rows_auc_and_run_time_are_shown_over_k(project: Project, ward: DatasetSpec):
+    for k in ("2", "5"):
+        assert project.launch(ward, KJIG, EVALUATION, partition=k).success
+    shown = metadata_of(project, ward, EVALUATION, "2")
+    assert 0.5 < shown["kjig/auc"].value <= 1
+    assert 0 <= shown["kjig/auc_paper"].value <= 1
+    assert shown["kjig/seconds"].value > 0
+    assert project.launch(ward, "k_anonymous/comparison").success
+    report = metadata_of(project, ward, "k_anonymous/comparison", None)
+    assert {"summary", "AUC over K", "run time over K", "page"} <= set(report)
+    assert "K=5" in report["summary"].value
+    page = project.home.reports / "patients.k_anonymous.html"
+    assert str(page) == str(report["page"].value)
+    assert "NOT DIFFERENTIALLY PRIVATE" in page.read_text(encoding="utf-8")
+
+
+def test_of_sensitive_rows_exact_figures_lie_in_a_private_file_and_nowhere_else(
+    project: Project, spec: DatasetSpec
+):
+    assert project.launch(spec, KJIG, EVALUATION, partition="2").success
+    assert project.launch(spec, "k_anonymous/comparison").success
+    (file,) = (project.snapshot(spec).folder / "steward").glob("k-anonymous-*.json")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    facts = json.loads(file.read_text())["facts"]
+    assert set(facts) == {"auc", "auc_paper", "kept"}, "a run time depends on the rows"
+    shown = metadata_of(project, spec, EVALUATION, "2")
+    assert not [name for name in shown if name.startswith("kjig/")]
+    assert '"figures": {}' in (
+        project.home.internal / "patients" / "k_anonymous" / "evaluation" / "2.json"
+    ).read_text(encoding="utf-8")
+    page = (project.home.reports / "patients.k_anonymous.html").read_text(encoding="utf-8")
+    assert "No figures" in page
+
+
+def test_an_evaluated_release_is_evaluated_again_without_a_look(
+    project: Project, ward: DatasetSpec
+):
+    bundle = anonymized(project, ward).bundle
+    first = evaluate_anonymous(ward, project.home, {"kjig": bundle})
+    project.snapshot(ward).table_path("discretized").unlink()
+    assert evaluate_anonymous(ward, project.home, {"kjig": bundle}) == first
+
+
+def test_a_release_of_an_older_declaration_is_not_evaluated(project: Project, ward: DatasetSpec):
+    bundle = anonymized(project, ward).bundle
+    assert set(evaluate_anonymous(ward, project.home, {"kjig": bundle})) == {"kjig"}
+    other = declare(project, WARD, k_anonymity={**WARD["k_anonymity"], "seed": "9"}, rows=ROWS * 3)
+    assert evaluate_anonymous(other, project.home, {"kjig": bundle}) == {}
+
+
+def test_where_a_fold_has_too_few_rows_there_is_no_number(project: Project):
+    spec = declare(project, WARD, rows=ROWS[2:9])
+    prepared(project, spec)
+    bundle = anonymized(project, spec, k=5, method="mutual_information").bundle
+    figures = evaluate_anonymous(spec, project.home, {"mutual_information": bundle})
+    assert np.isfinite(figures["mutual_information"]["auc"])
+    few = declare(project, WARD, rows=ROWS[4:9])
+    prepared(project, few, "few")
+    bundle = anonymized(project, few, k=5, method="mutual_information").bundle
+    figures = evaluate_anonymous(few, project.home, {"mutual_information": bundle})
+    assert np.isnan(figures["mutual_information"]["auc"])
+
+
+def test_no_value_of_a_row_is_in_a_message_an_event_or_a_release(project: Project):
+    rows = [*ROWS, f"{SECRET},f,no", f"10,{SECRET},yes", f"word{SECRET},m,yes"]
+    spec = declare(project, rows=rows)
+    stages = ["ingested", "validated", "normalized", "discretized"]
+    assert project.launch(spec, *stages).success
+    for k in ("2", "5"):
+        assert project.launch(spec, KJIG, EVALUATION, partition=k).success
+    assert project.launch(spec, "k_anonymous/comparison", "budget").success
+    assert SECRET not in logged(project)
+    for name, content in project.files("released", "internal", "reports").items():
+        assert SECRET.encode() not in content, name
+    raw = [metadata_of(project, spec, stage, None) for stage in stages]
+    assert {name for one in raw for name in one} <= {"snapshot", "source", "stage"}
+
+
+def test_an_unexpected_error_on_release_data_keeps_its_words_to_itself(
+    project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
+):
+    def broken(_: SyntacticRelease) -> None:
+        raise ValueError(f"could not place {SECRET}")
+
+    monkeypatch.setattr(syntactic, "anonymize", broken)
+    refused = project.launch(spec, KJIG, partition="2")
+    assert "its words are left out" in refusal(refused)
+    assert SECRET not in logged(project)
+
+
+def test_without_any_release_the_comparison_says_so(project: Project, spec: DatasetSpec):
+    assert project.launch(spec, "k_anonymous/comparison").success
+    summary = metadata_of(project, spec, "k_anonymous/comparison", None)["summary"].value
+    assert summary == "Nothing was released k-anonymously yet."

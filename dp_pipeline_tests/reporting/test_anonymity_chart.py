@@ -1,0 +1,84 @@
+"""Charts over K: small, drawn for anything, the same look of a method in all of them."""
+
+import io
+import math
+
+import matplotlib.image as mpimg
+import numpy as np
+import pytest
+
+from dp_pipeline.reporting.anonymity_chart import anonymity_plot, figure_over_k
+from dp_pipeline.reporting.picture import MOST_BYTES
+from dp_pipeline_tests.reporting.samples import anonymous, measures
+
+NAN = math.nan
+
+
+def pixels(png: bytes) -> np.ndarray:
+    assert png.startswith(b"\x89PNG")
+    assert len(png) < MOST_BYTES
+    return mpimg.imread(io.BytesIO(png))
+
+
+def auc(**values: dict[int, float]) -> bytes:
+    return anonymity_plot(values, figure="auc", title="t")
+
+
+def test_a_plot_shows_its_numbers():
+    flat, steep = {2: 0.9, 50: 0.9}, {2: 0.9, 50: 0.8}
+    drawn = [auc(a=flat, b=steep), auc(a=steep, b=steep), auc(b=flat, a=steep)]
+    assert len(set(drawn)) == 3
+    assert auc(a=flat, b=steep) == drawn[0]
+
+
+def test_k_of_zero_has_a_place_of_its_own():
+    assert auc(a={0: 0.9, 2: 0.8}) != auc(a={1: 0.9, 2: 0.8})
+    assert auc(a={0: 0.9, 2: 0.8}) != auc(a={2: 0.8})
+
+
+def test_a_k_without_a_number_breaks_the_line():
+    whole = {0: 0.9, 2: 0.85, 5: 0.8}
+    assert auc(a=whole, b={0: 0.9, 2: NAN, 5: 0.8}) == auc(a=whole, b={0: 0.9, 5: 0.8})
+    assert auc(a=whole, b={0: 0.9, 2: 0.85, 5: 0.8}) != auc(a=whole, b={0: 0.9, 5: 0.8})
+
+
+def test_a_method_keeps_its_look_when_another_one_has_no_numbers():
+    lines = {"b": {2: 0.9, 5: 0.8}}
+    assert auc(a={2: NAN}, **lines) != auc(**lines)
+
+
+@pytest.mark.parametrize("figure", ["auc", "seconds", "kept"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"a": {}},
+        {"a": {2: NAN, 5: math.inf}},
+        {"a": {2: 0.0}},
+        {"a": {2: 0.5}, "b": {5: 0.5}},
+        {"a": {2: 0.001}, "b": {2: 0.004, 50: 900.0}},
+        {f"a_method_with_a_long_name_{at}": {k: at + k for k in range(30)} for at in range(30)},
+        {r"$\frac{<script>$ \notacommand $x_{": {2: 0.5}},
+    ],
+    ids=["empty", "no K", "not a number", "zero", "apart", "log", "thirty by thirty", "formula"],
+)
+def test_a_plot_is_drawn_for_awkward_numbers(values, figure: str):
+    pixels(anonymity_plot(values, figure=figure, title=r"$\frac{<script>$"))
+
+
+def test_ten_methods_at_six_k_are_one_small_picture():
+    rng = np.random.default_rng(7)
+    values = {f"method_{at}": {k: rng.random() for k in (0, 2, 5, 10, 20, 50)} for at in range(10)}
+    height, width = pixels(anonymity_plot(values, figure="auc", title="t")).shape[:2]
+    assert height < width
+
+
+def test_a_figure_is_that_of_the_releases_that_have_it():
+    releases = [
+        anonymous(figures={"auc": 0.9, "seconds": 0.1}),
+        anonymous(k=5, measures=measures("aabbb", k=5), figures={"auc": NAN}),
+        anonymous(method="tree"),
+    ]
+    assert figure_over_k(releases[::2], "auc") == {"kjig": {2: 0.9}}
+    assert list(figure_over_k(releases, "auc")["kjig"]) == [2, 5]
+    assert figure_over_k(releases, "kept") == {}

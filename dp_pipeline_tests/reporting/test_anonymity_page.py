@@ -1,0 +1,151 @@
+"""The page of k-anonymous releases: self-contained, escaped, and clear about what it is not."""
+
+import base64
+import re
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline.reporting.anonymity_chart import anonymity_plot
+from dp_pipeline.reporting.anonymity_page import write_anonymity_page
+from dp_pipeline.reporting.anonymous_release import KeptColumn
+from dp_pipeline.reporting.sections import NOT_DP
+from dp_pipeline.schema.errors import BoundaryViolation
+from dp_pipeline_tests.reporting.samples import TEN, WRITTEN, anonymous, measures, spec
+from dp_pipeline_tests.reporting.test_report import HOSTILE, Page
+
+SENSITIVE = {"purpose": "release", "allowed": True}
+
+
+def written(folder: Path, **changes) -> str:
+    arguments = {
+        "spec": spec(),
+        "releases": [anonymous()],
+        "pictures": [],
+        "written": WRITTEN,
+    }
+    path = write_anonymity_page(folder / "page.html", **{**arguments, **changes})
+    return path.read_text(encoding="utf-8")
+
+
+def picture() -> bytes:
+    return anonymity_plot({"kjig": {2: 0.9}}, figure="auc", title="t")
+
+
+def cells(page: str, caption: str) -> dict[str, list[str]]:
+    """Row → cells of the table with a caption."""
+    table = re.search(rf"<caption>{re.escape(caption)}</caption>(.*?)</table>", page)
+    assert table
+    rows = re.findall(r"<tr.*?>(.*?)</tr>", table.group(1).partition("<tbody")[2])
+    found = {}
+    for row in rows:
+        name, *values = re.findall(r"<t[hd].*?>(.*?)</t[hd]>", row)
+        found[name] = values
+    return found
+
+
+def test_a_page_is_well_formed_and_asks_nothing_of_the_network(tmp_path):
+    releases = [anonymous(figures={"auc": 0.9})]
+    pictures = [("AUC", picture())]
+    text = written(tmp_path, releases=releases, pictures=pictures)
+    assert not re.search(r"https?:|url\(|@import|//\w", re.sub(r"base64,[\w+/=]+", "", text))
+    assert "default-src 'none'" in text
+    for tag, attributes in Page(text).tags:
+        assert tag not in {"script", "iframe", "object", "embed", "form"}
+        assert not any(name.startswith("on") for name in attributes)
+        for name in ("src", "href"):
+            assert (attributes.get(name) or "data:").startswith("data:")
+    (source,) = re.findall(r'src="data:image/png;base64,([^"]+)"', text)
+    assert base64.b64decode(source) == pictures[0][1]
+
+
+def test_a_page_says_in_big_letters_what_its_releases_are_not(tmp_path):
+    text = written(tmp_path)
+    assert f"<strong>{NOT_DP}</strong>" in text
+    assert "k-anonymous releases of public rows, a benchmark" in text
+    sensitive = written(
+        tmp_path, spec=spec(purpose="release", ceiling=TEN), releases=[anonymous(**SENSITIVE)]
+    )
+    assert "k-anonymous releases of sensitive rows" in sensitive
+
+
+def test_methods_stand_over_k_and_a_dash_where_there_is_no_release(tmp_path):
+    releases = [
+        anonymous(),
+        anonymous(k=5, measures=measures("aaabb", k=5)),
+        anonymous(method="tree", k=5, measures=measures("aaaaa", k=5)),
+    ]
+    table = cells(written(tmp_path, releases=releases), "Rows in classes with one label")
+    assert table == {"kjig": ["40.0 %", "0 %"], "tree": ["–", "100 %"]}
+
+
+def test_figures_are_shown_only_of_the_releases_that_have_them(tmp_path):
+    releases = [anonymous(figures={"auc": 0.9, "seconds": 0.25}), anonymous(method="tree")]
+    text = written(tmp_path, releases=releases)
+    caption = "AUC of logistic regression, columns chosen inside each fold; higher is better"
+    assert cells(text, caption) == {"kjig": ["0.900"]}
+    assert "Other figures" in text
+    assert "No figures: none yet" in written(tmp_path)
+
+
+def test_every_measure_of_every_release_is_on_the_page(tmp_path):
+    older = {name: value for name, value in measures("aab", "bba").items() if name != "entropy_l"}
+    releases = [anonymous(), anonymous(k=3, measures=older)]
+    table = cells(written(tmp_path, releases=releases), "Measured on the released rows")
+    found = {name.partition("<")[0]: values for name, values in table.items()}
+    assert list(found) == list(measures("a"))
+    assert found["k"] == ["2", "3"]
+    assert found["entropy_l"] == ["1.00", "–"]
+
+
+def test_the_releases_that_promise_diversity_are_named(tmp_path):
+    diverse = anonymous(diversity=2, measures=measures("ab", "aab"))
+    assert "every class has: kjig 2 at K = 2. Others promise none." in written(
+        tmp_path, releases=[diverse, anonymous(method="tree")]
+    )
+    assert "No release promises that a class has more than one label." in written(tmp_path)
+
+
+def test_other_releases_of_the_same_persons_are_listed(tmp_path):
+    named = "squares/k_anonymous/rfka at K=5"
+    assert f"<li>{named}</li>" in written(tmp_path, beside=[named])
+    assert "Released of this population without ε:" not in written(tmp_path)
+
+
+def test_every_hostile_text_is_escaped(tmp_path):
+    release = anonymous(
+        method=HOSTILE,
+        summary=HOSTILE,
+        label=HOSTILE,
+        columns=(KeptColumn(HOSTILE, HOSTILE, HOSTILE),),
+        outside=(HOSTILE,),
+        measures={**measures("aa", "aab"), HOSTILE: 1.0},
+    )
+    hostile = spec(name=HOSTILE, title=HOSTILE, description=HOSTILE, lineage=HOSTILE)
+    text = written(tmp_path, spec=hostile, releases=[release], beside=[HOSTILE])
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+    assert "img" not in {tag for tag, _ in Page(text).tags}
+
+
+def test_a_page_of_nothing_is_a_page(tmp_path):
+    text = written(tmp_path, releases=[])
+    Page(text)
+    assert "Nothing has been released yet." in text
+
+
+def test_numbers_and_pictures_of_sensitive_rows_are_refused(tmp_path):
+    arguments = {"spec": spec(purpose="release", ceiling=TEN), "releases": [anonymous(**SENSITIVE)]}
+    measured = anonymous(**SENSITIVE, figures={"auc": 0.9})
+    with pytest.raises(BoundaryViolation, match="no figures of sensitive rows, got auc"):
+        written(tmp_path, **{**arguments, "releases": [measured]})
+    pictures = [("AUC", picture())]
+    with pytest.raises(BoundaryViolation, match="no pictures of sensitive rows, got 1"):
+        written(tmp_path, **arguments, pictures=pictures)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_release_that_breaks_its_promise_is_refused(tmp_path):
+    with pytest.raises(BoundaryViolation, match="a release that keeps its promise"):
+        written(tmp_path, releases=[anonymous(k=3)])
+    assert list(tmp_path.iterdir()) == []
