@@ -20,6 +20,7 @@ from click.testing import CliRunner
 from dp_pipeline import cli
 from dp_pipeline.orchestration import runner
 from dp_pipeline.reporting.terminal import print_table
+from dp_pipeline_tests.orchestration import patients
 from dp_pipeline_tests.orchestration.events import entries
 from dp_pipeline_tests.orchestration.projects import (
     HOMES,
@@ -99,7 +100,7 @@ def test_help_lists_every_command_with_a_sentence():
         text=True,
         check=True,
     )
-    for command in ("run", "demo", "plan", "budget", "data", "study"):
+    for command in ("run", "anonymize", "demo", "plan", "budget", "data", "study"):
         assert re.search(rf"^  {command} +[A-Z].+\.", result.stdout, re.MULTILINE), command
 
 
@@ -248,13 +249,18 @@ def test_the_demo_runs_its_data_sets_in_order_and_prints_each(
     project.declare("rides", RIDES)
     for name, value in project.environment.items():
         monkeypatch.setenv(name, value)
+    patients.declare(project, patients.WARD)
     monkeypatch.setattr(cli, "DEMO", ("plants", "rides"))
+    monkeypatch.setattr(cli, "DEMO_ANONYMOUS", {"patients": "2"})
     monkeypatch.setattr(runner, "dagster_instance", lambda _: nullcontext(project.instance))
     result = CliRunner().invoke(cli.main, ["demo"])
     assert (result.exit_code, result.stderr) == (0, "")
     charged = re.findall("charged by this run: (.*)", result.stdout)
     assert charged == ["0.5", "0.7"]
-    assert result.stdout.index("plants.html") < result.stdout.index("rides.html")
+    pages = ("plants.html", "rides.html", "patients.k_anonymous.html")
+    places = [result.stdout.index(page) for page in pages]
+    assert places == sorted(places)
+    assert "This is no differential privacy" in result.stdout
 
 
 def test_columns_of_numbers_are_aligned_to_the_right_however_they_are_written(
@@ -280,7 +286,7 @@ def test_columns_of_numbers_are_aligned_to_the_right_however_they_are_written(
         ],
         (["rides", "--epsilon=0.3"], "expected ε from 0.1, 0.5, got 0.3"),
         (["rides", "--epsilon=0.1", "--epsilon=0.3"], "expected ε from 0.1, 0.5, got 0.3"),
-        (["strides"], "expected one of adult, adult_raw, adult_replace, birch3"),
+        (["strides"], "expected one of adult, adult_2000, adult_raw, adult_replace, birch3"),
         (["../rides"], "expected one of"),
         (["birch3"], "expected the variable DP_PIPELINE_DATA"),
         (["rides", "--model=kmeans"], "expected one of dpqt_kmeans, got 'kmeans'"),
