@@ -27,8 +27,8 @@ class ClassPartition:
 
     A class breaks the promise when it has rows, but less than k of them or less than
     ``diversity`` different labels. Refining never mends a class: what breaks with some bits
-    breaks with more. So a bit that was refused once is refused for ever, and one pass over all
-    bits, in any order, ends with a set to which none can be added.
+    breaks with more, and what cuts no class never will. So a bit that was refused once is refused
+    for ever, and one pass over all bits, in any order, ends with a set to which none can be added.
 
     Raises TooFewRows where all rows as one class break the promise.
 
@@ -74,9 +74,17 @@ class ClassPartition:
         """Rows of every class (classes,)."""
         return np.asarray(self._counts.sum(axis=1))
 
-    def takes(self, rare: IntArray) -> bool:
+    def allows(self, rare: IntArray) -> bool:
         """Whether the classes keep the promise when one more bit splits them."""
         return bool(self.keeps_promise(self.split([rare]))[0])
+
+    def takes(self, rare: IntArray) -> bool:
+        """Whether a bit is allowed and worth a column. Where rows may be left out, one that cuts no
+        class into two that are released is not: all that it told is which rows are missing.
+        """
+        splits = self.split([rare])
+        is_worth = not self._most_bad or self._promise.is_empty or self.cut(splits)[0] > 0
+        return bool(is_worth and self.keeps_promise(splits)[0])
 
     def split(self, bits: Sequence[IntArray]) -> Splits:
         """How each of some bits would split every class, (bits, classes, labels)."""
@@ -93,6 +101,13 @@ class ClassPartition:
             return np.ones(len(splits[0]), dtype=np.bool_)
         bad = self._exposed(splits[0]) + self._exposed(splits[1])
         return np.asarray(bad <= self._most_bad)
+
+    def cut(self, splits: Splits) -> IntArray:
+        """Of each bit, how many classes it cuts into two that both keep the promise (bits,): one
+        that cuts none tells apart no rows that are released.
+        """
+        one, other = (~self._breaks(side) & (side.sum(axis=-1) > 0) for side in splits)
+        return np.asarray(np.count_nonzero(one & other, axis=-1))
 
     def refine(self, rare: IntArray) -> None:
         """Split every class by one more bit, whether the promise is kept or not."""

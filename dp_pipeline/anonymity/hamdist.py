@@ -16,7 +16,7 @@ from dp_pipeline.anonymity.patterns import Patterns
 from dp_pipeline.anonymity.promise import Promise
 from dp_pipeline.anonymity.ranked import RankedSearch
 from dp_pipeline.anonymity.rankings import on_and_off
-from dp_pipeline.anonymity.search import Started
+from dp_pipeline.anonymity.search import Started, fill
 from dp_pipeline.metrics.equivalence_classes import class_ids
 from dp_pipeline.schema.encoding import FloatArray, IntArray
 
@@ -61,12 +61,11 @@ class HamdistBackward(HamdistForward):
     def recode_by(self, ranking: Ranking, rows: CodedRows, promise: Promise) -> Anonymized:
         """The longest head of the ranking that keeps the promise."""
         started = Started.of(rows, self.bits(rows.columns), promise)
-        kept = []
+        kept = list[int]()
         for place in ranking.places:
-            if not started.partition.takes(started.rare.rows[place]):
+            if not started.partition.allows(started.rare.rows[place]):
                 break
-            started.partition.refine(started.rare.rows[place])
-            kept.append(place)
+            kept += fill(started.partition, started.rare, [place])
         return started.result(kept)
 
 
@@ -94,9 +93,7 @@ class HamdistRatio:
         kept = list(range(len(bits)))
         while exposed.rows_without(kept, None) > promise.most_suppressed(len(rows)):
             kept.remove(_least_worth(exposed, kept, distances))
-        for place in kept:
-            started.partition.refine(started.rare.rows[place])
-        return started.result(kept)
+        return started.result(fill(started.partition, started.rare, kept))
 
 
 def _least_worth(exposed: _Exposed, kept: list[int], distances: IntArray) -> int:

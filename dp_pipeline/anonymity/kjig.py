@@ -32,8 +32,9 @@ class Kjig:
     that its new classes bring (Akaike's price: labels − 1 a class). So a bit that repeats what
     is known, or that cuts classes to crumbs, does not use up the room of one that tells much.
     Bits are thresholds of ordered columns and levels of the others: the same kind of table as
-    RFKA's, a global recoding. At the end every other bit breaks the promise or is the same for
-    all rows of each class: a column that says nothing new is not released.
+    RFKA's, a global recoding. At the end every other bit breaks the promise or cuts no class into
+    two that keep it: a column that says nothing new is not released, nor is one taken that tells
+    nothing but which rows are left out.
 
     It depends on classes alone: neither the order of the rows nor chance enters; a tie goes to
     the bit that is declared first.
@@ -76,7 +77,7 @@ def _judged(
     allowed, told = [], []
     for start in range(0, len(bits), at_once):
         splits = partition.split(bits[start : start + at_once])
-        allowed.append(partition.keeps_promise(splits) & (_new_classes(splits) > 0))
+        allowed.append(partition.keeps_promise(splits) & (partition.cut(splits) > 0))
         told.append(_told(partition.counts, splits))
     return np.concatenate(allowed), np.concatenate(told)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
 from dp_pipeline.estimators.selector_columns import MOST_LEVELS
+from dp_pipeline.estimators.value_text import UNKNOWN, text_of
 from dp_pipeline.schema.encoding import IntArray
 from dp_pipeline.schema.errors import DeclarationError
 
@@ -44,7 +45,9 @@ def labels_of(y: Any, *, rows: int) -> LabelValues:
     """Labels by position, one a row, without a look at an index.
 
     DeclarationError, which is a ValueError at the estimator, unless each is a whole number, a
-    truth value, or of a class whose values can be compared, and for a missing one.
+    truth value, or of a class whose values can be compared, and for a missing one, an empty text
+    too. Labels that read the same, as 1 and "1" or "ill" and "ill ", are refused: whoever reads
+    the release sees one label where the promise has counted two.
     """
     import pandas as pd
 
@@ -63,6 +66,11 @@ def labels_of(y: Any, *, rows: int) -> LabelValues:
         raise DeclarationError("y: expected labels of classes, got numbers with fractions")
     if len(values) > MOST_LEVELS:
         raise DeclarationError(f"y: expected at most {MOST_LEVELS} different labels, got more")
+    read = [_read(label) for label in values]
+    if "" in read:
+        raise DeclarationError("y: expected a label of every row, got empty ones")
+    if len(set(read)) < len(read):
+        raise DeclarationError("y: expected labels that differ as texts, got two that do not")
     order = sorted(range(len(values)), key=lambda place: _sort_key(values[place]))
     codes = np.argsort(order)[found] if order else found
     name = series.name if isinstance(series.name, str) else None
@@ -80,13 +88,27 @@ def _series(y: Any) -> Any:
         )
     if isinstance(y, pd.Series):
         return y
-    return pd.Series(column_or_1d(y, warn=True))
+    try:
+        return pd.Series(column_or_1d(y, warn=True))
+    except UnicodeError:
+        raise DeclarationError("y: expected texts that can be encoded, got others") from None
+    except ValueError as error:
+        # What it says of complex numbers goes on with the values.
+        raise DeclarationError(f"y: {str(error).splitlines()[0]}") from None
+
+
+def _read(label: object) -> str:
+    """What a person sees of a label."""
+    text = text_of(label)
+    return str(label).strip() if text is None or text == UNKNOWN else text
 
 
 def _has_fraction(label: object) -> bool:
-    return isinstance(label, Real) and not float(label).is_integer()
+    is_whole = isinstance(label, Integral) or not isinstance(label, Real)
+    return not is_whole and not float(label).is_integer()  # type: ignore[arg-type]
 
 
-def _sort_key(label: object) -> tuple[bool, float, str]:
+def _sort_key(label: object) -> tuple[bool, int, str]:
+    """Numbers come first, whole ones all of them."""
     is_number = isinstance(label, Real)
-    return not is_number, float(label) if is_number else 0.0, str(label)  # type: ignore[arg-type]
+    return not is_number, int(label) if is_number else 0, str(label)  # type: ignore[call-overload]

@@ -23,6 +23,11 @@ MOST_DIFFERENT_ROWS: Mapping[Scorer, int] = {"logistic": 100_000, "svm": 5_000}
 from a seeded sample of so many, with a row of each class. Time of ``svm`` grows with the square.
 """
 
+_DECIMALS = 2
+"""Of distances: the solver stops within 0.001 of the optimum, and with this many digits its answer
+is that of one which stops within 1e-8.
+"""
+
 Features = NDArray[Any]
 """(n, features): numbers, or codes."""
 
@@ -41,7 +46,9 @@ def scores(
                      one more row that has the overall rates: what those read off who look up an
                      equivalence class
     ``svm``          distances of support vectors with a radial kernel, C = 1, scikit-learn's
-                     default width: what the paper evaluates with
+                     default width: what the paper evaluates with; in hundredths, since many
+                     rows of a release lie on the margin, where the solver's last digits would
+                     order them
 
     learn_target   (n,) codes 0..classes − 1
     classes        how many there are; one that no learned row has scores the same everywhere
@@ -155,5 +162,5 @@ def _solved(scorer: Scorer, rows: _Learned, asked: FloatArray) -> tuple[IntArray
         solver.fit(rows.features, rows.target, sample_weight=rows.weights)
     if scorer == "logistic":
         return solver.classes_, solver.predict_proba(asked)
-    told = solver.decision_function(asked)
+    told = solver.decision_function(asked).round(_DECIMALS)
     return solver.classes_, told if told.ndim == 2 else np.stack([-told, told], axis=1)

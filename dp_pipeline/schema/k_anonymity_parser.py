@@ -28,6 +28,9 @@ def parse_k_anonymity(
     """
     if label is None:
         fields.refuse("k_anonymity", "a `label` beside it, for rows to predict", "none")
+    if domain[label].nullable:
+        expected = "a label that is never missing: a missing one would pass for another label"
+        fields.refuse("k_anonymity", expected, f"{label} with `nullable: true`")
     if protection.rows > 1:
         expected = "at most one row of a person beside it, for K rows to be K persons"
         fields.refuse("k_anonymity", expected, str(protection))

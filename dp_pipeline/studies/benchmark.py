@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -30,8 +30,10 @@ class Benchmark:
     snapshot: Snapshot
 
     @classmethod
-    def of(cls, spec: DatasetSpec, folder: Path) -> Benchmark:
+    def of(cls, spec: DatasetSpec, folder: Path, repetition: int = 0) -> Benchmark:
         """The data set as it lies in the study's ``folder``, prepared or not.
+
+        repetition   where rows are sampled: which sample, drawn by the declared seed + repetition
 
         DeclarationError for a data set to be released: a study shows exact numbers and has no
         ceiling.
@@ -40,7 +42,12 @@ class Benchmark:
             raise DeclarationError(
                 f"{spec.name}: expected purpose: benchmark for a study, got purpose: release"
             )
-        return cls(spec, Snapshot(folder / ".data" / spec.name / SNAPSHOT, _KEY))
+        name, sample = SNAPSHOT, spec.source.sample
+        if sample is not None:
+            sample = replace(sample, seed=sample.seed + repetition)
+            spec = replace(spec, source=replace(spec.source, sample=sample))
+            name = f"{SNAPSHOT}-{sample.seed}"
+        return cls(spec, Snapshot(folder / ".data" / spec.name / name, _KEY))
 
     def prepare(self) -> None:
         """Ingest, validate, prepare; what was prepared before stays as it is.
@@ -48,7 +55,7 @@ class Benchmark:
         SourceError when the source cannot be read, NotPrepared when its rows are not as declared.
         """
         spec, store = self.spec, self.snapshot.folder.parent.parent
-        ingest(spec, store, key=_KEY, snapshot_id=SNAPSHOT, today=date.min)
+        ingest(spec, store, key=_KEY, snapshot_id=self.snapshot.id, today=date.min)
         if self._is_prepared:
             return
         refused = refusal(spec, validate(spec, self.snapshot))
@@ -70,6 +77,6 @@ class Benchmark:
 
 
 @cache
-def opened(folder: Path, dataset: str) -> Benchmark:
+def opened(folder: Path, dataset: str, repetition: int = 0) -> Benchmark:
     """The benchmark in a study's folder, looked up once a process."""
-    return Benchmark.of(find_spec(dataset), folder)
+    return Benchmark.of(find_spec(dataset), folder, repetition)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from functools import cache
 from importlib import metadata, resources
 
@@ -22,12 +23,14 @@ _SHARED = ("studies/benchmark.py", "studies/fit.py", "studies/seeds.py")
 
 
 @cache
-def code_version(*files: str) -> str:
+def code_version(*files: str, rooms: Collection[str] = ()) -> str:
     """Of the rooms that measure, and of the files of studies that do: charts and words
     may change without making finished cells void.
+
+    rooms   beside those that every study depends on
     """
     package = resources.files("dp_pipeline")
-    found = [file for room in _ROOMS for file in package.joinpath(room).iterdir()]
+    found = [file for room in (*_ROOMS, *rooms) for file in package.joinpath(room).iterdir()]
     found += [package.joinpath(file) for file in (*_SHARED, *files)]
     digest = hashlib.sha256()
     for file in sorted(found, key=str):

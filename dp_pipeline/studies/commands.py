@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 if TYPE_CHECKING:
+    from dp_pipeline.metrics.scorers import Scorer
     from dp_pipeline.studies.study import Study
 
 
@@ -17,8 +19,14 @@ def study() -> None:
     """Studies: what the papers claim, measured again on benchmark data."""
 
 
-def _options(repeats: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """What every study is asked."""
+def _options(
+    *, repeats: int, system: str = "--system", over: str = "--epsilon", at: str = "ε"
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """What every study is asked.
+
+    system, over   how what is compared, and the axis of the comparison, are called
+    at             the letter of that axis
+    """
     options = (
         click.option(
             "--dataset",
@@ -28,11 +36,14 @@ def _options(repeats: int) -> Callable[[Callable[..., None]], Callable[..., None
             help="A benchmark; may be repeated.",
         ),
         click.option(
-            "--system", "systems", multiple=True, help="Only this system; may be repeated."
+            system,
+            "systems",
+            multiple=True,
+            help=f"Only this {system.removeprefix('--')}; may be repeated.",
         ),
         click.option(
-            "--epsilon",
-            "epsilons",
+            over,
+            "places",
             multiple=True,
             help="May be repeated; else those the data set lists.",
         ),
@@ -40,7 +51,7 @@ def _options(repeats: int) -> Callable[[Callable[..., None]], Callable[..., None
             "--repeats",
             type=click.IntRange(1, 100_000),
             default=repeats,
-            help=f"Of each system at each ε: {repeats}.",
+            help=f"Of each {system.removeprefix('--')} at each {at}: {repeats}.",
         ),
         click.option(
             "--jobs",
@@ -67,7 +78,7 @@ def _options(repeats: int) -> Callable[[Callable[..., None]], Callable[..., None
 
 @study.command("clustering")
 @_options(repeats=30)
-def study_clustering(systems: tuple[str, ...], **asked: Any) -> None:
+def study_clustering(systems: tuple[str, ...], places: tuple[str, ...], **asked: Any) -> None:
     """Compare private k-means systems over ε: tables, pictures, verdicts on the papers' claims.
 
     The same command again goes on where it was stopped; other settings add to the folder.
@@ -75,7 +86,11 @@ def study_clustering(systems: tuple[str, ...], **asked: Any) -> None:
     from dp_pipeline.studies.clustering.study import ClusteringStudy
     from dp_pipeline.studies.clustering.systems import find_systems
 
-    _run(ClusteringStudy(systems=find_systems(systems), **_shared(**asked)))
+    _run(
+        ClusteringStudy(
+            systems=find_systems(systems), epsilons=_epsilons(places), **_shared(**asked)
+        )
+    )
 
 
 @study.command("release")
@@ -86,7 +101,9 @@ def study_clustering(systems: tuple[str, ...], **asked: Any) -> None:
     default=True,
     help="Teach classifiers the targets that data sets declare: the slower half.",
 )
-def study_release(systems: tuple[str, ...], delta: str, classify: bool, **asked: Any) -> None:
+def study_release(
+    systems: tuple[str, ...], places: tuple[str, ...], delta: str, classify: bool, **asked: Any
+) -> None:
     """Compare private tables over ε: tables, pictures, verdicts on what was claimed.
 
     The same command again goes on where it was stopped; other settings add to the folder.
@@ -98,6 +115,7 @@ def study_release(systems: tuple[str, ...], delta: str, classify: bool, **asked:
     _run(
         ReleaseStudy(
             systems=find_systems(systems),
+            epsilons=_epsilons(places),
             delta=parse_delta(delta, of="--delta"),
             classify=classify,
             **_shared(**asked),
@@ -105,17 +123,61 @@ def study_release(systems: tuple[str, ...], delta: str, classify: bool, **asked:
     )
 
 
-def _shared(
-    datasets: tuple[str, ...], epsilons: tuple[str, ...], repeats: int, jobs: int, folder: Path
-) -> dict[str, Any]:
+@study.command("anonymity")
+@_options(repeats=5, system="--method", over="--k", at="K")
+@click.option(
+    "--protocol",
+    type=click.Choice(["nested", "paper", "both"]),
+    default="both",
+    help="Selected in each training fold, once on all rows, or both: both.",
+)
+@click.option(
+    "--scorer",
+    "scorers",
+    type=click.Choice(["logistic", "svm", "class_rate"]),
+    multiple=True,
+    default=("logistic", "svm"),
+    help="Who is taught; may be repeated: logistic and svm.",
+)
+def study_anonymity(
+    systems: tuple[str, ...],
+    places: tuple[str, ...],
+    protocol: Literal["nested", "paper", "both"],
+    scorers: tuple[Scorer, ...],
+    **asked: Any,
+) -> None:
+    """Compare k-anonymous tables over K: tables, pictures, verdicts on what was claimed.
+
+    The same command again goes on where it was stopped; other settings add to the folder.
+    """
+    from dp_pipeline.schema.k_anonymity import parse_k
+    from dp_pipeline.studies.anonymity.study import AnonymityStudy
+    from dp_pipeline.studies.anonymity.systems import find_systems
+
+    _run(
+        AnonymityStudy(
+            systems=find_systems(systems),
+            partitions=tuple(sorted({parse_k(text) for text in places})),
+            protocols=("paper", "nested") if protocol == "both" else (protocol,),
+            scorers=tuple(dict.fromkeys(scorers)),
+            **_shared(**asked),
+        )
+    )
+
+
+def _epsilons(texts: tuple[str, ...]) -> tuple[Fraction, ...]:
+    from dp_pipeline.schema.epsilon import parse_epsilon
+
+    return tuple(sorted({parse_epsilon(text, of="--epsilon") for text in texts}))
+
+
+def _shared(datasets: tuple[str, ...], repeats: int, jobs: int, folder: Path) -> dict[str, Any]:
     """What every study is made of."""
     from dp_pipeline.ledger.home import find_home
     from dp_pipeline.schema.discovery import find_spec
-    from dp_pipeline.schema.epsilon import parse_epsilon
 
     return {
         "specs": tuple(find_spec(name) for name in dict.fromkeys(datasets)),
-        "epsilons": tuple(sorted({parse_epsilon(text, of="--epsilon") for text in epsilons})),
         "repeats": repeats,
         "jobs": jobs,
         "folder": folder,

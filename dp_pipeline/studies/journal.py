@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 from dp_pipeline.schema.errors import Damaged, DeclarationError
 
 Row = Mapping[str, Any]
-"""One finished cell: text, whole numbers, floats, or None where there is no number."""
+"""One finished cell: text, whole numbers, floats, None where there is no number, or such rows."""
 
 
 class Journal:

@@ -1,8 +1,8 @@
-"""Many lines over ε in one picture: means with standard errors, each line named at its end."""
+"""Many lines over ε, or K, in one picture: means with standard errors, each named at its end."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -36,7 +36,7 @@ class Line:
 
     name    printed at its end
     style   a number of its own: colour, marker and dashes are the same in every picture
-    points  (ε as text, mean), ascending; means are finite
+    points  (ε or K as text, mean), ascending; means are finite
     """
 
     name: str
@@ -67,38 +67,79 @@ class Scale:
     references: tuple[tuple[float, str], ...] = ()
 
 
-def line_chart(lines: Sequence[Line], *, scale: Scale, title: str, footnote: str) -> bytes:
-    """PNG with ε across on a log axis; as high as the names at the ends of the lines need.
+@dataclass(frozen=True)
+class Across:
+    """The horizontal axis.
+
+    is_log   places are numbers above 0; else the numbers stand side by side, a step apart
+    """
+
+    label: str
+    is_log: bool = True
+
+    def places(self, lines: Sequence[Line]) -> dict[str, float]:
+        """Where each number stands that any line has, ascending.
+
+        >>> line = Line("a", 0, (("0", Mean.of([1.0])), ("50", Mean.of([2.0]))))
+        >>> Across("K", is_log=False).places([line])
+        {'0': 0.0, '50': 1.0}
+        """
+        texts = sorted({text for line in lines for text, _ in line.points}, key=float)
+        return {text: float(text) if self.is_log else float(at) for at, text in enumerate(texts)}
+
+
+OVER_EPSILON = Across("ε (log scale; smaller protects more)")
+
+
+def line_chart(
+    lines: Sequence[Line],
+    *,
+    scale: Scale,
+    title: str,
+    footnote: str,
+    across: Across = OVER_EPSILON,
+) -> bytes:
+    """PNG as high as the names at the ends of the lines need.
 
     lines   at least one, each with at least one point
     """
+    places = across.places(lines)
     figure = new_figure(_WIDTH, max(_HEIGHT, 1.2 + _NAME_HEIGHT * len(lines)))
     axes = figure.add_subplot()
     set_title(figure, title)
     for line in lines:
-        at = [float(epsilon) for epsilon, _ in line.points]
+        at = [places[text] for text, _ in line.points]
         means = [mean.value for _, mean in line.points]
         errors = [mean.error if mean.repeats > 1 else 0.0 for _, mean in line.points]
         look: dict[str, Any] = {"markersize": 6, "markeredgewidth": 0.5, "linewidth": 1.6}
         look["markeredgecolor"] = "white"
         axes.errorbar(at, means, yerr=errors, elinewidth=1.1, capsize=2.5, **look, **line.look)
-    _set_axes(axes, lines, scale)
-    _name_ends(axes, lines)
+    _set_across(axes, across, places)
+    _set_axes(axes, scale)
+    _name_ends(axes, lines, places)
     set_footnote(figure, footnote)
     quiet(axes)
     return png(figure)
 
 
-def _set_axes(axes: Axes, lines: Sequence[Line], scale: Scale) -> None:
-    from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, NullLocator
+def _set_across(axes: Axes, across: Across, places: Mapping[str, float]) -> None:
+    from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
-    texts = sorted({epsilon for line in lines for epsilon, _ in line.points}, key=float)
-    axes.set_xscale("log")
-    axes.set_xlim(float(texts[0]) / 1.25, float(texts[-1]) * 1.12)
-    axes.xaxis.set_major_locator(FixedLocator([float(text) for text in texts]))
+    at = list(places.values())
+    if across.is_log:
+        axes.set_xscale("log")
+        axes.set_xlim(at[0] / 1.25, at[-1] * 1.12)
+    else:
+        axes.set_xlim(at[0] - 0.25, at[-1] + 0.15)
+    axes.xaxis.set_major_locator(FixedLocator(at))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FixedFormatter(texts))
-    axes.set_xlabel("ε (log scale; smaller protects more)")
+    axes.xaxis.set_major_formatter(FixedFormatter(list(places)))
+    axes.set_xlabel(across.label)
+
+
+def _set_axes(axes: Axes, scale: Scale) -> None:
+    from matplotlib.ticker import FuncFormatter
+
     if scale.kind == "log":
         axes.set_yscale("log")
     elif scale.kind == "signed log":
@@ -132,9 +173,9 @@ def _between_powers_of_ten(value: float, _: int) -> str:
     return f"{value:,.6g}" if f"{value:e}"[0] in "25" else ""
 
 
-def _name_ends(axes: Axes, lines: Sequence[Line]) -> None:
+def _name_ends(axes: Axes, lines: Sequence[Line], places: Mapping[str, float]) -> None:
     fraction = axes.transScale + axes.transLimits
-    ends = [(float(line.points[-1][0]), line.points[-1][1].value) for line in lines]
+    ends = [(places[line.points[-1][0]], line.points[-1][1].value) for line in lines]
     at = fraction.transform(ends)
     heights = spread_apart(at[:, 1].tolist(), gap=1 / max(12, len(lines)))
     for line, (x, y), height in zip(lines, at, heights, strict=True):

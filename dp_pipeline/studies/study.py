@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
@@ -39,14 +38,12 @@ Cell = TypeVar("Cell", bound=AnyCell)
 class Study(ABC, Generic[Cell]):
     """What is to be measured, and where to.
 
-    epsilons   empty: those that each data set lists
-    folder     results, pictures, report, and the prepared rows in ``.data``
-    ledger     of the project: what it protects is not studied
-    jobs       processes; results do not depend on it
+    folder   results, pictures, report, and the prepared rows in ``.data``
+    ledger   of the project: what it protects is not studied
+    jobs     processes; results do not depend on it
     """
 
     specs: tuple[DatasetSpec, ...]
-    epsilons: tuple[Fraction, ...]
     repeats: int
     folder: Path
     ledger: Ledger

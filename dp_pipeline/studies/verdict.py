@@ -39,17 +39,23 @@ class Verdict:
 
     held      (data set, ε as text) → whether the claim held there
     outcome   (data set, ε as text) → how the claim's system stood against the others
+    over      what stands in the place of ε, where it is another letter
     """
 
     held: Mapping[tuple[str, str], bool]
     outcome: Mapping[tuple[str, str], Outcome]
+    over: str = "ε"
 
     @classmethod
-    def by(cls, rule: Rule, outcome: Mapping[tuple[str, str], Outcome]) -> Verdict:
+    def by(
+        cls, rule: Rule, outcome: Mapping[tuple[str, str], Outcome], *, over: str = "ε"
+    ) -> Verdict:
         """What came of a claim with this rule."""
-        if rule == "better":
-            return cls({place: one == "better" for place, one in outcome.items()}, outcome)
-        return cls({place: one != "worse" for place, one in outcome.items()}, outcome)
+        held = {
+            place: one == "better" if rule == "better" else one != "worse"
+            for place, one in outcome.items()
+        }
+        return cls(held, outcome, over)
 
     @property
     def text(self) -> str:
@@ -80,7 +86,7 @@ class Verdict:
         """Places by data set: the words of a sentence."""
         found, measured = _by_dataset(places), _by_dataset(self.held)
         return "; ".join(
-            f"{name}: {'every ε' if one == measured[name] else ', '.join(one)}"
+            f"{name}: {f'every {self.over}' if one == measured[name] else ', '.join(one)}"
             for name, one in found.items()
         )
 

@@ -127,22 +127,24 @@ def test_the_report_is_of_the_release():
 
 
 def test_suppressed_rows_are_told_and_left_out():
-    X = pd.DataFrame({"sex": list("ffffmmmmx")})
-    y = pd.Series(list("abababacz"), dtype="category")
-    estimator = KAnonymousSelector(4, method="mutual_information", suppress=0.12)
+    # Four women smoke and four do not, four men smoke and one does not.
+    X = pd.DataFrame({"sex": list("ffffffffmmmmm"), "smokes": list("nnnnyyyyyyyyn")})
+    y = pd.Series(list("ababababababz"), dtype="category")
+    estimator = KAnonymousSelector(4, method="mutual_information", suppress=0.08)
     release = estimator.fit_release(X, y)
-    assert estimator.suppressed_.tolist() == [False] * 8 + [True]
-    assert len(release) == 8
-    assert estimator.report_.rows == 8
+    assert estimator.suppressed_.tolist() == [False] * 12 + [True]
+    assert len(release) == 12
+    assert estimator.report_.rows == 12
     # Neither a level nor a category tells that there was such a label.
-    assert release["label"].cat.categories.tolist() == ["a", "b", "c"]
-    assert len(estimator.transform(X)) == 9
+    assert release["label"].cat.categories.tolist() == ["a", "b"]
+    assert len(estimator.transform(X)) == 13
 
 
 def test_a_share_is_exact():
-    X, y = [["a"]] * 71 + [["b"]] * 29, [0] * 100
-    estimator = KAnonymousSelector(30, method="mutual_information", suppress=0.29)
-    assert estimator.fit(X, y).suppressed_.sum() == 29
+    assert int(0.145 * 200) == 28
+    X = [["a", "c"]] * 60 + [["b", "c"]] * 51 + [["a", "d"]] * 60 + [["b", "d"]] * 29
+    estimator = KAnonymousSelector(30, method="mutual_information", suppress=0.145)
+    assert estimator.fit(X, [0] * 200).suppressed_.sum() == 29
 
 
 @pytest.mark.parametrize("method", METHODS, ids=str)
@@ -341,6 +343,12 @@ BAD_LABELS: list[tuple[Any, str]] = [
     ([0] * 11, "one label a row of X, got another number"),
     (pd.Series([["secret"]] * 12), "expected texts, numbers or truth values"),
     (np.zeros((12, 2)), "y should be a 1d array"),
+    (["\ud800", "n"] * 6, "expected texts that can be encoded"),
+    (np.array([4711, 4712] * 6) + 0j, "Complex data not supported"),
+    (["n", " "] * 6, "got empty ones"),
+    (pd.Series([1, "1"] * 6, dtype=object), "got two that do not"),
+    (["ill", "ill "] * 6, "got two that do not"),
+    (pd.Series([True, "True"] * 6, dtype=object), "got two that do not"),
 ]
 
 
@@ -350,7 +358,13 @@ def test_labels_that_are_none_are_refused(y: Any, message: str):
     with pytest.raises(ValueError, match=message) as refused:
         estimator.fit(PATIENTS, y)
     assert "secret" not in str(refused.value)
+    assert "4711" not in str(refused.value)
     assert not fitted_names(estimator)
+
+
+def test_labels_larger_than_any_float_are_labels():
+    release = quiet_release(KAnonymousSelector(2), PATIENTS[["sex"]], [10**400, 7] * 6)
+    assert sorted(set(release["label"])) == [7, 10**400]
 
 
 def test_more_labels_than_classes_can_be_are_refused():

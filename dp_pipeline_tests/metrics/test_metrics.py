@@ -64,12 +64,22 @@ def test_rcp_is_positive_when_the_candidate_is_better_and_nan_without_a_referenc
 
 
 MODULES = [
+    "auc",
+    "class_auc",
     "classification",
     "class_tables",
     "closest_record",
     "clustering",
+    "containment",
+    "disclosure",
+    "equivalence_classes",
+    "folds",
+    "information_loss",
+    "label_closeness",
+    "label_diversity",
     "marginals",
     "redraw",
+    "scorers",
 ]
 
 

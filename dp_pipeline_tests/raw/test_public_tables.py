@@ -125,7 +125,7 @@ def test_a_sample_of_adult_has_the_incomes_of_both_files_in_their_ratio(tmp_path
     # 2000 of 48,842 rows, of which 37,155 and 11,687 have the one and the other income.
     assert np.bincount(codes["income"]).tolist() == [1_521, 479]
     assert spec.k_anonymity is not None
-    assert sum(spec.domain[name].size for name in spec.k_anonymity.attributes) == 44
+    assert sum(spec.domain[name].size for name in spec.k_anonymity.attributes) == 45
     for name in ("age", "education_num", "hours_per_week", "relationship", "sex"):
         assert len(np.bincount(codes[name])) == spec.domain[name].size
 

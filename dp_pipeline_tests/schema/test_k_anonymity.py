@@ -151,9 +151,14 @@ def test_a_label_that_is_not_declared_is_what_is_complained_of(tmp_path: Path) -
     assert said == "label: expected an attribute with levels: colour, got 'shoe'"
 
 
-def test_a_missing_label_is_a_level_that_diversity_may_count(tmp_path: Path) -> None:
+def test_a_missing_label_does_not_pass_for_another_label(tmp_path: Path) -> None:
     nullable = FIELDS["attributes"].replace("other: blue", "nullable: true")
-    assert declared(tmp_path, "diversity: 4", attributes=nullable).diversity == 4
+    said = complaint(tmp_path, section(), attributes=nullable)[1]
+    assert "expected a label that is never missing" in said
+    assert said.endswith("got colour with `nullable: true`")
+
+
+def test_there_are_not_more_different_labels_than_levels(tmp_path: Path) -> None:
     assert "3 levels, got 4" in complaint(tmp_path, section("diversity: 4"))[1]
 
 

@@ -13,6 +13,7 @@ from dp_pipeline.studies.journal import Row
 from dp_pipeline.studies.markdown import markdown_table
 from dp_pipeline.studies.means import SURE
 from dp_pipeline.studies.picture import Picture
+from dp_pipeline.studies.sections import bullets, refused
 
 _PLANNED = {"declared": "N declared", "paid": "N paid for", "none": "no N"}
 _TABLES = {
@@ -40,7 +41,7 @@ def report(
     ]
     for dataset in summary.datasets:
         parts += _dataset(summary, dataset, [one for one in shown if one.dataset == dataset])
-    parts += [*_run_times(summary), *_as_published(summary, rows), *_failures(summary)]
+    parts += [*_run_times(summary), *_as_published(summary, rows), *refused(summary.failures)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -58,7 +59,7 @@ def _settings(summary: Summary, rows: Sequence[Row], header: Mapping[str, str]) 
         "in both tables with the same numbers",
         "a number is a mean ± its standard error",
     ]
-    yield "\n".join(f"* {fact}" for fact in facts)
+    yield bullets(facts)
 
 
 def _claims(summary: Summary) -> Iterator[str]:
@@ -169,11 +170,3 @@ def _as_published(summary: Summary, rows: Sequence[Row]) -> Iterator[str]:
             for place in found
         ),
     )
-
-
-def _failures(summary: Summary) -> Iterator[str]:
-    if not summary.failures:
-        return
-    yield "## Refused"
-    yield "These systems cannot be run there:"
-    yield "\n".join(f"* {' '.join(place)}: {why}" for place, why in summary.failures.items())

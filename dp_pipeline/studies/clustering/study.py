@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from dp_pipeline.raw.comparison import keep_reference
-from dp_pipeline.schema.errors import PipelineError
 from dp_pipeline.schema.spec import DatasetSpec
 from dp_pipeline.studies.benchmark import Benchmark
 from dp_pipeline.studies.clustering.cell import Cell, all_cells
@@ -20,8 +19,8 @@ from dp_pipeline.studies.clustering.summary import MEASURES, Summary, sorted_row
 from dp_pipeline.studies.clustering.systems import System, shared_parameters
 from dp_pipeline.studies.code import code_version
 from dp_pipeline.studies.journal import Row
+from dp_pipeline.studies.results import require_measured, with_error, write_results
 from dp_pipeline.studies.study import Study
-from dp_pipeline.studies.tables import write_csv, write_parquet, write_whole
 from dp_pipeline.studies.workers import one_thread
 
 MEASURING_FILES = tuple(
@@ -32,8 +31,12 @@ MEASURING_FILES = tuple(
 
 @dataclass(frozen=True, kw_only=True)
 class ClusteringStudy(Study[Cell]):
-    """Private k-means systems on data sets with clustering models."""
+    """Private k-means systems on data sets with clustering models.
 
+    epsilons   empty: those that each data set lists
+    """
+
+    epsilons: tuple[Fraction, ...]
     systems: tuple[System, ...]
 
     def header(self) -> dict[str, str]:
@@ -65,28 +68,25 @@ class ClusteringStudy(Study[Cell]):
 
     def write(self, rows: Sequence[Row], header: Mapping[str, str]) -> Path:
         """Tables, pictures, report.md."""
-        return write_results(self.folder, rows, header)
+        return _written(self.folder, rows, header)
 
 
-def write_results(folder: Path, rows: Sequence[Row], header: Mapping[str, str]) -> Path:
+def _written(folder: Path, rows: Sequence[Row], header: Mapping[str, str]) -> Path:
     """Every file but the journal, from finished cells; the path of ``report.md``.
 
     PipelineError when every system refused.
     """
     in_order = sorted_rows(rows)
     summary = Summary.of(in_order)
-    if not summary.means:
-        why = next(iter(summary.failures.values()), "no cell")
-        raise PipelineError(f"{folder}: expected a system that can be run, got: {why}")
-    write_csv(folder / "results.csv", in_order)
-    write_parquet(folder / "results.parquet", in_order)
-    write_csv(folder / "summary.csv", _summary_rows(summary))
+    require_measured(folder, measured=bool(summary.means), failures=summary.failures)
     shown = list(pictures(summary))
-    for picture in shown:
-        write_whole(folder / picture.file, picture.content)
-    path = folder / "report.md"
-    write_whole(path, report(summary, in_order, shown, header).encode())
-    return path
+    return write_results(
+        folder,
+        rows=in_order,
+        means=_summary_rows(summary),
+        shown=shown,
+        text=report(summary, in_order, shown, header),
+    )
 
 
 def _summary_rows(summary: Summary) -> list[Row]:
@@ -103,8 +103,6 @@ def _summary_rows(summary: Summary) -> list[Row]:
         against = "declared" if planning == "none" else planning
         every = {**means, "rcp": summary.mean(dataset, system, against, epsilon, "rcp")}
         for measure in (*MEASURES, "rcp"):
-            mean = every.get(measure)
-            row[measure] = None if mean is None else mean.value
-            row[f"{measure}_se"] = mean.error if mean and isfinite(mean.error) else None
+            row |= with_error(measure, every.get(measure))
         rows.append(row)
     return rows

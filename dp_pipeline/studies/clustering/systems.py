@@ -11,6 +11,7 @@ from dp_pipeline.models.base import Model
 from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.parameters import from_text
 from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.studies.named import named
 
 Planning = Literal["declared", "paid", "none"]
 """Where the number of rows N in a formula is from: the data set file, a paid noisy count,
@@ -87,11 +88,7 @@ def known_systems() -> Mapping[str, System]:
 
 def find_systems(names: Sequence[str]) -> tuple[System, ...]:
     """The systems that are named, all for no name; DeclarationError for an unknown one."""
-    known = known_systems()
-    for name in names:
-        if name not in known:
-            raise DeclarationError(f"system: expected one of {', '.join(known)}, got {name[:60]!r}")
-    return tuple(system for system in known.values() if not names or system.name in names)
+    return named(names, known_systems())
 
 
 def shared_parameters(spec: DatasetSpec) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from dp_pipeline.reporting.number_text import number_text
@@ -15,7 +14,7 @@ from dp_pipeline.studies.release.claims import CLAIMS, MEASURE_TITLES, Claim
 from dp_pipeline.studies.release.pictures import cost, measure_title
 from dp_pipeline.studies.release.summary import Summary
 from dp_pipeline.studies.release.systems import known_systems
-from dp_pipeline.studies.verdict import Verdict
+from dp_pipeline.studies.sections import Judged, bullets, refused, verdicts
 
 _BASELINE_TITLES = {"no_privacy": "without privacy", "majority": "majority"}
 _COSTS = {"seconds": "seconds", "peak_mb": "peak MB"}
@@ -38,7 +37,7 @@ def report(
     ]
     for dataset in summary.datasets:
         parts += _dataset(summary, dataset, [one for one in shown if one.dataset == dataset])
-    parts += [*_costs(summary), *_as_published(summary, rows), *_failures(summary)]
+    parts += [*_costs(summary), *_as_published(summary, rows), *refused(summary.failures)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -62,7 +61,7 @@ def _settings(summary: Summary, rows: Sequence[Row], header: Mapping[str, str]) 
         "allocate for one more fit, added up as it goes",
         "a number is a mean ± its standard error",
     ]
-    yield "\n".join(f"* {fact}" for fact in facts)
+    yield bullets(facts)
 
 
 def _claims(summary: Summary) -> Iterator[str]:
@@ -74,32 +73,12 @@ def _claims(summary: Summary) -> Iterator[str]:
         "With 30 repetitions about 0.3 % of pairs that are in truth equal get a verdict by chance; "
         "with 10, 1 %; with fewer, far more."
     )
-    found = [
-        (claim, {measure: claim.verdict(summary, measure) for measure in claim.measures})
-        for claim in CLAIMS
-    ]
-    yield markdown_table(
-        ["claim", "source", "measured by", "verdict"],
-        (line for at, (claim, of) in enumerate(found, start=1) for line in _lines(at, claim, of)),
-    )
-    yield "Where, claim by claim (data set: ε):"
-    yield "\n".join(f"{at}. {_where(of)}" for at, (_, of) in enumerate(found, start=1))
+    yield from verdicts([_judged(claim, summary) for claim in CLAIMS])
 
 
-def _where(found: Mapping[str, Verdict]) -> str:
-    """What is the same of several measures is said once."""
-    titles: dict[str, list[str]] = defaultdict(list)
-    for measure, verdict in found.items():
-        titles[verdict.text].append(MEASURE_TITLES[measure])
-    return " ".join(f"{', '.join(names)}: {text}." for text, names in titles.items())
-
-
-def _lines(number: int, claim: Claim, found: Mapping[str, Verdict]) -> Iterator[list[str]]:
-    """One line a measure; the claim is said once."""
-    said = [f"{number}. {claim.sentence}", claim.source]
-    for measure, verdict in found.items():
-        yield [*said, MEASURE_TITLES[measure], f"**{verdict.short}**"]
-        said = ["", ""]
+def _judged(claim: Claim, summary: Summary) -> Judged:
+    found = {MEASURE_TITLES[measure]: claim.verdict(summary, measure) for measure in claim.measures}
+    return Judged(claim.sentence, claim.source, found)
 
 
 def _dataset(summary: Summary, dataset: str, shown: Sequence[Picture]) -> Iterator[str]:
@@ -181,11 +160,3 @@ def _as_published(summary: Summary, rows: Sequence[Row]) -> Iterator[str]:
             for place in found
         ),
     )
-
-
-def _failures(summary: Summary) -> Iterator[str]:
-    if not summary.failures:
-        return
-    yield "## Refused"
-    yield "These systems cannot be run there:"
-    yield "\n".join(f"* {' '.join(place)}: {why}" for place, why in summary.failures.items())

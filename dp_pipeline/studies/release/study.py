@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from dp_pipeline.schema.currency import delta_text
-from dp_pipeline.schema.errors import DeclarationError, PipelineError
+from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.spec import DatasetSpec
 from dp_pipeline.studies.benchmark import Benchmark
 from dp_pipeline.studies.code import code_version
@@ -21,8 +20,8 @@ from dp_pipeline.studies.release.pictures import pictures
 from dp_pipeline.studies.release.report import report
 from dp_pipeline.studies.release.summary import Summary, measures_of, sorted_rows
 from dp_pipeline.studies.release.systems import System
+from dp_pipeline.studies.results import require_measured, with_error, write_results
 from dp_pipeline.studies.study import Study
-from dp_pipeline.studies.tables import write_csv, write_parquet, write_whole
 
 MEASURING_FILES = tuple(f"studies/release/{name}.py" for name in ("cell", "measuring", "systems"))
 """Of this study's code, what finished cells depend on."""
@@ -32,10 +31,12 @@ MEASURING_FILES = tuple(f"studies/release/{name}.py" for name in ("cell", "measu
 class ReleaseStudy(Study[Cell]):
     """Models of tables on data sets with discrete attributes.
 
+    epsilons   empty: those that each data set lists
     delta      of the systems that account in ρ
     classify   whether classifiers are taught the targets that a data set declares
     """
 
+    epsilons: tuple[Fraction, ...]
     systems: tuple[System, ...]
     delta: Fraction
     classify: bool = True
@@ -77,30 +78,27 @@ class ReleaseStudy(Study[Cell]):
 
     def write(self, rows: Sequence[Row], header: Mapping[str, str]) -> Path:
         """Tables, pictures, report.md."""
-        return write_results(self.folder, rows, header)
+        return _written(self.folder, rows, header)
 
 
-def write_results(folder: Path, rows: Sequence[Row], header: Mapping[str, str]) -> Path:
+def _written(folder: Path, rows: Sequence[Row], header: Mapping[str, str]) -> Path:
     """Every file but the journal, from finished cells; the path of ``report.md``.
 
     PipelineError when every system refused.
     """
     in_order = sorted_rows(rows)
     summary = Summary.of(in_order)
-    if not any(summary.systems(dataset) for dataset in summary.datasets):
-        why = next(iter(summary.failures.values()), "no cell")
-        raise PipelineError(f"{folder}: expected a system that can be run, got: {why}")
+    measured = any(summary.systems(dataset) for dataset in summary.datasets)
+    require_measured(folder, measured=measured, failures=summary.failures)
     columns = dict.fromkeys((*FACTS, *measures_of(in_order)))
-    whole = [{**columns, **row} for row in in_order]
-    write_csv(folder / "results.csv", whole)
-    write_parquet(folder / "results.parquet", whole)
-    write_csv(folder / "summary.csv", _summary_rows(summary))
     shown = list(pictures(summary))
-    for picture in shown:
-        write_whole(folder / picture.file, picture.content)
-    path = folder / "report.md"
-    write_whole(path, report(summary, in_order, shown, header).encode())
-    return path
+    return write_results(
+        folder,
+        rows=[{**columns, **row} for row in in_order],
+        means=_summary_rows(summary),
+        shown=shown,
+        text=report(summary, in_order, shown, header),
+    )
 
 
 def _summary_rows(summary: Summary) -> list[Row]:
@@ -110,8 +108,7 @@ def _summary_rows(summary: Summary) -> list[Row]:
         row: dict[str, Any] = dict(zip(("dataset", "system", "epsilon"), place, strict=True))
         for measure in summary.measures:
             mean = means.get(measure)
-            row[measure] = None if mean is None else mean.value
-            row[f"{measure}_se"] = mean.error if mean and isfinite(mean.error) else None
+            row |= with_error(measure, mean)
             row[f"{measure}_repeats"] = 0 if mean is None else mean.repeats
         rows.append(row)
     return rows

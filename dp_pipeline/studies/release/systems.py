@@ -10,9 +10,9 @@ from functools import cache
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import Claim, Model, claim_of
 from dp_pipeline.models.table import TableModel
-from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.parameters import from_text
 from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.studies.named import named
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,4 @@ def _of_model(model: str) -> Iterator[System]:
 
 def find_systems(names: Sequence[str]) -> tuple[System, ...]:
     """The systems that are named, all for no name; DeclarationError for an unknown one."""
-    known = known_systems()
-    for name in names:
-        if name not in known:
-            raise DeclarationError(f"system: expected one of {', '.join(known)}, got {name[:60]!r}")
-    return tuple(system for system in known.values() if not names or system.name in names)
+    return named(names, known_systems())

@@ -1,0 +1,1 @@
+"""The study of k-anonymous tables: the paper's figures, measured again."""
