@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
@@ -164,16 +165,22 @@ class LoopCounter:
         """Cell of one attribute of a row."""
         cells = self.domain[name].cells
         assert cells is not None
-        kind = object if isinstance(cells, Levels) else float
-        return int(cells.encode(np.array([self._value(row, name)], dtype=kind))[0])
+        return _encoded(cells, self._value(row, name))
 
     def _coordinate(self, row: Row, name: str) -> int:
         (interval,) = self.domain.box((name,))
-        return int(interval.encode(np.array([self._value(row, name)], dtype=float))[0])
+        return _encoded(interval, self._value(row, name))
 
     def _interval(self, row: Row, name: str, cells: int) -> int:
         one = 1 << COORDINATE_BITS
         return min(cells - 1, ((self._coordinate(row, name) + one) * cells) >> 17)
+
+
+@lru_cache(maxsize=1 << 16, typed=True)
+def _encoded(cells: Levels | Bins | Coordinate, value: float | str) -> int:
+    """One value as the library encodes it; the same few are asked for all the time."""
+    kind = object if isinstance(cells, Levels) else float
+    return int(cells.encode(np.array([value], dtype=kind))[0])
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ class DisclosureReport:
     present_delta_disclosure  over the labels of each class
     beta_likeness             basic
     containment_k             the weaker notion of ``containment_k``, which is no k-anonymity;
-                              NaN for codes other than 0 and 1 and for many different rows
+                              NaN for codes that are no bits and for many different rows
 
     NaN for no rows where nothing else is said. A measure says nothing of columns that are not in
     the table, nor of what a second release adds.
@@ -86,7 +86,13 @@ class DisclosureReport:
 
 
 def disclosure_report(
-    codes: NDArray[Any], target: NDArray[Any], *, labels: int, ordered: bool = False, k: int
+    codes: NDArray[Any],
+    target: NDArray[Any],
+    *,
+    labels: int,
+    ordered: bool = False,
+    k: int,
+    bits: bool = True,
 ) -> DisclosureReport:
     """All measures of a table as released.
 
@@ -94,6 +100,8 @@ def disclosure_report(
     target    (n,) codes of the sensitive label, in 0..labels − 1, a missing one likewise
     ordered   whether the labels ascend with their codes
     k         that was promised; 0 and 1 promise nothing
+    bits      whether 0 and 1 are answers, no and yes; of other things containment says nothing,
+              even where there are two
 
     Without columns all rows are one class. DeclarationError for what is no table of codes.
 
@@ -121,7 +129,7 @@ def disclosure_report(
         delta_disclosure=delta_disclosure(classes),
         present_delta_disclosure=delta_disclosure(classes, absent=False),
         beta_likeness=beta_likeness(classes),
-        containment_k=_containment(codes, len(classes)),
+        containment_k=_containment(codes, len(classes)) if bits else _NAN,
     )
 
 

@@ -36,7 +36,8 @@ def evaluate_anonymous(
     the rows of a fold are too few for the promise.
 
     On release data the AUCs go to a private file beside the snapshot and nothing is
-    returned; no time is taken there.
+    returned; no time is taken there. DeclarationError for a release that the data set file does
+    not allow: then its rows are not read.
     """
     snapshot = require_snapshot(spec, home)
     require_codes(spec, snapshot)
@@ -44,6 +45,7 @@ def evaluate_anonymous(
     for name, bundle in bundles.items():
         release = SyntacticRelease(spec, name, int(bundle.facts["k"]), home)
         if bundle.key == release.key(snapshot):
+            release.require_allowed()
             found[name] = _kept(release, snapshot)
     return {} if spec.is_release else found
 

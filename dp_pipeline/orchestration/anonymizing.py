@@ -78,13 +78,19 @@ def _made(release: SyntacticRelease, snapshot: Snapshot) -> Bundle:
     """
     rows = coded_rows(release.spec, snapshot)
     anonymized = release.method.recode(rows, release.promise, seed=release.declared.seed)
-    label = str(release.spec.label)
+    tables = syntactic_tables(
+        rows,
+        anonymized,
+        release.promise,
+        label=str(release.spec.label),
+        is_public=not release.spec.is_release,
+    )
     bundle = Bundle(
         key=release.key(snapshot),
         facts=release.facts(snapshot),
         spends=(),
         quality={},
-        tables=syntactic_tables(rows, anonymized, release.promise, label=label),
+        tables=tables,
         transcript="",
     )
     if not keeps_promise(bundle):

@@ -34,8 +34,9 @@ def promise_for(declared: KAnonymity, method: str, *, k: int) -> Promise:
 
     Where no diversity is declared, kjig keeps two labels in every class of a sensitive label, and
     the others, whose papers know no such rule, keep none. A K that promises nothing promises no
-    diversity either.
+    diversity either, declared or not.
     """
-    is_diverse = method == "kjig" and declared.sensitive_label and k > 1
-    diversity = declared.diversity or (2 if is_diverse else 1)
-    return Promise(k, diversity, declared.suppress)
+    if k <= 1:
+        return Promise(k, 1, declared.suppress)
+    is_diverse = method == "kjig" and declared.sensitive_label
+    return Promise(k, declared.diversity or (2 if is_diverse else 1), declared.suppress)

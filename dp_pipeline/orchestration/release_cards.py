@@ -8,7 +8,7 @@ from typing import Any
 
 from dp_pipeline.orchestration.beside import BESIDE
 from dp_pipeline.orchestration.declared_methods import declared_method
-from dp_pipeline.orchestration.syntactic_tables import measures_of
+from dp_pipeline.orchestration.syntactic_tables import TableFacts, measures_of
 from dp_pipeline.release.bundle import ALLOWED, Bundle
 from dp_pipeline.reporting.anonymous_release import AnonymousRelease, KeptColumn, LeftOut
 from dp_pipeline.reporting.release_card import release_card
@@ -29,6 +29,7 @@ def anonymous_release(
     """
     facts = bundle.facts
     told = {*facts["attributes"].split(), facts["label"]}
+    labels = () if spec.is_release else _rows(bundle, "suppressed")
     return AnonymousRelease(
         title=spec.title,
         dataset=facts["dataset"],
@@ -43,7 +44,8 @@ def anonymous_release(
         columns=tuple(KeptColumn(*texts) for texts in _rows(bundle, "columns")),
         outside=tuple(name for name in spec.domain.names if name not in told),
         measures=measures_of(bundle),
-        left_out=tuple(LeftOut(*values) for values in _rows(bundle, "suppressed")),
+        suppressed=TableFacts.of(bundle).left_out,
+        left_out=tuple(LeftOut(*values) for values in labels),
         allowed=facts[ALLOWED] == "yes",
         earlier=tuple(facts[BESIDE].split("; ")) if BESIDE in facts else (),
         figures=figures,

@@ -61,11 +61,12 @@ class BundleStore:
         return tuple(sorted(self.folder(key).glob("bundle-*")))
 
     def write(self, path: Path, bundle: Bundle, *, texts: Mapping[str, str] | None = None) -> None:
-        """Store a bundle; one that already lies there is kept as it is.
+        """Store a bundle; one that already lies there is kept as it is. The folder above, that of
+        its release, is for its owner only.
 
         texts   file name → what a person reads beside it
         """
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=".bundle.", dir=path.parent))
         try:
             for name, table in bundle.tables.items():

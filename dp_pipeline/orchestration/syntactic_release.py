@@ -92,11 +92,13 @@ class SyntacticRelease:
             )
 
     def key(self, snapshot: Snapshot) -> str:
-        """Hex digest of everything that decides what the table holds. No row enters."""
+        """Hex digest of everything that decides what the tables hold. No row enters."""
         fields = {
             "lineage": self.spec.lineage,
             "dataset": self.spec.name,
             "snapshot": snapshot.id,
+            # Of which label rows were left out is told of public rows only.
+            "purpose": self.spec.purpose,
             # Which rows are valid depends on every attribute.
             "declaration": self.spec.digest,
             **self._asked,
@@ -120,8 +122,9 @@ class SyntacticRelease:
         }
 
     def folder(self, snapshot: Snapshot) -> Path:
-        """Where the bundle lies."""
-        return self.store.root / self.spec.name / FOLDER / self.name / self.key(snapshot)[:32]
+        """Where the bundle lies: in a folder of its own release, as every bundle."""
+        releases = self.store.root / self.spec.name / FOLDER / self.name
+        return releases / self.key(snapshot)[:32] / "bundle"
 
     def charge(self, snapshot: Snapshot) -> Charge:
         """What the ledger records before anyone looks: no ε, and that there is none."""

@@ -14,22 +14,27 @@ from dp_pipeline.anonymity.recoding import BitRecoding, Recoding
 from dp_pipeline.metrics.disclosure import DisclosureReport, disclosure_report
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.clusters import Tables
+from dp_pipeline.schema.errors import BoundaryViolation
 
 RELEASED = "released"
 
 
 def syntactic_tables(
-    rows: CodedRows, anonymized: Anonymized, promise: Promise, *, label: str
+    rows: CodedRows, anonymized: Anonymized, promise: Promise, *, label: str, is_public: bool
 ) -> Tables:
     """``released``: one text a kept column, and the label; rows sorted by what they hold.
     ``columns``: name, source attribute and rule of each. ``measures``: name and value of every
-    measure of the released rows. ``suppressed``: of every label, the rows that were left out.
+    measure of the released rows. ``suppressed``: how many rows were left out; of public rows, of
+    every label.
 
     Neither the order of the rows nor that in which columns were chosen is in them, nor anything
-    of columns that were not kept.
+    of columns that were not kept. Of sensitive rows that were left out nothing is told but how
+    many they are: the label of a single one would be that person's. BoundaryViolation for two
+    columns of one name.
     """
     released = {RELEASED: _texts(anonymized.release(rows), label)}
-    facts = measured(released, label=label, k=promise.k).facts()
+    is_bits = isinstance(anonymized.recoding, BitRecoding)
+    facts = measured(released, label=label, k=promise.k, bits=is_bits).facts()
     return {
         **released,
         "columns": _rules(anonymized.recoding),
@@ -37,18 +42,20 @@ def syntactic_tables(
             "name": np.array(list(facts), dtype=np.str_),
             "value": np.array(list(facts.values()), dtype=np.float64),
         },
-        "suppressed": _left_out(rows, anonymized),
+        "suppressed": _left_out(rows, anonymized, by_label=is_public),
     }
 
 
-def measured(tables: Tables, *, label: str, k: int) -> DisclosureReport:
-    """Every measure of the released rows, from the table as it is stored."""
+def measured(tables: Tables, *, label: str, k: int, bits: bool = False) -> DisclosureReport:
+    """Every measure of the released rows, from the table as it is stored; that by containment
+    where its columns are bits.
+    """
     released = tables[RELEASED]
     target, names = released[label], [name for name in released if name != label]
     codes = np.zeros((len(target), len(names)), dtype=np.int64)
     for at, name in enumerate(names):
         codes[:, at] = _codes(released[name])
-    return disclosure_report(codes, _codes(target), labels=len(np.unique(target)), k=k)
+    return disclosure_report(codes, _codes(target), labels=len(np.unique(target)), k=k, bits=bits)
 
 
 def keeps_promise(bundle: Bundle) -> bool:
@@ -102,6 +109,10 @@ def _codes(texts: np.ndarray) -> np.ndarray:
 
 
 def _texts(released: CodedRows, label: str) -> dict[str, np.ndarray]:
+    names = [*(column.name for column in released.columns), label]
+    if len(set(names)) < len(names):
+        # A name given twice would silently take a column out of the table that is measured.
+        raise BoundaryViolation("released table: expected columns of different names, got others")
     columns = {
         column.name: np.array(column.levels, dtype=np.str_)[released.codes[:, at]]
         for at, column in enumerate(released.columns)
@@ -133,8 +144,12 @@ def _rule(bit: Bit, column: Column) -> str:
     return f"1 where {column.name} is {level}"
 
 
-def _left_out(rows: CodedRows, anonymized: Anonymized) -> dict[str, np.ndarray]:
-    """Label, rows of it that were left out, and their share of its rows; 0 of none."""
+def _left_out(rows: CodedRows, anonymized: Anonymized, *, by_label: bool) -> dict[str, np.ndarray]:
+    """How many rows were left out; or label, rows of it that were, and their share of its rows,
+    0 of none.
+    """
+    if not by_label:
+        return {"rows": np.array([anonymized.suppressed.sum()], dtype=np.int64)}
     labels = len(rows.target_levels)
     left_out = np.bincount(rows.target[anonymized.suppressed], minlength=labels)
     return {

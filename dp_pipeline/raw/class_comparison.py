@@ -19,9 +19,10 @@ from dp_pipeline.schema.spec import DatasetSpec
 def class_quality(spec: DatasetSpec, snapshot: Snapshot, table: ClassTable) -> dict[str, float]:
     """How good a released class table is on the prepared rows.
 
-    ``auc_class_rate/<label>``: AUC of the published classes' rates, and of the overall one for all
-    other rows, against the true labels; of more than two labels the mean over each against the
-    rest. ``withheld``: share of the rows whose class is not published. NaN with no prepared rows.
+    ``auc_class_rate/<label>``: AUC of the published classes' rates, and for all other rows of the
+    rates of the published classes together, against the true labels; of more than two labels the
+    mean over each against the rest. ``withheld``: share of the rows whose class is not published:
+    exact, and of public rows alone. NaN with no prepared rows.
 
     NotPrepared unless the snapshot is prepared.
     """

@@ -15,16 +15,13 @@ _ROWS_A_PART = 1 << 16
 
 
 def bit_names(attribute: Attribute) -> tuple[str, ...]:
-    """``attribute=label`` of every cell; with ``#code`` behind it where two labels read the same.
+    """``attribute=label`` of every cell, in code order.
 
     >>> from dp_pipeline.schema.encoding import Levels
     >>> bit_names(Attribute("sex", "sex", "drop", cells=Levels(("f", "m"))))
     ('sex=f', 'sex=m')
     """
-    labels = attribute.labels()
-    if len(set(labels)) < len(labels):  # narrow bins far from zero, written with six digits
-        labels = tuple(f"{label}#{code}" for code, label in enumerate(labels))
-    return tuple(f"{attribute.name}={label}" for label in labels)
+    return tuple(f"{attribute.name}={label}" for label in attribute.labels())
 
 
 def store_one_hot(domain: Domain, snapshot: Snapshot, codes: pa.Table) -> None:

@@ -75,9 +75,10 @@ class BitClasses:
 
     def are_split_by(self, bit: DeclaredBit) -> bool:
         """Whether two levels of one group have different answers to another bit."""
-        size = self.domain[bit.attribute].size
-        finer = _groups((*self.bits, bit), bit.attribute, size)
-        return max(finer) > max(self.groups.get(bit.attribute, (0,)))
+        groups = self.groups.get(bit.attribute)
+        if groups is None:
+            return True
+        return len(set(zip(groups, bit.answers(len(groups)), strict=True))) > max(groups) + 1
 
     def derived_groups(self) -> dict[str, DerivedAttribute]:
         """The groups of every attribute, to be derived first."""

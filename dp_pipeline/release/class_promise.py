@@ -17,7 +17,8 @@ class ClassPromise:
     """A class is published if its noisy size is at least (K − 1)·L + 1 + t.
 
     k         persons a published class has, but for a probability of β
-    rows      L: rows of one person, at most; 1 where a person is one row
+    rows      L: rows that neighbouring data sets differ by, at most, so no fewer than one person
+              has; 1 where a person is one row that is added or removed
     beta      β: a class of fewer than K persons is published with probability β at most
     labels    C: noisy counts that a noisy size is the sum of
     classes   how many classes there are
@@ -72,7 +73,7 @@ class ClassPromise:
         """The numbers behind the claims, in one row; ``from_numbers`` reads them."""
         return {
             "k": np.array([self.k], dtype=np.int64),
-            "rows of a person": np.array([self.rows], dtype=np.int64),
+            "rows that neighbours differ by": np.array([self.rows], dtype=np.int64),
             "beta": np.array([str(self.beta)], dtype=np.str_),
             "labels": np.array([self.labels], dtype=np.int64),
             "classes": np.array([self.classes], dtype=np.int64),
@@ -84,7 +85,7 @@ class ClassPromise:
     @classmethod
     def from_numbers(cls, numbers: Mapping[str, np.ndarray]) -> ClassPromise:
         """The promise that these numbers were written of."""
-        names = ("k", "rows of a person", "labels", "classes")
+        names = ("k", "rows that neighbours differ by", "labels", "classes")
         k, rows, labels, classes = (int(numbers[name][0]) for name in names)
         beta, scale = (Fraction(str(numbers[name][0])) for name in ("beta", "scale"))
         return cls(k, rows, beta, labels, classes, scale)

@@ -25,15 +25,16 @@ class ClassTable:
     classes     every class that the kept bits can tell apart
     published   int64 (p,): numbers of the published ones, ascending
     counts      int64 (p, C): their noisy counts, which may be negative
-    total       int64 (C,): noisy counts of all classes together
     promise     what holds for a published class, and what does not
+
+    All that is here of the rows is a function of the published counts. A total of all classes,
+    less the published ones, would be the counts of one that is withheld alone.
     """
 
     label: str
     classes: BitClasses
     published: IntArray
     counts: IntArray
-    total: IntArray
     promise: ClassPromise
 
     @classmethod
@@ -42,7 +43,13 @@ class ClassTable:
     ) -> ClassTable:
         """Of the noisy counts (classes, C) of every class: those that are too small stay behind."""
         published = np.flatnonzero(noisy.sum(axis=1) >= promise.least_size)
-        return cls(label, classes, published, noisy[published], noisy.sum(axis=0), promise)
+        return cls(label, classes, published, noisy[published], promise)
+
+    @property
+    def total(self) -> IntArray:
+        """Noisy counts of the published classes together (C,)."""
+        total: IntArray = self.counts.sum(axis=0)
+        return total
 
     @property
     def places(self) -> IntArray:
@@ -55,8 +62,9 @@ class ClassTable:
     def rates(self) -> FloatArray:
         """Shares of the levels (p + 1, C): of each published class and, last, of all the others.
 
-        Those of a class are beside one more row that has the rates of all classes together, which
-        are also those of a class that is not published. Noise below 0 counts as 0.
+        Those of a class are beside one more row that has the rates of the published classes
+        together, which are also those of a class that is not published: all levels alike where
+        none is. Noise below 0 counts as 0.
         """
         total = np.maximum(self.total, 0).astype(np.float64)
         overall = total / total.sum() if total.sum() > 0 else np.full(len(total), 1 / len(total))
@@ -71,8 +79,8 @@ class ClassTable:
     def tables(self) -> Tables:
         """``bits``, one row a kept bit, and ``bit_levels``, one row a level that it answers yes to;
         ``classes``, one row a published class: its answers and noisy size; ``counts``, one row a
-        published class and level of the label; ``total``, one row a level; ``claims``, one row
-        each, and ``threshold``, the numbers behind them.
+        published class and level of the label; ``total``, one row a level: all published classes
+        together; ``claims``, one row each, and ``threshold``, the numbers behind them.
         """
         bits, domain = self.classes.bits, self.classes.domain
         levels = _texts(domain[self.label].labels())
@@ -126,7 +134,6 @@ class ClassTable:
             classes=BitClasses(kept, domain),
             published=published,
             counts=tables["counts"]["rows"].reshape(len(published), len(total["rows"])),
-            total=total["rows"],
             promise=ClassPromise.from_numbers(tables["threshold"]),
         )
 

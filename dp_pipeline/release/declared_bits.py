@@ -14,7 +14,7 @@ from dp_pipeline.schema.encoding import Bins
 class DeclaredBit:
     """Whether a row's code of an attribute is one of some codes.
 
-    name    what is asked, for a person
+    name    what is asked, for a person; levels may be spelled alike, so names may be too
     codes   those with the answer yes, ascending: at least one, and not all
     """
 
@@ -28,7 +28,13 @@ class DeclaredBit:
         >>> DeclaredBit("colour=red", "colour", (0,)).answers(3)
         (1, 0, 0)
         """
-        return tuple(int(code in self.codes) for code in range(size))
+        yes = set(self.codes)
+        return tuple(int(code in yes) for code in range(size))
+
+    @property
+    def key(self) -> str:
+        """A name that no other bit of ``declared_bits`` has: their codes have no gaps."""
+        return f"{self.attribute} in {self.codes[0]}..{self.codes[-1]}"
 
     def derived(self, domain: Domain) -> DerivedAttribute:
         """The attribute of its answers: no is 0, yes is 1."""
@@ -44,6 +50,16 @@ def declared_bits(domain: Domain, attributes: tuple[str, ...]) -> tuple[Declared
     attribute with a single cell has none.
     """
     return tuple(bit for name in attributes for bit in _bits_of(domain[name]))
+
+
+def bit_count(domain: Domain, attributes: tuple[str, ...]) -> int:
+    """How many ``declared_bits`` there are, without making them."""
+    return sum(_bit_count(domain[name]) for name in attributes)
+
+
+def _bit_count(attribute: Attribute) -> int:
+    size = attribute.size
+    return size - 1 if isinstance(attribute.cells, Bins) or size <= 2 else size
 
 
 def _bits_of(attribute: Attribute) -> Iterator[DeclaredBit]:

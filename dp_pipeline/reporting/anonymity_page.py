@@ -47,7 +47,7 @@ def write_anonymity_page(
     written    the time on the page; now when None
 
     Raises BoundaryViolation where measures contradict a promise, and for figures or pictures
-    of sensitive rows.
+    of sensitive rows or labels of those that were left out.
     """
     for one in releases:
         one.require_honest()
@@ -93,7 +93,7 @@ def _promised(releases: Releases) -> Markup:
         "rows that have them in common are a class. A K of 0 or 1 promises nothing.",
         "Diversity": _diversity(releases),
         "Left out": "To keep the promise some rows may be left out, of one label more than of "
-        "another. The rows of a release are those that are left.",
+        "another. The rows of a release are those that are left. How many were left out is exact.",
     }
     return element(
         "section",

@@ -41,7 +41,8 @@ class AnonymousRelease:
     columns      released ones beside the label
     outside      attributes that are neither label nor declared as quasi-identifiers
     measures     name → value, as ``metrics.disclosure`` has them, of the released rows
-    left_out     one entry a label
+    suppressed   rows that were left out
+    left_out     the same, one entry a label; of public rows only
     allowed      whether the data set file allows releases without ε by name
     earlier      releases of the same sensitive rows without ε before this one, a text each
     figures      name → value of what was tried with it, as ``anonymity_figures`` has them;
@@ -62,8 +63,9 @@ class AnonymousRelease:
     columns: tuple[KeptColumn, ...]
     outside: tuple[str, ...]
     measures: Mapping[str, float]
-    left_out: tuple[LeftOut, ...]
+    suppressed: int
     allowed: bool
+    left_out: tuple[LeftOut, ...] = ()
     earlier: tuple[str, ...] = ()
     figures: Mapping[str, float] = field(default_factory=dict)
     provenance: Mapping[str, str] = field(default_factory=dict)
@@ -88,14 +90,9 @@ class AnonymousRelease:
         """Released rows."""
         return int(self.measures["rows"])
 
-    @property
-    def suppressed(self) -> int:
-        """Rows that were left out."""
-        return sum(one.rows for one in self.left_out)
-
     def require_honest(self) -> None:
         """BoundaryViolation where a measure contradicts the promise, or where figures of sensitive
-        rows would be shown.
+        rows, or labels of those that were left out, would be shown.
         """
         small = self.promises_rows and 0 < self.measures["k"] < self.k
         uniform = self.diversity > 1 and 0 < self.measures["distinct_l"] < self.diversity
@@ -103,6 +100,11 @@ class AnonymousRelease:
             raise BoundaryViolation(
                 f"card of {self.dataset}/{self.name}: expected measures of a release that keeps "
                 "its promise, got others"
+            )
+        if self.is_release and self.left_out:
+            raise BoundaryViolation(
+                f"card of {self.dataset}/{self.name}: expected no labels of sensitive rows that "
+                "were left out, got some"
             )
         if self.is_release and self.figures:
             raise BoundaryViolation(

@@ -25,7 +25,7 @@ def release_card(release: AnonymousRelease) -> str:
     """At most 80 lines: what is promised, what is not, measures, origin.
 
     Raises BoundaryViolation where the measures contradict the promise, and for figures of
-    sensitive rows.
+    sensitive rows or labels of those that were left out.
     """
     release.require_honest()
     parts = [

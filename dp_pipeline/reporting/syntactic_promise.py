@@ -43,19 +43,22 @@ def promises(release: AnonymousRelease) -> tuple[str, ...]:
 
 
 def left_out_text(release: AnonymousRelease) -> str:
-    """What was left out to keep the promise, by label; a group may pay more than another."""
+    """What was left out to keep the promise; of public rows by label, as a group may pay more
+    than another.
+    """
+    exact = " This number is exact." if release.is_release else ""
     if not release.suppressed:
-        return "No row was left out."
+        return f"No row was left out.{exact}"
+    said = (
+        f"Left out to keep the promise: {release.suppressed:,} "
+        f"row{'s' * (release.suppressed > 1)}, where at most "
+        f"{epsilon_text(100 * release.suppress)} % could be.{exact}"
+    )
     groups = [
         f"{one.label}: {one.rows:,} ({share_text(one.share, 1)} of them)"
         for one in release.left_out
     ]
-    return (
-        f"Left out to keep the promise: {release.suppressed:,} "
-        f"row{'s' * (release.suppressed > 1)}, where at most "
-        f"{epsilon_text(100 * release.suppress)} % could be. "
-        f"By label: {named(groups)}."
-    )
+    return f"{said} By label: {named(groups)}." if groups else said
 
 
 def columns_text(release: AnonymousRelease) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,10 +84,19 @@ class Bins:
         return np.where(inside, codes, INVALID).astype(np.int64)
 
     def labels(self) -> tuple[str, ...]:
-        """One name a cell, in code order."""
-        pairs = zip(self.edges[:-1], self.edges[1:], strict=True)
-        texts = [f"[{low:g}, {high:g})" for low, high in pairs]
-        return (*texts[:-1], texts[-1][:-1] + "]")
+        """One name a cell, in code order, all different: edges in six digits, or exactly where
+        six do not tell them apart.
+
+        >>> Bins((0.0, 1 / 3, 1.0)).labels()
+        ('[0, 0.333333)', '[0.333333, 1]')
+        >>> Bins((20200100.0, 20200101.0, 20200102.5)).labels()
+        ('[20200100.0, 20200101.0)', '[20200101.0, 20200102.5]')
+        """
+        edges = [f"{edge:g}" for edge in self.edges]
+        if len(set(edges)) < len(edges):
+            edges = [repr(float(edge)) for edge in self.edges]
+        cells = [f"[{low}, {high})" for low, high in pairwise(edges)]
+        return (*cells[:-1], cells[-1][:-1] + "]")
 
 
 @dataclass(frozen=True)

@@ -301,6 +301,17 @@ def test_containment_promises_less_than_k_anonymity() -> None:
     assert (report.containment_k, report.k, report.rows_in_small_classes) == (5, 1, 5)
 
 
+def test_containment_says_nothing_of_what_is_no_answer() -> None:
+    """Two boxes of ages: one is not contained in the other because its code is smaller."""
+    boxes, target = np.array([[0], [0], [1]]), np.zeros(3, int)
+    answers = disclosure_report(boxes, target, labels=1, k=2)
+    others = disclosure_report(boxes, target, labels=1, k=2, bits=False)
+    assert answers.containment_k == 1
+    assert np.isnan(others.containment_k)
+    same = {**answers.facts(), "containment_k": 0.0}
+    assert str({**others.facts(), "containment_k": 0.0}) == str(same)
+
+
 def test_containment_is_of_bits_and_of_so_many_different_rows_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -45,6 +45,23 @@ def prepared_rides(tmp_path_factory: pytest.TempPathFactory) -> Project:
 @pytest.fixture
 def rides(prepared_rides: Project, tmp_path: Path) -> Project:
     """A project of its own with RIDES prepared and nothing released."""
-    folder = tmp_path / "rides"
-    shutil.copytree(prepared_rides.folder, folder)
+    return copied(prepared_rides, tmp_path / "rides")
+
+
+@pytest.fixture(scope="session")
+def ran_rides(prepared_rides: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """RIDES with the whole chain run at ε = 0.5; to be copied, not used."""
+    project = copied(prepared_rides, tmp_path_factory.mktemp("ran") / "rides")
+    project.run(project.declare("rides", RIDES), epsilons=["0.5"])
+    return project
+
+
+@pytest.fixture
+def released_rides(ran_rides: Project, tmp_path: Path) -> Project:
+    """A project of its own with RIDES released at ε = 0.5; Dagster has forgotten how."""
+    return copied(ran_rides, tmp_path / "rides")
+
+
+def copied(project: Project, folder: Path) -> Project:
+    shutil.copytree(project.folder, folder)
     return Project(folder)

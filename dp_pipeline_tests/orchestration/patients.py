@@ -41,6 +41,9 @@ ROWS = (
     *("45,f,yes", "47,f,no", "50,m,yes", "61,f,yes", "66,m,yes", "79,m,yes"),
 )
 
+LONELY = ("10,f,no", "10,f,yes", "10,m,no", "10,m,yes", "50,f,no", "50,f,yes") * 5
+"""Thirty rows to which one may come that is alone with its age and sex: an old man."""
+
 WARD: Declaration = {**PATIENTS, "purpose": "benchmark", "ceiling": None, "allow_not_dp": None}
 """The same rows, were they public."""
 

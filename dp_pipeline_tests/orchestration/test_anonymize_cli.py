@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline_tests.orchestration.patients import PATIENTS, ROWS, WARD, declare
+from dp_pipeline_tests.orchestration.patients import LONELY, PATIENTS, ROWS, WARD, declare
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 from dp_pipeline_tests.orchestration.warm import Result
 
@@ -80,6 +80,25 @@ def test_of_sensitive_rows_the_k_has_to_be_named(project: Project):
     assert "ALSO RELEASED WITHOUT ε" in report
     declare(project, k_anonymity={"methods": {"kjig": {}}, "partitions": ["5"]})
     assert project.cli("anonymize", "patients").code == 0, "there is one K alone"
+
+
+def test_of_sensitive_rows_that_are_left_out_only_their_number_is_printed(project: Project):
+    declare(
+        project,
+        rows=[*LONELY, "50,m,zebra"],
+        attributes={**PATIENTS["attributes"], "ill": {"levels": ["no", "yes", "zebra"]}},
+        k_anonymity={
+            "methods": {"mutual_information": {}},
+            "partitions": ["5"],
+            "suppress": "0.05",
+        },
+    )
+    made = project.cli("anonymize", "patients")
+    assert (made.code, made.err) == (0, "")
+    assert [row[-3] for row in lines_of(made)] == ["1"], "left out"
+    assert "zebra" not in made.out
+    (card,) = cards_of(made)
+    assert "zebra" not in card.read_text(encoding="utf-8")
 
 
 WRONG: dict[str, tuple[Sequence[str], str]] = {

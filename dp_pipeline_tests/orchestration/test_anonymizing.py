@@ -10,12 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dp_pipeline.anonymity.promise import TooFewRows
+from dp_pipeline.anonymity.coded_rows import CodedRows, Column
+from dp_pipeline.anonymity.method import Anonymized
+from dp_pipeline.anonymity.promise import Promise, TooFewRows
+from dp_pipeline.anonymity.unchanged import Unchanged
 from dp_pipeline.ledger import Ledger, Reservation
-from dp_pipeline.orchestration import anonymizing
+from dp_pipeline.orchestration import anonymity_quality, anonymizing
 from dp_pipeline.orchestration.anonymity_quality import evaluate_anonymous
 from dp_pipeline.orchestration.declared_methods import promise_for
-from dp_pipeline.orchestration.syntactic_tables import keeps_promise, measures_of
+from dp_pipeline.orchestration.syntactic_tables import keeps_promise, measures_of, syntactic_tables
 from dp_pipeline.raw.readiness import forget_preparation
 from dp_pipeline.release.bundle import table_digest
 from dp_pipeline.schema.errors import (
@@ -27,6 +30,7 @@ from dp_pipeline.schema.errors import (
 from dp_pipeline.schema.k_anonymity import KAnonymity
 from dp_pipeline.schema.spec import DatasetSpec
 from dp_pipeline_tests.orchestration.patients import (
+    LONELY,
     PATIENTS,
     ROWS,
     WARD,
@@ -53,6 +57,13 @@ def not_dp_rows(ledger: Ledger) -> list[str]:
 def events_of(ledger: Ledger) -> list[str]:
     """What became of k-anonymous releases, in order."""
     return [entry.event for entry in ledger.entries("ward") if entry.kind == "not-dp"]
+
+
+def modes(folder: Path) -> dict[str, int]:
+    """Of the bundle in ``folder``, what lies in it, and its release's folder."""
+    kinds = {"the release": folder.parent, "bundle": folder, "text": folder / "bundle.json"}
+    kinds["table"] = next(folder.glob("*.parquet"))
+    return {name: stat.S_IMODE(path.stat().st_mode) for name, path in kinds.items()}
 
 
 def unread(*_: object) -> None:
@@ -328,17 +339,87 @@ def test_without_quasi_identifiers_the_file_is_refused(project: Project):
         declare(project, attributes=numbers)
 
 
-def test_rows_are_left_out_as_declared_and_counted_by_label(project: Project):
-    alone = ["79,m,yes", *["10,f,no", "10,f,yes"] * 10]
-    known = {**PATIENTS["k_anonymity"], "suppress": "0.05"}
-    spec = declare(project, rows=alone, k_anonymity=known)
+SOME = {**PATIENTS["k_anonymity"], "suppress": "0.05"}
+
+
+def test_public_rows_are_left_out_as_declared_and_counted_by_label(project: Project):
+    spec = declare(project, WARD, rows=[*LONELY, "50,m,yes"], k_anonymity=SOME)
     prepared(project, spec)
     bundle = anonymized(project, spec, method="mutual_information", k=5).bundle
     left_out = bundle.tables["suppressed"]
     assert left_out["label"].tolist() == ["no", "yes"]
     assert left_out["rows"].tolist() == [0, 1]
-    assert left_out["share"].tolist() == [0, 1 / 11]
-    assert measures_of(bundle)["rows"] == 20
+    assert left_out["share"].tolist() == [0, 1 / 16]
+    assert measures_of(bundle)["rows"] == 30
+
+
+def test_of_sensitive_rows_that_are_left_out_the_total_is_told_alone(project: Project):
+    spec = declare(project, rows=[*LONELY, "50,m,yes"], k_anonymity=SOME)
+    prepared(project, spec)
+    made = anonymized(project, spec, method="mutual_information", k=5)
+    assert {name: v.tolist() for name, v in made.bundle.tables["suppressed"].items()} == {
+        "rows": [1]
+    }
+    assert measures_of(made.bundle)["rows"] == 30
+    card = made.card.read_text(encoding="utf-8")
+    assert "1 row, where at most 5 % could be. This number is exact.\n" in card
+
+
+def test_what_tells_labels_of_public_rows_is_no_release_of_sensitive_ones(project: Project):
+    sensitive, public = declare(project), declare(project, WARD)
+    prepared(project, sensitive)
+    snapshot = project.snapshot(sensitive)
+    keys = {release_of(project, spec).key(snapshot) for spec in (sensitive, public)}
+    assert sensitive.digest == public.digest
+    assert len(keys) == 2
+
+
+@pytest.mark.parametrize("method", ["kjig", "mondrian"])
+def test_containment_is_measured_of_bits_and_never_of_boxes(method: str, project: Project):
+    attributes = {**PATIENTS["attributes"], "age": {"bounds": ["0", "80"], "bins": "2"}}
+    known = {"methods": {"kjig": {}, "mondrian": {}}, "partitions": ["2"], "diversity": "1"}
+    spec = declare(project, WARD, rows=ROWS * 2, attributes=attributes, k_anonymity=known)
+    prepared(project, spec)
+    found = measures_of(anonymized(project, spec, method=method).bundle)
+    assert found["classes"] > 1
+    assert np.isnan(found["containment_k"]) == (method == "mondrian")
+
+
+@pytest.mark.parametrize("method", ["kjig", "mondrian"])
+def test_bins_that_differ_after_six_digits_lose_no_column(method: str, project: Project):
+    attributes = {
+        **PATIENTS["attributes"],
+        "age": {"bounds": ["20200100", "20200110"], "bins": "10"},
+    }
+    rows = [f"{20200100 + at}.5,f,{ill}" for at in range(10) for ill in ("no", "yes") * 3]
+    known = {"methods": {"kjig": {}, "mondrian": {}}, "partitions": ["5"]}
+    spec = declare(project, WARD, rows=rows, attributes=attributes, k_anonymity=known)
+    prepared(project, spec)
+    tables = anonymized(project, spec, method=method, k=5).bundle.tables
+    names = tables["columns"]["name"].tolist()
+    assert [name for name in tables["released"] if name != "ill"] == names
+    texts = zip(*(v.tolist() for n, v in tables["released"].items() if n != "ill"), strict=True)
+    assert len(set(texts)) == 10, "a class a day"
+
+
+@pytest.mark.parametrize("names", [("age", "age"), ("age", "ill")], ids=["twice", "as the label"])
+def test_a_table_with_two_columns_of_one_name_is_refused(names: tuple[str, str]):
+    columns = tuple(Column(name, ("a", "b")) for name in names)
+    rows = CodedRows(columns, np.array([[0, 1], [0, 1]]), np.array([0, 1]), ("no", "yes"))
+    everything = Anonymized(Unchanged(columns), np.zeros(2, dtype=np.bool_))
+    with pytest.raises(BoundaryViolation, match="expected columns of different names"):
+        syntactic_tables(rows, everything, Promise(2), label="ill", is_public=True)
+
+
+def test_what_the_file_does_not_allow_is_not_evaluated_and_its_rows_are_not_read(
+    project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
+):
+    bundle = anonymized(project, spec).bundle
+    unallowed = DatasetSpec(**{**vars(spec), "allow_not_dp": False})
+    monkeypatch.setattr(anonymity_quality, "coded_rows", unread)
+    with pytest.raises(DeclarationError, match="expected `allow_not_dp: true`"):
+        evaluate_anonymous(unallowed, project.home, {"kjig": bundle})
+    assert not (project.snapshot(spec).folder / "steward").exists()
 
 
 def test_a_bundle_that_was_exchanged_whole_is_refused(project: Project, spec: DatasetSpec):
@@ -408,6 +489,17 @@ def test_kjig_keeps_two_labels_a_class_where_the_label_is_sensitive():
     assert {promise_for(declared, name, k=5).diversity for name in ("kjig", "rfka")} == {3}
 
 
-def test_no_file_of_a_release_is_more_open_than_its_folder(project: Project, spec: DatasetSpec):
-    folder: Path = anonymized(project, spec).folder
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o755
+@pytest.mark.parametrize("k", [0, 1])
+@pytest.mark.parametrize("method", ["kjig", "rfka"])
+def test_a_k_that_promises_nothing_promises_no_diversity_even_where_it_is_declared(
+    method: str, k: int
+):
+    declared = KAnonymity({method: {}}, ("age",), diversity=3)
+    assert promise_for(declared, method, k=k).is_empty
+
+
+def test_a_release_without_epsilon_is_as_open_as_one_with(project: Project, spec: DatasetSpec):
+    published = project.publish(spec, model="independent", epsilon="1")
+    without, with_epsilon = modes(anonymized(project, spec).folder), modes(published.folder)
+    assert without["the release"] == with_epsilon["the release"] == 0o700
+    assert without == with_epsilon

@@ -16,6 +16,7 @@ from dp_pipeline.orchestration.anonymity_quality import evaluate_anonymous
 from dp_pipeline.orchestration.anonymizing import Anonymous
 from dp_pipeline.orchestration.dataset import dataset_assets
 from dp_pipeline.orchestration.stages import syntactic
+from dp_pipeline.orchestration.storage import BundleStore
 from dp_pipeline.orchestration.syntactic_checks import KEPT, kept_check
 from dp_pipeline.orchestration.syntactic_release import SyntacticRelease
 from dp_pipeline.release.bundle import Bundle
@@ -29,6 +30,7 @@ from dp_pipeline_tests.orchestration.events import (
     refusal,
 )
 from dp_pipeline_tests.orchestration.patients import (
+    LONELY,
     PATIENTS,
     ROWS,
     WARD,
@@ -270,6 +272,37 @@ def test_of_sensitive_rows_exact_figures_lie_in_a_private_file_and_nowhere_else(
     ).read_text(encoding="utf-8")
     page = (project.home.reports / "patients.k_anonymous.html").read_text(encoding="utf-8")
     assert "No figures" in page
+
+
+@pytest.mark.parametrize("base", [PATIENTS, WARD], ids=["sensitive", "public"])
+def test_the_label_of_a_sensitive_row_that_was_left_out_is_nowhere(
+    base: Mapping[str, Any], project: Project
+):
+    lonely = "mutual_information"
+    attributes = {**PATIENTS["attributes"], "ill": {"levels": ["no", "yes", "zebra"]}}
+    known = {"methods": {lonely: {}}, "partitions": ["5"], "suppress": "0.05"}
+    rows = [*LONELY, "50,m,zebra"]
+    spec = declare(project, base, rows=rows, attributes=attributes, k_anonymity=known)
+    prepared(project, spec)
+    assert project.launch(spec, f"k_anonymous/{lonely}", EVALUATION, partition="5").success
+    assert project.launch(spec, "k_anonymous/comparison").success
+    shown = metadata_of(project, spec, f"k_anonymous/{lonely}", "5")
+    assert shown["anonymity/rows left out"].value == 1
+    (bundle,) = project.home.released.rglob("bundle.json")
+    tables = BundleStore(project.home.released).read(bundle.parent).tables
+    values = [str(v.tolist()) for table in tables.values() for v in table.values()]
+    stored = [
+        path.read_bytes()
+        for folder in (project.home.released, project.home.internal, project.home.reports)
+        for path in folder.rglob("*")
+        if path.is_file()
+    ]
+    told = [
+        any("zebra" in value for value in values),
+        any(b"zebra" in content for content in stored),
+        "zebra" in logged(project),
+    ]
+    assert told == [not spec.is_release] * 3
 
 
 def test_an_evaluated_release_is_evaluated_again_without_a_look(

@@ -39,13 +39,12 @@ def test_the_rates_of_classes_are_asked_about_every_true_row(tmp_path):
     assert blind == {"auc_class_rate/sex": 0.5, "withheld": 1.0}
 
 
-def test_rows_of_a_withheld_class_have_the_overall_rate(tmp_path):
+def test_rows_of_a_withheld_class_have_the_rate_of_the_published_ones(tmp_path):
     spec, snapshot = ready(tmp_path)
-    quality = class_quality(spec, snapshot, released(spec, [[9, 1], [0, 0]]))
-    # One of ten is a man overall as in the only class that is published.
-    assert quality == {"auc_class_rate/sex": 0.5, "withheld": 0.5}
-    quality = class_quality(spec, snapshot, released(spec, [[9, 1], [0, 4]]))
-    assert quality == {"auc_class_rate/sex": 1.0, "withheld": 0.5}
+    for withheld in ([0, 0], [0, 4]):
+        quality = class_quality(spec, snapshot, released(spec, [[9, 1], withheld]))
+        # One of ten is a man in the only class that is published, whatever the others are.
+        assert quality == {"auc_class_rate/sex": 0.5, "withheld": 0.5}
 
 
 def test_no_rows_have_no_quality(tmp_path):

@@ -124,6 +124,7 @@ def test_bins_whose_labels_read_the_same_still_have_bits_of_their_own(tmp_path):
     spec = written_spec(tmp_path, attributes, more="one_hot: true")
     stored = prepared(spec, tmp_path, {"x": [1000001.6]})
     assert list(stored["one_hot"].values()) == [[0], [0], [0], [1]]
+    assert next(iter(stored["one_hot"])) == "x=[1000000.0, 1000000.5)"
 
 
 def test_only_the_stages_that_are_needed_are_there(tmp_path):

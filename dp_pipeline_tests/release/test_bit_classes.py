@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.release.bit_classes import CLASS, BitClasses
-from dp_pipeline.release.declared_bits import DeclaredBit, declared_bits
+from dp_pipeline.release.declared_bits import DeclaredBit, bit_count, declared_bits
 from dp_pipeline.schema.domain import Attribute, Domain
 from dp_pipeline.schema.encoding import Bins, Coordinate, Levels
 
@@ -49,6 +49,23 @@ def test_no_two_bits_say_the_same_or_the_contrary() -> None:
             size = PEOPLE[one.attribute].size
             contrary = tuple(1 - answer for answer in other.answers(size))
             assert one.answers(size) not in (other.answers(size), contrary)
+
+
+@pytest.mark.parametrize("nullable", [False, True])
+def test_bits_are_counted_without_making_them(nullable: bool) -> None:
+    bins = [Bins.equal_width(0.0, 1.0, number) for number in (1, 2, 3, 9)]
+    levels = [Levels(("a", "b", "c", "d")[:number]) for number in (1, 2, 3, 4)]
+    for one in (*bins, *levels):
+        box = Coordinate(0.0, 1.0) if isinstance(one, Bins) else None
+        domain = Domain((Attribute("x", "x", "drop", box, one, nullable=nullable),))
+        assert bit_count(domain, ("x",)) == len(declared_bits(domain, ("x",)))
+    assert bit_count(PEOPLE, PEOPLE.names) == len(BITS)
+
+
+def test_every_bit_has_a_key_of_its_own_however_levels_are_spelled() -> None:
+    assert len({bit.key for bit in BITS}) == len(BITS)
+    alike = tuple(DeclaredBit("age>=20", "age", codes) for codes in ((1, 2), (2,), (3,)))
+    assert len({bit.key for bit in alike}) == 3
 
 
 bits = st.lists(st.sampled_from(BITS), min_size=1, max_size=6, unique=True)

@@ -15,6 +15,7 @@ from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.release.bit_classes import BitClasses
 from dp_pipeline.release.class_promise import ClassPromise
 from dp_pipeline.release.class_table import ClassTable
+from dp_pipeline.release.clusters import Tables
 from dp_pipeline.release.declared_bits import declared_bits
 from dp_pipeline.release.laplace_sum import margin_of_sum
 from dp_pipeline_tests.models.discrete import domain_of
@@ -123,6 +124,8 @@ def test_the_claims_say_what_holds_and_what_does_not() -> None:
     of_persons = ClassPromise(5, 3, BETA, 2, 6, Fraction(3))
     assert "fewer than 5 persons" in of_persons.claims()["claim"][1]
     assert of_persons.least_size == 4 * 3 + 1 + of_persons.margin
+    # Under replace_one neighbours differ by two rows where every person has one.
+    assert of_persons.numbers()["rows that neighbours differ by"].tolist() == [3]
 
 
 # What is published.
@@ -133,7 +136,7 @@ def test_classes_of_the_least_size_are_published_and_no_smaller_ones() -> None:
     table = table_of(NOISY)
     assert table.published.tolist() == [1, 3, 4]
     assert table.counts.tolist() == [[20, 7], [8, 0], [30, -9]]
-    assert table.total.tolist() == [63, 14]
+    assert table.total.tolist() == [58, -2]
     assert table.places.tolist() == [3, 0, 3, 1, 2, 3]
 
 
@@ -142,11 +145,42 @@ def test_no_table_holds_a_count_of_a_class_that_is_withheld() -> None:
     assert tables["classes"]["class"].tolist() == [1, 3, 4]
     assert tables["classes"]["rows"].tolist() == [27, 8, 21]
     assert set(tables["counts"]["class"].tolist()) == {1, 3, 4}
-    # Other counts under the threshold, with the same totals: the same tables.
-    other = [[4, 3], *NOISY[1:5], [3, 4]]
-    assert {name: _values(table) for name, table in table_of(other).tables().items()} == {
-        name: _values(table) for name, table in tables.items()
-    }
+    check_nothing_is_told_of_withheld_classes(NOISY, tables_of)
+
+
+def tables_of(noisy: list[list[int]]) -> Tables:
+    return table_of(noisy).tables()
+
+
+def check_nothing_is_told_of_withheld_classes(
+    noisy: list[list[int]], tables_of: Callable[[list[list[int]]], Tables]
+) -> None:
+    """Other counts under the threshold: the same tables, and the same rates."""
+    withheld = [at for at, counts in enumerate(noisy) if sum(counts) < PROMISE.least_size]
+    assert withheld
+    for counts in ([0, 0], [7, 0], [-40, 3]):
+        other = [counts if at in withheld else kept for at, kept in enumerate(noisy)]
+        assert table_of(other).rates.tolist() == table_of(noisy).rates.tolist()
+        assert {name: _values(one) for name, one in tables_of(other).items()} == {
+            name: _values(one) for name, one in tables_of(noisy).items()
+        }
+
+
+ONE_WITHHELD = [[9, 4], [20, 7], [5, 2], [8, 9], [30, -9], [14, 3]]
+"""All but the third class reach the least size of 8."""
+
+
+def test_of_a_class_that_is_withheld_alone_no_count_is_left_by_subtraction() -> None:
+    assert table_of(ONE_WITHHELD).published.tolist() == [0, 1, 3, 4, 5]
+    check_nothing_is_told_of_withheld_classes(ONE_WITHHELD, tables_of)
+
+
+def test_a_total_of_all_classes_is_caught() -> None:
+    def with_total(noisy: list[list[int]]) -> Tables:
+        return tables_of(noisy) | {"total": {"rows": np.sum(noisy, axis=0)}}
+
+    with pytest.raises(AssertionError):
+        check_nothing_is_told_of_withheld_classes(ONE_WITHHELD, with_total)
 
 
 def test_the_tables_say_what_a_class_answers() -> None:
@@ -182,8 +216,9 @@ def test_rates_are_shares_whatever_the_noise(values: list[int]) -> None:
     assert np.allclose(rates.sum(axis=1), 1)
 
 
-def test_a_rate_is_of_the_class_and_one_row_of_all_and_of_all_where_it_is_withheld() -> None:
-    rates, overall = table_of(NOISY).rates, np.array([63, 14]) / 77
+def test_a_rate_is_of_the_class_and_one_row_of_the_published_and_of_these_if_withheld() -> None:
+    # Of the second level there are −2 in all, by noise.
+    rates, overall = table_of(NOISY).rates, np.array([1, 0])
     assert rates[0] == pytest.approx((np.array([20, 7]) + overall) / 28)
     assert rates[2] == pytest.approx((np.array([30, 0]) + overall) / 31)
     assert rates[3] == pytest.approx(overall)
@@ -191,8 +226,9 @@ def test_a_rate_is_of_the_class_and_one_row_of_all_and_of_all_where_it_is_withhe
     assert places.tolist() == [0, 1]
 
 
-def test_without_any_noisy_row_every_level_is_as_likely() -> None:
-    assert table_of([[-1, -2]] * 6).rates.tolist() == [[0.5, 0.5]]
+@pytest.mark.parametrize("small", [[-1, -2], [7, 0]])
+def test_where_no_class_is_published_every_level_is_as_likely(small: list[int]) -> None:
+    assert table_of([small] * 6).rates.tolist() == [[0.5, 0.5]]
 
 
 def _values(table: dict[str, np.ndarray]) -> dict[str, list[object]]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from dp_pipeline.metrics.disclosure import disclosure_report
 from dp_pipeline.release.accountant import LAPLACE, Spend
-from dp_pipeline.reporting.anonymous_release import AnonymousRelease, KeptColumn, LeftOut
+from dp_pipeline.reporting.anonymous_release import AnonymousRelease, KeptColumn
 from dp_pipeline.reporting.report import ReleaseSummary
 from dp_pipeline.reporting.rows import QualityRow
 from dp_pipeline.schema.domain import Attribute, Domain
@@ -105,7 +105,7 @@ def anonymous(**changes: Any) -> AnonymousRelease:
         "columns": (KeptColumn("x>=2", "x", "1 where x is in [2, 4] or above"),),
         "outside": (),
         "measures": measures("aa", "aab"),
-        "left_out": (LeftOut("a", 0, 0.0), LeftOut("b", 0, 0.0)),
+        "suppressed": 0,
         "allowed": False,
     }
     return AnonymousRelease(**{**fields, **changes})

@@ -8,7 +8,7 @@ import pytest
 
 from dp_pipeline.reporting.anonymity_chart import anonymity_plot
 from dp_pipeline.reporting.anonymity_page import write_anonymity_page
-from dp_pipeline.reporting.anonymous_release import KeptColumn
+from dp_pipeline.reporting.anonymous_release import KeptColumn, LeftOut
 from dp_pipeline.reporting.sections import NOT_DP
 from dp_pipeline.schema.errors import BoundaryViolation
 from dp_pipeline_tests.reporting.samples import TEN, WRITTEN, anonymous, measures, spec
@@ -134,11 +134,14 @@ def test_a_page_of_nothing_is_a_page(tmp_path):
     assert "Nothing has been released yet." in text
 
 
-def test_numbers_and_pictures_of_sensitive_rows_are_refused(tmp_path):
+def test_numbers_pictures_and_left_out_labels_of_sensitive_rows_are_refused(tmp_path):
     arguments = {"spec": spec(purpose="release", ceiling=TEN), "releases": [anonymous(**SENSITIVE)]}
     measured = anonymous(**SENSITIVE, figures={"auc": 0.9})
     with pytest.raises(BoundaryViolation, match="no figures of sensitive rows, got auc"):
         written(tmp_path, **{**arguments, "releases": [measured]})
+    labelled = anonymous(**SENSITIVE, suppressed=1, left_out=(LeftOut("a", 1, 1.0),))
+    with pytest.raises(BoundaryViolation, match="no labels of sensitive rows that were left out"):
+        written(tmp_path, **{**arguments, "releases": [labelled]})
     pictures = [("AUC", picture())]
     with pytest.raises(BoundaryViolation, match="no pictures of sensitive rows, got 1"):
         written(tmp_path, **arguments, pictures=pictures)

@@ -122,10 +122,29 @@ def test_columns_outside_are_named_and_the_label_is_one_of_them():
 
 def test_rows_that_were_left_out_are_counted_by_label():
     left_out = (LeftOut("a", 1, 0.125), LeftOut("b", 2, 1.0))
-    card = release_card(anonymous(left_out=left_out, suppress=Fraction(3, 10)))
+    card = release_card(anonymous(suppressed=3, left_out=left_out, suppress=Fraction(3, 10)))
     assert "Left out to keep the promise: 3 rows, where at most 30 % could be." in card
     assert "By label: a: 1 (12.5 % of them); b: 2 (100 % of them)." in card
     assert "No row was left out." in release_card(anonymous())
+
+
+def test_of_sensitive_rows_that_were_left_out_it_is_told_how_many_and_that_this_is_exact():
+    some = release_card(anonymous(**SENSITIVE, suppressed=3, suppress=Fraction(3, 10)))
+    assert (
+        "- Left out to keep the promise: 3 rows, where at most 30 % could be. This number" in some
+    )
+    none = release_card(anonymous(**SENSITIVE))
+    assert "- No row was left out. This number is exact." in none
+    for card in (some, none):
+        assert "This number is exact.\n" in card
+        assert "By label" not in card
+
+
+def test_labels_of_sensitive_rows_that_were_left_out_are_refused():
+    told = anonymous(**SENSITIVE, suppressed=1, left_out=(LeftOut("zebra", 1, 1.0),))
+    with pytest.raises(BoundaryViolation, match="no labels of sensitive rows that were left") as no:
+        release_card(told)
+    assert "zebra" not in str(no.value)
 
 
 def test_many_columns_are_counted_by_attribute():
@@ -164,11 +183,15 @@ def test_the_longest_card_fits_on_two_pages():
         **SENSITIVE,
         columns=columns * 30,
         outside=("y",) * 90,
-        left_out=tuple(LeftOut(str(at), 3, 0.1) for at in range(90)),
+        suppressed=270,
         earlier=("squares/k_anonymous/kjig at K=5",) * 90,
         provenance={str(at): "text" for at in range(9)},
     )
-    for release in (longest, anonymous(figures=dict.fromkeys(FIGURES, 0.5))):
+    left_out = tuple(LeftOut(str(at), 3, 0.1) for at in range(90))
+    tried = anonymous(
+        figures=dict.fromkeys(FIGURES, 0.5), suppressed=270, left_out=left_out, columns=columns * 30
+    )
+    for release in (longest, tried):
         assert len(release_card(release).splitlines()) <= MOST_LINES
 
 
@@ -182,6 +205,7 @@ def test_no_text_becomes_markup(text: str):
                 label=words,
                 columns=(KeptColumn(words, words, words),) * 2,
                 outside=(words,),
+                suppressed=1,
                 left_out=(LeftOut(words, 1, 0.5),),
                 provenance={words: words},
             )

@@ -111,6 +111,29 @@ def test_every_cell_has_a_label(cells: Bins) -> None:
 
 
 @fuzz
+@given(cells=bins())
+def test_the_labels_of_cells_are_all_different_and_tell_their_edges_apart(cells: Bins) -> None:
+    labels = cells.labels()
+    assert len(set(labels)) == cells.size
+    for label in labels:
+        low, high = label[1:-1].split(", ")
+        assert float(low) < float(high)
+
+
+@fuzz
+@given(cells=bins())
+def test_edges_have_six_digits_where_those_tell_them_apart_and_are_exact_elsewhere(
+    cells: Bins,
+) -> None:
+    edges, labels = [f"{edge:g}" for edge in cells.edges], cells.labels()
+    read = [label[1:].split(", ")[0] for label in labels] + [labels[-1][:-1].split(", ")[1]]
+    if len(set(edges)) == len(edges):
+        assert read == edges
+    else:
+        assert [float(text) for text in read] == list(cells.edges)
+
+
+@fuzz
 @given(interval=intervals(), count=st.integers(1, 1000))
 def test_bins_of_equal_width_end_exactly_at_the_bounds(
     interval: tuple[float, float], count: int
