@@ -9,8 +9,9 @@ export GX_ANALYTICS_ENABLED := false
 demo: .venv/ready
 	.venv/bin/dp-pipeline demo
 
+# Two files at a time; each file by one process, which makes its fixtures once.
 test: .venv/ready lint
-	$(PY) -m pytest
+	$(PY) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 lint: .venv/ready
 	.venv/bin/ruff check .
