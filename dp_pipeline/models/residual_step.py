@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.nearest_centre import NearestCentre
 from dp_pipeline.metrics.clustering import nearest_centres
+from dp_pipeline.release.one_thread import one_thread
 from dp_pipeline.release.synopsis import Synopsis
 from dp_pipeline.schema.encoding import COORDINATE_BITS, FloatArray
 
@@ -61,7 +61,7 @@ def move_by_residuals(
     centre are shrunk by the part of them that noise explains, judged over all centres.
     """
     # The question depends on these floats, whose last digits depend on the number of threads.
-    with threadpool_limits(limits=1):
+    with one_thread():
         spread = _Spread.of(centres, synopsis)
     box = curator.domain.box(synopsis.columns)
     rule = NearestCentre.of(synopsis.columns, centres, box)

@@ -8,6 +8,7 @@ import numpy as np
 
 from dp_pipeline.release.coreset import lightweight_coreset
 from dp_pipeline.release.local_search import swapped
+from dp_pipeline.release.one_thread import one_thread
 from dp_pipeline.release.synopsis import Synopsis
 from dp_pipeline.schema.encoding import FloatArray
 
@@ -31,10 +32,7 @@ def cluster_synopsis(
     points, weights = synopsis.middles[positive], synopsis.weights[positive]
     if len(points) <= k:
         return _filled_up(points, synopsis, k, rng)
-    from threadpoolctl import threadpool_limits
-
-    # Sums of floats depend on the number of threads, and a replay must give the same bytes.
-    with threadpool_limits(limits=1):
+    with one_thread():
         origin = np.average(points, axis=0, weights=weights)
         return _searched(points - origin, weights, k=k, starts=starts, rng=rng) + origin
 

@@ -11,6 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import TypeVar
 
+from dp_pipeline.release.one_thread import load_threaded_libraries, one_thread
 from dp_pipeline.schema.errors import PipelineError
 
 Item = TypeVar("Item")
@@ -61,25 +62,10 @@ def _interrupts_ignored() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Numerical libraries use one thread meanwhile."""
-    from threadpoolctl import threadpool_limits
-
-    _load_threaded_libraries()
-    with threadpool_limits(limits=1):
-        yield
-
-
 def _use_one_thread() -> None:
     """For the whole life of a worker process."""
     from threadpoolctl import threadpool_limits
 
     os.environ["OMP_NUM_THREADS"] = "1"
-    _load_threaded_libraries()
+    load_threaded_libraries()
     threadpool_limits(limits=1)
-
-
-def _load_threaded_libraries() -> None:
-    """A limit reaches only libraries that are loaded already."""
-    import sklearn.cluster  # noqa: F401

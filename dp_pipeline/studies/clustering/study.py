@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dp_pipeline.raw.comparison import keep_reference
+from dp_pipeline.release.one_thread import one_thread
 from dp_pipeline.schema.spec import DatasetSpec
 from dp_pipeline.studies.benchmark import Benchmark
 from dp_pipeline.studies.clustering.cell import Cell, all_cells
@@ -21,7 +22,6 @@ from dp_pipeline.studies.code import code_version
 from dp_pipeline.studies.journal import Row
 from dp_pipeline.studies.results import require_measured, with_error, write_results
 from dp_pipeline.studies.study import Study
-from dp_pipeline.studies.workers import one_thread
 
 MEASURING_FILES = tuple(
     f"studies/clustering/{name}.py" for name in ("cell", "measuring", "systems")
