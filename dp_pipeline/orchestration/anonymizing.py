@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from dp_pipeline.anonymity.coded_rows import CodedRows
+from dp_pipeline.anonymity.method import Anonymized
+from dp_pipeline.anonymity.promise import TooFewRows
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.orchestration.anonymity_rows import coded_rows
 from dp_pipeline.orchestration.lineage import require_snapshot
@@ -77,10 +80,9 @@ def _made(release: SyntacticRelease, snapshot: Snapshot) -> Bundle:
     that does not keep its promise.
     """
     rows = coded_rows(release.spec, snapshot)
-    anonymized = release.method.recode(rows, release.promise, seed=release.declared.seed)
     tables = syntactic_tables(
         rows,
-        anonymized,
+        _recoded(release, rows),
         release.promise,
         label=str(release.spec.label),
         is_public=not release.spec.is_release,
@@ -95,10 +97,17 @@ def _made(release: SyntacticRelease, snapshot: Snapshot) -> Bundle:
     )
     if not keeps_promise(bundle):
         raise BoundaryViolation(
-            f"{release.spec.name}/{release.name} at K={release.k}: expected a table that keeps "
-            "its promise, got another"
+            f"{release.what}: expected a table that keeps its promise, got another"
         )
     return bundle
+
+
+def _recoded(release: SyntacticRelease, rows: CodedRows) -> Anonymized:
+    """What the method makes of the rows; TooFewRows says of which release."""
+    try:
+        return release.method.recode(rows, release.promise, seed=release.declared.seed)
+    except TooFewRows as error:
+        raise TooFewRows(f"{release.what}: {error}") from None
 
 
 def _replayed(release: SyntacticRelease, snapshot: Snapshot, ledger: Ledger) -> Anonymous:
@@ -108,10 +117,7 @@ def _replayed(release: SyntacticRelease, snapshot: Snapshot, ledger: Ledger) -> 
     entries = ledger.entries(release.spec.lineage)
     settled = next(one for one in entries if one.key == key and one.event == "settled")
     if _digest(bundle) != settled.facts[BUNDLE]:
-        raise Damaged(
-            f"bundle of {release.spec.name}/{release.name} at K={release.k}: expected it as "
-            "settled, got another"
-        )
+        raise Damaged(f"bundle of {release.what}: expected it as settled, got another")
     return Anonymous(bundle, "replayed", path)
 
 

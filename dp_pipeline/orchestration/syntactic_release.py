@@ -72,6 +72,11 @@ class SyntacticRelease:
         """Where bundles are."""
         return BundleStore(self.home.released)
 
+    @property
+    def what(self) -> str:
+        """The words for messages and the ledger."""
+        return f"{self.spec.name}/{FOLDER}/{self.name} at K={self.k}"
+
     def require_allowed(self) -> None:
         """DeclarationError for a K or a method that is not declared, and on sensitive rows for
         what the file does not allow by name or what promises nothing.
@@ -133,7 +138,7 @@ class SyntacticRelease:
             lineage=self.spec.lineage,
             kind="not-dp",
             nano_epsilon=0,
-            what=f"{self.spec.name}/{FOLDER}/{self.name} at K={self.k}",
+            what=self.what,
             facts={**self.facts(snapshot), **self.run},
             currency=self.spec.currency,
         )

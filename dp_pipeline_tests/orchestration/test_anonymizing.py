@@ -283,7 +283,7 @@ def test_where_no_table_keeps_the_promise_nothing_is_released_and_the_row_stays(
     for _ in range(2):
         with pytest.raises(TooFewRows) as refused:
             anonymized(project, spec, k=5)
-        assert str(refused.value) == words
+        assert str(refused.value) == f"patients/k_anonymous/kjig at K=5: {words}"
         assert refused.value.exit_code == 1
     assert not list(project.home.released.rglob("*.json"))
     assert not_dp_rows(project.ledger) == ["patients/k_anonymous/kjig at K=5"]
