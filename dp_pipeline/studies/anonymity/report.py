@@ -68,8 +68,8 @@ def _settings(summary: Summary, cells: int, header: Mapping[str, str]) -> Iterat
             "release: selected once on all rows; seconds are of one selection with its ranking "
             "(of one shorter than a second, the middle of three), wall clock, one thread; classes "
             "are of what is released",
-            "many of the few different rows that are released lie on the SVM's margin: which of "
-            "those scores higher is decided by its tolerance, and moves its AUC by up to 0.03",
+            "distances of the SVM are rounded to hundredths: many of the few different rows that "
+            "are released lie on its margin, where a solver's last digits would order them",
             "Greedy_Hamdist: only the abstract of its paper could be read; three readings, with "
             "the distances in closed form",
             "a number is a mean ± its standard error; where the data set is no sample it tells "
