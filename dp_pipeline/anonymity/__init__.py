@@ -19,8 +19,6 @@ from dp_pipeline.anonymity.tree import Tree
 from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.parameters import from_text
 
-DEFAULT = "kjig"
-
 METHODS: Mapping[str, type[Method]] = {
     "cluster_k_anonymity": ClusterKAnonymity,
     "hamdist_backward": HamdistBackward,

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from dp_pipeline.anonymity.coded_rows import Column
 
-BoolArray = NDArray[np.bool_]
-
 
 @dataclass(frozen=True)
 class Bit:
@@ -29,7 +27,7 @@ class Bit:
     code: int
     asks: Literal["is", "at_least"] = "is"
 
-    def of(self, codes: NDArray[np.integer], columns: Sequence[Column]) -> BoolArray:
+    def of(self, codes: NDArray[np.integer], columns: Sequence[Column]) -> NDArray[np.bool_]:
         """The answer of every row, (n,), of codes (n, d)."""
         column, values = columns[self.column], codes[:, self.column]
         if self.asks == "is":
@@ -64,7 +62,7 @@ def _bits_of(at: int, column: Column) -> list[Bit]:
 
 def bit_matrix(
     bits: Sequence[Bit], codes: NDArray[np.integer], columns: Sequence[Column]
-) -> BoolArray:
+) -> NDArray[np.bool_]:
     """Answers (n, bits), one column a bit in memory's order."""
     matrix = np.empty((len(codes), len(bits)), dtype=np.bool_, order="F")
     # Side by side in memory: one column is read for each of its bits.

@@ -59,7 +59,7 @@ class HamdistBackward(HamdistForward):
     summary: ClassVar[str] = "drops one-hot bits of least Hamming distance until it is k-anonymous"
 
     def recode_by(self, ranking: Ranking, rows: CodedRows, promise: Promise) -> Anonymized:
-        """The longest head of the ranking that keeps the promise."""
+        """The longest head of the ranking that keeps the promise, of it what is worth a column."""
         started = Started.of(rows, self.bits(rows.columns), promise)
         kept = list[int]()
         for place in ranking.places:

@@ -18,9 +18,9 @@ from dp_pipeline.schema.encoding import FloatArray
 class RankedSearch(ABC):
     """The shape of RFKA: an order of one-hot bits, and one pass over it.
 
-    The result depends on the order and on the classes alone. It is maximal: no other bit can be
-    added. It is *not* monotone in K: a larger K may keep a bit that a smaller one had no place
-    for beside another.
+    The result depends on the order and on the classes alone. It is maximal: every other bit breaks
+    the promise or is not worth a column (``ClassPartition.takes``). It is *not* monotone in K: a
+    larger K may keep a bit that a smaller one had no place for beside another.
     """
 
     def bits(self, columns: Sequence[Column]) -> tuple[Bit, ...]:

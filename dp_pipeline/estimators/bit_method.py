@@ -7,15 +7,13 @@ from dp_pipeline.anonymity.kjig import Kjig
 from dp_pipeline.anonymity.method import Method, Selecting
 from dp_pipeline.schema.errors import DeclarationError
 
-_OF_BOXES = ("cluster_k_anonymity", "mondrian", "tree")
-
 
 def bit_method(method: object) -> Selecting:
     """The method that a selector is told to use.
 
     DeclarationError for what is none, and for methods whose releases are boxes.
     """
-    by_name = {name: made for name, made in METHODS.items() if name not in _OF_BOXES}
+    by_name = {name: made for name, made in METHODS.items() if hasattr(made, "bits")}
     if isinstance(method, tuple(by_name.values())):
         return method  # type: ignore[return-value]
     if isinstance(method, str) and method in by_name:
@@ -31,7 +29,7 @@ def bit_method(method: object) -> Selecting:
 
 def _makes_boxes(method: object) -> bool:
     if isinstance(method, str):
-        return method in _OF_BOXES
+        return method in METHODS
     return hasattr(method, "recode") and not isinstance(method, type)
 
 

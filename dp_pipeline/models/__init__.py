@@ -61,9 +61,9 @@ def build_model(spec: DatasetSpec, name: str) -> Model:
     """The model that a data set declares, with its parameters, checked against the attributes.
 
     A declared ``nominal_rows`` reaches every model that plans with one, and a declared ``label``
-    one that is told of none. A method that
-    costs another ε than was asked, or has none, is refused on data to be released, and so
-    is a data set file whose models cost more ρ together than its ceiling.
+    every model that has one and is told of none. A method that costs another ε than was asked, or
+    has none, is refused on data to be released, and so is a data set file whose models cost more
+    ρ together than its ceiling.
     """
     model = _built(spec, name)
     if spec.is_release and spec.delta is not None:

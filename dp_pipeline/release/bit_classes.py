@@ -26,7 +26,7 @@ class BitClasses:
     """At most 2^m classes by m bits; fewer where two bits are about one attribute, since a number
     that is not ≥ 20 is not ≥ 40 either.
 
-    bits     at least one
+    bits     none asks nothing, and all rows are one class; a release has at least one
     domain   declared attributes
 
     >>> from dp_pipeline.schema.domain import Attribute

@@ -234,7 +234,8 @@ def test_too_few_rows_are_one_red_line_without_a_number_of_rows(project: Project
     spec = declare(project, rows=ROWS[:4])
     prepared(project, spec)
     refused = project.launch(spec, KJIG, partition="5")
-    assert refusal(refused) == "k-anonymity: expected at least K=5 rows, got fewer"
+    words = "k-anonymity: expected at least K=5 rows, got fewer"
+    assert refusal(refused) == f"patients/k_anonymous/kjig at K=5: {words}"
     (failed,) = failures(refused)
     assert failed.user_failure_data.metadata["exit_code"].value == 1
     assert len(project.ledger.not_dp_releases("ward")) == 1

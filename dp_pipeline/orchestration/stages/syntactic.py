@@ -9,6 +9,7 @@ import dagster as dg
 
 from dp_pipeline import __version__
 from dp_pipeline.orchestration.anonymity_quality import evaluate_anonymous
+from dp_pipeline.orchestration.anonymity_rows import declared_anonymity
 from dp_pipeline.orchestration.anonymizing import anonymize
 from dp_pipeline.orchestration.beside import not_dp_beside
 from dp_pipeline.orchestration.comparing_anonymous import compare_anonymous
@@ -71,19 +72,17 @@ def _method_asset(spec: DatasetSpec, name: str) -> dg.AssetsDefinition:
 
 
 def _description(spec: DatasetSpec, name: str) -> str:
-    declared = declared_method(spec, name)
-    known = spec.k_anonymity
-    largest = promise_for(known, name, k=known.partitions[-1]) if known else None
-    labels = f" and {largest.diversity} labels" if largest and largest.diversity > 1 else ""
+    method, declared = declared_method(spec, name), declared_anonymity(spec)
+    largest = promise_for(declared, name, k=declared.partitions[-1])
+    labels = f" and {largest.diversity} labels" if largest.diversity > 1 else ""
     return (
-        f"{spec.title}: {declared.summary}. Every row shares what is released of it with at least "
+        f"{spec.title}: {method.summary}. Every row shares what is released of it with at least "
         f"K − 1 others: K rows{labels} in every class. Not differentially private: {REASON}. "
         "The ledger notes it as not-dp before the first look; a re-run replays and reads nothing."
     )
 
 
 def _evaluation(spec: DatasetSpec) -> dg.AssetsDefinition:
-    methods = spec.k_anonymity.methods if spec.k_anonymity else {}
     shown = (
         "The numbers go to a private file on the raw store; none is shown."
         if spec.is_release
@@ -92,7 +91,10 @@ def _evaluation(spec: DatasetSpec) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=[spec.name, FOLDER, "evaluation"],
-        ins={name: dg.AssetIn(key=[spec.name, FOLDER, name]) for name in methods},
+        ins={
+            name: dg.AssetIn(key=[spec.name, FOLDER, name])
+            for name in declared_anonymity(spec).methods
+        },
         partitions_def=k_partitions(spec),
         description="How well classifiers learn from the k-anonymous releases of one K: AUC, with "
         f"columns chosen inside each fold, and as the papers have it. {shown}",

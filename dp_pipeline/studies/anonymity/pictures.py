@@ -12,7 +12,7 @@ from dp_pipeline.studies.line_chart import BARS, Across, Line, Scale, line_chart
 from dp_pipeline.studies.means import Mean
 from dp_pipeline.studies.picture import Picture
 
-OVER_K = Across("K: rows of the smallest class (0: nothing is promised)", is_log=False)
+OVER_K = Across("K: rows of every class, at least (0: nothing is promised)", is_log=False)
 
 _SCORERS = {"logistic": "logistic regression", "svm": "SVM", "class_rate": "rates of classes"}
 
