@@ -50,6 +50,11 @@ class BoxRecoding:
         pairs = zip(self.source, self._sets, strict=True)
         return tuple(_released_column(column, sets) for column, sets in pairs)
 
+    @property
+    def about(self) -> tuple[int, ...]:
+        """Every column tells of itself."""
+        return tuple(range(len(self.source)))
+
     @cached_property
     def _codes(self) -> IntArray:
         """Released codes of every box (boxes, d)."""

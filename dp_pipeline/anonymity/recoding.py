@@ -23,6 +23,11 @@ class Recoding(Protocol):
         """The released columns."""
         ...
 
+    @property
+    def about(self) -> tuple[int, ...]:
+        """For every released column, the place of the quasi-identifier that it tells of."""
+        ...
+
     def released(self, rows: CodedRows) -> CodedRows:
         """The rows as they would be released: ``columns`` in place of the quasi-identifiers, the
         target as it is. Rows with equal codes are one equivalence class.
@@ -49,6 +54,11 @@ class BitRecoding:
     def columns(self) -> tuple[Column, ...]:
         """One column of ``0`` and ``1`` a kept bit."""
         return tuple(Column(bit.name(self.source), _NO_YES, ordered=True) for bit in self.bits)
+
+    @property
+    def about(self) -> tuple[int, ...]:
+        """The column that each bit asks about."""
+        return tuple(bit.column for bit in self.bits)
 
     def matrix(self, codes: NDArray[np.integer]) -> NDArray[np.bool_]:
         """Kept bits (n, bits) of codes of the source columns (n, d)."""

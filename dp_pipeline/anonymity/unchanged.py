@@ -20,6 +20,11 @@ class Unchanged:
 
     columns: tuple[Column, ...]
 
+    @property
+    def about(self) -> tuple[int, ...]:
+        """Every column tells of itself."""
+        return tuple(range(len(self.columns)))
+
     def released(self, rows: CodedRows) -> CodedRows:
         """The rows."""
         return rows

@@ -41,7 +41,8 @@ from dp_pipeline_tests.studies.small_anonymity import (
     small_study,
 )
 
-OF_RELEASES = {"kept", "classes", "smallest_class", "homogeneous", "largest_share"}
+LOST = {"discernibility", "average_class_size", "non_uniform_entropy"}
+OF_RELEASES = {"kept", "classes", "smallest_class", "homogeneous", "largest_share", *LOST}
 OF_CLASSIFIERS = {"kept", "auc_class_rate"}
 
 

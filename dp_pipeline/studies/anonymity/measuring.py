@@ -17,6 +17,7 @@ from dp_pipeline.anonymity.promise import Promise, TooFewRows
 from dp_pipeline.anonymity.protocols import ProtocolResult, evaluate_over
 from dp_pipeline.metrics.disclosure import smallest_class
 from dp_pipeline.metrics.equivalence_classes import EquivalenceClasses
+from dp_pipeline.metrics.information_loss import information_loss
 from dp_pipeline.metrics.label_diversity import distinct_labels, homogeneous_rows, largest_share
 from dp_pipeline.orchestration.anonymity_rows import coded_rows, declared_anonymity
 from dp_pipeline.schema.errors import BoundaryViolation
@@ -47,7 +48,8 @@ class Measuring:
 
         ``release``: ``seconds`` of the selection, ``kept`` columns, ``classes``, rows of the
         ``smallest_class``, the share of rows in ``homogeneous`` classes, the ``largest_share``
-        of a label in a class; ``paper`` and ``nested``: ``auc_…`` of every scorer, ``seconds``
+        of a label in a class, and what was lost: ``discernibility``, ``average_class_size`` and
+        ``non_uniform_entropy``; ``paper`` and ``nested``: ``auc_…`` of every scorer, ``seconds``
         and ``kept``, all means over folds.
 
         A K that cannot be kept has a ``failure`` and no numbers: the others are not lost for it.
@@ -102,8 +104,18 @@ def _released(cell: Cell, system: System, promise: Promise, rows: CodedRows) -> 
     labels = len(released.target_levels)
     classes = EquivalenceClasses.of(released.codes, released.target, labels=labels)
     _require_kept(cell, promise, classes)
+    # Loss is told row by row, before what is released was put in order.
+    kept = rows.some(~found.suppressed)
+    loss = information_loss(
+        kept.codes,
+        found.recoding.released(kept).codes,
+        about=found.recoding.about,
+        k=promise.k,
+        suppressed=len(rows) - len(kept),
+    )
     return _finite(
         {
+            **loss.facts(),
             "seconds": seconds,
             "kept": float(len(released.columns)),
             "classes": len(classes),

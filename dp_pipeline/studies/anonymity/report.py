@@ -18,10 +18,16 @@ _KEPT = Shown("release", "kept", "columns that are released", "")
 _SMALLEST = Shown("release", "smallest_class", "rows of the smallest class", "")
 _SHARE = Shown("release", "largest_share", "largest share of one label in a class", "")
 
+_LOST = (
+    Shown("release", "non_uniform_entropy", "bits of a row that its release leaves open", ""),
+    Shown("release", "average_class_size", "rows a class, in units of K", ""),
+    Shown("release", "discernibility", "pairs of rows that look alike", ""),
+)
+
 _TABLES: Sequence[tuple[Shown, Callable[[Mean], str]]] = (
     *((shown, lambda mean: mean.text) for shown in AUCS),
     *((shown, lambda mean: number_text(mean.value)) for shown in (SECONDS, HOMOGENEOUS, _SHARE)),
-    *((shown, lambda mean: f"{mean.value:,.4g}") for shown in (_KEPT, _SMALLEST)),
+    *((shown, lambda mean: f"{mean.value:,.4g}") for shown in (_KEPT, _SMALLEST, *_LOST)),
 )
 
 
