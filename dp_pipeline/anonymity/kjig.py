@@ -42,6 +42,8 @@ class Kjig:
 
     summary: ClassVar[str] = "thresholds and levels by what they tell together about the label"
 
+    sensitive_diversity: ClassVar[int] = 2
+
     def bits(self, columns: Sequence[Column]) -> tuple[Bit, ...]:
         """Thresholds of ordered columns, levels of the others."""
         return cumulative_bits(columns)

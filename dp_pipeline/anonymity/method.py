@@ -39,6 +39,9 @@ class Method(Protocol):
     """A frozen dataclass whose fields are public parameters (``schema.parameters``).
 
     summary   one sentence for lists and the Dagster page
+
+    Optional: ``sensitive_diversity``, different labels that it keeps in every class where the label
+    is sensitive and nobody asks for another number; 1 for the papers' methods, which know none.
     """
 
     summary: ClassVar[str]
@@ -50,6 +53,13 @@ class Method(Protocol):
         Raises TooFewRows where even one class of all rows would break the promise.
         """
         ...
+
+
+def sensitive_diversity(method: Method | type[Method], *, k: int) -> int:
+    """Different labels in every class of a sensitive label, where nothing is said; a K that
+    promises nothing promises none.
+    """
+    return int(getattr(method, "sensitive_diversity", 1)) if k > 1 else 1
 
 
 class Selecting(Method, Protocol):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dp_pipeline.anonymity import METHODS
-from dp_pipeline.anonymity.kjig import Kjig
-from dp_pipeline.anonymity.method import Method, Selecting
+from dp_pipeline.anonymity.method import Selecting
 from dp_pipeline.schema.errors import DeclarationError
 
 
@@ -31,10 +30,3 @@ def _makes_boxes(method: object) -> bool:
     if isinstance(method, str):
         return method in METHODS
     return hasattr(method, "recode") and not isinstance(method, type)
-
-
-def usual_diversity(method: Method, *, k: int) -> int:
-    """Different labels in every class where nothing is said: our method takes the label as
-    sensitive; the papers' know no such thing.
-    """
-    return 2 if k > 1 and isinstance(method, Kjig) else 1

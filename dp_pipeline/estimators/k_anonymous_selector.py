@@ -17,9 +17,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dp_pipeline.anonymity.bit import Bit
 from dp_pipeline.anonymity.coded_rows import CodedRows
-from dp_pipeline.anonymity.method import Method
+from dp_pipeline.anonymity.method import Method, sensitive_diversity
 from dp_pipeline.anonymity.promise import Promise
-from dp_pipeline.estimators.bit_method import bit_method, usual_diversity
+from dp_pipeline.estimators.bit_method import bit_method
 from dp_pipeline.estimators.bit_selection import BitSelection
 from dp_pipeline.estimators.errors import InvalidParameter, invalid_parameters
 from dp_pipeline.estimators.feature_series import Features, features_of
@@ -227,7 +227,7 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _promise(self, method: Method) -> Promise:
         k = _whole("k", self.k, at_least=0)
-        diversity = usual_diversity(method, k=k)
+        diversity = sensitive_diversity(method, k=k)
         if self.diversity is not None:
             diversity = _whole("diversity", self.diversity, at_least=1)
         return Promise(k, diversity, _share(self.suppress))

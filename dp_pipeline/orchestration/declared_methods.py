@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dp_pipeline.anonymity import build_method
-from dp_pipeline.anonymity.method import Method
+from dp_pipeline.anonymity import METHODS, build_method
+from dp_pipeline.anonymity.method import Method, sensitive_diversity
 from dp_pipeline.anonymity.promise import Promise
 from dp_pipeline.orchestration.anonymity_rows import declared_anonymity
 from dp_pipeline.schema.errors import DeclarationError
@@ -38,5 +38,5 @@ def promise_for(declared: KAnonymity, method: str, *, k: int) -> Promise:
     """
     if k <= 1:
         return Promise(k, 1, declared.suppress)
-    is_diverse = method == "kjig" and declared.sensitive_label
-    return Promise(k, declared.diversity or (2 if is_diverse else 1), declared.suppress)
+    usual = sensitive_diversity(METHODS[method], k=k) if declared.sensitive_label else 1
+    return Promise(k, declared.diversity or usual, declared.suppress)
