@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from dp_pipeline import cli
+from dp_pipeline.cli import running
 from dp_pipeline.orchestration import runner
 from dp_pipeline.reporting.terminal import print_table
 from dp_pipeline_tests.orchestration import patients
@@ -250,8 +250,8 @@ def test_the_demo_runs_its_data_sets_in_order_and_prints_each(
     for name, value in project.environment.items():
         monkeypatch.setenv(name, value)
     patients.declare(project, patients.WARD)
-    monkeypatch.setattr(cli, "DEMO", ("plants", "rides"))
-    monkeypatch.setattr(cli, "DEMO_ANONYMOUS", {"patients": "2"})
+    monkeypatch.setattr(running, "DEMO", ("plants", "rides"))
+    monkeypatch.setattr(running, "DEMO_ANONYMOUS", {"patients": "2"})
     monkeypatch.setattr(runner, "dagster_instance", lambda _: nullcontext(project.instance))
     result = CliRunner().invoke(cli.main, ["demo"])
     assert (result.exit_code, result.stderr) == (0, "")
