@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from dp_pipeline.cli import running
+from dp_pipeline.cli import main, running
 from dp_pipeline.orchestration import runner
 from dp_pipeline.reporting.terminal import print_table
 from dp_pipeline_tests.orchestration import patients
@@ -253,7 +253,7 @@ def test_the_demo_runs_its_data_sets_in_order_and_prints_each(
     monkeypatch.setattr(running, "DEMO", ("plants", "rides"))
     monkeypatch.setattr(running, "DEMO_ANONYMOUS", {"patients": "2"})
     monkeypatch.setattr(runner, "dagster_instance", lambda _: nullcontext(project.instance))
-    result = CliRunner().invoke(cli.main, ["demo"])
+    result = CliRunner().invoke(main, ["demo"])
     assert (result.exit_code, result.stderr) == (0, "")
     charged = re.findall("charged by this run: (.*)", result.stdout)
     assert charged == ["0.5", "0.7"]
