@@ -21,7 +21,8 @@ Fraction(9, 10)
 >>> folder.cleanup()
 """
 
-from dp_pipeline.ledger.account import Account, Balance
+from dp_pipeline.ledger.account import Account
+from dp_pipeline.ledger.balance import Balance
 from dp_pipeline.ledger.charge import Charge, SpendRow
 from dp_pipeline.ledger.entry import Entry
 from dp_pipeline.ledger.errors import DeadRelease, ReservationOver, UnbalancedSpends

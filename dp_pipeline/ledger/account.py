@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 
 from dp_pipeline.ledger.words import require_line
@@ -13,6 +13,10 @@ from dp_pipeline.schema.errors import DeclarationError
 
 RELATIONS = ("add_remove", "replace_one")
 PURPOSES = ("release", "benchmark")
+LIMITS = ("ceiling", "limit", "per_month", "month_limit")
+"""The facts that a raise says anew."""
+
+_NONE = "none"
 
 
 @dataclass(frozen=True)
@@ -26,8 +30,11 @@ class Account:
     ceiling   the sum of all ε that may ever be charged; None for a benchmark without a limit
     delta     None: the account counts in pure ε. Else it counts in ρ of zero-concentrated DP,
               and ``ceiling`` is an ε at this δ
-    limit     the ceiling in what the account counts in; made from the ceiling when it opens,
-              and kept in its row: no later conversion may move it
+    limit     the ceiling in what the account counts in; made from the ceiling when it opens or is
+              raised, and kept in that row: no later conversion may move it
+    per_month   the sum of all ε that may be charged in one calendar month (UTC), or None: a rate
+              under the ceiling, not beside it
+    month_limit   ``per_month`` in what the account counts in, kept like ``limit``
 
     Raises DeclarationError for any other value, and for a release without a ceiling.
 
@@ -42,6 +49,8 @@ class Account:
     ceiling: Fraction | None
     delta: Fraction | None = None
     limit: Fraction | None = field(default=None, compare=False)
+    per_month: Fraction | None = None
+    month_limit: Fraction | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         require_line(self.lineage, of="lineage")
@@ -50,13 +59,10 @@ class Account:
         self._require_one_of(PURPOSES, self.purpose, of="purpose")
         if self.ceiling is None and self.purpose == "release":
             raise DeclarationError(f"lineage {self.lineage}: a release needs a ceiling, got none")
-        if self.ceiling is not None and not _is_positive(self.ceiling):
-            raise DeclarationError(
-                f"lineage {self.lineage}: expected a ceiling above 0 as a Fraction, "
-                f"got {self.ceiling!r}"
-            )
-        if self.limit is None and self.ceiling is not None:
-            object.__setattr__(self, "limit", self.currency.amount_of(self.ceiling))
+        self._require_amounts()
+        for limit, amount in (("limit", self.ceiling), ("month_limit", self.per_month)):
+            if getattr(self, limit) is None and amount is not None:
+                object.__setattr__(self, limit, self.currency.amount_of(amount))
 
     @property
     def currency(self) -> Currency:
@@ -69,30 +75,79 @@ class Account:
                 f"lineage {self.lineage}: {of} is {' or '.join(expected)}, got {got!r}"
             )
 
+    def _require_amounts(self) -> None:
+        for name in ("ceiling", "per_month"):
+            amount = getattr(self, name)
+            if amount is not None and not _is_positive(amount):
+                raise DeclarationError(
+                    f"lineage {self.lineage}: expected a {name} above 0 as a Fraction, "
+                    f"got {amount!r}"
+                )
+        limits = self.ceiling, self.per_month
+        if limits[0] is not None and limits[1] is not None and limits[1] > limits[0]:
+            raise DeclarationError(
+                f"lineage {self.lineage}: expected per_month at most the ceiling "
+                f"{epsilon_text(limits[0])}, got {epsilon_text(limits[1])}"
+            )
+
     def facts(self) -> dict[str, str]:
         """The account as text for its row."""
-        ceiling = "none" if self.ceiling is None else epsilon_text(self.ceiling)
         facts = {
             "unit": self.unit,
             "relation": self.relation,
             "purpose": self.purpose,
-            "ceiling": ceiling,
             "currency": self.currency.name,
+            **self.limits(),
         }
-        if self.delta is None:
-            return facts
-        limit = "none" if self.limit is None else epsilon_text(self.limit)
-        return {**facts, "delta": delta_text(self.delta), "limit": limit}
+        return facts if self.delta is None else {**facts, "delta": delta_text(self.delta)}
+
+    def limits(self) -> dict[str, str]:
+        """What a raise may change, as text; of a month only where there is such a limit."""
+        facts = {"ceiling": _text(self.ceiling)}
+        if self.delta is not None:
+            facts["limit"] = _text(self.limit)
+        if self.per_month is not None:
+            facts["per_month"] = _text(self.per_month)
+            if self.delta is not None:
+                facts["month_limit"] = _text(self.month_limit)
+        return facts
 
     @classmethod
     def from_facts(cls, lineage: str, facts: Mapping[str, str]) -> Account:
         """The account that ``facts`` was written from; KeyError or ValueError if it was not."""
-        ceiling = _amount(facts["ceiling"])
-        declared = (lineage, facts["unit"], facts["relation"], facts["purpose"], ceiling)
         # Every account that counts in ρ says so; those of before there was another do not.
-        if facts.get("currency", PURE.name) == PURE.name:
-            return cls(*declared)
-        return cls(*declared, Fraction(facts["delta"]), _amount(facts["limit"]))
+        is_pure = facts.get("currency", PURE.name) == PURE.name
+        per_month = facts.get("per_month", _NONE)
+        return cls(
+            lineage=lineage,
+            unit=facts["unit"],
+            relation=facts["relation"],
+            purpose=facts["purpose"],
+            ceiling=_amount(facts["ceiling"]),
+            delta=None if is_pure else Fraction(facts["delta"]),
+            limit=None if is_pure else _amount(facts["limit"]),
+            per_month=_amount(per_month),
+            month_limit=None if is_pure or per_month == _NONE else _amount(facts["month_limit"]),
+        )
+
+    def raised(self, *, total: Fraction, per_month: Fraction | None) -> Account:
+        """The account with a higher ceiling, or the same and another limit of a month.
+
+        Raises DeclarationError for a lower ceiling, for an account without one, and where
+        nothing would change.
+        """
+        if self.ceiling is None or not _is_positive(total) or total < self.ceiling:
+            raise DeclarationError(
+                f"lineage {self.lineage}: expected a ceiling of at least {_text(self.ceiling)}, "
+                f"got {_text(total)}"
+            )
+        if (total, per_month) == (self.ceiling, self.per_month):
+            raise DeclarationError(
+                f"lineage {self.lineage}: expected a change, got the ceiling {_text(total)} and "
+                f"per_month {_text(per_month)} that it has"
+            )
+        limit = None if total != self.ceiling else self.limit
+        return replace(self, ceiling=total, limit=limit, per_month=per_month, month_limit=None)
 
     def require_same_as(self, opened: Account) -> None:
         """Refuse to go on under another declaration than the one at opening.
@@ -108,31 +163,17 @@ class Account:
             )
 
 
-@dataclass(frozen=True)
-class Balance:
-    """What a lineage has spent, exactly, in what its account counts in.
-
-    ceiling   None if there is no limit, or no account yet
-    spent     the sum of all charges, settled or not: nothing is ever refunded
-    left      ceiling − spent; None if there is no ceiling
-    not_dp    how many releases without any ε were made
-    currency  pure ε, or ρ with its δ
-    """
-
-    ceiling: Fraction | None
-    spent: Fraction
-    left: Fraction | None
-    not_dp: int
-    currency: Currency = PURE
-
-
 def _is_positive(value: object) -> bool:
     return isinstance(value, Fraction) and value > 0
 
 
 def _amount(text: str) -> Fraction | None:
-    return None if text == "none" else Fraction(text)
+    return None if text == _NONE else Fraction(text)
+
+
+def _text(amount: Fraction | None) -> str:
+    return _NONE if amount is None else epsilon_text(amount)
 
 
 def _listed(facts: Mapping[str, str], names: list[str]) -> str:
-    return ", ".join(f"{name} {facts.get(name, 'none')!r}" for name in names)
+    return ", ".join(f"{name} {facts.get(name, _NONE)!r}" for name in names)

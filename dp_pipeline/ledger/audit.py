@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from fractions import Fraction
 
 from dp_pipeline.ledger.account import Account
 from dp_pipeline.ledger.charge import SpendRow
 from dp_pipeline.ledger.entry import Entry
+from dp_pipeline.ledger.journal import merged
 from dp_pipeline.schema.epsilon import NANO, epsilon_text, nano_epsilon
 from dp_pipeline.schema.errors import Damaged, DeclarationError
 
@@ -29,7 +32,8 @@ class Audit:
 
     def __init__(self) -> None:
         self._accounts: dict[str, Account] = {}
-        self._spent: dict[str, int] = {}
+        self._facts: dict[str, list[Mapping[str, str]]] = {}
+        self._spent: Counter[tuple[str, str]] = Counter()
         self._reserved: dict[str, Entry] = {}
         self._ended: set[str] = set()
 
@@ -39,16 +43,30 @@ class Audit:
             self._opened(entry)
         elif entry.lineage not in self._accounts:
             raise _impossible(entry, f"lineage {entry.lineage} has no account yet")
+        elif entry.event == "raise":
+            self._raised(entry)
         elif entry.event == "reserve":
             self._reserve(entry)
-        elif entry.event != "source":
+        elif entry.event not in ("source", "retired"):
             self._outcome(entry)
 
     def _opened(self, entry: Entry) -> None:
         if entry.lineage in self._accounts:
             raise _impossible(entry, f"the account of {entry.lineage} was open already")
+        self._facts[entry.lineage] = [entry.facts]
+        self._accounts[entry.lineage] = self._account(entry)
+
+    def _raised(self, entry: Entry) -> None:
+        before = self._accounts[entry.lineage]
+        self._facts[entry.lineage].append(entry.facts)
+        after = self._account(entry)
+        if before.limit is None or after.limit is None or after.limit < before.limit:
+            raise _impossible(entry, f"it lowers the ceiling of {entry.lineage}")
+        self._accounts[entry.lineage] = after
+
+    def _account(self, entry: Entry) -> Account:
         try:
-            self._accounts[entry.lineage] = Account.from_facts(entry.lineage, entry.facts)
+            return Account.from_facts(entry.lineage, merged(self._facts[entry.lineage]))
         except (KeyError, ValueError, DeclarationError):
             raise _impossible(entry, "it declares no account") from None
 
@@ -56,11 +74,13 @@ class Audit:
         if entry.key is None or entry.key in self._reserved:
             raise _impossible(entry, f"key {entry.key} was reserved already")
         self._reserved[entry.key] = entry
-        spent = self._spent.get(entry.lineage, 0) + entry.nano_epsilon
-        self._spent[entry.lineage] = spent
-        limit = self._accounts[entry.lineage].limit
-        if limit is not None and Fraction(spent, NANO) > limit:
-            raise _impossible(entry, f"it passes the ceiling {epsilon_text(limit)}")
+        account, month = self._accounts[entry.lineage], entry.time[:7]
+        for period, limit in (("", account.limit), (month, account.month_limit)):
+            self._spent[entry.lineage, period] += entry.nano_epsilon
+            spent = Fraction(self._spent[entry.lineage, period], NANO)
+            if limit is not None and spent > limit:
+                of = f" of {period}" if period else ""
+                raise _impossible(entry, f"it passes the ceiling {epsilon_text(limit)}{of}")
 
     def _outcome(self, entry: Entry) -> None:
         reserved = self._reserved.get(entry.key or "")

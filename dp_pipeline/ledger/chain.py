@@ -2,7 +2,7 @@
 
 A chain finds a row edited, removed from the middle or slipped in. It cannot
 find a whole ledger rewritten from some row on, nor rows cut off at the end:
-only a head kept outside could.
+that is what the head outside is for.
 """
 
 from __future__ import annotations

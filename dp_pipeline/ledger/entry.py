@@ -17,12 +17,13 @@ class Entry:
     """One row, in the order of writing.
 
     sequence      1, 2, 3, …
-    event         "account", "source", "reserve", "interrupted", "settled" or "dead"
+    event         "account", "raise", "source", "retired", "reserve", "interrupted", "settled" or
+                  "dead"
     time          UTC, ISO 8601
     lineage       whose account
-    key           release key; None on account and source rows
+    key           release key; None on rows about the account alone
     source        the source claimed; None on all other rows
-    kind          "dp" or "not-dp" of the release; None on account and source rows
+    kind          "dp" or "not-dp" of the release; None on rows about the account alone
     nano_epsilon  what this row charges, nano-ρ where the account counts in ρ; 0 on every row
                   but a reserve row
     what          the words of the release

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, func, insert, select
 
-from dp_pipeline.ledger.account import Account
+from dp_pipeline.ledger.account import LIMITS, Account
 from dp_pipeline.ledger.chain import Row, canonical, digest
 from dp_pipeline.ledger.charge import Charge, SpendRow
 from dp_pipeline.ledger.entry import Entry, entry_from
@@ -109,18 +109,28 @@ def read_entries(connection: Connection) -> Iterator[Entry]:
 
 
 def find_account(connection: Connection, lineage: str) -> tuple[Account, dict[str, str]] | None:
-    """The account of a lineage and the facts of its row."""
+    """The account of a lineage as it is now, and the facts of its row and of its raises."""
     query = select(entries.c.facts).where(
-        entries.c.lineage == lineage, entries.c.event == "account"
+        entries.c.lineage == lineage, entries.c.event.in_(("account", "raise"))
     )
-    text = connection.execute(query).scalar_one_or_none()
-    if text is None:
+    texts = connection.execute(query.order_by(entries.c.sequence)).scalars().all()
+    if not texts:
         return None
     try:
-        facts: dict[str, str] = json.loads(text)
+        facts = merged(json.loads(text) for text in texts)
         return Account.from_facts(lineage, facts), facts
     except (KeyError, TypeError, ValueError, DeclarationError):
         raise Damaged(f"ledger: the account row of lineage {lineage} was changed") from None
+
+
+def merged(rows: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """The facts of an account from those of its opening and of every raise, oldest first."""
+    facts: dict[str, str] = {}
+    for row in rows:
+        # A raise says all limits anew: one that it does not name is no more.
+        kept = {name: text for name, text in facts.items() if name not in LIMITS}
+        facts = {**kept, **row}
+    return facts
 
 
 def require_account(connection: Connection, lineage: str) -> Account:
@@ -136,16 +146,21 @@ def no_account(lineage: str) -> DeclarationError:
     return DeclarationError(f"lineage {lineage}: no account was opened in this ledger")
 
 
-def spent_nano(connection: Connection, lineage: str) -> int:
-    """The sum of all charges of a lineage, in nano-ε, or in nano-ρ where it counts in ρ."""
+def spent_nano(connection: Connection, lineage: str, *, month: str = "") -> int:
+    """The sum of all charges of a lineage, in nano-ε, or in nano-ρ where it counts in ρ.
+
+    month   of this calendar month alone: "2026-11"
+    """
     total = select(func.coalesce(func.sum(entries.c.nano_epsilon), 0)).where(
         entries.c.lineage == lineage, entries.c.event == "reserve"
     )
+    if month:
+        total = total.where(entries.c.time.startswith(month, autoescape=True))
     spent = connection.execute(total).scalar_one()
-    if type(spent) is not int:
-        # SQLite answers with a float if any summand is not an integer.
+    # PostgreSQL sums whole numbers up to a Decimal; SQLite answers with a float if any is none.
+    if isinstance(spent, float) or spent != int(spent):
         raise Damaged(f"ledger: a charge of lineage {lineage} is not a whole number")
-    return spent
+    return int(spent)
 
 
 def count_not_dp(connection: Connection, lineage: str) -> int:

@@ -10,14 +10,16 @@ from sqlalchemy import Connection
 
 from dp_pipeline.ledger.account import Account
 from dp_pipeline.ledger.audit import balances
+from dp_pipeline.ledger.balance import read_balance
+from dp_pipeline.ledger.book import Book
 from dp_pipeline.ledger.charge import Charge, SpendRow
 from dp_pipeline.ledger.errors import DeadRelease, ReservationOver, UnbalancedSpends
-from dp_pipeline.ledger.journal import Draft, append, history, require_account, spent_nano
-from dp_pipeline.ledger.store import Store
+from dp_pipeline.ledger.journal import Draft, append, history, require_account
+from dp_pipeline.ledger.store import StillHeld
 from dp_pipeline.ledger.words import as_line
 from dp_pipeline.schema.currency import Currency, delta_text
 from dp_pipeline.schema.epsilon import NANO, epsilon_text
-from dp_pipeline.schema.errors import BudgetExceeded, Damaged, DeclarationError
+from dp_pipeline.schema.errors import Damaged, DeclarationError
 
 State = Literal["new", "resumed", "settled"]
 
@@ -34,10 +36,11 @@ class Reservation:
     ``die`` keeps the charge, and the next one resumes.
     """
 
-    def __init__(self, store: Store, *, charge: Charge, state: State) -> None:
+    def __init__(self, book: Book, *, charge: Charge, state: State, still_held: StillHeld) -> None:
         self.state: State = state
         self.charge = charge
-        self._store = store
+        self._book = book
+        self._still_held = still_held
         self._over = "is settled already" if state == "settled" else ""
 
     def settle(self, spends: Sequence[SpendRow], *, facts: Mapping[str, str] | None = None) -> None:
@@ -75,7 +78,8 @@ class Reservation:
         self._over = self._over or "was left"
 
     def _end(self, draft: Draft, *, over: str) -> None:
-        with self._store.writing() as connection:
+        self._still_held()
+        with self._book.writing() as connection:
             # Read again: on a file system that ignores locks another may have been faster.
             if history(connection, self.charge.key)[-1]["event"] in ("settled", "dead"):
                 raise ReservationOver(f"{self.charge.what}: ended by another process")
@@ -98,7 +102,7 @@ def enter(connection: Connection, charge: Charge) -> State:
     if not past:
         account = require_account(connection, charge.lineage)
         _require_currency(account, charge)
-        _require_budget(connection, account, charge)
+        _require_budget(connection, charge)
         nano = charge.nano_epsilon
         append(connection, Draft.of(charge, "reserve", nano_epsilon=nano, facts=charge.facts))
         return "new"
@@ -130,20 +134,10 @@ def _named(currency: Currency) -> str:
     return f"ρ at δ={delta_text(currency.delta)}"
 
 
-def _require_budget(connection: Connection, account: Account, charge: Charge) -> None:
-    if account.limit is None:
-        return
-    spent = Fraction(spent_nano(connection, charge.lineage), NANO)
+def _require_budget(connection: Connection, charge: Charge) -> None:
     asked = Fraction(charge.nano_epsilon, NANO)
-    if spent + asked > account.limit:
-        raise BudgetExceeded(
-            charge.what,
-            asked=asked,
-            spent=spent,
-            ceiling=account.limit,
-            where=charge.lineage,
-            symbol=account.currency.symbol,
-        )
+    balance = read_balance(connection, charge.lineage)
+    balance.require_room(asked, what=charge.what, where=charge.lineage)
 
 
 def _require_same_charge(charge: Charge, *, lineage: str, nano: int) -> None:

@@ -40,7 +40,10 @@ class BoundaryViolation(PipelineError):
 class BudgetExceeded(PipelineError):
     """More ε was asked for than is left; nothing was charged and nothing was drawn.
 
+    spent    for ever, or in ``month`` where that is named
+    ceiling  for ever, or of each month
     symbol   of what the amounts are: ε, or ρ of zero-concentrated DP
+    month    the calendar month (UTC) whose limit would be passed: "2026-11"; else empty
     """
 
     exit_code = 3
@@ -54,12 +57,16 @@ class BudgetExceeded(PipelineError):
         ceiling: Fraction,
         where: str,
         symbol: str = "ε",
+        month: str = "",
     ) -> None:
         self.asked, self.spent, self.ceiling, self.symbol = asked, spent, ceiling, symbol
+        self.month = month
         self.left = ceiling - spent
+        period, limit = (f" in {month}", "per_month") if month else ("", "ceiling")
         super().__init__(
             f"{what} refused by {where}: asked {symbol}={_decimal(asked)}, "
-            f"spent {_decimal(spent)}, left {_decimal(self.left)}, ceiling {_decimal(ceiling)}"
+            f"spent{period} {_decimal(spent)}, left {_decimal(self.left)}, "
+            f"{limit} {_decimal(ceiling)}"
         )
 
 

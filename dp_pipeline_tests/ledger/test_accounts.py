@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.ledger import Account, Balance, Charge, Ledger, SpendRow
+from dp_pipeline.ledger.balance import this_month
 from dp_pipeline.schema.errors import BudgetExceeded, DeclarationError
 from dp_pipeline_tests.ledger.population import account, charge, release
 
@@ -49,7 +50,9 @@ def test_a_benchmark_without_a_ceiling_spends_freely(ledger: Ledger):
     ledger.open_account(account("adult", ceiling=None, purpose="benchmark"))
     release(ledger, charge(lineage="adult", epsilon="1000000"), "1000000")
     spent = Fraction(1000000)
-    assert ledger.balance("adult") == Balance(ceiling=None, spent=spent, left=None, not_dp=0)
+    assert ledger.balance("adult") == Balance(
+        ceiling=None, spent=spent, month=this_month(), month_spent=spent
+    )
     ledger.verify()
 
 
@@ -81,7 +84,7 @@ def test_a_lineage_without_an_account_gets_nothing(ledger: Ledger):
 
 def test_reading_a_ledger_that_is_not_there_is_empty_and_makes_nothing(folder: Path):
     ledger = Ledger(folder)
-    assert ledger.balance("trips") == Balance(ceiling=None, spent=Fraction(0), left=None, not_dp=0)
+    assert ledger.balance("trips") == Balance(ceiling=None, spent=Fraction(0), month=this_month())
     assert (ledger.lineages(), ledger.entries(), ledger.account("trips")) == ((), (), None)
     assert ledger.state("ab" * 32) is None
     ledger.verify()

@@ -9,9 +9,9 @@ import pytest
 
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.ledger.chain import digest
-from dp_pipeline.ledger.store import Store
+from dp_pipeline.ledger.sqlite_store import SqliteStore
 from dp_pipeline.schema.errors import Damaged, PipelineError
-from dp_pipeline_tests.ledger.population import charge, raw, release
+from dp_pipeline_tests.ledger.population import account, charge, raw, release
 
 COPY = "INSERT OR REPLACE INTO {0} SELECT * FROM {0} WHERE {1} = {2}"
 
@@ -182,14 +182,15 @@ def test_another_database_is_not_a_ledger(folder: Path):
 
 
 def test_a_newer_format_is_refused(busy: Ledger):
-    raw(busy.folder, "PRAGMA user_version = 2")
-    with pytest.raises(PipelineError, match="expected format 1, got format 2"):
+    raw(busy.folder, "PRAGMA user_version = 3")
+    with pytest.raises(PipelineError, match="expected format 2, got format 3"):
         busy.balance("trips")
 
 
 def test_opening_never_makes_an_empty_file(folder: Path):
     folder.mkdir()
-    with pytest.raises(PipelineError, match="unable to open"), Store(folder).reading():
+    opening = SqliteStore(folder).transaction(writing=False)
+    with pytest.raises(PipelineError, match="unable to open"), opening:
         pass
     assert not list(folder.iterdir())
 
@@ -198,7 +199,7 @@ def test_opening_never_makes_an_empty_file(folder: Path):
 def test_a_lost_file_is_not_an_empty_ledger(busy: Ledger, gone: str):
     for path in [busy.folder / "ledger.sqlite", *(busy.folder / gone).iterdir()]:
         path.unlink()
-    for asked in (lambda: busy.balance("trips"), Store(busy.folder).create):
+    for asked in (lambda: busy.balance("trips"), lambda: busy.open_account(account())):
         with pytest.raises(Damaged, match="the file is lost"):
             asked()
 
@@ -207,5 +208,6 @@ def test_a_copy_of_the_idle_file_is_the_whole_ledger(busy: Ledger, tmp_path: Pat
     copy = tmp_path / "copy"
     copy.mkdir()
     (copy / "ledger.sqlite").write_bytes((busy.folder / "ledger.sqlite").read_bytes())
+    (tmp_path / "copy.head").write_bytes((tmp_path / "ledger.head").read_bytes())
     assert Ledger(copy).entries() == busy.entries()
     assert sorted(path.name for path in busy.folder.iterdir()) == ["keys", "ledger.sqlite", "locks"]

@@ -10,8 +10,10 @@ from fractions import Fraction
 from pathlib import Path
 
 from dp_pipeline.ledger import Ledger
+from dp_pipeline.ledger.book import Book
+from dp_pipeline.ledger.head import Head
 from dp_pipeline.ledger.journal import Draft, append
-from dp_pipeline.ledger.store import Store
+from dp_pipeline.ledger.sqlite_store import SqliteStore
 from dp_pipeline_tests.ledger.population import Child, account, charge, release, say, spends
 
 
@@ -37,7 +39,8 @@ def test_killed_after_the_reserve_it_stays_charged_and_is_resumed_for_nothing(le
 
 
 def die_before_the_commit(_: int, folder: Path) -> None:
-    with Store(folder).writing() as connection:
+    head = Head(folder.with_name("ledger.head"))
+    with Book(SqliteStore(folder), head).writing() as connection:
         append(connection, Draft.of(charge(), "reserve", nano_epsilon=charge().nano_epsilon))
         die_here()
 

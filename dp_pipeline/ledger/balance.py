@@ -1,0 +1,104 @@
+"""Balance: what a lineage has spent and may still spend, for ever and in this month."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from fractions import Fraction
+
+from sqlalchemy import Connection
+
+from dp_pipeline.ledger.account import Account
+from dp_pipeline.ledger.journal import count_not_dp, find_account, spent_nano
+from dp_pipeline.schema.currency import PURE, Currency
+from dp_pipeline.schema.epsilon import NANO
+from dp_pipeline.schema.errors import BudgetExceeded
+
+
+@dataclass(frozen=True)
+class Balance:
+    """What a lineage has spent, exactly, in what its account counts in.
+
+    ceiling      None if there is no limit, or no account yet
+    spent        the sum of all charges, settled or not: nothing is ever refunded
+    not_dp       how many releases without any ε were made
+    currency     pure ε, or ρ with its δ
+    per_month    what one month may cost, or None
+    month        the calendar month (UTC) that ``month_spent`` is of: "2026-11"
+    month_spent  the sum of the charges of that month
+
+    >>> Balance(ceiling=Fraction(2), spent=Fraction(1), per_month=Fraction(1)).left
+    Fraction(1, 1)
+    """
+
+    ceiling: Fraction | None
+    spent: Fraction
+    not_dp: int = 0
+    currency: Currency = PURE
+    per_month: Fraction | None = None
+    month: str = ""
+    month_spent: Fraction = Fraction(0)
+
+    @property
+    def left(self) -> Fraction | None:
+        """Ceiling − spent; None if there is no ceiling."""
+        return None if self.ceiling is None else self.ceiling - self.spent
+
+    @property
+    def month_left(self) -> Fraction | None:
+        """What this month may still cost, never more than what is left; None without a limit."""
+        if self.per_month is None:
+            return None
+        left = self.per_month - self.month_spent
+        return left if self.left is None else min(left, self.left)
+
+    def require_room(self, asked: Fraction, *, what: str, where: str) -> None:
+        """BudgetExceeded where ``asked`` is more than is left, for ever or in this month.
+
+        what    is asked for, in words
+        where   the account, in words
+        """
+        if self.ceiling is not None and self.spent + asked > self.ceiling:
+            raise BudgetExceeded(
+                what,
+                asked=asked,
+                spent=self.spent,
+                ceiling=self.ceiling,
+                where=where,
+                symbol=self.currency.symbol,
+            )
+        if self.per_month is not None and self.month_spent + asked > self.per_month:
+            raise BudgetExceeded(
+                what,
+                asked=asked,
+                spent=self.month_spent,
+                ceiling=self.per_month,
+                where=where,
+                symbol=self.currency.symbol,
+                month=self.month,
+            )
+
+
+def read_balance(connection: Connection, lineage: str) -> Balance:
+    """The balance of a lineage; zero and no ceiling if it is unknown."""
+    found = find_account(connection, lineage)
+    limits = Balance(ceiling=None, spent=Fraction(0), month=this_month())
+    if found is not None:
+        account: Account = found[0]
+        limits = replace(
+            limits,
+            ceiling=account.limit,
+            currency=account.currency,
+            per_month=account.month_limit,
+        )
+    return replace(
+        limits,
+        spent=Fraction(spent_nano(connection, lineage), NANO),
+        month_spent=Fraction(spent_nano(connection, lineage, month=limits.month), NANO),
+        not_dp=count_not_dp(connection, lineage),
+    )
+
+
+def this_month() -> str:
+    """The calendar month in UTC, as the ledger's times begin: "2026-11"."""
+    return datetime.now(UTC).strftime("%Y-%m")

@@ -1,0 +1,112 @@
+"""Head: how far the ledger had come, kept outside of it.
+
+A hash chain cannot tell that rows are missing at its end, so a copy of
+yesterday's ledger would be a good ledger with yesterday's budget. The head
+names the newest row, and lies where a copy put back does not reach it.
+
+    the ledger's rows            the head names       answer
+    -----------------            --------------       ------
+    1 … 7                        7                    goes on
+    1 … 7                        6, with its hash     goes on: a crash between commit and head
+    1 … 5                        7                    refused: rows were lost, or put back
+    1 … 7                        6, another hash      refused: another ledger
+    1 … 7                        no head              refused: who lost it may have lost rows
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Connection, select
+
+from dp_pipeline.ledger.files import file_errors, publish
+from dp_pipeline.ledger.tables import GENESIS, entries
+from dp_pipeline.release.durable import sync
+from dp_pipeline.schema.errors import Damaged
+
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Tip:
+    """The newest row of a ledger: its number and its hash; 0 before there is one."""
+
+    sequence: int = 0
+    hash: str = GENESIS
+
+    def to_text(self) -> str:
+        """As the head file holds it."""
+        return json.dumps({"sequence": self.sequence, "hash": self.hash}) + "\n"
+
+
+def newest(connection: Connection) -> Tip:
+    """The newest row of the ledger."""
+    query = select(entries.c.sequence, entries.c.hash).order_by(entries.c.sequence.desc())
+    row = connection.execute(query.limit(1)).first()
+    return Tip(row.sequence, row.hash) if row else Tip()
+
+
+class Head:
+    """The file that holds the tip; 0600, written whole or not at all."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> Tip | None:
+        """The tip that was written last; None where there is no head, Damaged where it is none."""
+        with file_errors(self.path):
+            if not self.path.exists():
+                return None
+            text = self.path.read_text(encoding="utf-8", errors="replace")
+        try:
+            found = json.loads(text)
+            tip = Tip(found["sequence"], found["hash"])
+            good = type(tip.sequence) is int and tip.sequence >= 0 and _HASH.fullmatch(tip.hash)
+        except (ValueError, KeyError, TypeError):
+            good = None
+        if not good:
+            raise Damaged(f"ledger head {self.path}: expected a row's number and hash, got neither")
+        return tip
+
+    def begin(self) -> None:
+        """Say that a new ledger has no rows yet. A head that is there stays as it is: the ledger
+        whose row it names is the one that is looked for.
+        """
+        with file_errors(self.path):
+            if not self.path.exists():
+                publish(self._written(Tip()), self.path)
+
+    def move(self, tip: Tip) -> None:
+        """Name the newest row; called by the one writer, after its commit."""
+        with file_errors(self.path):
+            self._written(tip).replace(self.path)
+            sync(self.path.parent)
+
+    def _written(self, tip: Tip) -> Path:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(prefix=".head-", dir=self.path.parent)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(tip.to_text())
+            file.flush()
+            os.fsync(file.fileno())
+        return Path(name)
+
+
+def require_known(tip: Tip, connection: Connection, *, of: str) -> None:
+    """Damaged unless the row that a head names is in the ledger; ``of`` names both."""
+    if tip.sequence == 0:
+        return
+    query = select(entries.c.hash).where(entries.c.sequence == tip.sequence)
+    found = connection.execute(query).scalar_one_or_none()
+    if found is None:
+        raise Damaged(
+            f"{of}: expected row {tip.sequence}, got a ledger that ends at row "
+            f"{newest(connection).sequence}: rows were lost, or an older copy was put back"
+        )
+    if found != tip.hash:
+        raise Damaged(f"{of}: expected the row {tip.sequence} of this head, got another ledger's")

@@ -1,0 +1,182 @@
+"""The head outside: an older copy of a ledger is refused, a crash before the head moved is not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline.ledger import Ledger
+from dp_pipeline.ledger.head import Head, Tip
+from dp_pipeline.schema.errors import Damaged, PipelineError
+from dp_pipeline_tests.ledger.population import Child, account, charge, raw, release, say
+
+
+def head_of(ledger: Ledger) -> Path:
+    return ledger.folder.with_name("ledger.head")
+
+
+def backup(ledger: Ledger) -> Path:
+    """A copy of the ledger's folder as it is now."""
+    copy = ledger.folder.with_name("yesterday")
+    shutil.copytree(ledger.folder, copy)
+    return copy
+
+
+def put_back(ledger: Ledger, copy: Path) -> None:
+    shutil.rmtree(ledger.folder)
+    shutil.copytree(copy, ledger.folder)
+
+
+def assert_refused_everywhere(ledger: Ledger, words: str) -> None:
+    asked = [
+        lambda: ledger.balance("trips"),
+        lambda: ledger.account("trips"),
+        ledger.entries,
+        lambda: ledger.state(charge().key),
+        lambda: ledger.key("trips"),
+        ledger.verify,
+        lambda: ledger.open_account(account()),
+        lambda: ledger.open_account(account("another")),
+        lambda: ledger.claim_source("trips", "csv:a"),
+        lambda: release(ledger, charge("b"), "0.1"),
+    ]
+    for one in asked:
+        with pytest.raises(Damaged, match=words) as refusal:
+            one()
+        assert "\n" not in str(refusal.value)
+
+
+def test_the_head_names_the_newest_row(ledger: Ledger):
+    release(ledger, charge(), "0.1")
+    newest = ledger.entries()[-1]
+    assert json.loads(head_of(ledger).read_text()) == {"sequence": 3, "hash": newest.hash}
+    assert ledger.verify() == Tip(3, newest.hash)
+    assert head_of(ledger).stat().st_mode & 0o777 == 0o600
+
+
+def test_yesterdays_ledger_put_back_is_refused(ledger: Ledger):
+    release(ledger, charge("a"), "0.1")
+    yesterday = backup(ledger)
+    release(ledger, charge("b"), "0.1")
+    put_back(ledger, yesterday)
+    assert_refused_everywhere(ledger, "expected row 5, got a ledger that ends at row 3")
+
+
+def test_rows_cut_off_at_the_end_are_refused(ledger: Ledger):
+    release(ledger, charge("a"), "0.1")
+    statements = [f"DELETE FROM {name} WHERE {at} = 3" for name, at in TABLES]
+    raw(ledger.folder, *statements, checks=False)
+    assert_refused_everywhere(ledger, "expected row 3, got a ledger that ends at row 2")
+
+
+TABLES = (("spends", "entry"), ("entries", "sequence"))
+
+
+def test_a_ledger_that_went_another_way_is_refused(ledger: Ledger):
+    yesterday, then = backup(ledger), head_of(ledger).read_text()
+    release(ledger, charge("a"), "0.1")
+    put_back(ledger, yesterday)
+    elsewhere = ledger.folder.with_name("other.head")
+    elsewhere.write_text(then)
+    release(Ledger(ledger.folder, head=elsewhere), charge("b"), "0.1")
+    assert_refused_everywhere(ledger, "of this head, got another ledger's")
+
+
+def test_a_lost_head_is_refused(ledger: Ledger):
+    head_of(ledger).unlink()
+    assert_refused_everywhere(ledger, "expected the head of this ledger, got none")
+
+
+def test_a_ledger_that_is_gone_while_its_head_is_there_is_refused(ledger: Ledger):
+    shutil.rmtree(ledger.folder)
+    assert_refused_everywhere(ledger, "expected 1 rows as head .* says, got no ledger")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[1]", '{"sequence": -1, "hash": "' + "0" * 64 + '"}', "\x00\xff"]
+)
+def test_a_head_that_is_none_is_damage(ledger: Ledger, text: str):
+    head_of(ledger).write_text(text, encoding="latin-1")
+    assert_refused_everywhere(ledger, "expected a row's number and hash")
+
+
+def die_between_commit_and_head(_: int, folder: Path) -> None:
+    import os
+    import signal
+
+    Head.move = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
+    release(Ledger(folder), charge("a"), "0.1")
+
+
+def test_a_crash_between_commit_and_head_is_not_refused(ledger: Ledger):
+    before = head_of(ledger).read_text()
+    Child(die_between_commit_and_head, ledger.folder).lines()
+    assert head_of(ledger).read_text() == before
+    assert ledger.state(charge("a").key) == "reserved"
+    assert ledger.balance("trips").spent == Fraction(1, 10)
+    assert release(ledger, charge("a"), "0.1") == "resumed"
+    ledger.verify()
+    assert json.loads(head_of(ledger).read_text())["sequence"] == len(ledger.entries())
+
+
+def reserve_many(pipe: int, folder: Path, who: int) -> None:
+    ledger = Ledger(folder)
+    for n in range(20):
+        release(ledger, charge((who, n), epsilon="0.001"), "0.001")
+        ledger.balance("trips")
+    say(pipe, "done")
+
+
+def test_the_head_follows_many_writers_and_never_refuses_a_reader(ledger: Ledger):
+    children = [Child(reserve_many, ledger.folder, who) for who in range(4)]
+    while any(child.process.is_alive() for child in children):
+        ledger.balance("trips")
+    assert [child.lines() for child in children] == [["done"]] * 4
+    assert ledger.verify().sequence == 1 + 4 * 20 * 2
+
+
+def older(ledger: Ledger) -> None:
+    """The same ledger as the first format had it: no head."""
+    raw(ledger.folder, "PRAGMA user_version = 1")
+    head_of(ledger).unlink()
+
+
+def test_a_ledger_of_the_first_format_gets_its_head_when_it_is_next_written(ledger: Ledger):
+    older(ledger)
+    assert ledger.balance("trips").spent == 0
+    assert not head_of(ledger).exists()
+    release(ledger, charge("a"), "0.1")
+    assert ledger.verify().sequence == 3
+    head_of(ledger).unlink()
+    assert_refused_everywhere(ledger, "expected the head of this ledger, got none")
+
+
+def test_a_ledger_of_the_first_format_beside_a_head_is_an_older_copy(ledger: Ledger):
+    release(ledger, charge("a"), "0.1")
+    head = head_of(ledger).read_text()
+    raw(ledger.folder, "DELETE FROM spends", "DELETE FROM entries WHERE sequence > 1", checks=False)
+    older(ledger)
+    head_of(ledger).write_text(head)
+    assert_refused_everywhere(ledger, "older copy was put back")
+
+
+def test_the_head_may_lie_on_another_disk(tmp_path: Path):
+    elsewhere = tmp_path / "elsewhere" / "trips.head"
+    ledger = Ledger(tmp_path / "ledger", head=elsewhere)
+    ledger.open_account(account())
+    assert Head(elsewhere).read() == ledger.verify()
+    with pytest.raises(Damaged, match="got none"):
+        Ledger(tmp_path / "ledger").balance("trips")
+
+
+def test_a_place_where_no_head_can_be_is_one_line(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    ledger = Ledger(tmp_path / "ledger", head=tmp_path / "file" / "head")
+    with pytest.raises(PipelineError, match="cannot use") as refusal:
+        ledger.open_account(account())
+    assert "\n" not in str(refusal.value)
+    assert ledger.lineages() == ()

@@ -1,0 +1,164 @@
+"""Ceilings, for ever and of a month: raised by a row with a reason, never lowered."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from dp_pipeline.ledger import Ledger, balance, journal
+from dp_pipeline.ledger.account import Account
+from dp_pipeline.schema.errors import BudgetExceeded, Damaged, DeclarationError
+from dp_pipeline_tests.ledger.population import account, charge, raw, release
+
+RAISE = {"reason": "second survey agreed on 2026-11-20", "by": "ana"}
+
+
+def monthly(lineage: str = "rides", *, ceiling: str = "1", per_month: str = "0.3") -> Account:
+    return Account(
+        lineage=lineage,
+        unit="one row",
+        relation="add_remove",
+        purpose="release",
+        ceiling=Fraction(ceiling),
+        per_month=Fraction(per_month),
+    )
+
+
+def in_month(monkeypatch: pytest.MonkeyPatch, month: str) -> None:
+    """The clock of the ledger's rows and of its limits."""
+
+    class Clock:
+        @staticmethod
+        def now(_: object) -> object:
+            from datetime import datetime
+
+            return datetime.fromisoformat(f"{month}-15T12:00:00+00:00")
+
+    monkeypatch.setattr(journal, "datetime", Clock)
+    monkeypatch.setattr(balance, "datetime", Clock)
+
+
+def test_a_raised_ceiling_lets_more_be_spent_and_is_a_row(ledger: Ledger):
+    release(ledger, charge("a", epsilon="0.9"), "0.9")
+    with pytest.raises(BudgetExceeded):
+        release(ledger, charge("b", epsilon="0.2"), "0.2")
+    ledger.raise_ceiling("trips", total=Fraction(2), per_month=None, **RAISE)
+    assert release(ledger, charge("b", epsilon="0.2"), "0.2") == "new"
+    row = next(entry for entry in ledger.entries() if entry.event == "raise")
+    assert row.facts == {"ceiling": "2", **RAISE}
+    assert ledger.account("trips") == account(ceiling="2")
+    assert ledger.balance("trips").left == Fraction(9, 10)
+    ledger.verify()
+
+
+def test_a_file_says_what_was_raised_or_is_refused(ledger: Ledger):
+    ledger.raise_ceiling("trips", total=Fraction(2), per_month=None, **RAISE)
+    ledger.open_account(account(ceiling="2"))
+    with pytest.raises(DeclarationError, match=r"opened with ceiling '2', now .* ceiling '1'"):
+        ledger.open_account(account(ceiling="1"))
+
+
+@pytest.mark.parametrize(
+    ("total", "per_month", "words"),
+    [
+        ("0.5", None, "expected a ceiling of at least 1, got 0.5"),
+        ("1", None, "expected a change"),
+        ("2", "3", "expected per_month at most the ceiling 2, got 3"),
+        ("2", "-1", "expected a per_month above 0"),
+    ],
+)
+def test_a_raise_that_is_none_is_refused(ledger: Ledger, total: str, per_month, words: str):
+    month = None if per_month is None else Fraction(per_month)
+    with pytest.raises(DeclarationError, match=words):
+        ledger.raise_ceiling("trips", total=Fraction(total), per_month=month, **RAISE)
+    assert [entry.event for entry in ledger.entries()] == ["account"]
+
+
+@pytest.mark.parametrize("reason", ["", " ", "two\nlines"])
+def test_a_raise_without_a_reason_is_refused(ledger: Ledger, reason: str):
+    with pytest.raises(DeclarationError, match="reason to raise"):
+        ledger.raise_ceiling("trips", total=Fraction(2), per_month=None, reason=reason, by="ana")
+
+
+def test_an_unknown_lineage_and_one_without_a_ceiling_are_not_raised(ledger: Ledger):
+    ledger.open_account(account("adult", ceiling=None, purpose="benchmark"))
+    for lineage, words in (("nobody", "no account"), ("adult", "at least none")):
+        with pytest.raises(DeclarationError, match=words):
+            ledger.raise_ceiling(lineage, total=Fraction(2), per_month=None, **RAISE)
+
+
+def test_a_month_has_its_own_limit_under_the_ceiling(ledger: Ledger, monkeypatch):
+    ledger.open_account(monthly())
+    in_month(monkeypatch, "2026-11")
+    release(ledger, charge(1, epsilon="0.2", lineage="rides"), "0.2")
+    with pytest.raises(BudgetExceeded) as refusal:
+        release(ledger, charge(2, epsilon="0.2", lineage="rides"), "0.2")
+    assert str(refusal.value).endswith("asked ε=0.2, spent in 2026-11 0.2, left 0.1, per_month 0.3")
+    assert ledger.balance("rides").month_left == Fraction(1, 10)
+    in_month(monkeypatch, "2026-12")
+    assert release(ledger, charge(2, epsilon="0.2", lineage="rides"), "0.2") == "new"
+    assert ledger.balance("rides").month_spent == Fraction(1, 5)
+    ledger.verify()
+
+
+def test_the_ceiling_holds_however_many_months_pass(ledger: Ledger, monkeypatch):
+    ledger.open_account(monthly())
+    for n in range(3):
+        in_month(monkeypatch, f"2027-0{n + 1}")
+        release(ledger, charge(n, epsilon="0.3", lineage="rides"), "0.3")
+    in_month(monkeypatch, "2027-04")
+    assert ledger.balance("rides").month_left == Fraction(1, 10)
+    with pytest.raises(BudgetExceeded, match=r"left 0\.1, ceiling 1"):
+        release(ledger, charge("last", epsilon="0.3", lineage="rides"), "0.3")
+
+
+def test_a_month_beyond_its_limit_is_found_by_the_audit(ledger: Ledger, monkeypatch):
+    ledger.open_account(monthly())
+    for n in range(2):
+        in_month(monkeypatch, f"2027-0{n + 1}")
+        release(ledger, charge(n, epsilon="0.2", lineage="rides"), "0.2")
+    forge(ledger, "UPDATE entries SET time = '2027-01-20T00:00:00+00:00' WHERE event = 'reserve'")
+    with pytest.raises(Damaged, match=r"passes the ceiling 0.3 of 2027-01"):
+        ledger.verify()
+
+
+def test_a_lowered_ceiling_is_found_by_the_audit(ledger: Ledger):
+    ledger.raise_ceiling("trips", total=Fraction(2), per_month=None, **RAISE)
+    forge(ledger, "UPDATE entries SET facts = '{\"ceiling\": \"0.5\"}' WHERE event = 'raise'")
+    with pytest.raises(Damaged, match="it lowers the ceiling of trips"):
+        ledger.verify()
+
+
+def forge(ledger: Ledger, statement: str) -> None:
+    from dp_pipeline_tests.ledger.test_append_only import rechain
+
+    raw(ledger.folder, statement, checks=False)
+    rechain(ledger.folder)
+
+
+def test_limits_in_rho_are_kept_as_they_were_converted(ledger: Ledger):
+    delta = Fraction(1, 10**9)
+    opened = Account(
+        "rho", "one row", "add_remove", "release", Fraction(4), delta, per_month=Fraction(1)
+    )
+    ledger.open_account(opened)
+    found = ledger.account("rho")
+    assert found is not None
+    assert (found.limit, found.month_limit) == (opened.limit, opened.month_limit)
+    raised = ledger.raise_ceiling("rho", total=Fraction(5), per_month=None, **RAISE)
+    assert raised.limit == opened.currency.amount_of(Fraction(5))
+    assert ledger.account("rho") == raised
+    assert ledger.balance("rho").per_month is None
+    ledger.verify()
+
+
+def test_rows_that_are_deleted_leave_a_row_and_the_account_as_it_was(ledger: Ledger):
+    release(ledger, charge(), "0.1")
+    ledger.retire("trips", ["trips/2026-11-20", "trips/2026-11-21"], by="ana")
+    row = ledger.entries()[-1]
+    assert (row.event, row.facts["snapshots"]) == ("retired", "trips/2026-11-20, trips/2026-11-21")
+    assert ledger.balance("trips").spent == Fraction(1, 10)
+    ledger.verify()
+    with pytest.raises(DeclarationError, match="no account"):
+        ledger.retire("nobody", [], by="ana")
