@@ -8,6 +8,7 @@ with the same key goes on under the old charge.
 
 from __future__ import annotations
 
+import hmac
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -61,7 +62,7 @@ def publish(release: Release, *, fresh: bool = False) -> Published:
     if ledger.state(key.digest) is None:
         require_affordable(charge, ledger)
         rehearse(release, key)
-        Transcript.create(release.store.transcript_path(key), key.digest)
+        Transcript.create(release.store.transcript_path(key), key.digest, salt=_salt(key, ledger))
     with ledger.reserve(charge) as reservation:
         if reservation.state == "settled":
             return _replayed(release, key, ledger)
@@ -70,6 +71,11 @@ def publish(release: Release, *, fresh: bool = False) -> Published:
     if reservation.state == "resumed":
         return Published(bundle, "resumed", 0, path)
     return Published(bundle, "charged", charge.nano_epsilon, path)
+
+
+def _salt(key: ReleaseKey, ledger: Ledger) -> bytes:
+    """Known to who holds the lineage's key only, and the same in every process."""
+    return hmac.digest(ledger.key(key.lineage), f"transcript {key.digest}".encode(), "sha256")
 
 
 def _replayed(release: Release, key: ReleaseKey, ledger: Ledger) -> Published:

@@ -285,3 +285,17 @@ def test_a_rewound_transcript_has_the_same_chain_and_no_header(full: Path) -> No
     transcript = Transcript(full)
     assert transcript.rewind().chain == transcript.chain
     assert [one.question for one in transcript.rewind().records] == list(ANSWERS)
+
+
+def test_the_digest_of_a_salted_transcript_tells_nobody_its_answers(tmp_path: Path):
+    def chain_of(name: str, salt: bytes) -> str:
+        Transcript.create(tmp_path / name, KEY, salt=salt)
+        transcript = Transcript(tmp_path / name)
+        transcript.require_begun(KEY)
+        transcript.store("how many?", np.array([3]))
+        assert Transcript(tmp_path / name).chain == transcript.chain
+        return transcript.chain
+
+    assert chain_of("a", b"1" * 32) == chain_of("b", b"1" * 32)
+    assert chain_of("c", b"2" * 32) != chain_of("a", b"1" * 32)
+    assert chain_of("d", b"") != chain_of("a", b"1" * 32)
