@@ -37,6 +37,10 @@ class Audit:
         self._reserved: dict[str, Entry] = {}
         self._ended: set[str] = set()
 
+    def account(self, lineage: str) -> Account:
+        """The account of a lineage as the entries so far left it."""
+        return self._accounts[lineage]
+
     def take(self, entry: Entry) -> None:
         """The next entry."""
         if entry.event == "account":

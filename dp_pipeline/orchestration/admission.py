@@ -8,22 +8,14 @@ from dp_pipeline.ledger import Charge, Ledger
 from dp_pipeline.orchestration.release import Release
 from dp_pipeline.release.key import ReleaseKey
 from dp_pipeline.schema.epsilon import NANO
-from dp_pipeline.schema.errors import BudgetExceeded, DeclarationError
+from dp_pipeline.schema.errors import DeclarationError
 
 
 def require_affordable(charge: Charge, ledger: Ledger) -> None:
     """Refuse what cannot fit before a file is made for it; ``reserve`` has the last word."""
-    balance = ledger.balance(charge.lineage)
     asked = Fraction(charge.nano_epsilon, NANO)
-    if balance.ceiling is not None and balance.spent + asked > balance.ceiling:
-        raise BudgetExceeded(
-            charge.what,
-            asked=asked,
-            spent=balance.spent,
-            ceiling=balance.ceiling,
-            where=charge.lineage,
-            symbol=charge.currency.symbol,
-        )
+    balance = ledger.balance(charge.lineage)
+    balance.require_room(asked, what=charge.what, where=charge.lineage)
 
 
 def require_as_begun(release: Release, key: ReleaseKey) -> None:

@@ -1,0 +1,87 @@
+"""What a reader is shown of a ledger, and what is never in it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from dp_pipeline.ledger import Ledger
+from dp_pipeline.ledger.export import COLUMNS, exported
+from dp_pipeline_tests.ledger.population import account, charge, release
+
+SECRETS = {
+    "run": "run-7f3a",
+    "asset": "asset-7",
+    "transcript": "c0ffee" * 8,
+    "fingerprint": "fade" * 16,
+}
+PUBLIC = {"dataset": "trips", "model": "grid", "epsilon": "0.1", "snapshot": "2026-11-21"}
+
+
+@pytest.fixture
+def told(ledger: Ledger) -> Ledger:
+    """Opened, a source claimed with a reason, two releases of which one ended, raised, retired."""
+    asked = replace(charge("a"), facts={**PUBLIC, **SECRETS, "measuring": "{'k': '8'}"})
+    ledger.open_account(account("others"))
+    ledger.claim_source("others", "csv:/srv/secret/trips.csv")
+    reason = "riders of another city"
+    ledger.claim_source("trips", "csv:/srv/secret/trips.csv", distinct_population=reason)
+    release(ledger, asked, "0.04", "0.06")
+    release(ledger, charge("b"))
+    ledger.raise_ceiling("trips", total=Fraction(2), per_month=Fraction(1), reason="more", by="ana")
+    ledger.retire("trips", ["trips/2026-11-21"], by="ana")
+    return ledger
+
+
+def test_every_event_that_readers_are_told_of_is_one_line(told: Ledger):
+    lines = [line for line, _ in exported(told.entries())]
+    events = [(line["lineage"], line["event"]) for line in lines]
+    assert events == [
+        ("trips", "opened"),
+        ("others", "opened"),
+        ("trips", "distinct population"),
+        ("trips", "release"),
+        ("trips", "release"),
+        ("trips", "raised"),
+        ("trips", "retired"),
+    ]
+    assert all(tuple(line) == COLUMNS or set(line) <= set(COLUMNS) for line in lines)
+    assert lines[2]["reason"] == "riders of another city"
+    assert (lines[5]["ceiling"], lines[5]["per_month"], lines[5]["reason"]) == ("2", "1", "more")
+    assert lines[6]["snapshot"] == "trips/2026-11-21"
+
+
+def test_a_release_says_what_was_asked_charged_and_drawn(told: Ledger):
+    releases = [one for one in exported(told.entries()) if one[0]["event"] == "release"]
+    (first, spends), (second, none) = releases
+    assert {name: first[name] for name in PUBLIC} == PUBLIC
+    assert (first["charged"], first["total"], first["state"]) == ("0.1", "0.1", "settled")
+    assert first["parameters"] == "{'k': '8'}"
+    assert [spend["amount"] for spend in spends] == ["1/25", "3/50"]
+    assert (second["charged"], second["total"], second["state"]) == ("0.1", "0.2", "unfinished")
+    assert none == []
+
+
+def test_nothing_that_belongs_to_the_steward_is_exported(told: Ledger):
+    text = json.dumps(exported(told.entries()))
+    hidden = [*SECRETS.values(), "/srv/secret", "ana", charge("a").key[:12]]
+    hidden += [entry.hash[:12] for entry in told.entries()]
+    assert [one for one in hidden if one in text] == []
+
+
+def test_of_a_time_only_the_day_is_left(told: Ledger):
+    dates = {line["date"] for line, _ in exported(told.entries())}
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d", date) for date in dates)
+    clock = told.entries()[0].time[11:19]
+    assert clock not in json.dumps(exported(told.entries()))
+
+
+def test_an_interruption_is_not_told(told: Ledger):
+    before = exported(told.entries())
+    release(told, charge("b"))
+    assert told.state(charge("b").key) == "interrupted"
+    assert exported(told.entries()) == before

@@ -1,0 +1,109 @@
+"""`dp-pipeline budget`: shown, raised with a reason, verified, exported."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline_tests.orchestration.projects import RIDES, Project
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """RIDES at ε = 0.1, run once; tests copy it."""
+    project = Project(tmp_path_factory.mktemp("budget"))
+    project.declare("rides", RIDES)
+    result = project.cli("run", "rides", "--epsilon", "0.1")
+    assert result.code == 0, result.err
+    yield project.folder
+
+
+@pytest.fixture
+def project(ran: Path, tmp_path: Path) -> Project:
+    shutil.copytree(ran, tmp_path / "own", ignore=shutil.ignore_patterns("dagster"))
+    return Project(tmp_path / "own")
+
+
+def test_the_budget_is_shown_with_and_without_a_name(project: Project):
+    shown = project.cli("budget", "rides")
+    assert (shown.code, shown.err) == (0, "")
+    assert "riders" in shown.out
+    assert project.cli("budget").out == shown.out == project.cli("budget", "show").out
+    (told,) = json.loads(project.cli("budget", "--json").out)
+    assert told["spent"] == "0.15"
+    assert (told["left"], told["ceiling"], told["per_month"]) == ("2.85", "3", "none")
+
+
+def test_a_ceiling_is_raised_by_command_and_then_by_file(project: Project):
+    asked = ("budget", "raise", "rides", "--total", "4.5", "--reason", "the second survey")
+    raised = project.cli(*asked, "--per-month", "1")
+    assert (raised.code, raised.err) == (0, "")
+    assert "{total: 3} → ceiling {total: 4.5, per_month: 1}" in raised.out
+    refused = project.cli("plan", "rides")
+    assert refused.code == 2
+    assert "opened with ceiling '4.5', per_month '1'" in refused.err
+    project.declare("rides", RIDES, ceiling={"total": "4.5", "per_month": "1"})
+    assert project.cli("plan", "rides").code == 0
+    month = project.cli("run", "rides", "--epsilon", "0.5", "--fresh")
+    assert month.code == 0, month.err
+    refused = project.cli("run", "rides", "--epsilon", "0.5", "--fresh")
+    assert refused.code == 3
+    assert "per_month 1" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("rides", "--total", "2", "--reason", "less"), "at least 3, got 2"),
+        (("rides", "--total", "3", "--reason", "none"), "expected a change"),
+        (("rides", "--total", "four", "--reason", "more"), "--total: expected"),
+        (("rides", "--total", "4", "--reason", " "), "reason to raise"),
+        (("strides", "--total", "4", "--reason", "more"), "data set: expected one of"),
+    ],
+)
+def test_a_raise_that_is_none_is_one_line(project: Project, arguments, words: str):
+    refused = project.cli("budget", "raise", *arguments)
+    assert (refused.code, refused.out) == (2, "")
+    assert words in refused.err
+    assert len(refused.err.strip().splitlines()) == 1
+    assert [entry.event for entry in project.ledger.entries()].count("raise") == 0
+
+
+def test_a_good_ledger_is_verified_and_an_older_one_is_not(project: Project):
+    good = project.cli("budget", "verify")
+    rows = len(project.ledger.entries())
+    assert (good.code, good.err) == (0, "")
+    assert good.out.startswith(f"{rows} rows; chain, sums, limits and head agree")
+    yesterday = project.folder / "yesterday"
+    shutil.copytree(project.ledger.folder, yesterday)
+    assert project.cli("run", "rides", "--epsilon", "0.5").code == 0
+    shutil.rmtree(project.ledger.folder)
+    shutil.copytree(yesterday, project.ledger.folder)
+    for asked in (("budget", "verify"), ("run", "rides"), ("plan", "rides"), ("budget",)):
+        refused = project.cli(*asked)
+        assert refused.code == 1
+        assert "an older copy was put back" in refused.err
+
+
+def test_an_export_is_csv_or_json_on_the_screen_or_in_a_file(project: Project):
+    shown = project.cli("budget", "export")
+    lines = list(csv.DictReader(io.StringIO(shown.out)))
+    assert [line["event"] for line in lines] == ["opened", "release"]
+    assert (lines[1]["charged"], lines[1]["epsilon"], lines[1]["evaluation"]) == (
+        "0.15",
+        "0.1",
+        "0.05",
+    )
+    written = project.cli("budget", "export", "rides", "--format", "json", "--out", "budget.json")
+    assert (written.code, written.out) == (0, "")
+    told = json.loads((project.folder / "budget.json").read_text())
+    assert told[1]["model"] == "dpqt_kmeans"
+    assert len(told[1]["spends"]) > 1
+    refused = project.cli("budget", "export", "--out", "nowhere/at/all.csv")
+    assert (refused.code, len(refused.err.splitlines())) == (1, 1)
