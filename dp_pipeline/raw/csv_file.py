@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv
 
-from dp_pipeline.schema.source import Source
+from dp_pipeline.schema.source import WHITESPACE, Source
 
 LONGEST_LINE = 1 << 17
 """Bytes of a sensitive line: pyarrow cannot read one that is longer than a block, 2^20."""
@@ -35,7 +35,9 @@ def csv_columns(path: Path, source: Source) -> list[str]:
     with pa.input_stream(str(path), compression="detect") as stream:
         text = io.TextIOWrapper(stream, "utf-8-sig", errors="backslashreplace", newline="")
         lines = (line for line in text if not line.startswith(_comment_marks(source)))
-        names = next((row for row in csv.reader(lines, delimiter=source.delimiter) if row), None)
+        if source.delimiter == WHITESPACE:
+            lines = ("\t".join(line.split()) for line in lines)
+        names = next((row for row in csv.reader(lines, delimiter=_delimiter(source)) if row), None)
     if names is None:
         raise NoHeader
     return names
@@ -61,7 +63,7 @@ def csv_table(path: Path, source: Source, columns: list[str], *, total: bool) ->
         pa.py_buffer(b"\n" + rows),
         read_options=pyarrow.csv.ReadOptions(column_names=names),
         parse_options=pyarrow.csv.ParseOptions(
-            delimiter=source.delimiter, newlines_in_values=not total
+            delimiter=_delimiter(source), newlines_in_values=not total
         ),
         convert_options=pyarrow.csv.ConvertOptions(
             include_columns=columns,
@@ -73,22 +75,30 @@ def csv_table(path: Path, source: Source, columns: list[str], *, total: bool) ->
     )
 
 
+def _delimiter(source: Source) -> str:
+    return "\t" if source.delimiter == WHITESPACE else source.delimiter
+
+
 def _comment_marks(source: Source) -> tuple[str, ...]:
     """How a line begins that is no row; nothing begins with one of none."""
     return (source.comment,) if source.comment else ()
 
 
 def _content(path: Path, source: Source) -> bytes:
-    """Everything but a byte order mark at the start and the lines that are comments.
+    """Everything but a byte order mark at the start and the lines that are comments; between cells
+    one character stands for any white space.
 
-    A line is one by its first character alone, even inside of a quoted cell.
+    A line is a comment by its first character alone, even inside of a quoted cell.
     """
     with pa.input_stream(str(path), compression="detect") as stream:
         data: bytes = stream.read().removeprefix(codecs.BOM_UTF8)
-    if not source.comment:
-        return data
-    marks = tuple(mark.encode() for mark in _comment_marks(source))
-    return b"".join(line for line in data.splitlines(keepends=True) if not line.startswith(marks))
+    if source.comment:
+        marks = tuple(mark.encode() for mark in _comment_marks(source))
+        lines = data.splitlines(keepends=True)
+        data = b"".join(line for line in lines if not line.startswith(marks))
+    if source.delimiter == WHITESPACE:
+        data = b"\n".join(b"\t".join(line.split()) for line in data.splitlines())
+    return data
 
 
 def _without_header(data: bytes, source: Source) -> bytes:
@@ -97,13 +107,13 @@ def _without_header(data: bytes, source: Source) -> bytes:
         return data
     # Latin-1 gives every byte one character, so that positions are those of the bytes.
     text = io.StringIO(data.decode("latin-1"), newline="")
-    next(row for row in csv.reader(iter(text.readline, ""), delimiter=source.delimiter) if row)
+    next(row for row in csv.reader(iter(text.readline, ""), delimiter=_delimiter(source)) if row)
     return data[text.tell() :]
 
 
 def _regular_lines(data: bytes, source: Source, *, cells: int) -> Iterator[bytes]:
     """The lines that are rows of ``cells`` cells, quoted in the one way pyarrow cannot misread."""
-    delimiter = source.delimiter.encode()
+    delimiter = _delimiter(source)
     lines = (line for line in data.splitlines() if line)
     if not source.header:
         next(lines, None)
@@ -111,10 +121,10 @@ def _regular_lines(data: bytes, source: Source, *, cells: int) -> Iterator[bytes
         if len(line) > LONGEST_LINE:
             continue
         if b'"' in line:
-            row = _quoted_row(line.decode("latin-1"), source.delimiter)
+            row = _quoted_row(line.decode("latin-1"), delimiter)
             if len(row) == cells:
-                yield source.delimiter.join(row).encode("latin-1")
-        elif line.count(delimiter) == cells - 1:
+                yield delimiter.join(row).encode("latin-1")
+        elif line.count(delimiter.encode()) == cells - 1:
             yield line
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -12,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 import dp_pipeline
+from dp_pipeline.raw.located import located
 from dp_pipeline.raw.snapshot import (
     Snapshot,
     check_snapshot_id,
@@ -20,11 +23,14 @@ from dp_pipeline.raw.snapshot import (
     one_at_a_time,
 )
 from dp_pipeline.raw.sources import read_source
-from dp_pipeline.schema.errors import Damaged, DeclarationError
+from dp_pipeline.schema.errors import Damaged, DeclarationError, PipelineError
 from dp_pipeline.schema.spec import DatasetSpec
 
 INGESTED = "ingested"
 """The stage that holds the rows as the source had them."""
+
+DOWNLOADS = ".downloads"
+"""The folder beside the data sets' for downloads of benchmarks; no data set is called so."""
 
 
 def ingest(
@@ -43,6 +49,8 @@ def ingest(
     again, whatever its source says today. One that was left half-written was never
     current and is read anew; a failed read leaves none behind.
 
+    This alone opens a database or the network, and only for a snapshot that is not there.
+
     Raises DeclarationError for an unsafe id, or when the stored snapshot is of
     another source or lacks a declared column; Damaged when it is not as it was
     stored; SourceError when the source cannot be read.
@@ -58,7 +66,7 @@ def ingest(
             _check_covers(snapshot, spec)
             snapshot.checked_path(INGESTED)
         else:
-            _store(snapshot, spec, read_source(spec))
+            _read(snapshot, spec)
         make_current(snapshot)
         return snapshot
 
@@ -90,7 +98,7 @@ def _check_covers(snapshot: Snapshot, spec: DatasetSpec) -> None:
     if stored.get("lineage", spec.lineage) != spec.lineage:
         # Its fingerprints are under that lineage's key: every stage would look damaged.
         mismatch = f"the lineage {spec.lineage}, got rows stored under {stored['lineage']}"
-    elif stored.get("source") != spec.source.identity:
+    elif stored.get("source") not in [one.identity for one in spec.source.alternatives]:
         mismatch = f"the source {spec.source.identity}, got {stored.get('source')}"
     elif lacking:
         mismatch = f"a column {lacking[0]!r}, got a snapshot that was read without it"
@@ -101,7 +109,32 @@ def _check_covers(snapshot: Snapshot, spec: DatasetSpec) -> None:
     )
 
 
-def _store(snapshot: Snapshot, spec: DatasetSpec, table: pa.Table) -> None:
+def _read(snapshot: Snapshot, spec: DatasetSpec) -> None:
+    """Read the source, or the download in its place, into a snapshot."""
+    folder = snapshot.folder if spec.is_release else snapshot.folder.parent.parent / DOWNLOADS
+    with located(spec, folder, _downloaded_before(snapshot)) as found:
+        spec = replace(spec, source=found.source)
+        _store(snapshot, spec, read_source(spec, found.files), found.sha256)
+
+
+def _downloaded_before(snapshot: Snapshot) -> dict[str, str]:
+    """Identity → hash of what the snapshots of the same data set were read from, the last one's
+    where they differ.
+    """
+    others = []
+    for folder in snapshot.folder.parent.iterdir():
+        try:
+            others.append(Snapshot(folder, snapshot.key).manifest)
+        except PipelineError:
+            # No snapshot, or a retired one.
+            continue
+    others.sort(key=lambda manifest: str(manifest.get("ingested_at", "")))
+    return {url: sha256 for one in others for url, sha256 in one.get("downloaded", {}).items()}
+
+
+def _store(
+    snapshot: Snapshot, spec: DatasetSpec, table: pa.Table, downloaded: Mapping[str, str]
+) -> None:
     """Rows first, facts last: ``ingested_at`` in the manifest says that all of it is there.
 
     The manifest holds no row count and no value: it is read by stages that log.
@@ -111,6 +144,8 @@ def _store(snapshot: Snapshot, spec: DatasetSpec, table: pa.Table) -> None:
         pyarrow.parquet.write_table(table, file, compression="zstd")
 
     snapshot.store_table(INGESTED, write)
+    if downloaded:
+        snapshot.record(downloaded=dict(downloaded))
     snapshot.record(
         dataset=spec.name,
         lineage=spec.lineage,

@@ -37,16 +37,16 @@ def _folders() -> Iterator[Path]:
 
 
 def discover() -> tuple[DatasetSpec, ...]:
-    """Every data set whose source is available here.
+    """Every data set whose source is available here; no source is opened.
 
-    A built-in file that needs a data folder is left out where the folder's variable is not set.
+    A file that needs a variable, of a data folder or a database, is left out where it is not set.
     """
     specs = (load_spec(path) for path in dataset_files().values())
     return tuple(spec for spec in specs if is_available(spec))
 
 
 def is_available(spec: DatasetSpec) -> bool:
-    """Whether the environment names what the source needs."""
+    """Whether the environment names what the source needs: nothing, for what can be downloaded."""
     return spec.source.needs is None or bool(os.environ.get(spec.source.needs))
 
 
@@ -58,6 +58,7 @@ def find_spec(name: str) -> DatasetSpec:
     spec = load_spec(files[name])
     if not is_available(spec):
         raise DeclarationError(
-            f"{name}: expected the variable {spec.source.needs} to name the data folder, got none"
+            f"{name}: expected the variable {spec.source.needs}, which says where its rows are, "
+            "got none"
         )
     return spec

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-SourceKind = Literal["csv", "parquet", "sklearn", "generator"]
+from dp_pipeline.schema.url import is_url, shown_url
+
+SourceKind = Literal["csv", "parquet", "sql", "sklearn", "generator"]
 
 DATA_FOLDER_VARIABLE = "DP_PIPELINE_DATA"
+
+WHITESPACE = "whitespace"
+"""As a delimiter: any spaces and tabs between two cells, as many as there are."""
 
 
 @dataclass(frozen=True)
@@ -29,17 +35,23 @@ class Sample:
 
 @dataclass(frozen=True)
 class Source:
-    """One declared source.
+    """One declared source. No password is ever held here.
 
-    kind        ``csv`` (also .csv.gz), ``parquet``, ``sklearn`` (bundled sets), ``generator``
-    location    a path, or the name of the bundled set or generator
-    delimiter   of a CSV file
+    kind        ``csv`` (also .csv.gz), ``parquet`` (a file, or a folder of them), ``sql``,
+                ``sklearn`` (bundled sets), ``generator``
+    location    a path or URL of a file, the database without its user and password, or the name
+                of the bundled set or generator
+    delimiter   of a CSV file: one character, or WHITESPACE
     header      column names of a CSV file that has none in its first line
     options     arguments of a generator, such as seed and rows
     needs       the environment variable that must be set for this source, or None
-    more        paths of further CSV files of the same form, whose rows follow
+    more        locations of further CSV files of the same form, whose rows follow
     comment     lines of a CSV file that begin with this character are no rows; none when empty
     sample      which of the rows are read, on benchmarks only; None: all
+    query       of a database: one SELECT
+    sha256      URL → hex digest of the file behind it, where it is declared
+    at_most_mb  the most that one URL may give, in 10^6 bytes; 0 where nothing is downloaded
+    download    what is read instead where a file is absent, or None
     """
 
     kind: SourceKind
@@ -51,36 +63,74 @@ class Source:
     more: tuple[str, ...] = ()
     comment: str = ""
     sample: Sample | None = None
+    query: str = ""
+    sha256: Mapping[str, str] = field(default_factory=dict)
+    at_most_mb: int = 0
+    download: Source | None = None
 
     @property
     def locations(self) -> tuple[str, ...]:
-        """Every path in order, or the one name."""
+        """Every path or URL in order, or the one name."""
         return (self.location, *self.more)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the rows lie behind URLs."""
+        return is_url(self.location)
+
+    @property
+    def is_named(self) -> bool:
+        """Whether every variable in it is set: a path that begins with one is none."""
+        return not any(location.startswith("$") for location in self.locations)
 
     def only(self, location: str) -> Source:
         """The same source, were this its one file, with all rows."""
-        return replace(self, location=location, more=(), sample=None)
+        return replace(self, location=location, more=(), sample=None, download=None)
+
+    @property
+    def alternatives(self) -> tuple[Source, ...]:
+        """What may be read: the source itself, and the download in its place."""
+        alone = replace(self, download=None)
+        if self.download is None:
+            return (alone,)
+        return (alone, replace(self.download, sample=self.sample))
 
     @property
     def identities(self) -> tuple[str, ...]:
-        """One text a file, bundled set or generator: the ledger keeps two populations from sharing
-        any of them. A sample is of the same persons, so it is not told here.
+        """One text a file, URL, database, bundled set or generator: the ledger keeps two
+        populations from sharing any of them. A sample is of the same persons, and so may be the
+        rows of another query: neither is told here.
 
         >>> Source("generator", "trips_like", options={"seed": 7}).identities
         ('generator:trips_like?seed=7',)
+        >>> Source("csv", "a.csv", download=Source("csv", "https://x.org/a.csv?t=1")).identities
+        ('csv:a.csv', 'https://x.org/a.csv')
         """
+        if self.download is None:
+            return self._own_identities
+        own = self._own_identities if self.is_named else ()
+        return (*own, *self.download.identities)
+
+    @property
+    def _own_identities(self) -> tuple[str, ...]:
+        if self.is_remote:
+            return tuple(map(shown_url, self.locations))
         options = "&".join(f"{name}={value}" for name, value in sorted(self.options.items()))
         end = f"?{options}" if options else ""
         return tuple(f"{self.kind}:{location}{end}" for location in self.locations)
 
     @property
     def identity(self) -> str:
-        """One text for all of it, and for what is read of it.
+        """One text for all of it, and for what is read of it; not of the download in its place.
 
         >>> Source("csv", "a.csv", more=("b.csv",)).identity
         'csv:a.csv + csv:b.csv'
         >>> Source("csv", "a.csv", sample=Sample(20, "job", 7)).identity
         'csv:a.csv: 20 rows by job, seed 7'
+        >>> Source("sql", "sqlite:///a.db", query="SELECT x FROM a").identity
+        'sql:sqlite:///a.db, query 2546eb434778'
         """
-        every = " + ".join(self.identities)
+        every = " + ".join(self._own_identities)
+        if self.query:
+            every += f", query {hashlib.sha256(self.query.encode()).hexdigest()[:12]}"
         return every if self.sample is None else f"{every}: {self.sample}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date
@@ -238,9 +238,9 @@ def test_two_runs_at_once_read_the_source_once(
 ) -> None:
     reads = []
 
-    def counted(spec: DatasetSpec) -> pa.Table:
+    def counted(spec: DatasetSpec, files: Sequence[Path] | None) -> pa.Table:
         reads.append(spec.name)
-        return original(spec)
+        return original(spec, files)
 
     original = ingest_module.read_source
     monkeypatch.setattr(ingest_module, "read_source", counted)

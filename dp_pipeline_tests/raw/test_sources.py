@@ -18,7 +18,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.raw.sources import BUNDLED, read_source
+from dp_pipeline.raw.sources import read_source
+from dp_pipeline.raw.sources.named import BUNDLED
 from dp_pipeline.schema.discovery import find_spec
 from dp_pipeline.schema.errors import DeclarationError, PipelineError, SourceError
 from dp_pipeline.schema.source import DATA_FOLDER_VARIABLE, Source, SourceKind
@@ -170,11 +171,20 @@ def test_text_that_is_called_gzip_is_refused(tmp_path: Path) -> None:
     assert "damaged" in refusal(tmp_path / "a.csv.gz", f"x\n{SECRET}\n".encode(), "x")
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_a_path_that_is_absent_or_a_folder_is_refused(tmp_path: Path, kind: SourceKind) -> None:
-    for path, reason in ((tmp_path / "none", "No such file"), (tmp_path, "Is a directory")):
-        with pytest.raises(SourceError, match=f"expected a file that can be read, got {reason}"):
-            read_source(spec_of(Source(kind, str(path)), "x"))
+@pytest.mark.parametrize(
+    ("kind", "name", "reason"),
+    [
+        ("csv", "none", "a file that can be read, got No such file"),
+        ("parquet", "none", "a file that can be read, got No such file"),
+        ("csv", ".", "a file that can be read, got Is a directory"),
+        ("parquet", ".", r"one or more files \*\.parquet in the folder, got none"),
+    ],
+)
+def test_a_path_that_is_absent_or_an_empty_folder_is_refused(
+    tmp_path: Path, kind: SourceKind, name: str, reason: str
+) -> None:
+    with pytest.raises(SourceError, match=f"expected {reason}"):
+        read_source(spec_of(Source(kind, str(tmp_path / name)), "x"))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
@@ -234,6 +244,27 @@ def test_a_line_that_begins_with_the_comment_character_is_no_row(
 def test_without_a_declared_comment_every_line_is_a_row(tmp_path: Path) -> None:
     table = read_files(tmp_path, b"x,y\n|1,2\n#3,4\n")
     assert table.to_pydict() == {"x": ["|1", "#3"], "y": ["2", "4"]}
+
+
+@pytest.mark.parametrize("purpose", ["benchmark", "release"])
+@pytest.mark.parametrize("first", [b"", b"\n", b"\xef\xbb\xbf"])
+def test_any_white_space_stands_between_two_cells(
+    tmp_path: Path, purpose: Purpose, first: bytes
+) -> None:
+    rows = b"  118879   887164\r\n\t1 \t 2\t\n\n\n3 4"
+    expected = {"x": ["118879", "1", "3"], "y": ["887164", "2", "4"]}
+    options: dict[str, Any] = {"delimiter": "whitespace", "purpose": purpose}
+    assert read_files(tmp_path, first + b" x  y\n" + rows, **options).to_pydict() == expected
+    options["header"] = ("x", "y")
+    assert read_files(tmp_path, first + rows, **options).to_pydict() == expected
+
+
+def test_a_line_with_too_few_cells_between_white_space_is_a_ragged_one(tmp_path: Path) -> None:
+    content = f"1 2\n{SECRET}\n".encode()
+    options: dict[str, Any] = {"delimiter": "whitespace", "header": ("x", "y")}
+    assert "rows of 2 cells" in refusal(tmp_path / "a.csv", content, "x", **options)
+    table = read_sensitive(tmp_path / "a.csv", content, "x", **options)
+    assert table.to_pydict() == {"x": ["1"]}
 
 
 # CSV of sensitive rows: one line one row, and no line stops the others

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -11,15 +12,16 @@ from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.parser import load_spec
 from dp_pipeline_tests.schema.declarations import declaration, written
 
-NEEDS_DATA = (
-    *("adult", "adult_2000", "adult_raw", "adult_replace", "birch3", "breast_cancer_wisconsin"),
-    *("checkin", "checkin_events", "nltcs", "nltcs_replace", "unbalance"),
+NEEDS_DATA = ("adult", "adult_replace", "nltcs", "nltcs_replace", "unbalance")
+DOWNLOADED = (
+    *("adult_2000", "adult_raw", "birch3", "breast_cancer_wisconsin"),
+    *("checkin", "checkin_events"),
 )
-MIXTURES = ("mixture4", "mixture6", "mixture8")
-WITHOUT_DATA = (
-    *("birch3_like", "census", *MIXTURES, "pytest2d"),
+MADE = (
+    *("birch3_like", "census", "mixture4", "mixture6", "mixture8", "pytest2d"),
     *("tic_like", "trips", "unbalance_like", "wdbc"),
 )
+WITHOUT_DATA = tuple(sorted((*DOWNLOADED, *MADE)))
 BUILT_IN = tuple(sorted((*NEEDS_DATA, *WITHOUT_DATA)))
 
 
@@ -38,7 +40,7 @@ def test_a_built_in_data_set_loads_with_any_data_folder(
     assert spec.name == name
     assert spec.publish is not None
     assert spec.ceiling is not None or not spec.is_release
-    if spec.source.needs:
+    if name in (*NEEDS_DATA, *DOWNLOADED):
         assert {Path(location).parent for location in spec.source.locations} == {tmp_path}
 
 
@@ -67,10 +69,32 @@ def test_without_a_data_folder_the_sets_that_need_it_are_left_out(
     if value is not None:
         monkeypatch.setenv("DP_PIPELINE_DATA", value)
     assert tuple(spec.name for spec in discover()) == WITHOUT_DATA
-    with pytest.raises(DeclarationError, match="birch3: expected the variable DP_PIPELINE_DATA"):
-        find_spec("birch3")
+    with pytest.raises(DeclarationError, match="nltcs: expected the variable DP_PIPELINE_DATA"):
+        find_spec("nltcs")
     for path in dataset_files().values():
         load_spec(path)
+
+
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError("a connection")
+
+    monkeypatch.setattr(socket.socket, "connect", refused)
+    monkeypatch.setattr(socket, "getaddrinfo", refused)
+
+
+@pytest.mark.usefixtures("no_network")
+@pytest.mark.parametrize("name", DOWNLOADED)
+def test_what_can_be_downloaded_is_available_and_nothing_is_opened_to_know_it(name: str) -> None:
+    spec = find_spec(name)
+    assert spec in discover()
+    assert spec.source.needs is None
+    # A path that nothing names is no source that the ledger could know.
+    assert all(identity.startswith("https://") for identity in spec.source.identities)
+    own, download = spec.source.alternatives
+    assert (own.is_named, download.is_remote, download.at_most_mb > 0) == (False, True, True)
+    assert set(spec.columns) <= set(download.header)
 
 
 def test_a_folder_of_the_users_is_discovered_too(

@@ -1,0 +1,157 @@
+"""Downloads: one file behind one URL, whole and as declared, or nothing.
+
+The bytes are counted while they come and their hash is compared before anything else looks at
+them. There are no proxies, no cookies and no passwords: what a machine's environment says of
+those does not count. Plain http is for this machine alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ssl
+import time
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import urljoin, urlsplit
+
+from dp_pipeline.raw.snapshot import write_private
+from dp_pipeline.schema.errors import SourceError
+from dp_pipeline.schema.url import EXPECTED_URL, is_allowed_url, shown_url
+
+IDLE_SECONDS = 30.0
+"""The longest that a server may be silent."""
+TOTAL_SECONDS = 3600.0
+"""The longest that one file may take."""
+REDIRECTS = 5
+MEGABYTE = 10**6
+
+_BLOCK = 1 << 16
+_REDIRECTED = (301, 302, 303, 307, 308)
+
+
+@dataclass(frozen=True)
+class Download:
+    """One file to be fetched.
+
+    of           the data set, for messages
+    sha256       the hash that the file must have; None: any, of a server that is trusted
+    at_most_mb   the most that is read, in 10^6 bytes
+    """
+
+    of: str
+    url: str
+    sha256: str | None
+    at_most_mb: int
+
+    def to(self, path: Path) -> str:
+        """Write the file, for its owner alone, and give its hash.
+
+        Raises SourceError, and leaves what was at ``path``, when the server does not answer,
+        sends the reader elsewhere, or sends a file that is too large, cut short or another one.
+        """
+        found = ""
+
+        def write(file: BinaryIO) -> None:
+            nonlocal found
+            found = self._copy(file)
+
+        write_private(path, write)
+        return found
+
+    def _copy(self, file: BinaryIO) -> str:
+        until = time.monotonic() + TOTAL_SECONDS
+        connection, answer = self._answer()
+        try:
+            digest = self._read(answer, file, until)
+        finally:
+            answer.close()
+            connection.close()
+        if self.sha256 not in (None, digest):
+            raise self._refusal(f"the file of SHA-256 {self.sha256}", "another")
+        return digest
+
+    def _answer(self) -> tuple[HTTPConnection, HTTPResponse]:
+        """The answer that holds the file, wherever it lies."""
+        url = self.url
+        for _ in range(REDIRECTS + 1):
+            connection, answer = self._ask(url)
+            if answer.status == 200:
+                return connection, answer
+            answer.close()
+            connection.close()
+            target = answer.getheader("Location")
+            if answer.status not in _REDIRECTED or target is None:
+                raise self._refusal("a file", f"status {answer.status}")
+            url = self._redirected(url, target)
+        raise self._refusal(f"at most {REDIRECTS} redirections", "more")
+
+    def _ask(self, url: str) -> tuple[HTTPConnection, HTTPResponse]:
+        parts = urlsplit(url)
+        secure = parts.scheme == "https"
+        host, port = str(parts.hostname), parts.port
+        connection = (
+            HTTPSConnection(host, port, timeout=IDLE_SECONDS, context=ssl.create_default_context())
+            if secure
+            else HTTPConnection(host, port, timeout=IDLE_SECONDS)
+        )
+        query = f"?{parts.query}" if parts.query else ""
+        headers = {"Accept-Encoding": "identity", "User-Agent": "dp-pipeline"}
+        try:
+            connection.request("GET", f"{parts.path or '/'}{query}", headers=headers)
+            return connection, connection.getresponse()
+        except (OSError, HTTPException) as error:
+            connection.close()
+            raise self._refusal("a server that answers", _reason(error)) from None
+
+    def _redirected(self, url: str, target: str) -> str:
+        """Where an answer points to; SourceError unless it may be followed."""
+        try:
+            found = urljoin(url, target)
+        except ValueError:
+            found = ""
+        if not is_allowed_url(found) or urlsplit(found).scheme != urlsplit(url).scheme:
+            raise self._refusal(f"a redirection to {EXPECTED_URL}", "one to elsewhere")
+        if self.sha256 is None and urlsplit(found).netloc != urlsplit(url).netloc:
+            # Where the hash is known it does not matter who sends the bytes.
+            raise self._refusal("the file itself, or its sha256", "a redirection to another host")
+        return found
+
+    def _read(self, answer: HTTPResponse, file: BinaryIO, until: float) -> str:
+        """The hash of the body, once all of it is in ``file``."""
+        if answer.length is None and not answer.chunked and self.sha256 is None:
+            raise self._refusal("a length, or the file's sha256", "neither")
+        digest, count = hashlib.sha256(), 0
+        expected = answer.length
+        # One arrival at a time: a server that sends a byte now and then must not hold it for ever.
+        while block := self._block(answer):
+            count += len(block)
+            if count > self.at_most_mb * MEGABYTE:
+                raise self._refusal(f"at most {self.at_most_mb} MB", "more")
+            if time.monotonic() > until:
+                raise self._refusal(f"a file within {TOTAL_SECONDS:.0f} seconds", "a part of it")
+            digest.update(block)
+            file.write(block)
+        if expected not in (None, count):
+            raise self._refusal("a whole file", "one that was cut short")
+        return digest.hexdigest()
+
+    def _block(self, answer: HTTPResponse) -> bytes:
+        try:
+            return answer.read1(_BLOCK)
+        except TimeoutError:
+            raise self._refusal("a whole file", "silence behind a part of it") from None
+        except (OSError, HTTPException):
+            raise self._refusal("a whole file", "one that was cut short") from None
+
+    def _refusal(self, expected: str, got: str) -> SourceError:
+        return SourceError(f"{self.of}: {shown_url(self.url)}: expected {expected}, got {got}")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "silence"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return "a certificate that is not trusted"
+    return "none"

@@ -1,0 +1,352 @@
+"""A download is the declared file, whole and small enough, or it is not there at all."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import socket
+import ssl
+import stat
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dp_pipeline.raw import download
+from dp_pipeline.raw.download import Download
+from dp_pipeline.raw.ingest import DOWNLOADS, ingest, read_stage
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.schema.errors import DeclarationError, SourceError
+from dp_pipeline.schema.source import Source
+from dp_pipeline.schema.spec import DatasetSpec, Purpose
+from dp_pipeline_tests.raw.file_server import Fault, FileServer, file_server
+from dp_pipeline_tests.raw.source_specs import spec_of
+
+ROWS = b"x,y\n1,2\n3,4\n"
+SHA256 = hashlib.sha256(ROWS).hexdigest()
+
+
+@pytest.fixture
+def server() -> Iterator[FileServer]:
+    with file_server() as served:
+        served.files["/a.csv"] = ROWS
+        yield served
+
+
+def refusal(path: Path, url: str, *, sha256: str | None = None, at_most_mb: int = 1) -> str:
+    """The one line of a refused download, which leaves no file behind."""
+    with pytest.raises(SourceError) as caught:
+        Download("city", url, sha256, at_most_mb).to(path)
+    assert not path.exists()
+    assert list(path.parent.iterdir()) == []
+    message = str(caught.value)
+    assert message.startswith(f"city: {url.partition('?')[0]}: expected ")
+    assert "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize("fault", ["none", "chunked"])
+@pytest.mark.parametrize("sha256", [SHA256, None])
+def test_a_file_is_written_for_its_owner_alone_and_its_hash_is_told(
+    server: FileServer, tmp_path: Path, fault: Fault, sha256: str | None
+) -> None:
+    server.fault = fault
+    path = tmp_path / "folder" / "a"
+    assert Download("city", server.url("/a.csv?part=1"), sha256, 1).to(path) == SHA256
+    assert path.read_bytes() == ROWS
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert server.asked == ["/a.csv?part=1"]
+
+
+def test_a_file_without_a_stated_length_is_known_by_its_hash_or_refused(
+    server: FileServer, tmp_path: Path
+) -> None:
+    server.fault = "endless"
+    assert "expected a length" in refusal(tmp_path / "a", server.url())
+    assert Download("city", server.url(), SHA256, 1).to(tmp_path / "a") == SHA256
+
+
+def test_another_file_than_declared_is_refused(server: FileServer, tmp_path: Path) -> None:
+    message = refusal(tmp_path / "a", server.url("/a.csv?token=s3cret"), sha256="0" * 64)
+    assert message.endswith(f"expected the file of SHA-256 {'0' * 64}, got another")
+    assert "s3cret" not in message
+
+
+@pytest.mark.parametrize("fault", ["short", "chunked short"])
+@pytest.mark.parametrize("sha256", [SHA256, None])
+def test_a_file_that_is_cut_short_is_refused(
+    server: FileServer, tmp_path: Path, fault: Fault, sha256: str | None
+) -> None:
+    server.fault = fault
+    assert "cut short" in refusal(tmp_path / "a", server.url(), sha256=sha256)
+
+
+@pytest.mark.parametrize("fault", ["none", "chunked"])
+def test_a_file_that_is_too_large_is_refused_at_the_limit(
+    server: FileServer, tmp_path: Path, fault: Fault
+) -> None:
+    server.fault, server.files["/a.csv"] = fault, bytes(1_000_001)
+    message = refusal(tmp_path / "a", server.url())
+    assert message.endswith("expected at most 1 MB, got more")
+    server.files["/a.csv"] = bytes(1_000_000)
+    Download("city", server.url(), None, 1).to(tmp_path / "a")
+
+
+def test_a_file_that_is_not_there_is_refused(server: FileServer, tmp_path: Path) -> None:
+    assert "status 404" in refusal(tmp_path / "a", server.url("/b.csv"))
+
+
+def test_no_answer_is_told_from_silence(
+    server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    nobody = refusal(tmp_path / "a", f"http://127.0.0.1:{port}/a.csv")
+    assert nobody.endswith("expected a server that answers, got none")
+    monkeypatch.setattr(download, "IDLE_SECONDS", 0.1)
+    server.fault = "silent"
+    assert refusal(tmp_path / "a", server.url()).endswith("got silence")
+    server.fault = "stalled"
+    assert refusal(tmp_path / "a", server.url()).endswith("got silence behind a part of it")
+
+
+def test_a_server_that_sends_a_byte_now_and_then_does_not_hold_the_reader(
+    server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "TOTAL_SECONDS", 0.2)
+    server.fault, server.files["/a.csv"] = "drip", bytes(1_000)
+    start = time.monotonic()
+    assert "within 0 seconds" in refusal(tmp_path / "a", server.url())
+    assert time.monotonic() - start < 5
+
+
+def test_redirections_on_one_host_are_followed(server: FileServer, tmp_path: Path) -> None:
+    server.moved = {"/old": "/older", "/older": server.url("/a.csv?part=1")}
+    assert Download("city", server.url("/old"), None, 1).to(tmp_path / "a") == SHA256
+    assert server.asked == ["/old", "/older", "/a.csv?part=1"]
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "http://example.org/a.csv",
+        "https://example.org/a.csv",
+        "file:///etc/passwd",
+        "ftp://127.0.0.1/a.csv",
+        "//example.org/a.csv",
+        "http://127.0.0.1.example.org/a.csv",
+        "http://me:word@127.0.0.1/a.csv",
+        "http://[::1",
+    ],
+)
+@pytest.mark.parametrize("sha256", [SHA256, None])
+def test_a_redirection_to_elsewhere_is_refused(
+    server: FileServer, tmp_path: Path, target: str, sha256: str | None
+) -> None:
+    server.moved = {"/a.csv": target}
+    message = refusal(tmp_path / "a", server.url(), sha256=sha256)
+    assert message.endswith("got one to elsewhere")
+    assert "example" not in message
+
+
+def test_another_host_may_send_a_file_whose_hash_is_known_and_no_other(
+    server: FileServer, tmp_path: Path
+) -> None:
+    server.moved = {"/old": f"http://localhost:{server.port}/a.csv"}
+    assert "another host" in refusal(tmp_path / "a", server.url("/old"))
+    assert Download("city", server.url("/old"), SHA256, 1).to(tmp_path / "a") == SHA256
+
+
+def test_redirections_in_a_circle_are_refused(server: FileServer, tmp_path: Path) -> None:
+    server.moved = {"/a.csv": "/a.csv"}
+    assert "at most 5 redirections" in refusal(tmp_path / "a", server.url())
+    assert len(server.asked) == 6
+
+
+def test_what_the_environment_says_of_proxies_and_passwords_does_not_count(
+    server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1/")
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login me password word\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    Download("city", server.url(), None, 1).to(tmp_path / "folder" / "a")
+    assert not {"authorization", "cookie", "proxy-authorization"} & {
+        name.lower() for name in server.headers
+    }
+
+
+def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    made.mkdir()
+    pair = [str(made / "key"), str(made / "certificate")]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"]
+    try:
+        subprocess.run(
+            [*command, "-keyout", pair[0], "-out", pair[1]], check=True, capture_output=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no openssl here to make a certificate with")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair[1], pair[0])
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=_shake_hands, args=(listening, context))
+        thread.start()
+        url = f"https://localhost:{listening.getsockname()[1]}/a.csv"
+        message = refusal(tmp_path / "folder" / "a", url)
+        thread.join()
+    assert message.endswith("got a certificate that is not trusted")
+
+
+def _shake_hands(listening: socket.socket, context: ssl.SSLContext) -> None:
+    connection, _ = listening.accept()
+    try:
+        context.wrap_socket(connection, server_side=True).close()
+    except OSError:
+        # The other side did not like it.
+        connection.close()
+
+
+# Data sets of downloads
+
+
+def run(spec: DatasetSpec, store: Path, snapshot_id: str = "one") -> Snapshot:
+    return ingest(spec, store, key=b"k" * 32, snapshot_id=snapshot_id, today=date(2026, 11, 21))
+
+
+def rows_of(snapshot: Snapshot) -> list[dict[str, str | int]]:
+    rows: list[dict[str, str | int]] = read_stage(snapshot, "ingested").to_pylist()
+    return rows
+
+
+def remote(
+    url: str, *more: str, sha256: str | None = None, purpose: Purpose = "benchmark"
+) -> DatasetSpec:
+    hashes = {} if sha256 is None else dict.fromkeys((url, *more), sha256)
+    return spec_of(Source("csv", url, more=more, sha256=hashes, at_most_mb=1), "x", purpose=purpose)
+
+
+def test_a_snapshot_says_where_its_rows_were_downloaded_from_and_with_which_hash(
+    server: FileServer, tmp_path: Path
+) -> None:
+    server.files["/b.csv"] = b"x\n5\n"
+    spec = remote(server.url("/a.csv?token=s3cret"), server.url("/b.csv"))
+    snapshot = run(spec, tmp_path)
+    assert rows_of(snapshot) == [{"x": "1"}, {"x": "3"}, {"x": "5"}]
+    first, second = server.url(), server.url("/b.csv")
+    assert snapshot.manifest["source"] == f"{first} + {second}" == spec.source.identity
+    assert snapshot.manifest["downloaded"] == {
+        first: SHA256,
+        second: hashlib.sha256(b"x\n5\n").hexdigest(),
+    }
+    assert "s3cret" not in (snapshot.folder / "manifest.json").read_text()
+
+
+def test_a_compressed_download_and_one_of_parquet_are_read_by_their_endings(
+    server: FileServer, tmp_path: Path
+) -> None:
+    server.files["/a.txt.gz"] = gzip.compress(b" 1 \t2\n3 4\n")
+    url = server.url("/a.txt.gz?x=1")
+    form = Source("csv", url, delimiter="whitespace", header=("x", "y"), at_most_mb=1)
+    assert rows_of(run(spec_of(form, "y"), tmp_path)) == [{"y": "2"}, {"y": "4"}]
+    pq.write_table(pa.table({"y": [2, 4]}), tmp_path / "made")
+    server.files["/a.parquet"] = (tmp_path / "made").read_bytes()
+    table = Source("parquet", server.url("/a.parquet"), at_most_mb=1)
+    assert rows_of(run(spec_of(table, "y"), tmp_path / "other")) == [{"y": 2}, {"y": 4}]
+
+
+def test_the_download_of_a_benchmark_is_kept_and_that_of_sensitive_rows_is_not(
+    server: FileServer, tmp_path: Path
+) -> None:
+    for purpose, asked in (("benchmark", 1), ("release", 2)):
+        server.asked.clear()
+        store = tmp_path / purpose
+        spec = remote(server.url(), sha256=SHA256, purpose=purpose)  # type: ignore[arg-type]
+        for name in ("one", "two"):
+            assert rows_of(run(spec, store, name)) == [{"x": "1"}, {"x": "3"}]
+        assert len(server.asked) == asked
+    kept = [path for path in tmp_path.rglob("*.csv") if path.is_file()]
+    assert [path.parent for path in kept] == [tmp_path / "benchmark" / DOWNLOADS]
+    assert [path.read_bytes() for path in kept] == [ROWS]
+
+
+def test_a_failed_download_leaves_no_snapshot_and_no_sensitive_row(
+    server: FileServer, tmp_path: Path
+) -> None:
+    spec = remote(server.url(), server.url("/b.csv"), sha256=SHA256, purpose="release")
+    with pytest.raises(SourceError, match="status 404"):
+        run(spec, tmp_path)
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and path.name != ".lock"] == []
+
+
+def test_another_file_behind_the_same_url_is_refused_unless_its_hash_is_declared(
+    server: FileServer, tmp_path: Path
+) -> None:
+    run(remote(server.url()), tmp_path)
+    (kept,) = (tmp_path / DOWNLOADS).iterdir()
+    kept.unlink()
+    server.files["/a.csv"] = b"x\n9\n"
+    for _ in range(2):
+        with pytest.raises(SourceError, match=f"SHA-256 {SHA256}, as in an earlier snapshot, got"):
+            run(remote(server.url()), tmp_path, "two")
+    now = hashlib.sha256(b"x\n9\n").hexdigest()
+    assert rows_of(run(remote(server.url(), sha256=now), tmp_path, "two")) == [{"x": "9"}]
+    assert rows_of(run(remote(server.url()), tmp_path, "three")) == [{"x": "9"}]
+
+
+def test_a_kept_download_that_was_changed_is_downloaded_again(
+    server: FileServer, tmp_path: Path
+) -> None:
+    run(remote(server.url()), tmp_path)
+    (kept,) = (tmp_path / DOWNLOADS).iterdir()
+    kept.write_bytes(b"x\n8\n")
+    assert rows_of(run(remote(server.url()), tmp_path, "two")) == [{"x": "1"}, {"x": "3"}]
+    assert len(server.asked) == 2
+
+
+def beside(path: Path, url: str) -> DatasetSpec:
+    """A local file with other columns than its download."""
+    download = Source("csv", url, header=("x", "y"), comment="x", at_most_mb=1)
+    return spec_of(Source("csv", str(path), download=download), "x")
+
+
+def test_a_local_file_is_read_where_it_is_there_and_its_download_where_not(
+    server: FileServer, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.csv"
+    spec = beside(path, server.url())
+    downloaded = run(spec, tmp_path / "store")
+    assert rows_of(downloaded) == [{"x": "1"}, {"x": "3"}]
+    assert downloaded.manifest["source"] == server.url()
+    path.write_text("x\n7\n")
+    # What was stored stays what it is, wherever rows would be read from now.
+    assert run(spec, tmp_path / "store").manifest == downloaded.manifest
+    local = run(spec, tmp_path / "store", "two")
+    assert rows_of(local) == [{"x": "7"}]
+    assert local.manifest["source"] == f"csv:{path}"
+    assert "downloaded" not in local.manifest
+    assert len(server.asked) == 1
+
+
+def test_a_source_of_which_one_file_is_absent_is_downloaded_whole(
+    server: FileServer, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text("x\n7\n")
+    download = Source("csv", server.url(), at_most_mb=1)
+    paths = (str(tmp_path / "a.csv"), str(tmp_path / "b.csv"))
+    source = Source("csv", paths[0], more=paths[1:], download=download)
+    assert rows_of(run(spec_of(source, "x"), tmp_path / "store")) == [{"x": "1"}, {"x": "3"}]
+
+
+def test_a_snapshot_of_another_url_is_of_another_source(server: FileServer, tmp_path: Path) -> None:
+    run(remote(server.url()), tmp_path)
+    with pytest.raises(DeclarationError, match=r"expected the source http\S+/b\.csv, got http"):
+        run(remote(server.url("/b.csv")), tmp_path)

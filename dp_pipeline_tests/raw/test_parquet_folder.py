@@ -1,0 +1,102 @@
+"""A folder of Parquet files is one table, whatever each of them stores its columns as."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dp_pipeline.raw.sources import read_source
+from dp_pipeline.raw.values import numbers
+from dp_pipeline.raw.values import texts as words_of
+from dp_pipeline.schema.errors import SourceError
+from dp_pipeline.schema.source import Source
+from dp_pipeline_tests.raw.source_specs import spec_of
+
+
+def write(folder: Path, name: str, **columns: Any) -> None:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), path)
+
+
+def read(folder: Path, *columns: str) -> pa.Table:
+    return read_source(spec_of(Source("parquet", str(folder)), *columns))
+
+
+def test_the_files_of_a_folder_follow_in_the_order_of_their_names(tmp_path: Path) -> None:
+    write(tmp_path, "b.parquet", y=[3, 4], x=["c", "d"])
+    write(tmp_path, "a/z.parquet", x=["b"], y=[2], other=[[1]])
+    write(tmp_path, "a/a.parquet", x=["a"], y=[1])
+    table = read(tmp_path, "x", "y")
+    assert table.to_pydict() == {"x": ["a", "b", "c", "d"], "y": [1, 2, 3, 4]}
+    assert table.schema.types == [pa.string(), pa.int64()]
+
+
+def test_what_an_engine_leaves_beside_its_files_is_no_row(tmp_path: Path) -> None:
+    write(tmp_path, "a.parquet", x=[1])
+    for name in (".a.parquet.tmp.parquet", "_temporary/b.parquet", ".old/c.parquet", "_d.parquet"):
+        write(tmp_path, name, x=[9])
+    (tmp_path / "_SUCCESS").touch()
+    (tmp_path / "notes.txt").write_text("x\n5\n")
+    assert read(tmp_path, "x").to_pydict() == {"x": [1]}
+
+
+def test_a_folder_that_looks_like_a_partition_adds_no_column(tmp_path: Path) -> None:
+    write(tmp_path, "year=2026/a.parquet", x=[1])
+    with pytest.raises(SourceError, match="expected a column 'year', got 1 columns without it"):
+        read(tmp_path, "year")
+
+
+def test_the_file_that_lacks_a_column_is_the_one_that_is_named(tmp_path: Path) -> None:
+    write(tmp_path, "a.parquet", x=[1])
+    write(tmp_path, "b.parquet", y=[1])
+    with pytest.raises(SourceError, match=r"city: parquet:\S+/b\.parquet: expected a column 'x'"):
+        read(tmp_path, "x")
+
+
+def test_a_folder_of_no_rows_is_an_empty_table(tmp_path: Path) -> None:
+    write(tmp_path, "a.parquet", x=pa.array([], pa.float64()))
+    assert read(tmp_path, "x").num_rows == 0
+
+
+LARGE = 2**53 + 1
+"""A whole number that a double cannot hold."""
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pa.array([0.5, None]),
+        pa.array([7.0, float("nan")], pa.float32()),
+        pa.array([None, None], pa.null()),
+        pa.array([1, 2], pa.int32()),
+        pa.array(["a", " b"]),
+        pa.array([True, False]),
+    ],
+)
+def test_a_file_with_another_type_changes_no_value_of_the_others(
+    tmp_path: Path, other: pa.Array
+) -> None:
+    write(tmp_path, "a.parquet", x=pa.array([5, LARGE, None]))
+    write(tmp_path, "b.parquet", x=other)
+    column = read(tmp_path, "x").column("x")
+    assert column.type == pa.string()
+    assert column.to_pylist()[:3] == ["5", str(LARGE), None]
+    alone = pa.chunked_array([other])
+    if pa.types.is_floating(other.type):
+        assert numbers(column)[3:].tolist()[:1] == numbers(alone).tolist()[:1]
+        assert column.to_pylist()[4] is None
+    if pa.types.is_integer(other.type):
+        assert words_of(column)[1].tolist()[-2:] == ["1", "2"]
+    if pa.types.is_string(other.type):
+        assert column.to_pylist()[3:] == ["a", " b"]
+
+
+def test_files_of_one_type_keep_it(tmp_path: Path) -> None:
+    write(tmp_path, "a.parquet", x=pa.array([1.5]), y=["a"])
+    write(tmp_path, "b.parquet", x=pa.array([2.5]), y=pa.array(["b"]).dictionary_encode())
+    assert read(tmp_path, "x", "y").schema.types == [pa.float64(), pa.string()]

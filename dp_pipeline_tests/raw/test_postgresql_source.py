@@ -1,0 +1,218 @@
+"""A query to a real PostgreSQL server: its types, its refusals, and nothing that it could write."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from pathlib import Path
+
+import psycopg2
+import pyarrow as pa
+import pytest
+
+from dp_pipeline.raw.sources import read_source, sql_source
+from dp_pipeline.schema.errors import DeclarationError, SourceError
+from dp_pipeline.schema.parser import load_spec
+from dp_pipeline.schema.spec import DatasetSpec, Purpose
+from dp_pipeline_tests.postgres_server import PostgresServer
+from dp_pipeline_tests.raw.test_sql_source import SECRET, VARIABLE, refusal, spec_at
+from dp_pipeline_tests.schema.declarations import declaration, written
+
+RIDES = """
+CREATE TYPE colour AS ENUM ('red', 'green');
+CREATE TABLE rides (
+    rider text, lat float8, height real, seats smallint, code bigint, fare numeric, paid boolean,
+    day date, at timestamptz, kind colour, id uuid, letters char(3), note json, tags text[]
+);
+INSERT INTO rides VALUES
+    ('ana', 1.5, 0.1, 2, 9007199254740993, 7.10, true, '2026-01-31',
+     '2026-01-31 23:30:00+01', 'red', '00000000-0000-0000-0000-000000000001', 'ab', '{}', '{}'),
+    ('Waltraud-Ohnegleichen', 'NaN', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+     NULL, NULL);
+"""
+COLUMNS = (
+    *("lat", "height", "seats", "code", "fare", "paid", "day", "at", "kind", "id", "letters"),
+    "rider",
+)
+
+
+@pytest.fixture
+def rides(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of a database with two rides; VARIABLE names it."""
+    run(postgres_url, RIDES)
+    monkeypatch.setenv(VARIABLE, postgres_url)
+    return postgres_url
+
+
+def run(url: str, statements: str) -> None:
+    connection = psycopg2.connect(url)
+    with connection, connection.cursor() as cursor:
+        cursor.execute(statements)
+    connection.close()
+
+
+def test_numbers_keep_their_type_and_all_else_is_the_text_that_is_written(rides: str) -> None:
+    table = read_source(spec_at(rides, "SELECT * FROM rides ORDER BY lat", *COLUMNS))
+    kinds = {name: str(table.schema.field(name).type) for name in COLUMNS}
+    assert {kinds.pop(name) for name in ("lat", "height")} == {"double"}
+    assert {kinds.pop(name) for name in ("seats", "code")} == {"int64"}
+    assert set(kinds.values()) == {"string"}
+    first, second = table.to_pylist()
+    assert first == {
+        "lat": 1.5,
+        "height": 0.1,
+        "seats": 2,
+        "code": 2**53 + 1,
+        "fare": "7.10",
+        "paid": "true",
+        "day": "2026-01-31",
+        "at": "2026-01-31 22:30:00+00",
+        "kind": "red",
+        "id": "00000000-0000-0000-0000-000000000001",
+        "letters": "ab",
+        "rider": "ana",
+    }
+    assert str(second.pop("lat")) == "nan"
+    assert second.pop("rider") == SECRET
+    assert set(second.values()) == {None}
+
+
+@pytest.mark.parametrize("query", ["SELECT * FROM rides", "SELECT * FROM rides WHERE false"])
+@pytest.mark.parametrize(("column", "kind"), [("note", "json"), ("tags", "_text")])
+def test_a_column_of_another_type_is_refused_by_its_declaration_whatever_its_rows(
+    rides: str, query: str, column: str, kind: str
+) -> None:
+    message = refusal(spec_at(rides, query, column))
+    expected = f"text, numbers, truth values or dates in column {column!r}"
+    assert message.endswith(f"expected {expected}, got the type {kind}")
+
+
+def test_columns_that_are_not_declared_are_not_read(rides: str) -> None:
+    query = "SELECT *, 1 / (seats - 2) AS broken FROM rides"
+    assert read_source(spec_at(rides, query, "seats")).column("seats").to_pylist() == [2, None]
+
+
+@pytest.mark.parametrize(
+    ("query", "got"),
+    [
+        ("SELECT x FROM trips", "a table that is not there"),
+        ("SELECT speed FROM rides", "a column that is not there"),
+        ("SELECT FROM WHERE", "a query with a mistake in its grammar"),
+        ("SELECT lat, lat FROM rides", "a name that stands twice"),
+        ("SELECT seats FROM rides", "1 columns without it"),
+    ],
+)
+def test_a_query_that_cannot_be_is_refused(rides: str, query: str, got: str) -> None:
+    assert refusal(spec_at(rides, query, "lat")).endswith(got)
+
+
+def test_a_query_that_fails_at_a_row_says_nothing_of_it(rides: str) -> None:
+    query = "SELECT CAST(rider AS int) AS x FROM rides"
+    message = refusal(spec_at(rides, query, "x"))
+    assert message.endswith("expected the rows of the query, got one that failed at a row")
+
+
+WRITING = {
+    "a function": "SELECT setval('numbers', 9) AS x",
+    "a table": "SELECT 1 AS x INTO other",
+    "with": "WITH gone AS (DELETE FROM rides RETURNING lat) SELECT lat AS x FROM gone",
+    "the setting": "SELECT set_config('transaction_read_only', 'off', true) AS x",
+    "a lock": "SELECT lat AS x FROM rides FOR UPDATE",
+}
+
+
+@pytest.mark.parametrize("query", WRITING.values(), ids=WRITING)
+def test_a_query_that_would_write_is_refused_and_writes_nothing(rides: str, query: str) -> None:
+    run(rides, "CREATE SEQUENCE numbers")
+    refusal(spec_at(rides, query, "x"))
+    connection = psycopg2.connect(rides)
+    with connection, connection.cursor() as cursor:
+        cursor.execute("SELECT (SELECT count(*) FROM rides), nextval('numbers')")
+        assert cursor.fetchone() == (2, 1)
+    connection.close()
+
+
+def test_all_rows_are_of_one_moment(rides: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, other = sql_source._table, []
+
+    def later(*arguments: object) -> pa.Table:
+        run(rides, "INSERT INTO rides (lat) VALUES (8)")
+        other.append("written")
+        return table(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(sql_source, "_table", later)
+    assert read_source(spec_at(rides, "SELECT lat FROM rides", "lat")).num_rows == 2
+    assert other == ["written"]
+
+
+def test_rows_come_in_batches_and_none_is_lost(rides: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql_source, "BATCH_ROWS", 7)
+    query = "SELECT n AS x, CAST(n AS text) AS word FROM generate_series(1, 50) AS n"
+    table = read_source(spec_at(rides, query, "x", "word"))
+    assert [len(chunk) for chunk in table.column("x").chunks] == [*[7] * 7, 1]
+    assert table.column("x").to_pylist() == list(range(1, 51))
+    assert table.column("word").to_pylist() == [str(n) for n in range(1, 51)]
+
+
+def test_a_percent_sign_and_a_colon_are_themselves(rides: str) -> None:
+    query = "SELECT rider || '%s :x' AS x FROM rides WHERE rider LIKE 'a%' -- the last;"
+    query = query.removesuffix(";")
+    assert read_source(spec_at(rides, query, "x")).to_pydict() == {"x": ["ana%s :x"]}
+
+
+@pytest.mark.parametrize("purpose", ["release", "benchmark"])
+def test_a_database_without_an_encoding_may_hold_bytes_that_are_no_text(
+    postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch, purpose: Purpose
+) -> None:
+    name = f"bytes_{purpose}"
+    postgres_server.execute(
+        f"CREATE DATABASE {name} ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' "
+        "TEMPLATE template0"
+    )
+    url = postgres_server.url(name)
+    monkeypatch.setenv(VARIABLE, url)
+    run(url, r"CREATE TABLE a (x text); INSERT INTO a VALUES (E'\xff'), ('b'), (E'\xc3\xb6')")
+    spec = spec_at(url, "SELECT x FROM a", "x", purpose=purpose)
+    if purpose == "release":
+        assert sorted(read_source(spec).column("x").to_pylist()) == ["b", "ö", "\ufffd"]
+    else:
+        assert "UTF-8" in refusal(spec)
+
+
+def loaded(folder: Path) -> DatasetSpec:
+    source = f"source: {{kind: sql, database: ${VARIABLE}, query: SELECT * FROM rides}}"
+    attributes = "attributes: {lat: {bounds: [0, 8]}}"
+    return load_spec(written(folder, declaration(source=source, attributes=attributes)))
+
+
+@pytest.mark.usefixtures("rides")
+def test_no_password_and_no_user_is_in_a_declaration_or_in_a_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = os.environ[VARIABLE]
+    spec = loaded(tmp_path)
+    monkeypatch.setenv(VARIABLE, url.replace("steward:", "steward:not-"))
+    with pytest.raises(SourceError, match="got a user or password that is refused") as caught:
+        read_source(spec)
+    shown = "".join(traceback.format_exception(caught.value)) + repr(spec) + spec.source.identity
+    assert not any(word in shown for word in ("steward", "not-", "p@ss", "%40ss"))
+    (identity,) = spec.source.identities
+    assert identity == f"sql:postgresql://localhost:{url.rpartition(':')[2]}"
+
+
+def test_another_database_than_at_loading_is_refused(
+    rides: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = loaded(tmp_path)
+    monkeypatch.setenv(VARIABLE, rides + "_other")
+    with pytest.raises(DeclarationError, match="as when the file was loaded, got another"):
+        read_source(spec)
+    monkeypatch.delenv(VARIABLE)
+    with pytest.raises(DeclarationError, match=f"{VARIABLE}, got another text"):
+        read_source(spec)
+
+
+def test_a_server_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    url = "postgresql://me:word@127.0.0.1:1/rides"
+    monkeypatch.setenv(VARIABLE, url)
+    assert refusal(spec_at(url, "SELECT 1 AS x", "x")).endswith("got no server there")

@@ -1,0 +1,171 @@
+"""A query gives the declared columns of a database that it cannot write to."""
+
+from __future__ import annotations
+
+import sqlite3
+import traceback
+from datetime import date
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from dp_pipeline.raw.ingest import ingest, read_stage
+from dp_pipeline.raw.sources import read_source, sql_source
+from dp_pipeline.schema.database import database_name, database_url
+from dp_pipeline.schema.errors import DeclarationError, SourceError
+from dp_pipeline.schema.source import Source
+from dp_pipeline.schema.spec import DatasetSpec, Purpose
+from dp_pipeline_tests.raw.source_specs import spec_of
+
+SECRET = "Waltraud-Ohnegleichen"
+"""A value that stands in rows and must never stand in a message."""
+
+VARIABLE = "RIDES_DATABASE"
+TODAY = date(2026, 11, 21)
+
+
+def spec_at(
+    url: str, query: str, *columns: str, person: str | None = None, purpose: Purpose = "release"
+) -> DatasetSpec:
+    """A data set of a file of SQLite, or of the database that VARIABLE names."""
+    if url.startswith("sqlite:"):
+        source = Source("sql", url, query=query)
+    else:
+        found = database_url(url)
+        assert found is not None
+        source = Source("sql", database_name(found), query=query, needs=VARIABLE)
+    return spec_of(source, *columns, person=person, purpose=purpose)
+
+
+def refusal(spec: DatasetSpec) -> str:
+    """The one line of a refused source, after a look for the secret in all that is printed."""
+    with pytest.raises(SourceError) as caught:
+        read_source(spec)
+    assert (caught.value.__cause__, caught.value.__context__) == (None, None)
+    message = str(caught.value)
+    assert message.startswith(f"city: {spec.source.identity}: expected ")
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+    assert "\n" not in message
+    return message
+
+
+# SQLite
+
+
+@pytest.fixture
+def rides(tmp_path: Path) -> str:
+    """The URL of a file with three rides, each cell of another type than its column's."""
+    path = tmp_path / "ri'des ?#%.db"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE rides (lat REAL, rider TEXT, fare INTEGER)")
+    rows = [(1.5, "ana", 7), (5.0, "bo ", "much"), (None, "", 0.1)]
+    connection.executemany("INSERT INTO rides VALUES (?, ?, ?)", rows)
+    connection.commit()
+    connection.close()
+    return f"sqlite:///{path}"
+
+
+def test_every_cell_of_sqlite_is_the_text_of_its_own_value(
+    rides: str,
+) -> None:
+    spec = spec_at(rides, "SELECT * FROM rides;", "fare", "lat", person="rider")
+    table = read_source(spec)
+    assert table.to_pydict() == {
+        "fare": ["7", "much", "0.1"],
+        "lat": ["1.5", "5", None],
+        "rider": ["ana", "bo ", ""],
+    }
+    assert table.schema.types == [pa.string()] * 3
+
+
+def test_a_query_of_no_rows_is_an_empty_table(rides: str) -> None:
+    table = read_source(spec_at(rides, "SELECT lat FROM rides WHERE fare = 99", "lat"))
+    assert table.to_pydict() == {"lat": []}
+
+
+def test_a_query_may_end_in_a_comment_and_hold_percent_signs_and_colons(rides: str) -> None:
+    query = "SELECT lat, ':x %s' AS note FROM rides WHERE rider LIKE 'a%' -- the last"
+    assert read_source(spec_at(rides, query, "note")).to_pydict() == {"note": [":x %s"]}
+
+
+def test_a_cell_of_sqlite_that_is_no_text_spoils_itself_only(rides: str) -> None:
+    query = "SELECT lat, CASE WHEN lat = 5 THEN CAST(x'FF' AS TEXT) ELSE rider END AS r FROM rides"
+    released = read_source(spec_at(rides, query, "r", person="r"))
+    assert released.column("r").to_pylist() == ["ana", None, ""]
+    # The person's column in which a replacement would make one person of two is another matter.
+    assert read_source(spec_at(rides, query, "r")).column("r").to_pylist() == ["ana", "\ufffd", ""]
+    assert "UTF-8" in refusal(spec_at(rides, query, "r", purpose="benchmark"))
+
+
+@pytest.mark.parametrize(
+    ("query", "got"),
+    [
+        ("SELECT lat FROM trips", "a table that is not there"),
+        ("SELECT lat, speed FROM rides", "a column that is not there"),
+        ("SELECT lat FROM rides WHERE", "a query with a mistake in its grammar"),
+        ("SELECT fare FROM rides", "1 columns without it"),
+        ("SELECT lat, lat FROM rides", "a name that stands twice"),
+        (f"WITH x AS (SELECT 1) INSERT INTO rides VALUES (1, '{SECRET}', 1)", "grammar"),
+    ],
+)
+def test_a_query_that_cannot_be_is_refused_before_a_row_is_read(
+    rides: str, query: str, got: str
+) -> None:
+    assert refusal(spec_at(rides, query, "lat")).endswith(got)
+
+
+def test_a_query_that_fails_at_a_row_says_nothing_of_it(rides: str) -> None:
+    query = f"SELECT lat, json_extract('{SECRET}' || rider, '$') AS x FROM rides"
+    message = refusal(spec_at(rides, query, "x"))
+    assert message.endswith("expected the rows of the query, got one that failed at a row")
+
+
+def test_a_file_of_sqlite_must_be_there_and_be_one(tmp_path: Path) -> None:
+    absent = f"sqlite:///{tmp_path}/none.db"
+    assert refusal(spec_at(absent, "SELECT 1 AS x", "x")).endswith("none that can be opened")
+    assert not (tmp_path / "none.db").exists()
+    (tmp_path / "text.db").write_text(SECRET * 100)
+    other = spec_at(f"sqlite:///{tmp_path}/text.db", "SELECT x FROM a", "x")
+    assert refusal(other).endswith("a file that is no database")
+
+
+def test_nothing_can_be_written_to_a_file_of_sqlite(rides: str) -> None:
+    spec = spec_at(rides, "SELECT lat FROM rides", "lat")
+    engine = sql_source.sqlite_engine(sql_source._url(spec))
+    with engine.connect() as connection:
+        with pytest.raises(OperationalError, match="readonly database"):
+            connection.exec_driver_sql("DELETE FROM rides")
+        sql_source.sqlite_selection(connection, spec)
+        # Not even beside the file.
+        with pytest.raises(OperationalError, match="readonly database"):
+            connection.exec_driver_sql("CREATE TEMP TABLE other (x)")
+
+
+def test_a_name_with_quotes_is_a_name(rides: str) -> None:
+    column = 'a "b" %s'
+    query = 'SELECT lat AS "a ""b"" %s" FROM rides'
+    assert read_source(spec_at(rides, query, column)).column(0).to_pylist() == ["1.5", "5", None]
+
+
+def test_batches_are_one_table(rides: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql_source, "BATCH_ROWS", 2)
+    table = read_source(spec_at(rides, "SELECT lat FROM rides", "lat"))
+    assert table.to_pydict() == {"lat": ["1.5", "5", None]}
+    assert [len(chunk) for chunk in table.column("lat").chunks] == [2, 1]
+
+
+def test_a_snapshot_of_a_query_is_read_once_and_names_the_query(rides: str, tmp_path: Path) -> None:
+    spec = spec_at(rides, "SELECT lat FROM rides", "lat")
+
+    def run(spec: DatasetSpec) -> list[str | None]:
+        snapshot = ingest(spec, tmp_path / "raw", key=b"k" * 32, snapshot_id="one", today=TODAY)
+        assert snapshot.manifest["source"] == spec.source.identity
+        return read_stage(snapshot, "ingested").column("lat").to_pylist()
+
+    assert run(spec) == ["1.5", "5", None]
+    Path(spec.source.location.removeprefix("sqlite:///")).unlink()
+    assert run(spec) == ["1.5", "5", None]
+    with pytest.raises(DeclarationError, match=r"expected the source .*; name a new snapshot"):
+        run(spec_at(rides, "SELECT lat FROM rides WHERE fare > 0", "lat"))
