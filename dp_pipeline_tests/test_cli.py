@@ -121,7 +121,8 @@ def test_the_list_of_data_sets_says_which_need_something(project: Project):
         return found
 
     assert re.search(r"release +at most 2 rows of a person.* yes", line_of("rides"))
-    assert re.search(r"benchmark +one row .* needs DP_PIPELINE_DATA", line_of("birch3"))
+    assert re.search(r"benchmark +one row .* needs DP_PIPELINE_DATA", line_of("nltcs"))
+    assert re.search(r"benchmark +one row .* by download", line_of("birch3"))
     assert line_of("wdbc").rstrip().endswith("yes")
 
 
@@ -225,7 +226,8 @@ def test_a_plan_beyond_the_ceiling_is_shown_and_ends_with_exit_code_3(project: P
 def test_the_budget_of_one_data_set_is_that_of_its_lineage(home_of_rides: Project):
     (account,) = json.loads(home_of_rides.cli("budget", "rides", "--json").out)
     expected = {"lineage": "riders", "releases": "2", "not_dp": "0", "spent": "0.7"}
-    assert account == {**expected, "left": "2.3", "ceiling": "3"}
+    limits = {"left": "2.3", "ceiling": "3", "per_month": "none", "month_left": "none"}
+    assert account == {**expected, **limits}
     assert json.loads(home_of_rides.cli("budget", "census", "--json").out) == []
 
 
@@ -288,7 +290,7 @@ def test_columns_of_numbers_are_aligned_to_the_right_however_they_are_written(
         (["rides", "--epsilon=0.1", "--epsilon=0.3"], "expected ε from 0.1, 0.5, got 0.3"),
         (["strides"], "expected one of adult, adult_2000, adult_raw, adult_replace, birch3"),
         (["../rides"], "expected one of"),
-        (["birch3"], "expected the variable DP_PIPELINE_DATA"),
+        (["nltcs"], "expected the variable DP_PIPELINE_DATA"),
         (["rides", "--model=kmeans"], "expected one of dpqt_kmeans, got 'kmeans'"),
         (["rides", "--model=eug_kmeans"], "expected one of dpqt_kmeans, got 'eug_kmeans'"),
         (["rides", "--snapshot=../x"], "snapshot: expected letters, digits"),

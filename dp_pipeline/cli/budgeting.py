@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from dp_pipeline.cli.operator_name import operator_name
+
 if TYPE_CHECKING:
     from dp_pipeline.ledger.account import Account
     from dp_pipeline.ledger.export import Line
@@ -56,8 +58,6 @@ def show(dataset: str | None, as_json: bool) -> None:
 @click.option("--reason", required=True, help="Why; kept in the ledger, and exported.")
 def raise_(dataset: str, total: str, per_month: str | None, reason: str) -> None:
     """Let the population of DATASET spend more, for ever. A row of the ledger says so."""
-    import getpass
-
     from dp_pipeline.ledger.home import find_home
     from dp_pipeline.orchestration.budgets import lineage_of
     from dp_pipeline.schema.epsilon import parse_epsilon
@@ -70,7 +70,7 @@ def raise_(dataset: str, total: str, per_month: str | None, reason: str) -> None
         total=parse_epsilon(total, of="--total"),
         per_month=now if per_month is None else _month(per_month),
         reason=reason,
-        by=getpass.getuser(),
+        by=operator_name(),
     )
     click.echo(f"lineage {lineage}: {_limits(opened)} → {_limits(raised)}")
     click.echo(f"write it into the data set file too, or the file is refused: {_declared(raised)}")

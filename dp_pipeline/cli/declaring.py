@@ -3,38 +3,71 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from dp_pipeline.orchestration.anonymize_command import anonymity_line
+from dp_pipeline.cli.checking import data_check
+from dp_pipeline.cli.drafting import data_init, data_schema
+from dp_pipeline.cli.retiring import data_retire
+
+if TYPE_CHECKING:
+    from dp_pipeline.schema.spec import DatasetSpec
 
 
 @click.group()
 def data() -> None:
-    """Data sets: list them, check a file."""
+    """Data sets: list them, draft a file, check it, retire rows."""
 
 
 @data.command("list")
 def data_list() -> None:
     """List the data sets that can be run here, and those that need something."""
     from dp_pipeline.reporting.terminal import print_table
-    from dp_pipeline.schema.discovery import dataset_files, is_available
-    from dp_pipeline.schema.parser import load_spec
 
-    specs = [load_spec(path) for path in dataset_files().values()]
+    specs, refusals = _loaded()
     rows = [
         [
             spec.name,
             spec.purpose,
             str(spec.protection),
             _first_of(tuple(spec.models)),
-            "yes" if is_available(spec) else f"needs {spec.source.needs}",
+            _availability(spec),
         ]
         for spec in specs
     ]
     print_table("Data sets", ["name", "purpose", "protected unit", "models", "available"], rows)
     anonymous = [spec.name for spec in specs if spec.k_anonymity is not None]
     click.echo(f"k-anonymous too, by `anonymize`, without any ε: {', '.join(anonymous)}")
+    for refusal in refusals:
+        click.echo(f"not a good declaration yet: {refusal}")
+
+
+def _loaded() -> tuple[list[DatasetSpec], list[str]]:
+    """Every declared data set, and one line for each file that is none: a draft is no reason to
+    hide the others.
+    """
+    from dp_pipeline.schema.discovery import dataset_files
+    from dp_pipeline.schema.errors import DeclarationError
+    from dp_pipeline.schema.parser import load_spec
+
+    specs, refusals = [], []
+    for path in dataset_files().values():
+        try:
+            specs.append(load_spec(path))
+        except DeclarationError as error:
+            refusals.append(str(error))
+    return specs, refusals
+
+
+def _availability(spec: DatasetSpec) -> str:
+    """Whether the source is at hand; nothing of it is opened."""
+    from dp_pipeline.schema.discovery import is_available
+
+    if not is_available(spec):
+        return f"needs {spec.source.needs}"
+    absent = spec.source.download and not all(Path(one).exists() for one in spec.source.locations)
+    return "by download" if absent or spec.source.is_remote else "yes"
 
 
 def _first_of(names: tuple[str, ...]) -> str:
@@ -42,27 +75,5 @@ def _first_of(names: tuple[str, ...]) -> str:
     return " ".join(names) if len(names) < 3 else f"{names[0]} + {len(names) - 1}"
 
 
-@data.command("check")
-@click.argument("file", type=click.Path(path_type=Path))
-def data_check(file: Path) -> None:
-    """Check a data set file: declarations, models, k-anonymous methods and their parameters.
-    Reads no rows.
-    """
-    from dp_pipeline.models import build_model, price_of_everything
-    from dp_pipeline.models.base import declared_claim
-    from dp_pipeline.orchestration.declared_methods import require_methods
-    from dp_pipeline.schema.parser import load_spec
-
-    spec = load_spec(file)
-    require_methods(spec)
-    claims = {
-        name: [declared_claim(spec, build_model(spec, name), one) for one in spec.partitions]
-        for name in spec.models
-    }
-    total = spec.currency.text(price_of_everything(spec))
-    click.echo(f"{file}: a good declaration; all models at all ε cost {total}")
-    without = [name for name, found in claims.items() if not all(one.is_dp for one in found)]
-    if without:
-        click.echo(f"not differentially private: {', '.join(without)}")
-    if spec.k_anonymity is not None:
-        click.echo(anonymity_line(spec))
+for command in (data_init, data_check, data_schema, data_retire):
+    data.add_command(command)

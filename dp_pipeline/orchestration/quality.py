@@ -38,7 +38,8 @@ def evaluate(spec: DatasetSpec, home: Home, bundles: Mapping[str, Bundle]) -> li
         if bundle.facts["snapshot"] != snapshot.id:
             # What was released of an older snapshot was never about these rows.
             continue
-        exact = _exact_quality(spec, snapshot, bundle)
+        # Of retired rows nothing exact can be said any more; what was bought stays.
+        exact = {} if snapshot.is_retired() else _exact_quality(spec, snapshot, bundle)
         if not spec.is_release:
             rows += [_exact(bundle, metric, value) for metric, value in exact.items()]
         rows += [

@@ -3,7 +3,8 @@
 A snapshot is named by the calendar or by hand, never by its content: a name
 that depended on the rows would tell whether they changed. Its manifest says
 how far it has come (ingested, validated, prepared) and holds a keyed
-fingerprint of every stored table.
+fingerprint of every stored table. One that was retired is a manifest alone,
+which keeps its name from ever being used again.
 """
 
 from __future__ import annotations
@@ -18,15 +19,17 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from dp_pipeline.release.durable import sync
-from dp_pipeline.schema.errors import Damaged, DeclarationError, NotPrepared
+from dp_pipeline.schema.errors import Damaged, DeclarationError, NotPrepared, PipelineError
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MANIFEST = "manifest.json"
 _CURRENT = "current"
+_RETIRED = "retired"
 
 
 def check_snapshot_id(text: str) -> str:
@@ -96,7 +99,18 @@ class Snapshot:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """What is known of this snapshot; NotPrepared when nothing was ever ingested here."""
+        """What is known of this snapshot; NotPrepared when nothing was ever ingested here, or the
+        rows were retired.
+        """
+        stored = self._stored_manifest()
+        if _RETIRED in stored:
+            raise NotPrepared(
+                f"{self!r}: expected rows, got a snapshot retired on {stored[_RETIRED]}: "
+                "name a new snapshot"
+            )
+        return stored
+
+    def _stored_manifest(self) -> dict[str, Any]:
         try:
             stored = json.loads((self.folder / _MANIFEST).read_text())
         except FileNotFoundError:
@@ -110,6 +124,35 @@ class Snapshot:
     def exists(self) -> bool:
         """Whether something was ingested under this name."""
         return (self.folder / _MANIFEST).is_file()
+
+    @property
+    def lineage(self) -> str | None:
+        """Whose rows these are or were; None where no whole manifest says so."""
+        try:
+            found = self._stored_manifest().get("lineage")
+        except PipelineError:
+            return None
+        return found if isinstance(found, str) else None
+
+    def is_retired(self) -> bool:
+        """Whether the rows were retired, all of their files gone or not yet."""
+        try:
+            return _RETIRED in self._stored_manifest()
+        except PipelineError:
+            return False
+
+    def remains(self) -> tuple[Path, ...]:
+        """Everything in its folder but a manifest that says it was retired."""
+        kept = {_MANIFEST} if self.is_retired() else set()
+        return tuple(path for path in sorted(self.folder.iterdir()) if path.name not in kept)
+
+    def mark_retired(self, *, lineage: str, on: date) -> None:
+        """Replace the manifest: from now on whoever asks for these rows, or for their name, is
+        refused. What else lies in the folder is not touched.
+        """
+        facts = {"id": self.id, "lineage": lineage, _RETIRED: on.isoformat()}
+        text = json.dumps(facts, indent=1, sort_keys=True)
+        write_private(self.folder / _MANIFEST, lambda file: _write_text(file, text))
 
     def alone(self) -> AbstractContextManager[None]:
         """Nobody else writes or reads a snapshot of this data set meanwhile."""
@@ -127,8 +170,9 @@ class Snapshot:
 
     def store_table(self, stage: str, write: Callable[[BinaryIO], None]) -> None:
         """Store one stage's table and note its fingerprint in the manifest."""
-        write_private(self.table_path(stage), write)
+        # Asked first: nothing is ever written beside a manifest that says retired.
         prints = dict(self.manifest.get("fingerprints", {})) if self.exists() else {}
+        write_private(self.table_path(stage), write)
         prints[stage] = self._fingerprint(stage)
         self.record(fingerprints=prints)
 

@@ -2,7 +2,8 @@
 
 YAML's own types are not used: ``0.1`` must stay the text 0.1, ``no`` a level
 and ``1.0`` a partition key. A key that stands twice, a key that nobody asked
-for and an alias are refused: each would silently change what is declared.
+for and an alias are refused: each would silently change what is declared. So
+is ``TODO``, alone or twice in a list: a decision that nobody has made yet.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dp_pipeline.schema.errors import DeclarationError
 
 Parsed = TypeVar("Parsed")
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
+TODO = "TODO"
 _RANGE = re.compile(r"(\d{1,18})\.\.(\d{1,18})")
 
 
@@ -36,11 +38,25 @@ class _TextLoader(yaml.BaseLoader):
 
 def read_fields(path: Path) -> Fields:
     """The top-level mapping of a YAML file, or DeclarationError with file and line."""
+    return Fields(read_mapping(path), path, "")
+
+
+def written_fields(text: str, path: Path) -> Fields:
+    """The top-level mapping of a text that is to become the file ``path``."""
+    return Fields(_mapping(text, path), path, "")
+
+
+def read_mapping(path: Path) -> yaml.MappingNode:
+    """The top-level mapping of a YAML file with the places of its parts, or DeclarationError."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8 text"
         raise DeclarationError(f"{path}: expected a readable YAML file, got {reason}") from None
+    return _mapping(text, path)
+
+
+def _mapping(text: str, path: Path) -> yaml.MappingNode:
     try:
         node = yaml.compose(text, Loader=_TextLoader)
     except yaml.YAMLError as error:
@@ -52,7 +68,7 @@ def read_fields(path: Path) -> Fields:
         raise DeclarationError(f"{path}: expected YAML, got: too many nested levels") from None
     if not isinstance(node, yaml.MappingNode):
         raise DeclarationError(f"{path}: expected a mapping of fields, got something else")
-    return Fields(node, path, "")
+    return node
 
 
 class Fields:
@@ -98,6 +114,8 @@ class Fields:
             self._fail(name, "one value", "a list or mapping")
         text = str(node.value)
         allowed = tuple(choices)
+        if text == TODO and text not in allowed:
+            self._fail(name, " | ".join(allowed) or "a decision of yours", TODO)
         if (allowed and text not in allowed) or not text:
             self._fail(name, " | ".join(allowed) or "a value", repr(text[:60]))
         return text
@@ -153,11 +171,16 @@ class Fields:
         """A list of scalars, each with its place."""
         self._asked.add(name)
         node = self._nodes.get(name)
+        if isinstance(node, yaml.ScalarNode) and node.value == TODO:
+            self._fail(name, "a decision of yours", TODO)
         if not isinstance(node, yaml.SequenceNode):
             self._fail(name, "a list", "nothing" if node is None else "something else")
         for item in node.value:
             if not isinstance(item, yaml.ScalarNode):
                 self._fail(name, "a list of values", "a nested list or mapping", item)
+        if [item.value for item in node.value].count(TODO) > 1:
+            # Once it may be a level like any other.
+            self._fail(name, "a decision of yours", TODO)
         return [(str(item.value), item) for item in node.value]
 
     def numbers(self, name: str) -> tuple[float, ...]:

@@ -1,0 +1,142 @@
+"""`dp-pipeline data init`: the draft of a data set file, from names and types of columns."""
+
+from __future__ import annotations
+
+import os
+import re
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from dp_pipeline.schema.source import Source
+    from dp_pipeline.schema.yaml_text import Value
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+_FROM = (
+    "A CSV or Parquet file, a folder of Parquet files, or a database: sqlite:///PATH, or '$NAME' "
+    "of a variable with its URL."
+)
+_PUBLIC = "Anyone may see the rows: look at all of them, and propose levels and bounds."
+_FOLDER = "Where to write; else the folder of DP_PIPELINE_DATASETS, or this one."
+
+
+@click.command("init")
+@click.argument("name")
+@click.option("--from", "origin", required=True, help=_FROM)
+@click.option("--query", default="", help="Of a database: one SELECT.")
+@click.option("--header", default="", help="Names, with commas, for a CSV file without any.")
+@click.option("--delimiter", default="", help="Of a CSV file; else the likely one.")
+@click.option("--person", default="", help="The column that names a person with several rows.")
+@click.option("--public", is_flag=True, help=_PUBLIC)
+@click.option("--folder", type=click.Path(path_type=Path), help=_FOLDER)
+def data_init(
+    name: str, origin: str, person: str, public: bool, folder: Path | None, **form: str
+) -> None:
+    """Write NAME.yaml, the draft of a data set file, to be finished with an editor.
+
+    From names and types of columns alone, and of a CSV file from its first line: no row is
+    looked at, unless the rows are public.
+    """
+    from dp_pipeline.cli.draft_source import drafted_source, source_fields
+    from dp_pipeline.schema.discovery import DATASETS_VARIABLE
+
+    where = folder or Path(os.environ.get(DATASETS_VARIABLE) or ".")
+    path = where.resolve() / f"{name}.yaml"
+    _require_new(name, path)
+    fields = source_fields(origin, path.parent, **form)
+    shown = "a query" if form["query"] else Path(origin).name
+    source = drafted_source(fields, path)
+    _write(path, _draft(name, source, fields, origin=shown, person=person, public=public))
+    _print_next(where / path.name, is_open=not public)
+
+
+def _require_new(name: str, path: Path) -> None:
+    """DeclarationError for a name that none can have, or another data set has."""
+    from dp_pipeline.schema.discovery import dataset_files
+    from dp_pipeline.schema.errors import DeclarationError
+
+    if not _NAME.fullmatch(name):
+        raise DeclarationError(
+            "data init: expected a name of a-z, 0-9 and _, starting with a letter, "
+            f"got {name[:60]!r}"
+        )
+    taken = path if path.exists() else dataset_files().get(name)
+    if taken is not None:
+        raise DeclarationError(f"data init: expected a new name, got that of {taken}")
+
+
+def _draft(
+    name: str,
+    source: Source,
+    fields: dict[str, Value],
+    *,
+    origin: str,
+    person: str,
+    public: bool,
+) -> str:
+    """The text of the file."""
+    from dp_pipeline.raw.first_look import first_look
+    from dp_pipeline.raw.public_look import public_look
+    from dp_pipeline.schema.errors import DeclarationError
+    from dp_pipeline.schema.found_column import attribute_names
+    from dp_pipeline.schema.skeleton import Outline, public_skeleton, sensitive_skeleton
+
+    columns = first_look(source)
+    if person and person not in {column.name for column in columns}:
+        raise DeclarationError(
+            f"data init: expected a person's column of the source, got {person[:60]!r}"
+        )
+    others = tuple(column for column in columns if column.name != person)
+    if not public:
+        outline = Outline(name, origin, fields, attribute_names(others), person or None)
+        return sensitive_skeleton(outline)
+    rows, looked = public_look(source, others, name=name)
+    outline = Outline(name, origin, fields, attribute_names(looked), person or None)
+    return public_skeleton(outline, rows=rows)
+
+
+def _write(path: Path, text: str) -> None:
+    """A new file, and beside it what editors check it with; neither is ever overwritten."""
+    from dp_pipeline.schema.errors import DeclarationError
+    from dp_pipeline.schema.skeleton import SCHEMA_FILE
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+        beside = path.with_name(SCHEMA_FILE)
+        if not beside.exists():
+            beside.write_text(schema_text(), encoding="utf-8")
+    except OSError as error:
+        raise DeclarationError(
+            f"data init: expected to write {path}, got {error.strerror}"
+        ) from None
+
+
+def schema_text() -> str:
+    """The JSON Schema of data set files."""
+    from dp_pipeline.schema.skeleton import SCHEMA_FILE
+
+    return resources.files("dp_pipeline.schema").joinpath(SCHEMA_FILE).read_text(encoding="utf-8")
+
+
+@click.command("schema")
+def data_schema() -> None:
+    """Print the JSON Schema of data set files, with which editors check and complete them."""
+    click.echo(schema_text(), nl=False)
+
+
+def _print_next(path: Path, *, is_open: bool) -> None:
+    from dp_pipeline.schema.discovery import DATASETS_VARIABLE
+
+    click.echo(
+        f"{path}: written" + ("; every TODO in it is a decision of yours" if is_open else "")
+    )
+    folder = path.resolve().parent
+    if Path(os.environ.get(DATASETS_VARIABLE) or "/").resolve() != folder:
+        click.echo(f"export {DATASETS_VARIABLE}={folder}")
+    click.echo(f"dp-pipeline data check {path}")

@@ -1,0 +1,119 @@
+"""`dp-pipeline data retire`: rows go, ledger and releases stay, and replays cost nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.schema.errors import NotPrepared
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.orchestration.projects import RIDES, Project
+
+VALUE = b"6.5"
+"""Stands in a row of rides, and in no declaration."""
+
+
+@pytest.fixture
+def spec(released_rides: Project) -> DatasetSpec:
+    return released_rides.declare("rides", RIDES)
+
+
+def rows_left(project: Project) -> list[str]:
+    return [
+        name for name in project.files("raw") if not name.endswith(("/manifest.json", "/.lock"))
+    ]
+
+
+def test_rows_and_exact_numbers_go_and_the_ledger_says_so_first(
+    released_rides: Project, spec: DatasetSpec
+) -> None:
+    snapshot = released_rides.snapshot(spec)
+    assert any("steward" in name for name in rows_left(released_rides))
+    spent, releases = released_rides.spent(spec), released_rides.files("released")
+    result = released_rides.cli("data", "retire", "rides", "--yes")
+    assert (result.code, result.err) == (0, "")
+    assert f"rides/{snapshot.id}" in result.out
+    assert rows_left(released_rides) == [f"data/raw/rides/{'current'}"]
+    assert released_rides.spent(spec) == spent
+    assert released_rides.files("released") == releases
+    newest = released_rides.ledger.entries()[-1]
+    assert (newest.event, newest.lineage) == ("retired", "riders")
+    assert newest.facts["snapshots"] == f"rides/{snapshot.id}"
+    released_rides.ledger.verify()
+
+
+def test_a_release_is_replayed_and_a_new_question_is_refused_before_it_is_charged(
+    released_rides: Project, spec: DatasetSpec
+) -> None:
+    before = released_rides.publish(spec)
+    assert released_rides.cli("data", "retire", "rides", "--yes").code == 0
+    spent = released_rides.spent(spec)
+    after = released_rides.publish(spec)
+    assert (after.state, after.nano) == ("replayed", 0)
+    assert after.bundle.to_json() == before.bundle.to_json()
+    for question in ({"epsilon": "0.1"}, {"fresh": True}):
+        with pytest.raises(NotPrepared, match=r"got a snapshot retired on .*: name a new"):
+            released_rides.publish(spec, **question)  # type: ignore[arg-type]
+    assert released_rides.spent(spec) == spent
+
+
+def test_a_new_snapshot_under_a_new_name_is_released_and_the_old_name_is_refused(
+    released_rides: Project, spec: DatasetSpec
+) -> None:
+    old = released_rides.snapshot(spec).id
+    assert released_rides.cli("data", "retire", "rides", "--yes").code == 0
+    refused = released_rides.cli("run", "rides", "--snapshot", old, "--epsilon", "0.1")
+    assert refused.code == 1
+    assert "retired on" in refused.err
+    assert refused.err.count("\n") == 1
+    new = released_rides.cli("run", "rides", "--snapshot", "again", "--epsilon", "0.1")
+    assert (new.code, new.err) == (0, "")
+    assert released_rides.snapshot(spec).id == "again"
+
+
+def test_without_a_yes_nothing_is_touched(released_rides: Project) -> None:
+    before, entries = released_rides.files("raw"), released_rides.ledger.entries()
+    result = released_rides.cli("data", "retire", "rides")
+    assert result.code == 1
+    assert "Delete these rows for ever?" in result.out
+    assert released_rides.files("raw") == before
+    assert released_rides.ledger.entries() == entries
+
+
+def test_every_data_set_of_the_lineage_is_retired_and_no_other(
+    released_rides: Project, spec: DatasetSpec
+) -> None:
+    home = released_rides.home
+    key = released_rides.ledger.key(spec.lineage)
+    together = Snapshot(home.raw / "walks" / "one", key)
+    together.store_table("ingested", lambda file: file.write(VALUE))
+    together.record(lineage=spec.lineage)
+    others = Snapshot(home.raw / "plants" / "one", key)
+    others.store_table("ingested", lambda file: file.write(VALUE))
+    others.record(lineage="garden")
+    result = released_rides.cli("data", "retire", "rides", "--yes")
+    assert result.code == 0
+    assert "walks/one" in result.out
+    assert together.is_retired()
+    assert others.checked_path("ingested").read_bytes() == VALUE
+    again = released_rides.cli("data", "retire", "rides", "--yes")
+    assert (again.code, again.out) == (0, "lineage riders: no rows are stored here\n")
+
+
+def test_what_was_stopped_between_ledger_and_rows_is_finished(
+    released_rides: Project, spec: DatasetSpec
+) -> None:
+    """The ledger says retired, the rows are there: until the end they are as they were."""
+    snapshot = released_rides.snapshot(spec)
+    released_rides.ledger.retire(spec.lineage, [f"rides/{snapshot.id}"], by="somebody")
+    assert snapshot.checked_path("normalized").is_file()
+    assert released_rides.cli("data", "retire", "rides", "--yes").code == 0
+    assert snapshot.is_retired()
+    assert [entry.event for entry in released_rides.ledger.entries()].count("retired") == 2
+    released_rides.ledger.verify()
+
+
+def test_an_unknown_data_set_is_refused(released_rides: Project) -> None:
+    result = released_rides.cli("data", "retire", "walks", "--yes")
+    assert (result.code, result.out) == (2, "")
+    assert "data set: expected one of" in result.err

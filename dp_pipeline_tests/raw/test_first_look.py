@@ -1,0 +1,196 @@
+"""The first look at a source: names and declared types, never a row."""
+
+from __future__ import annotations
+
+import gzip
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.raw.first_look import first_look, likely_delimiter
+from dp_pipeline.schema.errors import SourceError
+from dp_pipeline.schema.found_column import FoundColumn
+from dp_pipeline.schema.source import Source
+
+SECRET = "90210777"
+
+TYPES = pa.schema(
+    {
+        "n": pa.int32(),
+        "x": pa.float64(),
+        "town": pa.large_string(),
+        "colour": pa.dictionary(pa.int8(), pa.string()),
+        "let": pa.bool_(),
+        "nothing": pa.null(),
+        "start": pa.timestamp("us"),
+        "price": pa.decimal128(8, 2),
+        "tags": pa.list_(pa.string()),
+    }
+)
+
+
+def csv(path: Path, text: str | bytes, **options: object) -> Source:
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return Source("csv", str(path), **options)  # type: ignore[arg-type]
+
+
+def names(found: Sequence[FoundColumn]) -> list[str]:
+    return [column.name for column in found]
+
+
+def test_of_a_csv_file_the_first_line_gives_names_and_nothing_gives_types(tmp_path: Path) -> None:
+    found = first_look(csv(tmp_path / "a.csv", f"\ufeffage,home town\n1,{SECRET}\n"))
+    assert found == (FoundColumn("age", "unknown"), FoundColumn("home town", "unknown"))
+
+
+ROWS = st.lists(st.binary(max_size=40), max_size=20)
+
+
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(one=ROWS, other=ROWS)
+def test_no_row_of_a_csv_file_changes_what_is_found(
+    one: list[bytes], other: list[bytes], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Not even one that is broken: rows are not read."""
+    folder = tmp_path_factory.mktemp("rows")
+    found = [
+        first_look(csv(folder / "a.csv", b"\n".join([b"age;town", *rows]), delimiter=";"))
+        for rows in (one, other)
+    ]
+    assert found[0] == found[1]
+    assert names(found[0]) == ["age", "town"]
+    assert likely_delimiter(folder / "a.csv") == ";"
+
+
+def test_a_compressed_file_that_breaks_off_behind_its_first_lines_has_columns(
+    tmp_path: Path,
+) -> None:
+    rows = b"".join(b"%d,%d\n" % (n * n, n**3) for n in range(200_000))
+    whole = gzip.compress(b"age,town\n" + rows)
+    found = first_look(csv(tmp_path / "a.csv.gz", whole[: len(whole) // 2]))
+    assert names(found) == ["age", "town"]
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (f"1,{SECRET}\n2,x\n", "names of columns in the first line, or --header"),
+        (f"{SECRET}abc,\n", "names of columns in the first line"),
+        (f"{SECRET * 60}a,b\n", "names of columns in the first line"),
+        (f"a{SECRET},a{SECRET}\n", "a name of its own for each column"),
+        ("", "a csv source with columns, got another one"),
+        ("\n\n", "a csv source with columns, got another one"),
+    ],
+    ids=["a number", "an empty cell", "a long text", "twice", "no line", "blank lines"],
+)
+def test_a_first_line_that_is_hardly_one_of_names_is_refused_and_not_quoted(
+    text: str, named: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SourceError) as caught:
+        first_look(csv(tmp_path / "a.csv", text))
+    assert named in str(caught.value)
+    assert SECRET not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+def test_with_a_declared_header_nothing_is_read_at_all(tmp_path: Path) -> None:
+    source = Source("csv", str(tmp_path / "absent.csv"), header=("age", "town"))
+    assert names(first_look(source)) == ["age", "town"]
+
+
+@pytest.mark.parametrize(
+    ("line", "delimiter"),
+    [("a,b", ","), ("a;b,c;d", ";"), ("a\tb\tc", "\t"), ("a|b", "|"), ("a", ",")],
+)
+def test_the_delimiter_that_cuts_the_first_line_most_is_the_likely_one(
+    line: str, delimiter: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"{line}\n1,2,3,4\n")
+    assert likely_delimiter(path) == delimiter
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+def test_of_parquet_the_types_say_what_a_column_is_whatever_the_rows(
+    rows: int, tmp_path: Path
+) -> None:
+    table = pa.table({one.name: pa.nulls(rows, one.type) for one in TYPES}, TYPES)
+    pq.write_table(table, tmp_path / "a.parquet")
+    found = first_look(Source("parquet", str(tmp_path / "a.parquet")))
+    assert {one.name: (one.kind, one.whole) for one in found} == {
+        "n": ("number", True),
+        "x": ("number", False),
+        "town": ("text", False),
+        "colour": ("text", False),
+        "let": ("boolean", False),
+        "nothing": ("unknown", False),
+        "start": ("unusable", False),
+        "price": ("unusable", False),
+        "tags": ("unusable", False),
+    }
+    assert [one.type for one in found[-3:]] == ["timestamp", "decimal128", "list"]
+
+
+def test_of_a_folder_the_first_part_speaks(tmp_path: Path) -> None:
+    for name, column in (("b.parquet", "late"), ("a.parquet", "age"), ("_a.parquet", "own")):
+        pq.write_table(pa.table({column: [1]}), tmp_path / name)
+    assert names(first_look(Source("parquet", str(tmp_path)))) == ["age"]
+
+
+@pytest.mark.parametrize("name", ["absent.parquet", "text.parquet", "empty"])
+def test_what_is_no_parquet_is_refused_in_one_line(name: str, tmp_path: Path) -> None:
+    (tmp_path / "text.parquet").write_text(SECRET)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(SourceError, match="expected a parquet source with columns, got") as caught:
+        first_look(Source("parquet", str(tmp_path / name)))
+    assert SECRET not in str(caught.value)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    path = tmp_path / "a.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE rides (age INTEGER, town TEXT)")
+        connection.execute("INSERT INTO rides VALUES (7, ?)", (SECRET,))
+    connection.close()
+    return path
+
+
+def test_of_sqlite_a_query_has_names_and_no_types(database: Path) -> None:
+    source = Source("sql", f"sqlite:///{database}", query="SELECT age, town AS place FROM rides")
+    assert first_look(source) == (FoundColumn("age", "unknown"), FoundColumn("place", "unknown"))
+
+
+@pytest.mark.parametrize("query", ["SELECT nowhere FROM rides", "SELECT * FROM walks"])
+def test_a_query_that_fails_is_refused_without_the_words_of_the_driver(
+    query: str, database: Path
+) -> None:
+    with pytest.raises(SourceError, match="a database that answers one SELECT") as caught:
+        first_look(Source("sql", f"sqlite:///{database}", query=query))
+    assert caught.value.__context__ is None
+
+
+def test_of_postgresql_the_types_of_a_query_are_found(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RIDES_DATABASE", postgres_url)
+    query = (
+        "SELECT 1::int8 AS age, 2.5::numeric AS fare, 'x'::text AS town, true AS let, "
+        "now() AS start, '{1}'::int[] AS tags, '3'::money AS price"
+    )
+    found = first_look(Source("sql", "$RIDES_DATABASE", needs="RIDES_DATABASE", query=query))
+    assert {one.name: (one.kind, one.whole) for one in found} == {
+        "age": ("number", True),
+        "fare": ("number", False),
+        "town": ("text", False),
+        "let": ("boolean", False),
+        "start": ("text", False),
+        "tags": ("unusable", False),
+        "price": ("unusable", False),
+    }

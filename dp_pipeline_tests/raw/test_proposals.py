@@ -1,0 +1,139 @@
+"""Proposals of public rows: every value fits what is proposed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.raw.cells import level_codes, missing_cells, valid_numbers
+from dp_pipeline.raw.proposals import MOST_CODES, MOST_LEVELS, neat_bounds, proposed
+from dp_pipeline.raw.public_look import public_look
+from dp_pipeline.schema.attribute_parser import parse_attribute
+from dp_pipeline.schema.domain import Attribute
+from dp_pipeline.schema.encoding import INVALID
+from dp_pipeline.schema.fields import written_fields
+from dp_pipeline.schema.found_column import FoundColumn
+from dp_pipeline.schema.source import Source
+from dp_pipeline.schema.yaml_text import field
+
+X = FoundColumn("x", "unknown")
+
+
+def proposal(values: list[str | None]) -> FoundColumn:
+    return proposed(X, pa.chunked_array([pa.array(values, pa.string())]))
+
+
+def attribute(found: FoundColumn) -> Attribute:
+    """The attribute that the proposal declares, by way of its text."""
+    lines = "\n".join(field("x", found.proposal))
+    return parse_attribute("x", written_fields(lines, Path("a.yaml")).section("x"), "drop")
+
+
+CELLS = st.one_of(
+    st.sampled_from(
+        ["", "?", "NA", "missing", "yes", "no", " yes", "1", "1.0", "-3", "2.5", "1e3"]
+    ),
+    st.integers(-(10**6), 10**6).map(str),
+    st.floats(-1e6, 1e6).map(repr),
+    st.text(max_size=3),
+)
+
+
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(values=st.lists(st.one_of(st.none(), CELLS), min_size=1, max_size=60))
+def test_no_row_of_public_texts_is_lost_under_what_is_proposed(values: list[str | None]) -> None:
+    found = proposal(values)
+    column = pa.chunked_array([pa.array(values, pa.string())])
+    if not found.proposal:
+        assert found.remark
+        return
+    assert_no_row_is_lost(attribute(found), column)
+
+
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(values=st.lists(st.one_of(st.none(), st.floats(-1e12, 1e12)), min_size=1, max_size=40))
+def test_no_row_of_public_numbers_is_lost_under_what_is_proposed(
+    values: list[float | None],
+) -> None:
+    column = pa.chunked_array([pa.array(values, pa.float64())])
+    found = proposed(X, column)
+    if found.proposal:
+        assert_no_row_is_lost(attribute(found), column)
+
+
+def assert_no_row_is_lost(declared: Attribute, column: pa.ChunkedArray) -> None:
+    if declared.is_numeric:
+        valid = valid_numbers(declared, column)
+        assert (missing_cells(declared, column) | np.isfinite(valid)).all()
+    else:
+        assert (level_codes(declared, column) != INVALID).all()
+
+
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(
+    least=st.floats(-1e9, 1e9, allow_subnormal=False),
+    width=st.floats(1e-6, 1e9),
+)
+def test_neat_bounds_hold_both_numbers_and_little_more(least: float, width: float) -> None:
+    most = least + width
+    if not most > least:
+        return
+    lower, upper = map(float, neat_bounds(least, most))
+    assert lower <= least < most <= upper
+    assert upper - lower <= 1.3 * (most - least)
+
+
+@pytest.mark.parametrize(
+    ("values", "fields"),
+    [
+        (["b", "a", "b"], {"levels": ["a", "b"]}),
+        (["10", "9", "10"], {"levels": ["9", "10"]}),
+        ([str(n) for n in range(11)], {"bounds": ["0", "10"], "bins": "10", "integer": "true"}),
+        (
+            ["0.5", "1.5", "?"],
+            {"bounds": ["0.5", "1.5"], "bins": "10", "nullable": "true", "missing": ["?"]},
+        ),
+        (["a", "b", None], {"levels": ["a", "b"], "nullable": "true"}),
+        (
+            ["a", "b", "missing", ""],
+            {"levels": ["a", "b"], "nullable": "true", "missing": ["missing"]},
+        ),
+    ],
+    ids=["texts", "codes", "a quantity", "missing numbers", "a null", "a level called missing"],
+)
+def test_what_is_proposed(values: list[str | None], fields: dict[str, object]) -> None:
+    assert proposal(values).proposal == fields
+
+
+@pytest.mark.parametrize(
+    ("values", "remark"),
+    [
+        ([f"note {n}" for n in range(MOST_LEVELS + 1)], "65 different texts"),
+        (["a", "a", ""], "one value alone"),
+        (["", None], "no value"),
+        (["1e15", "2e15", *map(str, range(MOST_CODES))], "numbers too large"),
+    ],
+    ids=["too many", "one", "none", "too large"],
+)
+def test_what_cannot_be_declared_has_a_remark(values: list[str | None], remark: str) -> None:
+    found = proposal(values)
+    assert (found.proposal, found.remark.startswith(remark)) == ({}, True)
+
+
+def test_a_look_at_public_rows_counts_them_and_looks_at_every_column(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("age,town\n1,a\n2,b\n30.5,a\n")
+    columns = (
+        FoundColumn("age", "unknown"),
+        FoundColumn("odd", "unusable"),
+        FoundColumn("town", "unknown"),
+    )
+    rows, looked = public_look(Source("csv", str(path)), columns, name="toy")
+    assert rows == 3
+    assert [one.name for one in looked] == ["age", "odd", "town"]
+    assert [bool(one.proposal) for one in looked] == [True, False, True]

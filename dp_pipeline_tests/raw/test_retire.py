@@ -1,0 +1,176 @@
+"""Retired rows are gone, their names are taken, and a stopped retirement can be finished."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline.raw import retire as retiring
+from dp_pipeline.raw.comparison import steward_facts
+from dp_pipeline.raw.ingest import ingest
+from dp_pipeline.raw.retire import name_of, retire, snapshots_of
+from dp_pipeline.raw.snapshot import Snapshot, current_snapshot
+from dp_pipeline.schema.errors import NotPrepared
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.raw.written import KEY, written_spec
+
+DAY = date(2026, 11, 21)
+SECRET = b"90210777"
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> DatasetSpec:
+    (tmp_path / "rows.csv").write_bytes(b"age\n" + SECRET + b"\n7\n")
+    return written_spec(tmp_path, "{age: {bounds: [0, 100]}}", purpose="release")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "raw"
+
+
+def opened(spec: DatasetSpec, store: Path, name: str | None = None) -> Snapshot:
+    return ingest(spec, store, key=KEY, snapshot_id=name, today=DAY)
+
+
+def retire_all(store: Path, lineage: str = "people") -> list[str]:
+    found = snapshots_of(store, lineage, datasets=("people",))
+    for snapshot in found:
+        retire(snapshot, lineage=lineage, on=DAY)
+    return [name_of(snapshot) for snapshot in found]
+
+
+def remains(store: Path) -> Iterator[bytes]:
+    return (path.read_bytes() for path in store.rglob("*") if path.is_file())
+
+
+def test_every_snapshot_goes_with_all_stages_and_exact_numbers(
+    spec: DatasetSpec, store: Path
+) -> None:
+    for name in ("one", "two"):
+        snapshot = opened(spec, store, name)
+        snapshot.store_table("normalized", lambda file: file.write(SECRET))
+        steward_facts(snapshot, "exact", lambda: {"nicv": 90210777.0})
+    (snapshot.folder / ".normalized.parquet.x.tmp").write_bytes(SECRET)
+    assert retire_all(store) == ["people/one", "people/two"]
+    assert not any(SECRET in content for content in remains(store))
+    assert {path.name for path in snapshot.folder.iterdir()} == {"manifest.json"}
+    assert retire_all(store) == []
+
+
+def test_a_retired_name_is_never_used_again_and_a_new_one_is(
+    spec: DatasetSpec, store: Path
+) -> None:
+    opened(spec, store, "one")
+    retire_all(store)
+    for name in ("one", None):
+        with pytest.raises(NotPrepared, match="a snapshot retired on 2026-11-21: name a new"):
+            opened(spec, store, name)
+    assert current_snapshot(store, "people", KEY) is not None
+    assert opened(spec, store, "two").checked_path("ingested").is_file()
+    assert retire_all(store) == ["people/two"]
+
+
+def test_nothing_of_a_retired_snapshot_can_be_read_or_written(
+    spec: DatasetSpec, store: Path
+) -> None:
+    snapshot = opened(spec, store)
+    retire_all(store)
+    for attempt in (
+        lambda: snapshot.checked_path("ingested"),
+        lambda: snapshot.record(prepared=None),
+        lambda: snapshot.store_table("normalized", lambda file: file.write(SECRET)),
+        lambda: snapshot.manifest,
+    ):
+        with pytest.raises(NotPrepared, match="retired on"):
+            attempt()
+    assert not any(SECRET in content for content in remains(store))
+
+
+def test_rows_of_another_population_stay(spec: DatasetSpec, store: Path) -> None:
+    ours = opened(spec, store, "one")
+    others = Snapshot(store / "town" / "one", KEY)
+    others.store_table("ingested", lambda file: file.write(SECRET))
+    others.record(lineage="town")
+    mixed = Snapshot(store / "people" / "old", KEY)
+    mixed.record(lineage="town")
+    assert [name_of(one) for one in snapshots_of(store, "people", datasets=("people",))] == [
+        name_of(ours)
+    ]
+    assert retire_all(store, "town") == ["people/old", "town/one"]
+
+
+def test_rows_that_were_half_written_go_too(store: Path) -> None:
+    """Their manifest does not say whose they are, or there is none."""
+    torn = Snapshot(store / "people" / "torn", KEY)
+    torn.store_table("ingested", lambda file: file.write(SECRET))
+    (store / "people" / "bare").mkdir()
+    (store / "people" / "bare" / ".ingested.tmp").write_bytes(SECRET)
+    (store / "town").mkdir()
+    (store / "town" / "unknown").mkdir()
+    (store / "town" / "unknown" / "ingested.parquet").write_bytes(SECRET)
+    assert retire_all(store) == ["people/bare", "people/torn"]
+    assert [
+        path.name for path in store.rglob("*") if path.is_file() and SECRET in path.read_bytes()
+    ] == ["ingested.parquet"]
+
+
+def test_a_data_set_of_the_lineage_whose_file_is_gone_is_found_by_its_manifest(
+    spec: DatasetSpec, store: Path
+) -> None:
+    opened(spec, store, "one")
+    assert len(snapshots_of(store, "people", datasets=())) == 1
+
+
+def test_a_folder_elsewhere_that_a_link_points_to_is_not_touched(
+    spec: DatasetSpec, store: Path, tmp_path: Path
+) -> None:
+    snapshot = opened(spec, store)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "kept").write_bytes(b"kept")
+    (snapshot.folder / "link").symlink_to(elsewhere)
+    (store / "people" / "link").symlink_to(elsewhere)
+    retire_all(store)
+    assert (elsewhere / "kept").read_bytes() == b"kept"
+    assert not (snapshot.folder / "link").is_symlink()
+
+
+class Stopped(BaseException):
+    """As if the process had been killed."""
+
+
+@pytest.mark.parametrize("after", range(4))
+def test_a_retirement_that_was_stopped_anywhere_can_be_finished(
+    after: int, spec: DatasetSpec, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the mark everything is as it was; behind it nothing can be read."""
+    snapshot = opened(spec, store)
+    snapshot.store_table("normalized", lambda file: file.write(SECRET))
+    steps = iter(range(10))
+
+    def stops(real: object) -> object:
+        def step(*words: object, **more: object) -> None:
+            if next(steps) == after:
+                raise Stopped
+            real(*words, **more)  # type: ignore[operator]
+
+        return step
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Snapshot, "mark_retired", stops(Snapshot.mark_retired))
+        patch.setattr(Path, "unlink", stops(Path.unlink))
+        patch.setattr(retiring, "sync", stops(retiring.sync))
+        with pytest.raises(Stopped):
+            retire_all(store)
+    if after == 0:
+        assert snapshot.checked_path("normalized").is_file()
+    else:
+        with pytest.raises(NotPrepared, match="retired"):
+            snapshot.checked_path("normalized")
+    retire_all(store)
+    assert [path.name for path in snapshot.folder.iterdir()] == ["manifest.json"]
+    assert snapshot.is_retired()

@@ -1,0 +1,104 @@
+"""Data set files that use every field between them, as text and as the nested texts of a YAML
+loader without types.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+_PLACES = """
+name: toy
+title: Toy
+description: Ten people on a square.
+lineage: people
+purpose: release
+protection: {unit: rows_of_person, column: person, at_most: 3}
+relation: add_remove
+ceiling: {total: 40, per_month: 30}
+source: {kind: csv, path: toy.csv, delimiter: ;, header: [x, person], comment: "#",
+  download: {url: "https://example.org/a.csv", sha256: SHA, at_most_mb: 5, delimiter: ",",
+    header: [x], comment: "%"}}
+on_invalid: clip
+attributes:
+  x: {bounds: [0, 8], column: X, on_invalid: clip, integer: true}
+  age: {bounds: [0, 100], bins: 4, nullable: true, missing: ["?"]}
+  height: {bounds: [0, 2.5], edges: [1, 1.5]}
+  colour: {levels: [red, green], other: red, on_invalid: other, nullable: true, missing: [NA],
+    aliases: {r: red}}
+  code: {levels: 0..3, column: Code}
+one_hot: true
+label: code
+targets: {colour: {positive: [red], without: [age]}}
+nominal_rows: 50
+partitions: [0.5, 1]
+models: {dpqt_kmeans: {k: 2, columns: x}, independent: , one_shot: {clique_cells: 64}}
+publish: {model: independent, epsilon: 0.5}
+refresh: weekly
+updates: public
+evaluation: {epsilon: 0.05}
+owners: [ana@example.org, "team:privacy"]
+distinct_population: other persons
+delta: 0.000000001
+"""
+
+_PATIENTS = """
+name: toy
+description: Ten patients.
+lineage: patients
+purpose: release
+protection: {unit: one_row}
+ceiling: {total: 4}
+source: {kind: sql, database: "sqlite:///toy.db", query: SELECT age FROM toy}
+attributes:
+  age: {bounds: [0, 100], bins: 4}
+  ill: {levels: [no, yes]}
+label: ill
+partitions: [1]
+models: {independent: }
+k_anonymity: {methods: {kjig: , rfka: {trees: 5}}, attributes: age, partitions: [2, 5],
+  sensitive_label: false, diversity: 2, suppress: 0.05, seed: 3}
+allow_not_dp: true
+"""
+
+_PUBLIC = """
+name: toy
+description: Ten plants.
+lineage: garden
+purpose: benchmark
+protection: {unit: one_row}
+source: SOURCE
+attributes:
+  kind: {levels: [fern, moss]}
+partitions: [1]
+models: {independent: }
+"""
+
+_SAMPLE = "sample: {rows: 5, by: kind, seed: 1}"
+
+_SOURCES = (
+    f"{{kind: csv, paths: [a.csv, b.csv], delimiter: whitespace, {_SAMPLE}}}",
+    "{kind: csv, path: a.csv, download: {urls: ['https://example.org/a', 'https://example.org/b'], "
+    "sha256: [SHA, SHA], at_most_mb: 5}}",
+    f"{{kind: csv, url: 'https://example.org/a', sha256: SHA, at_most_mb: 5, {_SAMPLE}}}",
+    "{kind: csv, urls: ['https://example.org/a', 'https://example.org/b'], at_most_mb: 5}",
+    f"{{kind: parquet, path: a.parquet, {_SAMPLE}, "
+    "download: {url: 'https://example.org/a', at_most_mb: 5}}",
+    f"{{kind: parquet, url: 'https://example.org/a', at_most_mb: 5, {_SAMPLE}}}",
+    "{kind: sql, database: $TOY_DATABASE, query: SELECT kind FROM toy}",
+    f"{{kind: sklearn, name: iris, {_SAMPLE}}}",
+    f"{{kind: generator, name: trips_like, options: {{seed: 7, rows: 10}}, {_SAMPLE}}}",
+)
+
+FULL: tuple[str, ...] = tuple(
+    text.replace("SHA", "ab" * 32)
+    for text in (_PLACES, _PATIENTS, *(_PUBLIC.replace("SOURCE", one) for one in _SOURCES))
+)
+
+
+def texts_of(text: str) -> dict[str, Any]:
+    """The nested texts that the parser sees."""
+    found = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506
+    assert isinstance(found, dict)
+    return found

@@ -1,0 +1,381 @@
+"""`dp-pipeline data`: drafting a data set file, and checking one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+from dp_pipeline.cli import main
+from dp_pipeline.cli.buildable import require_buildable
+from dp_pipeline.ledger import Account, Ledger
+from dp_pipeline.ledger.home import Home
+from dp_pipeline.schema import parameters
+from dp_pipeline.schema.discovery import discover
+from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.field_lines import FieldLines
+from dp_pipeline.schema.parser import load_spec
+from dp_pipeline.schema.skeleton import SCHEMA_FILE
+from dp_pipeline_tests.orchestration.projects import definitions_of
+from dp_pipeline_tests.schema.declarations import declaration, written
+
+SECRET = "90210777"
+
+ROWS = f"Rider,lat,lon,bike\nann,47.1,8.5,{SECRET}\nbob,47.2,8.4,city\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder of its own that is also the folder of data sets; no project around it."""
+    for name in ("DP_PIPELINE_HOME", "DP_PIPELINE_DATA", "DP_PIPELINE_LEDGER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DP_PIPELINE_DATASETS", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rides.csv").write_text(ROWS)
+    return tmp_path
+
+
+def data(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["data", *arguments])
+
+
+def assert_refused(result: Result, code: int, *words: str) -> None:
+    assert result.exit_code == code, result.output
+    assert result.stdout == ""
+    assert result.stderr.startswith("dp-pipeline: ")
+    assert result.stderr.count("\n") == 1
+    for word in words:
+        assert word in result.stderr
+    assert SECRET not in result.stderr
+
+
+def test_a_draft_of_sensitive_rows_holds_no_value_and_cannot_be_run(folder: Path) -> None:
+    result = data("init", "rides", "--from", "rides.csv")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "every TODO in it is a decision of yours" in result.stdout
+    text = (folder / "rides.yaml").read_text()
+    assert "source: {kind: csv, path: rides.csv}\n" in text
+    assert text.startswith(f"# yaml-language-server: $schema={SCHEMA_FILE}\n")
+    for value in (SECRET, "ann", "47.1", "city"):
+        assert value not in text + result.output
+    assert_refused(data("check", "rides.yaml"), 2, "rides.yaml:", "protection.unit", "got TODO")
+    for command in ("run", "plan"):
+        refused = CliRunner().invoke(main, [command, "rides"])
+        assert_refused(refused, 2, "protection.unit")
+
+
+def test_a_draft_in_the_folder_hides_no_other_data_set_from_the_list(folder: Path) -> None:
+    assert data("init", "rides", "--from", "rides.csv").exit_code == 0
+    (folder / "toy.csv").write_text("x\n")
+    written(folder, declaration())
+    result = data("list")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert [line for line in result.stdout.splitlines() if line.split()[:1] == ["toy"]]
+    (line,) = [line for line in result.stdout.splitlines() if "rides.yaml:" in line]
+    assert line.startswith("not a good declaration yet: ")
+    assert line.endswith("protection.unit: expected one_row | rows_of_person, got TODO")
+
+
+def test_the_list_says_what_would_be_downloaded_and_opens_no_network(folder: Path) -> None:
+    download = "download: {url: 'https://example.org/a', at_most_mb: 1, sha256: " + "ab" * 32 + "}"
+    written(folder, declaration(source=f"source: {{kind: csv, path: toy.csv, {download}}}"))
+
+    def available() -> str:
+        (line,) = [one for one in data("list").stdout.splitlines() if one.split()[:1] == ["toy"]]
+        return line.rstrip()
+
+    assert available().endswith(" by download")
+    (folder / "toy.csv").write_text("x\n")
+    assert available().endswith(" yes")
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_two_sources_of_like_columns_have_one_draft_whatever_their_rows(
+    kind: str, folder: Path
+) -> None:
+    """A draft that depended on a row could not be sent to anybody."""
+    texts = set()
+    for rows in ([0.5, 99.0], [], [7.0] * 50):
+        table = pa.table({"age": pa.array(rows, pa.float64()), "town": [f"t{x}" for x in rows]})
+        if kind == "csv":
+            lines = [f"{age},{town}" for age, town in zip(*table.to_pydict().values(), strict=True)]
+            (folder / "rows.csv").write_text("\n".join(["age,town", *lines, ""]))
+        else:
+            table = table.cast(pa.schema({"age": pa.float64(), "town": pa.string()}))
+            pq.write_table(table, folder / "rows.parquet")
+        assert data("init", "people", "--from", f"rows.{kind}").exit_code == 0
+        texts.add((folder / "people.yaml").read_text())
+        (folder / "people.yaml").unlink()
+    assert len(texts) == 1
+
+
+def test_a_draft_of_public_rows_is_a_good_declaration_at_once(folder: Path) -> None:
+    (folder / "rides.csv").write_text(ROWS + "cid,47.15,8.45,city\n")
+    result = data("init", "rides", "--from", "rides.csv", "--public")
+    assert (result.exit_code, result.stderr) == (0, "")
+    spec = load_spec(folder / "rides.yaml")
+    assert (spec.purpose, spec.nominal_rows) == ("benchmark", 3)
+    assert list(spec.models) == ["htree_kmeans", "one_shot"]
+    checked = data("check", "rides.yaml")
+    assert (checked.exit_code, checked.stderr) == (0, "")
+    assert "a good declaration" in checked.stdout
+    assert "rides" in [one.name for one in discover()]
+
+
+def test_the_person_is_protected_and_no_attribute(folder: Path) -> None:
+    assert data("init", "rides", "--from", "rides.csv", "--person", "Rider").exit_code == 0
+    text = (folder / "rides.yaml").read_text()
+    assert "protection: {unit: rows_of_person, column: Rider, at_most: TODO}\n" in text
+    assert "\n  rider:" not in text
+    assert_refused(data("check", "rides.yaml"), 2, "protection.at_most", "got TODO")
+    refused = data("init", "walks", "--from", "rides.csv", "--person", "walker")
+    assert_refused(refused, 2, "a person's column of the source")
+
+
+def test_a_draft_overwrites_nothing(folder: Path) -> None:
+    (folder / SCHEMA_FILE).write_text("mine")
+    assert data("init", "rides", "--from", "rides.csv").exit_code == 0
+    before = (folder / "rides.yaml").read_text()
+    assert_refused(data("init", "rides", "--from", "rides.csv"), 2, "expected a new name")
+    assert_refused(data("init", "trips", "--from", "rides.csv"), 2, "expected a new name")
+    assert (folder / "rides.yaml").read_text() == before
+    assert (folder / SCHEMA_FILE).read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "word"),
+    [
+        (["Rides", "--from", "rides.csv"], 2, "expected a name of a-z"),
+        (["../rides", "--from", "rides.csv"], 2, "expected a name of a-z"),
+        (["walks", "--from", "walks.csv"], 1, "No such file"),
+        (["walks", "--from", "rides.csv", "--query", "SELECT 1"], 2, "with a database alone"),
+        (["walks", "--from", "sqlite:///a.db"], 2, "expected --query with a database"),
+        (["walks", "--from", "sqlite:///a.db", "--query", "DROP TABLE a"], 2, "one SELECT"),
+        (["walks", "--from", "$NO_DATABASE", "--query", "SELECT 1"], 2, "a URL in NO_DATABASE"),
+        (["walks", "--from", "a.parquet", "--header", "a,b"], 2, "of CSV alone"),
+        (["walks", "--from", "rides.csv", "--delimiter", "ab"], 2, "delimiter"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_draft_that_cannot_be_made_is_refused_and_nothing_is_written(
+    arguments: list[str], code: int, word: str, folder: Path
+) -> None:
+    assert_refused(data("init", *arguments), code, word)
+    assert [path.name for path in folder.iterdir()] == ["rides.csv"]
+
+
+def test_a_file_is_named_so_that_both_may_be_moved(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def path_of(name: str, *more: str) -> str:
+        assert data("init", name, "--from", "rides.csv", *more).exit_code == 0
+        found = next(folder.rglob(f"{name}.yaml")).read_text()
+        return found.partition("path: ")[2].partition("}")[0]
+
+    assert path_of("one") == "rides.csv"
+    assert path_of("two", "--folder", "sets") == str(folder / "rides.csv")
+    monkeypatch.setenv("DP_PIPELINE_DATA", str(folder))
+    assert path_of("three", "--folder", "sets") == "$DP_PIPELINE_DATA/rides.csv"
+
+
+def test_a_draft_with_its_decisions_made_is_a_chain_in_dagster(folder: Path) -> None:
+    assert data("init", "rides", "--from", "rides.csv", "--person", "Rider").exit_code == 0
+    path = folder / "rides.yaml"
+    text = path.read_text().replace("at_most: TODO", "at_most: 5")
+    text = text.replace("    # bounds: [TODO, TODO]\n    # bins", "    bounds: [0, 90]\n    bins")
+    path.write_text(text)
+    (spec,) = [one for one in discover() if one.name == "rides"]
+    graph = definitions_of(spec, Home(folder / "home")).resolve_asset_graph()
+    keys = {key.to_user_string() for key in graph.get_all_asset_keys()}
+    assert {"rides/ingested", "rides/htree_kmeans", "rides/one_shot", "rides/budget"} <= keys
+
+
+def test_the_schema_is_printed_and_lies_beside_a_draft(folder: Path) -> None:
+    printed = data("schema").stdout
+    assert json.loads(printed)["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    data("init", "rides", "--from", "rides.csv")
+    assert (folder / SCHEMA_FILE).read_text(encoding="utf-8") == printed
+
+
+MODEL_MISTAKES: dict[str, tuple[dict[str, str], str, str]] = {
+    "an unknown model": (
+        {"models": "models:\n  dpqt_kmeans: {k: 2}\n  kmeans:"},
+        "  kmeans:",
+        "expected one of aim_like",
+    ),
+    "an unknown parameter": (
+        {"models": "models:\n  dpqt_kmeans:\n    k: 2\n    clusters: 3"},
+        "    clusters: 3",
+        "expected parameters k",
+    ),
+    "a bad parameter": (
+        {"models": "models:\n  dpqt_kmeans:\n    k: 2\n    gamma: 1.5"},
+        "    gamma: 1.5",
+        "gamma: expected a decimal number",
+    ),
+    "a model that fits no attribute": (
+        {"models": "models:\n  dpqt_kmeans:\n  one_shot: {attributes: x}"},
+        "  one_shot: {attributes: x}",
+        "x",
+    ),
+    "a method that is for benchmarks": (
+        {"models": "models:\n  independent:\n  dp_kmeans: {variant: published}"},
+        "  dp_kmeans: {variant: published}",
+        "expected a sound method",
+    ),
+    "models that cost too much ρ": (
+        {"delta": "delta: 0.000000001", "ceiling": "ceiling:\n  total: 1"},
+        "ceiling:",
+        "expected a total of at least ρ",
+    ),
+    "an unknown generator": (
+        {"source": "source:\n  kind: generator\n  name: trips"},
+        "  name: trips",
+        "expected one of birch3_like",
+    ),
+    "an option that no generator has": (
+        {"source": "source:\n  kind: generator\n  name: trips_like\n  options:\n    row: 5"},
+        "    row: 5",
+        "expected one of seed, rows",
+    ),
+    "an unknown method": (
+        {
+            "label": "label: colour",
+            "allow": "allow_not_dp: true",
+            "protection": "protection: {unit: one_row}",
+            "k": "k_anonymity:\n  methods:\n    kjig:\n    magic:",
+        },
+        "    magic:",
+        "expected one of cluster_k_anonymity",
+    ),
+    "a bad parameter of a method": (
+        {
+            "label": "label: colour",
+            "allow": "allow_not_dp: true",
+            "protection": "protection: {unit: one_row}",
+            "k": "k_anonymity:\n  methods:\n    rfka:\n      trees: none",
+        },
+        "      trees: none",
+        "trees",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MODEL_MISTAKES)
+def test_a_mistake_that_only_models_know_is_refused_with_its_line(
+    mistake: str, folder: Path
+) -> None:
+    changes, at_fault, words = MODEL_MISTAKES[mistake]
+    path = written(folder, declaration(**changes))
+    line = path.read_text().splitlines().index(at_fault) + 1
+    assert_refused(data("check", str(path)), 2, f"toy.yaml:{line}: ", words)
+
+
+def test_a_check_without_lines_would_be_noticed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mutant of the test above: one that names the first line always."""
+    monkeypatch.setattr(FieldLines, "of", lambda path: FieldLines(path, {}))
+    changes, at_fault, _ = MODEL_MISTAKES["a bad parameter"]
+    path = written(folder, declaration(**changes))
+    assert path.read_text().splitlines().index(at_fault) > 0
+    with pytest.raises(DeclarationError, match=r"toy\.yaml:1: "):
+        require_buildable(load_spec(path), FieldLines.of(path))
+
+
+def warnings(folder: Path, **changes: str) -> list[str]:
+    result = data("check", str(written(folder, declaration(**changes))))
+    assert (result.exit_code, result.stderr) == (0, "")
+    return [
+        line.removeprefix("warning: ")
+        for line in result.stdout.splitlines()
+        if line.startswith("warning: ")
+    ]
+
+
+@pytest.fixture
+def ledger(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
+    monkeypatch.setenv("DP_PIPELINE_HOME", str(folder / "home"))
+    (folder / "toy.csv").write_text("x\n")
+    return Ledger(folder / "home" / "ledger")
+
+
+Claim = Callable[[Ledger, str], None]
+
+
+def release(ledger: Ledger, source: str) -> None:
+    ledger.open_account(Account("others", "one row", "add_remove", "release", Fraction(1)))
+    ledger.claim_source("others", source)
+
+
+def benchmark(ledger: Ledger, source: str) -> None:
+    ledger.open_account(Account("others", "one row", "add_remove", "benchmark", None))
+    ledger.claim_source("others", source)
+
+
+def test_a_source_that_is_not_there_is_a_warning(folder: Path) -> None:
+    assert warnings(folder) == [f"the source {folder / 'toy.csv'} is not there"]
+    (folder / "toy.csv").write_text("x\n")
+    assert warnings(folder) == []
+
+
+def test_a_variable_that_is_not_set_is_a_warning(folder: Path) -> None:
+    (found,) = warnings(folder, source="source: {kind: csv, path: $DP_PIPELINE_DATA/toy.csv}")
+    assert found.startswith("the variable DP_PIPELINE_DATA")
+
+
+def test_a_folder_that_no_command_looks_into_is_a_warning(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "toy.csv").write_text("x\n")
+    monkeypatch.setenv("DP_PIPELINE_DATASETS", str(folder / ".."))
+    assert warnings(folder) == [
+        f"commands and Dagster look for it with DP_PIPELINE_DATASETS={folder} alone"
+    ]
+
+
+PUBLIC = {"purpose": "purpose: benchmark", "lineage": "lineage: gardens"}
+
+
+@pytest.mark.parametrize(
+    ("holder", "changes", "warned"),
+    [
+        (release, {}, "belongs to lineage others"),
+        (benchmark, {}, "belongs to lineage others"),
+        (release, {"distinct": "distinct_population: other persons"}, ""),
+        (release, PUBLIC, "is protected by lineage others"),
+        (benchmark, PUBLIC, ""),
+    ],
+    ids=["a release's", "a benchmark's", "with a reason", "exposed", "both public"],
+)
+def test_a_source_of_another_population_is_a_warning_and_nothing_is_claimed(
+    holder: Claim, changes: dict[str, str], warned: str, folder: Path, ledger: Ledger
+) -> None:
+    holder(ledger, f"csv:{folder / 'toy.csv'}")
+    before = ledger.entries()
+    found = warnings(folder, **changes)
+    assert [warned in one for one in found] == ([True] if warned else [])
+    assert ledger.entries() == before
+
+
+def test_an_account_that_was_opened_otherwise_is_a_warning(folder: Path, ledger: Ledger) -> None:
+    assert warnings(folder) == []
+    assert not ledger.folder.exists(), "a check makes no ledger"
+    ledger.open_account(Account("people", "one row", "add_remove", "release", Fraction(4)))
+    (found,) = warnings(folder)
+    assert found.startswith("lineage people: opened with unit 'one row'")
+
+
+def test_every_parameter_of_a_model_can_be_checked_alone() -> None:
+    """What ``require_buildable`` rests on: no parameter needs another one to be there."""
+    from dp_pipeline.anonymity import METHODS
+    from dp_pipeline.models import MODELS
+
+    for one in (*MODELS.values(), *METHODS.values()):
+        assert parameters.from_text(one, {}, of="toy") is not None
