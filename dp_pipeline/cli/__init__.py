@@ -1,5 +1,5 @@
-"""`dp-pipeline`: run, anonymize, plan, budget, data, demo, study. Heavy packages are imported by
-the command that needs them: ``--help`` and ``budget`` start at once.
+"""`dp-pipeline`: run, anonymize, plan, backfill, budget, data, ui, demo, study. Heavy packages are
+imported by the command that needs them: ``--help`` and ``budget`` start at once.
 
 Exit codes: 0 done, 1 failed, 2 wrong use, 3 budget refused.
 """
@@ -9,11 +9,14 @@ from __future__ import annotations
 import click
 
 from dp_pipeline import __version__
+from dp_pipeline.cli.backfilling import backfill
 from dp_pipeline.cli.budgeting import budget
 from dp_pipeline.cli.declaring import data
+from dp_pipeline.cli.moving import move
 from dp_pipeline.cli.one_line_errors import OneLineErrors
 from dp_pipeline.cli.planning import plan
 from dp_pipeline.cli.running import demo, run
+from dp_pipeline.cli.serving import ui
 from dp_pipeline.orchestration.anonymize_command import anonymize
 from dp_pipeline.studies.commands import study
 
@@ -24,5 +27,6 @@ def main() -> None:
     """Publish sensitive tables and locations with differential privacy."""
 
 
-for command in (run, demo, plan, budget, data, anonymize, study):
+for command in (run, demo, plan, backfill, budget, data, anonymize, study, ui):
     main.add_command(command)
+budget.add_command(move)

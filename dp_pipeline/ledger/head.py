@@ -57,6 +57,11 @@ class Head:
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    @classmethod
+    def of(cls, ledger: Path, *, named: Path | None) -> Head:
+        """The head of the ledger in a folder: where it is named, else beside the folder."""
+        return cls(named or ledger.with_name(f"{ledger.name}.head"))
+
     def read(self) -> Tip | None:
         """The tip that was written last; None where there is no head, Damaged where it is none."""
         with file_errors(self.path):

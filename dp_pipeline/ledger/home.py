@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dp_pipeline.ledger.ledger import Ledger
+from dp_pipeline.ledger.moving import MOVED
+from dp_pipeline.ledger.postgres_store import LEDGER_VARIABLE, PostgresStore
 from dp_pipeline.schema.errors import DeclarationError
 
 HOME_VARIABLE = "DP_PIPELINE_HOME"
+HEAD_VARIABLE = "DP_PIPELINE_LEDGER_HEAD"
 NOISE_VARIABLE = "DP_PIPELINE_NOISE"
 
 
@@ -17,9 +20,15 @@ NOISE_VARIABLE = "DP_PIPELINE_NOISE"
 class Home:
     """The folders of one project, all under ``root``. The ledger lies outside Dagster's own
     storage: deleting a run history must not reset a budget.
+
+    database   address of the PostgreSQL server that keeps the ledger's rows, with its password;
+               None: they are in a file below ``root``
+    head       the file that says how far the ledger has come; None: below ``root``
     """
 
     root: Path
+    database: str | None = field(default=None, repr=False)
+    head: Path | None = None
 
     @property
     def raw(self) -> Path:
@@ -42,25 +51,47 @@ class Home:
         return self.root / "reports"
 
     @property
+    def ledger_folder(self) -> Path:
+        """The ledger's keys and locks, and its rows where no server has them."""
+        return self.root / "ledger"
+
+    @property
     def ledger(self) -> Ledger:
-        """The privacy ledger of this project."""
-        return Ledger(self.root / "ledger")
+        """The privacy ledger of this project; DeclarationError for an address of no server, and
+        where the rows were moved to one that is not named.
+        """
+        folder = self.ledger_folder
+        if self.database is not None:
+            return Ledger(folder, head=self.head, store=PostgresStore(self.database, folder))
+        if (folder / MOVED).exists():
+            raise DeclarationError(
+                f"ledger: the rows of {folder} were moved to a server: expected its address in "
+                f"{LEDGER_VARIABLE}, got nothing"
+            )
+        return Ledger(folder, head=self.head)
 
 
 def find_home() -> Home:
     """``$DP_PIPELINE_HOME``, or ``data/`` beside the nearest workspace.yaml at or above the
-    working folder.
+    working folder. Its ledger is where ``$DP_PIPELINE_LEDGER`` says, the ledger's head where
+    ``$DP_PIPELINE_LEDGER_HEAD`` does.
 
-    Raises DeclarationError where there is neither: a ledger made in whatever folder
+    Raises DeclarationError where there is no home: a ledger made in whatever folder
     a command was started from would be a new, empty budget.
     """
+    head = os.environ.get(HEAD_VARIABLE)
+    database = os.environ.get(LEDGER_VARIABLE) or None
+    return Home(_find_root(), database, Path(head).resolve() if head else None)
+
+
+def _find_root() -> Path:
     named = os.environ.get(HOME_VARIABLE)
     if named:
-        return Home(Path(named).resolve())
+        return Path(named).resolve()
     here = Path.cwd()
     for folder in (here, *here.parents):
         if (folder / "workspace.yaml").is_file():
-            return Home(folder / "data")
+            return folder / "data"
     raise DeclarationError(
         f"home: expected a project folder with workspace.yaml or {HOME_VARIABLE}, got {here}"
     )

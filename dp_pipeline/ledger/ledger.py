@@ -46,8 +46,7 @@ class Ledger:
         self, folder: Path, *, head: Path | None = None, store: Store | None = None
     ) -> None:
         self.folder = folder
-        outside = head or folder.with_name(f"{folder.name}.head")
-        self._book = Book(store or SqliteStore(folder), Head(outside))
+        self._book = Book(store or SqliteStore(folder), Head.of(folder, named=head))
 
     def open_account(self, account: Account) -> None:
         """Open an account, or find it open with the same declaration.

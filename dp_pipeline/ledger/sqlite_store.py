@@ -58,7 +58,10 @@ class SqliteStore:
             orphans = any(next(d.iterdir(), None) for d in (self.locks, self.keys) if d.is_dir())
             # Looked at again: another process may have made all of it in between.
             if orphans and not self.path.exists():
-                raise Damaged(f"ledger {self.path}: the file is lost, its locks or keys are not")
+                raise Damaged(
+                    f"ledger {self.path}: the file is lost, its locks or keys are not; "
+                    "DP_PIPELINE_LEDGER names no other place"
+                )
             return self.path.exists()
 
     def create(self, before: Callable[[], None]) -> None:

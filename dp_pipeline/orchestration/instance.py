@@ -1,45 +1,39 @@
-"""Dagster's own home: run history and event log, apart from the ledger."""
+"""Dagster's own storage: run history and event log, apart from the ledger."""
 
 from __future__ import annotations
 
 import os
-import shutil
-from pathlib import Path
 
 import dagster as dg
+from sqlalchemy import create_engine, make_url
+from sqlalchemy.exc import DBAPIError
 
 from dp_pipeline.ledger.home import Home
+from dp_pipeline.ledger.postgres_url import place
+from dp_pipeline.orchestration.dagster_home import STORAGE_VARIABLE, make_dagster_home
 from dp_pipeline.schema.errors import PipelineError
-
-_QUIET = "telemetry:\n  enabled: false\nnux:\n  enabled: false\n"
 
 
 def dagster_instance(home: Home) -> dg.DagsterInstance:
     """The persistent instance of this project; ``DAGSTER_HOME`` where it is set, else made.
 
-    Raises PipelineError where no such folder can be.
+    Raises PipelineError where no such folder can be, or its server does not answer.
     """
-    named = os.environ.get("DAGSTER_HOME")
-    # Dagster itself wants an absolute path.
-    folder = Path(named or home.root.parent / ".dagster_home").resolve()
-    os.environ["DAGSTER_HOME"] = str(folder)
-    try:
-        _make(folder, declared=home.root.parent / "dagster.yaml")
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise PipelineError(
-            f"DAGSTER_HOME: expected a folder that can be written, got {folder}: {reason}"
-        ) from None
+    make_dagster_home(home)
+    _require_answer()
     return dg.DagsterInstance.get()
 
 
-def _make(folder: Path, *, declared: Path) -> None:
-    """The folder with its settings: the project's own where it declares some."""
-    folder.mkdir(parents=True, exist_ok=True)
-    settings = folder / "dagster.yaml"
-    if settings.exists():
+def _require_answer() -> None:
+    """Dagster would try six times, and then say so in a hundred lines."""
+    named = os.environ.get(STORAGE_VARIABLE)
+    if not named:
         return
-    if declared.is_file():
-        shutil.copyfile(declared, settings)
-    else:
-        settings.write_text(_QUIET, encoding="utf-8")
+    engine = create_engine(named, connect_args={"connect_timeout": 10})
+    try:
+        engine.connect().close()
+    except DBAPIError as error:
+        reason = " ".join(str(error.orig).split())
+        raise PipelineError(f"{STORAGE_VARIABLE}: {place(make_url(named))}: {reason}") from None
+    finally:
+        engine.dispose()

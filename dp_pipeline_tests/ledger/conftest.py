@@ -1,11 +1,26 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from dp_pipeline.ledger import Ledger
+from dp_pipeline_tests.ledger.places import Place
 from dp_pipeline_tests.ledger.population import account
+from dp_pipeline_tests.postgres_server import PostgresServer
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A module with ``STORES`` runs its tests on each of them; others on a file."""
+    stores = getattr(metafunc.module, "STORES", None)
+    if stores and "store" in metafunc.fixturenames:
+        metafunc.parametrize("store", stores, indirect=True, scope="function")
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest) -> str:
+    return getattr(request, "param", "sqlite")
 
 
 @pytest.fixture
@@ -14,8 +29,23 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ledger(folder: Path) -> Ledger:
+def places(store: str, request: pytest.FixtureRequest) -> Callable[[Path], Place]:
+    """The place of the ledger of any folder."""
+    if store == "sqlite":
+        return Place
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    return lambda folder: Place(folder, server.new_schema())
+
+
+@pytest.fixture
+def place(places: Callable[[Path], Place], folder: Path) -> Place:
+    """Nothing there yet."""
+    return places(folder)
+
+
+@pytest.fixture
+def ledger(place: Place) -> Ledger:
     """One account: trips, with a ceiling of 1."""
-    ledger = Ledger(folder)
+    ledger = place()
     ledger.open_account(account())
     return ledger

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
 from dp_pipeline.ledger import Account, Balance, Charge, Ledger, SpendRow
 from dp_pipeline.ledger.balance import this_month
 from dp_pipeline.schema.errors import BudgetExceeded, DeclarationError
+from dp_pipeline_tests.ledger.places import EVERYWHERE, Place
 from dp_pipeline_tests.ledger.population import account, charge, release
+
+STORES = EVERYWHERE
 
 
 def test_opening_twice_is_opening_once(ledger: Ledger):
@@ -82,8 +84,8 @@ def test_a_lineage_without_an_account_gets_nothing(ledger: Ledger):
     assert len(ledger.entries()) == 1
 
 
-def test_reading_a_ledger_that_is_not_there_is_empty_and_makes_nothing(folder: Path):
-    ledger = Ledger(folder)
+def test_reading_a_ledger_that_is_not_there_is_empty_and_makes_nothing(place: Place):
+    ledger = place()
     assert ledger.balance("trips") == Balance(ceiling=None, spent=Fraction(0), month=this_month())
     assert (ledger.lineages(), ledger.entries(), ledger.account("trips")) == ((), (), None)
     assert ledger.state("ab" * 32) is None
@@ -95,7 +97,7 @@ def test_reading_a_ledger_that_is_not_there_is_empty_and_makes_nothing(folder: P
     ):
         with pytest.raises(DeclarationError, match="no account"):
             asked()
-    assert not folder.exists()
+    assert not place.folder.exists()
 
 
 @pytest.mark.parametrize(

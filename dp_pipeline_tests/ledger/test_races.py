@@ -5,16 +5,22 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
+import pytest
+
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.schema.errors import BudgetExceeded
+from dp_pipeline_tests.ledger.places import EVERYWHERE, Place
 from dp_pipeline_tests.ledger.population import Child, account, charge, release, say, spends
 
+STORES = EVERYWHERE
 
-def attempt(pipe: int, folder: Path, who: int, times: int) -> None:
-    ledger, accepted = Ledger(folder), 0
+
+def attempt(pipe: int, place: Place, who: int, times: int) -> None:
+    ledger, accepted = place(), 0
     for n in range(times):
         try:
             release(ledger, charge((who, n), epsilon="0.01"))
@@ -24,33 +30,52 @@ def attempt(pipe: int, folder: Path, who: int, times: int) -> None:
     say(pipe, accepted)
 
 
-def test_six_processes_never_pass_the_ceiling_together(folder: Path):
-    ledger = Ledger(folder)
-    ledger.open_account(account(ceiling="5"))
-    children = [Child(attempt, folder, who, 200) for who in range(6)]
-    assert sum(int(child.lines()[0]) for child in children) == 500
+def test_six_processes_never_pass_the_ceiling_together(place: Place):
+    ledger = place()
+    ledger.open_account(account(ceiling=f"5/{place.slowness}"))
+    children = [Child(attempt, place, who, 200 // place.slowness) for who in range(6)]
+    accepted = 500 // place.slowness
+    assert sum(int(child.lines()[0]) for child in children) == accepted
     assert ledger.balance("trips").left == 0
-    assert len(ledger.entries()) == 501
+    assert len(ledger.entries()) == 1 + accepted
     ledger.verify()
 
 
-def open_and_read(pipe: int, folder: Path) -> None:
-    ledger = Ledger(folder)
+def try_once(pipe: int, place: Place, who: int) -> None:
+    try:
+        say(pipe, release(place(), charge(who, epsilon="0.25"), "0.25"))
+    except BudgetExceeded:
+        say(pipe, "refused")
+
+
+def test_of_ten_at_once_with_room_for_four_exactly_four_are_let_in(ledger: Ledger, place: Place):
+    children = [Child(try_once, place, who) for who in range(10)]
+    answers = Counter(child.lines()[0] for child in children)
+    assert answers == {"new": 4, "refused": 6}
+    assert ledger.balance("trips").left == 0
+    ledger.verify()
+
+
+def open_and_read(pipe: int, place: Place) -> None:
+    ledger = place()
     ledger.open_account(account())
     say(pipe, ledger.key("trips").hex())
 
 
-def test_processes_that_create_the_same_ledger_agree_on_it(folder: Path):
+def test_processes_that_create_the_same_ledger_agree_on_it(
+    folder: Path, places: Callable[[Path], Place]
+):
     for n in range(5):
-        children = [Child(open_and_read, folder / str(n)) for _ in range(6)]
+        place = places(folder / str(n))
+        children = [Child(open_and_read, place) for _ in range(6)]
         keys = [child.lines() for child in children]
         assert all(key == keys[0] and len(key) == 1 for key in keys)
-        assert [entry.event for entry in Ledger(folder / str(n)).entries()] == ["account"]
+        assert [entry.event for entry in place().entries()] == ["account"]
         assert not list((folder / str(n)).rglob(".new-*"))
 
 
-def draw_when_told(pipe: int, folder: Path, go: int) -> None:
-    with Ledger(folder).reserve(charge()) as reservation:
+def draw_when_told(pipe: int, place: Place, go: int) -> None:
+    with place().reserve(charge()) as reservation:
         say(pipe, reservation.state)
         if reservation.state == "new":
             os.read(go, 1)
@@ -58,13 +83,11 @@ def draw_when_told(pipe: int, folder: Path, go: int) -> None:
             say(pipe, "drew")
 
 
-def test_of_two_processes_with_one_key_one_draws_and_the_other_waits(
-    ledger: Ledger,
-):
+def test_of_two_processes_with_one_key_one_draws_and_the_other_waits(ledger: Ledger, place: Place):
     read, write = os.pipe()
-    first = Child(draw_when_told, ledger.folder, read)
+    first = Child(draw_when_told, place, read)
     assert first.line() == "new"
-    second = Child(draw_when_told, ledger.folder, read)
+    second = Child(draw_when_told, place, read)
     second.process.join(0.2)
     assert second.process.is_alive(), "the second one did not wait"
     os.write(write, b"!")
@@ -108,14 +131,16 @@ def test_threads_with_different_keys_do_not_wait_for_each_other(ledger: Ledger):
         thread.join()
 
 
-def read_all(pipe: int, folder: Path) -> None:
-    ledger = Ledger(folder)
+def read_all(pipe: int, place: Place) -> None:
+    ledger = place()
     for _ in range(40):
         ledger.verify()
         ledger.balance("trips")
     say(pipe, "read")
 
 
-def test_readers_are_not_disturbed_by_writers(ledger: Ledger):
-    children = [Child(read_all, ledger.folder), Child(attempt, ledger.folder, 1, 100)]
-    assert [child.lines() for child in children] == [["read"], ["100"]]
+@pytest.mark.usefixtures("ledger")
+def test_readers_are_not_disturbed_by_writers(place: Place):
+    times = 100 // place.slowness
+    children = [Child(read_all, place), Child(attempt, place, 1, times)]
+    assert [child.lines() for child in children] == [["read"], [str(times)]]

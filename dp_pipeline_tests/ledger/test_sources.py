@@ -6,9 +6,13 @@ import pytest
 
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline_tests.ledger.places import EVERYWHERE
 from dp_pipeline_tests.ledger.population import account
 
 SOURCE = "file:/data/trips.csv"
+
+
+STORES = EVERYWHERE
 
 
 @pytest.fixture

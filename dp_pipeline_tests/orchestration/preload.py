@@ -33,10 +33,12 @@ def begin_a_run() -> None:
     assert threading.active_count() == 1
 
 
-def forget_the_disk(connection: sqlite3.Connection, _: object) -> None:
+def forget_the_disk(connection: object, _: object) -> None:
     """Dagster's files, not the ledger's, are left to the kernel to write. A process that is killed
     loses nothing by it; the power is never cut here.
     """
+    if not isinstance(connection, sqlite3.Connection):
+        return
     for _, _, path in connection.execute("PRAGMA database_list").fetchall():
         if path.endswith(".db"):
             connection.execute("PRAGMA synchronous = OFF")

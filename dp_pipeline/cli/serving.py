@@ -1,0 +1,57 @@
+"""`dp-pipeline ui`: Dagster's pages, for this computer only."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from pathlib import Path
+
+import click
+
+_HOST = "127.0.0.1"
+
+
+@click.command()
+@click.option("--port", default=3000, type=click.IntRange(1, 65535), help="Of the pages; 3000.")
+def ui(port: int) -> None:
+    """Open Dagster's pages on this computer: lineage, runs, schedules, backfills."""
+    from dp_pipeline.ledger.home import HOME_VARIABLE, find_home
+    from dp_pipeline.orchestration.dagster_home import make_dagster_home
+
+    home = find_home()
+    make_dagster_home(home)
+    _require_free(port)
+    # Runs are processes of their own, wherever they are started: all find the same home.
+    os.environ[HOME_VARIABLE] = str(home.root)
+    os.environ["DAGSTER_DISABLE_TELEMETRY"] = "1"
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"
+    click.echo(f"http://{_HOST}:{port} shows {home.root}; end it by Ctrl-C")
+    sys.stdout.flush()
+    where = ["--host", _HOST, "--port", str(port)]
+    os.execv(sys.executable, [sys.executable, "-m", "dagster", "dev", *where, *_code()])
+
+
+def _code() -> list[str]:
+    """What to load: the workspace of the project, or the package alone."""
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / "workspace.yaml").is_file():
+            return ["--workspace", str(folder / "workspace.yaml")]
+    return ["--module-name", "dp_pipeline.definitions", "--working-directory", str(here)]
+
+
+def _require_free(port: int) -> None:
+    """Dagster itself would take another port, and not say so where it is looked for."""
+    from dp_pipeline.schema.errors import PipelineError
+
+    with socket.socket() as probe:
+        # A server that has just ended leaves the port in TIME_WAIT: that is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((_HOST, port))
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise PipelineError(
+                f"port {port}: expected a free one, got: {reason}; name another by --port"
+            ) from None

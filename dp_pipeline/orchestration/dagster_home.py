@@ -1,0 +1,99 @@
+"""DAGSTER_HOME: Dagster's settings, and where its run history is. Imports no Dagster."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dp_pipeline.ledger.home import Home
+from dp_pipeline.ledger.postgres_url import place, postgres_url
+from dp_pipeline.schema.errors import DeclarationError, PipelineError
+
+STORAGE_VARIABLE = "DP_PIPELINE_DAGSTER"
+_FOLDER_VARIABLE = "DAGSTER_HOME"
+_QUIET = "telemetry:\n  enabled: false\nnux:\n  enabled: false\n"
+# The variable's name and not its value: no password stands in a file.
+_ON_SERVER = f"storage:\n  postgres:\n    postgres_url:\n      env: {STORAGE_VARIABLE}\n"
+
+
+def make_dagster_home(home: Home) -> Path:
+    """The folder that ``$DAGSTER_HOME`` names, or ``.dagster_home`` beside the home, with its
+    settings: the project's own where it declares some. This process's environment then says so.
+
+    Raises PipelineError where no such folder can be, DeclarationError where its settings keep
+    the history elsewhere than ``$DP_PIPELINE_DAGSTER`` says.
+    """
+    # Dagster itself wants an absolute path.
+    folder = Path(os.environ.get(_FOLDER_VARIABLE) or home.root.parent / ".dagster_home").resolve()
+    os.environ[_FOLDER_VARIABLE] = str(folder)
+    server = _server()
+    settings = folder / "dagster.yaml"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not settings.exists():
+            settings.write_text(_settings(home, on_server=server is not None), encoding="utf-8")
+        declared = settings.read_text(encoding="utf-8")
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise PipelineError(
+            f"{_FOLDER_VARIABLE}: expected a folder that can be written, got {folder}: {reason}"
+        ) from None
+    _require_agreement(declared, server, of=settings)
+    return folder
+
+
+def _server() -> str | None:
+    """Where the run history is kept, without a password; None: in the folder."""
+    named = os.environ.get(STORAGE_VARIABLE)
+    if not named:
+        return None
+    url = postgres_url(named, of=STORAGE_VARIABLE)
+    if find_spec("dagster_postgres") is None:
+        raise PipelineError(
+            f"{STORAGE_VARIABLE}: expected dagster-postgres, got none: "
+            "install dp-pipeline[postgresql]"
+        )
+    # Dagster hands it on as it is.
+    os.environ[STORAGE_VARIABLE] = url.render_as_string(hide_password=False)
+    return place(url)
+
+
+def _settings(home: Home, *, on_server: bool) -> str:
+    declared = home.root.parent / "dagster.yaml"
+    settings = declared.read_text(encoding="utf-8") if declared.is_file() else _QUIET
+    if not on_server or "storage" in _parsed(settings, of=declared):
+        return settings
+    return f"{settings.rstrip()}\n{_ON_SERVER}"
+
+
+def _require_agreement(settings: str, server: str | None, *, of: Path) -> None:
+    storage = _parsed(settings, of=of).get("storage")
+    on_server = STORAGE_VARIABLE in str(storage)
+    if server is not None and not on_server:
+        raise DeclarationError(
+            f"{STORAGE_VARIABLE}: names {server}, but {of} keeps the run history elsewhere: "
+            f"expected its storage to be that variable, got {_named(storage)}"
+        )
+    if server is None and on_server:
+        raise DeclarationError(
+            f"{STORAGE_VARIABLE}: expected an address, as {of} keeps the run history there, "
+            "got none"
+        )
+
+
+def _named(storage: object) -> str:
+    return " and ".join(map(str, storage)) if isinstance(storage, dict) else "files in its folder"
+
+
+def _parsed(settings: str, *, of: Path) -> dict[str, Any]:
+    try:
+        found = yaml.safe_load(settings)
+    except yaml.YAMLError:
+        found = None
+    if not isinstance(found, dict):
+        raise DeclarationError(f"{of}: expected Dagster's settings in YAML, got something else")
+    return found

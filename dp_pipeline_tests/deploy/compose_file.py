@@ -1,0 +1,30 @@
+"""deploy/docker-compose.yaml as a container engine reads it: with its variables filled in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+FOLDER = Path(__file__).parents[2] / "deploy"
+_VARIABLE = re.compile(r"\$\{(\w+):\?[^}]*\}")
+
+
+def text() -> str:
+    """As it is written."""
+    return (FOLDER / "docker-compose.yaml").read_text(encoding="utf-8")
+
+
+def variables() -> set[str]:
+    """What a .env file has to say."""
+    return set(_VARIABLE.findall(text()))
+
+
+def composed(values: Mapping[str, str]) -> Mapping[str, Any]:
+    """The file with ``values`` in the place of its variables; KeyError for one that is missing."""
+    filled = _VARIABLE.sub(lambda found: values[found[1]], text())
+    found: Mapping[str, Any] = yaml.safe_load(filled)
+    return found

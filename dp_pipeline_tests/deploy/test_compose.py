@@ -1,0 +1,103 @@
+"""The files of deploy/: what they publish, who sees what, and that their commands exist."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from pathlib import Path
+
+import psycopg2
+import pytest
+import yaml
+
+from dp_pipeline_tests.deploy.compose_file import FOLDER, composed, text, variables
+from dp_pipeline_tests.postgres_server import PostgresServer
+
+NAMES = ("POSTGRES_PASSWORD", "LEDGER_PASSWORD", "DAGSTER_PASSWORD", "DATASETS")
+FILE = composed({name: f"<{name}>" for name in NAMES})
+SERVICES = FILE["services"]
+OURS = ("code", "webserver", "daemon")
+
+
+def mounts(service: str) -> dict[str, str]:
+    """Where → what, of one service."""
+    volumes = [volume.split(":") for volume in SERVICES[service]["volumes"]]
+    return {where: what for what, where, *_ in volumes}
+
+
+def test_only_the_pages_are_published_and_only_on_this_computer():
+    assert {name: one["ports"] for name, one in SERVICES.items() if "ports" in one} == {
+        "webserver": ["127.0.0.1:3000:3000"]
+    }
+
+
+def test_the_server_of_the_databases_and_the_daemon_cannot_reach_the_outside():
+    assert FILE["networks"]["inside"] == {"internal": True}
+    reached = {name: one["networks"] for name, one in SERVICES.items()}
+    assert reached["postgres"] == reached["daemon"] == ["inside"]
+
+
+def test_rows_the_ledger_and_its_keys_are_seen_by_the_code_server_alone():
+    for what in ("data", "head", "<DATASETS>"):
+        assert [name for name in SERVICES if what in mounts(name).values()] == ["code"]
+    for name in ("webserver", "daemon"):
+        assert "LEDGER" not in str(SERVICES[name])
+        assert "DP_PIPELINE_HOME" not in SERVICES[name]["environment"]
+
+
+def test_the_head_is_on_a_volume_of_its_own():
+    environment, where = SERVICES["code"]["environment"], mounts("code")
+    head = Path(environment["DP_PIPELINE_LEDGER_HEAD"])
+    assert where[str(head.parent)] == "head"
+    assert where[environment["DP_PIPELINE_HOME"]] == "data"
+    assert set(FILE["volumes"]) == {"postgres", "data", "head", "history"}
+
+
+def test_no_password_stands_in_a_file_and_the_example_names_all_that_are_needed():
+    example = (FOLDER / "env.example").read_text(encoding="utf-8")
+    assert set(re.findall(r"^(\w+)=$", example, re.MULTILINE)) == variables() == set(NAMES)
+    said = re.compile(r"_PASSWORD *[:=] *['\"]?\w|://\w+:[^$@\s]+@")
+    for path in FOLDER.iterdir():
+        assert path.name == ".env" or not said.search(path.read_text(encoding="utf-8")), path
+    assert text().count("_PASSWORD:?") == len(re.findall(r"\$\{\w+_PASSWORD", text()))
+
+
+def test_the_settings_are_those_of_the_project_with_the_history_on_the_server():
+    ours = yaml.safe_load((FOLDER.parent / "dagster.yaml").read_text(encoding="utf-8"))
+    deployed = yaml.safe_load((FOLDER / "dagster.yaml").read_text(encoding="utf-8"))
+    assert deployed.pop("storage") == {"postgres": {"postgres_url": {"env": "DP_PIPELINE_DAGSTER"}}}
+    assert deployed == ours
+
+
+def test_the_workspace_finds_the_code_server():
+    (location,) = yaml.safe_load((FOLDER / "workspace.yaml").read_text())["load_from"]
+    command = SERVICES["code"]["command"]
+    assert location["grpc_server"]["host"] == "code"
+    assert str(location["grpc_server"]["port"]) == command[command.index("--port") + 1]
+
+
+@pytest.mark.parametrize("service", OURS)
+def test_every_command_is_a_program_that_the_image_installs(service: str):
+    scripts = {one.name for one in importlib.metadata.entry_points(group="console_scripts")}
+    assert SERVICES[service]["command"][0] in scripts
+
+
+def test_the_image_is_made_of_what_the_project_ships_and_of_nothing_else():
+    ignored = (FOLDER / "Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
+    kept = {line[1:] for line in ignored if line.startswith("!")}
+    assert "*" in ignored
+    copied = re.findall(r"^COPY (.+) \S+$", (FOLDER / "Dockerfile").read_text(), re.MULTILINE)
+    assert {name for line in copied for name in line.split()} == kept
+    assert all((FOLDER.parent / name).exists() for name in kept)
+    assert SERVICES["code"]["build"]["dockerfile"] == "deploy/Dockerfile"
+
+
+def test_each_database_has_an_owner_who_cannot_open_the_other(databases: PostgresServer):
+    for name, other in (("ledger", "dagster"), ("dagster", "ledger")):
+        at = {"host": "127.0.0.1", "port": databases.port, "user": name}
+        with psycopg2.connect(dbname=name, password=f"of{name}", **at) as connection:
+            connection.cursor().execute("CREATE TABLE tried (n integer)")
+        with pytest.raises(psycopg2.OperationalError, match="permission denied"):
+            psycopg2.connect(dbname=other, password=f"of{name}", **at)
+        with pytest.raises(psycopg2.OperationalError, match="password"):
+            psycopg2.connect(dbname=name, password="wrong", **at)

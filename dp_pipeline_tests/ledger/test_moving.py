@@ -1,0 +1,155 @@
+"""A ledger that goes from its file to a server: nothing is lost, nothing is there twice."""
+
+from __future__ import annotations
+
+import os
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dp_pipeline.cli import main
+from dp_pipeline.ledger import Ledger, moving
+from dp_pipeline.ledger.head import Head
+from dp_pipeline.ledger.home import Home
+from dp_pipeline.ledger.moving import MOVED, move_to_server
+from dp_pipeline.schema.errors import Damaged, DeclarationError, PipelineError
+from dp_pipeline_tests.ledger.places import Place
+from dp_pipeline_tests.ledger.population import account, charge, raw, release
+from dp_pipeline_tests.postgres_server import PostgresServer
+
+
+@pytest.fixture
+def url(postgres_server: PostgresServer) -> str:
+    return postgres_server.new_schema()
+
+
+@pytest.fixture
+def busy(ledger: Ledger) -> Ledger:
+    """In a file: a release that is settled by two spends, and one that is reserved."""
+    release(ledger, charge("a"), "0.04", "0.06")
+    release(ledger, charge("b", epsilon="0.5"))
+    return ledger
+
+
+def test_the_same_rows_are_there_and_go_on_under_the_same_head(
+    busy: Ledger, folder: Path, url: str
+):
+    before, key = busy.entries(), busy.key("trips")
+    assert move_to_server(folder, head=None, url=url) == Head.of(folder, named=None).read()
+    there = Place(folder, url)()
+    assert there.entries() == before
+    assert there.key("trips") == key
+    assert release(there, charge("b", epsilon="0.5"), "0.5") == "resumed"
+    assert there.balance("trips").left == Fraction(4, 10)
+    assert there.verify().sequence == len(before) + 2
+
+
+def test_the_file_is_not_opened_again(busy: Ledger, folder: Path, url: str):
+    move_to_server(folder, head=None, url=url)
+    assert (folder / MOVED).exists()
+    for asked in (busy.lineages, lambda: Ledger(folder).open_account(account())):
+        with pytest.raises(Damaged, match="the file is lost"):
+            asked()
+    home = Home(folder.parent)
+    assert home.ledger_folder == folder
+    with pytest.raises(DeclarationError, match="moved to a server: expected its address in DP_"):
+        home.ledger.lineages()
+
+
+def test_a_ledger_of_the_first_format_gets_its_head_on_the_way(
+    busy: Ledger, folder: Path, url: str
+):
+    raw(folder, "PRAGMA user_version = 1")
+    Head.of(folder, named=None).path.unlink()
+    move_to_server(folder, head=None, url=url)
+    assert Place(folder, url)().verify().sequence == len(Place(folder, url)().entries()) == 4
+    with pytest.raises(Damaged):
+        busy.verify()
+
+
+def test_a_database_that_has_another_ledger_takes_none(busy: Ledger, folder: Path, url: str):
+    Place(folder.with_name("other"), url)().open_account(account())
+    with pytest.raises(PipelineError, match="expected an empty database, got a ledger of 1 rows"):
+        move_to_server(folder, head=None, url=url)
+    assert busy.verify().sequence == 4
+
+
+def test_a_damaged_ledger_stays_where_it_is(busy: Ledger, folder: Path, url: str):
+    raw(folder, "UPDATE entries SET nano_epsilon = 1 WHERE sequence = 2", checks=False)
+    with pytest.raises(Damaged, match="row 2"):
+        move_to_server(folder, head=None, url=url)
+    assert not (folder / MOVED).exists()
+    with pytest.raises(Damaged, match="row 2"):
+        busy.verify()
+
+
+def test_rows_that_do_not_arrive_as_they_left_are_not_taken(
+    busy: Ledger, folder: Path, url: str, monkeypatch: pytest.MonkeyPatch
+):
+    found = moving.journal.rows
+
+    def cheaper(connection: object):
+        for row, children in found(connection):
+            yield {**row, "nano_epsilon": row["nano_epsilon"] // 2}, children
+
+    monkeypatch.setattr(moving.journal, "rows", cheaper)
+    monkeypatch.setattr(Ledger, "verify", lambda _: None)
+    with pytest.raises(Damaged, match="row 2"):
+        move_to_server(folder, head=None, url=url)
+    monkeypatch.undo()
+    assert busy.verify().sequence == 4
+    assert move_to_server(folder, head=None, url=url).sequence == 4
+
+
+def test_interrupted_between_copy_and_rename_it_is_asked_once_more(
+    busy: Ledger, folder: Path, url: str, monkeypatch: pytest.MonkeyPatch
+):
+    def full(*_: object) -> None:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(Path, "rename", full)
+    with pytest.raises(PipelineError, match="No space left"):
+        move_to_server(folder, head=None, url=url)
+    monkeypatch.undo()
+    with pytest.raises(Damaged, match="budget move"):
+        Place(folder, url)().lineages()
+    assert busy.verify().sequence == 4
+    assert move_to_server(folder, head=None, url=url).sequence == 4
+
+
+def test_a_copy_that_was_outrun_by_the_file_is_not_taken_for_it(
+    busy: Ledger, folder: Path, url: str, monkeypatch: pytest.MonkeyPatch
+):
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+        with pytest.raises(PipelineError):
+            move_to_server(folder, head=None, url=url)
+    release(busy, charge("c"), "0.1")
+    with pytest.raises(PipelineError, match="got a ledger of 4 rows"):
+        move_to_server(folder, head=None, url=url)
+    assert busy.verify().sequence == 6
+
+
+def test_the_command_moves_to_where_the_variable_points(
+    busy: Ledger, folder: Path, url: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("DP_PIPELINE_HOME", str(folder.parent))
+    monkeypatch.setenv("DP_PIPELINE_LEDGER", "")
+    refused = CliRunner().invoke(main, ["budget", "move"])
+    assert (refused.exit_code, refused.output) == (
+        2,
+        "dp-pipeline: DP_PIPELINE_LEDGER: expected the address of a server, got nothing\n",
+    )
+    monkeypatch.setenv("DP_PIPELINE_LEDGER", url)
+    moved = CliRunner().invoke(main, ["budget", "move"])
+    assert (moved.exit_code, moved.output) == (
+        0,
+        "4 rows moved; keep DP_PIPELINE_LEDGER set from now on\n",
+    )
+    again = CliRunner().invoke(main, ["budget", "move"])
+    assert again.exit_code == 1
+    with pytest.raises(Damaged):
+        busy.lineages()
+    assert CliRunner().invoke(main, ["budget", "verify"]).output.startswith("4 rows;")

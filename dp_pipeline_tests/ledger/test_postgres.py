@@ -1,0 +1,395 @@
+"""What only a server can do to a ledger: refuse, forget, let go of a lock, be another one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import nullcontext
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline.ledger import Ledger, ReservationOver
+from dp_pipeline.ledger import postgres_store as module
+from dp_pipeline.ledger.home import Home, find_home
+from dp_pipeline.ledger.journal import Draft, append, spent_nano
+from dp_pipeline.ledger.postgres_sessions import Sessions
+from dp_pipeline.ledger.postgres_store import PostgresStore
+from dp_pipeline.schema.errors import Damaged, DeclarationError, PipelineError
+from dp_pipeline_tests.ledger.places import Place
+from dp_pipeline_tests.ledger.population import Child, account, charge, release, say, spends
+from dp_pipeline_tests.postgres_server import PostgresServer
+
+STORES = ("postgresql",)
+
+
+def copied(sequence: int, key: str, previous: str) -> str:
+    """A copy of row 5 at the end."""
+    columns = f"event, time, lineage, {key}, source, kind, nano_epsilon, what, facts, {previous}"
+    return f"INSERT INTO entries SELECT {sequence}, {columns}, 'x' FROM entries WHERE sequence = 5"
+
+
+@pytest.fixture
+def busy(ledger: Ledger) -> Ledger:
+    """Row 1 account, 2 source, 3-4 release a settled by two spends, 5 release b reserved."""
+    ledger.claim_source("trips", "file:a")
+    release(ledger, charge("a"), "0.04", "0.06")
+    release(ledger, charge("b", epsilon="0.5"))
+    ledger.verify()
+    return ledger
+
+
+class Raw:
+    """SQL behind the ledger's back."""
+
+    def __init__(self, server: PostgresServer, place: Place) -> None:
+        self.server, self.url = server, place.url
+
+    def __call__(self, *statements: str, checks: bool = True) -> None:
+        drops = [
+            f"DROP TRIGGER {name} ON {table}"
+            for name, table in self.server.execute(
+                "SELECT tgname, relname FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid "
+                "WHERE NOT tgisinternal AND relnamespace = current_schema()::regnamespace",
+                url=self.url,
+            )
+        ]
+        for statement in [*([] if checks else drops), *statements]:
+            self.server.execute(statement, url=self.url)
+
+    def end_connections(self) -> None:
+        """What a restart of the server, or a firewall, does to whoever is connected."""
+        self.server.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE application_name = 'dp-pipeline ledger'"
+        )
+
+
+@pytest.fixture
+def raw(postgres_server: PostgresServer, place: Place) -> Raw:
+    return Raw(postgres_server, place)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE entries SET nano_epsilon = 0",
+        "UPDATE entries SET what = what WHERE sequence = 1",
+        "DELETE FROM entries WHERE sequence = 5",
+        "DELETE FROM entries WHERE sequence = 99",
+        "TRUNCATE entries, spends",
+        "TRUNCATE spends",
+        "UPDATE spends SET epsilon = '0'",
+        "DELETE FROM spends",
+        "SET session_replication_role = replica; DELETE FROM spends",
+        "INSERT INTO entries SELECT * FROM entries WHERE sequence = 5 "
+        "ON CONFLICT (sequence) DO UPDATE SET nano_epsilon = 1",
+        # A gap, and a row that does not follow the tip.
+        copied(7, "'k'", "hash"),
+        copied(6, "'k'", "previous"),
+        "INSERT INTO spends VALUES (4, 2, 'cells', 'laplace', '1', '1')",
+    ],
+)
+def test_a_statement_that_changes_rows_is_refused(busy: Ledger, raw: Raw, statement: str):
+    import psycopg2
+
+    before = busy.entries()
+    with pytest.raises(psycopg2.IntegrityError, match="append-only"):
+        raw(statement)
+    assert busy.entries() == before
+    busy.verify()
+
+
+def test_a_second_reservation_of_a_key_is_refused_by_the_index(busy: Ledger, raw: Raw):
+    import psycopg2
+
+    with pytest.raises(psycopg2.IntegrityError, match="one_reserve_per_key"):
+        raw(copied(6, "key", "hash"))
+    busy.verify()
+
+
+@pytest.mark.parametrize(
+    ("statement", "row"),
+    [
+        ("UPDATE entries SET nano_epsilon = 1 WHERE sequence = 3", 3),
+        ("UPDATE entries SET facts = replace(facts, '\"1\"', '\"9\"') WHERE sequence = 1", 1),
+        ("UPDATE spends SET epsilon = '1/2' WHERE ordinal = 1", 4),
+        ("DELETE FROM entries WHERE sequence = 2", 2),
+    ],
+)
+def test_a_row_changed_behind_the_triggers_is_named(
+    busy: Ledger, raw: Raw, statement: str, row: int
+):
+    raw(statement, checks=False)
+    with pytest.raises(Damaged, match=rf"ledger row {row}\b"):
+        busy.verify()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DROP TRIGGER spends_not_deleted ON spends",
+        "ALTER TABLE spends DISABLE TRIGGER spends_not_deleted",
+        "ALTER TABLE spends ENABLE TRIGGER spends_not_deleted",
+        "CREATE OR REPLACE FUNCTION spends_not_deleted() RETURNS trigger LANGUAGE plpgsql "
+        "AS $$BEGIN RETURN NULL; END$$",
+        "CREATE OR REPLACE TRIGGER spends_not_deleted BEFORE DELETE ON spends "
+        "FOR EACH ROW WHEN (OLD.entry < 0) EXECUTE FUNCTION spends_not_deleted()",
+    ],
+)
+def test_a_trigger_that_was_weakened_is_found(busy: Ledger, raw: Raw, statement: str):
+    raw(statement)
+    with pytest.raises(Damaged, match="trigger spends_not_deleted was removed"):
+        busy.verify()
+
+
+def test_dropped_tables_are_not_an_empty_ledger(busy: Ledger, place: Place, raw: Raw):
+    raw("DROP TABLE spends, entries CASCADE")
+    for asked in (busy.lineages, place().lineages, lambda: place().open_account(account())):
+        with pytest.raises(Damaged, match=r"lost|holds no ledger"):
+            asked()
+
+
+def test_another_database_is_not_a_ledger(place: Place, raw: Raw):
+    raw("CREATE TABLE entries (sequence INTEGER)")
+    with pytest.raises(Damaged, match="holds no ledger"):
+        place().lineages()
+
+
+def test_a_newer_format_is_refused(busy: Ledger, raw: Raw):
+    raw("COMMENT ON TABLE entries IS 'dp_pipeline ledger, format 3'")
+    with pytest.raises(PipelineError, match=r"expected .* format 2', got .* format 3'"):
+        busy.balance("trips")
+
+
+def test_yesterdays_database_put_back_is_refused(
+    postgres_server: PostgresServer, postgres_url: str, folder: Path
+):
+    today, name = Place(folder, postgres_url), postgres_url.rpartition("/")[2]
+    today().open_account(account())
+    postgres_server.execute(f"CREATE DATABASE {name}_old TEMPLATE {name}")
+    release(today(), charge("a"), "0.1")
+    with pytest.raises(Damaged, match="expected row 3, got a ledger that ends at row 1"):
+        Place(folder, f"{postgres_url}_old")().balance("trips")
+
+
+def test_a_home_that_has_another_ledger_or_none_is_refused(busy: Ledger, place: Place):
+    other = Place(place.folder.with_name("other"), place.url)
+    with pytest.raises(Damaged, match="expected the head of this ledger, got none"):
+        other().balance("trips")
+    other = Place(place.folder.with_name("third"))
+    other().open_account(account())
+    with pytest.raises(Damaged, match="expected the row 1 of this head, got another ledger's"):
+        Ledger(
+            place.folder,
+            head=other.folder.with_name("third.head"),
+            store=PostgresStore(str(place.url), place.folder),
+        ).balance("trips")
+    assert busy.balance("trips").spent == Fraction(6, 10)
+
+
+def test_a_home_with_a_ledger_file_is_not_pointed_at_a_server(place: Place):
+    Place(place.folder)().open_account(account())
+    for asked in (place().lineages, lambda: place().open_account(account())):
+        with pytest.raises(Damaged, match="budget move"):
+            asked()
+
+
+@pytest.mark.usefixtures("busy")
+def test_a_home_with_a_ledger_on_a_server_is_not_pointed_at_a_file(place: Place):
+    for asked in (
+        Place(place.folder)().lineages,
+        lambda: Place(place.folder)().open_account(account()),
+    ):
+        with pytest.raises(Damaged, match="the file is lost"):
+            asked()
+    assert not list(place.folder.rglob("*.sqlite"))
+
+
+def test_a_lost_lock_ends_the_reservation_and_the_next_one_resumes(busy: Ledger, raw: Raw):
+    with busy.reserve(charge("c")) as reservation:
+        raw.end_connections()
+        with pytest.raises(ReservationOver, match="was lost on the way"):
+            reservation.settle(spends("0.1"))
+    assert busy.state(charge("c").key) == "reserved"
+    assert release(busy, charge("c"), "0.1") == "resumed"
+    assert busy.balance("trips").spent == Fraction(7, 10)
+    busy.verify()
+
+
+def say_what_is_left(pipe: int, place: Place) -> None:
+    say(pipe, place().balance("trips").left)
+
+
+def test_a_forked_child_takes_no_lock_with_it_when_it_ends(busy: Ledger, place: Place):
+    with busy.reserve(charge("c")) as reservation:
+        assert Child(say_what_is_left, place).lines() == ["3/10"]
+        reservation.settle(spends("0.1"))
+    assert busy.state(charge("c").key) == "settled"
+
+
+def test_a_server_that_crashes_in_a_release_is_another_try_and_not_another_charge(
+    busy: Ledger, postgres_server: PostgresServer
+):
+    with busy.reserve(charge("c")) as reservation:
+        postgres_server.stop()
+        with pytest.raises(PipelineError) as refusal:
+            reservation.settle(spends("0.1"))
+        assert "\n" not in str(refusal.value)
+        with pytest.raises(PipelineError, match="ledger postgresql://127"):
+            busy.balance("trips")
+        postgres_server.start()
+    assert release(busy, charge("c"), "0.1") == "resumed"
+    assert busy.balance("trips").spent == Fraction(7, 10)
+    busy.verify()
+
+
+def test_a_connection_lost_before_the_commit_leaves_nothing(busy: Ledger, raw: Raw):
+    before = busy.entries()
+    cut = pytest.raises(PipelineError, match="ledger postgresql://127")
+    with cut as refusal, busy._book.writing() as connection:
+        append(connection, Draft.of(charge("c"), "reserve", nano_epsilon=10**8))
+        raw.end_connections()
+    assert "\n" not in str(refusal.value)
+    assert busy.entries() == before
+    assert release(busy, charge("c"), "0.1") == "new"
+    busy.verify()
+
+
+@pytest.fixture
+def _without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two computers, and a pooler between them and the server."""
+    monkeypatch.setattr(module, "locked", lambda _: nullcontext())
+    monkeypatch.setattr(Sessions, "lock", lambda *_: None)
+
+
+@pytest.mark.usefixtures("_without_locks")
+def test_without_any_lock_the_second_writer_fails_and_the_ceiling_holds(
+    ledger: Ledger, place: Place
+):
+    with pytest.raises(PipelineError, match="duplicate key"), ledger._book.writing() as connection:
+        assert spent_nano(connection, "trips") == 0
+        thread = threading.Thread(target=release, args=(place(), charge("b", epsilon="0.9")))
+        thread.start()
+        thread.join()
+        append(connection, Draft.of(charge("a"), "reserve", nano_epsilon=9 * 10**8))
+    assert [entry.what for entry in place().entries()] == ["", "trips/grid b"]
+    place().verify()
+
+
+@pytest.fixture
+def _impatient(postgres_server: PostgresServer) -> Iterator[None]:
+    """A server that ends whatever takes longer than a moment."""
+    names = [f"{name}_timeout" for name in ("statement", "lock", "idle_session")]
+    for name in names:
+        postgres_server.execute(f"ALTER DATABASE postgres SET {name} = '100ms'")
+    yield
+    for name in names:
+        postgres_server.execute(f"ALTER DATABASE postgres RESET {name}")
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_time_limits_of_the_server_end_no_wait_for_a_lock(busy: Ledger, place: Place):
+    states = []
+    waiting = threading.Event()
+
+    def second() -> None:
+        waiting.set()
+        # Another folder's locks: only the server's keep it waiting.
+        with PostgresStore(str(place.url), place.folder.with_name("b")).holding("c"):
+            states.append("second")
+
+    place.folder.with_name("b").mkdir()
+    (place.folder.with_name("b") / "locks").mkdir()
+    store = PostgresStore(str(place.url), place.folder)
+    with store.holding("c") as require_held:
+        thread = threading.Thread(target=second)
+        thread.start()
+        waiting.wait()
+        thread.join(0.5)
+        require_held()
+        states.append("first")
+    thread.join(10)
+    assert states == ["first", "second"]
+    assert release(busy, charge("d"), "0.1") == "new"
+
+
+@pytest.fixture
+def forgetful(busy: Ledger, postgres_server: PostgresServer) -> Iterator[Ledger]:
+    """Its server leaves its files to the kernel from now on."""
+
+    def say(value: str) -> None:
+        postgres_server.execute(f"ALTER SYSTEM SET fsync = {value}")
+        postgres_server.execute("SELECT pg_reload_conf()")
+        for _ in range(1000):
+            if postgres_server.execute("SHOW fsync") == [(value,)]:
+                return
+        pytest.fail("the server does not read its settings again")
+
+    say("off")
+    yield busy
+    say("on")
+
+
+def test_a_server_that_may_forget_a_charge_is_refused(forgetful: Ledger):
+    with pytest.raises(PipelineError, match="expected a server that writes to the disk, got fsync"):
+        release(forgetful, charge("c"))
+    assert forgetful.balance("trips").spent == Fraction(6, 10)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("sqlite:///ledger.sqlite", "an address of sqlite"),
+        ("postgresql+asyncpg://ana:secret@db/budgets", r"an address of postgresql\+asyncpg"),
+        ("postgresql://ana:secret@db", "an address without a database"),
+        ("postgresql://ana:secret@db:port/budgets", "no address"),
+        ("ana:secret@db", "no address"),
+    ],
+)
+def test_what_is_no_address_of_a_server_is_refused_without_being_shown(
+    tmp_path: Path, url: str, said: str
+):
+    expected = f"DP_PIPELINE_LEDGER: expected postgresql://user@host/database, got {said}$"
+    with pytest.raises(DeclarationError, match=expected) as refusal:
+        PostgresStore(url, tmp_path)
+    assert "secret" not in str(refusal.value)
+
+
+def test_no_message_shows_a_password(place: Place, tmp_path: Path):
+    good = str(place.url)
+    wrong = good.replace("%20p", "%20secret")
+    nowhere = "postgresql://ana:secret@127.0.0.1:1/budgets?sslmode=disable"
+    for url in (wrong, nowhere):
+        with pytest.raises(PipelineError) as refusal:
+            Place(tmp_path, url)().lineages()
+        assert str(refusal.value).startswith("ledger postgresql://127.0.0.1:")
+        assert "secret" not in str(refusal.value)
+        assert "\n" not in str(refusal.value)
+        assert "secret" not in repr(Home(tmp_path, url))
+
+
+def test_one_variable_says_where_the_ledger_is_and_another_where_its_head(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    head = tmp_path / "elsewhere" / "head"
+    monkeypatch.setenv("DP_PIPELINE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("DP_PIPELINE_LEDGER", str(place.url))
+    monkeypatch.setenv("DP_PIPELINE_LEDGER_HEAD", str(head))
+    find_home().ledger.open_account(account())
+    assert head.exists()
+    files = sorted(path.name for path in (tmp_path / "home").rglob("*") if path.is_file())
+    assert [name.rpartition(".")[2] for name in files] == ["key", "lock"]
+    assert len(find_home().ledger.key("trips")) == 32
+    monkeypatch.delenv("DP_PIPELINE_LEDGER")
+    with pytest.raises(Damaged, match="the file is lost"):
+        find_home().ledger.balance("trips")
+
+
+@pytest.mark.usefixtures("busy")
+def test_the_schema_of_another_ledger_is_another_place(
+    place: Place, postgres_server: PostgresServer
+):
+    with pytest.raises(Damaged, match="tables are lost"):
+        Place(place.folder, postgres_server.new_schema())().lineages()

@@ -1,0 +1,122 @@
+"""Dagster's settings: written once, quiet, and at one with the environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+
+from dp_pipeline.ledger.home import Home
+from dp_pipeline.orchestration.dagster_home import make_dagster_home
+from dp_pipeline.orchestration.instance import dagster_instance
+from dp_pipeline.schema.errors import DeclarationError, PipelineError
+
+STORED = {"postgres": {"postgres_url": {"env": "DP_PIPELINE_DAGSTER"}}}
+URL = "postgresql://ana:secret@127.0.0.1:1/history"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """Of a project that declares nothing of Dagster."""
+    # Set first, so that what is set on the way is taken back.
+    for name in ("DAGSTER_HOME", "DP_PIPELINE_DAGSTER"):
+        monkeypatch.setenv(name, "")
+    return Home(tmp_path / "data")
+
+
+def settings(folder: Path) -> dict[str, object]:
+    return yaml.safe_load((folder / "dagster.yaml").read_text(encoding="utf-8"))
+
+
+def test_without_a_word_the_history_is_a_folder_beside_the_home_and_nobody_is_told(home: Home):
+    folder = make_dagster_home(home)
+    assert folder == home.root.parent / ".dagster_home"
+    assert settings(folder) == {"telemetry": {"enabled": False}, "nux": {"enabled": False}}
+
+
+def test_the_settings_of_the_project_are_taken_once_and_then_left_alone(home: Home):
+    declared = home.root.parent / "dagster.yaml"
+    declared.write_text("telemetry: {enabled: false}\nretention: {}\n", encoding="utf-8")
+    folder = make_dagster_home(home)
+    assert "retention" in settings(folder)
+    (folder / "dagster.yaml").write_text("nux: {enabled: false}\n", encoding="utf-8")
+    make_dagster_home(home)
+    assert settings(folder) == {"nux": {"enabled": False}}
+
+
+def test_a_server_is_named_by_its_variable_so_that_no_password_stands_in_a_file(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+):
+    declared = home.root.parent / "dagster.yaml"
+    declared.write_text("nux:\n  enabled: false", encoding="utf-8")
+    monkeypatch.setenv("DP_PIPELINE_DAGSTER", URL)
+    folder = make_dagster_home(home)
+    assert settings(folder) == {"nux": {"enabled": False}, "storage": STORED}
+    assert "secret" not in (folder / "dagster.yaml").read_text(encoding="utf-8")
+    make_dagster_home(home)
+
+
+def test_a_home_that_began_in_files_is_not_carried_on_by_a_server(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+):
+    make_dagster_home(home)
+    monkeypatch.setenv("DP_PIPELINE_DAGSTER", URL)
+    with pytest.raises(DeclarationError, match="got files in its folder") as refusal:
+        make_dagster_home(home)
+    assert "names postgresql://127.0.0.1:1/history" in str(refusal.value)
+    assert "secret" not in str(refusal.value)
+
+
+def test_a_home_that_began_on_a_server_is_not_carried_on_in_files(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("DP_PIPELINE_DAGSTER", URL)
+    make_dagster_home(home)
+    monkeypatch.setenv("DP_PIPELINE_DAGSTER", "")
+    with pytest.raises(DeclarationError, match="DP_PIPELINE_DAGSTER: expected an address"):
+        make_dagster_home(home)
+
+
+def test_a_storage_of_the_stewards_own_is_kept(home: Home):
+    own = {"sqlite": {"base_dir": "/srv/history"}}
+    declared = home.root.parent / "dagster.yaml"
+    declared.write_text(yaml.safe_dump({"storage": own}), encoding="utf-8")
+    assert settings(make_dagster_home(home)) == {"storage": own}
+
+
+@pytest.mark.parametrize("text", ["- a list\n", "storage: [\n", ""])
+def test_what_is_no_settings_is_refused_in_one_line(home: Home, text: str):
+    folder = home.root.parent / ".dagster_home"
+    folder.mkdir()
+    (folder / "dagster.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(DeclarationError, match="expected Dagster's settings in YAML") as refusal:
+        make_dagster_home(home)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_server_that_does_not_answer_is_one_line_without_its_password(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("DP_PIPELINE_DAGSTER", URL)
+    with pytest.raises(PipelineError, match="DP_PIPELINE_DAGSTER: postgresql://127") as refusal:
+        dagster_instance(home)
+    assert "secret" not in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_the_history_of_a_run_is_on_the_server_and_not_in_the_folder(
+    home: Home, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("DP_PIPELINE_DAGSTER", postgres_url)
+
+    @dg.asset
+    def grown() -> None: ...
+
+    with dagster_instance(home) as instance:
+        ran = dg.materialize([grown], instance=instance)
+    with dagster_instance(home) as instance:
+        assert [run.run_id for run in instance.get_runs()] == [ran.run_id]
+        assert len(instance.all_logs(ran.run_id)) > 3
+    assert not list(home.root.parent.rglob("*.db"))

@@ -1,0 +1,83 @@
+"""`dp-pipeline ui`: what it starts, where, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dp_pipeline.cli import main
+
+
+@pytest.fixture
+def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The commands that would have taken the place of this process, in a project's folder."""
+    (tmp_path / "workspace.yaml").write_text("load_from: []\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for name in ("DP_PIPELINE_HOME", "DP_PIPELINE_DAGSTER", "DAGSTER_HOME"):
+        monkeypatch.setenv(name, "")
+    for name in ("DAGSTER_DISABLE_TELEMETRY", "GX_ANALYTICS_ENABLED"):
+        monkeypatch.setenv(name, "unset")
+    commands: list[list[str]] = []
+    monkeypatch.setattr(os, "execv", lambda _, command: commands.append(command))
+    return commands
+
+
+def free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def ui(*words: str) -> Result:
+    return CliRunner().invoke(main, ["ui", *words])
+
+
+def test_the_pages_are_served_to_this_computer_only_from_a_home_with_settings(
+    started: list[list[str]], tmp_path: Path
+):
+    port = free_port()
+    result = ui("--port", port)
+    assert result.exit_code == 0, result.output
+    assert f"http://127.0.0.1:{port}" in result.output
+    workspace = str(tmp_path / "workspace.yaml")
+    dev = [sys.executable, "-m", "dagster", "dev", "--host", "127.0.0.1", "--port", port]
+    assert started == [[*dev, "--workspace", workspace]]
+    assert (tmp_path / ".dagster_home" / "dagster.yaml").exists()
+    assert os.environ["DAGSTER_HOME"] == str(tmp_path / ".dagster_home")
+    assert os.environ["DP_PIPELINE_HOME"] == str(tmp_path / "data")
+    assert os.environ["DAGSTER_DISABLE_TELEMETRY"] == "1"
+
+
+def test_without_a_workspace_file_the_package_is_what_is_loaded(
+    started: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "workspace.yaml").unlink()
+    monkeypatch.setenv("DP_PIPELINE_HOME", str(tmp_path / "data"))
+    assert ui("--port", free_port()).exit_code == 0
+    package = ["--module-name", "dp_pipeline.definitions", "--working-directory", str(tmp_path)]
+    assert [command[-4:] for command in started] == [package]
+
+
+def test_a_port_that_is_taken_is_said_in_one_line(started: list[list[str]]):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = str(other.getsockname()[1])
+        result = ui("--port", port)
+    assert result.exit_code == 1
+    assert result.output == (
+        f"dp-pipeline: port {port}: expected a free one, got: Address already in use; "
+        "name another by --port\n"
+    )
+    assert started == []
+
+
+def test_without_a_home_nothing_is_started(started: list[list[str]], tmp_path: Path):
+    (tmp_path / "workspace.yaml").unlink()
+    assert ui().exit_code == 2
+    assert started == []
