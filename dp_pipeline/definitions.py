@@ -1,7 +1,12 @@
 """Where Dagster starts reading: every data set that is available here."""
 
+import gc
+
 from dp_pipeline.orchestration.dataset import pipeline_definitions
 from dp_pipeline.orchestration.resources import Pipeline
 from dp_pipeline.schema.discovery import discover
 
 defs = pipeline_definitions(discover(), Pipeline.from_environment())
+
+# It stays as long as this process: no collection has to walk through it again.
+gc.freeze()

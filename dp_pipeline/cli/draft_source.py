@@ -29,6 +29,11 @@ def source_fields(
     is_database = origin.startswith((_SQLITE, "$")) and not origin.startswith(
         f"${DATA_FOLDER_VARIABLE}/"
     )
+    if "://" in origin and not origin.startswith(_SQLITE):
+        # Not quoted: there may be a password in it.
+        raise DeclarationError(
+            f"data init: expected a path, {_SQLITE}PATH or '$NAME' of a variable, got a URL"
+        )
     if is_database != bool(query):
         expected = "--query with a database" if is_database else "--query with a database alone"
         raise DeclarationError(

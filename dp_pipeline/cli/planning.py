@@ -20,13 +20,14 @@ def plan(dataset: str, **options: Any) -> None:
     from dp_pipeline.orchestration.plan import plan_request
 
     planned = plan_request(requested(dataset, **options))
-    _print_plan(planned)
+    print_plan(planned)
     if planned.spec.k_anonymity is not None:
         click.echo(anonymity_line(planned.spec))
     planned.require_budget()
 
 
-def _print_plan(planned: Plan) -> None:
+def print_plan(planned: Plan) -> None:
+    """A line a release, and what the account has."""
     from dp_pipeline.reporting.terminal import print_table
     from dp_pipeline.schema.epsilon import epsilon_text
 
@@ -40,10 +41,10 @@ def _print_plan(planned: Plan) -> None:
     if not planned.has_tables:
         columns, rows = columns[:-2], [row[:-2] for row in rows]
     print_table(f"Plan of {planned.spec.name}", columns, rows)
-    amounts = {"asked": planned.asked, "spent": planned.spent}
-    texts = {name: currency.text(one) for name, one in amounts.items()}
-    for name, limit in {"left": planned.left, "ceiling": planned.ceiling}.items():
-        texts[name] = "no limit" if limit is None else currency.text(limit)
+    texts = {
+        name: "no limit" if amount is None else currency.text(amount)
+        for name, amount in planned.amounts.items()
+    }
     click.echo(", ".join(f"{name} {text}" for name, text in texts.items()))
 
 

@@ -10,6 +10,12 @@ from pathlib import Path
 import click
 
 _HOST = "127.0.0.1"
+_TOLD = {
+    "DAGSTER_DISABLE_TELEMETRY": "1",
+    "GX_ANALYTICS_ENABLED": "false",
+    # Else a daemon that looks at a backfill while the code server is away ends it, and its runs.
+    "DAGSTER_BACKFILL_RETRY_DEFINITION_CHANGED_ERROR": "1",
+}
 
 
 @click.command()
@@ -17,15 +23,15 @@ _HOST = "127.0.0.1"
 def ui(port: int) -> None:
     """Open Dagster's pages on this computer: lineage, runs, schedules, backfills."""
     from dp_pipeline.ledger.home import HOME_VARIABLE, find_home
-    from dp_pipeline.orchestration.dagster_home import make_dagster_home
+    from dp_pipeline.orchestration.instance import dagster_instance
 
     home = find_home()
-    make_dagster_home(home)
     _require_free(port)
+    # Its programs start at once; none of them has to make the history.
+    dagster_instance(home).dispose()
     # Runs are processes of their own, wherever they are started: all find the same home.
     os.environ[HOME_VARIABLE] = str(home.root)
-    os.environ["DAGSTER_DISABLE_TELEMETRY"] = "1"
-    os.environ["GX_ANALYTICS_ENABLED"] = "false"
+    os.environ.update(_TOLD)
     click.echo(f"http://{_HOST}:{port} shows {home.root}; end it by Ctrl-C")
     sys.stdout.flush()
     where = ["--host", _HOST, "--port", str(port)]

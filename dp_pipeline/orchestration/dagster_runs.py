@@ -76,6 +76,9 @@ def _needs_preparing(spec: DatasetSpec, home: Home) -> bool:
     snapshot = current_snapshot(home.raw, spec.name, home.ledger.key(spec.lineage))
     if snapshot is None:
         return True
+    if snapshot.is_retired():
+        # Its rows are gone, and what was released of it is replayed without any.
+        return False
     try:
         require_prepared(spec, snapshot)
     except NotPrepared:

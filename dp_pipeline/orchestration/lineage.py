@@ -38,6 +38,7 @@ def declared_account(spec: DatasetSpec) -> Account:
         purpose=spec.purpose,
         ceiling=spec.ceiling,
         delta=spec.delta,
+        per_month=spec.per_month,
     )
 
 

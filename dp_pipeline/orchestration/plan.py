@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
+from dp_pipeline.ledger import Account, Balance
 from dp_pipeline.ledger.home import Home
 from dp_pipeline.models.table import BYTES_A_CELL, TableModel
 from dp_pipeline.orchestration.lineage import declared_account
@@ -14,7 +15,6 @@ from dp_pipeline.orchestration.release import Release
 from dp_pipeline.orchestration.request import RunRequest
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot
 from dp_pipeline.schema.epsilon import NANO
-from dp_pipeline.schema.errors import BudgetExceeded
 from dp_pipeline.schema.spec import DatasetSpec
 
 
@@ -45,13 +45,13 @@ class PlannedRelease:
 class Plan:
     """Planned releases against the account of their lineage.
 
-    left, ceiling   None for a benchmark without a ceiling; all amounts in the lineage's currency
+    balance   before the run, under the limits of the account, or of the data set file where
+              there is no account yet; all amounts in the lineage's currency
     """
 
     spec: DatasetSpec
     releases: tuple[PlannedRelease, ...]
-    spent: Fraction
-    ceiling: Fraction | None
+    balance: Balance
 
     @property
     def asked(self) -> Fraction:
@@ -59,26 +59,47 @@ class Plan:
         return sum((release.cost for release in self.releases), Fraction(0))
 
     @property
+    def spent(self) -> Fraction:
+        """What the account has spent before the run."""
+        return self.balance.spent
+
+    @property
     def left(self) -> Fraction | None:
-        """What the account has left before the run."""
-        return None if self.ceiling is None else self.ceiling - self.spent
+        """What it has left before the run; None for a benchmark without a ceiling."""
+        return self.balance.left
+
+    @property
+    def ceiling(self) -> Fraction | None:
+        """The limit for ever; None for a benchmark without one."""
+        return self.balance.ceiling
 
     @property
     def has_tables(self) -> bool:
         """Whether any release is of a model of a table."""
         return any(release.cells is not None for release in self.releases)
 
+    @property
+    def amounts(self) -> dict[str, Fraction | None]:
+        """What is asked, spent, left and allowed, for ever and in this month; None for no limit."""
+        amounts = {
+            "asked": self.asked,
+            "spent": self.spent,
+            "left": self.left,
+            "ceiling": self.ceiling,
+        }
+        if self.balance.per_month is None:
+            return amounts
+        return {
+            **amounts,
+            "spent this month": self.balance.month_spent,
+            "left this month": self.balance.month_left,
+            "a month": self.balance.per_month,
+        }
+
     def require_budget(self) -> None:
         """BudgetExceeded when the whole plan does not fit: then no part of it is begun."""
-        if self.ceiling is not None and self.asked > self.ceiling - self.spent:
-            raise BudgetExceeded(
-                self.spec.name,
-                asked=self.asked,
-                spent=self.spent,
-                ceiling=self.ceiling,
-                where=f"lineage {self.spec.lineage}",
-                symbol=self.spec.currency.symbol,
-            )
+        spec = self.spec
+        self.balance.require_room(self.asked, what=spec.name, where=f"lineage {spec.lineage}")
 
 
 def plan_request(request: RunRequest) -> Plan:
@@ -93,13 +114,23 @@ def plan_request(request: RunRequest) -> Plan:
     opened = home.ledger.account(spec.lineage)
     if opened is not None:
         declared_account(spec).require_same_as(opened)
-    balance = home.ledger.balance(spec.lineage)
     reads = _snapshot(spec, home, request.snapshot)
     return Plan(
         spec=spec,
         releases=tuple(_planned(one, reads, fresh=request.fresh) for one in request.releases),
-        spent=balance.spent,
-        ceiling=declared_account(spec).limit if opened is None else balance.ceiling,
+        balance=_balance(spec, home, opened),
+    )
+
+
+def _balance(spec: DatasetSpec, home: Home, opened: Account | None) -> Balance:
+    balance, account = home.ledger.balance(spec.lineage), declared_account(spec)
+    if opened is not None:
+        return balance
+    return replace(
+        balance,
+        ceiling=account.limit,
+        currency=account.currency,
+        per_month=account.month_limit,
     )
 
 

@@ -1,90 +1,85 @@
-"""Jobs and the weekly schedule of one data set."""
+"""The weekly schedule of one data set: off until somebody turns it on."""
 
-from __future__ import annotations
+# Dagster reads the annotations of these functions when they are defined, so they are not deferred.
 
-from collections.abc import Iterator
+from datetime import datetime
 
 import dagster as dg
 
-from dp_pipeline.models import price_of_everything
-from dp_pipeline.orchestration.anonymity_rows import declared_anonymity
-from dp_pipeline.orchestration.syntactic_release import FOLDER
-from dp_pipeline.raw.prepare import stages_of
+from dp_pipeline.orchestration.jobs import (
+    new_snapshot_job_name,
+    publication_text,
+    sweep_job_name,
+)
+from dp_pipeline.orchestration.resources import PipelineResource
+from dp_pipeline.orchestration.ticks import Answer, publish_current, publish_new_snapshot
 from dp_pipeline.schema.epsilon import epsilon_text
 from dp_pipeline.schema.spec import DatasetSpec, Publication
 
 MONDAY_MORNING = "0 6 * * 1"
+_ONCE = "A refused or failed week is not tried again before the next."
 
 
-def prepare_job(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
-    """The raw chain."""
-    names = ("ingested", "validated", *stages_of(spec))
-    return dg.define_asset_job(
-        f"{spec.name}_prepare",
-        selection=dg.AssetSelection.assets(*([spec.name, name] for name in names)),
-        description=f"Read, validate and prepare the rows of {spec.name}. Spends nothing.",
-    )
+def schedules_of(spec: DatasetSpec) -> list[dg.ScheduleDefinition]:
+    """The one that publishes what is declared, where something is."""
+    if spec.publish is None:
+        return []
+    make = _refresh if spec.refresh == "weekly" else _replay
+    return [make(spec, spec.publish)]
 
 
-def sweep_job(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
-    """Every model and its evaluation at one ε: the job to backfill over ε."""
-    names = (*spec.models, "evaluation")
-    ceiling = "without a ceiling" if spec.ceiling is None else f"of {epsilon_text(spec.ceiling)}"
-    total = spec.currency.said(price_of_everything(spec))
-    return dg.define_asset_job(
-        f"{spec.name}_epsilon_backfill",
-        selection=dg.AssetSelection.assets(*([spec.name, name] for name in names)),
-        description=f"Release {spec.name} with every model at one ε; backfill it over all of them. "
-        f"All partitions together cost {total} {ceiling}; "
-        "what was released before is replayed at no cost.",
-    )
-
-
-def anonymize_job(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
-    """Every k-anonymous method and their evaluation at one K: the job to backfill over K."""
-    names = (*declared_anonymity(spec).methods, "evaluation")
-    return dg.define_asset_job(
-        f"{spec.name}_k_backfill",
-        selection=dg.AssetSelection.assets(*([spec.name, FOLDER, name] for name in names)),
-        description=f"Release {spec.name} with every k-anonymous method at one K; backfill it "
-        "over all of them. Spends no ε and is not differentially private: the ledger counts every "
-        "release, and two of them tell more than each.",
-    )
-
-
-def compare_job(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
-    """The comparison and the budget report."""
-    return dg.define_asset_job(
-        f"{spec.name}_report",
-        selection=dg.AssetSelection.assets([spec.name, "comparison"], [spec.name, "budget"]),
-        description=f"Compare what was released of {spec.name}, and report its budget. "
-        "Spends nothing.",
-    )
-
-
-def weekly_schedule(spec: DatasetSpec, publication: Publication) -> dg.ScheduleDefinition:
-    """Publish one model at one ε on Monday mornings, from the current snapshot; off until
-    somebody turns it on. The same snapshot is replayed at no cost.
-    """
-    epsilon = epsilon_text(publication.epsilon)
+def _replay(spec: DatasetSpec, publication: Publication) -> dg.ScheduleDefinition:
+    """Publish from the current snapshot: the same one is replayed at no cost."""
 
     @dg.schedule(
         name=f"{spec.name}_weekly",
         cron_schedule=MONDAY_MORNING,
-        job_name=f"{spec.name}_epsilon_backfill",
-        description=f"Publish {publication.model} of {spec.name} at ε={epsilon} every Monday at "
-        "06:00 UTC. A refused or failed week is not tried again before the next.",
+        job_name=sweep_job_name(spec),
+        description=f"Publish {publication_text(spec, publication)} every Monday at 06:00 UTC, "
+        f"from the current snapshot: at no cost once it was published from there. {_ONCE}",
         execution_timezone="UTC",
     )
-    def weekly(context: dg.ScheduleEvaluationContext) -> Iterator[dg.RunRequest]:
-        year, week, _ = context.scheduled_execution_time.isocalendar()
-        yield dg.RunRequest(
-            run_key=f"{year}-W{week:02d}-{epsilon}",
-            partition_key=epsilon,
-            asset_selection=[
-                dg.AssetKey([spec.name, publication.model]),
-                dg.AssetKey([spec.name, "evaluation"]),
-            ],
-        )
+    def weekly(context: dg.ScheduleEvaluationContext, pipeline: PipelineResource) -> Answer:
+        key = _run_key(context.scheduled_execution_time, publication)
+        return publish_current(spec, publication, pipeline, run_key=key)
 
     return weekly
+
+
+def _refresh(spec: DatasetSpec, publication: Publication) -> dg.ScheduleDefinition:
+    """Publish from a new snapshot of each ISO week, whether or not any row changed: what is done
+    must not tell. Its name is not the other schedule's: who turned on what is free pays for
+    nothing.
+    """
+
+    @dg.schedule(
+        name=f"{spec.name}_weekly_refresh",
+        cron_schedule=MONDAY_MORNING,
+        job_name=new_snapshot_job_name(spec),
+        description=f"Open a new snapshot every Monday at 06:00 UTC, changed or not, and publish "
+        f"{publication_text(spec, publication)} from it: every week is charged. A week that the "
+        f"ceiling does not allow is skipped before anything is read. {_ONCE}",
+        execution_timezone="UTC",
+    )
+    def refresh(context: dg.ScheduleEvaluationContext, pipeline: PipelineResource) -> Answer:
+        time = context.scheduled_execution_time
+        key = _run_key(time, publication)
+        return publish_new_snapshot(
+            spec, publication, pipeline, snapshot=iso_week(time), run_key=key
+        )
+
+    return refresh
+
+
+def iso_week(time: datetime) -> str:
+    """The name of the week's snapshot.
+
+    >>> iso_week(datetime(2027, 1, 1))
+    '2026-W53'
+    """
+    year, week, _ = time.isocalendar()
+    return f"{year}-W{week:02d}"
+
+
+def _run_key(time: datetime, publication: Publication) -> str:
+    return f"{iso_week(time)}-{epsilon_text(publication.epsilon)}"

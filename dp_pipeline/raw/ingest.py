@@ -113,8 +113,10 @@ def _read(snapshot: Snapshot, spec: DatasetSpec) -> None:
     """Read the source, or the download in its place, into a snapshot."""
     folder = snapshot.folder if spec.is_release else snapshot.folder.parent.parent / DOWNLOADS
     with located(spec, folder, _downloaded_before(snapshot)) as found:
-        spec = replace(spec, source=found.source)
+        spec, began = replace(spec, source=found.source), datetime.now(UTC)
         _store(snapshot, spec, read_source(spec, found.files), found.sha256)
+        # What is written to the source from then on may not be in it.
+        snapshot.record(read_at=began.isoformat())
 
 
 def _downloaded_before(snapshot: Snapshot) -> dict[str, str]:

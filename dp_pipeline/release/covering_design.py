@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from math import prod
 
 import numpy as np
@@ -33,10 +34,18 @@ def covering_design(
     >>> covering_design({"a": 2, "b": 2, "c": 2, "d": 9}, most_cells=18, most_attributes=3)
     (('a', 'b', 'c'), ('b', 'd'), ('c', 'd'), ('a', 'd'))
     """
-    names = tuple(sizes)
+    return _design(tuple(sizes.items()), most_cells, most_attributes)
+
+
+@cache
+def _design(
+    sizes: tuple[tuple[str, int], ...], most_cells: int, most_attributes: int
+) -> tuple[tuple[str, ...], ...]:
+    """Kept: it is asked for several times while a data set's chain is declared."""
+    names = tuple(name for name, _ in sizes)
     if len(names) == 1:
         return (names,)
-    cells = np.array(list(sizes.values()), dtype=np.float64)
+    cells = np.array([size for _, size in sizes], dtype=np.float64)
     uncovered = ~np.eye(len(names), dtype=np.bool_)
     rng = np.random.default_rng(SEED)
     views = []

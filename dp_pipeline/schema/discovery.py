@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
 
@@ -12,6 +12,8 @@ from dp_pipeline.schema.parser import load_spec
 from dp_pipeline.schema.spec import DatasetSpec
 
 DATASETS_VARIABLE = "DP_PIPELINE_DATASETS"
+SHOWN_VARIABLE = "DP_PIPELINE_SHOWN"
+"""Names, with spaces between, of the data sets that Dagster shows; all where it is not set."""
 
 
 def dataset_files() -> dict[str, Path]:
@@ -37,12 +39,23 @@ def _folders() -> Iterator[Path]:
 
 
 def discover() -> tuple[DatasetSpec, ...]:
-    """Every data set whose source is available here; no source is opened.
+    """Every data set that is to be shown and whose source is available here; no source is opened.
 
     A file that needs a variable, of a data folder or a database, is left out where it is not set.
+    One that is not to be shown is not even read.
     """
-    specs = (load_spec(path) for path in dataset_files().values())
+    specs = (load_spec(path) for path in _shown(dataset_files()))
     return tuple(spec for spec in specs if is_available(spec))
+
+
+def _shown(files: Mapping[str, Path]) -> list[Path]:
+    named = os.environ.get(SHOWN_VARIABLE, "").split() or list(files)
+    unknown = [name for name in named if name not in files]
+    if unknown:
+        raise DeclarationError(
+            f"{SHOWN_VARIABLE}: expected names from {', '.join(files)}, got {unknown[0][:60]!r}"
+        )
+    return [path for name, path in files.items() if name in named]
 
 
 def is_available(spec: DatasetSpec) -> bool:

@@ -7,6 +7,12 @@ from fractions import Fraction
 from pathlib import Path
 
 from dp_pipeline.schema.attribute_parser import parse_attribute
+from dp_pipeline.schema.calendar_parser import (
+    parse_ceiling,
+    parse_owners,
+    parse_refresh,
+    parse_updates,
+)
 from dp_pipeline.schema.currency import parse_delta
 from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.encoding import Levels
@@ -18,6 +24,7 @@ from dp_pipeline.schema.protection import OneRow, Protection, RowsOfPerson
 from dp_pipeline.schema.source_parser import parse_source
 from dp_pipeline.schema.spec import DatasetSpec, Publication
 from dp_pipeline.schema.target_parser import parse_targets
+from dp_pipeline.schema.together import check_together
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
@@ -34,7 +41,7 @@ def load_spec(path: Path) -> DatasetSpec:
     purpose = fields.text("purpose", choices=("benchmark", "release"))
     protection, domain = _protection(fields), _domain(fields)
     label = _label(fields, domain)
-    ceiling = fields.section("ceiling") if "ceiling" in fields else None
+    ceiling, per_month = parse_ceiling(fields)
     spec = DatasetSpec(
         name=name,
         title=fields.text("title", name),
@@ -43,7 +50,7 @@ def load_spec(path: Path) -> DatasetSpec:
         purpose=purpose,  # type: ignore[arg-type]
         protection=protection,
         relation=fields.text("relation", "add_remove", choices=("add_remove", "replace_one")),  # type: ignore[arg-type]
-        ceiling=None if ceiling is None else ceiling.epsilon("total"),
+        ceiling=ceiling,
         source=parse_source(
             fields.section("source"), path.parent, domain, is_release=purpose == "release"
         ),
@@ -66,11 +73,13 @@ def load_spec(path: Path) -> DatasetSpec:
         if "k_anonymity" in fields
         else None,
         allow_not_dp=fields.boolean("allow_not_dp"),
+        per_month=per_month,
+        refresh=parse_refresh(fields),
+        updates_public=parse_updates(fields),
+        owners=parse_owners(fields),
     )
-    if ceiling is not None:
-        ceiling.finish()
     fields.finish()
-    _check_together(spec, fields)
+    check_together(spec, fields)
     return spec
 
 
@@ -162,24 +171,3 @@ def _label(fields: Fields, domain: Domain) -> str | None:
         expected = f"an attribute with levels: {', '.join(nominal) or 'there is none'}"
         fields.refuse("label", expected, repr(label[:60]))
     return label
-
-
-def _check_together(spec: DatasetSpec, fields: Fields) -> None:
-    """Rules that need more than one field."""
-    if spec.publish is not None:
-        if spec.publish.model not in spec.models:
-            fields.refuse("publish", f"a model of {', '.join(spec.models)}", spec.publish.model)
-        if spec.publish.epsilon not in spec.partitions:
-            got = epsilon_text(spec.publish.epsilon)
-            fields.refuse("publish", f"ε from {', '.join(spec.partition_keys)}", got)
-    person = spec.protection.column
-    if person is not None and person in {attribute.column for attribute in spec.domain}:
-        fields.refuse("attributes", f"no attribute on the person's column {person!r}", "one")
-    if not spec.is_release:
-        return
-    if spec.ceiling is None:
-        fields.refuse("ceiling", "a total for data to be released", "nothing")
-    # What is paid in ρ depends on the model: ``models.build_model`` adds that up.
-    if spec.delta is None and spec.cost_of_everything > spec.ceiling:
-        total = f"{epsilon_text(spec.cost_of_everything)} for all models and partitions"
-        fields.refuse("ceiling", f"a total of at least {total}", epsilon_text(spec.ceiling))

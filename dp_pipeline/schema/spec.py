@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Literal
 
 from dp_pipeline.schema.currency import PURE, Currency, delta_text
@@ -55,6 +56,13 @@ class DatasetSpec:
     k_anonymity    the k-anonymous releases, or None; they measure nothing that the digest names
     allow_not_dp   whether sensitive rows may be released under a promise that is no privacy:
                    k-anonymity
+    per_month      most ε of one calendar month (UTC), under ``ceiling`` and counted as it is; None:
+                   any amount
+    refresh        ``weekly``: the schedule opens a new snapshot each ISO week, whether or not a
+                   row changed, and pays for what it publishes; None: the current one stays
+    updates_public whether the moment at which the rows change may be seen by anyone
+    owners         who answers for the data set, as Dagster writes it: an e-mail address or
+                   ``team:NAME``
     """
 
     name: str
@@ -79,6 +87,10 @@ class DatasetSpec:
     targets: tuple[Target, ...] = ()
     k_anonymity: KAnonymity | None = None
     allow_not_dp: bool = False
+    per_month: Fraction | None = None
+    refresh: Literal["weekly"] | None = None
+    updates_public: bool = False
+    owners: tuple[str, ...] = ()
 
     @property
     def currency(self) -> Currency:
@@ -94,6 +106,11 @@ class DatasetSpec:
     def is_release(self) -> bool:
         """Whether the rows are sensitive."""
         return self.purpose == "release"
+
+    @property
+    def may_watch_source(self) -> bool:
+        """Whether the moment at which the rows change may decide when something is released."""
+        return self.updates_public or not self.is_release
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -132,9 +149,10 @@ class DatasetSpec:
             )
         return epsilon
 
-    @property
+    @cached_property
     def digest(self) -> str:
-        """Hex digest of every declaration that changes what is measured.
+        """Hex digest of every declaration that changes what is measured. Kept: every asset of a
+        chain says it.
 
         Two releases with one digest, one snapshot and one question are the same release.
         """

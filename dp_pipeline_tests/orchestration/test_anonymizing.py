@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -205,7 +206,7 @@ def test_release_data_that_the_file_does_not_allow_is_refused_and_nothing_record
 ):
     spec = declare(project)
     prepared(project, spec)
-    unallowed = DatasetSpec(**{**vars(spec), "allow_not_dp": False})
+    unallowed = replace(spec, allow_not_dp=False)
     before = project.ledger.entries()
     monkeypatch.setattr(anonymizing, "coded_rows", unread)
     with pytest.raises(DeclarationError, match="expected `allow_not_dp: true`"):
@@ -224,7 +225,7 @@ def test_a_k_that_promises_nothing_is_refused_on_release_data(
     k: int, project: Project, spec: DatasetSpec
 ):
     declared = KAnonymity(**{**vars(spec.k_anonymity), "partitions": (k, 2)})
-    other = DatasetSpec(**{**vars(spec), "k_anonymity": declared})
+    other = replace(spec, k_anonymity=declared)
     with pytest.raises(DeclarationError, match="expected a K of at least 2"):
         anonymized(project, other, k=k)
     assert not_dp_rows(project.ledger) == []
@@ -415,7 +416,7 @@ def test_what_the_file_does_not_allow_is_not_evaluated_and_its_rows_are_not_read
     project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
 ):
     bundle = anonymized(project, spec).bundle
-    unallowed = DatasetSpec(**{**vars(spec), "allow_not_dp": False})
+    unallowed = replace(spec, allow_not_dp=False)
     monkeypatch.setattr(anonymity_quality, "coded_rows", unread)
     with pytest.raises(DeclarationError, match="expected `allow_not_dp: true`"):
         evaluate_anonymous(unallowed, project.home, {"kjig": bundle})

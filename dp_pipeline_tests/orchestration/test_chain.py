@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from dp_pipeline.orchestration.outcome import report_path
+from dp_pipeline.orchestration.resources import Pipeline
 from dp_pipeline.schema.spec import DatasetSpec
 from dp_pipeline_tests.orchestration.events import (
     check_results,
@@ -172,7 +173,9 @@ def test_a_tick_of_the_schedule_charges_the_published_release_alone(project: Pro
     definitions = definitions_of(spec, project.home)
     repository = definitions.get_repository_def()
     context = dg.build_schedule_context(
-        repository_def=repository, scheduled_execution_time=datetime(2027, 1, 4, 6, tzinfo=UTC)
+        repository_def=repository,
+        scheduled_execution_time=datetime(2027, 1, 4, 6, tzinfo=UTC),
+        resources={"pipeline": Pipeline(project.home)},
     )
     weekly = definitions.resolve_schedule_def("homes_weekly")
     (asked,) = weekly.evaluate_tick(context).run_requests or []

@@ -35,6 +35,9 @@ NEEDS_DATA = {
     *("adult", "adult_2000", "adult_raw", "adult_replace", "birch3", "breast_cancer_wisconsin"),
     *("checkin", "checkin_events", "nltcs", "nltcs_replace", "unbalance"),
 }
+DOWNLOADED = {
+    *("adult_2000", "adult_raw", "birch3", "breast_cancer_wisconsin", "checkin", "checkin_events"),
+}
 BUILT_IN = NEEDS_DATA | WITHOUT_DATA
 
 
@@ -199,6 +202,7 @@ def test_a_tick_asks_for_one_run_named_by_week_and_epsilon(definitions: dg.Defin
         context = dg.build_schedule_context(
             scheduled_execution_time=day.replace(hour=6, tzinfo=UTC),
             repository_def=definitions.get_repository_def(),
+            resources={"pipeline": Pipeline(Home(Path("nowhere")))},
         )
         (request,) = schedule.evaluate_tick(context).run_requests or []
         assert request.run_key == f"{week}-0.5"
@@ -230,7 +234,7 @@ def test_dagster_reads_the_definitions_that_the_environment_names(
     defs = importlib.import_module("dp_pipeline.definitions").defs
     monkeypatch.delitem(sys.modules, "dp_pipeline.definitions")
     groups = {key.path[0] for key in defs.resolve_asset_graph().get_all_asset_keys()}
-    assert groups == WITHOUT_DATA | {"rides"}
+    assert groups == WITHOUT_DATA | DOWNLOADED | {"rides"}
     dg.Definitions.validate_loadable(defs)
 
 

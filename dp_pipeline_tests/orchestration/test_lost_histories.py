@@ -40,6 +40,9 @@ def test_a_renamed_lineage_does_not_get_a_new_budget_for_the_same_rows(released_
 def test_a_ledger_that_is_gone_does_not_come_back_with_a_full_budget(released_rides: Project):
     spec = released_rides.declare("rides", RIDES)
     shutil.rmtree(released_rides.home.root / "ledger")
+    with pytest.raises(Damaged, match=r"expected 5 rows as head .* says, got no ledger"):
+        released_rides.run(spec, epsilons=["0.5"])
+    (released_rides.home.root / "ledger.head").unlink()
     for options in ({}, {"snapshot": "again"}, {"fresh": True}):
         with pytest.raises(Damaged, match="expected the ledger that knows lineage riders"):
             released_rides.run(spec, epsilons=["0.5"], **options)

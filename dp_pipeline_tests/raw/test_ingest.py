@@ -126,6 +126,7 @@ def test_the_manifest_tells_facts_and_no_row_and_no_count(run: Ingest, spec: Dat
             "source",
             "columns",
             "ingested_at",
+            "read_at",
             "versions",
             "fingerprints",
         )

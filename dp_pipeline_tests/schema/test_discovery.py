@@ -29,6 +29,7 @@ BUILT_IN = tuple(sorted((*NEEDS_DATA, *WITHOUT_DATA)))
 def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DP_PIPELINE_DATASETS", raising=False)
     monkeypatch.delenv("DP_PIPELINE_DATA", raising=False)
+    monkeypatch.delenv("DP_PIPELINE_SHOWN", raising=False)
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
@@ -133,3 +134,15 @@ def test_an_empty_variable_names_no_folder(tmp_path: Path, monkeypatch: pytest.M
 def test_an_unknown_data_set_is_refused_with_the_known_ones() -> None:
     with pytest.raises(DeclarationError, match=r"data set: expected one of adult, .*got 'nope'"):
         find_spec("nope")
+
+
+def test_dagster_shows_the_named_data_sets_alone_and_reads_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "draft.yaml").write_text("name: TODO\n", encoding="utf-8")
+    monkeypatch.setenv("DP_PIPELINE_DATASETS", str(tmp_path))
+    monkeypatch.setenv("DP_PIPELINE_SHOWN", "trips  census")
+    assert [spec.name for spec in discover()] == ["census", "trips"]
+    monkeypatch.setenv("DP_PIPELINE_SHOWN", "trips strips")
+    with pytest.raises(DeclarationError, match=r"DP_PIPELINE_SHOWN: expected .*, got 'strips'"):
+        discover()

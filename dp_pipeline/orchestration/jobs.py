@@ -1,0 +1,129 @@
+"""Jobs of one data set: what is started together, and what it costs at most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import dagster as dg
+
+from dp_pipeline.models import build_model, price_of_everything
+from dp_pipeline.models.base import declared_claim, price
+from dp_pipeline.orchestration.anonymity_rows import declared_anonymity
+from dp_pipeline.orchestration.syntactic_release import FOLDER
+from dp_pipeline.raw.prepare import stages_of
+from dp_pipeline.raw.source_stamp import is_watchable
+from dp_pipeline.schema.epsilon import epsilon_text
+from dp_pipeline.schema.spec import DatasetSpec, Publication
+
+
+def jobs_of(spec: DatasetSpec) -> list[dg.job]:  # type: ignore[valid-type]
+    """Every job of one data set, not bound to its assets yet."""
+    jobs = [_prepare(spec), _sweep(spec), _report(spec)]
+    if spec.publish is not None and (spec.refresh or is_watched(spec)):
+        jobs.append(_new_snapshot(spec, spec.publish))
+    return [*jobs, _anonymize(spec)] if spec.k_anonymity else jobs
+
+
+def is_watched(spec: DatasetSpec) -> bool:
+    """Whether a sensor may start runs: where the rows' changes are public and can be seen from
+    outside.
+    """
+    return spec.may_watch_source and is_watchable(spec.source)
+
+
+def prepare_job_name(spec: DatasetSpec) -> str:
+    """Of the job that reads and prepares the rows."""
+    return f"{spec.name}_prepare"
+
+
+def sweep_job_name(spec: DatasetSpec) -> str:
+    """Of the job to backfill over ε."""
+    return f"{spec.name}_epsilon_backfill"
+
+
+def new_snapshot_job_name(spec: DatasetSpec) -> str:
+    """Of the job that opens a snapshot and publishes from it."""
+    return f"{spec.name}_new_snapshot"
+
+
+def raw_stages(spec: DatasetSpec) -> tuple[str, ...]:
+    """Assets of the raw chain, in order."""
+    return ("ingested", "validated", *stages_of(spec))
+
+
+def published_assets(spec: DatasetSpec, publication: Publication) -> tuple[dg.AssetKey, ...]:
+    """What a schedule or sensor publishes: one model, evaluated."""
+    return (dg.AssetKey([spec.name, publication.model]), dg.AssetKey([spec.name, "evaluation"]))
+
+
+def publication_text(spec: DatasetSpec, publication: Publication) -> str:
+    """Model, ε and price of what is published, in words."""
+    claim = declared_claim(spec, build_model(spec, publication.model), publication.epsilon)
+    cost = spec.currency.said(price(spec, claim))
+    return f"{publication.model} of {spec.name} at ε={epsilon_text(publication.epsilon)} for {cost}"
+
+
+def _job(spec: DatasetSpec, name: str, assets: Iterable[str], *, description: str) -> dg.job:  # type: ignore[valid-type]
+    return dg.define_asset_job(
+        name,
+        selection=dg.AssetSelection.assets(*([spec.name, *one.split("/")] for one in assets)),
+        description=description,
+        owners=list(spec.owners) or None,
+    )
+
+
+def _prepare(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
+    """The raw chain."""
+    description = f"Read, validate and prepare the rows of {spec.name}. Spends nothing."
+    return _job(spec, prepare_job_name(spec), raw_stages(spec), description=description)
+
+
+def _sweep(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
+    """Every model and its evaluation at one ε."""
+    total = spec.currency.said(price_of_everything(spec))
+    description = (
+        f"Release {spec.name} with every model at one ε; backfill it over all of them. "
+        f"All partitions together cost {total} {_limits(spec)}; what was released before is "
+        f"replayed at no cost. `dp-pipeline plan {spec.name}` says what is still to be paid and "
+        "what is left."
+    )
+    names = (*spec.models, "evaluation")
+    return _job(spec, sweep_job_name(spec), names, description=description)
+
+
+def _report(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
+    """The comparison and the budget report."""
+    description = (
+        f"Compare what was released of {spec.name}, and report its budget. Spends nothing."
+    )
+    return _job(spec, f"{spec.name}_report", ("comparison", "budget"), description=description)
+
+
+def _new_snapshot(spec: DatasetSpec, publication: Publication) -> dg.job:  # type: ignore[valid-type]
+    """The raw chain on a new snapshot, one model on it at one ε, and its evaluation."""
+    description = (
+        f"Open the snapshot that the configuration of `ingested` names, and publish "
+        f"{publication_text(spec, publication)}. A new snapshot is a new charge, whether or not "
+        "any row changed."
+    )
+    names = (*raw_stages(spec), publication.model, "evaluation")
+    return _job(spec, new_snapshot_job_name(spec), names, description=description)
+
+
+def _anonymize(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
+    """Every k-anonymous method and their evaluation at one K: the job to backfill over K."""
+    description = (
+        f"Release {spec.name} with every k-anonymous method at one K; backfill it over all of "
+        "them. Spends no ε and is not differentially private: the ledger counts every release, "
+        "and two of them tell more than each."
+    )
+    names = (*declared_anonymity(spec).methods, "evaluation")
+    paths = (f"{FOLDER}/{name}" for name in names)
+    return _job(spec, f"{spec.name}_k_backfill", paths, description=description)
+
+
+def _limits(spec: DatasetSpec) -> str:
+    if spec.ceiling is None:
+        return "without a ceiling"
+    month = "" if spec.per_month is None else f", at most {epsilon_text(spec.per_month)} a month"
+    return f"of {epsilon_text(spec.ceiling)}{month}"

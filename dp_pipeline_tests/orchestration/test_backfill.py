@@ -1,0 +1,159 @@
+"""Backfills over ε: shown and refused beforehand, continued without paying twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from fractions import Fraction
+
+import pytest
+
+from dp_pipeline.ledger import Charge
+from dp_pipeline.orchestration import backfill, drawing
+from dp_pipeline.orchestration.backfill import SILENT_SECONDS, require_daemon, submit_backfill
+from dp_pipeline.orchestration.jobs import sweep_job_name
+from dp_pipeline.schema.errors import NotPrepared, PipelineError
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
+
+EPSILONS = ("0.1", "0.2", "0.3", "0.4")
+SWEPT = {"partitions": list(EPSILONS), "publish": None, "models": {
+    "dpqt_kmeans": {"k": "3", "nominal_rows": "40"}, "eug_kmeans": {"k": "3"},
+}}  # fmt: skip
+PRICE = 2 * (Fraction("1.0") + 4 * Fraction("0.05"))
+"""Two models at four ε, each with its evaluation."""
+
+
+def swept(project: Project, spec: DatasetSpec) -> list[bool]:
+    """One run of the job a partition, as a backfill makes them: which ended well."""
+    job = definitions_of(spec, project.home).resolve_job_def(sweep_job_name(spec))
+    quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+    return [
+        job.execute_in_process(
+            instance=project.instance, partition_key=one, run_config=quiet, raise_on_error=False
+        ).success
+        for one in EPSILONS
+    ]
+
+
+def reserved(project: Project) -> Counter[str]:
+    """How often each release was charged."""
+    entries = project.ledger.entries("riders")
+    return Counter(entry.what for entry in entries if entry.event == "reserve")
+
+
+@pytest.fixture
+def spec(rides: Project) -> DatasetSpec:
+    return rides.declare("rides", RIDES, **SWEPT)
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, *, draws: tuple[int, ...], after: bool) -> None:
+    """Some of the next draws end in an error, before or after their noise was drawn."""
+    real, done = drawing.draw, iter(range(100))
+
+    def draw(*arguments: object) -> object:
+        number = next(done)
+        if number in draws and not after:
+            raise RuntimeError("injected")
+        bundle = real(*arguments)  # type: ignore[arg-type]
+        if number in draws:
+            raise RuntimeError("injected")
+        return bundle
+
+    monkeypatch.setattr("dp_pipeline.orchestration.publishing.draw", draw)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before the noise", "after the noise"])
+def test_a_half_failed_backfill_that_is_launched_again_pays_only_what_is_missing(
+    after: bool, rides: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
+):
+    with monkeypatch.context() as patch:
+        failing(patch, draws=(1, 4), after=after)
+        first = swept(rides, spec)
+    assert first.count(False) == 2
+    paid = rides.spent(spec)
+    assert paid <= PRICE
+    assert swept(rides, spec) == [True] * 4
+    assert rides.spent(spec) == PRICE
+    assert set(reserved(rides).values()) == {1}
+    assert len(reserved(rides)) == 8
+    assert swept(rides, spec) == [True] * 4
+    assert rides.spent(spec) == PRICE, "the third launch replays"
+
+
+def test_a_backfill_that_ends_at_the_ceiling_goes_on_where_it_stopped(rides: Project):
+    tight = rides.declare("rides", RIDES, **SWEPT)
+    with rides.ledger.reserve(_elsewhere("1.5")):
+        pass
+    # 0.3, 0.5, 0.7 and 0.9 into 1.5 that is left: the fourth fits with neither of its models.
+    assert swept(rides, tight) == [True, True, True, False]
+    assert rides.spent(tight) == 3
+    rides.ledger.raise_ceiling("riders", total=Fraction(4), per_month=None, reason="more", by="ana")
+    raised = rides.declare("rides", RIDES, **SWEPT, ceiling={"total": "4"})
+    assert swept(rides, raised) == [True] * 4
+    assert rides.spent(raised) == Fraction("1.5") + PRICE
+    assert set(reserved(rides).values()) == {1}
+
+
+def _elsewhere(epsilon: str) -> Charge:
+    return Charge(
+        key="e" * 64,
+        lineage="riders",
+        kind="dp",
+        nano_epsilon=int(Fraction(epsilon) * 10**9),
+        what="elsewhere",
+        facts={},
+    )
+
+
+@dataclass(frozen=True)
+class Heard:
+    """An instance that knows a daemon's last word, or none."""
+
+    at: float | None
+
+    def get_daemon_heartbeats(self) -> dict[str, object]:
+        beat = type("Beat", (), {"timestamp": self.at})
+        return {} if self.at is None else {backfill.DAEMON: beat}
+
+
+def test_a_backfill_needs_a_daemon_that_was_heard_of_lately():
+    now = 1_000_000.0
+    require_daemon(Heard(now - SILENT_SECONDS), now=now)  # type: ignore[arg-type]
+    for last in (None, now - SILENT_SECONDS - 1):
+        with pytest.raises(PipelineError, match="expected a running Dagster daemon, got none"):
+            require_daemon(Heard(last), now=now)  # type: ignore[arg-type]
+
+
+def test_rows_that_are_not_prepared_are_not_handed_on(project: Project):
+    spec = project.declare("rides", RIDES)
+    with pytest.raises(NotPrepared, match="rides: expected a prepared snapshot"):
+        submit_backfill(spec, project.home, ["0.5"])
+
+
+def test_the_command_shows_the_plan_and_says_that_no_daemon_answers(rides: Project):
+    rides.declare("rides", RIDES)
+    told = rides.cli("backfill", "rides", "--epsilon", "0.5")
+    assert told.code == 1
+    assert "asked 0.55, spent 0, left 3, ceiling 3" in told.out
+    assert told.err.startswith("dp-pipeline: backfill: expected a running Dagster daemon")
+    assert rides.ledger.balance("riders").spent == 0
+
+
+def test_the_command_refuses_what_does_not_fit_before_it_asks_for_a_daemon(rides: Project):
+    rides.declare("rides", RIDES)
+    with rides.ledger.reserve(_elsewhere("2.5")):
+        pass
+    told = rides.cli("backfill", "rides", "--epsilon", "0.5")
+    assert told.code == 3
+    assert "asked ε=0.55, spent 2.5, left 0.5, ceiling 3" in told.err
+
+
+def test_the_plan_says_what_a_month_may_cost(rides: Project):
+    limited = {"ceiling": {"total": "3", "per_month": "0.6"}}
+    other = rides.declare("rides", RIDES, lineage="walkers", **limited)
+    told = rides.cli("plan", "rides")
+    assert told.code == 3
+    assert "spent this month 0, left this month 0.6, a month 0.6" in told.out
+    assert "per_month 0.6" in told.err
+    assert rides.ledger.account(other.lineage) is None, "a plan opens no account"

@@ -1,0 +1,113 @@
+"""Ten runs at once on one lineage with room for four: the ledger lets four of them through."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline.ledger import Charge
+from dp_pipeline.ledger.home import Home
+from dp_pipeline.orchestration.storage import BundleStore
+from dp_pipeline.schema.parser import load_spec
+from dp_pipeline_tests.orchestration.events import failures
+from dp_pipeline_tests.orchestration.projects import RIDES, Project
+from dp_pipeline_tests.orchestration.warm import Result, ended, start
+
+EPSILONS = (*(f"1.0{digit}" for digit in range(1, 10)), "1.1")
+"""Any four of them fit into 4.5, and no five."""
+
+LEFT = Fraction("4.5")
+DECLARED = {
+    "partitions": list(EPSILONS),
+    "ceiling": {"total": "12"},
+    "publish": None,
+    "evaluation": None,
+}
+
+
+@dataclass(frozen=True)
+class ServedProject(Project):
+    """A project whose ledger is on a PostgreSQL server; without an address, in its folder."""
+
+    url: str | None = None
+
+    @property
+    def home(self) -> Home:
+        return Home(self.folder / "data", database=self.url)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        server = {} if self.url is None else {"DP_PIPELINE_LEDGER": self.url}
+        return super().environment | server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def full(request: pytest.FixtureRequest, tmp_path: Path) -> ServedProject:
+    """RIDES prepared, with room for four more releases."""
+    url = request.getfixturevalue("postgres_url") if request.param == "postgresql" else None
+    project = ServedProject(tmp_path, url)
+    spec = project.declare("rides", RIDES, **DECLARED)
+    assert project.launch(spec, "ingested", "validated", "normalized").success
+    earlier = Charge(
+        key="a" * 64,
+        lineage="riders",
+        kind="dp",
+        nano_epsilon=int((spec.ceiling - LEFT) * 10**9) if spec.ceiling else 0,
+        what="earlier releases",
+        facts={},
+    )
+    with project.ledger.reserve(earlier):
+        pass
+    # Dagster's own storage is there already: ten first starts of it at once stamp each other's.
+    with project.stored_instance():
+        return project
+
+
+def test_of_ten_commands_at_once_four_release_and_six_are_refused(full: ServedProject):
+    ends = [full.begin_cli("run", "rides", "--epsilon", one) for one in EPSILONS]
+    check_four_of_ten(full, [end() for end in ends])
+
+
+def test_of_ten_dagster_runs_at_once_four_are_green_and_six_are_red(full: ServedProject):
+    children = []
+    for epsilon in EPSILONS:
+        words = Path(tempfile.mkdtemp(prefix="words-", dir=full.folder))
+        children.append((start(words, run_alone, full, epsilon), words))
+    check_four_of_ten(full, [ended(*child) for child in children])
+
+
+def run_alone(project: ServedProject, epsilon: str) -> None:
+    """One Dagster run that plans nothing: only the reservation refuses; to be started in a child,
+    which ends with the exit code of its one failure.
+    """
+    spec = load_spec(project.datasets / "rides.yaml")
+    result = project.launch(spec, "dpqt_kmeans", partition=epsilon)
+    if result.success:
+        return
+    (failed,) = failures(result)
+    assert failed.user_failure_data is not None, failed.error
+    sys.stderr.write(str(failed.user_failure_data.description))
+    sys.exit(failed.user_failure_data.metadata["exit_code"].value)
+
+
+def check_four_of_ten(project: ServedProject, results: list[Result]) -> None:
+    said = [(one.code, one.err[-300:]) for one in results]
+    assert Counter(one.code for one in results) == {0: 4, 3: 6}, said
+    for one in results:
+        if one.code == 3:
+            assert "refused by" in one.err
+            assert "ceiling 12" in one.err
+    passed = {epsilon for epsilon, one in zip(EPSILONS, results, strict=True) if one.code == 0}
+    spent = project.ledger.balance("riders").spent
+    assert spent == 12 - LEFT + sum(map(Fraction, passed))
+    entries = project.ledger.entries("riders")
+    charged = {entry.facts.get("epsilon") for entry in entries if entry.event == "reserve"}
+    assert charged - {None} == passed
+    assert len(list(BundleStore(project.home.released).root.rglob("bundle.json"))) == 4
+    project.ledger.verify()

@@ -1,0 +1,174 @@
+"""The weekly schedules: by the calendar alone, off by default, refused before anything is read."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from fractions import Fraction
+
+import dagster as dg
+import pytest
+
+from dp_pipeline.ledger import Account, Charge
+from dp_pipeline.orchestration.dataset import dataset_assets
+from dp_pipeline.orchestration.plan import Plan
+from dp_pipeline.orchestration.resources import Pipeline
+from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
+
+MONDAY = datetime(2026, 11, 16, 6, tzinfo=UTC)
+WEEK = "2026-W47"
+REFRESHED = {"refresh": "weekly"}
+
+
+def answer(
+    project: Project, spec: DatasetSpec, time: datetime = MONDAY
+) -> dg.RunRequest | dg.SkipReason:
+    """What the schedule of a data set says at a tick."""
+    definitions = definitions_of(spec, project.home)
+    (schedule,) = definitions.schedules or []
+    with dg.build_schedule_context(
+        scheduled_execution_time=time,
+        repository_def=definitions.get_repository_def(),
+        resources={"pipeline": Pipeline(project.home)},
+    ) as context:
+        told = schedule.evaluate_tick(context)
+    return told.run_requests[0] if told.run_requests else dg.SkipReason(told.skip_message)
+
+
+def launched(project: Project, spec: DatasetSpec, request: dg.RunRequest, job: str) -> bool:
+    """Whether the run that was asked for ends well."""
+    bound = definitions_of(spec, project.home).resolve_job_def(job)
+    result = bound.execute_in_process(
+        instance=project.instance,
+        partition_key=request.partition_key,
+        run_config={
+            **request.run_config,
+            "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
+        },
+        asset_selection=list(request.asset_selection or []) or None,
+        raise_on_error=False,
+    )
+    return result.success
+
+
+def spend(project: Project, epsilon: str) -> None:
+    """Leave only so much of RIDES' 3."""
+    charge = Charge(
+        key="f" * 64,
+        lineage="riders",
+        kind="dp",
+        nano_epsilon=int(Fraction(epsilon) * 10**9),
+        what="elsewhere",
+        facts={},
+    )
+    with project.ledger.reserve(charge):
+        pass
+
+
+def test_a_refreshed_data_set_has_one_schedule_under_another_name_and_it_is_off(project: Project):
+    plain = dataset_assets(project.declare("rides", RIDES)).schedules or []
+    fresh = dataset_assets(project.declare("rides", RIDES, **REFRESHED)).schedules or []
+    assert [one.name for one in plain] == ["rides_weekly"]
+    assert [one.name for one in fresh] == ["rides_weekly_refresh"]
+    assert {one.default_status for one in (*plain, *fresh)} == {dg.DefaultScheduleStatus.STOPPED}
+
+
+def test_a_refresh_asks_for_one_run_on_the_snapshot_of_its_week(project: Project):
+    spec = project.declare("rides", RIDES, **REFRESHED)
+    request = answer(project, spec)
+    assert isinstance(request, dg.RunRequest)
+    assert (request.run_key, request.partition_key) == (f"{WEEK}-0.5", "0.5")
+    assert request.run_config == {"ops": {"rides__ingested": {"config": {"snapshot": WEEK}}}}
+    first = answer(project, spec, datetime(2027, 1, 1, 6, tzinfo=UTC))
+    assert first.run_config["ops"]["rides__ingested"]["config"]["snapshot"] == "2026-W53"
+
+
+def test_a_week_is_charged_once_changed_or_not_and_the_next_one_again(project: Project):
+    spec = project.declare("rides", RIDES, **REFRESHED)
+    for week, (day, spent) in {
+        "2026-W47": (16, "0.55"),
+        "2026-W48": (23, "1.1"),
+    }.items():
+        request = answer(project, spec, MONDAY.replace(day=day))
+        assert isinstance(request, dg.RunRequest)
+        assert launched(project, spec, request, "rides_new_snapshot")
+        assert project.snapshot(spec).id == week
+        assert project.spent(spec) == Fraction(spent)
+    # The same week once more, as by hand: its snapshot and its release are there.
+    again = answer(project, spec, MONDAY.replace(day=23))
+    assert isinstance(again, dg.RunRequest)
+    assert launched(project, spec, again, "rides_new_snapshot")
+    assert project.spent(spec) == Fraction("1.1")
+
+
+def test_ticks_are_the_same_whatever_the_rows_say_or_whether_there_are_any(rides: Project):
+    spec = rides.declare("rides", RIDES, **REFRESHED)
+    before = answer(rides, spec)
+    rides.write_rows("rides.csv", ["rider,x,y", "zoe,8,4"])
+    assert answer(rides, spec) == before
+    (rides.datasets / "rides.csv").unlink()
+    assert answer(rides, spec) == before
+
+
+def test_a_week_that_the_total_does_not_allow_is_one_line_and_nothing_is_written(rides: Project):
+    spec = rides.declare("rides", RIDES, **REFRESHED)
+    spend(rides, "2.5")
+    before = rides.files()
+    told = answer(rides, spec)
+    assert isinstance(told, dg.SkipReason)
+    assert told.skip_message == (
+        "rides refused by lineage riders: asked ε=0.55, spent 2.5, left 0.5, ceiling 3"
+    )
+    assert rides.files() == before
+
+
+def test_a_tick_that_does_not_ask_the_ledger_is_caught(
+    rides: Project, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(Plan, "require_budget", lambda _: None)
+    with pytest.raises(AssertionError):
+        test_a_week_that_the_total_does_not_allow_is_one_line_and_nothing_is_written(rides)
+
+
+def test_a_week_that_the_month_does_not_allow_is_one_line_and_nothing_is_written(
+    project: Project,
+):
+    spec = project.declare("rides", RIDES, **REFRESHED, ceiling={"total": "3", "per_month": "0.6"})
+    request = answer(project, spec)
+    assert isinstance(request, dg.RunRequest)
+    assert launched(project, spec, request, "rides_new_snapshot")
+    before = project.files()
+    told = answer(project, spec, MONDAY.replace(day=23))
+    assert isinstance(told, dg.SkipReason)
+    line = r"asked ε=0\.55, spent in \d{4}-\d\d 0\.55, left 0\.05, per_month 0\.6$"
+    assert re.search(line, told.skip_message or "")
+    assert project.files() == before
+
+
+def test_the_first_publication_of_the_current_snapshot_is_refused_in_the_same_way(rides: Project):
+    spec = rides.declare("rides", RIDES)
+    spend(rides, "2.5")
+    told = answer(rides, spec)
+    assert isinstance(told, dg.SkipReason)
+    assert "asked ε=0.55" in (told.skip_message or "")
+
+
+def test_a_publication_that_was_paid_is_replayed_however_little_is_left(released_rides: Project):
+    project = released_rides
+    spec = project.declare("rides", RIDES)
+    spend(project, "2.4")
+    request = answer(project, spec)
+    assert isinstance(request, dg.RunRequest)
+    assert launched(project, spec, request, "rides_epsilon_backfill")
+    assert project.spent(spec) == Fraction("2.95")
+
+
+def test_a_file_that_disagrees_with_its_account_turns_the_tick_red(rides: Project):
+    spec = rides.declare("rides", RIDES, lineage="walkers")
+    rides.ledger.open_account(Account("walkers", "one row", "add_remove", "release", Fraction(9)))
+    with pytest.raises(dg.DagsterError) as red:
+        answer(rides, spec)
+    assert isinstance(red.value.__cause__, DeclarationError)
+    assert "lineage walkers: opened with" in str(red.value.__cause__)

@@ -1,0 +1,236 @@
+"""The sensor on new rows: for data alone whose changes are public, and never for equal bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime
+from fractions import Fraction
+
+import dagster as dg
+import pytest
+
+from dp_pipeline.orchestration import watching
+from dp_pipeline.orchestration.dataset import dataset_assets
+from dp_pipeline.orchestration.resources import Pipeline
+from dp_pipeline.raw import source_stamp
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project, definitions_of
+from dp_pipeline_tests.orchestration.test_schedules import launched, spend
+
+OTHER = ["height,width,colour", "1,1,red"]
+PUBLIC = {"updates": "public"}
+
+
+class Sensor:
+    """A data set's sensor, with the cursor that Dagster would keep."""
+
+    def __init__(self, project: Project, spec: DatasetSpec) -> None:
+        self._project, self._spec = project, spec
+        self.cursor: str | None = None
+
+    def tick(self, *, forget: bool = False) -> dg.RunRequest | str:
+        """The run that it asks for, or why there is none.
+
+        forget   as after a crash between the run and the cursor
+        """
+        definitions = definitions_of(self._spec, self._project.home)
+        (sensor,) = definitions.sensors or []
+        with dg.build_sensor_context(
+            instance=self._project.instance,
+            cursor=self.cursor,
+            repository_def=definitions.get_repository_def(),
+            resources={"pipeline": Pipeline(self._project.home)},
+        ) as context:
+            told = sensor.evaluate_tick(context)
+        if not forget:
+            self.cursor = told.cursor
+        return told.run_requests[0] if told.run_requests else told.skip_message or ""
+
+
+def asked(told: dg.RunRequest | str) -> dg.RunRequest:
+    assert isinstance(told, dg.RunRequest), told
+    return told
+
+
+def name_of(request: dg.RunRequest) -> str:
+    """The snapshot that a run is to open."""
+    (step,) = request.run_config["ops"].values()
+    return step["config"]["snapshot"]
+
+
+def sensors(spec: DatasetSpec) -> list[str]:
+    return [one.name for one in dataset_assets(spec).sensors or []]
+
+
+def test_sensitive_rows_have_no_sensor_unless_their_changes_are_public(project: Project):
+    assert sensors(project.declare("rides", RIDES)) == []
+    assert sensors(project.declare("rides", RIDES, refresh="weekly")) == []
+    assert sensors(project.declare("rides", RIDES, **PUBLIC)) == ["rides_new_rows"]
+    assert sensors(project.declare("plants", PLANTS)) == ["plants_new_rows"]
+
+
+def test_a_rule_that_lets_any_change_be_watched_is_caught(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(DatasetSpec, "may_watch_source", True)
+    with pytest.raises(AssertionError):
+        test_sensitive_rows_have_no_sensor_unless_their_changes_are_public(project)
+
+
+def test_what_cannot_be_seen_from_outside_has_no_sensor(project: Project):
+    generated = {"kind": "generator", "name": "trips_like", "options": {"seed": "7", "rows": "9"}}
+    places = {"attributes": RIDES["attributes"], "models": RIDES["models"], "publish": None}
+    assert sensors(project.declare("plants", PLANTS, source=generated, **places)) == []
+
+
+def test_a_sensor_is_off_and_looks_once_a_minute_at_most(project: Project):
+    (sensor,) = dataset_assets(project.declare("plants", PLANTS)).sensors or []
+    assert isinstance(sensor, dg.SensorDefinition)
+    assert sensor.default_status == dg.DefaultSensorStatus.STOPPED
+    assert (sensor.minimum_interval_seconds or 0) >= 60
+
+
+def test_the_first_look_opens_the_first_snapshot_named_by_the_day(project: Project):
+    sensor = Sensor(project, project.declare("plants", PLANTS))
+    request = asked(sensor.tick())
+    assert name_of(request) == datetime.now(UTC).date().isoformat()
+    assert request.partition_key == "0.5"
+    assert "same bytes" in str(sensor.tick())
+
+
+def test_new_bytes_open_a_snapshot_of_their_own_and_publish_it(project: Project):
+    spec = project.declare("plants", PLANTS)
+    sensor = Sensor(project, spec)
+    first = asked(sensor.tick())
+    assert launched(project, spec, first, "plants_new_snapshot")
+    project.write_rows("plants.csv", OTHER)
+    second = asked(sensor.tick())
+    assert name_of(second) == f"{name_of(first)}-2"
+    assert second.run_key != first.run_key
+    assert launched(project, spec, second, "plants_new_snapshot")
+    assert project.snapshot(spec).id == name_of(second)
+    assert project.spent(spec) == 1
+
+
+def test_equal_bytes_keep_the_old_snapshot(project: Project):
+    spec = project.declare("plants", PLANTS)
+    sensor = Sensor(project, spec)
+    asked(sensor.tick())
+    source = project.datasets / "plants.csv"
+    source.write_bytes(source.read_bytes())
+    os.utime(source, (2_000_000_000, 2_000_000_000))
+    assert "same bytes" in str(sensor.tick())
+
+
+def test_rows_that_come_back_are_new_once_more(project: Project):
+    spec = project.declare("plants", PLANTS)
+    sensor, source = Sensor(project, spec), project.datasets / "plants.csv"
+    old, keys = source.read_bytes(), []
+    for content in (old, b"height,width,colour\n", old, b"height,width,colour\n"):
+        source.write_bytes(content)
+        keys.append(asked(sensor.tick()).run_key)
+    assert len(set(keys)) == 4
+
+
+def test_a_crash_between_run_and_cursor_asks_for_the_same_run_again(project: Project):
+    sensor = Sensor(project, project.declare("plants", PLANTS))
+    first = asked(sensor.tick(forget=True))
+    assert asked(sensor.tick()).run_key == first.run_key
+
+
+def test_a_sensor_that_is_turned_on_later_takes_up_what_was_written_since(project: Project):
+    spec = project.declare("plants", PLANTS)
+    source = project.datasets / "plants.csv"
+    os.utime(source, (1_000_000_000, 1_000_000_000))
+    assert project.launch(spec, "ingested").success
+    assert "same bytes" in str(Sensor(project, spec).tick())
+    os.utime(source, (4_000_000_000, 4_000_000_000))
+    asked(Sensor(project, spec).tick())
+
+
+def test_a_source_that_is_not_there_is_waited_for(project: Project):
+    spec = project.declare("plants", PLANTS)
+    (project.datasets / "plants.csv").unlink()
+    sensor = Sensor(project, spec)
+    assert "not there" in str(sensor.tick())
+    project.write_rows("plants.csv", OTHER)
+    asked(sensor.tick())
+
+
+def test_a_file_that_is_written_while_it_is_hashed_is_waited_for(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+):
+    spec = project.declare("plants", PLANTS)
+    sensor = Sensor(project, spec)
+    real = source_stamp.hashlib.file_digest
+
+    def slow(file, name):  # type: ignore[no-untyped-def]
+        project.write_rows("plants.csv", [*OTHER, "2,2,red"])
+        return real(file, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(source_stamp.hashlib, "file_digest", slow)
+        assert "being written" in str(sensor.tick())
+    asked(sensor.tick())
+
+
+def test_bytes_are_hashed_once_for_each_stamp(project: Project, monkeypatch: pytest.MonkeyPatch):
+    spec = project.declare("plants", PLANTS)
+    sensor, hashed = Sensor(project, spec), []
+    real = watching.source_digest
+    monkeypatch.setattr(
+        watching, "source_digest", lambda source: hashed.append(source) or real(source)
+    )
+    for _ in range(3):
+        sensor.tick()
+    assert len(hashed) == 1
+
+
+def test_public_changes_that_the_ceiling_does_not_allow_are_refused_and_not_forgotten(
+    rides: Project,
+):
+    spec = rides.declare("rides", RIDES, **PUBLIC)
+    sensor = Sensor(rides, spec)
+    assert "same bytes" in str(sensor.tick()), "prepared after it was written"
+    rides.write_rows("rides.csv", ["rider,x,y", "zoe,8,4"])
+    spend(rides, "2.5")
+    before = rides.files("raw", "released", "ledger")
+    refusal = "rides refused by lineage riders: asked ε=0.55, spent 2.5, left 0.5, ceiling 3"
+    assert [sensor.tick(), sensor.tick()] == [refusal] * 2
+    assert rides.files("raw", "released", "ledger") == before
+    rides.ledger.raise_ceiling(
+        "riders", total=Fraction(4), per_month=None, reason="a new year", by="ana"
+    )
+    raised = rides.declare("rides", RIDES, **PUBLIC, ceiling={"total": "4"})
+    later = Sensor(rides, raised)
+    later.cursor = sensor.cursor
+    asked(later.tick())
+
+
+def test_a_data_set_that_publishes_nothing_is_prepared_and_nothing_more(project: Project):
+    spec = project.declare("plants", PLANTS, publish=None)
+    request = asked(Sensor(project, spec).tick())
+    assert request.partition_key is None
+    assert launched(project, spec, request, "plants_prepare")
+    assert project.spent(spec) == 0
+
+
+def test_a_cursor_that_somebody_wrote_over_is_an_empty_memory(project: Project):
+    sensor = Sensor(project, project.declare("plants", PLANTS))
+    for cursor in ("", "tomorrow", "[1]", json.dumps({"stamp": "x", "colour": "red"})):
+        sensor.cursor = cursor
+        asked(sensor.tick())
+
+
+def test_a_url_is_new_when_another_hash_is_declared(project: Project):
+    def with_hash(digit: str) -> DatasetSpec:
+        source = {"url": "https://example.org/a.csv", "sha256": digit * 64, "at_most_mb": "1"}
+        return project.declare("plants", PLANTS, source={"kind": "csv", **source})
+
+    sensor = Sensor(project, with_hash("a"))
+    asked(sensor.tick())
+    assert "same bytes" in str(sensor.tick())
+    other = Sensor(project, with_hash("b"))
+    other.cursor = sensor.cursor
+    asked(other.tick())
