@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -34,9 +37,11 @@ def make_dagster_home(home: Home) -> Path:
     settings = folder / "dagster.yaml"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if not settings.exists():
-            settings.write_text(_settings(home, on_server=server is not None), encoding="utf-8")
-        declared = settings.read_text(encoding="utf-8")
+        # Nobody reads what another has half written.
+        with alone_in(folder):
+            if not settings.exists():
+                settings.write_text(_settings(home, on_server=server is not None), encoding="utf-8")
+            declared = settings.read_text(encoding="utf-8")
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise PipelineError(
@@ -44,6 +49,15 @@ def make_dagster_home(home: Home) -> Path:
         ) from None
     _require_agreement(declared, server, of=settings)
     return folder
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Hold the lock of DAGSTER_HOME; waits for whoever holds it. Not reentrant; OSError."""
+    # Closing it gives the lock back, and so does the end of the process.
+    with (folder / ".lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _server() -> str | None:

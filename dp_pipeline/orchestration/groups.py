@@ -1,4 +1,4 @@
-"""Names that a person reads first: groups and tags of assets."""
+"""What a person sees of an asset first: its group, its icons, its tags."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ _SENTENCES: dict[Side, str] = {
     "syntactic": "4_classes_without_noise",
 }
 
+_ICONS = {"sklearn": "scikitlearn", "generator": "python"}
+"""Kinds of sources that Dagster calls otherwise."""
+
 
 def group_name(spec: DatasetSpec, side: Side) -> str:
     """The group of one side of one data set; collapsed, it is all that the lineage page shows."""
@@ -24,3 +27,8 @@ def group_name(spec: DatasetSpec, side: Side) -> str:
 def side_tags(spec: DatasetSpec, side: Side) -> dict[str, str]:
     """Tags to filter by."""
     return {"side": side, "purpose": spec.purpose, "lineage": spec.lineage}
+
+
+def source_kind(spec: DatasetSpec) -> str:
+    """The kind of the source, by the name under which Dagster knows its icon."""
+    return _ICONS.get(spec.source.kind, spec.source.kind)

@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 
 from dp_pipeline.ledger.home import Home
 from dp_pipeline.ledger.postgres_url import place
-from dp_pipeline.orchestration.dagster_home import STORAGE_VARIABLE, make_dagster_home
+from dp_pipeline.orchestration.dagster_home import STORAGE_VARIABLE, alone_in, make_dagster_home
 from dp_pipeline.schema.errors import PipelineError
 
 
@@ -19,9 +19,11 @@ def dagster_instance(home: Home) -> dg.DagsterInstance:
 
     Raises PipelineError where no such folder can be, or its server does not answer.
     """
-    make_dagster_home(home)
+    folder = make_dagster_home(home)
     _require_answer()
-    return dg.DagsterInstance.get()
+    # Several that find no tables make them all at once, and fail over what another has begun.
+    with alone_in(folder):
+        return dg.DagsterInstance.get()
 
 
 def _require_answer() -> None:

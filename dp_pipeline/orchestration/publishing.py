@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Literal
 
 from dp_pipeline.ledger import Ledger, Reservation, SpendRow
-from dp_pipeline.orchestration.admission import begun_with, require_affordable, require_as_begun
-from dp_pipeline.orchestration.drawing import derive, draw, rehearse
+from dp_pipeline.orchestration.admission import require_affordable, require_as_begun
+from dp_pipeline.orchestration.drawing import draw, rehearse
 from dp_pipeline.orchestration.lineage import require_snapshot
 from dp_pipeline.orchestration.release import Release
+from dp_pipeline.orchestration.replaying import rebuilt, settled_entry
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.key import ReleaseKey
@@ -85,27 +86,12 @@ def _replayed(release: Release, key: ReleaseKey, ledger: Ledger) -> Published:
     path = release.store.bundle_path(key, release.postprocessing)
     if not path.exists():
         stored = Transcript(release.store.transcript_path(key))
-        if stored.chain != _settled_chain(key, ledger):
+        if stored.chain != settled_entry(key.digest, key.lineage, ledger).facts[TRANSCRIPT]:
             raise Damaged(
                 f"transcript: expected that of {key.dataset}/{key.model} as settled, got another"
             )
-        same = begun_with(key, ledger) == str(release.postprocessing)
-        remade = (
-            draw(release, key, None, stored.rewind())
-            if same
-            else derive(release, key, stored.rewind())
-        )
-        release.store.write(path, remade)
+        release.store.write(path, rebuilt(release, key))
     return Published(release.store.read(path), "replayed", 0, path)
-
-
-def _settled_chain(key: ReleaseKey, ledger: Ledger) -> str:
-    entries = ledger.entries(key.lineage)
-    return next(
-        entry.facts[TRANSCRIPT]
-        for entry in entries
-        if entry.key == key.digest and entry.event == "settled"
-    )
 
 
 def _draw_reserved(

@@ -1,27 +1,51 @@
-"""The check of a k-anonymous release: the stored rows keep what it promises."""
+"""Checks of a k-anonymous release: the stored rows keep what it promises, and are whole."""
 
 from __future__ import annotations
 
 import dagster as dg
 
+from dp_pipeline.ledger import Ledger
+from dp_pipeline.orchestration.anonymizing import Anonymous
+from dp_pipeline.orchestration.storage import BundleStore
+from dp_pipeline.orchestration.stored_checks import WHOLE, fault_result
 from dp_pipeline.orchestration.syntactic_tables import keeps_promise, measured
+from dp_pipeline.orchestration.wholeness import require_whole_anonymous
 from dp_pipeline.release.bundle import Bundle
 
 KEPT = "keeps_k"
 
 
-def kept_check_spec(key: dg.AssetKey) -> dg.AssetCheckSpec:
+def anonymous_check_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
     """Declared on every method's asset."""
-    return dg.AssetCheckSpec(
-        KEPT,
-        asset=key,
-        description="Every class of the stored table has as many rows and different labels as "
-        "promised, counted anew. It says nothing of differential privacy: there is none.",
-    )
+    return [
+        dg.AssetCheckSpec(
+            KEPT,
+            asset=key,
+            description="Every class of the stored table has as many rows and different labels as "
+            "promised, counted anew. It says nothing of differential privacy: there is none.",
+        ),
+        dg.AssetCheckSpec(
+            WHOLE,
+            asset=key,
+            description="Read again from disk: tables and facts are those that the ledger "
+            "settled, and no other file lies beside them.",
+        ),
+    ]
+
+
+def anonymous_checks(
+    anonymous: Anonymous, *, store: BundleStore, ledger: Ledger, lineage: str
+) -> list[dg.AssetCheckResult]:
+    """The results for one release."""
+    folder = anonymous.folder
+    return [
+        kept_check(anonymous.bundle),
+        fault_result(WHOLE, lambda: require_whole_anonymous(store, folder, ledger, lineage)),
+    ]
 
 
 def kept_check(bundle: Bundle) -> dg.AssetCheckResult:
-    """The result for one release."""
+    """Whether the classes of a stored table are as large and as diverse as promised."""
     facts = bundle.facts
     report = measured(bundle.tables, label=facts["label"], k=int(facts["k"]))
     return dg.AssetCheckResult(

@@ -11,13 +11,8 @@ import dagster as dg
 
 from dp_pipeline.orchestration.anonymity_quality import Figures
 from dp_pipeline.orchestration.anonymizing import Anonymous
-from dp_pipeline.orchestration.metadata import (
-    Metadata,
-    beside_metadata,
-    kind_metadata,
-    number,
-    record_table,
-)
+from dp_pipeline.orchestration.metadata import Metadata, number, record_table
+from dp_pipeline.orchestration.released_metadata import beside_metadata, kind_metadata
 from dp_pipeline.orchestration.syntactic_release import syntactic_code
 from dp_pipeline.orchestration.syntactic_tables import TableFacts
 

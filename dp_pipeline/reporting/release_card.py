@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 from dp_pipeline.reporting.anonymity_figures import FIGURES
 from dp_pipeline.reporting.anonymous_release import AnonymousRelease
+from dp_pipeline.reporting.card_text import plain, points
 from dp_pipeline.reporting.disclosure_limits import LIMITS
 from dp_pipeline.reporting.disclosure_words import measure_text, measure_words
 from dp_pipeline.reporting.number_text import number_text
@@ -17,8 +16,6 @@ from dp_pipeline.reporting.syntactic_promise import (
     left_out_text,
     promises,
 )
-
-_MARKS = re.compile(r"[\\`*\[\]<>|~&]|(?<![^\W_])_|_(?![^\W_])")
 
 
 def release_card(release: AnonymousRelease) -> str:
@@ -32,15 +29,15 @@ def release_card(release: AnonymousRelease) -> str:
         f"# {heading(release)}",
         *_about(release),
         "## What it promises",
-        _points([*promises(release), columns_text(release), left_out_text(release)]),
+        points([*promises(release), columns_text(release), left_out_text(release)]),
         "## What it does not promise",
-        _plain(NO_EPSILON),
+        plain(NO_EPSILON),
         _limits(release),
         "## What was measured on this release",
         _measures(release),
         *_tried(release),
         "## Where it comes from",
-        _points([f"{name}: {text}" for name, text in _provenance(release).items()]),
+        points([f"{name}: {text}" for name, text in _provenance(release).items()]),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -56,12 +53,12 @@ def _about(release: AnonymousRelease) -> tuple[str, ...]:
         )
     else:
         rows = "The rows are sensitive and nobody allowed this: it must not leave."
-    return _plain(title), _plain(rows)
+    return plain(title), plain(rows)
 
 
 def _limits(release: AnonymousRelease) -> str:
     lines = [
-        f"- **{one.name}.** {_plain(one.words)} **{_plain(one.here(release))}**" for one in LIMITS
+        f"- **{one.name}.** {plain(one.words)} **{plain(one.here(release))}**" for one in LIMITS
     ]
     return "\n".join(lines)
 
@@ -87,16 +84,3 @@ def _tried(release: AnonymousRelease) -> tuple[str, ...]:
 def _provenance(release: AnonymousRelease) -> dict[str, str]:
     own = {"Data set": release.dataset, "Population": release.lineage}
     return {**own, **release.provenance}
-
-
-def _points(sentences: list[str]) -> str:
-    return "\n".join(f"- {_plain(sentence)}" for sentence in sentences)
-
-
-def _plain(text: str) -> str:
-    r"""One line of text that is no markup.
-
-    >>> _plain("mean_radius <b>*new*</b>\n# _x_")
-    'mean_radius \\<b\\>\\*new\\*\\</b\\> # \\_x\\_'
-    """
-    return _MARKS.sub(lambda mark: "\\" + mark.group(), " ".join(text.split()))

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
 import yaml
+from dagster._core.storage.runs.sqlite import sqlite_run_storage
+from dagster._daemon.monitoring import run_monitoring
 
 from dp_pipeline.ledger.home import Home
+from dp_pipeline.orchestration import instance as making
 from dp_pipeline.orchestration.dagster_home import make_dagster_home
 from dp_pipeline.orchestration.instance import dagster_instance
 from dp_pipeline.schema.errors import DeclarationError, PipelineError
+from dp_pipeline_tests.orchestration.warm import ended, start
 
 STORED = {"postgres": {"postgres_url": {"env": "DP_PIPELINE_DAGSTER"}}}
 URL = "postgresql://ana:secret@127.0.0.1:1/history"
@@ -120,3 +130,80 @@ def test_the_history_of_a_run_is_on_the_server_and_not_in_the_folder(
         assert [run.run_id for run in instance.get_runs()] == [ran.run_id]
         assert len(instance.all_logs(ran.run_id)) > 3
     assert not list(home.root.parent.rglob("*.db"))
+
+
+def make_history(folder: Path) -> None:
+    """What any command begins with; to be started in a child, which fails when another one marks
+    the tables as made at the same time. Dagster itself then fails, or marks them as older ones.
+    """
+    os.environ.update(DAGSTER_HOME="", DP_PIPELINE_DAGSTER="")
+    mark, inside = sqlite_run_storage.stamp_alembic_rev, folder / "inside"
+
+    def mark_slowly(*arguments: Any, **named: Any) -> None:
+        inside.touch(exist_ok=False)
+        time.sleep(1.5)
+        mark(*arguments, **named)
+        inside.unlink()
+
+    sqlite_run_storage.stamp_alembic_rev = mark_slowly
+    dagster_instance(Home(folder / "data")).dispose()
+
+
+def make_history_without_a_lock(folder: Path) -> None:
+    making.alone_in = nullcontext  # type: ignore[assignment]
+    make_history(folder)
+
+
+def codes_of_three(folder: Path, work: Callable[[Path], None]) -> list[int]:
+    """How three commands end that start at the same moment, in a project without a history."""
+    words = [folder / str(number) for number in range(3)]
+    for one in words:
+        one.mkdir()
+    children = [start(one, work, folder) for one in words]
+    return [ended(child, one).code for child, one in zip(children, words, strict=True)]
+
+
+def test_commands_that_start_at_once_make_the_history_once(tmp_path: Path):
+    assert codes_of_three(tmp_path, make_history) == [0, 0, 0]
+
+
+def test_without_a_lock_they_make_it_all_at_once(tmp_path: Path):
+    assert any(codes_of_three(tmp_path, make_history_without_a_lock))
+
+
+def test_a_run_that_is_said_to_go_on_for_more_than_a_day_is_ended(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+):
+    ours = (Path(__file__).parents[2] / "dagster.yaml").read_text(encoding="utf-8")
+    (home.root.parent / "dagster.yaml").write_text(ours, encoding="utf-8")
+    with dagster_instance(home) as instance:
+        run = a_run_without_a_process(instance)
+        seen = [looked_at(instance, run, hours, monkeypatch) for hours in (23, 25)]
+    assert seen == [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.FAILURE]
+
+
+def a_run_without_a_process(instance: dg.DagsterInstance) -> str:
+    """The id of a run that has started, and of which nothing was heard since."""
+
+    @dg.job
+    def lost() -> None: ...
+
+    run = instance.create_run_for_job(lost)
+    begun = dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, lost.name)
+    instance.report_dagster_event(begun, run.run_id)
+    return run.run_id
+
+
+def looked_at(
+    instance: dg.DagsterInstance, run: str, hours: int, monkeypatch: pytest.MonkeyPatch
+) -> dg.DagsterRunStatus:
+    """What the daemon makes of a run so long after its start."""
+    later = time.time() + 3600 * hours
+    monkeypatch.setattr(run_monitoring, "get_current_timestamp", lambda: later)
+    record = instance.get_run_record_by_id(run)
+    assert record is not None
+    workspace: Any = None
+    run_monitoring.monitor_started_run(instance, workspace, record, logging.getLogger("daemon"))
+    found = instance.get_run_by_id(run)
+    assert found is not None
+    return found.status

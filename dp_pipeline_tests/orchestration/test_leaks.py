@@ -256,3 +256,84 @@ def test_two_populations_give_events_of_one_shape(project: Project):
         shapes.append(sorted((str(e.step_key), str(e.dagster_event_type)) for e in logged))
         assert SECRET not in "".join(log_texts(folder.instance))
     assert shapes[0] == shapes[1]
+
+
+RAW_STAGES = ("ingested", "validated", "normalized", "discretized")
+_OF_A_RUN = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f-]{27}"  # run ids
+    r"|\d+(\.\d+)?(e-\d+)?\s?(ms|s|seconds|minutes)\b"  # how long a step took
+    r"|\(pid: \d+\)|pid\S* \d+"
+    r"|/tmp/\S+"
+)
+
+
+_VERDICT = re.compile(r'passed|did not pass|"(passed|success)": (true|false)|with no issues')
+
+RawLog = list[tuple[str, str, str]]
+
+
+def raw_log(project: Project, spec: DatasetSpec) -> RawLog:
+    """(step, kind, all that an event says) of the raw chain, run now; without run ids and times."""
+    assert project.launch(spec, *RAW_STAGES).success
+    told = []
+    for entry in entries(project.instance):
+        event = entry.dagster_event
+        if event is None or event.is_engine_event:
+            continue
+        data = event.event_specific_data
+        said = "" if event.is_step_success else dg.serialize_value(data) if data else ""
+        words = f"{entry.user_message} {said}"
+        told.append((str(entry.step_key), str(entry.dagster_event_type), _quiet(words)))
+    assert len(told) > 30
+    return told
+
+
+def _quiet(words: str) -> str:
+    """Without moments and names that are drawn for every run."""
+    return re.sub(r'"(timestamp": [\d.]+|log_key": "\w+")', "", _OF_A_RUN.sub("…", words))
+
+
+def raw_log_of(project: Project, last: str) -> RawLog:
+    """The raw side of sixty homes and one more line."""
+    spec = project.declare("homes", HOMES)
+    rows = [f"{n % 7 + 1},{n * 7 % 900},owner" for n in range(60)]
+    project.write_rows("homes.csv", ["rooms,rent,tenure", *rows, last])
+    return raw_log(project, spec)
+
+
+@pytest.fixture(scope="module")
+def sixty_one(tmp_path_factory: pytest.TempPathFactory) -> RawLog:
+    """The raw side of sixty homes and a good one more."""
+    return raw_log_of(Project(tmp_path_factory.mktemp("sixty_one")), "4,100,renter")
+
+
+@pytest.mark.parametrize("last", ["7.5,999,owner", ""], ids=["another row", "a row less"])
+def test_the_raw_side_of_two_populations_that_differ_in_one_row_says_the_same(
+    last: str, sixty_one: RawLog, project: Project
+):
+    assert raw_log_of(project, last) == sixty_one
+
+
+def test_of_a_row_that_breaks_the_declaration_the_steward_sees_verdicts_and_nothing_else(
+    sixty_one: RawLog, project: Project
+):
+    """A verdict is a boolean for the steward: it stops nothing, and tells no row and no count."""
+    broken = raw_log_of(project, f"{SECRET},word,{SECRET}")
+    differing = [(a, b) for a, b in zip(sixty_one, broken, strict=True) if a != b]
+    assert differing
+    for good, bad in differing:
+        assert bad[:2] == ("homes__validated", "DagsterEventType.ASSET_CHECK_EVALUATION")
+        assert _VERDICT.sub("", bad[2]) == _VERDICT.sub("", good[2])
+        assert SECRET not in bad[2]
+
+
+def test_a_planted_count_makes_the_raw_side_differ(
+    sixty_one: RawLog, project: Project, monkeypatch: pytest.MonkeyPatch
+):
+    def counting(snapshot: Any, **_: str) -> dict[str, dg.MetadataValue]:
+        size = snapshot.table_path("ingested").stat().st_size
+        return {"size": dg.MetadataValue.int(size)}
+
+    monkeypatch.setattr(raw, "raw_metadata", counting)
+    told = raw_log_of(project, "4,100,renter")
+    assert [a for a, b in zip(told, sixty_one, strict=True) if a != b]

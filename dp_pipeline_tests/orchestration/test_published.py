@@ -18,8 +18,8 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.ledger import Entry
 from dp_pipeline.models.base import Claim
 from dp_pipeline.models.eug_kmeans import EugKMeans
+from dp_pipeline.orchestration.budget_metadata import charge_table
 from dp_pipeline.orchestration.dataset import dataset_assets
-from dp_pipeline.orchestration.metadata import charge_table
 from dp_pipeline.orchestration.outcome import Outcome, report_path
 from dp_pipeline.orchestration.plan import plan_request
 from dp_pipeline.release.clusters import Clusters
@@ -259,7 +259,7 @@ def test_the_budget_counts_the_releases_without_an_epsilon(ran: Ran) -> None:
     assert (account["releases"], account["not_dp"]) == ("4", "2")
     shown = project.cli("budget").out.splitlines()
     assert [line.split() for line in shown if "garden" in line] == [
-        ["garden", "4", "2", "0.333333334", "0.666666666", "1"]
+        ["garden", "4", "2", "0.333333334", "0.666666666", "1", "none", "none"]
     ]
 
 

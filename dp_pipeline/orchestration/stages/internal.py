@@ -6,17 +6,15 @@ from typing import Any
 
 import dagster as dg
 
+from dp_pipeline.orchestration.budget_checks import budget_check_specs, budget_checks
+from dp_pipeline.orchestration.budget_metadata import budget_report
+from dp_pipeline.orchestration.code_versions import internal_code
 from dp_pipeline.orchestration.comparing import compare
 from dp_pipeline.orchestration.documents import to_documents
 from dp_pipeline.orchestration.failures import one_line_failures
 from dp_pipeline.orchestration.groups import group_name, side_tags
 from dp_pipeline.orchestration.io import pointed_bundle
-from dp_pipeline.orchestration.metadata import (
-    budget_metadata,
-    charge_table,
-    picture,
-    quality_metadata,
-)
+from dp_pipeline.orchestration.metadata import picture, quality_metadata
 from dp_pipeline.orchestration.partitions import (
     epsilon_of,
     epsilon_partitions,
@@ -49,6 +47,8 @@ def _evaluation(spec: DatasetSpec) -> dg.AssetsDefinition:
         group_name=group_name(spec, "internal"),
         kinds={"json"},
         tags=side_tags(spec, "internal"),
+        owners=list(spec.owners),
+        code_version=internal_code(),
         io_manager_key="documents",
     )
     def evaluation(
@@ -76,8 +76,10 @@ def _comparison(spec: DatasetSpec) -> dg.AssetsDefinition:
         description="The best model first, utility over ε, a picture of what was released, and "
         "the report as one HTML file. Made from released and evaluated numbers only.",
         group_name=group_name(spec, "internal"),
-        kinds={"html"},
+        kinds={"report"},
         tags=side_tags(spec, "internal"),
+        owners=list(spec.owners),
+        code_version=internal_code(),
         io_manager_key="documents",
         automation_condition=dg.AutomationCondition.eager(),
     )
@@ -102,25 +104,26 @@ def _budget(spec: DatasetSpec) -> dg.AssetsDefinition:
     anonymous = spec.k_anonymity.methods if spec.k_anonymity else ()
     recorded = [[spec.name, FOLDER, name] for name in anonymous]
 
+    key = dg.AssetKey([spec.name, "budget"])
+
     @dg.asset(
-        key=[spec.name, "budget"],
+        key=key,
         deps=[*([spec.name, name] for name in spec.models), *recorded],
-        description=f"What the population {spec.lineage} has spent over all runs, from the "
-        "privacy ledger, whose chain is verified.",
+        check_specs=budget_check_specs(key),
+        description=f"What the population {spec.lineage} has spent over all runs, charge by charge "
+        "and as a picture over time, from the privacy ledger, whose chain is verified.",
         group_name=group_name(spec, "internal"),
-        kinds={"sqlite"},
+        kinds={"report"},
         tags=side_tags(spec, "internal"),
+        owners=list(spec.owners),
+        code_version=internal_code(),
         automation_condition=when_anything_is_new(),
     )
     def budget(pipeline: PipelineResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
         with one_line_failures(spec):
             ledger = pipeline.home.ledger
-            ledger.verify()
-            balance = ledger.balance(spec.lineage)
-        amounts = {"spent": balance.spent, "left": balance.left, "ceiling": balance.ceiling}
-        return dg.MaterializeResult(
-            metadata=budget_metadata(amounts, balance.currency)
-            | {"privacy/releases": charge_table(ledger, spec.lineage)}
-        )
+            metadata = budget_report(ledger, spec.lineage)
+            checks = budget_checks(ledger.balance(spec.lineage))
+        return dg.MaterializeResult(metadata=metadata, check_results=checks)
 
     return budget

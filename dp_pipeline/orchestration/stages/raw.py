@@ -7,8 +7,10 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
+from dp_pipeline.orchestration.code_versions import ingesting_code, raw_code
+from dp_pipeline.orchestration.column_metadata import column_metadata, raw_columns
 from dp_pipeline.orchestration.failures import one_line_failures
-from dp_pipeline.orchestration.groups import group_name, side_tags
+from dp_pipeline.orchestration.groups import group_name, side_tags, source_kind
 from dp_pipeline.orchestration.lineage import open_lineage, require_snapshot
 from dp_pipeline.orchestration.metadata import raw_metadata
 from dp_pipeline.orchestration.resources import PipelineResource
@@ -54,8 +56,11 @@ def _ingested(spec: DatasetSpec) -> dg.AssetsDefinition:
         description=f"An immutable snapshot of the rows of “{spec.title}”, named by the calendar "
         "or by hand. Materializing it again keeps the current snapshot unless a new name is given.",
         group_name=group_name(spec, "raw"),
-        kinds={spec.source.kind, "parquet"},
+        kinds={source_kind(spec), "parquet"},
         tags=side_tags(spec, "raw"),
+        owners=list(spec.owners),
+        metadata=column_metadata(spec, raw_columns(spec, "ingested")),
+        code_version=ingesting_code(spec),
     )
     def ingested(config: IngestConfig, pipeline: PipelineResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
         with one_line_failures(spec):
@@ -67,7 +72,11 @@ def _ingested(spec: DatasetSpec) -> dg.AssetsDefinition:
                 snapshot_id=config.snapshot or None,
                 today=datetime.now(UTC).date(),
             )
-        return dg.MaterializeResult(metadata=raw_metadata(snapshot, source=spec.source.kind))
+        # What is new is said by the name that the calendar gave, never by the rows.
+        return dg.MaterializeResult(
+            metadata=raw_metadata(snapshot, source=spec.source.kind),
+            data_version=dg.DataVersion(snapshot.id),
+        )
 
     return ingested
 
@@ -88,8 +97,10 @@ def _validated(spec: DatasetSpec) -> dg.AssetsDefinition:
         description="Whether the snapshot is what the data set file declares, judged by Great "
         "Expectations. The verdict is written into the snapshot: without it nothing is released.",
         group_name=group_name(spec, "raw"),
-        kinds={"great_expectations"},
+        kinds={"greatexpectations"},
         tags=side_tags(spec, "raw"),
+        owners=list(spec.owners),
+        code_version=raw_code(spec),
     )
     def validated(pipeline: PipelineResource):  # type: ignore[no-untyped-def]
         with one_line_failures(spec):
@@ -126,6 +137,9 @@ def _prepared(spec: DatasetSpec, stage: str, *, upstream: str, last: bool) -> dg
         group_name=group_name(spec, "raw"),
         kinds={"parquet"},
         tags=side_tags(spec, "raw"),
+        owners=list(spec.owners),
+        metadata=column_metadata(spec, raw_columns(spec, stage)),
+        code_version=raw_code(spec),
     )
     def prepared(pipeline: PipelineResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
         with one_line_failures(spec):

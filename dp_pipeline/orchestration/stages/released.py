@@ -7,24 +7,32 @@ from typing import Any
 
 import dagster as dg
 
-from dp_pipeline import __version__
 from dp_pipeline.models import build_model
-from dp_pipeline.models.base import declared_claim, price
+from dp_pipeline.models.base import Model, declared_claim, price
 from dp_pipeline.orchestration.beside import not_dp_beside
 from dp_pipeline.orchestration.checks import release_check_specs, release_checks
+from dp_pipeline.orchestration.code_versions import CODE_TAG, data_version, released_code
+from dp_pipeline.orchestration.column_metadata import column_metadata
 from dp_pipeline.orchestration.failures import one_line_failures
 from dp_pipeline.orchestration.groups import group_name, side_tags
-from dp_pipeline.orchestration.metadata import released_metadata
 from dp_pipeline.orchestration.partitions import epsilon_of, epsilon_partitions
+from dp_pipeline.orchestration.private_cards import write_private_card
 from dp_pipeline.orchestration.publishing import publish
 from dp_pipeline.orchestration.release import Release
+from dp_pipeline.orchestration.released_columns import released_columns
+from dp_pipeline.orchestration.released_metadata import released_metadata
 from dp_pipeline.orchestration.resources import PipelineResource
 from dp_pipeline.raw.prepare import stages_of
 from dp_pipeline.schema.spec import DatasetSpec
 
+_REPEATS = ("dagster/parent_run_id", "dagster/parent_backfill_id")
+"""Tags of a run that executes another one again."""
+
 
 class ReleaseConfig(dg.Config):
-    """fresh   draw once more, at the full price, although this release exists"""
+    """fresh   draw once more, at the full price, although this release exists; a run that is
+    executed again finishes or replays what it has paid for, and never draws another
+    """
 
     fresh: bool = False
 
@@ -35,7 +43,7 @@ def model_assets(spec: DatasetSpec) -> list[dg.AssetsDefinition]:
 
 
 def _model_asset(spec: DatasetSpec, name: str) -> dg.AssetsDefinition:
-    build_model(spec, name)
+    model = build_model(spec, name)
     key = dg.AssetKey([spec.name, name])
 
     @dg.asset(
@@ -43,34 +51,44 @@ def _model_asset(spec: DatasetSpec, name: str) -> dg.AssetsDefinition:
         deps=[[spec.name, stages_of(spec)[-1]]],
         partitions_def=epsilon_partitions(spec),
         check_specs=release_check_specs(key),
-        description=_description(spec, name),
+        description=_description(spec, model),
         group_name=group_name(spec, "released"),
         kinds={"parquet", "json"},
         tags=side_tags(spec, "released"),
-        code_version=__version__,
+        owners=list(spec.owners),
+        metadata=column_metadata(spec, released_columns(spec, model)),
+        code_version=released_code(spec, model),
         io_manager_key="pointers",
     )
     def released(
         context: dg.AssetExecutionContext,
         config: ReleaseConfig,
         pipeline: PipelineResource,
-    ) -> Iterator[dg.Output[Any] | dg.AssetCheckResult]:
+    ) -> Iterator[dg.MaterializeResult[Any]]:
         with one_line_failures(spec):
             epsilon = epsilon_of(context, spec)
             run = {"run": context.run.run_id, "asset": key.to_user_string()}
             release = Release(spec, name, epsilon, pipeline.home, pipeline.noise, run)
-            published = publish(release, fresh=config.fresh)
+            is_repeat = any(tag in context.run.tags for tag in _REPEATS)
+            published = publish(release, fresh=config.fresh and not is_repeat)
+            card = write_private_card(release, published.bundle)
+            beside = not_dp_beside(spec, pipeline.home.ledger)
+            metadata = released_metadata(published, card, beside)
+            checks = release_checks(release, published)
         folder = published.folder.relative_to(release.store.root)
         pointer = {"folder": str(folder), "state": published.state, "nano": str(published.nano)}
-        beside = not_dp_beside(spec, pipeline.home.ledger)
-        yield dg.Output(pointer, metadata=released_metadata(published, beside))
-        yield from release_checks(spec, epsilon, published, pipeline.home.ledger)
+        yield dg.MaterializeResult(
+            value=pointer,
+            metadata=metadata,
+            check_results=checks,
+            data_version=data_version(published.bundle),
+            tags={CODE_TAG: released_code(spec, model, published.bundle.facts["code"])},
+        )
 
     return released
 
 
-def _description(spec: DatasetSpec, name: str) -> str:
-    model = build_model(spec, name)
+def _description(spec: DatasetSpec, model: Model) -> str:
     claims = [declared_claim(spec, model, epsilon) for epsilon in spec.partitions]
     kept = f"{spec.title}: {model.summary}. Protected unit: {spec.protection}."
     if not claims[0].is_dp:

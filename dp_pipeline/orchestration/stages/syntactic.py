@@ -7,11 +7,17 @@ from typing import Any
 
 import dagster as dg
 
-from dp_pipeline import __version__
 from dp_pipeline.orchestration.anonymity_quality import evaluate_anonymous
 from dp_pipeline.orchestration.anonymity_rows import declared_anonymity
 from dp_pipeline.orchestration.anonymizing import anonymize
 from dp_pipeline.orchestration.beside import not_dp_beside
+from dp_pipeline.orchestration.code_versions import (
+    CODE_TAG,
+    anonymous_code,
+    data_version,
+    internal_code,
+)
+from dp_pipeline.orchestration.column_metadata import column_metadata
 from dp_pipeline.orchestration.comparing_anonymous import compare_anonymous
 from dp_pipeline.orchestration.declared_methods import declared_method, promise_for
 from dp_pipeline.orchestration.failures import one_line_failures
@@ -19,9 +25,10 @@ from dp_pipeline.orchestration.groups import group_name, side_tags
 from dp_pipeline.orchestration.io import pointed_bundle
 from dp_pipeline.orchestration.metadata import picture
 from dp_pipeline.orchestration.partitions import k_of, k_partitions, when_anything_is_new
+from dp_pipeline.orchestration.released_columns import anonymous_columns
 from dp_pipeline.orchestration.resources import PipelineResource
 from dp_pipeline.orchestration.storage import BundleStore
-from dp_pipeline.orchestration.syntactic_checks import kept_check, kept_check_spec
+from dp_pipeline.orchestration.syntactic_checks import anonymous_check_specs, anonymous_checks
 from dp_pipeline.orchestration.syntactic_metadata import anonymous_metadata, figure_metadata
 from dp_pipeline.orchestration.syntactic_release import FOLDER, REASON, SyntacticRelease
 from dp_pipeline.raw.prepare import stages_of
@@ -45,28 +52,37 @@ def _method_asset(spec: DatasetSpec, name: str) -> dg.AssetsDefinition:
         key=key,
         deps=[[spec.name, stages_of(spec)[-1]]],
         partitions_def=k_partitions(spec),
-        check_specs=[kept_check_spec(key)],
+        check_specs=anonymous_check_specs(key),
         description=_description(spec, name),
         metadata={"privacy/kind": "not-dp"},
         group_name=group_name(spec, "syntactic"),
         kinds={"parquet", "json"},
         tags={**side_tags(spec, "released"), "promise": "syntactic"},
-        code_version=__version__,
+        owners=list(spec.owners),
+        code_version=anonymous_code(spec, name),
         io_manager_key="pointers",
     )
     def anonymous(
         context: dg.AssetExecutionContext, pipeline: PipelineResource
-    ) -> Iterator[dg.Output[Any] | dg.AssetCheckResult]:
+    ) -> Iterator[dg.MaterializeResult[Any]]:
         with one_line_failures(spec):
             run = {"run": context.run.run_id, "asset": key.to_user_string()}
             release = SyntacticRelease(spec, name, k_of(context, spec), pipeline.home, run)
             made = anonymize(release)
             beside = not_dp_beside(spec, pipeline.home.ledger, but=made.bundle.key)
-            metadata = anonymous_metadata(made, beside)
-            check = kept_check(made.bundle)
+            columns = column_metadata(spec, anonymous_columns(made.bundle))
+            metadata = anonymous_metadata(made, beside) | columns
+            checks = anonymous_checks(
+                made, store=release.store, ledger=pipeline.home.ledger, lineage=spec.lineage
+            )
         folder = made.folder.relative_to(release.store.root)
-        yield dg.Output({"folder": str(folder), "state": made.state}, metadata=metadata)
-        yield check
+        yield dg.MaterializeResult(
+            value={"folder": str(folder), "state": made.state},
+            metadata=metadata,
+            check_results=checks,
+            data_version=data_version(made.bundle),
+            tags={CODE_TAG: anonymous_code(spec, name, made.bundle.facts["code"])},
+        )
 
     return anonymous
 
@@ -101,6 +117,8 @@ def _evaluation(spec: DatasetSpec) -> dg.AssetsDefinition:
         group_name=group_name(spec, "syntactic"),
         kinds={"json"},
         tags=side_tags(spec, "internal"),
+        owners=list(spec.owners),
+        code_version=internal_code(),
         io_manager_key="documents",
     )
     def evaluation(
@@ -128,8 +146,10 @@ def _comparison(spec: DatasetSpec) -> dg.AssetsDefinition:
         description="What k-anonymous releases keep and what they still tell, over K: pictures, "
         "a table and one HTML page. Made from released and evaluated numbers only.",
         group_name=group_name(spec, "syntactic"),
-        kinds={"html"},
+        kinds={"report"},
         tags=side_tags(spec, "internal"),
+        owners=list(spec.owners),
+        code_version=internal_code(),
         io_manager_key="documents",
         automation_condition=when_anything_is_new(),
     )

@@ -1,0 +1,94 @@
+"""Code versions of assets: what Dagster compares to say that code has changed since a run.
+
+A released asset's changes exactly when a fresh draw might give other answers: with the code
+that measures, the declarations that are measured, and the model's parameters. A release that
+is replayed keeps the version that it was drawn with, so the mark stays until a fresh draw.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+import dagster as dg
+
+from dp_pipeline.models.base import Model
+from dp_pipeline.orchestration.anonymity_rows import declared_anonymity
+from dp_pipeline.orchestration.declared_methods import declared_method
+from dp_pipeline.orchestration.release import code_version
+from dp_pipeline.orchestration.syntactic_release import syntactic_code
+from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.schema.parameters import texts_of
+from dp_pipeline.schema.spec import DatasetSpec
+
+CODE_TAG = "dagster/code_version"
+"""The tag of a materialization that Dagster compares with the asset's own version."""
+
+
+def raw_code(spec: DatasetSpec) -> str:
+    """Of a stage that prepares rows: the code that reads and prepares, and what is declared."""
+    return _version(_code_of("raw", "schema"), spec.digest)
+
+
+def ingesting_code(spec: DatasetSpec) -> str:
+    """Of the stage that reads the source: also what is read, wherever the project's folder lies."""
+    source = spec.source
+    names = [Path(location).name for location in source.locations]
+    read = replace(source, location=names[0], more=tuple(names[1:]))
+    return _version(raw_code(spec), read)
+
+
+def internal_code() -> str:
+    """Of evaluations, comparisons and the budget: the code that measures and draws pictures."""
+    return _version(_code_of("raw", "metrics", "reporting", "ledger", "orchestration"))
+
+
+def released_code(spec: DatasetSpec, model: Model, code: str | None = None) -> str:
+    """Of a declared model's asset.
+
+    code   version of the measuring code that a release was drawn with; None: as it is now
+    """
+    whole = [attribute.name for attribute in spec.domain if attribute.whole]
+    parameters = [texts_of(model, measuring=True), texts_of(model, measuring=False), whole]
+    return _version(code or code_version(), spec.digest, spec.evaluation, *parameters)
+
+
+def anonymous_code(spec: DatasetSpec, name: str, code: str | None = None) -> str:
+    """Of a k-anonymous method's asset; ``code`` as in ``released_code``."""
+    declared = declared_anonymity(spec)
+    asked = (
+        texts_of(declared_method(spec, name), measuring=True),
+        declared.attributes,
+        declared.sensitive_label,
+        declared.diversity,
+        declared.suppress,
+        declared.seed,
+        spec.label,
+    )
+    return _version(code or syntactic_code(), spec.digest, *asked)
+
+
+def data_version(bundle: Bundle) -> dg.DataVersion:
+    """Of a stored release: the same after every replay, so nothing downstream is called stale."""
+    return dg.DataVersion(_version(bundle.to_json()))
+
+
+@cache
+def _code_of(*rooms: str) -> str:
+    """Version of the code in some folders of the package, and in the folders inside them."""
+    package = resources.files("dp_pipeline")
+    inside = [
+        f"{room}/{folder.name}"
+        for room in rooms
+        for folder in sorted(package.joinpath(room).iterdir(), key=lambda one: one.name)
+        if folder.is_dir()
+    ]
+    return code_version((*rooms, *inside))
+
+
+def _version(*parts: object) -> str:
+    """Short, as the page shows it in a line."""
+    return hashlib.sha256(" ".join(map(str, parts)).encode()).hexdigest()[:12]

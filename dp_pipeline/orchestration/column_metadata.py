@@ -1,0 +1,150 @@
+"""Columns of assets and where each comes from, from declarations alone: before any run.
+
+Dagster shows them on the asset's page, with what each is made from, from a synthetic column
+back to the source's. Declared bounds and levels are public; nothing here was ever counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+import numpy as np
+
+from dp_pipeline.raw.one_hot import bit_names
+from dp_pipeline.raw.prepare import CLIPPED
+from dp_pipeline.schema.domain import Attribute
+from dp_pipeline.schema.spec import DatasetSpec
+
+SCHEMA, LINEAGE = "dagster/column_schema", "dagster/column_lineage"
+
+MOST_SOURCES = 3
+"""Columns that a column's words name as what it is made from."""
+
+MOST_LEVELS = 8
+"""Declared levels that are named one by one."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of an asset.
+
+    type      of its values, in a word
+    words     what it holds
+    sources   (stage, column) that it is made from, of the same data set
+    rules     declared constraints, in words
+    nullable  whether a value may be missing
+    """
+
+    name: str
+    type: str
+    words: str
+    sources: Sequence[tuple[str, str]] = ()
+    rules: tuple[str, ...] = ()
+    nullable: bool = False
+
+
+def column_metadata(spec: DatasetSpec, columns: Iterable[Column]) -> dict[str, Any]:
+    """Schema and lineage as Dagster shows them; no lineage where nothing is upstream."""
+    listed = list(columns)
+    schema = dg.TableSchema([_shown(column) for column in listed])
+    lineage = dg.TableColumnLineage(
+        {
+            column.name: [
+                dg.TableColumnDep(dg.AssetKey([spec.name, stage]), name)
+                for stage, name in column.sources
+            ]
+            for column in listed
+            if column.sources
+        }
+    )
+    return {SCHEMA: schema, LINEAGE: lineage} if lineage.deps_by_column else {SCHEMA: schema}
+
+
+def _shown(column: Column) -> dg.TableColumn:
+    """The open web server draws no lineage of columns, so their words name the sources too."""
+    constraints = dg.TableColumnConstraints(nullable=column.nullable, other=list(column.rules))
+    told = [f"{stage}.{name}" for stage, name in column.sources[:MOST_SOURCES]]
+    more = len(column.sources) - len(told)
+    made_from = f"; from {', '.join(told)}" if told else ""
+    words = f"{column.words}{made_from}{f' and {more} more' if more else ''}"
+    return dg.TableColumn(column.name, column.type, words, constraints)
+
+
+def raw_columns(spec: DatasetSpec, stage: str) -> list[Column]:
+    """Of a stage of the raw chain that stores a table."""
+    make = {
+        "ingested": _ingested,
+        "normalized": _normalized,
+        "discretized": _discretized,
+        "one_hot": _one_hot,
+    }
+    return make[stage](spec)
+
+
+def _ingested(spec: DatasetSpec) -> list[Column]:
+    """As the source has them: every cell is text or a number, and may be missing."""
+    told: dict[str, list[Attribute]] = {}
+    for attribute in spec.domain:
+        told.setdefault(attribute.column, []).append(attribute)
+    columns = [
+        Column(
+            name,
+            "number" if all(one.is_numeric for one in read) else "text",
+            f"read as {', '.join(one.name for one in read)}",
+            rules=tuple(rule for one in read for rule in rules_of(one)),
+            nullable=True,
+        )
+        for name, read in told.items()
+    ]
+    person = spec.protection.column
+    if person is not None and person not in told:
+        words = f"whose row it is; of a person at most {spec.protection.rows} are used"
+        columns.append(Column(person, "text", words, nullable=True))
+    return columns
+
+
+def _normalized(spec: DatasetSpec) -> list[Column]:
+    columns = []
+    for one in spec.domain:
+        source, rules = [("ingested", one.column)], rules_of(one)
+        if one.coordinate is None:
+            columns.append(Column(one.name, "text", "the level", source, rules, one.nullable))
+            continue
+        words = "fixed-point coordinate: the middle of the declared bounds is 0, they are ±65536"
+        columns.append(Column(one.name, "int32", words, source, rules, one.nullable))
+        if one.cells is not None:
+            clipped = (f"{one.name}{CLIPPED}", "float64", "the number, clipped to its bounds")
+            columns.append(Column(*clipped, source, rules, one.nullable))
+    return columns
+
+
+def _discretized(spec: DatasetSpec) -> list[Column]:
+    columns = []
+    for name in spec.domain.discrete:
+        one = spec.domain[name]
+        source = name if one.coordinate is None else f"{name}{CLIPPED}"
+        kind = str(np.min_scalar_type(one.size - 1))
+        words = f"code of the cell, 0 to {one.size - 1}"
+        columns.append(Column(name, kind, words, [("normalized", source)], rules_of(one)))
+    return columns
+
+
+def _one_hot(spec: DatasetSpec) -> list[Column]:
+    return [
+        Column(bit, "uint8", f"1 where {name} is in this cell, else 0", [("discretized", name)])
+        for name in spec.domain.discrete
+        for bit in bit_names(spec.domain[name])
+    ]
+
+
+def rules_of(attribute: Attribute) -> tuple[str, ...]:
+    """The declared bounds or levels, in words."""
+    if attribute.coordinate is not None:
+        return (f"{attribute.coordinate.lower:g} to {attribute.coordinate.upper:g}",)
+    levels = attribute.labels()
+    if len(levels) > MOST_LEVELS:
+        return (f"{len(levels)} levels",)
+    return (" | ".join(levels),)

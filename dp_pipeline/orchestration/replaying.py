@@ -1,0 +1,48 @@
+"""Rebuilding a settled release from its transcript alone: over nobody, at no cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dp_pipeline.ledger import Entry, Ledger
+from dp_pipeline.orchestration.admission import begun_with
+from dp_pipeline.orchestration.drawing import derive, draw
+from dp_pipeline.orchestration.release import Release
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.release.key import ReleaseKey
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.schema.errors import Damaged
+
+
+def key_of(release: Release, bundle: Bundle) -> ReleaseKey:
+    """The key of a stored release of this question, made from the declaration; Damaged where that
+    is not the key that was stored.
+    """
+    # Of a snapshot only its name enters a key.
+    read = Snapshot(Path(release.home.raw, release.spec.name, bundle.facts["snapshot"]), b"")
+    newest = release.key(release.home.ledger, read, fresh=False)
+    key = newest.with_replicate(int(bundle.facts["replicate"]))
+    if key.digest != bundle.key:
+        raise Damaged(f"bundle {bundle.key[:12]}: expected the release {key.digest[:12]}")
+    return key
+
+
+def rebuilt(release: Release, key: ReleaseKey) -> Bundle:
+    """The bundle of a settled release, made again from its stored answers; no row is read.
+
+    Raises Damaged where an answer is missing, or another question is asked than was answered.
+    """
+    answers = Transcript(release.store.transcript_path(key)).rewind()
+    if begun_with(key, release.home.ledger) == str(release.postprocessing):
+        return draw(release, key, None, answers)
+    return derive(release, key, answers)
+
+
+def settled_entry(key: str, lineage: str, ledger: Ledger) -> Entry:
+    """The row that settled a release; Damaged where there is none."""
+    entries = ledger.entries(lineage)
+    found = [one for one in entries if one.key == key and one.event == "settled"]
+    if not found:
+        raise Damaged(f"ledger: expected that the release {key[:12]} is settled, got no such row")
+    return found[0]

@@ -1,0 +1,104 @@
+"""A k-anonymous release is whole as the ledger settled it: a mutant each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dp_pipeline.orchestration.anonymizing import Anonymous, anonymize
+from dp_pipeline.orchestration.released_columns import anonymous_columns
+from dp_pipeline.orchestration.stored_checks import WHOLE
+from dp_pipeline.orchestration.syntactic_checks import KEPT, anonymous_checks
+from dp_pipeline.orchestration.syntactic_release import SyntacticRelease
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.orchestration.projects import HOMES, Project
+
+Made = tuple[SyntacticRelease, Anonymous]
+
+
+@pytest.fixture(scope="module")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, DatasetSpec]:
+    """Twelve homes, prepared."""
+    project = Project(tmp_path_factory.mktemp("homes"))
+    known = {"methods": {"kjig": {}}, "attributes": "rooms rent", "partitions": ["2", "3"]}
+    spec = project.declare("homes", HOMES, label="tenure", k_anonymity=known, allow_not_dp="true")
+    rows = [f"{n % 2 * 4 + 1},300,{'owner' if n % 3 else 'renter'}" for n in range(12)]
+    project.write_rows("homes.csv", ["rooms,rent,tenure", *rows])
+    assert project.launch(spec, "ingested", "validated", "normalized", "discretized").success
+    return project, spec
+
+
+@pytest.fixture
+def made(homes: tuple[Project, DatasetSpec]) -> Made:
+    project, spec = homes
+    release = SyntacticRelease(spec, "kjig", 2, project.home)
+    return release, anonymize(release)
+
+
+def fault(release: SyntacticRelease, anonymous: Anonymous) -> str | None:
+    """The line of what is not whole, or None."""
+    kept, whole = anonymous_checks(
+        anonymous,
+        store=release.store,
+        ledger=release.home.ledger,
+        lineage=release.spec.lineage,
+    )
+    assert (kept.check_name, whole.check_name) == (KEPT, WHOLE)
+    assert kept.passed
+    return None if whole.passed else str(whole.metadata["fault"].value)
+
+
+def changed(path: Path, content: bytes, made: Made) -> str | None:
+    """The fault while a file holds something else."""
+    before = path.read_bytes()
+    path.write_bytes(content)
+    try:
+        return fault(*made)
+    finally:
+        path.write_bytes(before)
+
+
+def test_a_release_as_it_was_settled_is_whole(made: Made):
+    assert fault(*made) is None
+
+
+def test_another_row_is_seen(made: Made):
+    path = made[1].folder / "released.parquet"
+    table = pq.read_table(path)
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.slice(1), sink)
+    found = changed(path, sink.getvalue().to_pybytes(), made)
+    assert "expected its own tables, got others" in str(found)
+
+
+def test_another_fact_is_seen(made: Made):
+    path = made[1].folder / "bundle.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    document["facts"]["k"] = "3"
+    found = changed(path, json.dumps(document).encode(), made)
+    assert "expected the bundle as it was settled, got another" in str(found)
+
+
+def test_a_broken_table_is_seen(made: Made):
+    path = made[1].folder / "columns.parquet"
+    assert "got a broken one" in str(changed(path, b"PAR1", made))
+
+
+def test_a_file_beside_the_tables_is_seen(made: Made):
+    path = made[1].folder / "rows.csv"
+    path.write_text("ann,1", encoding="utf-8")
+    assert "got 'rows.csv' amiss" in str(fault(*made))
+    path.unlink()
+
+
+def test_a_kept_column_is_followed_to_its_attribute_and_no_level_is_told(made: Made):
+    columns = anonymous_columns(made[1].bundle)
+    assert columns[-1].name == "tenure"
+    assert {source for column in columns for _, source in column.sources} <= {
+        "rooms", "rent", "tenure",
+    }  # fmt: skip
+    assert all(column.rules == () for column in columns)

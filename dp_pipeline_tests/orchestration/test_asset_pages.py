@@ -1,0 +1,210 @@
+"""What an asset's page shows before any run: group, icons, owners, tags, code, columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from dp_pipeline.ledger.home import Home
+from dp_pipeline.orchestration import code_versions
+from dp_pipeline.orchestration.column_metadata import LINEAGE, MOST_LEVELS, SCHEMA
+from dp_pipeline.orchestration.groups import source_kind
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.orchestration.projects import (
+    HOMES,
+    PLANTS,
+    RIDES,
+    Project,
+    definitions_of,
+)
+
+MODELS: Mapping[str, Mapping[str, str]] = {
+    "independent": {},
+    "eug_kmeans": {"k": "3"},
+    "dp_kjig": {"label": "tenure", "bits": "2"},
+}
+
+
+def pages(spec: DatasetSpec) -> dict[str, dg.AssetSpec]:
+    """Asset without its prefix → what Dagster is told of it."""
+    found = definitions_of(spec, Home(Path("nowhere"))).resolve_all_asset_specs()
+    return {"/".join(one.key.path[1:]): one for one in found}
+
+
+def columns(page: dg.AssetSpec) -> dict[str, dg.TableColumn]:
+    schema = page.metadata[SCHEMA]
+    schema = getattr(schema, "schema", schema)
+    return {column.name: column for column in schema.columns}
+
+
+def sources(page: dg.AssetSpec) -> dict[str, set[str]]:
+    """Column → ``stage.column`` that it is made from."""
+    lineage = page.metadata[LINEAGE]
+    lineage = getattr(lineage, "value", lineage)
+    return {
+        name: {f"{one.asset_key.path[-1]}.{one.column_name}" for one in made_from}
+        for name, made_from in lineage.deps_by_column.items()
+    }
+
+
+def rules(page: dg.AssetSpec, column: str) -> list[str]:
+    return list(columns(page)[column].constraints.other)
+
+
+@pytest.fixture
+def homes(project: Project) -> DatasetSpec:
+    return project.declare("homes", HOMES, models=MODELS)
+
+
+def test_every_asset_has_a_side_icons_and_a_code_version(project: Project, homes: DatasetSpec):
+    plants = project.declare("plants", PLANTS)
+    for spec in (homes, plants):
+        for name, page in pages(spec).items():
+            assert page.tags["side"] in {"raw", "released", "internal"}, name
+            assert page.tags["lineage"] == spec.lineage
+            assert page.kinds, name
+            assert page.code_version, name
+
+
+def test_a_side_is_that_of_the_group(homes: DatasetSpec):
+    sides = {name: (page.tags["side"], page.group_name) for name, page in pages(homes).items()}
+    assert sides["ingested"] == ("raw", "homes_1_rows_stay_private")
+    assert sides["independent"] == ("released", "homes_2_noise_goes_public")
+    assert sides["budget"] == ("internal", "homes_3_steward_looks_on")
+
+
+def test_the_owners_of_a_data_set_are_those_of_all_its_assets(project: Project):
+    owners = ["ana@example.org", "team:privacy"]
+    spec = project.declare("homes", HOMES, owners=owners)
+    assert {tuple(page.owners) for page in pages(spec).values()} == {tuple(owners)}
+
+
+def test_nobody_owns_what_declares_no_owner(homes: DatasetSpec):
+    assert {tuple(page.owners) for page in pages(homes).values()} == {()}
+
+
+def test_a_bundled_source_has_the_icon_of_its_library(homes: DatasetSpec):
+    assert source_kind(homes) == "csv"
+    for kind, icon in {"sklearn": "scikitlearn", "generator": "python"}.items():
+        assert source_kind(replace(homes, source=replace(homes.source, kind=kind))) == icon
+
+
+def test_columns_are_shown_with_what_was_declared_of_them(homes: DatasetSpec):
+    found = pages(homes)
+    assert {name: one.type for name, one in columns(found["ingested"]).items()} == {
+        "rooms": "number", "rent": "number", "tenure": "text",
+    }  # fmt: skip
+    assert rules(found["ingested"], "rent") == ["0 to 1000"]
+    assert rules(found["ingested"], "tenure") == ["owner | renter | other"]
+    assert {name: one.type for name, one in columns(found["normalized"]).items()} == {
+        "rooms": "int32", "rooms.clipped": "float64",
+        "rent": "int32", "rent.clipped": "float64", "tenure": "text",
+    }  # fmt: skip
+    assert {one.type for one in columns(found["discretized"]).values()} == {"uint8"}
+
+
+def test_the_person_column_is_read_and_never_prepared(project: Project):
+    found = pages(project.declare("rides", RIDES))
+    assert "at most 2 are used" in (columns(found["ingested"])["rider"].description or "")
+    assert "rider" not in columns(found["normalized"])
+    assert "rider" not in {
+        one.split(".")[1] for one in set.union(*sources(found["normalized"]).values())
+    }
+
+
+def test_many_levels_are_counted_and_not_listed(project: Project):
+    levels = [f"level{n}" for n in range(MOST_LEVELS + 1)]
+    attributes = {**HOMES["attributes"], "tenure": {"levels": levels}}
+    spec = project.declare("homes", HOMES, attributes=attributes)
+    assert rules(pages(spec)["ingested"], "tenure") == [f"{MOST_LEVELS + 1} levels"]
+
+
+def test_a_synthetic_column_is_followed_back_to_the_source(homes: DatasetSpec):
+    found = pages(homes)
+    assert sources(found["independent"])["rent"] == {"discretized.rent"}
+    assert sources(found["discretized"])["rent"] == {"normalized.rent.clipped"}
+    assert sources(found["normalized"])["rent.clipped"] == {"ingested.rent"}
+    assert LINEAGE not in found["ingested"].metadata
+
+
+def test_a_centre_comes_from_coordinates_and_a_class_from_codes(homes: DatasetSpec):
+    found = pages(homes)
+    assert sources(found["eug_kmeans"]) == {
+        "rooms": {"normalized.rooms"}, "rent": {"normalized.rent"},
+    }  # fmt: skip
+    assert sources(found["dp_kjig"])["level"] == {"discretized.tenure"}
+    assert sources(found["dp_kjig"])["class"] == {"discretized.rooms", "discretized.rent"}
+
+
+def test_the_bits_of_a_table_come_from_their_attribute(project: Project):
+    found = pages(project.declare("plants", PLANTS))
+    made_from = sources(found["one_hot"])
+    assert made_from["colour=red"] == {"discretized.colour"}
+    assert len(made_from) == 4 + 2 + 2
+
+
+def test_columns_of_a_lineage_are_columns_of_the_asset_above(project: Project, homes: DatasetSpec):
+    for spec in (homes, project.declare("plants", PLANTS), project.declare("rides", RIDES)):
+        found = pages(spec)
+        for name, page in found.items():
+            told = sources(page).values() if LINEAGE in page.metadata else ()
+            for one in set().union(*told):
+                stage, _, column = one.partition(".")
+                assert column in columns(found[stage]), (name, one)
+
+
+def versions(spec: DatasetSpec) -> dict[str, str | None]:
+    return {name: page.code_version for name, page in pages(spec).items()}
+
+
+def changed(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
+    return {name for name in before if before[name] != after[name]}
+
+
+def test_a_parameter_that_is_measured_changes_the_code_of_its_model_alone(
+    project: Project, homes: DatasetSpec
+):
+    other = project.declare("homes", HOMES, models={**MODELS, "eug_kmeans": {"k": "4"}})
+    assert changed(versions(homes), versions(other)) == {"eug_kmeans"}
+
+
+def test_a_default_that_is_spelled_out_changes_no_code(project: Project, homes: DatasetSpec):
+    spelled = {**MODELS, "eug_kmeans": {"k": "3", "starts": "10"}}
+    assert (
+        changed(versions(homes), versions(project.declare("homes", HOMES, models=spelled))) == set()
+    )
+
+
+def test_a_declaration_that_is_measured_changes_all_code_that_reads_rows(
+    project: Project, homes: DatasetSpec
+):
+    wider = {**HOMES["attributes"], "rooms": {"bounds": ["0", "9"], "bins": "4"}}
+    other = project.declare("homes", HOMES, models=MODELS, attributes=wider)
+    assert changed(versions(homes), versions(other)) == {
+        *("ingested", "validated", "normalized", "discretized"), *MODELS,
+    }  # fmt: skip
+
+
+def test_words_for_people_change_no_code(project: Project, homes: DatasetSpec):
+    other = project.declare("homes", HOMES, models=MODELS, title="Houses", ceiling={"total": "99"})
+    assert changed(versions(homes), versions(other)) == set()
+
+
+def test_code_that_measures_changes_the_models_and_nothing_else(
+    homes: DatasetSpec, monkeypatch: pytest.MonkeyPatch
+):
+    before = versions(homes)
+    monkeypatch.setattr(code_versions, "code_version", lambda *_: "dp_pipeline 0 other")
+    assert changed(before, versions(homes)) == set(MODELS)
+
+
+def test_another_source_changes_the_stage_that_reads_it(project: Project, homes: DatasetSpec):
+    project.write_rows("more.csv", ["rooms,rent,tenure", "1,300,renter"])
+    source = {"kind": "csv", "path": "more.csv"}
+    other = project.declare("homes", HOMES, models=MODELS, source=source)
+    assert changed(versions(homes), versions(other)) == {"ingested"}

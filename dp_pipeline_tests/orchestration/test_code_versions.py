@@ -1,0 +1,84 @@
+"""When Dagster says that code has changed: until a fresh draw, and never after a mere replay."""
+
+from __future__ import annotations
+
+import dagster as dg
+import pytest
+
+from dp_pipeline.orchestration import code_versions, release, released_metadata, stored_checks
+from dp_pipeline.orchestration.code_versions import CODE_TAG
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
+
+KEY = dg.AssetKey(["rides", "dpqt_kmeans"])
+
+
+@pytest.fixture
+def newer_code(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Told as the version of the measuring code, once this is asked for."""
+    version = "dp_pipeline 9.9.9 ffffffffffff"
+    for module in (code_versions, release, released_metadata, stored_checks):
+        monkeypatch.setattr(module, "code_version", lambda *_: version)
+    return version
+
+
+@pytest.fixture
+def drawn(rides: Project) -> tuple[Project, DatasetSpec]:
+    """One release by the code of today, through Dagster."""
+    spec = rides.declare("rides", RIDES)
+    assert rides.launch(spec, KEY.path[1], partition="0.5").success
+    return rides, spec
+
+
+def newest_tags(project: Project) -> dict[str, str]:
+    """Tags of the newest materialization."""
+    (record,) = project.instance.fetch_materializations(KEY, limit=1).records
+    assert record.asset_materialization is not None
+    return dict(record.asset_materialization.tags or {})
+
+
+def defined(project: Project, spec: DatasetSpec) -> str | None:
+    graph = definitions_of(spec, project.home).resolve_asset_graph()
+    return graph.get(KEY).code_version
+
+
+def test_a_release_has_the_code_version_of_its_asset(drawn):
+    project, spec = drawn
+    assert newest_tags(project)[CODE_TAG] == defined(project, spec)
+
+
+def test_a_replay_under_newer_code_keeps_the_version_that_it_was_drawn_with(
+    drawn, request: pytest.FixtureRequest
+):
+    project, spec = drawn
+    before = newest_tags(project)
+    request.getfixturevalue("newer_code")
+    assert project.launch(spec, KEY.path[1], partition="0.5").success
+    assert newest_tags(project) == before
+    assert before[CODE_TAG] != defined(project, spec)
+
+
+def test_a_fresh_draw_under_newer_code_has_the_newer_version(drawn, request: pytest.FixtureRequest):
+    project, spec = drawn
+    before = newest_tags(project)
+    request.getfixturevalue("newer_code")
+    assert project.launch(spec, KEY.path[1], partition="0.5", config={"fresh": True}).success
+    after = newest_tags(project)
+    assert after[CODE_TAG] == defined(project, spec) != before[CODE_TAG]
+    assert after["dagster/data_version"] != before["dagster/data_version"]
+
+
+def test_a_snapshot_is_told_apart_by_its_name_alone(rides: Project):
+    spec = rides.declare("rides", RIDES)
+    key = dg.AssetKey(["rides", "ingested"])
+
+    def version(snapshot: str) -> str:
+        assert rides.launch(spec, "ingested", config={"snapshot": snapshot}).success
+        (record,) = rides.instance.fetch_materializations(key, limit=1).records
+        assert record.asset_materialization is not None
+        return (record.asset_materialization.tags or {})["dagster/data_version"]
+
+    assert version("monday") == "monday"
+    rides.write_rows("rides.csv", ["rider,x,y", "zoe,1,1"])
+    assert version("monday") == "monday"
+    assert version("tuesday") == "tuesday"

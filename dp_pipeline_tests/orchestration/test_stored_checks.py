@@ -1,0 +1,233 @@
+"""Checks of a release: what is stored is whole, and its answers give it again. A mutant each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+import dagster as dg
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dp_pipeline.orchestration import stored_checks
+from dp_pipeline.orchestration.budget_checks import NOT_NEAR, WITHIN
+from dp_pipeline.orchestration.checks import SPENT, spent_check
+from dp_pipeline.orchestration.publishing import Published
+from dp_pipeline.orchestration.release import Release
+from dp_pipeline.orchestration.replaying import key_of
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.orchestration.events import check_results
+from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project
+
+WHOLE, REPLAY = stored_checks.WHOLE, stored_checks.REPLAY
+Stored = tuple[Project, DatasetSpec, Release, Published]
+
+
+@pytest.fixture
+def stored(rides: Project) -> Stored:
+    """One release of places, on disk."""
+    spec = rides.declare("rides", RIDES)
+    release = rides.release(spec)
+    return rides, spec, release, rides.publish(spec)
+
+
+def faults(release: Release, published: Published) -> dict[str, str | None]:
+    """Check → the line of its fault, or None."""
+    return {
+        one.check_name or "": None if one.passed else str(one.metadata["fault"].value)
+        for one in stored_checks.stored_checks(release, published)
+    }
+
+
+def read_again(release: Release, published: Published) -> Published:
+    """What a later run would read of the folder."""
+    return replace(published, bundle=release.store.read(published.folder))
+
+
+def change_bundle(published: Published, change: Callable[[dict], None]) -> None:
+    path = published.folder / "bundle.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    change(document)
+    path.write_text(json.dumps(document), encoding="utf-8")
+
+
+def test_a_release_is_whole_and_is_made_again_from_its_answers(stored: Stored):
+    *_, release, published = stored
+    assert faults(release, published) == {WHOLE: None, REPLAY: None}
+
+
+def test_no_row_is_read_and_nothing_is_charged(stored: Stored):
+    project, spec, release, published = stored
+    for path in project.snapshot(spec).folder.rglob("*.parquet"):
+        path.unlink()
+    before = project.spent(spec)
+    assert faults(release, published) == {WHOLE: None, REPLAY: None}
+    assert project.spent(spec) == before
+
+
+def test_a_changed_byte_of_a_table_is_seen_or_changes_no_value(stored: Stored):
+    *_, release, published = stored
+    path = published.folder / "centres.parquet"
+    content, values = path.read_bytes(), pq.read_table(path)
+    seen = 0
+    # Not the footer: whatever is said there of the columns, a broken one may say anything.
+    for place in range(4, content.index(b"schema"), 3):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        if faults(release, published)[WHOLE] is None:
+            assert pq.read_table(path).equals(values), place
+        else:
+            seen += 1
+    assert seen >= 3 * 2 * 8 / 3, "the numbers alone have as many bytes"
+
+
+def test_a_changed_number_of_a_table_is_seen(stored: Stored):
+    *_, release, published = stored
+    path = published.folder / "centres.parquet"
+    table = pq.read_table(path)
+    moved = [value + 2**-40 for value in table.column("x").to_pylist()]
+    pq.write_table(table.set_column(0, "x", pa.array(moved)), path)
+    assert "expected its own tables, got others" in str(faults(release, published)[WHOLE])
+
+
+def test_a_missing_table_is_seen(stored: Stored):
+    *_, release, published = stored
+    (published.folder / "centres.parquet").unlink()
+    assert "expected a whole bundle, got a broken one" in str(faults(release, published)[WHOLE])
+
+
+def test_a_file_that_lies_beside_the_tables_is_seen(stored: Stored):
+    *_, release, published = stored
+    (published.folder / "rows.parquet").write_bytes(b"rows")
+    assert "got 'rows.parquet' amiss" in str(faults(release, published)[WHOLE])
+
+
+def test_changed_spends_are_seen_by_both(stored: Stored):
+    *_, release, published = stored
+
+    def cheaper(document: dict) -> None:
+        first, second = document["spends"][:2]
+        part = Fraction(first["epsilon"]) / 2
+        first["epsilon"] = str(part)
+        second["epsilon"] = str(Fraction(second["epsilon"]) + part)
+
+    change_bundle(published, cheaper)
+    found = faults(release, read_again(release, published))
+    assert "expected the charges of the ledger, got others" in str(found[WHOLE])
+    assert "expected what its answers give again, got another" in str(found[REPLAY])
+
+
+def test_a_release_that_calls_itself_fit_is_compared_with_the_ledger(project: Project):
+    spec = project.declare("plants", PLANTS)
+    stages = ("ingested", "validated", "normalized", "discretized", "one_hot")
+    assert project.launch(spec, *stages).success
+    seeded = {"model": "independent", "noise": "seeded:1"}
+    release, published = project.release(spec, **seeded), project.publish(spec, **seeded)
+    change_bundle(published, lambda document: document["facts"].update(fit_for_release="yes"))
+    found = faults(release, read_again(release, published))
+    assert "expected fit_for_release as in the ledger, got another" in str(found[WHOLE])
+    assert found[REPLAY] is not None
+
+
+def test_a_changed_transcript_is_seen_by_both(stored: Stored):
+    *_, release, published = stored
+    key = key_of(release, published.bundle)
+    path = release.store.transcript_path(key)
+    transcript = Transcript(path)
+    path.unlink()
+    Transcript.create(path, key.digest)
+    other = Transcript(path)
+    for record in transcript.records[1:]:
+        other.store(record.question, record.answer + 1)
+    found = faults(release, published)
+    assert "expected the answers that were settled, got others" in str(found[WHOLE])
+    assert found[REPLAY] is not None
+
+
+def test_a_transcript_that_lost_an_answer_is_seen(stored: Stored):
+    *_, release, published = stored
+    path = release.store.transcript_path(key_of(release, published.bundle))
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    found = faults(release, published)
+    assert found[WHOLE] is not None
+    assert found[REPLAY] is not None
+
+
+def test_no_message_holds_a_value(stored: Stored):
+    *_, release, published = stored
+    path = published.folder / "centres.parquet"
+    table = pq.read_table(path)
+    secret = 7.125
+    pq.write_table(table.set_column(0, "x", pa.array([secret] * table.num_rows)), path)
+    assert "7.125" not in str(faults(release, published))
+
+
+def test_a_release_by_older_code_that_is_made_otherwise_is_a_warning(
+    stored: Stored, monkeypatch: pytest.MonkeyPatch
+):
+    *_, release, published = stored
+    monkeypatch.setattr(stored_checks, "code_version", lambda: "dp_pipeline 99")
+    spends = published.bundle.spends[::-1]
+    other = replace(published, bundle=replace(published.bundle, spends=spends))
+    _, warned = stored_checks.stored_checks(release, other)
+    assert (warned.passed, warned.severity) == (False, dg.AssetCheckSeverity.WARN)
+
+
+def test_a_release_by_older_code_that_is_made_alike_is_green(stored: Stored):
+    *_, release, published = stored
+    older = {**published.bundle.facts, "code": "dp_pipeline 0"}
+    other = replace(published, bundle=replace(published.bundle, facts=older))
+    _, made_again = stored_checks.stored_checks(release, other)
+    assert made_again.passed
+
+
+def test_a_release_with_other_centres_of_the_same_answers_is_whole_too(stored: Stored):
+    project, *_ = stored
+    models = {"dpqt_kmeans": {"k": "2", "nominal_rows": "40"}}
+    other = project.declare("rides", RIDES, models=models)
+    published = project.publish(other)
+    assert published.state == "replayed"
+    assert faults(project.release(other), published) == {WHOLE: None, REPLAY: None}
+
+
+def test_a_fresh_draw_is_compared_with_its_own_answers(stored: Stored):
+    project, spec, release, first = stored
+    second = project.publish(spec, fresh=True)
+    assert first.bundle.key != second.bundle.key
+    for published in (first, second):
+        assert faults(release, published) == {WHOLE: None, REPLAY: None}
+
+
+def test_a_spend_that_was_not_drawn_is_seen(stored: Stored):
+    *_, release, published = stored
+    first, *rest = published.bundle.spends
+    thin = replace(first, scale=first.scale / 2)
+    cheat = replace(published.bundle, spends=(thin, *rest))
+    assert spent_check(release.spec, release.claim, published.bundle).passed
+    assert not spent_check(release.spec, release.claim, cheat).passed
+
+
+def test_a_run_shows_every_check_green(rides: Project):
+    spec = rides.declare("rides", RIDES)
+    assert rides.launch(spec, "dpqt_kmeans", partition="0.1").success
+    shown = {
+        one.check_name: one.passed
+        for one in check_results(rides, spec)
+        if one.asset_key.path[1] == "dpqt_kmeans"
+    }
+    assert shown == dict.fromkeys([SPENT, WITHIN, NOT_NEAR, WHOLE, REPLAY], True)
+
+
+def test_every_table_of_a_bundle_is_read(stored: Stored):
+    *_, release, published = stored
+    tables = sorted(published.folder.glob("*.parquet"))
+    assert len(tables) == len(published.bundle.tables)
+    for table in tables:
+        content = table.read_bytes()
+        table.write_bytes(content[:-1])
+        assert faults(release, published)[WHOLE] is not None, table.name
+        table.write_bytes(content)
+    assert faults(release, published)[WHOLE] is None

@@ -1,0 +1,108 @@
+"""The budget over time: sums charge by charge, months, ceilings that were raised, in a picture."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline.ledger import Account, Charge, Ledger
+from dp_pipeline.reporting.budget_history import BudgetHistory
+from dp_pipeline.reporting.budget_staircase import budget_staircase
+from dp_pipeline.reporting.indexed_png import SIGNATURE
+from dp_pipeline.reporting.picture import MOST_BYTES
+from dp_pipeline.schema.currency import Currency
+
+
+def at(month: int, day: int) -> datetime:
+    return datetime(2026, month, day, 12, tzinfo=UTC)
+
+
+def history(**changes: object) -> BudgetHistory:
+    """Four charges in three months, under a ceiling that was raised once."""
+    charges = ((at(1, 5), "0.5"), (at(1, 12), "0.25"), (at(2, 3), "0.5"), (at(4, 1), "1"))
+    fields = {
+        "lineage": "riders",
+        "charges": tuple((time, Fraction(amount)) for time, amount in charges),
+        "ceilings": ((at(1, 1), Fraction(3)), (at(3, 1), Fraction(4))),
+        "limits": ((at(1, 1), Fraction(1)),),
+    }
+    return BudgetHistory(**{**fields, **changes})
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    ledger = Ledger(tmp_path / "ledger")
+    account = Account(
+        "riders", "one row", "add_remove", "release", Fraction(3), per_month=Fraction(2)
+    )
+    ledger.open_account(account)
+    return ledger
+
+
+def charge(ledger: Ledger, key: str, *, nano: int, kind: str = "dp") -> None:
+    with ledger.reserve(Charge(key * 32, "riders", kind, nano, f"rides/{key}", {})):
+        pass
+
+
+def test_sums_grow_charge_by_charge_and_months_are_added_up():
+    shown = history()
+    assert shown.sums == (Fraction("0.5"), Fraction("0.75"), Fraction("1.25"), Fraction("2.25"))
+    assert {month.strftime("%Y-%m"): spent for month, spent in shown.months.items()} == {
+        "2026-01": Fraction("0.75"),
+        "2026-02": Fraction("0.5"),
+        "2026-04": Fraction(1),
+    }
+
+
+def test_the_rows_of_a_ledger_tell_its_history(ledger: Ledger):
+    charge(ledger, "ab", nano=500_000_000)
+    ledger.raise_ceiling(
+        "riders", total=Fraction(5), per_month=None, reason="a longer study", by="ana"
+    )
+    charge(ledger, "cd", nano=250_000_000)
+    told = BudgetHistory.of("riders", ledger.entries("riders"), Currency())
+    assert told.sums == (Fraction("0.5"), Fraction("0.75"))
+    assert [limit for _, limit in told.ceilings] == [3, 5]
+    assert [limit for _, limit in told.limits] == [2, None]
+    assert [time for time, _ in told.charges] == sorted(time for time, _ in told.charges)
+
+
+def test_a_release_without_epsilon_is_no_step(ledger: Ledger):
+    charge(ledger, "ab", nano=0, kind="not-dp")
+    assert BudgetHistory.of("riders", ledger.entries("riders"), Currency()).charges == ()
+
+
+def test_an_account_in_rho_has_its_limits_in_rho(tmp_path: Path):
+    ledger, delta = Ledger(tmp_path / "ledger"), Fraction(1, 10**9)
+    account = Account("riders", "one row", "add_remove", "release", Fraction(3), delta)
+    ledger.open_account(account)
+    told = BudgetHistory.of("riders", ledger.entries("riders"), account.currency)
+    assert [limit for _, limit in told.ceilings] == [account.limit]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"limits": ((at(1, 1), None),)},
+        {"ceilings": ((at(1, 1), None),), "limits": ()},
+        {"charges": ()},
+        {"charges": ((at(1, 1), Fraction(1, 10**9)),)},
+        {"charges": tuple((at(1, 1 + day % 28), Fraction(1)) for day in range(3000))},
+        {"lineage": "riders of a $long$ name " * 9, "currency": Currency(Fraction(1, 10**9))},
+    ],
+    ids=["all", "no month", "no limit", "nothing", "a nano-ε", "3000 charges", "a long name"],
+)
+def test_a_staircase_is_a_small_picture(changes: dict[str, object]):
+    picture = budget_staircase(history(**changes))
+    assert picture.startswith(SIGNATURE)
+    assert len(picture) < MOST_BYTES
+
+
+def test_the_same_history_is_the_same_picture_and_another_one_is_not():
+    assert budget_staircase(history()) == budget_staircase(history())
+    assert budget_staircase(history()) != budget_staircase(history(limits=()))
+    assert budget_staircase(history()) != budget_staircase(history(ceilings=()))
