@@ -1,5 +1,5 @@
 # Thin words for what README.md says.
-.PHONY: demo test lint ui study bench lock
+.PHONY: demo test test-ui test-stack lint ui study bench lock
 
 PY := .venv/bin/python
 export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
@@ -13,6 +13,14 @@ demo: .venv/ready
 test: .venv/ready lint
 	$(PY) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
+# In a Chromium that is installed already; PICTURES=docs/images renews those of the README.
+test-ui: .venv/ready_ui
+	DP_PIPELINE_PICTURES=$(PICTURES) $(PY) -m pytest -m ui dp_pipeline_tests/ui
+
+# Dagster's own processes, started, killed and started again.
+test-stack: .venv/ready
+	$(PY) -m pytest -m stack dp_pipeline_tests/stack dp_pipeline_tests/deploy
+
 lint: .venv/ready
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
@@ -20,9 +28,7 @@ lint: .venv/ready
 	.venv/bin/lint-imports --no-cache
 
 ui: .venv/ready
-	mkdir -p $(DAGSTER_HOME)
-	test -e $(DAGSTER_HOME)/dagster.yaml || cp dagster.yaml $(DAGSTER_HOME)/dagster.yaml
-	.venv/bin/dagster dev --host 127.0.0.1 --workspace workspace.yaml
+	.venv/bin/dp-pipeline ui
 
 # The real data sets where there is a data folder, those after their pattern elsewhere. A folder
 # keeps the cells of one version of the code: name others with OUT=, OUT_TABLES= and OUT_ANONYMOUS=.
@@ -48,17 +54,25 @@ bench: .venv/ready
 	$(PY) benchmarks/anonymity.py
 
 # uv resolves and installs in seconds; pip does the same where uv cannot be had.
+define install
+if $(PY) -m uv --version >/dev/null 2>&1; then \
+  $(PY) -m uv pip install --quiet --python $(PY) --constraint constraints.txt --editable '.[$(1)]'; \
+else \
+  $(PY) -m pip install --quiet --constraint constraints.txt --editable '.[$(1)]'; \
+fi
+endef
+
 .venv/ready: pyproject.toml constraints.txt
 	python3 -m venv .venv
 	$(PY) -m pip install --quiet --disable-pip-version-check uv || true
-	if $(PY) -m uv --version >/dev/null 2>&1; then \
-	  $(PY) -m uv pip install --quiet --python $(PY) --constraint constraints.txt --editable '.[test]'; \
-	else \
-	  $(PY) -m pip install --quiet --constraint constraints.txt --editable '.[test]'; \
-	fi
+	$(call install,test)
+	touch $@
+
+.venv/ready_ui: .venv/ready
+	$(call install,ui)
 	touch $@
 
 # The versions that the commands install; run after changing dependencies.
 lock: .venv/ready
-	$(PY) -m uv pip compile pyproject.toml --extra test --universal --python-version 3.11 \
+	$(PY) -m uv pip compile pyproject.toml --extra test --extra ui --universal --python-version 3.11 \
 	  --no-header --no-annotate --quiet --output-file constraints.txt

@@ -1,0 +1,75 @@
+"""What must hold of the ledger at any moment, and what once a backfill is finished."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from fractions import Fraction
+from pathlib import Path
+
+from dp_pipeline.ledger import Ledger
+from dp_pipeline.schema.epsilon import NANO, epsilon_text
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.orchestration.projects import Project
+
+_HEADER = re.compile(r"release ([0-9a-f]{16,128})")
+
+
+def drawn_keys(project: Project, dataset: str) -> set[str]:
+    """Keys of the releases of which a noisy answer was stored, and so may have been seen."""
+    keys = set()
+    for path in Path(project.home.released, dataset).rglob("transcript.jsonl"):
+        header, *answers = path.read_bytes().splitlines()
+        if answers:
+            begun = _HEADER.search(json.loads(header)["record"]["question"])
+            assert begun is not None, f"a transcript that names no release: {path}"
+            keys.add(begun[1])
+    return keys
+
+
+def charges(ledger: Ledger, lineage: str) -> dict[str, int]:
+    """Key → nano-ε of every reservation; an AssertionError for a key that was reserved twice."""
+    rows = [(str(e.key), e.nano_epsilon) for e in ledger.entries(lineage) if e.event == "reserve"]
+    twice = [key for key, times in Counter(key for key, _ in rows).items() if times > 1]
+    assert not twice, f"reserved more than once: {twice}"
+    return dict(rows)
+
+
+def unfinished(project: Project, spec: DatasetSpec) -> set[str]:
+    """Keys that are reserved, and neither settled nor dead."""
+    entries = project.ledger.entries(spec.lineage)
+    ended = {one.key for one in entries if one.event in ("settled", "dead")}
+    return {str(one.key) for one in entries if one.event == "reserve" and one.key not in ended}
+
+
+def require_nothing_uncounted(project: Project, spec: DatasetSpec) -> None:
+    """At any moment, also while somebody draws: no answer without its charge."""
+    # In this order: a charge comes before its first answer, so one that is drawn now is paid now.
+    drawn = drawn_keys(project, spec.name)
+    paid = charges(project.ledger, spec.lineage)
+    assert drawn <= set(paid), f"drawn and not paid: {sorted(drawn - set(paid))}"
+    spent = project.spent(spec)
+    assert spent >= Fraction(sum(paid.values()), NANO), "less is spent than was charged"
+    project.ledger.verify()
+
+
+def require_paid_once(project: Project, spec: DatasetSpec, *, snapshots: int) -> None:
+    """When all is done: every model at every ε of every snapshot was paid once, and exists."""
+    require_nothing_uncounted(project, spec)
+    paid = charges(project.ledger, spec.lineage)
+    assert project.spent(spec) == Fraction(sum(paid.values()), NANO)
+    assert project.spent(spec) == snapshots * spec.cost_of_everything
+    assert len(paid) == snapshots * len(spec.models) * len(spec.partitions)
+    settled = [e.key for e in project.ledger.entries(spec.lineage) if e.event == "settled"]
+    assert sorted(map(str, settled)) == sorted(paid), "each is settled, once"
+
+
+def replay_everything(project: Project, spec: DatasetSpec) -> None:
+    """Asking again for the current snapshot's releases: all are there, and none costs anything."""
+    spent = project.spent(spec)
+    for model in spec.models:
+        for epsilon in spec.partitions:
+            again = project.publish(spec, model=model, epsilon=epsilon_text(epsilon))
+            assert (again.state, again.nano) == ("replayed", 0), f"{model} at ε={epsilon}"
+    assert project.spent(spec) == spent

@@ -1,0 +1,51 @@
+"""Children in which one promise is broken, and which end by SIGKILL at the worst moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+from dp_pipeline.ledger import Charge, Ledger
+from dp_pipeline.orchestration import storage
+from dp_pipeline.orchestration.publishing import publish
+from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.schema.parser import load_spec
+from dp_pipeline_tests.orchestration.killers import die
+from dp_pipeline_tests.orchestration.projects import Project
+
+
+def publish_in_place(folder: Path) -> None:
+    """The store writes a bundle where it shall lie, and there is no process after a table."""
+
+    def write(_: storage.BundleStore, path: Path, bundle: Bundle) -> None:
+        path.mkdir(parents=True)
+        for name, table in bundle.tables.items():
+            storage._write_table(path / f"{name}.parquet", table)
+            die()
+
+    storage.BundleStore.write = write  # type: ignore[method-assign]
+    _publish(folder)
+
+
+def publish_before_paying(folder: Path) -> None:
+    """The ledger reserves after the block that draws, and there is no process before that."""
+
+    @contextmanager
+    def reserve(_: Ledger, charge: Charge) -> Iterator[SimpleNamespace]:
+        yield SimpleNamespace(state="new", charge=charge, settle=die)
+
+    Ledger.reserve = reserve  # type: ignore[method-assign, assignment]
+    _publish(folder)
+
+
+def publish_and_stop(folder: Path) -> None:
+    """Nothing is broken, but there is no process after the last answer."""
+    storage.BundleStore.write = die  # type: ignore[method-assign, assignment]
+    _publish(folder)
+
+
+def _publish(folder: Path) -> None:
+    project = Project(folder)
+    publish(project.release(load_spec(project.datasets / "rides.yaml")))

@@ -1,0 +1,86 @@
+"""What a steward does in the UI when a backfill was interrupted, through the same GraphQL.
+
+A run whose process was killed is marked as failed by its code server, one that never started by
+the daemon. A run whose process ended together with its code server is said to go on for ever: it
+is terminated by hand. Then the partitions that are not green are launched once more; whatever was
+paid before is gone on with, or replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.stack.dagster_client import Run
+from dp_pipeline_tests.stack.dagster_stack import ENDED, DagsterStack
+from dp_pipeline_tests.stack.processes import wait_for
+
+LAUNCHES = 4
+"""Attempts after which a steward would call for help."""
+
+
+@dataclass
+class Steward:
+    """Backfills over one data set's models and their evaluation.
+
+    partitions   of the backfill that is to be finished
+    backfills    every one that was launched for them, in order
+    launches     how many backfills were launched, of all partitions that were ever begun
+    lost         runs that were canceled by hand: their process was gone, and nothing said so
+    """
+
+    stack: DagsterStack
+    spec: DatasetSpec
+    partitions: Sequence[str] = ()
+    backfills: list[str] = field(default_factory=list)
+    launches: int = 0
+    lost: list[str] = field(default_factory=list)
+
+    def begin(self, partitions: Sequence[str]) -> None:
+        """Launch a backfill, and wait for its runs."""
+        self.partitions, self.backfills = partitions, []
+        self._launch(partitions)
+        wait_for(self.runs, what="runs of the backfill")
+
+    def runs(self) -> list[Run]:
+        """Of the backfills of these partitions, the newest first."""
+        return [run for run in self.stack.client.runs() if run.backfill in self.backfills]
+
+    def is_busy(self) -> bool:
+        return any(not run.is_finished for run in self.runs())
+
+    def finish(self) -> None:
+        """Launch again the partitions without a green run, until there are none."""
+        for _ in range(LAUNCHES):
+            self.settle_down()
+            green = {run.partition for run in self.runs() if run.status == "SUCCESS"}
+            left = [one for one in self.partitions if one not in green]
+            if not left:
+                return
+            self._launch(left)
+        raise AssertionError(f"{LAUNCHES} launches, and {left} not green")
+
+    def _launch(self, partitions: Sequence[str]) -> None:
+        assets = [[self.spec.name, name] for name in (*self.spec.models, "evaluation")]
+        self.backfills.append(self.stack.client.launch_backfill(assets, partitions))
+        self.launches += 1
+
+    def settle_down(self) -> None:
+        """Until every backfill and every run has ended; a run that has no process is canceled."""
+        wait_for(self._is_quiet, what="the end of every run", seconds=900)
+
+    def _is_quiet(self) -> bool:
+        for run in self._without_process():
+            self.stack.client.cancel(run.id)
+            self.lost.append(run.id)
+        statuses = {self.stack.client.backfill(one).status for one in self.backfills}
+        return statuses <= ENDED and all(run.is_finished for run in self.runs())
+
+    def _without_process(self) -> list[Run]:
+        """Runs that are said to go on while no process of any run is there."""
+        said = {run.id for run in self.runs() if run.status == "STARTED"}
+        if not said or self.stack.workers():
+            return []
+        # Asked again: they may have ended between the two questions.
+        return [run for run in self.runs() if run.id in said and run.status == "STARTED"]

@@ -1,0 +1,127 @@
+"""Backfills over ε through real servers: what half failed, the shell, what is refused."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from fractions import Fraction
+
+import pytest
+
+from dp_pipeline.schema.parser import load_spec
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.stack.accounts import require_paid_once, unfinished
+from dp_pipeline_tests.stack.dagster_client import GraphQLError
+from dp_pipeline_tests.stack.dagster_stack import CODE, DagsterStack
+from dp_pipeline_tests.stack.processes import wait_for
+from dp_pipeline_tests.stack.steward import Steward
+
+pytestmark = pytest.mark.stack
+
+ASSETS = [["rides", "dpqt_kmeans"], ["rides", "evaluation"]]
+CHECKS = ("spent_is_the_partition", "within_the_ceiling")
+
+
+@pytest.fixture
+def spec(stack: DagsterStack) -> DatasetSpec:
+    return load_spec(stack.project.datasets / "rides.yaml")
+
+
+def launched(stack: DagsterStack, spec: DatasetSpec) -> str:
+    """A backfill over every ε, with its runs on the way."""
+    backfill = stack.client.launch_backfill(ASSETS, spec.partition_keys)
+    wait_for(lambda: stack.client.runs(backfill), what="runs of the backfill")
+    return backfill
+
+
+def test_a_half_failed_backfill_launched_again_pays_only_what_is_missing(
+    stack: DagsterStack, spec: DatasetSpec
+):
+    assert stack.project.spent(spec) == 0
+    backfill = launched(stack, spec)
+    (first, *_) = wait_for(stack.workers, what="a run that is executed")
+    os.kill(first, signal.SIGKILL)
+    assert stack.wait_backfill(backfill).status == "COMPLETED_FAILED"
+    runs = {run.partition: run.status for run in stack.client.runs(backfill)}
+    assert sorted(runs.values()) == ["FAILURE", "SUCCESS"]
+    (missing,) = [partition for partition, status in runs.items() if status == "FAILURE"]
+    before = stack.project.spent(spec)
+    # Killed before it had paid or after: the other one is paid in any case.
+    assert before in (spec.cost_of_everything, price(spec, set(runs) - {missing}))
+
+    again = stack.client.retry_backfill(backfill)
+    assert stack.wait_backfill(again).status == "COMPLETED_SUCCESS"
+    assert [run.partition for run in stack.client.runs(again)] == [missing]
+    require_paid_once(stack.project, spec, snapshots=1)
+
+
+def price(spec: DatasetSpec, partitions: set[str]) -> Fraction:
+    """Of every model's releases at some ε, with their evaluation."""
+    assert spec.evaluation is not None
+    return len(spec.models) * sum((Fraction(e) + spec.evaluation for e in partitions), Fraction(0))
+
+
+def test_a_run_that_ended_with_its_container_is_terminated_by_hand_and_gone_on_with(
+    stack: DagsterStack,
+):
+    spec = load_spec(stack.project.datasets / "city.yaml")
+    steward = Steward(stack, spec)
+    steward.begin(["0.5"])
+    wait_for(lambda: unfinished(stack.project, spec), what="a release that is not finished")
+    stack.kill_with_children(CODE)
+    left = unfinished(stack.project, spec)
+    stack.restart(CODE)
+    steward.finish()
+    assert len(steward.lost) == 1
+    entries = stack.project.ledger.entries(spec.lineage)
+    assert left == {one.key for one in entries if one.event == "interrupted"}
+    assert stack.project.spent(spec) == price(spec, {"0.5"})
+
+
+def words_of_dagster(stack: DagsterStack, spec: DatasetSpec) -> list[str]:
+    reads = ["--workspace", str(stack.workspace), "--job", "rides_epsilon_backfill"]
+    chosen = ["--partitions", ",".join(spec.partition_keys), "--noprompt"]
+    return ["dagster", "job", "backfill", *reads, *chosen]
+
+
+def words_of_ours(_: DagsterStack, spec: DatasetSpec) -> list[str]:
+    return ["dp_pipeline.cli", "backfill", spec.name]
+
+
+@pytest.mark.parametrize("words", [words_of_dagster, words_of_ours], ids=["dagster", "dp-pipeline"])
+def test_the_same_backfill_from_the_shell_replays_everything_at_no_cost(
+    words: Callable[[DagsterStack, DatasetSpec], list[str]], stack: DagsterStack, spec: DatasetSpec
+):
+    for epsilon in spec.partition_keys:
+        stack.project.publish(spec, epsilon=epsilon)
+    spent = stack.project.spent(spec)
+    known = set(stack.client.backfills())
+    subprocess.run(
+        [sys.executable, "-m", *words(stack, spec)],
+        env=stack.shell,
+        cwd=stack.project.folder,
+        check=True,
+        timeout=300,
+    )
+    (backfill,) = set(stack.client.backfills()) - known
+    stack.wait_backfill(backfill)
+    runs = stack.client.runs(backfill)
+    assert {(run.partition, run.status) for run in runs} == {
+        (partition, "SUCCESS") for partition in spec.partition_keys
+    }
+    assert stack.project.spent(spec) == spent
+    for check in CHECKS:
+        newest = stack.client.check_results(["rides", "dpqt_kmeans"], check)[: len(runs)]
+        assert newest == ["SUCCEEDED"] * len(runs), check
+
+
+def test_a_backfill_of_a_partition_that_was_never_declared_is_refused(
+    stack: DagsterStack, spec: DatasetSpec
+):
+    spent = stack.project.spent(spec)
+    with pytest.raises(GraphQLError):
+        stack.client.launch_backfill(ASSETS, ["0.3"])
+    assert stack.project.spent(spec) == spent

@@ -1,0 +1,113 @@
+"""What watches the kills would see it if a promise were broken."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.orchestration.projects import RIDES, Project
+from dp_pipeline_tests.orchestration.warm import ended, start, start_server
+from dp_pipeline_tests.stack.accounts import (
+    replay_everything,
+    require_nothing_uncounted,
+    require_paid_once,
+    unfinished,
+)
+from dp_pipeline_tests.stack.city import prepare
+from dp_pipeline_tests.stack.mutants import (
+    publish_and_stop,
+    publish_before_paying,
+    publish_in_place,
+)
+from dp_pipeline_tests.stack.store_reader import reading
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm_server() -> None:
+    start_server()
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Nothing released yet; to be copied, not used."""
+    project = Project(tmp_path_factory.mktemp("prepared"))
+    prepare(project, project.declare("rides", RIDES), "first")
+    return project
+
+
+@pytest.fixture
+def project(prepared: Project, tmp_path: Path) -> Project:
+    shutil.copytree(prepared.folder, tmp_path, dirs_exist_ok=True)
+    return Project(tmp_path)
+
+
+@pytest.fixture
+def spec(project: Project) -> DatasetSpec:
+    return project.declare("rides", RIDES)
+
+
+def killed(project: Project, work: Callable[[Path], None]) -> None:
+    words = project.folder / "words"
+    words.mkdir()
+    result = ended(start(words, work, project.folder), words)
+    assert result.code == -signal.SIGKILL, result.err
+
+
+def release_everything(project: Project, spec: DatasetSpec) -> None:
+    for epsilon in spec.partition_keys:
+        project.publish(spec, epsilon=epsilon)
+
+
+def test_a_store_that_writes_in_place_shows_its_reader_a_broken_bundle(project: Project):
+    with reading(project.home.released) as reader:
+        killed(project, publish_in_place)
+    assert "expected a whole bundle, got a broken one" in reader.broken[0]
+
+
+def test_a_ledger_that_reserves_after_drawing_is_seen_to_under_count(
+    project: Project, spec: DatasetSpec
+):
+    killed(project, publish_before_paying)
+    assert project.spent(spec) == 0
+    with pytest.raises(AssertionError, match="drawn and not paid"):
+        require_nothing_uncounted(project, spec)
+
+
+def test_a_release_killed_after_its_last_answer_is_counted_and_leaves_nothing_to_read(
+    project: Project, spec: DatasetSpec
+):
+    with reading(project.home.released) as reader:
+        killed(project, publish_and_stop)
+    require_nothing_uncounted(project, spec)
+    assert len(unfinished(project, spec)) == 1
+    assert (reader.texts, reader.broken) == ({}, [])
+
+
+def test_a_bundle_that_changes_after_it_was_read_is_seen(project: Project, spec: DatasetSpec):
+    with reading(project.home.released) as reader:
+        release_everything(project, spec)
+        reader.look()
+        path = next(iter(reader.texts)) / "bundle.json"
+        path.write_text(path.read_text().replace('"model": "dpqt', '"model": "eug'))
+    (words,) = reader.broken
+    assert "not what it was" in words
+
+
+def test_a_release_that_is_paid_twice_is_seen(project: Project, spec: DatasetSpec):
+    release_everything(project, spec)
+    require_paid_once(project, spec, snapshots=1)
+    replay_everything(project, spec)
+    project.publish(spec, fresh=True)
+    with pytest.raises(AssertionError):
+        require_paid_once(project, spec, snapshots=1)
+
+
+def test_a_release_that_is_not_there_yet_is_no_replay(project: Project, spec: DatasetSpec):
+    project.publish(spec)
+    with pytest.raises(AssertionError, match="at ε=1/10"):
+        replay_everything(project, spec)

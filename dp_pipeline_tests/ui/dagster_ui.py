@@ -1,0 +1,121 @@
+"""What a person does in Dagster's pages: opens them, clicks, reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from dp_pipeline_tests.stack.dagster_client import LOCATION, Run
+from dp_pipeline_tests.stack.dagster_stack import DagsterStack
+from dp_pipeline_tests.stack.processes import wait_for
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page
+
+RUN_SECONDS = 300
+"""For a run or a backfill to end; a run takes ten on a quiet machine."""
+
+
+@dataclass(frozen=True)
+class DagsterUi:
+    """One browser tab on the web server of a stack."""
+
+    page: Page
+    stack: DagsterStack
+
+    @property
+    def spent(self) -> Fraction:
+        """What the ledger says of the riders."""
+        return self.stack.project.ledger.balance("riders").spent
+
+    def resize(self, width: int, height: int) -> None:
+        """The window, in pixels; before a page is opened, which is laid out once."""
+        self.page.set_viewport_size({"width": width, "height": height})
+
+    def open(self, path: str) -> None:
+        self.page.goto(f"{self.stack.url}/{path}")
+
+    def open_lineage(self, selection: str = "") -> None:
+        """The global lineage, or what a selection leaves of it."""
+        chosen = quote(selection, safe="")
+        self.open(f"asset-groups~{chosen}" if selection else "asset-groups")
+
+    def open_asset(self, key: str, *, view: str = "overview", partition: str = "") -> None:
+        self.open(f"assets/{key}?view={view}&partition={partition}")
+
+    def open_job(self, name: str) -> None:
+        self.open(f"locations/{LOCATION}/jobs/{name}")
+
+    def sees(self, text: str | re.Pattern[str]) -> Locator:
+        """Wait for the first place that shows a text."""
+        found = self.page.get_by_text(text).first
+        found.wait_for()
+        return found
+
+    def metadata(self, key: str) -> Locator:
+        """The row of one metadata entry of the page that is open."""
+        cell = self.page.get_by_role("cell", name=key, exact=True)
+        row = self.page.get_by_role("row").filter(has=cell).first
+        row.wait_for()
+        return row
+
+    def materialize(self, partitions: Sequence[str] = (), *, config: str = "") -> None:
+        """Launch what is open: all of it, or the partitions that are chosen in the dialog."""
+        self.page.get_by_role("button", name=re.compile("Materialize( all)?…?$")).first.click()
+        if not partitions:
+            return
+        dialog = self.page.get_by_role("dialog").first
+        dialog.get_by_text("Select a partition").click()
+        for partition in partitions:
+            self.page.get_by_role("menuitem", name=f"{partition} {partition}", exact=True).click()
+        self.page.keyboard.press("Escape")
+        if config:
+            self._configure(dialog, config)
+        dialog.get_by_role("button", name=re.compile("^Launch")).click()
+
+    def prepare(self, dataset: str) -> None:
+        """Launch the job that reads, validates and prepares the rows."""
+        self.open_job(f"{dataset}_prepare")
+        self.materialize()
+        self.sees("Launched run")
+
+    def opened(self, value: Locator) -> Locator:
+        """The dialog that a long text, or a picture, opens in."""
+        value.get_by_text("Show Markdown").click()
+        dialog = self.page.get_by_role("dialog").last
+        dialog.wait_for()
+        return dialog
+
+    def follow(self) -> None:
+        """Open the run or the backfill that was launched just now, as the note at the foot says."""
+        told = self.sees(re.compile("Launched run|Created backfill")).inner_text()
+        kind, name = re.search(r"(run|backfill)\s+(\w+)", told).groups()  # type: ignore[union-attr]
+        # The note is gone soon, and says the first digits of a run only.
+        runs = [run.id for run in self.stack.client.runs() if run.id.startswith(name)]
+        self.open(f"runs/b/{name}" if kind == "backfill" else f"runs/{runs[0]}")
+
+    def ends(self, status: str) -> None:
+        """Wait until the run or the backfill that is open has a status."""
+        self.page.get_by_text(status, exact=True).first.wait_for(timeout=RUN_SECONDS * 1000)
+
+    def wait_for_runs(self) -> list[Run]:
+        """Until every run has ended well; the newest first."""
+
+        def ended() -> list[Run]:
+            runs = self.stack.client.runs()
+            return runs if all(run.is_finished for run in runs) else []
+
+        runs = wait_for(ended, what="the end of all runs", seconds=RUN_SECONDS)
+        assert {run.status for run in runs} == {"SUCCESS"}
+        return runs
+
+    def _configure(self, dialog: Locator, config: str) -> None:
+        dialog.get_by_text("Config", exact=True).click()
+        dialog.get_by_role("button", name="Add config").click()
+        self.page.locator(".CodeMirror").last.click()
+        self.page.keyboard.type(config)
+        self.page.get_by_role("button", name="Save config").click()

@@ -1,0 +1,50 @@
+"""What a newcomer finds: every group, columns before any run, all that runs by itself stopped."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from dp_pipeline_tests.ui.dagster_ui import DagsterUi
+
+pytestmark = pytest.mark.ui
+
+GROUPS = "query { assetNodes { groupName } }"
+
+
+def test_the_lineage_page_shows_every_group(ui: DagsterUi) -> None:
+    groups = {node["groupName"] for node in ui.stack.client.ask(GROUPS)["assetNodes"]}
+    assert {name for name in groups if name.startswith("rides_")} == {
+        "rides_1_rows_stay_private",
+        "rides_2_noise_goes_public",
+        "rides_3_steward_looks_on",
+    }
+    # The list holds what fits on the screen, and shortens names in the middle.
+    ui.resize(1400, 40 * len(groups) + 400)
+    ui.open_lineage()
+    for group in groups:
+        ui.page.get_by_role("button", name=re.compile(f" {group}$")).wait_for()
+
+
+def test_the_columns_of_a_release_are_told_before_any_run(ui: DagsterUi) -> None:
+    ui.open_asset("homes/one_shot")
+    ui.sees("Never materialized")
+    for column, told in (("rooms", "1 to 9"), ("rent", "0 to 3000"), ("tenure", "owner")):
+        assert told in ui.metadata(column).inner_text()
+
+
+def test_every_schedule_and_sensor_is_stopped(ui: DagsterUi) -> None:
+    states = ui.stack.client.schedules() | ui.stack.client.sensors()
+    assert "rides_weekly" in states
+    assert set(states.values()) == {"STOPPED"}
+    ui.resize(1400, 70 * len(states) + 400)
+    ui.open("automation")
+    for name in states:
+        ui.sees(name)
+    # One box to choose each, one switch each, one box to choose all.
+    ui.page.wait_for_function(
+        "count => document.querySelectorAll('input[type=checkbox]').length >= count",
+        arg=2 * len(states) + 1,
+    )
+    assert ui.page.locator("input[type=checkbox]:checked").count() == 0

@@ -1,0 +1,28 @@
+"""What a steward sees who asks for more than is left: the last file, as it leaves a failed run."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from dp_pipeline_tests.ui.dagster_ui import DagsterUi
+
+pytestmark = pytest.mark.ui
+
+FRESH = "ops: {rides__eug_kmeans: {config: {fresh: true}}}"
+"""Draw once more, at the full price."""
+
+
+@pytest.mark.usefixtures("swept")
+def test_a_click_too_many_is_refused_with_one_red_line_and_a_small_table(ui: DagsterUi) -> None:
+    ui.open_asset("rides/eug_kmeans")
+    ui.materialize(["0.5"], config=FRESH)
+    ui.follow()
+    ui.ends("Failure")
+    ui.sees("rides/eug_kmeans at ε=0.5 refused by riders: asked ε=0.55, spent 1.75, left 0.25")
+    table = ui.metadata("budget").inner_text().split()
+    assert table[table.index("asked") :] == (
+        ["asked", "0.55", "spent", "1.75", "left", "0.25", "ceiling", "2"]
+    )
+    assert ui.spent == Fraction("1.75")

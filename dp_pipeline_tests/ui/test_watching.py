@@ -1,0 +1,40 @@
+"""What the browser tests rest on: nothing leaves this machine, and what goes wrong is seen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dp_pipeline_tests.ui.browser import watched_page
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytestmark = pytest.mark.ui
+
+
+@pytest.mark.parametrize("url", ["http://example.org/", "http://192.0.2.1/", "http://localhost/"])
+def test_the_browser_finds_nothing_beyond_loopback(browser: Browser, url: str) -> None:
+    with (
+        watched_page(browser) as (page, watched),
+        pytest.raises(Exception, match="ERR_NAME_NOT_RESOLVED"),
+    ):
+        page.goto(url)
+    assert watched.elsewhere == [url]
+
+
+def test_a_page_that_asks_elsewhere_is_seen(browser: Browser) -> None:
+    with watched_page(browser) as (page, watched):
+        page.evaluate("fetch('https://fonts.example.org/a.woff').catch(() => null)")
+        page.evaluate("new WebSocket('ws://example.org/live')")
+        page.wait_for_timeout(200)
+    assert watched.elsewhere == ["https://fonts.example.org/a.woff", "ws://example.org/live"]
+
+
+@pytest.mark.parametrize("mistake", ["console.error('lost')", "setTimeout(() => {throw 'lost'})"])
+def test_a_page_that_logs_or_throws_an_error_is_seen(browser: Browser, mistake: str) -> None:
+    with watched_page(browser) as (page, watched):
+        page.evaluate(mistake)
+        page.wait_for_timeout(200)
+    assert watched.errors == ["lost"]

@@ -1,0 +1,70 @@
+"""The data sets that the browser looks at: places and answers of a made-up town, quick to run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dp_pipeline_tests.orchestration.projects import Declaration, Project
+
+RIDES: Declaration = {
+    "title": "Where rides end",
+    "description": "Where the rides of one month ended, in a made-up town of five quarters.",
+    "lineage": "riders",
+    "purpose": "release",
+    "protection": {"unit": "rows_of_person", "column": "rider", "at_most": "2"},
+    "ceiling": {"total": "2"},
+    "source": {"kind": "csv", "path": "rides.csv"},
+    "attributes": {"x": {"bounds": ["0", "30"]}, "y": {"bounds": ["0", "20"]}},
+    "nominal_rows": "20000",
+    "partitions": ["0.1", "0.5", "1"],
+    "models": {"eug_kmeans": {"k": "5"}},
+    "evaluation": {"epsilon": "0.05"},
+    "publish": {"model": "eug_kmeans", "epsilon": "0.5"},
+}
+HOMES: Declaration = {
+    "title": "Homes of the town",
+    "description": "Rooms, rent and tenure of every home of a made-up town.",
+    "lineage": "tenants",
+    "purpose": "release",
+    "protection": {"unit": "one_row"},
+    "ceiling": {"total": "4"},
+    "source": {"kind": "csv", "path": "homes.csv"},
+    "attributes": {
+        "rooms": {"bounds": ["1", "9"], "bins": "8", "integer": "true"},
+        "rent": {"bounds": ["0", "3000"], "bins": "6"},
+        "tenure": {"levels": ["owner", "renter", "other"], "other": "other"},
+    },
+    "nominal_rows": "3000",
+    "partitions": ["0.5", "1"],
+    "models": {"one_shot": {}},
+    "evaluation": {"epsilon": "0.05"},
+}
+QUARTERS = ((6, 5), (9, 15), (17, 10), (24, 16), (25, 4))
+"""The middles of the five quarters."""
+
+
+def declare_town(project: Project) -> None:
+    """Write both data set files and their rows."""
+    project.write_declaration("rides", RIDES)
+    project.write_rows("rides.csv", _rides())
+    project.write_declaration("homes", HOMES)
+    project.write_rows("homes.csv", _homes())
+
+
+def _rides(rows: int = 20_000) -> Iterator[str]:
+    random = np.random.default_rng(5)
+    yield "rider,x,y"
+    places = random.normal(np.array(QUARTERS)[random.integers(5, size=rows)], 1.2)
+    for row, (x, y) in enumerate(places):
+        yield f"r{row // 2},{x:.2f},{y:.2f}"
+
+
+def _homes(rows: int = 3000) -> Iterator[str]:
+    random = np.random.default_rng(6)
+    yield "rooms,rent,tenure"
+    for rooms in random.integers(1, 9, size=rows):
+        rent = 250 * rooms + random.normal(200, 120)
+        owner = random.random() < rooms / 10
+        yield f"{rooms},{max(rent, 0):.0f},{'owner' if owner else 'renter'}"
