@@ -12,6 +12,8 @@ from click.testing import CliRunner, Result
 
 from dp_pipeline.cli import main
 
+PATIENCE = "DAGSTER_BACKFILL_RETRY_DEFINITION_CHANGED_ERROR"
+
 
 @pytest.fixture
 def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
@@ -20,7 +22,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     monkeypatch.chdir(tmp_path)
     for name in ("DP_PIPELINE_HOME", "DP_PIPELINE_DAGSTER", "DAGSTER_HOME"):
         monkeypatch.setenv(name, "")
-    for name in ("DAGSTER_DISABLE_TELEMETRY", "GX_ANALYTICS_ENABLED"):
+    for name in ("DAGSTER_DISABLE_TELEMETRY", "GX_ANALYTICS_ENABLED", PATIENCE):
         monkeypatch.setenv(name, "unset")
     commands: list[list[str]] = []
     monkeypatch.setattr(os, "execv", lambda _, command: commands.append(command))
@@ -51,6 +53,23 @@ def test_the_pages_are_served_to_this_computer_only_from_a_home_with_settings(
     assert os.environ["DAGSTER_HOME"] == str(tmp_path / ".dagster_home")
     assert os.environ["DP_PIPELINE_HOME"] == str(tmp_path / "data")
     assert os.environ["DAGSTER_DISABLE_TELEMETRY"] == "1"
+
+
+def test_the_daemon_is_told_to_wait_for_a_code_server_that_is_away(started: list[list[str]]):
+    assert ui("--port", free_port()).exit_code == 0
+    assert len(started) == 1
+    assert os.environ[PATIENCE] == "1"
+
+
+@pytest.mark.usefixtures("started")
+def test_the_history_is_there_before_programs_start_that_would_all_make_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    history = tmp_path / ".dagster_home" / "history" / "runs.db"
+    there: list[bool] = []
+    monkeypatch.setattr(os, "execv", lambda *_: there.append(history.exists()))
+    assert ui("--port", free_port()).exit_code == 0
+    assert there == [True]
 
 
 def test_without_a_workspace_file_the_package_is_what_is_loaded(

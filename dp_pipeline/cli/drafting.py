@@ -50,6 +50,8 @@ def data_init(
     fields = source_fields(origin, path.parent, **form)
     shown = "a query" if form["query"] else Path(origin).name
     source = drafted_source(fields, path)
+    if public:
+        _require_public(name, source)
     _write(path, _draft(name, source, fields, origin=shown, person=person, public=public))
     _print_next(where / path.name, is_open=not public)
 
@@ -67,6 +69,21 @@ def _require_new(name: str, path: Path) -> None:
     taken = path if path.exists() else dataset_files().get(name)
     if taken is not None:
         raise DeclarationError(f"data init: expected a new name, got that of {taken}")
+
+
+def _require_public(name: str, source: Source) -> None:
+    """DeclarationError where a release lineage of this project holds the source: its rows are not
+    public, whoever says so.
+    """
+    from dp_pipeline.ledger.home import find_home
+    from dp_pipeline.schema.errors import DeclarationError
+
+    try:
+        home = find_home()
+    except DeclarationError:
+        return  # Outside of a project nobody holds anything.
+    for one in source.identities:
+        home.ledger.require_public(name, one)
 
 
 def _draft(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.ledger.home import find_home
+from dp_pipeline.ledger.sources import overlap
 from dp_pipeline.orchestration.lineage import declared_account
 from dp_pipeline.schema.discovery import DATASETS_VARIABLE
 from dp_pipeline.schema.errors import DeclarationError, PipelineError
@@ -65,8 +66,9 @@ def _claims(spec: DatasetSpec, ledger: Ledger) -> Iterator[str]:
         if not spec.is_release:
             # Benchmarks share sources; what a release lineage holds is refused with a line.
             ledger.require_public(spec.lineage, source)
-        elif source in held and spec.distinct_population is None:
-            yield (
-                f"source {source!r} belongs to lineage {held[source]}: lineage {spec.lineage} may "
-                "open it only with distinct_population: <reason>"
-            )
+        elif spec.distinct_population is None:
+            for holder in sorted({name for one, name in held.items() if overlap(one, source)}):
+                yield (
+                    f"source {source!r} belongs to lineage {holder}: lineage {spec.lineage} may "
+                    "open it only with distinct_population: <reason>"
+                )

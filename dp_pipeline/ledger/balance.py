@@ -79,10 +79,13 @@ class Balance:
             )
 
 
-def read_balance(connection: Connection, lineage: str) -> Balance:
-    """The balance of a lineage; zero and no ceiling if it is unknown."""
+def read_balance(connection: Connection, lineage: str, *, month: str = "") -> Balance:
+    """The balance of a lineage; zero and no ceiling if it is unknown.
+
+    month   whose charges are ``month_spent``; else this one
+    """
     found = find_account(connection, lineage)
-    limits = Balance(ceiling=None, spent=Fraction(0), month=this_month())
+    limits = Balance(ceiling=None, spent=Fraction(0), month=month or this_month())
     if found is not None:
         account: Account = found[0]
         limits = replace(

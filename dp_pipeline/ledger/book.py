@@ -76,15 +76,16 @@ class Book:
             with self._store.transaction(writing=True) as connection:
                 self._require_whole(tip, connection)
                 yield connection
-                moved = newest(connection)
+                moved, has_head = newest(connection), self._store.knows_heads(connection)
             if moved != tip:
                 self._head.move(moved)
-            self._start_heads(tip)
+            # Not asked of the tip: a crash may have come between a first head and this.
+            if not has_head:
+                self._start_heads()
 
-    def _start_heads(self, tip: Tip | None) -> None:
-        if tip is None:
-            with self._store.transaction(writing=True) as connection:
-                self._store.start_heads(connection)
+    def _start_heads(self) -> None:
+        with self._store.transaction(writing=True) as connection:
+            self._store.start_heads(connection)
 
     def holding(self, key: str) -> AbstractContextManager[StillHeld]:
         """Hold the lock of one release; waits for whoever holds it, in any process or thread."""

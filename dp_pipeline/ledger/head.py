@@ -60,7 +60,8 @@ class Head:
     @classmethod
     def of(cls, ledger: Path, *, named: Path | None) -> Head:
         """The head of the ledger in a folder: where it is named, else beside the folder."""
-        return cls(named or ledger.with_name(f"{ledger.name}.head"))
+        # Resolved: a rename in the place of a link to another disk would bring the head back here.
+        return cls((named or ledger.with_name(f"{ledger.name}.head")).resolve())
 
     def read(self) -> Tip | None:
         """The tip that was written last; None where there is no head, Damaged where it is none."""

@@ -55,14 +55,22 @@ class Draft:
         )
 
 
-def append(connection: Connection, draft: Draft) -> None:
-    """Write a row at the end of the chain, and its spends."""
+def moment() -> str:
+    """The time of a row that is written now, UTC in ISO 8601; a calendar month first."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def append(connection: Connection, draft: Draft, *, time: str = "") -> None:
+    """Write a row at the end of the chain, and its spends.
+
+    time   its ``moment``, for whoever has decided by it
+    """
     newest = select(entries.c.sequence, entries.c.hash).order_by(entries.c.sequence.desc())
     tip = connection.execute(newest.limit(1)).first()
     row: dict[str, Any] = {
         "sequence": tip.sequence + 1 if tip else 1,
         "event": draft.event,
-        "time": datetime.now(UTC).isoformat(timespec="microseconds"),
+        "time": time or moment(),
         "lineage": draft.lineage,
         "key": draft.key,
         "source": draft.source,

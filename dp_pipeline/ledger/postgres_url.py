@@ -29,6 +29,9 @@ def postgres_url(text: str, *, of: str) -> URL:
         raise DeclarationError(f"{expected} an address of {url.drivername}")
     if not url.database:
         raise DeclarationError(f"{expected} an address without a database")
+    if "@" in f"{url.host}{url.database}":
+        # The end of a password: host and database stand in messages.
+        raise DeclarationError(f"{expected} a second @: one of a password is written %40")
     return url.set(drivername=DRIVER)
 
 

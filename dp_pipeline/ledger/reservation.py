@@ -14,7 +14,7 @@ from dp_pipeline.ledger.balance import read_balance
 from dp_pipeline.ledger.book import Book
 from dp_pipeline.ledger.charge import Charge, SpendRow
 from dp_pipeline.ledger.errors import DeadRelease, ReservationOver, UnbalancedSpends
-from dp_pipeline.ledger.journal import Draft, append, history, require_account
+from dp_pipeline.ledger.journal import Draft, append, history, moment, require_account
 from dp_pipeline.ledger.store import StillHeld
 from dp_pipeline.ledger.words import as_line
 from dp_pipeline.schema.currency import Currency, delta_text
@@ -102,9 +102,11 @@ def enter(connection: Connection, charge: Charge) -> State:
     if not past:
         account = require_account(connection, charge.lineage)
         _require_currency(account, charge)
-        _require_budget(connection, charge)
-        nano = charge.nano_epsilon
-        append(connection, Draft.of(charge, "reserve", nano_epsilon=nano, facts=charge.facts))
+        # One moment for both: the month that has room is the month that is charged.
+        time = moment()
+        _require_budget(connection, charge, month=time[:7])
+        draft = Draft.of(charge, "reserve", nano_epsilon=charge.nano_epsilon, facts=charge.facts)
+        append(connection, draft, time=time)
         return "new"
     _require_same_charge(charge, lineage=past[0]["lineage"], nano=past[0]["nano_epsilon"])
     newest = past[-1]["event"]
@@ -134,9 +136,9 @@ def _named(currency: Currency) -> str:
     return f"ρ at δ={delta_text(currency.delta)}"
 
 
-def _require_budget(connection: Connection, charge: Charge) -> None:
+def _require_budget(connection: Connection, charge: Charge, *, month: str) -> None:
     asked = Fraction(charge.nano_epsilon, NANO)
-    balance = read_balance(connection, charge.lineage)
+    balance = read_balance(connection, charge.lineage, month=month)
     balance.require_room(asked, what=charge.what, where=charge.lineage)
 
 

@@ -22,6 +22,9 @@ A benchmark's source asked for by a release lineage exposes nothing new, but
 it is refused without a reason as well: its exact numbers are already known, so
 the lifetime ε on the release's card would be untrue. With a reason the rows
 written to that source from now on are protected, as the last line demands.
+
+A folder of Parquet files is held by whoever holds a file in it, and a file by whoever holds a
+folder above it: as far as paths tell, which say the same in any order of claims.
 """
 
 from __future__ import annotations
@@ -33,6 +36,9 @@ from dp_pipeline.ledger.tables import entries
 from dp_pipeline.ledger.words import require_line, require_text
 from dp_pipeline.schema.errors import DeclarationError
 
+_FOLDERS = "parquet:"
+"""How sources begin that may be folders."""
+
 
 def claim(
     connection: Connection, lineage: str, *, source: str, distinct_population: str | None
@@ -41,10 +47,11 @@ def claim(
     require_text(source, of=f"source of lineage {lineage}")
     if distinct_population is not None:
         require_line(distinct_population, of=f"distinct_population of lineage {lineage}")
-    holders = _holders(connection, source)
     _require_no_exposure(connection, lineage, source=source)
-    if lineage in holders:
+    held = _held(connection, source)
+    if (source, lineage) in held:
         return
+    holders = [holder for _, holder in held if holder != lineage]
     if distinct_population is None:
         _require_same_kind(connection, lineage, source=source, holders=holders)
     reason = {} if distinct_population is None else {"distinct_population": distinct_population}
@@ -60,7 +67,7 @@ def require_public(connection: Connection, lineage: str, *, source: str) -> None
         raise DeclarationError(
             f"lineage {lineage}: opened with purpose 'release', now declared with 'benchmark'"
         )
-    for holder in _holders(connection, source):
+    for _, holder in _held(connection, source):
         if require_account(connection, holder).purpose == "release":
             raise DeclarationError(
                 f"source {source!r} is protected by lineage {holder} (release): as a benchmark, "
@@ -68,9 +75,26 @@ def require_public(connection: Connection, lineage: str, *, source: str) -> None
             )
 
 
-def _holders(connection: Connection, source: str) -> list[str]:
-    query = select(entries.c.lineage).where(entries.c.source == source, entries.c.event == "source")
-    return list(connection.execute(query.order_by(entries.c.sequence)).scalars())
+def overlap(one: str, other: str) -> bool:
+    """Whether two sources share rows as far as their names tell: the same, or a folder of Parquet
+    files and what lies in it.
+
+    >>> overlap("parquet:/a", "parquet:/a/may.parquet"), overlap("parquet:/a", "parquet:/ab")
+    (True, False)
+    """
+    if one == other:
+        return True
+    shorter, longer = sorted((one, other), key=len)
+    return shorter.startswith(_FOLDERS) and longer.startswith(f"{shorter}/")
+
+
+def _held(connection: Connection, source: str) -> list[tuple[str, str]]:
+    """Claims on a source and on what overlaps with it, oldest first: source, lineage."""
+    query = select(entries.c.source, entries.c.lineage).where(entries.c.event == "source")
+    if not source.startswith(_FOLDERS):
+        query = query.where(entries.c.source == source)
+    rows = connection.execute(query.order_by(entries.c.sequence))
+    return [(found, lineage) for found, lineage in rows if overlap(found, source)]
 
 
 def _require_no_exposure(connection: Connection, lineage: str, *, source: str) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from dp_pipeline.raw.one_hot import bit_names
 from dp_pipeline.raw.prepare import CLIPPED
 from dp_pipeline.schema.domain import Attribute
+from dp_pipeline.schema.encoding import COORDINATE_BITS
 from dp_pipeline.schema.spec import DatasetSpec
 
 SCHEMA, LINEAGE = "dagster/column_schema", "dagster/column_lineage"
@@ -25,6 +26,9 @@ MOST_SOURCES = 3
 
 MOST_LEVELS = 8
 """Declared levels that are named one by one."""
+
+_ONE = 1 << COORDINATE_BITS
+"""The upper bound as a fixed-point coordinate."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +97,8 @@ def _ingested(spec: DatasetSpec) -> list[Column]:
         Column(
             name,
             "number" if all(one.is_numeric for one in read) else "text",
-            f"read as {', '.join(one.name for one in read)}",
-            rules=tuple(rule for one in read for rule in rules_of(one)),
+            # Nothing was clipped or dropped yet: what is declared does not bind what is stored.
+            f"read as {', '.join(f'{one.name} (declared: {_declared(one)})' for one in read)}",
             nullable=True,
         )
         for name, read in told.items()
@@ -113,8 +117,9 @@ def _normalized(spec: DatasetSpec) -> list[Column]:
         if one.coordinate is None:
             columns.append(Column(one.name, "text", "the level", source, rules, one.nullable))
             continue
-        words = "fixed-point coordinate: the middle of the declared bounds is 0, they are ±65536"
-        columns.append(Column(one.name, "int32", words, source, rules, one.nullable))
+        words = f"fixed-point coordinate: {_declared(one)} as -{_ONE} to {_ONE}"
+        around = (f"-{_ONE} to {_ONE}",)
+        columns.append(Column(one.name, "int32", words, source, around, one.nullable))
         if one.cells is not None:
             clipped = (f"{one.name}{CLIPPED}", "float64", "the number, clipped to its bounds")
             columns.append(Column(*clipped, source, rules, one.nullable))
@@ -127,24 +132,33 @@ def _discretized(spec: DatasetSpec) -> list[Column]:
         one = spec.domain[name]
         source = name if one.coordinate is None else f"{name}{CLIPPED}"
         kind = str(np.min_scalar_type(one.size - 1))
-        words = f"code of the cell, 0 to {one.size - 1}"
-        columns.append(Column(name, kind, words, [("normalized", source)], rules_of(one)))
+        words, codes = f"code of the cell (declared: {_declared(one)})", (f"0 to {one.size - 1}",)
+        columns.append(Column(name, kind, words, [("normalized", source)], codes))
     return columns
 
 
 def _one_hot(spec: DatasetSpec) -> list[Column]:
     return [
-        Column(bit, "uint8", f"1 where {name} is in this cell, else 0", [("discretized", name)])
+        Column(
+            bit,
+            "uint8",
+            f"1 where {name} is in this cell, else 0",
+            [("discretized", name)],
+            ("0 | 1",),
+        )
         for name in spec.domain.discrete
         for bit in bit_names(spec.domain[name])
     ]
 
 
 def rules_of(attribute: Attribute) -> tuple[str, ...]:
-    """The declared bounds or levels, in words."""
+    """What holds of a column that stores the attribute's own values."""
+    return (_declared(attribute),)
+
+
+def _declared(attribute: Attribute) -> str:
+    """The declared bounds or levels, in words; a missing value is stored as none of them."""
     if attribute.coordinate is not None:
-        return (f"{attribute.coordinate.lower:g} to {attribute.coordinate.upper:g}",)
-    levels = attribute.labels()
-    if len(levels) > MOST_LEVELS:
-        return (f"{len(levels)} levels",)
-    return (" | ".join(levels),)
+        return f"{attribute.coordinate.lower:g} to {attribute.coordinate.upper:g}"
+    levels = attribute.labels()[: attribute.size - attribute.nullable]
+    return f"{len(levels)} levels" if len(levels) > MOST_LEVELS else " | ".join(levels)

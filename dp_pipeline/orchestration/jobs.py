@@ -68,7 +68,6 @@ def _job(spec: DatasetSpec, name: str, assets: Iterable[str], *, description: st
         name,
         selection=dg.AssetSelection.assets(*([spec.name, *one.split("/")] for one in assets)),
         description=description,
-        owners=list(spec.owners) or None,
     )
 
 

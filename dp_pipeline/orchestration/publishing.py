@@ -18,7 +18,7 @@ from dp_pipeline.orchestration.admission import require_affordable, require_as_b
 from dp_pipeline.orchestration.drawing import draw, rehearse
 from dp_pipeline.orchestration.lineage import require_snapshot
 from dp_pipeline.orchestration.release import Release
-from dp_pipeline.orchestration.replaying import rebuilt, settled_entry
+from dp_pipeline.orchestration.replaying import content_digest, rebuilt, settled_entry
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.key import ReleaseKey
@@ -28,6 +28,8 @@ from dp_pipeline.schema.errors import Damaged
 State = Literal["charged", "resumed", "replayed"]
 TRANSCRIPT = "transcript"
 """The fact of a settled ledger row that holds the digest of the answers."""
+CONTENT = "bundle"
+"""The one that holds the digest of the bundle, as it was drawn."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,8 @@ def _draw_reserved(
         reservation.die(str(damage))
         raise
     release.store.write(path, bundle)
-    reservation.settle(_spend_rows(bundle), facts={TRANSCRIPT: transcript.chain})
+    kept = {TRANSCRIPT: transcript.chain, CONTENT: content_digest(bundle)}
+    reservation.settle(_spend_rows(bundle), facts=kept)
     return path
 
 

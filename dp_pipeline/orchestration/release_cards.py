@@ -11,6 +11,7 @@ from dp_pipeline.orchestration.declared_methods import declared_method
 from dp_pipeline.orchestration.syntactic_tables import TableFacts, measures_of
 from dp_pipeline.release.bundle import ALLOWED, Bundle
 from dp_pipeline.reporting.anonymous_release import AnonymousRelease, KeptColumn, LeftOut
+from dp_pipeline.reporting.parameter_words import parameter_words
 from dp_pipeline.reporting.release_card import release_card
 from dp_pipeline.schema.spec import DatasetSpec
 
@@ -51,7 +52,7 @@ def anonymous_release(
         figures=figures,
         provenance={
             "Snapshot": facts["snapshot"],
-            "Parameters": facts["parameters"],
+            "Parameters": parameter_words(facts["parameters"]),
             "Seed": facts["seed"],
             "Code": facts["code"],
             "Release key": bundle.key,

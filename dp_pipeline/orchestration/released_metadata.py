@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 
 import dagster as dg
@@ -12,8 +13,10 @@ from dp_pipeline.orchestration.publishing import Published
 from dp_pipeline.orchestration.release import code_version
 from dp_pipeline.orchestration.table_metadata import table_metadata
 from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.reporting.charge_words import cost_text, count_text, question_words
+from dp_pipeline.reporting.number_text import number_text
 from dp_pipeline.schema.currency import delta_text
-from dp_pipeline.schema.epsilon import epsilon_text
+from dp_pipeline.schema.epsilon import NANO, epsilon_text
 
 
 def released_metadata(published: Published, card: Path, beside: Sequence[str] = ()) -> Metadata:
@@ -28,8 +31,8 @@ def released_metadata(published: Published, card: Path, beside: Sequence[str] = 
         **kind_metadata(bundle),
         **beside_metadata(beside),
         **_epsilon_metadata(bundle),
-        f"privacy/nano-{bundle.currency.symbol} charged by this run": dg.MetadataValue.int(
-            published.nano
+        "privacy/charged by this run": dg.MetadataValue.text(
+            bundle.currency.text(Fraction(published.nano, NANO))
         ),
         "privacy/state": dg.MetadataValue.text(published.state),
         # What is short stands first: there may be a hundred charges.
@@ -61,21 +64,36 @@ def beside_metadata(beside: Sequence[str]) -> Metadata:
 
 
 def _epsilon_metadata(bundle: Bundle) -> Metadata:
-    """The ε that holds: a number to plot only where there is one; and the ρ that was paid."""
+    """The ε that holds: a number to plot only where there is one, and exactly where that number
+    does not say it; and the ρ that was paid.
+    """
     exactly: Metadata = {"privacy/epsilon exactly": dg.MetadataValue.text(bundle.spent_text)}
-    if bundle.is_dp:
-        exactly["privacy/epsilon"] = number(float(bundle.epsilon))
-    if bundle.is_dp and bundle.currency.delta is not None:
-        exactly["privacy/rho"] = number(float(bundle.charged))
-        exactly["privacy/delta"] = dg.MetadataValue.text(delta_text(bundle.currency.delta))
-    return exactly
+    if not bundle.is_dp:
+        return exactly
+    plotted = number(float(bundle.epsilon))
+    told: Metadata = {"privacy/epsilon": plotted}
+    if bundle.spent_text != epsilon_text(Fraction(str(plotted.value))):
+        told |= exactly
+    if bundle.currency.delta is not None:
+        told["privacy/rho"] = number(float(bundle.charged))
+        told["privacy/delta"] = dg.MetadataValue.text(delta_text(bundle.currency.delta))
+    return told
 
 
 def spend_table(bundle: Bundle) -> dg.MetadataValue:
-    """One row a charge, with what it cost in the lineage's currency."""
+    """One row a charge, with what it cost in the lineage's currency, in words and short numbers:
+    the bundle has every digit.
+    """
     lines = [
-        (one.what, one.mechanism, one.sensitivity, f"{float(one.scale):.6g}", epsilon_text(cost))
+        (
+            question_words(one.what),
+            cost_text(cost),
+            one.mechanism,
+            number_text(float(one.scale)),
+            count_text(one.sensitivity),
+        )
         for one, cost in zip(bundle.spends, bundle.costs, strict=True)
     ]
-    names = ("question", "mechanism", "sensitivity", "scale", bundle.currency.symbol)
+    # A narrow window cuts off what stands last.
+    names = ("question", bundle.currency.symbol, "mechanism", "scale", "sensitivity")
     return line_table(names, lines)

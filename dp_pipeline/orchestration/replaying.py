@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 from dp_pipeline.ledger import Entry, Ledger
@@ -37,6 +39,14 @@ def rebuilt(release: Release, key: ReleaseKey) -> Bundle:
     if begun_with(key, release.home.ledger) == str(release.postprocessing):
         return draw(release, key, None, answers)
     return derive(release, key, answers)
+
+
+def content_digest(bundle: Bundle) -> str:
+    """What the ledger keeps of a bundle when it is settled: a digest of its tables, charges, quality
+    and facts; but for the code, which is another where a lost bundle is made again later.
+    """
+    same = replace(bundle, facts={**bundle.facts, "code": ""})
+    return hashlib.sha256(same.to_json().encode()).hexdigest()
 
 
 def settled_entry(key: str, lineage: str, ledger: Ledger) -> Entry:

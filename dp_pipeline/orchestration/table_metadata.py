@@ -9,8 +9,8 @@ import numpy as np
 
 from dp_pipeline.orchestration.metadata import Metadata, line_table, record_table
 from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.reporting.charge_words import cost_text
 from dp_pipeline.reporting.spend_steps import steps_of
-from dp_pipeline.schema.epsilon import epsilon_text
 
 
 def table_metadata(bundle: Bundle) -> Metadata:
@@ -50,7 +50,7 @@ def _class_metadata(bundle: Bundle) -> Metadata:
 def _step_table(bundle: Bundle) -> dg.MetadataValue:
     """One row a step."""
     lines = [
-        (one.name, one.charges, epsilon_text(one.cost), f"{float(one.share):.1%}")
+        (one.name, one.charges, cost_text(one.cost), f"{float(one.share):.1%}")
         for one in steps_of(bundle)
     ]
     return line_table(("step", "charges", bundle.currency.symbol, "share"), lines)

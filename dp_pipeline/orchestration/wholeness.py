@@ -6,10 +6,11 @@ import hashlib
 from pathlib import Path
 
 from dp_pipeline.ledger import Entry, Ledger, SpendRow
+from dp_pipeline.orchestration.admission import begun_with
 from dp_pipeline.orchestration.anonymizing import BUNDLE, CARD
-from dp_pipeline.orchestration.publishing import TRANSCRIPT
+from dp_pipeline.orchestration.publishing import CONTENT, TRANSCRIPT
 from dp_pipeline.orchestration.release import Release
-from dp_pipeline.orchestration.replaying import key_of, settled_entry
+from dp_pipeline.orchestration.replaying import content_digest, key_of, settled_entry
 from dp_pipeline.orchestration.storage import BundleStore
 from dp_pipeline.release.bundle import EARLIER_EVALUATION, Bundle
 from dp_pipeline.release.transcript import Transcript
@@ -39,6 +40,16 @@ def require_whole(release: Release, folder: Path) -> None:
     changed = [name for name in _PROMISED if bundle.facts[name] != begun.facts.get(name)]
     if changed:
         raise Damaged(f"{_name(bundle)}: expected {changed[0]} as in the ledger, got another")
+    _require_content(release, bundle, settled)
+
+
+def _require_content(release: Release, bundle: Bundle, settled: Entry) -> None:
+    key, ledger = key_of(release, bundle), release.home.ledger
+    as_drawn = begun_with(key, ledger) == str(release.postprocessing)
+    digest = content_digest(bundle)
+    # Other post-processing gives other tables; rows of before there was such a digest have none.
+    if as_drawn and settled.facts.get(CONTENT, digest) != digest:
+        raise Damaged(f"{_name(bundle)}: expected the bundle as it was settled, got another")
 
 
 def require_whole_anonymous(store: BundleStore, folder: Path, ledger: Ledger, lineage: str) -> None:

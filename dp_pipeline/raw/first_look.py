@@ -58,7 +58,7 @@ def _csv(source: Source) -> tuple[FoundColumn, ...]:
         raise _refusal(
             source,
             "names of columns in the first line, or --header with the names",
-            "a cell that is empty, a number or very long",
+            "a cell that is empty, a number, very long or of several lines",
         )
     return tuple(FoundColumn(name, "unknown") for name in names)
 
@@ -68,7 +68,9 @@ def _header(source: Source) -> list[str]:
 
 
 def _may_be_name(text: str) -> bool:
-    return bool(text.strip()) and len(text) <= _LONGEST_NAME and not _NUMBER.fullmatch(text)
+    # A quotation mark that nobody closed makes one cell of the header and the rows behind it.
+    is_line = bool(text.strip()) and text.isprintable() and len(text) <= _LONGEST_NAME
+    return is_line and not _NUMBER.fullmatch(text)
 
 
 def _parquet(source: Source) -> tuple[FoundColumn, ...]:

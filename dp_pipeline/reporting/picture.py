@@ -29,7 +29,8 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#3
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", "p", ">", "h")
 """Not as many as colours, nor a multiple: a colour comes back with another marker."""
 
-_RESOLUTIONS = (200, 160, 128, 100, 80, 64, 48, 32, 16)
+_RESOLUTIONS = (160, 128, 100, 80, 64, 48, 32, 16)
+"""The first makes 864 pixels of WIDTH: Dagster cuts off what is wider than its dialog."""
 
 
 def new_figure(width: float, height: float) -> Figure:

@@ -5,17 +5,17 @@ It is no part of the bundle: the sum of all charges grows, and a bundle is the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.reporting.card_text import plain, points
+from dp_pipeline.reporting.charge_words import cost_text
 from dp_pipeline.reporting.number_text import number_text
+from dp_pipeline.reporting.parameter_words import parameter_words
 from dp_pipeline.reporting.private_release import PrivateRelease
 from dp_pipeline.reporting.promise_words import NOT_PROMISED
 from dp_pipeline.reporting.released_content import content_limits, content_points, content_table
 from dp_pipeline.reporting.rows import markdown_lines
-from dp_pipeline.schema.epsilon import epsilon_text
 
 MOST_MECHANISMS = 12
 """Lines about noise; there are more kinds of it only where scales differ charge by charge."""
@@ -53,20 +53,13 @@ def _mechanisms(bundle: Bundle) -> str:
     for spend, cost in zip(bundle.spends, bundle.costs, strict=True):
         groups.setdefault((spend.mechanism, number_text(float(spend.scale))), []).append(cost)
     lines = [
-        (mechanism, scale, f"{len(costs):,}", _sum_text(costs))
+        (mechanism, scale, f"{len(costs):,}", cost_text(sum(costs, Fraction(0))))
         for (mechanism, scale), costs in groups.items()
     ]
     head = ("mechanism", "scale", "charges", bundle.currency.symbol)
     more = len(lines) - MOST_MECHANISMS
     written = markdown_lines([head, *lines[:MOST_MECHANISMS]])
     return f"{written}\n\nand {more} more scales." if more > 0 else written
-
-
-def _sum_text(costs: Sequence[Fraction]) -> str:
-    """Exact where that is short."""
-    total = sum(costs, Fraction(0))
-    text = epsilon_text(total)
-    return text if len(text) <= 12 else f"≈ {number_text(float(total))}"
 
 
 def _claims(bundle: Bundle) -> list[str]:
@@ -81,12 +74,13 @@ def _claims(bundle: Bundle) -> list[str]:
 def _provenance(release: PrivateRelease) -> dict[str, str]:
     bundle = release.bundle
     facts = bundle.facts
+    measuring, after = (parameter_words(facts[name]) for name in ("measuring", "postprocessing"))
     return {
         "Data set": facts["dataset"],
         "Population": release.spec.lineage,
         "Snapshot": facts["snapshot"],
         "Draw": f"number {int(facts['replicate']) + 1} of this release",
-        "Parameters": f"{facts['measuring']}, and without a further look {facts['postprocessing']}",
+        "Parameters": f"{measuring}. Without a further look: {after}",
         "Code": facts["code"],
         "Release key": bundle.key,
         "Digest of the noisy answers": bundle.transcript,

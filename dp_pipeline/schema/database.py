@@ -32,7 +32,8 @@ def database_url(text: str) -> URL | None:
         return url if _is_file(url) else None
     if url.drivername not in _POSTGRESQL or not (url.host and url.database):
         return None
-    if not set(url.query) <= _OPTIONS:
+    # A second @ is one of a password, whose end would be a part of what is shown.
+    if not set(url.query) <= _OPTIONS or "@" in f"{url.host}{url.database}":
         return None
     # By its name, because which driver is meant by none differs between versions of SQLAlchemy.
     return url.set(drivername="postgresql+psycopg2", port=port)

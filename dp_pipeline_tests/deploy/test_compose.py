@@ -16,7 +16,7 @@ from dp_pipeline_tests.postgres_server import PostgresServer
 NAMES = ("POSTGRES_PASSWORD", "LEDGER_PASSWORD", "DAGSTER_PASSWORD", "DATASETS")
 FILE = composed({name: f"<{name}>" for name in NAMES})
 SERVICES = FILE["services"]
-OURS = ("code", "webserver", "daemon")
+OURS = ("history", "code", "webserver", "daemon")
 
 
 def mounts(service: str) -> dict[str, str]:
@@ -34,13 +34,13 @@ def test_only_the_pages_are_published_and_only_on_this_computer():
 def test_the_server_of_the_databases_and_the_daemon_cannot_reach_the_outside():
     assert FILE["networks"]["inside"] == {"internal": True}
     reached = {name: one["networks"] for name, one in SERVICES.items()}
-    assert reached["postgres"] == reached["daemon"] == ["inside"]
+    assert reached["postgres"] == reached["history"] == reached["daemon"] == ["inside"]
 
 
 def test_rows_the_ledger_and_its_keys_are_seen_by_the_code_server_alone():
     for what in ("data", "head", "<DATASETS>"):
         assert [name for name in SERVICES if what in mounts(name).values()] == ["code"]
-    for name in ("webserver", "daemon"):
+    for name in ("history", "webserver", "daemon"):
         assert "LEDGER" not in str(SERVICES[name])
         assert "DP_PIPELINE_HOME" not in SERVICES[name]["environment"]
 
@@ -67,6 +67,22 @@ def test_the_settings_are_those_of_the_project_with_the_history_on_the_server():
     deployed = yaml.safe_load((FOLDER / "dagster.yaml").read_text(encoding="utf-8"))
     assert deployed.pop("storage") == {"postgres": {"postgres_url": {"env": "DP_PIPELINE_DAGSTER"}}}
     assert deployed == ours
+
+
+def test_one_part_alone_makes_the_history_before_the_others_start():
+    awaited = {name: SERVICES[name]["depends_on"] for name in OURS}
+    completed = {"condition": "service_completed_successfully"}
+    assert awaited["history"] == {"postgres": {"condition": "service_healthy"}}
+    assert awaited["code"] == {**awaited["history"], "history": completed}
+    assert awaited["webserver"] == awaited["daemon"] == {"code": {"condition": "service_healthy"}}
+    # One that is started again when it has ended never lets the others start.
+    assert SERVICES["history"]["restart"] == "no"
+
+
+def test_the_daemon_waits_for_a_code_server_that_is_away():
+    told = SERVICES["daemon"]["environment"]
+    assert told["DAGSTER_BACKFILL_RETRY_DEFINITION_CHANGED_ERROR"] == "1"
+    assert told.items() >= SERVICES["webserver"]["environment"].items()
 
 
 def test_the_workspace_finds_the_code_server():

@@ -41,19 +41,28 @@ class ComposedStack(DagsterStack):
     def command(self, *words: str) -> None:
         """`docker compose run --rm code dp-pipeline …`."""
         command = [_program("dp-pipeline"), *words]
-        subprocess.run(command, env=self._told(CODE), cwd=self.folder, check=True, timeout=300)
+        subprocess.run(
+            command, env=self._told(SERVICE[CODE]), cwd=self.folder, check=True, timeout=300
+        )
+
+    def start(self) -> None:
+        program, *words = self._here(self._service("history")["command"])
+        told = self._told("history")
+        subprocess.run([_program(program), *words], env=told, check=True, timeout=300)
+        super().start()
 
     def _server(self, name: str) -> Server:
-        program, *words = self._here(self._service(name)["command"])
-        log = self.folder / f"{SERVICE[name]}.log"
-        return Server(name, [_program(program), *words], self._told(name), self.folder, log)
+        service = SERVICE[name]
+        program, *words = self._here(self._service(service)["command"])
+        log = self.folder / f"{service}.log"
+        return Server(name, [_program(program), *words], self._told(service), self.folder, log)
 
-    def _told(self, name: str) -> dict[str, str]:
-        return self.shell | self._here(self._service(name)["environment"])
+    def _told(self, service: str) -> dict[str, str]:
+        return self.shell | self._here(self._service(service)["environment"])
 
-    def _service(self, name: str) -> Any:
+    def _service(self, service: str) -> Any:
         values = {**PASSWORDS, "POSTGRES_PASSWORD": "x", "DATASETS": "x"}
-        return composed(values)["services"][SERVICE[name]]
+        return composed(values)["services"][service]
 
     def _here(self, said: Any) -> Any:
         if isinstance(said, list):
@@ -74,14 +83,17 @@ class ComposedStack(DagsterStack):
     @property
     def home(self) -> Home:
         """Of the code server."""
-        told = self._told(CODE)
+        told = self._told(SERVICE[CODE])
         head = Path(told["DP_PIPELINE_LEDGER_HEAD"])
         return Home(Path(told["DP_PIPELINE_HOME"]), told["DP_PIPELINE_LEDGER"], head)
 
     @property
     def shell(self) -> dict[str, str]:
-        ours = ("DP_PIPELINE_", "DAGSTER_HOME")
+        ours = ("DP_PIPELINE_", "DAGSTER_")
         return {name: text for name, text in super().shell.items() if not name.startswith(ours)}
+
+    def _make_history(self) -> None:
+        """A part of the file does."""
 
     def _write_settings(self) -> None:
         history = self.project.folder / "history"

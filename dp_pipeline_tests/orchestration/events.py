@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 import dagster as dg
@@ -10,7 +11,7 @@ import dagster as dg
 from dp_pipeline.schema.spec import DatasetSpec
 from dp_pipeline_tests.orchestration.projects import Project, definitions_of
 
-NANO_CHARGED = "privacy/nano-ε charged by this run"
+CHARGED = "privacy/charged by this run"
 
 
 def asset_keys(project: Project, spec: DatasetSpec) -> list[dg.AssetKey]:
@@ -34,15 +35,16 @@ def materializations(
     return found
 
 
-def nano_charged(project: Project, spec: DatasetSpec) -> int:
-    """Σ of what all materializations of all models say that they charged."""
-    return sum(
-        metadata[NANO_CHARGED].value
+def charged(project: Project, spec: DatasetSpec) -> Fraction:
+    """Σ of the ε that all materializations of all models say that they charged."""
+    amounts = (
+        Fraction(metadata[CHARGED].value)
         for key, partitions in materializations(project, spec).items()
         for entries in partitions.values()
         for metadata in entries
         if key.path[1] in spec.models
     )
+    return sum(amounts, Fraction(0))
 
 
 def check_results(project: Project, spec: DatasetSpec) -> list[dg.AssetCheckEvaluation]:

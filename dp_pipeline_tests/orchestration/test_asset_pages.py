@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -84,6 +85,13 @@ def test_the_owners_of_a_data_set_are_those_of_all_its_assets(project: Project):
     assert {tuple(page.owners) for page in pages(spec).values()} == {tuple(owners)}
 
 
+def test_owners_make_dagster_warn_of_nothing(project: Project):
+    spec = project.declare("homes", HOMES, owners=["team:privacy"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        definitions_of(spec, project.home).resolve_all_job_defs()
+
+
 def test_nobody_owns_what_declares_no_owner(homes: DatasetSpec):
     assert {tuple(page.owners) for page in pages(homes).values()} == {()}
 
@@ -99,13 +107,37 @@ def test_columns_are_shown_with_what_was_declared_of_them(homes: DatasetSpec):
     assert {name: one.type for name, one in columns(found["ingested"]).items()} == {
         "rooms": "number", "rent": "number", "tenure": "text",
     }  # fmt: skip
-    assert rules(found["ingested"], "rent") == ["0 to 1000"]
-    assert rules(found["ingested"], "tenure") == ["owner | renter | other"]
+    ingested = columns(found["ingested"])
+    assert ingested["rent"].description == "read as rent (declared: 0 to 1000)"
+    assert "(declared: owner | renter | other)" in (ingested["tenure"].description or "")
     assert {name: one.type for name, one in columns(found["normalized"]).items()} == {
         "rooms": "int32", "rooms.clipped": "float64",
         "rent": "int32", "rent.clipped": "float64", "tenure": "text",
     }  # fmt: skip
     assert {one.type for one in columns(found["discretized"]).values()} == {"uint8"}
+
+
+def test_a_constraint_is_that_of_what_the_stage_stores(project: Project):
+    rooms = {"bounds": ["1", "9"], "bins": "8", "nullable": "true"}
+    spec = project.declare("homes", HOMES, attributes={**HOMES["attributes"], "rooms": rooms})
+    found = pages(replace(spec, one_hot=True))
+    assert rules(found["ingested"], "rooms") == []
+    assert rules(found["normalized"], "rooms") == ["-65536 to 65536"]
+    assert rules(found["normalized"], "rooms.clipped") == ["1 to 9"]
+    assert rules(found["normalized"], "tenure") == ["owner | renter | other"]
+    # Nine cells: the last one is that of missing values.
+    assert rules(found["discretized"], "rooms") == ["0 to 8"]
+    assert rules(found["discretized"], "tenure") == ["0 to 2"]
+    assert rules(found["one_hot"], "tenure=owner") == ["0 | 1"]
+    assert rules(found["independent"], "rooms") == ["1 to 9"]
+
+
+def test_a_missing_value_is_no_level_of_what_is_stored(project: Project):
+    tenure = {"levels": ["owner", "renter"], "nullable": "true"}
+    spec = project.declare("homes", HOMES, attributes={**HOMES["attributes"], "tenure": tenure})
+    found = pages(spec)
+    assert rules(found["normalized"], "tenure") == ["owner | renter"]
+    assert rules(found["discretized"], "tenure") == ["0 to 2"]
 
 
 def test_the_person_column_is_read_and_never_prepared(project: Project):
@@ -121,7 +153,7 @@ def test_many_levels_are_counted_and_not_listed(project: Project):
     levels = [f"level{n}" for n in range(MOST_LEVELS + 1)]
     attributes = {**HOMES["attributes"], "tenure": {"levels": levels}}
     spec = project.declare("homes", HOMES, attributes=attributes)
-    assert rules(pages(spec)["ingested"], "tenure") == [f"{MOST_LEVELS + 1} levels"]
+    assert rules(pages(spec)["normalized"], "tenure") == [f"{MOST_LEVELS + 1} levels"]
 
 
 def test_a_synthetic_column_is_followed_back_to_the_source(homes: DatasetSpec):

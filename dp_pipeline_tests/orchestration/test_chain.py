@@ -17,9 +17,9 @@ from dp_pipeline.orchestration.outcome import report_path
 from dp_pipeline.orchestration.resources import Pipeline
 from dp_pipeline.schema.spec import DatasetSpec
 from dp_pipeline_tests.orchestration.events import (
+    charged,
     check_results,
     materializations,
-    nano_charged,
 )
 from dp_pipeline_tests.orchestration.projects import (
     HOMES,
@@ -65,7 +65,7 @@ def test_every_blocking_check_and_every_check_of_a_release_passes(ran: Ran):
 def test_the_ledger_holds_the_cost_of_everything_and_dagster_agrees_to_the_last_nano(ran: Ran):
     project, spec = ran
     assert project.spent(spec) == spec.cost_of_everything
-    assert Fraction(nano_charged(project, spec), 10**9) == project.spent(spec)
+    assert charged(project, spec) == project.spent(spec)
     project.ledger.verify()
 
 

@@ -153,7 +153,7 @@ def test_dagster_shows_rho_and_what_it_means_and_its_checks_are_green(ran: Ran) 
     assert metadata["privacy/epsilon"].value == float(f"{float(epsilon_of(cost, BILLIONTH)):.4g}")
     assert metadata["privacy/rho"].value == float(f"{float(cost):.4g}")
     assert metadata["privacy/delta"].value == "1e-9"
-    assert metadata["privacy/nano-ρ charged by this run"].value == nano_epsilon(cost)
+    assert metadata["privacy/charged by this run"].value == RHO.text(cost)
     table = metadata["privacy/mechanisms"].records
     assert sum(Fraction(row.data["ρ"]) for row in table) == cost
     (budget, *_) = made[dg.AssetKey(["rides", "budget"])][None]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dp_pipeline.orchestration.metadata import MOST_COLUMNS, number, record_table
+from dp_pipeline.reporting.charge_words import LONGEST_QUESTION
 from dp_pipeline.schema.spec import DatasetSpec
 from dp_pipeline_tests.orchestration.events import check_results, materializations
 from dp_pipeline_tests.orchestration.projects import HOMES, Project
@@ -77,6 +78,16 @@ def test_no_table_has_more_than_five_columns(shown: list[tuple[str, Any]]):
         assert 1 <= len(table.schema.columns) <= MOST_COLUMNS, name
         for record in table.records:
             assert set(record.data) <= {column.name for column in table.schema.columns}, name
+
+
+def test_a_charge_is_told_with_its_cost_first_and_in_words(shown: list[tuple[str, Any]]):
+    tables = [one for name, one in shown if name.endswith("privacy/mechanisms")]
+    assert len(tables) == len(MODELS)
+    for table in tables:
+        assert [one.name for one in table.schema.columns][:3] == ["question", "ε", "mechanism"]
+    questions = [record.data["question"] for table in tables for record in table.records]
+    assert "clipped squared distance to 3 released centres" in questions
+    assert [one for one in questions if "shift" in one or len(one) > LONGEST_QUESTION] == []
 
 
 def test_no_number_has_more_than_four_digits(shown: list[tuple[str, Any]]):

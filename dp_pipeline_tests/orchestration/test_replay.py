@@ -12,7 +12,7 @@ from dp_pipeline.orchestration.publishing import Published
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.schema.errors import Damaged
 from dp_pipeline.schema.spec import DatasetSpec
-from dp_pipeline_tests.orchestration.events import materializations, nano_charged
+from dp_pipeline_tests.orchestration.events import charged, materializations
 from dp_pipeline_tests.orchestration.projects import RIDES, Declaration, Project
 
 COST = Fraction("0.55")
@@ -57,7 +57,7 @@ def test_a_second_run_of_the_chain_charges_nothing_and_leaves_the_same_bytes(pro
     assert set(changed) == set(bundles)
     assert {name for name in bundles if changed[name] != bundles[name]} == pointers
     assert project.spent(spec) == spec.cost_of_everything
-    assert nano_charged(project, spec) == project.spent(spec) * 10**9
+    assert charged(project, spec) == project.spent(spec)
 
 
 def test_dagster_ledger_and_command_line_agree_to_the_last_nano(project: Project):
@@ -74,7 +74,7 @@ def test_dagster_ledger_and_command_line_agree_to_the_last_nano(project: Project
     project.run(spec)
     exact = 2 * Fraction("0.100000001") + Fraction("0.3") + 3 * Fraction("0.050000007")
     assert project.spent(spec) == exact
-    assert nano_charged(project, spec) == exact * 10**9
+    assert charged(project, spec) == exact
     budget = project.cli("budget", "--json")
     (account,) = json.loads(budget.out)
     assert Fraction(account["spent"]) == exact

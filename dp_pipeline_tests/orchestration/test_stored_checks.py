@@ -18,6 +18,7 @@ from dp_pipeline.orchestration.checks import SPENT, spent_check
 from dp_pipeline.orchestration.publishing import Published
 from dp_pipeline.orchestration.release import Release
 from dp_pipeline.orchestration.replaying import key_of
+from dp_pipeline.release.bundle import table_digest
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.schema.spec import DatasetSpec
 from dp_pipeline_tests.orchestration.events import check_results
@@ -174,6 +175,23 @@ def test_a_release_by_older_code_that_is_made_otherwise_is_a_warning(
     other = replace(published, bundle=replace(published.bundle, spends=spends))
     _, warned = stored_checks.stored_checks(release, other)
     assert (warned.passed, warned.severity) == (False, dg.AssetCheckSeverity.WARN)
+
+
+def test_centres_that_were_put_there_with_a_fitting_digest_are_seen(stored: Stored):
+    *_, release, published = stored
+    path = published.folder / "centres.parquet"
+    moved = pq.read_table(path).to_pandas() + 1
+    pq.write_table(pa.Table.from_pandas(moved, preserve_index=False), path)
+
+    def forge(document: dict) -> None:
+        columns = {name: moved[name].to_numpy() for name in moved}
+        document["tables"]["centres"] = table_digest(columns)
+        # Older code makes the other check a warning.
+        document["facts"]["code"] = "dp_pipeline 0"
+
+    change_bundle(published, forge)
+    found = faults(release, read_again(release, published))
+    assert "expected the bundle as it was settled, got another" in str(found[WHOLE])
 
 
 def test_a_release_by_older_code_that_is_made_alike_is_green(stored: Stored):

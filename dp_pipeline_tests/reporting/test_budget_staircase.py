@@ -15,6 +15,13 @@ from dp_pipeline.reporting.indexed_png import SIGNATURE
 from dp_pipeline.reporting.picture import MOST_BYTES
 from dp_pipeline.schema.currency import Currency
 
+DIALOG = 900
+"""Pixels of a picture that a browser window of 1300 shows whole in Dagster's dialog."""
+
+
+def pixels_across(picture: bytes) -> int:
+    return int.from_bytes(picture[16:20], "big")
+
 
 def at(month: int, day: int) -> datetime:
     return datetime(2026, month, day, 12, tzinfo=UTC)
@@ -100,6 +107,7 @@ def test_a_staircase_is_a_small_picture(changes: dict[str, object]):
     picture = budget_staircase(history(**changes))
     assert picture.startswith(SIGNATURE)
     assert len(picture) < MOST_BYTES
+    assert pixels_across(picture) <= DIALOG
 
 
 def test_the_same_history_is_the_same_picture_and_another_one_is_not():

@@ -71,6 +71,17 @@ def test_a_plot_shows_its_rows():
     assert len(set(plots)) == 3
 
 
+def test_names_at_the_ends_of_lines_stand_inside_a_picture_that_a_dialog_shows_whole():
+    rows = [exact("a_model_with_a_very_long_name", one, 1.0) for one in (HALF, TEN)]
+    for drawn in (
+        utility_plot(rows, metric="nicv", title="t"),
+        utility_panels(rows, metrics=["nicv", "nicv"], title="t"),
+    ):
+        shown = pixels(drawn)[:, :, :3]
+        assert shown.shape[1] <= 900
+        assert (shown[:, -3:] == 1).all()
+
+
 def test_a_plot_shows_only_its_metric():
     one = [exact("a", HALF, 1.0)]
     both = [*one, exact("a", HALF, 9.0, metric="avd_2")]

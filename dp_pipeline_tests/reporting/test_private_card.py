@@ -197,6 +197,13 @@ def test_a_delta_stands_beside_what_it_bounds():
     assert "δ" not in private_card(release())
 
 
+def test_parameters_are_told_in_words():
+    facts = {"measuring": "{'columns': '()', 'cells': '4'}", "postprocessing": "{}"}
+    card = private_card(release(bundle={"facts": facts}))
+    origin = part(card, "Where it comes from")
+    assert "Parameters: columns: all; cells: 4. Without a further look: none\n" in origin
+
+
 def test_centres_are_told_by_their_columns_and_are_no_persons():
     card = private_card(release())
     assert "Centres in x; y." in part(card, "What is in it")

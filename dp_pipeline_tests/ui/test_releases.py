@@ -20,7 +20,7 @@ def test_a_click_on_materialize_of_one_partition_ends_green_and_is_charged(ui: D
     ui.open_asset("rides/eug_kmeans", view="partitions", partition="0.5")
     ui.sees("Materialized")
     assert "charged" in ui.metadata("privacy/state").inner_text()
-    assert "0.55" in ui.metadata("privacy/epsilon exactly").inner_text()
+    assert "0.55" in ui.metadata("privacy/epsilon").inner_text()
 
 
 @pytest.mark.usefixtures("released")

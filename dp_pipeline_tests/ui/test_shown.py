@@ -41,7 +41,7 @@ def test_a_release_has_a_card_that_opens(ui: DagsterUi) -> None:
 def test_a_release_tells_its_columns_and_what_it_spent(ui: DagsterUi) -> None:
     ui.open_asset("rides/eug_kmeans")
     assert "0 to 30" in ui.metadata("x").inner_text()
-    assert "1.05" in ui.metadata("privacy/epsilon exactly").inner_text()
+    assert "1.05" in ui.metadata("privacy/epsilon").inner_text()
     assert "discrete Laplace" in ui.metadata("privacy/mechanisms").inner_text()
     keep_picture(ui.page, "release")
 

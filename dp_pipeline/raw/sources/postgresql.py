@@ -26,6 +26,9 @@ _AS_TEXT = ("B", "D", "E", "N", "S", "X")
 """Categories of types that arrive as the text that PostgreSQL writes them as: truth values, dates
 and times, enumerations, exact numbers, texts, and a text without a type."""
 
+_TOTAL = ("UTF8", "LATIN1", "SQL_ASCII")
+"""Encodings of which every text can be read; others have bytes that the server cannot convert."""
+
 _FIRST = (
     "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
     "SET LOCAL datestyle = 'ISO, YMD'",
@@ -47,12 +50,16 @@ def postgresql_engine(url: URL) -> Engine:
 def postgresql_selection(connection: Connection, spec: DatasetSpec) -> Selection:
     """Look at the names and types of the query's columns, at no row.
 
-    SourceError where a column is not there or is neither text, number, truth value nor date.
+    SourceError where a column is not there or is neither text, number, truth value nor date, and
+    for sensitive rows of an encoding in which one text could stop the others.
     """
     for statement in _FIRST:
         connection.exec_driver_sql(statement)
     types = _declared_types(connection, spec)
     encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
+    if spec.is_release and encoding not in _TOTAL:
+        # One such text would stop the query, and tell that it is there.
+        raise refusal(spec, f"a database of encoding {', '.join(_TOTAL)}", str(encoding))
     found = {name: _NUMBERS.get(types[name], pa.binary()) for name in declared_columns(spec)}
     columns = [_expression(name, kind, str(encoding)) for name, kind in found.items()]
     return Selection(around(spec.source.query, ", ".join(columns)), found)

@@ -1,0 +1,48 @@
+"""Parameters in words: those that the facts of a release hold, of every model."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dp_pipeline.models import MODELS
+from dp_pipeline.reporting.parameter_words import parameter_words
+from dp_pipeline.schema.parameters import texts_of
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        ({}, "none"),
+        ({"columns": "()", "k": "8"}, "columns: all; k: 8"),
+        ({"columns": str(("x",))}, "columns: x"),
+        ({"columns": str(("x", "it's")), "share": "1/3"}, "columns: x, it's; share: 1/3"),
+        ({"synthetic_rows": "None"}, "synthetic_rows: not set"),
+        ({"integer": "(a, b"}, "integer: (a, b"),
+    ],
+)
+def test_parameters_are_told_without_the_marks_of_a_program(texts: dict[str, str], words: str):
+    assert parameter_words(str(texts)) == words
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("measuring", [True, False])
+def test_no_parameter_of_any_model_has_a_mark_of_a_program(name: str, measuring: bool):
+    words = parameter_words(str(texts_of(MODELS[name](), measuring=measuring)))
+    assert not set("(){}'\"") & set(words)
+    assert "None" not in words
+
+
+@given(st.text(max_size=60))
+def test_text_that_holds_no_parameters_stays_as_it_is(text: str):
+    if not text.strip().startswith("{"):
+        assert parameter_words(text) == text
+
+
+@given(
+    st.dictionaries(st.from_regex(r"[a-z_]{1,9}", fullmatch=True), st.text("ab'\"\\{}", max_size=9))
+)
+def test_any_value_is_told(texts: dict[str, str]):
+    words = parameter_words(str(texts))
+    assert words == ("; ".join(f"{name}: {text}" for name, text in texts.items()) or "none")
