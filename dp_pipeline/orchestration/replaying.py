@@ -42,8 +42,8 @@ def rebuilt(release: Release, key: ReleaseKey) -> Bundle:
 
 
 def content_digest(bundle: Bundle) -> str:
-    """What the ledger keeps of a bundle when it is settled: a digest of its tables, charges, quality
-    and facts; but for the code, which is another where a lost bundle is made again later.
+    """What the ledger keeps of a bundle when it is settled: a digest of its tables, charges,
+    quality and facts; but for the code, which is another where a lost bundle is made again later.
     """
     same = replace(bundle, facts={**bundle.facts, "code": ""})
     return hashlib.sha256(same.to_json().encode()).hexdigest()
