@@ -58,25 +58,18 @@ class Balance:
         what    is asked for, in words
         where   the account, in words
         """
-        if self.ceiling is not None and self.spent + asked > self.ceiling:
-            raise BudgetExceeded(
-                what,
-                asked=asked,
-                spent=self.spent,
-                ceiling=self.ceiling,
-                where=where,
-                symbol=self.currency.symbol,
-            )
-        if self.per_month is not None and self.month_spent + asked > self.per_month:
-            raise BudgetExceeded(
-                what,
-                asked=asked,
-                spent=self.month_spent,
-                ceiling=self.per_month,
-                where=where,
-                symbol=self.currency.symbol,
-                month=self.month,
-            )
+        limits = (("", self.spent, self.ceiling), (self.month, self.month_spent, self.per_month))
+        for month, spent, limit in limits:
+            if limit is not None and spent + asked > limit:
+                raise BudgetExceeded(
+                    what,
+                    asked=asked,
+                    spent=spent,
+                    ceiling=limit,
+                    where=where,
+                    symbol=self.currency.symbol,
+                    month=month,
+                )
 
 
 def read_balance(connection: Connection, lineage: str, *, month: str = "") -> Balance:

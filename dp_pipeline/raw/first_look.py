@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from dp_pipeline.raw.csv_file import NoHeader, csv_columns
+from dp_pipeline.raw.sources.parquet_folder import parquet_parts
 from dp_pipeline.raw.values import kind_of
 from dp_pipeline.schema.errors import SourceError
 from dp_pipeline.schema.found_column import FoundColumn, FoundKind
@@ -76,15 +77,10 @@ def _may_be_name(text: str) -> bool:
 def _parquet(source: Source) -> tuple[FoundColumn, ...]:
     """The columns of a file, or of the first file of a folder: all of them have to agree."""
     path = Path(source.location)
-    schema = _read(source, lambda: pyarrow.parquet.read_schema(_first_part(path)))
+    schema = _read(
+        source, lambda: pyarrow.parquet.read_schema(next(iter(parquet_parts(path)), path))
+    )
     return tuple(map(_typed, schema))
-
-
-def _first_part(path: Path) -> Path:
-    """The first file of a folder, as it is read; what begins with _ or a point is an engine's."""
-    names = sorted(one.relative_to(path) for one in path.rglob("*.parquet"))
-    own = (name for name in names if not any(one.startswith(("_", ".")) for one in name.parts))
-    return next((path / name for name in own), path)
 
 
 def _typed(column: pa.Field) -> FoundColumn:

@@ -6,11 +6,11 @@ For data alone whose changes are public: the answer decides when something is re
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from dp_pipeline.raw.sources.parquet_folder import parquet_parts
 from dp_pipeline.schema.source import Source
 
 FILES = ("csv", "parquet")
@@ -84,18 +84,11 @@ def _files(source: Source) -> list[Path]:
         return []
     found: list[Path] = []
     for path in map(Path, source.locations):
-        files = sorted(_below(path))
+        files = [path] if path.is_file() else parquet_parts(path)
         if not files:
             return []
         found += files
     return found
-
-
-def _below(path: Path) -> Iterator[Path]:
-    if path.is_file():
-        yield path
-    elif path.is_dir():
-        yield from (one for one in path.rglob("*.parquet") if one.is_file())
 
 
 def _stamp_of(files: list[Path]) -> SourceStamp | None:

@@ -29,7 +29,7 @@ LONGEST_SECONDS = 14.0
 
 _RELEASE_LOCK = re.compile(r"/locks/[0-9a-f]+\.lock$")
 PATIENCE_SECONDS = 90
-"""After that, runs that go on without a process are all that is left."""
+"""Longer than Dagster takes to start the next run of a backfill."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,8 @@ class Killer:
                     self._await_a_release()
                 if workers := self.stack.workers():
                     return workers
+            # Two of them would hold both places, and no other run would ever start.
+            self.steward.cancel_lost()
             time.sleep(POLL_SECONDS)
         return ()
 

@@ -70,10 +70,14 @@ class Steward:
         """Until every backfill and every run has ended; a run that has no process is canceled."""
         wait_for(self._is_quiet, what="the end of every run", seconds=900)
 
-    def _is_quiet(self) -> bool:
+    def cancel_lost(self) -> None:
+        """Free the places of runs that are said to go on, and have no process."""
         for run in self._without_process():
             self.stack.client.cancel(run.id)
             self.lost.append(run.id)
+
+    def _is_quiet(self) -> bool:
+        self.cancel_lost()
         statuses = {self.stack.client.backfill(one).status for one in self.backfills}
         return statuses <= ENDED and all(run.is_finished for run in self.runs())
 

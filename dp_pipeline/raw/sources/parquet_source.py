@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet
 
+from dp_pipeline.raw.sources.parquet_folder import parquet_parts
 from dp_pipeline.raw.sources.plain import plain_columns, same_types
 from dp_pipeline.raw.sources.reading import (
     check_names,
@@ -33,18 +34,10 @@ def read_parquet(spec: DatasetSpec, files: Sequence[Path]) -> pa.Table:
 
 
 def _parts(spec: DatasetSpec, folder: Path) -> list[Path]:
-    """Every ``*.parquet`` below a folder, by the path from there; as elsewhere, what begins with
-    ``_`` or a point is an engine's own.
-    """
-    names = sorted(path.relative_to(folder) for path in folder.rglob("*.parquet"))
-    parts = [folder / name for name in names if not any(map(_is_engines_own, name.parts))]
+    parts = parquet_parts(folder)
     if not parts:
         raise refusal(spec, "one or more files *.parquet in the folder", "none")
     return parts
-
-
-def _is_engines_own(name: str) -> bool:
-    return name.startswith(("_", "."))
 
 
 def _read_part(spec: DatasetSpec, path: Path) -> pa.Table:
