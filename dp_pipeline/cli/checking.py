@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @click.command("check")
 @click.argument("file", type=click.Path(path_type=Path))
 def data_check(file: Path) -> None:
-    """Check a data set file: its mistakes with their lines, and what all of it would cost.
+    """Check a data set file: its first mistake with the line, else what all of it would cost.
 
     Reads no rows. Warns of a source that is not there, one that another population holds, and a
     folder that no other command looks into.

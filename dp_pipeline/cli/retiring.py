@@ -46,7 +46,7 @@ def data_retire(dataset: str, yes: bool) -> None:
 
 
 def _declared(dataset: str) -> dict[str, DatasetSpec]:
-    """Every data set by its name, its source at hand or not; DeclarationError without this one."""
+    """Every good data set file by its name; DeclarationError where this one is none."""
     from dp_pipeline.schema.discovery import dataset_files
     from dp_pipeline.schema.errors import DeclarationError
     from dp_pipeline.schema.parser import load_spec
@@ -56,4 +56,12 @@ def _declared(dataset: str) -> dict[str, DatasetSpec]:
         raise DeclarationError(
             f"data set: expected one of {', '.join(files)}, got {dataset[:60]!r}"
         )
-    return {name: load_spec(path) for name, path in files.items()}
+    declared = {}
+    for name, path in files.items():
+        try:
+            declared[name] = load_spec(path)
+        except DeclarationError:
+            # Rows of a lineage are known by their manifests too: a draft of others stops nothing.
+            if name == dataset:
+                raise
+    return declared

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from pathlib import Path
 
 import click
 
@@ -23,6 +22,7 @@ _TOLD = {
 def ui(port: int) -> None:
     """Open Dagster's pages on this computer: lineage, runs, schedules, backfills."""
     from dp_pipeline.ledger.home import HOME_VARIABLE, find_home
+    from dp_pipeline.orchestration.dagster_home import code_location
     from dp_pipeline.orchestration.instance import dagster_instance
 
     home = find_home()
@@ -35,16 +35,7 @@ def ui(port: int) -> None:
     click.echo(f"http://{_HOST}:{port} shows {home.root}; end it by Ctrl-C")
     sys.stdout.flush()
     where = ["--host", _HOST, "--port", str(port)]
-    os.execv(sys.executable, [sys.executable, "-m", "dagster", "dev", *where, *_code()])
-
-
-def _code() -> list[str]:
-    """What to load: the workspace of the project, or the package alone."""
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        if (folder / "workspace.yaml").is_file():
-            return ["--workspace", str(folder / "workspace.yaml")]
-    return ["--module-name", "dp_pipeline.definitions", "--working-directory", str(here)]
+    os.execv(sys.executable, [sys.executable, "-m", "dagster", "dev", *where, *code_location()])
 
 
 def _require_free(port: int) -> None:

@@ -1,4 +1,4 @@
-"""An account: the budget of one lineage, fixed when it opens."""
+"""An account: the budget of one lineage, fixed when it opens but for its limits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NONE = "none"
 
 @dataclass(frozen=True)
 class Account:
-    """What may be spent on one population of persons, for ever.
+    """What may be spent on one population of persons, for ever and in a month.
 
     lineage   declared id of the population; never a file name or a content hash
     unit      the protected unit in words: "one row", "at most 20 rows of a person, column user"
@@ -146,8 +146,13 @@ class Account:
                 f"lineage {self.lineage}: expected a change, got the ceiling {_text(total)} and "
                 f"per_month {_text(per_month)} that it has"
             )
-        limit = None if total != self.ceiling else self.limit
-        return replace(self, ceiling=total, limit=limit, per_month=per_month, month_limit=None)
+        return replace(
+            self,
+            ceiling=total,
+            limit=self.limit if total == self.ceiling else None,
+            per_month=per_month,
+            month_limit=self.month_limit if per_month == self.per_month else None,
+        )
 
     def require_same_as(self, opened: Account) -> None:
         """Refuse to go on under another declaration than the one at opening.

@@ -88,13 +88,20 @@ def _find_root() -> Path:
     named = os.environ.get(HOME_VARIABLE)
     if named:
         return Path(named).resolve()
+    workspace = find_workspace()
+    if workspace is None:
+        raise DeclarationError(
+            f"home: expected a project folder with workspace.yaml or {HOME_VARIABLE}, "
+            f"got {Path.cwd()}"
+        )
+    return workspace.parent / "data"
+
+
+def find_workspace() -> Path | None:
+    """The nearest workspace.yaml at or above the working folder, or None."""
     here = Path.cwd()
-    for folder in (here, *here.parents):
-        if (folder / "workspace.yaml").is_file():
-            return folder / "data"
-    raise DeclarationError(
-        f"home: expected a project folder with workspace.yaml or {HOME_VARIABLE}, got {here}"
-    )
+    found = (folder / "workspace.yaml" for folder in (here, *here.parents))
+    return next((path for path in found if path.is_file()), None)
 
 
 def noise_name() -> str:

@@ -30,7 +30,8 @@ _STATES = {"reserve": "reserved"}
 class Ledger:
     """What was spent on whom, across all runs and processes that use one store.
 
-    folder   holds ledger.sqlite, locks/ and keys/; 0700, its files 0600
+    folder   holds locks/ and keys/, and ledger.sqlite where no store is named; 0700, its files
+             0600
     head     the file that says how far the ledger has come, so that an older copy put back is
              refused; beside the folder where none is named, better on another disk
     store    where the rows are; None: in ledger.sqlite
@@ -38,7 +39,7 @@ class Ledger:
     Nothing is made before ``open_account``; reading a ledger that does not exist
     gives empty results. Any number of processes and threads may use the same
     folder, on a file system with working flock (not every network share).
-    Every method raises Damaged if the file is lost, is not a ledger, or lacks rows that its
+    Every method raises Damaged if the rows are lost, are no ledger's, or lack one that the
     head names.
     """
 
@@ -52,7 +53,7 @@ class Ledger:
         """Open an account, or find it open with the same declaration.
 
         Raises DeclarationError, naming both, if it was opened with another unit,
-        relation, purpose, ceiling or delta: opening never changes anything.
+        relation, purpose, delta or other limits: opening never changes anything.
         """
         self._book.create()
         with self._book.writing() as connection:
@@ -158,7 +159,7 @@ class Ledger:
                 entered.leave()
 
     def account(self, lineage: str) -> Account | None:
-        """The account as it was opened; None if it was not."""
+        """The account as it is now, raises and all; None if it was never opened."""
         if not self._book.exists():
             return None
         with self._book.reading() as connection:

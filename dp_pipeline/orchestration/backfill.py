@@ -5,18 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import dagster as dg
 
 from dp_pipeline.ledger.home import Home
+from dp_pipeline.orchestration.dagster_home import code_location
 from dp_pipeline.orchestration.jobs import sweep_job_name
 from dp_pipeline.orchestration.lineage import require_snapshot
 from dp_pipeline.raw.readiness import require_prepared
 from dp_pipeline.schema.errors import PipelineError
 from dp_pipeline.schema.spec import DatasetSpec
 
-MODULE = "dp_pipeline.definitions"
 DAEMON = "QUEUED_RUN_COORDINATOR"
 """The daemon that starts waiting runs, in Dagster's words."""
 
@@ -44,15 +43,9 @@ def submit_backfill(spec: DatasetSpec, home: Home, epsilons: Sequence[str]) -> N
     Raises NotPrepared where there are no prepared rows, and PipelineError where Dagster refuses.
     """
     require_prepared(spec, require_snapshot(spec, home))
-    words = ["job", "backfill", *_workspace(home), "--job", sweep_job_name(spec)]
+    words = ["job", "backfill", *code_location(), "--job", sweep_job_name(spec)]
     command = [sys.executable, "-m", "dagster", *words, "--partitions", ",".join(epsilons)]
     done = subprocess.run([*command, "--noprompt"], capture_output=True, text=True, check=False)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["no reason given"]
         raise PipelineError(f"backfill: expected Dagster to queue it, got: {lines[-1]}")
-
-
-def _workspace(home: Home) -> list[str]:
-    """The project's own, so that its runs are those of the code location that is loaded there."""
-    declared = Path(home.root).parent / "workspace.yaml"
-    return ["-w", str(declared)] if declared.is_file() else ["-m", MODULE]

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from dp_pipeline.ledger.home import Home
+from dp_pipeline.ledger.home import Home, find_workspace
 from dp_pipeline.ledger.postgres_url import place, postgres_url
 from dp_pipeline.schema.errors import DeclarationError, PipelineError
 
@@ -21,6 +21,14 @@ _FOLDER_VARIABLE = "DAGSTER_HOME"
 _QUIET = "telemetry:\n  enabled: false\nnux:\n  enabled: false\n"
 # The variable's name and not its value: no password stands in a file.
 _ON_SERVER = f"storage:\n  postgres:\n    postgres_url:\n      env: {STORAGE_VARIABLE}\n"
+
+
+def code_location() -> list[str]:
+    """What Dagster's programs are told to load: the project's workspace, or the package alone."""
+    workspace = find_workspace()
+    if workspace is not None:
+        return ["--workspace", str(workspace)]
+    return ["--module-name", "dp_pipeline.definitions", "--working-directory", str(Path.cwd())]
 
 
 def make_dagster_home(home: Home) -> Path:

@@ -12,8 +12,8 @@ from dp_pipeline.schema.spec import DatasetSpec
 def open_lineage(spec: DatasetSpec, home: Home) -> Ledger:
     """Open the account of a data set's population, claim its source for it, give the ledger.
 
-    Raises DeclarationError when the account was opened with another unit, relation,
-    purpose, ceiling or delta, or the source belongs to another lineage; Damaged when this home
+    Raises DeclarationError when the account has another unit, relation, purpose, delta or
+    other limits, or the source belongs to another lineage; Damaged when this home
     holds rows or releases of the data set and its ledger has never heard of the lineage:
     a ledger that is gone must not come back with a full budget.
     """

@@ -1,8 +1,8 @@
 """Metadata of assets: the raw side's, and the values that every side's are made of.
 
-Nothing but this file and those that end in ``_metadata`` writes metadata. Raw side:
-names, stages and declarations. No count, no value, no preview: what the event log
-holds is read by more people than the raw store.
+What a raw asset shows comes from this file and ``column_metadata`` alone: names,
+stages and declarations. No count, no value, no preview: what the event log holds
+is read by more people than the raw store.
 """
 
 from __future__ import annotations

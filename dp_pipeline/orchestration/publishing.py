@@ -115,11 +115,11 @@ def _draw_reserved(
         raise
     release.store.write(path, bundle)
     kept = {TRANSCRIPT: transcript.chain, CONTENT: content_digest(bundle)}
-    reservation.settle(_spend_rows(bundle), facts=kept)
+    reservation.settle(spend_rows(bundle), facts=kept)
     return path
 
 
-def _spend_rows(bundle: Bundle) -> list[SpendRow]:
+def spend_rows(bundle: Bundle) -> list[SpendRow]:
     """What the ledger keeps of the charges: none where they add up to no ε of the release."""
     if not bundle.is_dp:
         return []

@@ -8,7 +8,7 @@ from pathlib import Path
 from dp_pipeline.ledger import Entry, Ledger, SpendRow
 from dp_pipeline.orchestration.admission import begun_with
 from dp_pipeline.orchestration.anonymizing import BUNDLE, CARD
-from dp_pipeline.orchestration.publishing import CONTENT, TRANSCRIPT
+from dp_pipeline.orchestration.publishing import CONTENT, TRANSCRIPT, spend_rows
 from dp_pipeline.orchestration.release import Release
 from dp_pipeline.orchestration.replaying import content_digest, key_of, settled_entry
 from dp_pipeline.orchestration.storage import BundleStore
@@ -34,7 +34,7 @@ def require_whole(release: Release, folder: Path) -> None:
     answers = Transcript(release.store.transcript_path(key)).chain
     if not bundle.transcript == answers == settled.facts[TRANSCRIPT]:
         raise Damaged(f"{_name(bundle)}: expected the answers that were settled, got others")
-    if _charges(bundle) != _paid(settled, bundle):
+    if tuple(spend_rows(bundle)) != _paid(settled, bundle):
         raise Damaged(f"{_name(bundle)}: expected the charges of the ledger, got others")
     begun = _reserved(key.digest, key.lineage, ledger)
     changed = [name for name in _PROMISED if bundle.facts[name] != begun.facts.get(name)]
@@ -67,16 +67,6 @@ def _require_files(folder: Path, bundle: Bundle, *, texts: tuple[str, ...]) -> N
     if found != expected:
         odd = sorted(found ^ expected)[0]
         raise Damaged(f"{_name(bundle)}: expected the files of one release, got {odd[:60]!r} amiss")
-
-
-def _charges(bundle: Bundle) -> tuple[SpendRow, ...]:
-    """As the ledger keeps them: none where they add up to no ε of the release."""
-    if not bundle.is_dp:
-        return ()
-    return tuple(
-        SpendRow(one.what, one.mechanism, cost, one.scale)
-        for one, cost in zip(bundle.spends, bundle.costs, strict=True)
-    )
 
 
 def _paid(settled: Entry, bundle: Bundle) -> tuple[SpendRow, ...]:

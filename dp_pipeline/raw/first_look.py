@@ -75,7 +75,7 @@ def _may_be_name(text: str) -> bool:
 
 
 def _parquet(source: Source) -> tuple[FoundColumn, ...]:
-    """The columns of a file, or of the first file of a folder: all of them have to agree."""
+    """The columns of a file, or of the first file of a folder: the others have to have them."""
     path = Path(source.location)
     schema = _read(
         source, lambda: pyarrow.parquet.read_schema(next(iter(parquet_parts(path)), path))

@@ -49,7 +49,8 @@ def ingest(
     again, whatever its source says today. One that was left half-written was never
     current and is read anew; a failed read leaves none behind.
 
-    This alone opens a database or the network, and only for a snapshot that is not there.
+    This alone opens the network or, but for drafts of declarations, a database, and only for a
+    snapshot that is not there.
 
     Raises DeclarationError for an unsafe id, or when the stored snapshot is of
     another source or lacks a declared column; Damaged when it is not as it was

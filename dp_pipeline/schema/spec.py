@@ -47,7 +47,7 @@ class DatasetSpec:
     nominal_rows   a number of rows to plan with: a constant of the file, never counted
     partitions     the ε that may be asked for, ascending
     models         model name → its parameters, as text
-    publish        what the weekly schedule publishes, or None
+    publish        what schedules and sensors publish, or None
     evaluation     ε that buys private quality numbers with every release, or None
     distinct_population   why a source shared with another lineage is other persons
     label          the attribute whose level is a row's true class, for evaluation, or None
