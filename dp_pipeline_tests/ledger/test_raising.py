@@ -162,3 +162,19 @@ def test_rows_that_are_deleted_leave_a_row_and_the_account_as_it_was(ledger: Led
     ledger.verify()
     with pytest.raises(DeclarationError, match="no account"):
         ledger.retire("nobody", [], by="ana")
+
+
+def test_the_limit_of_a_month_is_converted_once_though_the_total_is_raised(ledger: Ledger):
+    opened = Account(
+        lineage="rho",
+        unit="one row",
+        relation="add_remove",
+        purpose="release",
+        ceiling=Fraction(4),
+        delta=Fraction(1, 10**9),
+        per_month=Fraction(1),
+        month_limit=Fraction(1, 1000),
+    )
+    ledger.open_account(opened)
+    ledger.raise_ceiling("rho", total=Fraction(5), per_month=Fraction(1), **RAISE)
+    assert ledger.balance("rho").per_month == Fraction(1, 1000)

@@ -117,3 +117,15 @@ def test_an_unknown_data_set_is_refused(released_rides: Project) -> None:
     result = released_rides.cli("data", "retire", "walks", "--yes")
     assert (result.code, result.out) == (2, "")
     assert "data set: expected one of" in result.err
+
+
+@pytest.mark.usefixtures("spec")
+def test_an_unfinished_draft_of_another_data_set_stops_no_retirement(
+    released_rides: Project,
+) -> None:
+    (released_rides.datasets / "draft.yaml").write_text("name: TODO\n", encoding="utf-8")
+    result = released_rides.cli("data", "retire", "rides", "--yes")
+    assert (result.code, result.err) == (0, "")
+    assert not [name for name in rows_left(released_rides) if name.endswith(".parquet")]
+    refused = released_rides.cli("data", "retire", "draft", "--yes")
+    assert (refused.code, len(refused.err.splitlines())) == (2, 1)
