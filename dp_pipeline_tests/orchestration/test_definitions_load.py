@@ -119,9 +119,3 @@ def test_the_backfill_says_its_limits_and_where_to_see_what_is_left(project: Pro
     told = jobs["rides_epsilon_backfill"]
     assert "cost ε=0.7 of 3, at most 1 a month" in told
     assert "`dp-pipeline plan rides`" in told
-
-
-def test_owners_answer_for_the_jobs(project: Project):
-    owners = ["ana@example.org", "team:privacy"]
-    chain = dataset_assets(project.declare("plants", PLANTS, owners=owners))
-    assert all(list(job.owners or []) == owners for job in chain.jobs or [])
