@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,8 +12,6 @@ import click
 if TYPE_CHECKING:
     from dp_pipeline.schema.source import Source
     from dp_pipeline.schema.yaml_text import Value
-
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 _FROM = (
     "A CSV or Parquet file, a folder of Parquet files, or a database: sqlite:///PATH, or '$NAME' "
@@ -60,12 +57,10 @@ def _require_new(name: str, path: Path) -> None:
     """DeclarationError for a name that none can have, or another data set has."""
     from dp_pipeline.schema.discovery import dataset_files
     from dp_pipeline.schema.errors import DeclarationError
+    from dp_pipeline.schema.name import EXPECTED_NAME, is_name
 
-    if not _NAME.fullmatch(name):
-        raise DeclarationError(
-            "data init: expected a name of a-z, 0-9 and _, starting with a letter, "
-            f"got {name[:60]!r}"
-        )
+    if not is_name(name):
+        raise DeclarationError(f"data init: expected a name of {EXPECTED_NAME}, got {name[:60]!r}")
     taken = path if path.exists() else dataset_files().get(name)
     if taken is not None:
         raise DeclarationError(f"data init: expected a new name, got that of {taken}")

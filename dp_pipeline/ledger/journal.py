@@ -14,7 +14,8 @@ from dp_pipeline.ledger.account import LIMITS, Account
 from dp_pipeline.ledger.chain import Row, canonical, digest
 from dp_pipeline.ledger.charge import Charge, SpendRow
 from dp_pipeline.ledger.entry import Entry, entry_from
-from dp_pipeline.ledger.tables import GENESIS, entries, spends
+from dp_pipeline.ledger.head import newest
+from dp_pipeline.ledger.tables import entries, spends
 from dp_pipeline.schema.errors import Damaged, DeclarationError
 
 
@@ -65,10 +66,9 @@ def append(connection: Connection, draft: Draft, *, time: str = "") -> None:
 
     time   its ``moment``, for whoever has decided by it
     """
-    newest = select(entries.c.sequence, entries.c.hash).order_by(entries.c.sequence.desc())
-    tip = connection.execute(newest.limit(1)).first()
+    tip = newest(connection)
     row: dict[str, Any] = {
-        "sequence": tip.sequence + 1 if tip else 1,
+        "sequence": tip.sequence + 1,
         "event": draft.event,
         "time": time or moment(),
         "lineage": draft.lineage,
@@ -78,7 +78,7 @@ def append(connection: Connection, draft: Draft, *, time: str = "") -> None:
         "nano_epsilon": draft.nano_epsilon,
         "what": draft.what,
         "facts": canonical(dict(draft.facts)),
-        "previous": tip.hash if tip else GENESIS,
+        "previous": tip.hash,
     }
     children = [_child(row["sequence"], n, spend) for n, spend in enumerate(draft.spends)]
     connection.execute(insert(entries), {**row, "hash": digest(row, children)})

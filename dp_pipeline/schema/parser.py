@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -20,13 +19,12 @@ from dp_pipeline.schema.epsilon import epsilon_text
 from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.fields import Fields, read_fields
 from dp_pipeline.schema.k_anonymity_parser import parse_k_anonymity
+from dp_pipeline.schema.name import EXPECTED_NAME, is_name
 from dp_pipeline.schema.protection import OneRow, Protection, RowsOfPerson
 from dp_pipeline.schema.source_parser import parse_source
 from dp_pipeline.schema.spec import DatasetSpec, Publication
 from dp_pipeline.schema.target_parser import parse_targets
 from dp_pipeline.schema.together import check_together
-
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
 def load_spec(path: Path) -> DatasetSpec:
@@ -85,8 +83,8 @@ def load_spec(path: Path) -> DatasetSpec:
 
 def _name(fields: Fields, field: str) -> str:
     name = fields.text(field)
-    if not _NAME.fullmatch(name):
-        fields.refuse(field, "a-z, 0-9 and _, starting with a letter", repr(name[:60]))
+    if not is_name(name):
+        fields.refuse(field, EXPECTED_NAME, repr(name[:60]))
     return name
 
 
@@ -107,8 +105,8 @@ def _domain(fields: Fields) -> Domain:
     if not attributes:
         fields.refuse("attributes", "at least one attribute", "none")
     for attribute in attributes:
-        if not _NAME.fullmatch(attribute.name):
-            expected = "a name of a-z, 0-9 and _, starting with a letter"
+        if not is_name(attribute.name):
+            expected = f"a name of {EXPECTED_NAME}"
             section.refuse(attribute.name, expected, repr(attribute.name[:60]))
     return Domain(attributes)
 

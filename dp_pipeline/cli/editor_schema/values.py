@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dp_pipeline.schema.name import NAME as PLAIN_NAME
+
 Schema = dict[str, Any]
 
-NAME_PATTERN = "^[a-z][a-z0-9_]{0,63}$"
+NAME_PATTERN = f"^{PLAIN_NAME}$"
 
 TEXT: Schema = {"$ref": "#/$defs/text"}
 """One value; YAML's own types are texts to the parser."""
