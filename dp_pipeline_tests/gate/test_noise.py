@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import random
 import subprocess
 import sys
 from fractions import Fraction
@@ -348,6 +349,17 @@ def test_a_seed_gives_the_same_draws_again_and_never_the_same_draw_twice() -> No
 def test_noise_for_releases_never_repeats(source: NoiseSource) -> None:
     first, second = (draws(type(source)(), 1000, Fraction(10)) for _ in range(2))
     assert (first != second).any()  # equal by chance: below 1e-1000
+
+
+def test_every_word_of_exact_noise_comes_from_the_operating_system(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # A generator that was seeded once by the system repeats nothing either, and is no such source.
+    monkeypatch.setattr("dp_pipeline.gate.noise.os.urandom", random.Random(3).randbytes)
+    expected = SeededNoise(0)
+    object.__setattr__(expected, "_uniform", UniformIntegers(random.Random(3).randbytes))
+    scale = Fraction(10)
+    assert (draws(ExactNoise(), 1000, scale) == draws(expected, 1000, scale)).all()
 
 
 def test_only_the_seeded_source_is_unfit_for_release() -> None:

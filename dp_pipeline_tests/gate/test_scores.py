@@ -367,6 +367,21 @@ def test_the_largest_move_of_mutual_information_is_what_is_paid_for(
         assert moved >= score.linf(2) - 20
 
 
+@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize("rows", [2, 3, 50, 1001, 2**20])
+def test_mutual_information_pays_for_its_formula_and_for_every_rounding(
+    binary: bool, rows: int
+) -> None:
+    # Nine units: twelve values of f that are rounded, and Δ itself, which is computed in floats.
+    change = (rows - 1) * math.log2(rows / (rows - 1))
+    formula = math.log2(rows) + change
+    if not binary:
+        change = (rows - 1) * math.log2((rows + 1) / (rows - 1))
+        formula = 2 * math.log2((rows + 1) / 2) + change
+    paid = MutualInformation(rows, binary).linf(2)
+    assert UNIT * formula + 9 - 1e-3 <= paid < UNIT * formula + 10 + 1e-3
+
+
 @settings(derandomize=True, deadline=None, max_examples=300)
 @given(table=tables(), moves=st.tuples(cells, cells), seed=st.integers(0, 99))
 def test_one_replaced_row_of_a_large_table_stays_within_linf(
