@@ -46,6 +46,8 @@ def print_plan(planned: Plan) -> None:
         for name, amount in planned.amounts.items()
     }
     click.echo(", ".join(f"{name} {text}" for name, text in texts.items()))
+    if planned.word:
+        click.echo(planned.word)
 
 
 def _size(planned: PlannedRelease) -> tuple[str, str]:

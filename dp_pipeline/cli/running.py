@@ -47,6 +47,7 @@ def _run(requests: list[RunRequest]) -> None:
 
 
 def _print_outcome(request: RunRequest) -> None:
+    from dp_pipeline.orchestration.lineage import limits_word
     from dp_pipeline.orchestration.outcome import outcomes, report_path
     from dp_pipeline.reporting.metric import metric_named
     from dp_pipeline.reporting.rows import MOST_METRICS, metrics_of
@@ -67,4 +68,7 @@ def _print_outcome(request: RunRequest) -> None:
         print_table(title, *first.centre_table())
     charged = Fraction(sum(one.charged for one in found), NANO)
     click.echo(f"charged by this run: {currency.text(charged)}")
+    word = limits_word(request.spec, request.home)
+    if word:
+        click.echo(word)
     click.echo(f"report: {report_path(request)}")

@@ -49,7 +49,10 @@ def _ledger(spec: DatasetSpec) -> Iterator[str]:
     try:
         opened = ledger.account(spec.lineage)
         if opened is not None:
-            declared_account(spec).require_same_as(opened)
+            declared = declared_account(spec)
+            declared.require_within(opened)
+            if word := declared.difference_from(opened):
+                yield word
         yield from _claims(spec, ledger)
     except PipelineError as error:
         yield str(error)
@@ -57,11 +60,7 @@ def _ledger(spec: DatasetSpec) -> Iterator[str]:
 
 def _claims(spec: DatasetSpec, ledger: Ledger) -> Iterator[str]:
     """Sources that another lineage holds, so that this one may not open them."""
-    held = {
-        str(entry.source): entry.lineage
-        for entry in ledger.entries()
-        if entry.event == "source" and entry.lineage != spec.lineage
-    }
+    held = {source: holder for source, holder in ledger.claims() if holder != spec.lineage}
     for source in spec.source.identities:
         if not spec.is_release:
             # Benchmarks share sources; what a release lineage holds is refused with a line.

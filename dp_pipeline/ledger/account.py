@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from dp_pipeline.ledger.words import require_line
@@ -16,6 +16,7 @@ PURPOSES = ("release", "benchmark")
 LIMITS = ("ceiling", "limit", "per_month", "month_limit")
 """The facts that a raise says anew."""
 
+_DECLARED_LIMITS = ("ceiling", "per_month")
 _NONE = "none"
 
 
@@ -154,18 +155,42 @@ class Account:
             month_limit=self.month_limit if per_month == self.per_month else None,
         )
 
-    def require_same_as(self, opened: Account) -> None:
-        """Refuse to go on under another declaration than the one at opening.
+    def require_within(self, opened: Account) -> None:
+        """Refuse to go on under another declaration than the one at opening, or one that asks for
+        more than the account has. Lower limits, and none declared, go on: the account rules.
 
         Raises DeclarationError with both declarations of every differing field.
         """
-        declared = [one.name for one in fields(self) if one.compare]
-        names = [name for name in declared if getattr(self, name) != getattr(opened, name)]
+        fixed = ("unit", "relation", "purpose", "delta")
+        names = [name for name in fixed if getattr(self, name) != getattr(opened, name)]
         if names:
             raise DeclarationError(
                 f"lineage {self.lineage}: opened with {_listed(opened.facts(), names)}, "
                 f"now declared with {_listed(self.facts(), names)}"
             )
+        more = [name for name in _DECLARED_LIMITS if self._asks_for_more(opened, name)]
+        if more:
+            raise DeclarationError(
+                f"lineage {self.lineage}: its account has {_listed(opened.facts(), more)}, now "
+                f"declared with {_listed(self.facts(), more)}: a file does not raise it, "
+                "`dp-pipeline budget raise` does, with a reason"
+            )
+
+    def difference_from(self, opened: Account) -> str:
+        """One line for a person where a declaration says other limits than the account; else
+        empty.
+        """
+        names = [name for name in _DECLARED_LIMITS if getattr(self, name) != getattr(opened, name)]
+        if not names:
+            return ""
+        return (
+            f"lineage {self.lineage}: the file declares {_listed(self.facts(), names)}; the "
+            f"account has {_listed(opened.facts(), names)}, and the account rules"
+        )
+
+    def _asks_for_more(self, opened: Account, name: str) -> bool:
+        declared, has = getattr(self, name), getattr(opened, name)
+        return declared is not None and has is not None and bool(declared > has)
 
 
 def _is_positive(value: object) -> bool:

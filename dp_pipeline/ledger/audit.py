@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from fractions import Fraction
 
 from dp_pipeline.ledger.account import Account
 from dp_pipeline.ledger.charge import SpendRow
 from dp_pipeline.ledger.entry import Entry
-from dp_pipeline.ledger.journal import merged
+from dp_pipeline.ledger.state import merged
 from dp_pipeline.schema.epsilon import NANO, epsilon_text, nano_epsilon
 from dp_pipeline.schema.errors import Damaged, DeclarationError
+
+OF_THE_LEDGER = ("upgraded", "restated", "quarantined")
+"""Events that no account has to be open for."""
 
 
 def balances(spends: tuple[SpendRow, ...], *, nano: int) -> bool:
@@ -32,7 +34,7 @@ class Audit:
 
     def __init__(self) -> None:
         self._accounts: dict[str, Account] = {}
-        self._facts: dict[str, list[Mapping[str, str]]] = {}
+        self._facts: dict[str, dict[str, str]] = {}
         self._spent: Counter[tuple[str, str]] = Counter()
         self._reserved: dict[str, Entry] = {}
         self._ended: set[str] = set()
@@ -43,7 +45,9 @@ class Audit:
 
     def take(self, entry: Entry) -> None:
         """The next entry."""
-        if entry.event == "account":
+        if entry.event in OF_THE_LEDGER:
+            self._about_the_ledger(entry)
+        elif entry.event == "account":
             self._opened(entry)
         elif entry.lineage not in self._accounts:
             raise _impossible(entry, f"lineage {entry.lineage} has no account yet")
@@ -54,15 +58,23 @@ class Audit:
         elif entry.event not in ("source", "retired"):
             self._outcome(entry)
 
+    def _about_the_ledger(self, entry: Entry) -> None:
+        """What a row that is not the ledger's looked like is charged without asking for room."""
+        names = entry.event == "quarantined"
+        if entry.lineage not in (*self._accounts, "") or (entry.nano_epsilon and not names):
+            raise _impossible(entry, "it charges nobody")
+        for period in ("", entry.time[:7]):
+            self._spent[entry.lineage, period] += entry.nano_epsilon
+
     def _opened(self, entry: Entry) -> None:
         if entry.lineage in self._accounts:
             raise _impossible(entry, f"the account of {entry.lineage} was open already")
-        self._facts[entry.lineage] = [entry.facts]
+        self._facts[entry.lineage] = dict(entry.facts)
         self._accounts[entry.lineage] = self._account(entry)
 
     def _raised(self, entry: Entry) -> None:
         before = self._accounts[entry.lineage]
-        self._facts[entry.lineage].append(entry.facts)
+        self._facts[entry.lineage] = merged(self._facts[entry.lineage], entry.facts)
         after = self._account(entry)
         if before.limit is None or after.limit is None or after.limit < before.limit:
             raise _impossible(entry, f"it lowers the ceiling of {entry.lineage}")
@@ -70,7 +82,7 @@ class Audit:
 
     def _account(self, entry: Entry) -> Account:
         try:
-            return Account.from_facts(entry.lineage, merged(self._facts[entry.lineage]))
+            return Account.from_facts(entry.lineage, self._facts[entry.lineage])
         except (KeyError, ValueError, DeclarationError):
             raise _impossible(entry, "it declares no account") from None
 
@@ -92,6 +104,10 @@ class Audit:
             raise _impossible(entry, f"it does not belong to the reservation of {entry.key}")
         if reserved.key in self._ended:
             raise _impossible(entry, f"the release {entry.key} had ended")
+        if entry.event not in ("interrupted", "settled", "dead"):
+            raise _impossible(entry, "no row of a release is called so")
+        if entry.kind != reserved.kind:
+            raise _impossible(entry, f"the release {entry.key} is {reserved.kind}")
         if entry.event != "interrupted":
             self._ended.add(reserved.key or "")
         if entry.event == "settled" and not balances(entry.spends, nano=reserved.nano_epsilon):

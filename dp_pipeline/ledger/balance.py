@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 
-from sqlalchemy import Connection
-
 from dp_pipeline.ledger.account import Account
-from dp_pipeline.ledger.journal import count_not_dp, find_account, spent_nano
+from dp_pipeline.ledger.state import Population
 from dp_pipeline.schema.currency import PURE, Currency
 from dp_pipeline.schema.epsilon import NANO
 from dp_pipeline.schema.errors import BudgetExceeded
@@ -72,26 +70,22 @@ class Balance:
                 )
 
 
-def read_balance(connection: Connection, lineage: str, *, month: str = "") -> Balance:
-    """The balance of a lineage; zero and no ceiling if it is unknown.
+def balance_of(account: Account | None, standing: Population | None, *, month: str) -> Balance:
+    """The balance of an account that stands as the ledger says; zero and no ceiling without one.
 
-    month   whose charges are ``month_spent``; else this one
+    month   whose charges are ``month_spent``; not before the newest one that was charged
     """
-    found = find_account(connection, lineage)
-    limits = Balance(ceiling=None, spent=Fraction(0), month=month or this_month())
-    if found is not None:
-        account: Account = found[0]
-        limits = replace(
-            limits,
-            ceiling=account.limit,
-            currency=account.currency,
-            per_month=account.month_limit,
-        )
-    return replace(
-        limits,
-        spent=Fraction(spent_nano(connection, lineage), NANO),
-        month_spent=Fraction(spent_nano(connection, lineage, month=limits.month), NANO),
-        not_dp=count_not_dp(connection, lineage),
+    if account is None or standing is None:
+        return Balance(ceiling=None, spent=Fraction(0), month=month)
+    month_spent = standing.month_spent if month == standing.month else 0
+    return Balance(
+        ceiling=account.limit,
+        spent=Fraction(standing.spent, NANO),
+        not_dp=standing.not_dp,
+        currency=account.currency,
+        per_month=account.month_limit,
+        month=month,
+        month_spent=Fraction(month_spent, NANO),
     )
 
 

@@ -10,11 +10,14 @@ from sqlalchemy import Connection
 
 from dp_pipeline.ledger.head import Head, Tip, newest, require_known
 from dp_pipeline.ledger.store import StillHeld, Store
+from dp_pipeline.ledger.tables import FORMAT
+from dp_pipeline.ledger.view import Page, View
 from dp_pipeline.schema.errors import Damaged
 
 
 class Book:
-    """The rows of a ledger, never without asking its head whether they are all there.
+    """The rows of a ledger, never without asking its head whether they are all there, and never
+    without comparing what they add up to with what the newest one says.
 
     The head is read before a transaction begins: rows committed later are then
     newer than it, never older. It is moved after the commit, while the lock of all
@@ -45,71 +48,90 @@ class Book:
             )
         return self._store.exists()
 
+    def format(self) -> int | None:
+        """The format of what is stored, whether this program reads it or not; None of nothing."""
+        return self._store.format() if self.exists() else None
+
     def create(self) -> None:
         """Make the ledger if it is absent; any number of processes may do so at once."""
         if not self.exists():
             self._store.create(self._head.begin)
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
+    def reading(self) -> Iterator[View]:
         """One consistent view of the rows; does not wait for writers."""
         tip = self._tip()
         with self._store.transaction(writing=False) as connection:
-            self._require_whole(tip, connection)
-            yield connection
+            self.require_whole(tip, connection)
+            yield View(connection, of=str(self))
 
     @contextmanager
-    def auditing(self) -> Iterator[Connection]:
-        """A view of the rows whose head is asked when the block ends: what is wrong with a row is
-        said first.
+    def auditing(self) -> Iterator[tuple[Connection, Tip]]:
+        """The rows as they are, with what the head names. Whoever asks for this compares the two
+        with ``require_whole`` after the rows, so that what is wrong with a row is said first.
         """
         tip = self._tip()
         with self._store.transaction(writing=False) as connection:
-            yield connection
-            self._require_whole(tip, connection)
+            yield connection, tip
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self) -> Iterator[Page]:
         """One transaction, alone; committed, on the disk and named by the head when it ends."""
         with self._store.alone():
             tip = self._tip()
             with self._store.transaction(writing=True) as connection:
-                self._require_whole(tip, connection)
-                yield connection
-                moved, has_head = newest(connection), self._store.knows_heads(connection)
+                self.require_whole(tip, connection)
+                page = Page(connection, of=str(self))
+                yield page
+            if page.tip != tip:
+                self._head.move(page.tip)
+
+    @contextmanager
+    def mending(self, *, format: int = FORMAT) -> Iterator[tuple[Connection, Tip]]:
+        """One transaction, alone, on rows that need not hold together: with what the head names.
+        The head moves as after any other.
+        """
+        with self._store.alone():
+            tip = self._tip()
+            with self._store.transaction(writing=True, format=format) as connection:
+                self.require_whole(tip, connection)
+                yield connection, tip
+                moved = newest(connection)
             if moved != tip:
                 self._head.move(moved)
-            # Not asked of the tip: a crash may have come between a first head and this.
-            if not has_head:
-                self._start_heads()
 
-    def _start_heads(self) -> None:
-        with self._store.transaction(writing=True) as connection:
-            self._store.start_heads(connection)
+    def upgrade_tables(self, connection: Connection) -> None:
+        """Give the tables of the second format those of the third, inside a transaction."""
+        self._store.upgrade_tables(connection)
 
     def holding(self, key: str) -> AbstractContextManager[StillHeld]:
         """Hold the lock of one release; waits for whoever holds it, in any process or thread."""
         return self._store.holding(key)
 
+    def sweep_locks(self) -> int:
+        """Remove the lock files that nobody holds; gives their number."""
+        return self._store.sweep_locks()
+
     def missing_guards(self, connection: Connection) -> list[str]:
         """The triggers that should be there and are not."""
         return self._store.missing_guards(connection)
 
-    def _tip(self) -> Tip | None:
-        """What the head names; None for a ledger of the first format, which has none yet."""
+    def require_sound(self, connection: Connection) -> None:
+        """Damaged where tables and indexes do not tell the same."""
+        self._store.require_sound(connection)
+
+    def _tip(self) -> Tip:
+        """What the head names; Damaged where there is none."""
         tip = self._head.read()
         if tip is None:
-            with self._store.transaction(writing=False) as connection:
-                has_head = self._store.knows_heads(connection)
-            # Read again: the first head may have been made in between.
-            tip = self._head.read()
-            if tip is None and has_head:
+            # What is stored is looked at first: something else than a ledger has no head either.
+            with self._store.transaction(writing=False):
                 raise Damaged(f"{self._both}: expected the head of this ledger, got none")
         return tip
 
-    def _require_whole(self, tip: Tip | None, connection: Connection) -> None:
-        if tip is not None:
-            require_known(tip, connection, of=self._both)
+    def require_whole(self, tip: Tip, connection: Connection) -> None:
+        """Damaged where the ledger does not have the row that its head names."""
+        require_known(tip, connection, of=self._both)
 
     @property
     def _both(self) -> str:

@@ -18,18 +18,21 @@ class Entry:
 
     sequence      1, 2, 3, …
     event         "account", "raise", "source", "retired", "reserve", "interrupted", "settled" or
-                  "dead"
+                  "dead"; of the ledger itself "upgraded", "restated", "quarantined"
     time          UTC, ISO 8601
-    lineage       whose account
+    lineage       whose account; empty on rows about the ledger itself
     key           release key; None on rows about the account alone
     source        the source claimed; None on all other rows
     kind          "dp" or "not-dp" of the release; None on rows about the account alone
     nano_epsilon  what this row charges, nano-ρ where the account counts in ρ; 0 on every row
-                  but a reserve row
+                  but a reserve row, and one that names a row that is not the ledger's and looks
+                  like a charge
     what          the words of the release
     facts         everything else, all text
     previous      hash of the row before
-    hash          hash over all of the above and the spends
+    hash          hash over all of these and the spends
+    state         digest of what all rows add up to with this one; None on a row of the second
+                  format
     spends        the draws of a settled release
     """
 
@@ -45,7 +48,15 @@ class Entry:
     facts: Mapping[str, str]
     previous: str
     hash: str
+    state: str | None
     spends: tuple[SpendRow, ...]
+
+    @property
+    def is_charge(self) -> bool:
+        """Whether the account paid for it, be it 0: a release, or a row that only looks like one
+        and that the ledger goes on beside.
+        """
+        return self.kind is not None and self.event in ("reserve", "quarantined")
 
 
 def entry_from(row: Mapping[str, Any], spends: Sequence[Mapping[str, Any]]) -> Entry:

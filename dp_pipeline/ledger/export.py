@@ -13,6 +13,7 @@ from fractions import Fraction
 
 from dp_pipeline.ledger.audit import Audit
 from dp_pipeline.ledger.entry import Entry
+from dp_pipeline.ledger.state import CHARGING
 from dp_pipeline.schema.epsilon import NANO, epsilon_text
 
 COLUMNS = (
@@ -44,7 +45,14 @@ COLUMNS = (
 
 Line = dict[str, str]
 
-_EVENTS = {"account": "opened", "raise": "raised", "reserve": "release", "retired": "retired"}
+_EVENTS = {
+    "account": "opened",
+    "raise": "raised",
+    "reserve": "release",
+    "retired": "retired",
+    "quarantined": "quarantined",
+    "restated": "restated",
+}
 _FACTS = {
     "model": ("model", "method"),
     "parameters": ("measuring", "parameters"),
@@ -58,7 +66,8 @@ def exported(entries: Iterable[Entry]) -> list[tuple[Line, list[Line]]]:
     """Every line that may be shown, oldest first, each with its spends.
 
     Accounts opened and raised, releases with what they charged and the sum of their lineage so
-    far, rows deleted, and the reasons why persons of a shared source are others.
+    far, rows deleted, the reasons why persons of a shared source are others, and what was done
+    about rows that the ledger did not write.
     """
     rows = list(entries)
     ends = {one.key: one for one in rows if one.event in ("settled", "dead")}
@@ -94,8 +103,10 @@ def _line(entry: Entry) -> Line:
 
 
 def _amounts(entry: Entry, accounts: Audit, total: int) -> Line:
+    if not entry.lineage:
+        return {}  # About the ledger itself.
     currency = accounts.account(entry.lineage).currency
-    charged = _text(entry.nano_epsilon) if entry.event == "reserve" else ""
+    charged = _text(entry.nano_epsilon) if entry.event in CHARGING else ""
     return {"charged": charged, "total": _text(total), "currency": currency.name}
 
 

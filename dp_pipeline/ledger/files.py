@@ -11,6 +11,9 @@ from pathlib import Path
 from dp_pipeline.release.durable import sync
 from dp_pipeline.schema.errors import PipelineError
 
+_SHORTEST_KEY = 16
+"""In hex digits: how the lock of a release is told from that of all writers."""
+
 
 @contextmanager
 def file_errors(path: Path) -> Iterator[None]:
@@ -48,20 +51,67 @@ def publish(finished: Path, path: Path) -> None:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Path, *, remove: bool = False) -> Iterator[None]:
     """Hold the flock of ``path``; waits for whoever holds it, in any process or thread.
 
     Every call opens a descriptor of its own, and flock belongs to the
-    descriptor, so threads of one process exclude each other too. The file is
-    never removed: a waiter would then hold the lock of a file without a name.
+    descriptor, so threads of one process exclude each other too.
+
+    remove   the file goes when the block ends; all who lock it have to say so, or none
     """
-    with file_errors(path):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = _acquired(path)
     try:
-        with file_errors(path):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
+        if remove:
+            # While it is held: whoever waits for it sees that the name is another file's, or none.
+            path.unlink(missing_ok=True)
         # Unlock before closing: a forked child may hold a copy of the descriptor.
         fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)
+
+
+def sweep_locks(folder: Path) -> int:
+    """Remove the lock files of releases that nobody holds, which killed runs leave; their number.
+
+    A file that is swept is held for that moment, so a process that opened it meanwhile sees that
+    it lost its name, and makes another.
+    """
+    swept = 0
+    for path in folder.glob(f"{'[0-9a-f]' * _SHORTEST_KEY}*.lock"):
+        with file_errors(path):
+            try:
+                descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            except FileNotFoundError:
+                continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_named(descriptor, path):
+                path.unlink(missing_ok=True)
+                swept += 1
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        except BlockingIOError:
+            pass  # Somebody is at work under it.
+        finally:
+            os.close(descriptor)
+    return swept
+
+
+def _acquired(path: Path) -> int:
+    """A descriptor that holds the lock of the file that ``path`` names now."""
+    while True:
+        with file_errors(path):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if _is_named(descriptor, path):
+                return descriptor
+        # Whoever held it has removed it: a lock on a file without a name excludes nobody.
+        os.close(descriptor)
+
+
+def _is_named(descriptor: int, path: Path) -> bool:
+    try:
+        named = path.stat()
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(os.fstat(descriptor), named)

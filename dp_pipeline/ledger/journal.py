@@ -1,22 +1,21 @@
-"""Rows: how one is appended, and what is read from them inside a transaction."""
+"""Rows: how one is drafted and written, and how stored ones are read."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, insert, select
 
-from dp_pipeline.ledger.account import LIMITS, Account
 from dp_pipeline.ledger.chain import Row, canonical, digest
 from dp_pipeline.ledger.charge import Charge, SpendRow
-from dp_pipeline.ledger.entry import Entry, entry_from
-from dp_pipeline.ledger.head import newest
+from dp_pipeline.ledger.entry import Entry
+from dp_pipeline.ledger.head import Tip
 from dp_pipeline.ledger.tables import entries, spends
-from dp_pipeline.schema.errors import Damaged, DeclarationError
+from dp_pipeline.schema.errors import Damaged
 
 
 @dataclass(frozen=True)
@@ -55,22 +54,35 @@ class Draft:
             spends=spends,
         )
 
+    @classmethod
+    def again(cls, entry: Entry) -> Draft:
+        """What a stored row says that names another, but for why and by whom."""
+        return cls(
+            event=entry.event,
+            lineage=entry.lineage,
+            kind=entry.kind,
+            nano_epsilon=entry.nano_epsilon,
+            what=entry.what,
+            facts={name: entry.facts.get(name, "") for name in ("row", "bytes")},
+        )
+
 
 def moment() -> str:
-    """The time of a row that is written now, UTC in ISO 8601; a calendar month first."""
+    """What the clock says now, UTC in ISO 8601; a calendar month first."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
-def append(connection: Connection, draft: Draft, *, time: str = "") -> None:
-    """Write a row at the end of the chain, and its spends.
+def write(connection: Connection, draft: Draft, *, after: Tip, time: str, state: str) -> Tip:
+    """Write a row at the end of the chain, and its spends; gives the new end.
 
-    time   its ``moment``, for whoever has decided by it
+    after   the newest row so far
+    time    of the row; never before that of the row before
+    state   the digest of what all rows add up to with this one
     """
-    tip = newest(connection)
     row: dict[str, Any] = {
-        "sequence": tip.sequence + 1,
+        "sequence": after.sequence + 1,
         "event": draft.event,
-        "time": time or moment(),
+        "time": time,
         "lineage": draft.lineage,
         "key": draft.key,
         "source": draft.source,
@@ -78,12 +90,15 @@ def append(connection: Connection, draft: Draft, *, time: str = "") -> None:
         "nano_epsilon": draft.nano_epsilon,
         "what": draft.what,
         "facts": canonical(dict(draft.facts)),
-        "previous": tip.hash,
+        "previous": after.hash,
+        "state": state,
     }
     children = [_child(row["sequence"], n, spend) for n, spend in enumerate(draft.spends)]
-    connection.execute(insert(entries), {**row, "hash": digest(row, children)})
+    row["hash"] = digest(row, children)
+    connection.execute(insert(entries), row)
     if children:
         connection.execute(insert(spends), children)
+    return Tip(row["sequence"], row["hash"])
 
 
 def _child(entry: int, ordinal: int, spend: SpendRow) -> dict[str, Any]:
@@ -110,76 +125,22 @@ def rows(connection: Connection) -> Iterator[tuple[Row, list[Row]]]:
         raise Damaged(f"ledger row {min(children)} is missing: only its spends are there")
 
 
-def read_entries(connection: Connection) -> Iterator[Entry]:
-    """Every row as an entry, in order."""
-    for row, children in rows(connection):
-        yield entry_from(row, children)
+def newest_row(connection: Connection) -> tuple[Row, list[Row]] | None:
+    """The row with the highest number, and its spends; None of an empty ledger."""
+    query = select(entries).order_by(entries.c.sequence.desc()).limit(1)
+    row = connection.execute(query).mappings().first()
+    return None if row is None else (dict(row), children_of(connection, row["sequence"]))
 
 
-def find_account(connection: Connection, lineage: str) -> tuple[Account, dict[str, str]] | None:
-    """The account of a lineage as it is now, and the facts of its row and of its raises."""
-    query = select(entries.c.facts).where(
-        entries.c.lineage == lineage, entries.c.event.in_(("account", "raise"))
-    )
-    texts = connection.execute(query.order_by(entries.c.sequence)).scalars().all()
-    if not texts:
-        return None
-    try:
-        facts = merged(json.loads(text) for text in texts)
-        return Account.from_facts(lineage, facts), facts
-    except (KeyError, TypeError, ValueError, DeclarationError):
-        raise Damaged(f"ledger: the account row of lineage {lineage} was changed") from None
-
-
-def merged(rows: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """The facts of an account from those of its opening and of every raise, oldest first."""
-    facts: dict[str, str] = {}
-    for row in rows:
-        # A raise says all limits anew: one that it does not name is no more.
-        kept = {name: text for name, text in facts.items() if name not in LIMITS}
-        facts = {**kept, **row}
-    return facts
-
-
-def require_account(connection: Connection, lineage: str) -> Account:
-    """The account of a lineage; DeclarationError if it was never opened."""
-    found = find_account(connection, lineage)
-    if found is None:
-        raise no_account(lineage)
-    return found[0]
-
-
-def no_account(lineage: str) -> DeclarationError:
-    """What every request for an unknown lineage is answered with."""
-    return DeclarationError(f"lineage {lineage}: no account was opened in this ledger")
-
-
-def spent_nano(connection: Connection, lineage: str, *, month: str = "") -> int:
-    """The sum of all charges of a lineage, in nano-ε, or in nano-ρ where it counts in ρ.
-
-    month   of this calendar month alone: "2026-11"
-    """
-    total = select(func.coalesce(func.sum(entries.c.nano_epsilon), 0)).where(
-        entries.c.lineage == lineage, entries.c.event == "reserve"
-    )
-    if month:
-        total = total.where(entries.c.time.startswith(month, autoescape=True))
-    spent = connection.execute(total).scalar_one()
-    # PostgreSQL sums whole numbers up to a Decimal; SQLite answers with a float if any is none.
-    if isinstance(spent, float) or spent != int(spent):
-        raise Damaged(f"ledger: a charge of lineage {lineage} is not a whole number")
-    return int(spent)
-
-
-def count_not_dp(connection: Connection, lineage: str) -> int:
-    """How many releases of a lineage have no ε."""
-    query = select(func.count()).where(
-        entries.c.lineage == lineage, entries.c.event == "reserve", entries.c.kind == "not-dp"
-    )
-    return int(connection.execute(query).scalar_one())
-
-
-def history(connection: Connection, key: str) -> list[Row]:
-    """The rows of one release, oldest first: a reserve row, then what became of it."""
-    query = select(entries).where(entries.c.key == key).order_by(entries.c.sequence)
+def children_of(connection: Connection, sequence: int) -> list[Row]:
+    """The spends of one row."""
+    query = select(spends).where(spends.c.entry == sequence).order_by(spends.c.ordinal)
     return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def stored_bytes(row: Row, children: Sequence[Row]) -> str:
+    """SHA-256 over a row exactly as it is stored, its hash and its spends included: names a row
+    that is not the ledger's.
+    """
+    stored = [dict(row), [dict(child) for child in children]]
+    return hashlib.sha256(canonical(stored).encode("ascii")).hexdigest()

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 
-from sqlalchemy import Connection
-
-from dp_pipeline.ledger import journal, keys, reservation, sources
+from dp_pipeline.ledger import journal, keys, mending, reservation
+from dp_pipeline.ledger import sources as claims
 from dp_pipeline.ledger.account import Account
-from dp_pipeline.ledger.audit import Audit
-from dp_pipeline.ledger.balance import Balance, read_balance, this_month
+from dp_pipeline.ledger.balance import Balance, this_month
 from dp_pipeline.ledger.book import Book
-from dp_pipeline.ledger.chain import Chain
 from dp_pipeline.ledger.charge import Charge, require_key
-from dp_pipeline.ledger.entry import Entry, entry_from
+from dp_pipeline.ledger.entry import Entry
 from dp_pipeline.ledger.head import Head, Tip
 from dp_pipeline.ledger.reservation import Reservation
 from dp_pipeline.ledger.sqlite_store import SqliteStore
 from dp_pipeline.ledger.store import Store
+from dp_pipeline.ledger.verifying import verified
+from dp_pipeline.ledger.view import Page, no_account, read_state
 from dp_pipeline.ledger.words import require_line
 from dp_pipeline.schema.errors import Damaged
-
-_STATES = {"reserve": "reserved"}
 
 
 class Ledger:
@@ -49,22 +46,55 @@ class Ledger:
         self.folder = folder
         self._book = Book(store or SqliteStore(folder), Head.of(folder, named=head))
 
-    def open_account(self, account: Account) -> None:
-        """Open an account, or find it open with the same declaration.
-
-        Raises DeclarationError, naming both, if it was opened with another unit,
-        relation, purpose, delta or other limits: opening never changes anything.
+    def format(self) -> int | None:
+        """The number of the format that is stored, whether this program reads it or not; None
+        where there is no ledger.
         """
+        return self._book.format()
+
+    def open_account(
+        self,
+        account: Account,
+        *,
+        sources: Sequence[str] = (),
+        distinct_population: str | None = None,
+    ) -> Account:
+        """Open an account with its claims, or find it open; gives the account as it is.
+
+        sources   what the lineage is about to open, as of ``claim_source``; all in the one
+                  transaction that opens the account, so that a refused claim opens none
+
+        The account rules: a declaration of lower limits than it has goes on under those of the
+        account (``Account.difference_from`` says so in words). Raises DeclarationError, naming
+        both, for another unit, relation, purpose or delta, for a higher limit, and whatever
+        ``claim_source`` does.
+        """
+        lineage = account.lineage
+        if self._book.exists():
+            with self._book.reading() as view:
+                found = view.account(lineage)
+                if found is not None:
+                    account.require_within(found)
+                    wanted = [
+                        claims.may_claim(
+                            view, lineage, source=one, distinct_population=distinct_population
+                        )
+                        for one in sources
+                    ]
+                    if not any(wanted):
+                        return found
         self._book.create()
-        with self._book.writing() as connection:
-            found = journal.find_account(connection, account.lineage)
-            if found is not None:
-                account.require_same_as(found[0])
-                return
-            key = keys.ensure_key(self._book.keys, lineage=account.lineage)
-            facts = {**account.facts(), "key": keys.commit(key)}
-            draft = journal.Draft(event="account", lineage=account.lineage, facts=facts)
-            journal.append(connection, draft)
+        with self._book.writing() as page:
+            found = page.account(lineage)
+            if found is None:
+                key = keys.ensure_key(self._book.keys, lineage=lineage)
+                facts = {**account.facts(), "key": keys.commit(key)}
+                page.append(journal.Draft(event="account", lineage=lineage, facts=facts))
+            else:
+                account.require_within(found)
+            for one in sources:
+                claims.claim(page, lineage, source=one, distinct_population=distinct_population)
+            return found or account
 
     def raise_ceiling(
         self, lineage: str, *, total: Fraction, per_month: Fraction | None, reason: str, by: str
@@ -81,11 +111,11 @@ class Ledger:
         """
         require_line(reason, of=f"reason to raise the ceiling of lineage {lineage}")
         require_line(by, of=f"who raises the ceiling of lineage {lineage}")
-        with self._writing_for(lineage) as connection:
-            now = journal.require_account(connection, lineage)
+        with self._writing_for(lineage) as page:
+            now = page.require_account(lineage)
             raised = now.raised(total=total, per_month=per_month)
             facts = {**raised.limits(), "reason": reason, "by": by}
-            journal.append(connection, journal.Draft("raise", lineage, facts=facts))
+            page.append(journal.Draft("raise", lineage, facts=facts))
         return raised
 
     def retire(self, lineage: str, snapshots: Sequence[str], *, by: str) -> None:
@@ -98,16 +128,16 @@ class Ledger:
         """
         require_line(by, of=f"who retires lineage {lineage}")
         facts = {"snapshots": ", ".join(snapshots), "by": by}
-        with self._writing_for(lineage) as connection:
-            journal.require_account(connection, lineage)
-            journal.append(connection, journal.Draft("retired", lineage, facts=facts))
+        with self._writing_for(lineage) as page:
+            page.require_account(lineage)
+            page.append(journal.Draft("retired", lineage, facts=facts))
 
     @contextmanager
-    def _writing_for(self, lineage: str) -> Iterator[Connection]:
+    def _writing_for(self, lineage: str) -> Iterator[Page]:
         if not self._book.exists():
-            raise journal.no_account(lineage)
-        with self._book.writing() as connection:
-            yield connection
+            raise no_account(lineage)
+        with self._book.writing() as page:
+            yield page
 
     def claim_source(
         self, lineage: str, source: str, *, distinct_population: str | None = None
@@ -119,10 +149,15 @@ class Ledger:
         different ones. A benchmark never opens what a release lineage holds.
         The table of cases and the proof are in ``ledger/sources.py``.
         """
-        with self._writing_for(lineage) as connection:
-            sources.claim(
-                connection, lineage, source=source, distinct_population=distinct_population
-            )
+        with self._writing_for(lineage) as page:
+            claims.claim(page, lineage, source=source, distinct_population=distinct_population)
+
+    def claims(self) -> tuple[tuple[str, str], ...]:
+        """Every claim, oldest first: the source and the lineage that holds it."""
+        if not self._book.exists():
+            return ()
+        with self._book.reading() as view:
+            return view.state.claims()
 
     def require_public(self, lineage: str, source: str) -> None:
         """DeclarationError if exact numbers about a source would be about protected rows: the
@@ -131,8 +166,8 @@ class Ledger:
         """
         if not self._book.exists():
             return
-        with self._book.reading() as connection:
-            sources.require_public(connection, lineage, source=source)
+        with self._book.reading() as view:
+            claims.require_public(view, lineage, source=source)
 
     @contextmanager
     def reserve(self, charge: Charge) -> Iterator[Reservation]:
@@ -148,10 +183,10 @@ class Ledger:
         different charge.
         """
         if not self._book.exists():
-            raise journal.no_account(charge.lineage)
+            raise no_account(charge.lineage)
         with self._book.holding(charge.key) as still_held:
-            with self._book.writing() as connection:
-                state = reservation.enter(connection, charge)
+            with self._book.writing() as page:
+                state = reservation.enter(page, charge)
             entered = Reservation(self._book, charge=charge, state=state, still_held=still_held)
             try:
                 yield entered
@@ -162,9 +197,8 @@ class Ledger:
         """The account as it is now, raises and all; None if it was never opened."""
         if not self._book.exists():
             return None
-        with self._book.reading() as connection:
-            found = journal.find_account(connection, lineage)
-        return None if found is None else found[0]
+        with self._book.reading() as view:
+            return view.account(lineage)
 
     def balance(self, lineage: str) -> Balance:
         """What a lineage has spent and has left, exactly, for ever and in this month; zero and no
@@ -172,12 +206,23 @@ class Ledger:
         """
         if not self._book.exists():
             return Balance(ceiling=None, spent=Fraction(0), month=this_month())
-        with self._book.reading() as connection:
-            return read_balance(connection, lineage)
+        with self._book.reading() as view:
+            return view.balance(lineage)
+
+    def releases(self, lineage: str) -> int:
+        """How many charges a lineage has, with an ε or without, settled or not."""
+        if not self._book.exists():
+            return 0
+        with self._book.reading() as view:
+            found = view.state.population(lineage)
+        return 0 if found is None else found.releases
 
     def lineages(self) -> tuple[str, ...]:
         """Every lineage with an account, in the order of opening."""
-        return tuple(entry.lineage for entry in self.entries() if entry.event == "account")
+        if not self._book.exists():
+            return ()
+        with self._book.reading() as view:
+            return view.state.lineages()
 
     def state(self, key: str) -> str | None:
         """None, "reserved", "interrupted", "settled" or "dead".
@@ -185,27 +230,44 @@ class Ledger:
         From the rows alone: "reserved" and "interrupted" do not tell whether
         somebody is still at work.
         """
+        return self.states([key])[0]
+
+    def states(self, keys: Sequence[str]) -> tuple[str | None, ...]:
+        """The same of several releases, in one look at the ledger."""
+        for key in keys:
+            require_key(key)
+        if not self._book.exists():
+            return (None,) * len(keys)
+        with self._book.reading() as view:
+            return tuple(reservation.state_of(view, key) for key in keys)
+
+    def history(self, key: str) -> tuple[Entry, ...]:
+        """Of one release the row that reserved it, and the row that settled it or says that it is
+        dead, with its spends; neither where it was never asked for.
+        """
         require_key(key)
         if not self._book.exists():
-            return None
-        with self._book.reading() as connection:
-            past = journal.history(connection, key)
-        return _STATES.get(past[-1]["event"], past[-1]["event"]) if past else None
+            return ()
+        with self._book.reading() as view:
+            return view.release(key)
 
     def entries(self, lineage: str | None = None) -> tuple[Entry, ...]:
-        """Every row in order, settled ones with their spends; of one lineage if it is named."""
+        """Every row in order, settled ones with their spends; of one lineage if it is named. For
+        whoever shows them all: what is asked of one release or one sum has a method of its own.
+        """
         if not self._book.exists():
             return ()
-        with self._book.reading() as connection:
-            found = tuple(journal.read_entries(connection))
-        return tuple(entry for entry in found if lineage in (None, entry.lineage))
+        with self._book.reading() as view:
+            return view.entries() if lineage is None else view.of_lineage(lineage)
 
     def not_dp_releases(self, lineage: str) -> tuple[Entry, ...]:
-        """The reserve rows of a lineage's releases that have no ε, oldest first, finished or not:
-        whoever made them looked at the rows, and what they show adds to every other release.
+        """The rows that charged a lineage with releases that have no ε, oldest first, finished or
+        not: whoever made them looked at the rows, and what they show adds to every other release.
         """
-        found = self.entries(lineage)
-        return tuple(one for one in found if one.event == "reserve" and one.kind == "not-dp")
+        if not self._book.exists():
+            return ()
+        with self._book.reading() as view:
+            return view.not_dp(lineage)
 
     def key(self, lineage: str) -> bytes:
         """The 32 secret random bytes of a lineage, for keyed fingerprints; never to be exported.
@@ -214,12 +276,12 @@ class Ledger:
         the key is not the one that the account was opened with.
         """
         if not self._book.exists():
-            raise journal.no_account(lineage)
-        with self._book.reading() as connection:
-            found = journal.find_account(connection, lineage)
+            raise no_account(lineage)
+        with self._book.reading() as view:
+            found = view.state.population(lineage)
         if found is None:
-            raise journal.no_account(lineage)
-        commitment = found[1].get("key", "")
+            raise no_account(lineage)
+        commitment = found.facts.get("key", "")
         return keys.read_key(self._book.keys, lineage=lineage, commitment=commitment)
 
     def verify(self) -> Tip:
@@ -227,17 +289,38 @@ class Ledger:
         row, which the head is not ahead of.
 
         Also checks that each row could have been written at its place (no charge
-        beyond its ceiling or its month's, no outcome without a reservation) and that the
-        triggers are there.
+        beyond its ceiling or its month's, no outcome without a reservation, no row older than the
+        one before), that the sums that admission asks are those of the rows, that tables and
+        indexes tell the same, and that the triggers are there.
         """
         if not self._book.exists():
             return Tip()
-        chain, audit = Chain(), Audit()
-        with self._book.auditing() as connection:
-            for row, children in journal.rows(connection):
-                chain.follow(row, children)
-                audit.take(entry_from(row, children))
+        with self._book.auditing() as (connection, head):
+            found = verified(connection, head=head)
+            self._book.require_whole(head, connection)
+            if found.state != read_state(connection):
+                raise Damaged(
+                    f"ledger {self._book}: the table `state` is not what its rows add up to: "
+                    "`dp-pipeline budget restate --reason …` computes it anew"
+                )
+            self._book.require_sound(connection)
             absent = self._book.missing_guards(connection)
         if absent:
             raise Damaged(f"ledger {self._book}: trigger {absent[0]} was removed")
-        return Tip(chain.expected_sequence - 1, chain.tip)
+        return found.tip
+
+    def quarantine(self, named: Mapping[int, str], *, reason: str, by: str) -> Tip:
+        """Go on beside rows that somebody else wrote: see ``ledger/mending.py``."""
+        return mending.quarantine(self._book, named, reason=reason, by=by)
+
+    def restate(self, *, reason: str, by: str) -> Tip:
+        """Compute the sums anew from the rows: see ``ledger/mending.py``."""
+        return mending.restate(self._book, reason=reason, by=by)
+
+    def upgrade(self, *, by: str) -> Tip:
+        """Bring a ledger of the second format to this one: see ``ledger/mending.py``."""
+        return mending.upgrade(self._book, by=by)
+
+    def sweep_locks(self) -> int:
+        """Remove the lock files that killed runs left; gives their number."""
+        return self._book.sweep_locks() if self._book.exists() else 0

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection, insert, select
 
 from dp_pipeline.ledger import journal
-from dp_pipeline.ledger.book import Book
-from dp_pipeline.ledger.chain import Chain
 from dp_pipeline.ledger.files import file_errors
-from dp_pipeline.ledger.head import Head, Tip, newest
+from dp_pipeline.ledger.head import Tip, newest
 from dp_pipeline.ledger.ledger import Ledger
 from dp_pipeline.ledger.postgres_store import PostgresStore
 from dp_pipeline.ledger.sqlite_store import SqliteStore
-from dp_pipeline.ledger.tables import entries, spends
+from dp_pipeline.ledger.tables import entries, spends, state
+from dp_pipeline.ledger.view import read_state
 from dp_pipeline.release.durable import sync
-from dp_pipeline.schema.errors import PipelineError
+from dp_pipeline.schema.errors import Damaged, PipelineError
 
 MOVED = "ledger.sqlite.moved"
 """What the file is called afterwards: nothing opens it again."""
@@ -33,9 +32,6 @@ def move_to_server(folder: Path, *, head: Path | None, url: str) -> Tip:
     Ledger(folder, head=head).verify()
     if not file.exists():
         raise PipelineError(f"ledger {file}: expected one to move to {server}, got none")
-    # A ledger of the first format gets its head: on a server there is none without.
-    with Book(file, Head.of(folder, named=head)).writing():
-        pass
     with file.alone():
         with file.transaction(writing=False) as old:
             tip = newest(old)
@@ -47,11 +43,17 @@ def move_to_server(folder: Path, *, head: Path | None, url: str) -> Tip:
 
 
 def _copy(old: Connection, new: Connection) -> None:
-    """Every row word for word, in order; Damaged if what is read back has another hash."""
+    """Every row word for word, in order; Damaged if what is read back is another."""
+    left = []
     for row, children in journal.rows(old):
         new.execute(insert(entries), dict(row))
         if children:
             new.execute(insert(spends), [dict(child) for child in children])
-    chain = Chain()
-    for row, children in journal.rows(new):
-        chain.follow(row, children)
+        left.append((row["sequence"], journal.stored_bytes(row, children)))
+    new.execute(insert(state), [dict(row) for row in old.execute(select(state)).mappings()])
+    arrived = [(row["sequence"], journal.stored_bytes(row, ch)) for row, ch in journal.rows(new)]
+    for (sequence, sent), found in zip(left, [*arrived, None], strict=False):
+        if (sequence, sent) != found:
+            raise Damaged(f"ledger row {sequence} did not arrive as it was sent")
+    if read_state(old) != read_state(new):
+        raise Damaged("ledger: what its rows add up to did not arrive as it was sent")

@@ -1,8 +1,9 @@
-"""What keeps the two tables append-only on a PostgreSQL server.
+"""What keeps the tables append-only on a PostgreSQL server.
 
 The triggers fire ``ALWAYS``: a session that calls itself a replica does not pass
 them. Whoever may alter the tables can drop them, and is found by ``missing_guards``,
-by the hash chain, or by the head.
+by the hash chain, or by the head. A row of ``state`` may change while the row of the ledger that
+changes it is written, as in ``sqlite_guards.py``.
 """
 
 from __future__ import annotations
@@ -19,35 +20,48 @@ _BEFORE, _EACH_ROW = 2, 1
 _MOMENTS = {"INSERT": 4, "DELETE": 8, "UPDATE": 16, "TRUNCATE": 32}
 """Bits of ``pg_trigger.tgtype``."""
 
-# A reservation or an account twice is refused by the unique indexes, and what an upsert would
+_SEAL = "coalesce((SELECT entry FROM state WHERE kind = 'ledger'), -1)"
+_TIP = "(SELECT coalesce(max(sequence), 0) FROM entries)"
+
+# A reservation or an end twice is refused by the unique indexes, and what an upsert would
 # put in its place by the guards against updates.
 _FOLLOWS_THE_TIP = f"""BEGIN
-IF NEW.sequence IS DISTINCT FROM (SELECT coalesce(max(sequence), 0) + 1 FROM entries)
+IF NEW.sequence IS DISTINCT FROM {_TIP} + 1
 OR NEW.previous IS DISTINCT FROM coalesce(
 (SELECT hash FROM entries ORDER BY sequence DESC LIMIT 1), '{GENESIS}')
+OR ({_SEAL} <> {_TIP} AND NEW.event NOT IN ('quarantined', 'restated'))
 THEN {_REFUSED} END IF; RETURN NEW; END"""
 _BELONGS_TO_THE_TIP = f"""BEGIN
-IF NEW.entry IS DISTINCT FROM (SELECT max(sequence) FROM entries)
+IF NEW.entry IS DISTINCT FROM {_TIP} OR {_SEAL} >= {_TIP}
 THEN {_REFUSED} END IF; RETURN NEW; END"""
+_IS_OPEN = f"BEGIN IF {_SEAL} >= {_TIP} THEN {_REFUSED} END IF; RETURN NEW; END"
+_SEALS_ONCE = f"""BEGIN
+IF {_SEAL} >= {_TIP}
+OR ((OLD.kind = 'ledger' OR NEW.kind = 'ledger') AND NEW.entry IS DISTINCT FROM {_TIP})
+THEN {_REFUSED} END IF; RETURN NEW; END"""
+_KEEPS_THE_SEAL = f"""BEGIN
+IF OLD.kind = 'ledger' OR {_SEAL} >= {_TIP}
+THEN {_REFUSED} END IF; RETURN OLD; END"""
 
 
 @dataclass(frozen=True)
 class Guard:
     """One trigger and its function, which share a name.
 
-    moment   INSERT (of each row), UPDATE, DELETE or TRUNCATE (of each statement, also of
-             one that finds no row)
+    moment   INSERT, UPDATE, DELETE or TRUNCATE
     body     PL/pgSQL
+    each     of each row, or of each statement, also of one that finds no row
     """
 
     name: str
     table: str
     moment: str
     body: str = f"BEGIN {_REFUSED} END"
+    each: bool = False
 
     def create(self, connection: Connection) -> None:
         """Make function and trigger."""
-        each = "ROW" if self.moment == "INSERT" else "STATEMENT"
+        each = "ROW" if self.each else "STATEMENT"
         for statement in (
             f"CREATE FUNCTION {self.name}() RETURNS trigger LANGUAGE plpgsql AS $${self.body}$$",
             f"CREATE TRIGGER {self.name} BEFORE {self.moment} ON {self.table} "
@@ -59,7 +73,7 @@ class Guard:
     @property
     def catalogued(self) -> tuple[str, str, int, str]:
         """Its row as ``_CATALOGUE`` gives it."""
-        each = _EACH_ROW if self.moment == "INSERT" else 0
+        each = _EACH_ROW if self.each else 0
         return self.name, self.table, _BEFORE | each | _MOMENTS[self.moment], self.body
 
 
@@ -69,16 +83,24 @@ GUARDS: Final = (
         for table in ("entries", "spends")
         for moment in ("UPDATE", "DELETE")
     ),
-    *(Guard(f"{table}_not_emptied", table, "TRUNCATE") for table in ("entries", "spends")),
-    Guard("entries_follow_the_tip", "entries", "INSERT", _FOLLOWS_THE_TIP),
-    Guard("spends_belong_to_the_tip", "spends", "INSERT", _BELONGS_TO_THE_TIP),
+    *(Guard(f"{table}_not_emptied", table, "TRUNCATE") for table in ("entries", "spends", "state")),
+    Guard("entries_follow_the_tip", "entries", "INSERT", _FOLLOWS_THE_TIP, each=True),
+    Guard("spends_belong_to_the_tip", "spends", "INSERT", _BELONGS_TO_THE_TIP, each=True),
+    Guard("state_not_inserted", "state", "INSERT", _IS_OPEN, each=True),
+    Guard("state_sealed_once", "state", "UPDATE", _SEALS_ONCE, each=True),
+    Guard("state_not_deleted", "state", "DELETE", _KEEPS_THE_SEAL, each=True),
 )
 
 _CATALOGUE = text(
     "SELECT tgname, relname, tgtype, prosrc FROM pg_trigger "
     "JOIN pg_class ON pg_class.oid = tgrelid JOIN pg_proc ON pg_proc.oid = tgfoid "
-    "WHERE tgrelid IN (to_regclass('entries'), to_regclass('spends')) "
+    "WHERE tgrelid IN (to_regclass('entries'), to_regclass('spends'), to_regclass('state')) "
     "AND tgenabled = 'A' AND tgqual IS NULL AND tgattr = ''"
+)
+_PRESENT = text(
+    "SELECT tgname, relname, proname FROM pg_trigger "
+    "JOIN pg_class ON pg_class.oid = tgrelid JOIN pg_proc ON pg_proc.oid = tgfoid "
+    "WHERE tgrelid IN (to_regclass('entries'), to_regclass('spends')) AND NOT tgisinternal"
 )
 
 
@@ -86,3 +108,10 @@ def missing_guards(connection: Connection) -> list[str]:
     """The triggers that should be there, always on and word for word, and are not."""
     present = {tuple(row) for row in connection.execute(_CATALOGUE)}
     return [guard.name for guard in GUARDS if guard.catalogued not in present]
+
+
+def drop_guards(connection: Connection) -> None:
+    """Take away the triggers that are there: those of an earlier format."""
+    for name, table, function in connection.execute(_PRESENT).all():
+        connection.exec_driver_sql(f'DROP TRIGGER "{name}" ON {table}')
+        connection.exec_driver_sql(f'DROP FUNCTION "{function}"()')

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from sqlalchemy import Connection, text
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from dp_pipeline.ledger.errors import ReservationOver
-from dp_pipeline.ledger.files import file_errors, locked, private_folder
+from dp_pipeline.ledger.files import file_errors, locked, private_folder, sweep_locks
 from dp_pipeline.ledger.head import Tip, newest
-from dp_pipeline.ledger.postgres_guards import GUARDS, missing_guards
+from dp_pipeline.ledger.postgres_guards import GUARDS, drop_guards, missing_guards
 from dp_pipeline.ledger.postgres_sessions import Sessions
+from dp_pipeline.ledger.postgres_soundness import require_sound
 from dp_pipeline.ledger.postgres_url import postgres_url
-from dp_pipeline.ledger.store import StillHeld
-from dp_pipeline.ledger.tables import metadata
+from dp_pipeline.ledger.store import StillHeld, require_format
+from dp_pipeline.ledger.tables import FORMAT, entries, metadata, state, write_seal
 from dp_pipeline.schema.errors import Damaged, PipelineError
 
 LEDGER_VARIABLE = "DP_PIPELINE_LEDGER"
 _KIND = "dp_pipeline ledger"
-_MARK = f"{_KIND}, format 2"
+_MARK = re.compile(rf"{_KIND}, format (\d+)")
 """The comment on the table: what SQLite keeps in its header."""
 _WRITERS = "writers"
+_INDEXES_OF_THE_SECOND = (
+    *("entries_by_lineage", "entries_by_key", "entries_by_source"),
+    *("one_reserve_per_key", "one_account_per_lineage"),
+)
 _FOUND = text("SELECT to_regclass('entries') IS NOT NULL")
 _MARKED = text("SELECT obj_description(to_regclass('entries'), 'pg_class')")
 
@@ -68,7 +75,9 @@ class PostgresStore:
         with self.alone(), self._server.errors(), self._writer.connection.begin():
             connection = self._writer.connection
             if not connection.execute(_FOUND).scalar_one():
-                _make_tables(connection)
+                metadata.create_all(connection, checkfirst=False)
+                write_seal(connection)
+                _finish(connection)
                 before()
 
     def receive(self, copy: Callable[[Connection], None], tip: Tip) -> None:
@@ -82,9 +91,10 @@ class PostgresStore:
             self._server.lock(connection, _WRITERS)
             with connection.begin():
                 if not connection.execute(_FOUND).scalar_one():
-                    _make_tables(connection)
+                    metadata.create_all(connection, checkfirst=False)
                     copy(connection)
-                self._require_ledger(connection)
+                    _finish(connection)
+                require_format(self._format(connection), expected=FORMAT, of=str(self))
                 found = newest(connection)
                 if found != tip:
                     raise PipelineError(
@@ -107,19 +117,20 @@ class PostgresStore:
                 del self._writer.connection
 
     @contextmanager
-    def transaction(self, *, writing: bool) -> Iterator[Connection]:
+    def transaction(self, *, writing: bool, format: int = FORMAT) -> Iterator[Connection]:
         """One transaction. Also a writer sees one state of the rows, that of after the lock: if
         the server ever let two of them in, the second would write a number that is taken.
         """
         with self._server.errors():
             if writing:
                 with self._writer.connection.begin():
-                    self._require_ledger(self._writer.connection)
+                    found = self._format(self._writer.connection)
+                    require_format(found, expected=format, of=str(self))
                     yield self._writer.connection
                 return
             with self._server.session() as connection, connection.begin():
                 connection.exec_driver_sql("SET TRANSACTION READ ONLY")
-                self._require_ledger(connection)
+                require_format(self._format(connection), expected=format, of=str(self))
                 yield connection
 
     @contextmanager
@@ -132,21 +143,42 @@ class PostgresStore:
             if not self._server.holds(connection, key):
                 raise ReservationOver(f"ledger {self}: the lock of {key[:12]} was lost on the way")
 
-        with locked(self.locks / f"{key}.lock"), self._server.session() as connection:
+        with (
+            locked(self.locks / f"{key}.lock", remove=True),
+            self._server.session() as connection,
+        ):
             with self._server.errors():
                 self._server.lock(connection, key)
             yield require_held
 
-    def knows_heads(self, _: Connection) -> bool:
-        """Always: a ledger on a server was never without a head."""
-        return True
+    def sweep_locks(self) -> int:
+        """Remove the lock files that killed runs left here; the server's own went with them."""
+        return sweep_locks(self.locks)
 
-    def start_heads(self, _: Connection) -> None:
-        """Nothing to do."""
+    def format(self) -> int:
+        """What the comment on the table says."""
+        with self._server.errors(), self._server.session() as connection, connection.begin():
+            return self._format(connection)
+
+    def upgrade_tables(self, connection: Connection) -> None:
+        """The third format has a column and a table more, and other indexes and triggers."""
+        drop_guards(connection)
+        for name in _INDEXES_OF_THE_SECOND:
+            connection.exec_driver_sql(f"DROP INDEX {name}")
+        connection.exec_driver_sql("ALTER TABLE entries ADD COLUMN state TEXT")
+        connection.execute(CreateTable(state))
+        for index in entries.indexes:
+            connection.execute(CreateIndex(index))
+        write_seal(connection)
+        _finish(connection)
 
     def missing_guards(self, connection: Connection) -> list[str]:
         """The triggers that should be there, word for word, and are not."""
         return missing_guards(connection)
+
+    def require_sound(self, connection: Connection) -> None:
+        """Damaged where an index does not tell what its table holds."""
+        require_sound(connection, of=str(self))
 
     def _find(self) -> bool:
         with file_errors(self.folder):
@@ -167,16 +199,15 @@ class PostgresStore:
                     f"{file}: `dp-pipeline budget move` takes them there"
                 )
 
-    def _require_ledger(self, connection: Connection) -> None:
-        mark = connection.execute(_MARKED).scalar_one() or ""
-        if not mark.startswith(_KIND):
+    def _format(self, connection: Connection) -> int:
+        mark = _MARK.fullmatch(connection.execute(_MARKED).scalar_one() or "")
+        if mark is None:
             raise Damaged(f"ledger {self}: the database holds no ledger")
-        if mark != _MARK:
-            raise PipelineError(f"ledger {self}: expected {_MARK!r}, got {mark!r}")
+        return int(mark[1])
 
 
-def _make_tables(connection: Connection) -> None:
-    metadata.create_all(connection, checkfirst=False)
+def _finish(connection: Connection) -> None:
+    """What closes the tables: the triggers, and the format."""
     for guard in GUARDS:
         guard.create(connection)
-    connection.exec_driver_sql(f"COMMENT ON TABLE entries IS '{_MARK}'")
+    connection.exec_driver_sql(f"COMMENT ON TABLE entries IS '{_KIND}, format {FORMAT}'")

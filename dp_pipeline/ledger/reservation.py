@@ -6,16 +6,15 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Literal
 
-from sqlalchemy import Connection
-
 from dp_pipeline.ledger.account import Account
 from dp_pipeline.ledger.audit import balances
-from dp_pipeline.ledger.balance import read_balance
 from dp_pipeline.ledger.book import Book
 from dp_pipeline.ledger.charge import Charge, SpendRow
+from dp_pipeline.ledger.entry import Entry
 from dp_pipeline.ledger.errors import DeadRelease, ReservationOver, UnbalancedSpends
-from dp_pipeline.ledger.journal import Draft, append, history, moment, require_account
+from dp_pipeline.ledger.journal import Draft
 from dp_pipeline.ledger.store import StillHeld
+from dp_pipeline.ledger.view import Page, View
 from dp_pipeline.ledger.words import as_line
 from dp_pipeline.schema.currency import Currency, delta_text
 from dp_pipeline.schema.epsilon import NANO, epsilon_text
@@ -79,11 +78,11 @@ class Reservation:
 
     def _end(self, draft: Draft, *, over: str) -> None:
         self._still_held()
-        with self._book.writing() as connection:
+        with self._book.writing() as page:
             # Read again: on a file system that ignores locks another may have been faster.
-            if history(connection, self.charge.key)[-1]["event"] in ("settled", "dead"):
+            if page.state.unfinished(self.charge.key) is None:
                 raise ReservationOver(f"{self.charge.what}: ended by another process")
-            append(connection, draft)
+            page.append(draft)
         self._over = over
 
     def _require_open(self) -> None:
@@ -91,34 +90,41 @@ class Reservation:
             raise ReservationOver(f"{self.charge.what}: the reservation {self._over}")
 
 
-def enter(connection: Connection, charge: Charge) -> State:
+def enter(page: Page, charge: Charge) -> State:
     """Charge a release, or find out how far it came; one transaction, under the key's lock.
 
     Raises BudgetExceeded (nothing is written), DeadRelease, DeclarationError
     for a lineage without an account or one that counts in another currency, and
     Damaged if the key was used for a different charge.
     """
-    past = history(connection, charge.key)
-    if not past:
-        account = require_account(connection, charge.lineage)
-        _require_currency(account, charge)
-        # One moment for both: the month that has room is the month that is charged.
-        time = moment()
-        _require_budget(connection, charge, month=time[:7])
-        draft = Draft.of(charge, "reserve", nano_epsilon=charge.nano_epsilon, facts=charge.facts)
-        append(connection, draft, time=time)
-        return "new"
-    _require_same_charge(charge, lineage=past[0]["lineage"], nano=past[0]["nano_epsilon"])
-    newest = past[-1]["event"]
-    if newest == "settled":
+    past = page.release(charge.key)
+    if past and past[-1].event == "settled":
+        _require_same_charge(charge, past[0])
         return "settled"
-    if newest == "dead":
+    if (past and past[-1].event == "dead") or page.is_claimed_by_strangers(charge.key):
         raise DeadRelease(
             f"{charge.what}: its noisy answers were lost and its ε is spent; "
             "only a fresh replicate goes on"
         )
-    append(connection, Draft.of(charge, "interrupted", facts=charge.facts))
-    return "resumed"
+    if past:
+        _require_same_charge(charge, past[0])
+        page.append(Draft.of(charge, "interrupted", facts=charge.facts))
+        return "resumed"
+    _require_currency(page.require_account(charge.lineage), charge)
+    asked = Fraction(charge.nano_epsilon, NANO)
+    # The page has one moment: the month that has room is the month that is charged.
+    page.balance(charge.lineage).require_room(asked, what=charge.what, where=charge.lineage)
+    page.append(Draft.of(charge, "reserve", nano_epsilon=charge.nano_epsilon, facts=charge.facts))
+    return "new"
+
+
+def state_of(view: View, key: str) -> str | None:
+    """None, "reserved", "interrupted", "settled" or "dead"."""
+    past = view.release(key)
+    if len(past) > 1:
+        return past[-1].event
+    # A row that is not the ledger's speaks of this release: nothing is drawn under its key.
+    return "dead" if view.is_claimed_by_strangers(key) else view.state.unfinished(key)
 
 
 def _require_currency(account: Account, charge: Charge) -> None:
@@ -136,16 +142,10 @@ def _named(currency: Currency) -> str:
     return f"ρ at δ={delta_text(currency.delta)}"
 
 
-def _require_budget(connection: Connection, charge: Charge, *, month: str) -> None:
-    asked = Fraction(charge.nano_epsilon, NANO)
-    balance = read_balance(connection, charge.lineage, month=month)
-    balance.require_room(asked, what=charge.what, where=charge.lineage)
-
-
-def _require_same_charge(charge: Charge, *, lineage: str, nano: int) -> None:
-    if (charge.lineage, charge.nano_epsilon) != (lineage, nano):
+def _require_same_charge(charge: Charge, reserved: Entry) -> None:
+    if (charge.lineage, charge.nano_epsilon) != (reserved.lineage, reserved.nano_epsilon):
         raise Damaged(
-            f"{charge.what}: key {charge.key[:12]} was reserved with {nano} "
-            f"nano-{charge.currency.symbol} of lineage {lineage}, now asked with "
+            f"{charge.what}: key {charge.key[:12]} was reserved with {reserved.nano_epsilon} "
+            f"nano-{charge.currency.symbol} of lineage {reserved.lineage}, now asked with "
             f"{charge.nano_epsilon} of lineage {charge.lineage}"
         )

@@ -29,10 +29,8 @@ folder above it: as far as paths tell, which say the same in any order of claims
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, select
-
-from dp_pipeline.ledger.journal import Draft, append, find_account, require_account
-from dp_pipeline.ledger.tables import entries
+from dp_pipeline.ledger.journal import Draft
+from dp_pipeline.ledger.view import Page, View
 from dp_pipeline.ledger.words import require_line, require_text
 from dp_pipeline.schema.errors import DeclarationError
 
@@ -40,35 +38,43 @@ _FOLDERS = "parquet:"
 """How sources begin that may be folders."""
 
 
-def claim(
-    connection: Connection, lineage: str, *, source: str, distinct_population: str | None
-) -> None:
+def claim(page: Page, lineage: str, *, source: str, distinct_population: str | None) -> None:
     """Let a lineage hold a source, or raise DeclarationError; holding it already is free."""
+    if may_claim(page, lineage, source=source, distinct_population=distinct_population):
+        reason = {} if distinct_population is None else {"distinct_population": distinct_population}
+        page.append(Draft(event="source", lineage=lineage, source=source, facts=reason))
+
+
+def may_claim(view: View, lineage: str, *, source: str, distinct_population: str | None) -> bool:
+    """Whether there is something to claim: False where the lineage holds the source already.
+
+    Raises DeclarationError where it may not open the source.
+    """
     require_text(source, of=f"source of lineage {lineage}")
     if distinct_population is not None:
         require_line(distinct_population, of=f"distinct_population of lineage {lineage}")
-    _require_no_exposure(connection, lineage, source=source)
-    held = _held(connection, source)
+    if view.require_account(lineage).purpose != "release":
+        require_public(view, lineage, source=source)
+    held = _held(view, source)
     if (source, lineage) in held:
-        return
+        return False
     holders = [holder for _, holder in held if holder != lineage]
     if distinct_population is None:
-        _require_same_kind(connection, lineage, source=source, holders=holders)
-    reason = {} if distinct_population is None else {"distinct_population": distinct_population}
-    append(connection, Draft(event="source", lineage=lineage, source=source, facts=reason))
+        _require_same_kind(view, lineage, source=source, holders=holders)
+    return True
 
 
-def require_public(connection: Connection, lineage: str, *, source: str) -> None:
+def require_public(view: View, lineage: str, *, source: str) -> None:
     """DeclarationError where rows that are to be shown exactly are somebody's to protect: the
     lineage was opened for releases, or a release lineage holds the source. Writes nothing.
     """
-    found = find_account(connection, lineage)
-    if found is not None and found[0].purpose == "release":
+    found = view.account(lineage)
+    if found is not None and found.purpose == "release":
         raise DeclarationError(
             f"lineage {lineage}: opened with purpose 'release', now declared with 'benchmark'"
         )
-    for _, holder in _held(connection, source):
-        if require_account(connection, holder).purpose == "release":
+    for _, holder in _held(view, source):
+        if view.require_account(holder).purpose == "release":
             raise DeclarationError(
                 f"source {source!r} is protected by lineage {holder} (release): as a benchmark, "
                 f"lineage {lineage} would publish exact numbers about it"
@@ -88,26 +94,15 @@ def overlap(one: str, other: str) -> bool:
     return shorter.startswith(_FOLDERS) and longer.startswith(f"{shorter}/")
 
 
-def _held(connection: Connection, source: str) -> list[tuple[str, str]]:
+def _held(view: View, source: str) -> list[tuple[str, str]]:
     """Claims on a source and on what overlaps with it, oldest first: source, lineage."""
-    query = select(entries.c.source, entries.c.lineage).where(entries.c.event == "source")
-    if not source.startswith(_FOLDERS):
-        query = query.where(entries.c.source == source)
-    rows = connection.execute(query.order_by(entries.c.sequence))
-    return [(found, lineage) for found, lineage in rows if overlap(found, source)]
+    return [(found, holder) for found, holder in view.state.claims() if overlap(found, source)]
 
 
-def _require_no_exposure(connection: Connection, lineage: str, *, source: str) -> None:
-    if require_account(connection, lineage).purpose != "release":
-        require_public(connection, lineage, source=source)
-
-
-def _require_same_kind(
-    connection: Connection, lineage: str, *, source: str, holders: list[str]
-) -> None:
-    purpose = require_account(connection, lineage).purpose
+def _require_same_kind(view: View, lineage: str, *, source: str, holders: list[str]) -> None:
+    purpose = view.require_account(lineage).purpose
     for holder in holders:
-        held_for = require_account(connection, holder).purpose
+        held_for = view.require_account(holder).purpose
         if purpose != "benchmark" or held_for != "benchmark":
             raise DeclarationError(
                 f"source {source!r} belongs to lineage {holder} ({held_for}): lineage {lineage} "

@@ -13,16 +13,16 @@ from urllib.parse import quote
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
+from sqlalchemy.schema import CreateIndex, CreateTable
 
-from dp_pipeline.ledger.files import file_errors, locked, private_folder, publish
-from dp_pipeline.ledger.store import StillHeld
-from dp_pipeline.ledger.tables import SQLITE_TRIGGERS, metadata
+from dp_pipeline.ledger.files import file_errors, locked, private_folder, publish, sweep_locks
+from dp_pipeline.ledger.sqlite_guards import create_guards, missing_guards
+from dp_pipeline.ledger.store import StillHeld, require_format
+from dp_pipeline.ledger.tables import FORMAT, entries, metadata, state, write_seal
 from dp_pipeline.schema.errors import Damaged, PipelineError
 
 BUSY_SECONDS = 120
 _APPLICATION = 0x64706C67
-_FORMATS = (1, 2)
-"""In the second a ledger has a head outside; one of the first gets it when it is next written."""
 _CORRUPT = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -90,44 +90,64 @@ class SqliteStore:
     @contextmanager
     def holding(self, key: str) -> Iterator[StillHeld]:
         """The lock of one release: a file's, which nobody can lose."""
-        with locked(self.locks / f"{key}.lock"):
+        with locked(self.locks / f"{key}.lock", remove=True):
             yield lambda: None
 
+    def sweep_locks(self) -> int:
+        """Remove the lock files that killed runs left; nobody who waits loses one."""
+        return sweep_locks(self.locks)
+
     @contextmanager
-    def transaction(self, *, writing: bool) -> Iterator[Connection]:
+    def transaction(self, *, writing: bool, format: int = FORMAT) -> Iterator[Connection]:
         """One transaction; a reader sees one state of the rows and does not wait for writers."""
         begin = "BEGIN IMMEDIATE" if writing else "BEGIN"
         try:
             with self._engine.execution_options(begin=begin).begin() as connection:
-                self._require_ledger(connection)
+                require_format(self._format(connection), expected=format, of=str(self))
                 yield connection
         except DBAPIError as error:
             raise self._explained(error) from None
 
-    def _require_ledger(self, connection: Connection) -> None:
-        application = connection.exec_driver_sql("PRAGMA application_id").scalar_one()
-        if application != _APPLICATION:
-            raise Damaged(f"ledger {self.path}: the file is not a ledger")
-        version = _format(connection)
-        if version not in _FORMATS:
-            raise PipelineError(
-                f"ledger {self.path}: expected format {_FORMATS[-1]}, got format {version}"
-            )
+    def format(self) -> int:
+        """What the header of the file says."""
+        try:
+            with self._engine.execution_options(begin="BEGIN").begin() as connection:
+                return self._format(connection)
+        except DBAPIError as error:
+            raise self._explained(error) from None
 
-    def knows_heads(self, connection: Connection) -> bool:
-        """Whether the file is of the second format."""
-        return _format(connection) >= 2
-
-    def start_heads(self, connection: Connection) -> None:
-        """Make a file of the first format one of the second."""
-        if not self.knows_heads(connection):
-            connection.exec_driver_sql(f"PRAGMA user_version = {_FORMATS[-1]}")
+    def upgrade_tables(self, connection: Connection) -> None:
+        """The third format has a column and a table more, and other indexes and triggers."""
+        objects = connection.exec_driver_sql(
+            "SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'index') "
+            "AND sql IS NOT NULL"
+        )
+        for kind, name in objects.all():
+            connection.exec_driver_sql(f'DROP {kind} "{name}"')
+        connection.exec_driver_sql("ALTER TABLE entries ADD COLUMN state TEXT")
+        connection.execute(CreateTable(state))
+        for index in entries.indexes:
+            connection.execute(CreateIndex(index))
+        _finish(connection)
 
     def missing_guards(self, connection: Connection) -> list[str]:
         """The triggers that should be there, word for word, and are not."""
-        rows = connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE type = 'trigger'")
-        present = {row[0] for row in rows}
-        return [text.split()[2] for text in SQLITE_TRIGGERS if text not in present]
+        return missing_guards(connection)
+
+    def require_sound(self, connection: Connection) -> None:
+        """SQLite's own comparison of every table with its indexes."""
+        said = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalars().all()
+        if said != ["ok"]:
+            raise Damaged(
+                f"ledger {self.path}: {' '.join(' '.join(said).split())}: where only an index is "
+                "damaged, `REINDEX` in the sqlite3 program makes it anew"
+            )
+
+    def _format(self, connection: Connection) -> int:
+        application = connection.exec_driver_sql("PRAGMA application_id").scalar_one()
+        if application != _APPLICATION:
+            raise Damaged(f"ledger {self.path}: the file is not a ledger")
+        return int(connection.exec_driver_sql("PRAGMA user_version").scalar_one())
 
     def _explained(self, error: DBAPIError) -> PipelineError:
         code = getattr(error.orig, "sqlite_errorcode", None)
@@ -136,10 +156,6 @@ class SqliteStore:
         if code is None or code & 0xFF in _CORRUPT:
             return Damaged(f"ledger {self.path}: {reason}")
         return PipelineError(f"ledger {self.path}: {reason}")
-
-
-def _format(connection: Connection) -> int:
-    return int(connection.exec_driver_sql("PRAGMA user_version").scalar_one())
 
 
 def _engine(path: Path) -> Engine:
@@ -175,5 +191,12 @@ def _fill(path: Path) -> None:
     connection.close()
     with _engine(path).execution_options(begin="BEGIN IMMEDIATE").begin() as transaction:
         transaction.exec_driver_sql(f"PRAGMA application_id = {_APPLICATION}")
-        transaction.exec_driver_sql(f"PRAGMA user_version = {_FORMATS[-1]}")
         metadata.create_all(transaction)
+        _finish(transaction)
+
+
+def _finish(connection: Connection) -> None:
+    """What closes the tables: the seal of a ledger without rows, the triggers, the format."""
+    write_seal(connection)
+    create_guards(connection)
+    connection.exec_driver_sql(f"PRAGMA user_version = {FORMAT}")

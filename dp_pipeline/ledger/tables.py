@@ -1,8 +1,10 @@
-"""The two tables, and the triggers that keep them append-only.
+"""The three tables of a ledger: rows, the draws of noise that belong to them, and a small table
+of what all rows so far add up to.
 
-Nothing is ever updated: a budget is the sum of its rows, an outcome is a row of
-its own. The triggers stop mistakes and casual edits; an edit behind their back
-is what the hash chain is for.
+``entries`` and ``spends`` are never updated: a charge is a row, an outcome is a row of its own.
+``state`` follows them, in the transaction of each row. Triggers (``sqlite_guards.py`` and
+``postgres_guards.py``) stop mistakes and casual edits; an edit behind their back is what the hash
+chain is for.
 """
 
 from __future__ import annotations
@@ -20,11 +22,14 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
-    event,
+    insert,
+    text,
 )
 
 GENESIS: Final = "0" * 64
 """The hash before the first row."""
+FORMAT: Final = 3
+"""Of what this program writes; the second had no ``state``."""
 
 metadata = MetaData()
 
@@ -44,6 +49,8 @@ entries = Table(
     Column("facts", Text, nullable=False),
     Column("previous", Text, nullable=False),
     Column("hash", Text, nullable=False),
+    # Last, because rows of the second format get it later, empty.
+    Column("state", Text),
     CheckConstraint("nano_epsilon >= 0"),
 )
 
@@ -58,68 +65,41 @@ spends = Table(
     Column("scale", Text, nullable=False),
 )
 
-Index("entries_by_lineage", entries.c.lineage, entries.c.event, entries.c.nano_epsilon)
-Index("entries_by_key", entries.c.key)
-Index("entries_by_source", entries.c.source)
+state = Table(
+    "state",
+    metadata,
+    Column("kind", Text, primary_key=True),
+    Column("lineage", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    # The number of the row that wrote it.
+    Column("entry", Integer, nullable=False),
+    Column("value", Text, nullable=False),
+)
+
+# Spelled out, not bound: a partial index answers a query that has its very words.
+RESERVED: Final = text("event = 'reserve'")
+ENDED: Final = text("event IN ('settled', 'dead')")
+
+Index("entries_by_lineage", entries.c.lineage, entries.c.event, entries.c.kind)
+# Two indexes that share no row: a damaged page of one is contradicted by the other, or by `state`.
 Index(
     "one_reserve_per_key",
     entries.c.key,
     unique=True,
-    sqlite_where=entries.c.event == "reserve",
-    postgresql_where=entries.c.event == "reserve",
+    sqlite_where=RESERVED,
+    postgresql_where=RESERVED,
 )
 Index(
-    "one_account_per_lineage",
-    entries.c.lineage,
+    "one_end_per_key",
+    entries.c.key,
     unique=True,
-    sqlite_where=entries.c.event == "account",
-    postgresql_where=entries.c.event == "account",
+    sqlite_where=ENDED,
+    postgresql_where=ENDED,
 )
 
 
-def _abort(name: str, moment: str, when: str = "") -> str:
-    return (
-        f"CREATE TRIGGER {name} BEFORE {moment} {when}"
-        "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
+def write_seal(connection: Connection) -> None:
+    """The row of ``state`` that every ledger has; of one without rows."""
+    connection.execute(
+        insert(state), {"kind": "ledger", "lineage": "", "name": "", "entry": 0, "value": "{}"}
     )
-
-
-# INSERT OR REPLACE deletes without firing a DELETE trigger: hence the checks before an insert.
-SQLITE_TRIGGERS: Final = (
-    _abort("entries_not_updated", "UPDATE ON entries"),
-    _abort("entries_not_deleted", "DELETE ON entries"),
-    _abort("spends_not_updated", "UPDATE ON spends"),
-    _abort("spends_not_deleted", "DELETE ON spends"),
-    _abort(
-        "entries_follow_the_tip",
-        "INSERT ON entries",
-        "WHEN NEW.sequence IS NOT (SELECT coalesce(max(sequence), 0) + 1 FROM entries) "
-        "OR NEW.previous IS NOT coalesce("
-        f"(SELECT hash FROM entries ORDER BY sequence DESC LIMIT 1), '{GENESIS}') ",
-    ),
-    _abort(
-        "reserves_not_replaced",
-        "INSERT ON entries",
-        "WHEN NEW.event = 'reserve' AND EXISTS "
-        "(SELECT 1 FROM entries WHERE key = NEW.key AND event = 'reserve') ",
-    ),
-    _abort(
-        "accounts_not_replaced",
-        "INSERT ON entries",
-        "WHEN NEW.event = 'account' AND EXISTS "
-        "(SELECT 1 FROM entries WHERE lineage = NEW.lineage AND event = 'account') ",
-    ),
-    _abort(
-        "spends_belong_to_the_tip",
-        "INSERT ON spends",
-        "WHEN NEW.entry IS NOT (SELECT max(sequence) FROM entries) OR EXISTS "
-        "(SELECT 1 FROM spends WHERE entry = NEW.entry AND ordinal = NEW.ordinal) ",
-    ),
-)
-
-
-@event.listens_for(metadata, "after_create")
-def _create_triggers(_: MetaData, connection: Connection, **__: object) -> None:
-    if connection.dialect.name == "sqlite":
-        for statement in SQLITE_TRIGGERS:
-            connection.exec_driver_sql(statement)

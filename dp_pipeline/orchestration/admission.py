@@ -38,6 +38,5 @@ def require_as_begun(release: Release, key: ReleaseKey) -> None:
 
 def begun_with(key: ReleaseKey, ledger: Ledger) -> str | None:
     """The post-processing that a release was charged with, None before it was."""
-    entries = (entry for entry in ledger.entries(key.lineage) if entry.key == key.digest)
-    first = next(entries, None)
-    return None if first is None else first.facts["postprocessing"]
+    past = ledger.history(key.digest)
+    return past[0].facts["postprocessing"] if past else None

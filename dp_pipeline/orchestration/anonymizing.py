@@ -19,6 +19,7 @@ from dp_pipeline.ledger import Ledger
 from dp_pipeline.orchestration.anonymity_rows import coded_rows
 from dp_pipeline.orchestration.lineage import require_snapshot
 from dp_pipeline.orchestration.release_cards import card_of
+from dp_pipeline.orchestration.replaying import settled_entry
 from dp_pipeline.orchestration.syntactic_release import SyntacticRelease
 from dp_pipeline.orchestration.syntactic_tables import keeps_promise, syntactic_tables
 from dp_pipeline.raw.exact_codes import require_codes
@@ -114,8 +115,7 @@ def _replayed(release: SyntacticRelease, snapshot: Snapshot, ledger: Ledger) -> 
     """A settled release from the store; Damaged where it is not as it was settled."""
     path, key = release.folder(snapshot), release.key(snapshot)
     bundle = release.store.read(path)
-    entries = ledger.entries(release.spec.lineage)
-    settled = next(one for one in entries if one.key == key and one.event == "settled")
+    settled = settled_entry(key, release.spec.lineage, ledger)
     if _digest(bundle) != settled.facts[BUNDLE]:
         raise Damaged(f"bundle of {release.what}: expected it as settled, got another")
     return Anonymous(bundle, "replayed", path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dp_pipeline.ledger import Ledger
+from dp_pipeline.ledger import Entry, Ledger
 from dp_pipeline.schema.spec import DatasetSpec
 
 BESIDE = "not-dp beside it"
@@ -21,10 +21,15 @@ def not_dp_beside(
     """
     if not spec.is_release:
         return []
-    rows = (one for one in ledger.entries(spec.lineage) if one.event == "reserve")
-    own = next((one.sequence for one in rows if one.key == before), None)
+    past = () if before is None else ledger.history(before)
+    own = past[0].sequence if past else None
     return [
-        f"{one.what}, snapshot {one.facts['snapshot']}"
+        _named(one)
         for one in ledger.not_dp_releases(spec.lineage)
         if one.key != but and (own is None or one.sequence < own)
     ]
+
+
+def _named(entry: Entry) -> str:
+    snapshot = entry.facts.get("snapshot")
+    return entry.what if snapshot is None else f"{entry.what}, snapshot {snapshot}"

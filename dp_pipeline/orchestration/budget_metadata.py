@@ -54,7 +54,7 @@ def charge_table(ledger: Ledger, lineage: str) -> dg.MetadataValue:
     """One row a charge of a lineage, oldest first, with the sum so far."""
     lines, total = [], 0
     for entry in ledger.entries(lineage):
-        if entry.event == "reserve":
+        if entry.is_charge:
             total += entry.nano_epsilon
             time = entry.time[:19].replace("T", " ")
             so_far = epsilon_text(Fraction(total, NANO))

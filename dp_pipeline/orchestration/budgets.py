@@ -82,5 +82,6 @@ def lineage_of(dataset: str) -> str:
 
 
 def _budget(ledger: Ledger, lineage: str) -> Budget:
-    charges = sum(entry.event == "reserve" for entry in ledger.entries(lineage))
-    return Budget(lineage=lineage, releases=charges, balance=ledger.balance(lineage))
+    return Budget(
+        lineage=lineage, releases=ledger.releases(lineage), balance=ledger.balance(lineage)
+    )

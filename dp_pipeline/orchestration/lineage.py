@@ -12,8 +12,11 @@ from dp_pipeline.schema.spec import DatasetSpec
 def open_lineage(spec: DatasetSpec, home: Home) -> Ledger:
     """Open the account of a data set's population, claim its source for it, give the ledger.
 
-    Raises DeclarationError when the account has another unit, relation, purpose, delta or
-    other limits, or the source belongs to another lineage; Damaged when this home
+    Both are one transaction of the ledger: a refused claim opens no account. The account rules: a
+    file that declares lower limits goes on, and ``limits_word`` says so.
+
+    Raises DeclarationError when the account has another unit, relation, purpose or delta, or lower
+    limits than the file, or the source belongs to another lineage; Damaged when this home
     holds rows or releases of the data set and its ledger has never heard of the lineage:
     a ledger that is gone must not come back with a full budget.
     """
@@ -23,10 +26,18 @@ def open_lineage(spec: DatasetSpec, home: Home) -> Ledger:
             f"{spec.name}: expected the ledger that knows lineage {spec.lineage}, got one that "
             f"does not, beside rows or releases of {spec.name} in {home.root}"
         )
-    ledger.open_account(declared_account(spec))
-    for source in spec.source.identities:
-        ledger.claim_source(spec.lineage, source, distinct_population=spec.distinct_population)
+    ledger.open_account(
+        declared_account(spec),
+        sources=spec.source.identities,
+        distinct_population=spec.distinct_population,
+    )
     return ledger
+
+
+def limits_word(spec: DatasetSpec, home: Home) -> str:
+    """One line where the data set file declares other limits than the account has; else empty."""
+    opened = home.ledger.account(spec.lineage)
+    return "" if opened is None else declared_account(spec).difference_from(opened)
 
 
 def declared_account(spec: DatasetSpec) -> Account:

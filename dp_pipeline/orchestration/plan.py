@@ -10,7 +10,7 @@ from pathlib import Path
 from dp_pipeline.ledger import Account, Balance
 from dp_pipeline.ledger.home import Home
 from dp_pipeline.models.table import BYTES_A_CELL, TableModel
-from dp_pipeline.orchestration.lineage import declared_account
+from dp_pipeline.orchestration.lineage import declared_account, limits_word
 from dp_pipeline.orchestration.release import Release
 from dp_pipeline.orchestration.request import RunRequest
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot
@@ -47,11 +47,13 @@ class Plan:
 
     balance   before the run, under the limits of the account, or of the data set file where
               there is no account yet; all amounts in the lineage's currency
+    word      one line where the file declares other limits than the account has; else empty
     """
 
     spec: DatasetSpec
     releases: tuple[PlannedRelease, ...]
     balance: Balance
+    word: str = ""
 
     @property
     def asked(self) -> Fraction:
@@ -106,19 +108,20 @@ def plan_request(request: RunRequest) -> Plan:
     """The plan of one request, on the current snapshot or the one it names.
 
     Raises DeclarationError for a noise source that these releases may not use, and for a
-    file that disagrees with the account of its lineage.
+    file that disagrees with the account of its lineage, or declares more than it has.
     """
     spec, home = request.spec, request.home
     for release in request.releases:
         release.require_fit_noise()
     opened = home.ledger.account(spec.lineage)
     if opened is not None:
-        declared_account(spec).require_same_as(opened)
+        declared_account(spec).require_within(opened)
     reads = _snapshot(spec, home, request.snapshot)
     return Plan(
         spec=spec,
         releases=tuple(_planned(one, reads, fresh=request.fresh) for one in request.releases),
         balance=_balance(spec, home, opened),
+        word=limits_word(spec, home),
     )
 
 

@@ -27,6 +27,8 @@ from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.parameters import texts_of
 from dp_pipeline.schema.spec import DatasetSpec
 
+_REPLICATES = 16
+"""How many draws of one release are looked for at once."""
 _MEASURING = ("gate", "models", "release", "schema", "raw/counters")
 
 
@@ -129,10 +131,14 @@ class Release:
             evaluation=self.evaluation,
             noise=self.noise_name,
         )
-        while ledger.state(key.with_replicate(key.replicate + 1).digest) is not None:
-            key = key.with_replicate(key.replicate + 1)
-        ended = ledger.state(key.digest) in ("settled", "dead")
-        return key.with_replicate(key.replicate + 1) if fresh and ended else key
+        states: list[str | None] = []
+        while None not in states[1:]:
+            # Many at once: each look opens the ledger.
+            more = range(len(states), len(states) + _REPLICATES)
+            states += ledger.states([key.with_replicate(one).digest for one in more])
+        following = states.index(None, 1)
+        ended = states[following - 1] in ("settled", "dead")
+        return key.with_replicate(following if fresh and ended else following - 1)
 
     def charge(self, key: ReleaseKey) -> Charge:
         """What the ledger reserves: the cost of the release and of its evaluation, at once."""

@@ -51,8 +51,7 @@ def content_digest(bundle: Bundle) -> str:
 
 def settled_entry(key: str, lineage: str, ledger: Ledger) -> Entry:
     """The row that settled a release; Damaged where there is none."""
-    entries = ledger.entries(lineage)
-    found = [one for one in entries if one.key == key and one.event == "settled"]
-    if not found:
+    found = [one for one in ledger.history(key) if one.event == "settled"]
+    if not found or found[0].lineage != lineage:
         raise Damaged(f"ledger: expected that the release {key[:12]} is settled, got no such row")
     return found[0]

@@ -77,8 +77,8 @@ def _paid(settled: Entry, bundle: Bundle) -> tuple[SpendRow, ...]:
 
 
 def _reserved(key: str, lineage: str, ledger: Ledger) -> Entry:
-    entries = ledger.entries(lineage)
-    return next(one for one in entries if one.key == key and one.event == "reserve")
+    """The row that charged a release that was settled."""
+    return next(one for one in ledger.history(key) if one.lineage == lineage)
 
 
 def _name(bundle: Bundle) -> str:

@@ -39,7 +39,7 @@ class BudgetHistory:
     def of(cls, lineage: str, entries: Sequence[Entry], currency: Currency) -> BudgetHistory:
         """The history that the ledger's rows of one lineage tell."""
         declared = [one for one in entries if one.event in ("account", "raise")]
-        charged = [one for one in entries if one.event == "reserve" and one.nano_epsilon]
+        charged = [one for one in entries if one.is_charge and one.nano_epsilon]
         return cls(
             lineage=lineage,
             charges=tuple((_time(one), Fraction(one.nano_epsilon, NANO)) for one in charged),

@@ -25,7 +25,6 @@ def test_opening_twice_is_opening_once(ledger: Ledger):
         (account(unit="at most 20 rows of a person, column user"), "unit"),
         (account(relation="replace_one"), "relation"),
         (account(purpose="benchmark"), "purpose"),
-        (account(ceiling="2"), "ceiling"),
         (account(ceiling=None, purpose="benchmark"), "purpose"),
     ],
 )

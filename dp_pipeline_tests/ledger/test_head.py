@@ -139,29 +139,15 @@ def test_the_head_follows_many_writers_and_never_refuses_a_reader(ledger: Ledger
     assert ledger.verify().sequence == 1 + 4 * 20 * 2
 
 
-def older(ledger: Ledger) -> None:
-    """The same ledger as the first format had it: no head."""
+def test_a_ledger_of_the_first_format_is_refused_in_a_line_that_says_what_to_do(ledger: Ledger):
     raw(ledger.folder, "PRAGMA user_version = 1")
     head_of(ledger).unlink()
-
-
-def test_a_ledger_of_the_first_format_gets_its_head_when_it_is_next_written(ledger: Ledger):
-    older(ledger)
-    assert ledger.balance("trips").spent == 0
-    assert not head_of(ledger).exists()
-    release(ledger, charge("a"), "0.1")
-    assert ledger.verify().sequence == 3
-    head_of(ledger).unlink()
-    assert_refused_everywhere(ledger, "expected the head of this ledger, got none")
-
-
-def test_a_ledger_of_the_first_format_beside_a_head_is_an_older_copy(ledger: Ledger):
-    release(ledger, charge("a"), "0.1")
-    head = head_of(ledger).read_text()
-    raw(ledger.folder, "DELETE FROM spends", "DELETE FROM entries WHERE sequence > 1", checks=False)
-    older(ledger)
-    head_of(ledger).write_text(head)
-    assert_refused_everywhere(ledger, "older copy was put back")
+    said = "expected format 3, got format 1: .*another dp-pipeline.* `dp-pipeline doctor`"
+    for asked in (ledger.verify, lambda: ledger.open_account(account()), ledger.entries):
+        with pytest.raises(PipelineError, match=said) as refusal:
+            asked()
+        assert "\n" not in str(refusal.value)
+    assert ledger.format() == 1
 
 
 def test_the_head_may_lie_on_another_disk(tmp_path: Path):

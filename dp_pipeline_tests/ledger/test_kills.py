@@ -11,7 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from dp_pipeline.ledger import Ledger
-from dp_pipeline.ledger.journal import Draft, append
+from dp_pipeline.ledger.journal import Draft
 from dp_pipeline_tests.ledger.places import EVERYWHERE, Place
 from dp_pipeline_tests.ledger.population import Child, account, charge, release, say, spends
 
@@ -42,8 +42,8 @@ def test_killed_after_the_reserve_it_stays_charged_and_is_resumed_for_nothing(
 
 
 def die_before_the_commit(_: int, place: Place) -> None:
-    with place()._book.writing() as connection:
-        append(connection, Draft.of(charge(), "reserve", nano_epsilon=charge().nano_epsilon))
+    with place()._book.writing() as page:
+        page.append(Draft.of(charge(), "reserve", nano_epsilon=charge().nano_epsilon))
         die_here()
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.ledger import Account, Ledger, balance, journal
+from dp_pipeline.schema.errors import BudgetExceeded
 from dp_pipeline_tests.ledger.population import charge, release
 
 
@@ -26,7 +27,7 @@ def at(monkeypatch: pytest.MonkeyPatch, *times: str) -> None:
         monkeypatch.setattr(module, "datetime", Clock)
 
 
-def test_a_charge_at_midnight_is_in_the_month_that_had_room(
+def test_a_charge_behind_midnight_is_of_the_month_that_was_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """A clock that is put back over midnight, or another computer's that runs ahead."""
@@ -37,10 +38,49 @@ def test_a_charge_at_midnight_is_in_the_month_that_had_room(
     )
     release(ledger, charge("a"), "0.1")
     at(monkeypatch, "2026-11-30T23:59:59.999999", "2026-12-01T00:00:02")
-    release(ledger, charge("b"), "0.1")
+    with pytest.raises(BudgetExceeded, match=r"spent in 2026-12 0.1"):
+        release(ledger, charge("b"), "0.1")
     assert ledger.balance("trips").month_spent == limit
-    assert [one.time[:7] for one in ledger.entries() if one.event == "reserve"] == [
-        "2026-12",
-        "2026-11",
-    ]
+    ledger.verify()
+
+
+def test_a_clock_put_back_over_the_end_of_a_month_frees_neither_month(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    ledger, limit = Ledger(tmp_path / "ledger"), Fraction(1, 10)
+    at(monkeypatch, "2026-11-30T12:00:00")
+    ledger.open_account(
+        Account("trips", "one row", "add_remove", "release", Fraction(5), per_month=limit)
+    )
+    release(ledger, charge("a"), "0.1")
+    at(monkeypatch, "2026-12-01T00:00:01")
+    release(ledger, charge("b"), "0.1")
+    for put_back in ("2026-11-30T12:00:00", "2026-10-01T00:00:00"):
+        at(monkeypatch, put_back)
+        with pytest.raises(BudgetExceeded, match=r"spent in 2026-12 0.1, left 0"):
+            release(ledger, charge(put_back), "0.1")
+        assert ledger.balance("trips").month == "2026-12"
+    ledger.retire("trips", ["trips/a"], by="ana")
+    times = [entry.time for entry in ledger.entries()]
+    assert times == sorted(times)
+    assert times[-1] == times[-2]
+    ledger.verify()
+
+
+def test_a_month_that_a_wrong_clock_blocks_is_opened_by_a_raise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A clock that was once far ahead: its month is the ledger's until it comes."""
+    ledger, limit = Ledger(tmp_path / "ledger"), Fraction(1, 10)
+    at(monkeypatch, "2036-01-01T00:00:00")
+    ledger.open_account(
+        Account("trips", "one row", "add_remove", "release", Fraction(5), per_month=limit)
+    )
+    release(ledger, charge("a"), "0.1")
+    at(monkeypatch, "2026-12-01T00:00:00")
+    with pytest.raises(BudgetExceeded, match=r"spent in 2036-01 0.1"):
+        release(ledger, charge("b"), "0.1")
+    raised = {"reason": "the clock was wrong", "by": "ana"}
+    ledger.raise_ceiling("trips", total=Fraction(5), per_month=2 * limit, **raised)
+    assert release(ledger, charge("b"), "0.1") == "new"
     ledger.verify()

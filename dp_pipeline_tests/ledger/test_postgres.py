@@ -13,7 +13,7 @@ import pytest
 from dp_pipeline.ledger import Ledger, ReservationOver
 from dp_pipeline.ledger import postgres_store as module
 from dp_pipeline.ledger.home import Home, find_home
-from dp_pipeline.ledger.journal import Draft, append, spent_nano
+from dp_pipeline.ledger.journal import Draft
 from dp_pipeline.ledger.postgres_sessions import Sessions
 from dp_pipeline.ledger.postgres_store import PostgresStore
 from dp_pipeline.schema.errors import Damaged, DeclarationError, PipelineError
@@ -27,7 +27,10 @@ STORES = ("postgresql",)
 def copied(sequence: int, key: str, previous: str) -> str:
     """A copy of row 5 at the end."""
     columns = f"event, time, lineage, {key}, source, kind, nano_epsilon, what, facts, {previous}"
-    return f"INSERT INTO entries SELECT {sequence}, {columns}, 'x' FROM entries WHERE sequence = 5"
+    return (
+        f"INSERT INTO entries SELECT {sequence}, {columns}, 'x', state FROM entries "
+        "WHERE sequence = 5"
+    )
 
 
 @pytest.fixture
@@ -78,7 +81,7 @@ def raw(postgres_server: PostgresServer, place: Place) -> Raw:
         "UPDATE entries SET what = what WHERE sequence = 1",
         "DELETE FROM entries WHERE sequence = 5",
         "DELETE FROM entries WHERE sequence = 99",
-        "TRUNCATE entries, spends",
+        "TRUNCATE entries, spends, state",
         "TRUNCATE spends",
         "UPDATE spends SET epsilon = '0'",
         "DELETE FROM spends",
@@ -145,7 +148,7 @@ def test_a_trigger_that_was_weakened_is_found(busy: Ledger, raw: Raw, statement:
 
 
 def test_dropped_tables_are_not_an_empty_ledger(busy: Ledger, place: Place, raw: Raw):
-    raw("DROP TABLE spends, entries CASCADE")
+    raw("DROP TABLE spends, entries, state CASCADE")
     for asked in (busy.lineages, place().lineages, lambda: place().open_account(account())):
         with pytest.raises(Damaged, match=r"lost|holds no ledger"):
             asked()
@@ -158,8 +161,8 @@ def test_another_database_is_not_a_ledger(place: Place, raw: Raw):
 
 
 def test_a_newer_format_is_refused(busy: Ledger, raw: Raw):
-    raw("COMMENT ON TABLE entries IS 'dp_pipeline ledger, format 3'")
-    with pytest.raises(PipelineError, match=r"expected .* format 2', got .* format 3'"):
+    raw("COMMENT ON TABLE entries IS 'dp_pipeline ledger, format 4'")
+    with pytest.raises(PipelineError, match=r"expected format 3, got format 4: .*newer"):
         busy.balance("trips")
 
 
@@ -248,8 +251,8 @@ def test_a_server_that_crashes_in_a_release_is_another_try_and_not_another_charg
 def test_a_connection_lost_before_the_commit_leaves_nothing(busy: Ledger, raw: Raw):
     before = busy.entries()
     cut = pytest.raises(PipelineError, match="ledger postgresql://127")
-    with cut as refusal, busy._book.writing() as connection:
-        append(connection, Draft.of(charge("c"), "reserve", nano_epsilon=10**8))
+    with cut as refusal, busy._book.writing() as page:
+        page.append(Draft.of(charge("c"), "reserve", nano_epsilon=10**8))
         raw.end_connections()
     assert "\n" not in str(refusal.value)
     assert busy.entries() == before
@@ -260,7 +263,7 @@ def test_a_connection_lost_before_the_commit_leaves_nothing(busy: Ledger, raw: R
 @pytest.fixture
 def _without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two computers, and a pooler between them and the server."""
-    monkeypatch.setattr(module, "locked", lambda _: nullcontext())
+    monkeypatch.setattr(module, "locked", lambda *_, **__: nullcontext())
     monkeypatch.setattr(Sessions, "lock", lambda *_: None)
 
 
@@ -268,12 +271,12 @@ def _without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_any_lock_the_second_writer_fails_and_the_ceiling_holds(
     ledger: Ledger, place: Place
 ):
-    with pytest.raises(PipelineError, match="duplicate key"), ledger._book.writing() as connection:
-        assert spent_nano(connection, "trips") == 0
+    with pytest.raises(PipelineError, match="duplicate key"), ledger._book.writing() as page:
+        assert page.balance("trips").spent == 0
         thread = threading.Thread(target=release, args=(place(), charge("b", epsilon="0.9")))
         thread.start()
         thread.join()
-        append(connection, Draft.of(charge("a"), "reserve", nano_epsilon=9 * 10**8))
+        page.append(Draft.of(charge("a"), "reserve", nano_epsilon=9 * 10**8))
     assert [entry.what for entry in place().entries()] == ["", "trips/grid b"]
     place().verify()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -52,11 +53,32 @@ def test_a_raised_ceiling_lets_more_be_spent_and_is_a_row(ledger: Ledger):
     ledger.verify()
 
 
-def test_a_file_says_what_was_raised_or_is_refused(ledger: Ledger):
-    ledger.raise_ceiling("trips", total=Fraction(2), per_month=None, **RAISE)
-    ledger.open_account(account(ceiling="2"))
-    with pytest.raises(DeclarationError, match=r"opened with ceiling '2', now .* ceiling '1'"):
-        ledger.open_account(account(ceiling="1"))
+def test_a_file_of_before_the_raise_goes_on_under_the_account_with_a_word(ledger: Ledger):
+    ledger.raise_ceiling("trips", total=Fraction(2), per_month=Fraction(1), **RAISE)
+    opened = ledger.open_account(account(ceiling="1"))
+    assert (opened.ceiling, opened.per_month) == (2, 1)
+    assert account(ceiling="1").difference_from(opened) == (
+        "lineage trips: the file declares ceiling '1', per_month 'none'; the account has ceiling "
+        "'2', per_month '1', and the account rules"
+    )
+    same = replace(account(ceiling="2"), per_month=Fraction(1))
+    assert same.difference_from(ledger.open_account(same)) == ""
+    assert [entry.event for entry in ledger.entries()] == ["account", "raise"]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"ceiling": Fraction(3)}, "account has ceiling '2', now declared with ceiling '3'"),
+        ({"per_month": Fraction(2)}, "account has per_month '1', now declared with per_month '2'"),
+    ],
+)
+def test_a_file_that_declares_more_than_the_account_has_is_refused(
+    ledger: Ledger, more: dict[str, Fraction], said: str
+):
+    ledger.raise_ceiling("trips", total=Fraction(2), per_month=Fraction(1), **RAISE)
+    with pytest.raises(DeclarationError, match=f"{said}: .*`dp-pipeline budget raise`"):
+        ledger.open_account(replace(account(ceiling="2"), **more))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +140,12 @@ def test_a_month_beyond_its_limit_is_found_by_the_audit(ledger: Ledger, monkeypa
     for n in range(2):
         in_month(monkeypatch, f"2027-0{n + 1}")
         release(ledger, charge(n, epsilon="0.2", lineage="rides"), "0.2")
-    forge(ledger, "UPDATE entries SET time = '2027-01-20T00:00:00+00:00' WHERE event = 'reserve'")
+    second = "(SELECT max(sequence) - 1 FROM entries)"
+    forge(
+        ledger,
+        "UPDATE entries SET time = '2027-01-20T00:00:00.000000+00:00' WHERE event = 'reserve' "
+        f"AND sequence = {second}",
+    )
     with pytest.raises(Damaged, match=r"passes the ceiling 0.3 of 2027-01"):
         ledger.verify()
 

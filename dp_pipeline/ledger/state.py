@@ -1,0 +1,238 @@
+"""State: what all rows so far add up to. Admission asks it, and every row names it.
+
+A sum over 100,000 rows is slow, and comes through an index that may be damaged. So every writer
+keeps the sums in a small table, and writes the digest of that whole table into its row, inside
+the row's hash. Whoever decides something reads the table whole, computes the digest again and
+compares it with the newest row's: what one decides by is what the chain has said.
+
+    kind         lineage     name           value
+    ----         -------     ----           -----
+    ledger                                  {}: its ``entry`` is the number of the newest row
+    population   the lineage                the account and its sums
+    source       the holder  the source     {}
+    unfinished   the payer   release key    "reserved" or "interrupted"
+    quarantined              row number     digest of the bytes of a row that the ledger never wrote
+
+A release that has ended is no row here: the table grows with populations, sources and releases
+that nobody finished, not with releases. What later belongs to a population, such as sums of blocks
+of its rows, may be rows of another kind, or be named by the population's row with a digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
+
+from dp_pipeline.ledger.account import LIMITS, Account
+from dp_pipeline.ledger.chain import canonical
+from dp_pipeline.schema.errors import Damaged, DeclarationError
+
+CHARGING = ("reserve", "quarantined")
+"""Events whose rows may charge."""
+
+
+class Record(Protocol):
+    """What a row says, before it has its place or after."""
+
+    @property
+    def event(self) -> str: ...
+    @property
+    def lineage(self) -> str: ...
+    @property
+    def key(self) -> str | None: ...
+    @property
+    def source(self) -> str | None: ...
+    @property
+    def kind(self) -> str | None: ...
+    @property
+    def nano_epsilon(self) -> int: ...
+    @property
+    def facts(self) -> Mapping[str, str]: ...
+
+
+@dataclass(frozen=True)
+class Population:
+    """One account, and what it has paid, in nano-ε, or in nano-ρ where it counts in ρ.
+
+    opened       the number of the row that opened it
+    facts        of the account, raises and all, and the commitment to its key
+    spent        the sum of all charges
+    month        the newest calendar month (UTC) that was charged; empty before the first
+    month_spent  the sum of that month's charges
+    releases     how many were charged, with an ε or without
+    not_dp       how many of them have none
+    """
+
+    opened: int
+    facts: Mapping[str, str]
+    spent: int = 0
+    month: str = ""
+    month_spent: int = 0
+    releases: int = 0
+    not_dp: int = 0
+
+    def account(self, lineage: str) -> Account:
+        """The account as it is now; Damaged where the facts declare none."""
+        try:
+            return Account.from_facts(lineage, self.facts)
+        except (KeyError, TypeError, ValueError, DeclarationError):
+            raise Damaged(f"ledger: the account row of lineage {lineage} was changed") from None
+
+    def charged(self, record: Record, *, month: str) -> Population:
+        """After one more charge. A row of the second format may be of an earlier month than the
+        one before; it counts in the later one, as the stricter.
+        """
+        earlier = self.month_spent if month <= self.month else 0
+        return replace(
+            self,
+            spent=self.spent + record.nano_epsilon,
+            month=max(month, self.month),
+            month_spent=earlier + record.nano_epsilon,
+            releases=self.releases + 1,
+            not_dp=self.not_dp + (record.kind == "not-dp"),
+        )
+
+
+class Place(NamedTuple):
+    """Which row of the table."""
+
+    kind: str
+    lineage: str = ""
+    name: str = ""
+
+
+_SEAL = Place("ledger")
+
+
+@dataclass(frozen=True)
+class Held:
+    """A row of the table without its place."""
+
+    entry: int
+    value: str
+
+
+@dataclass
+class State:
+    """The table as values; ``take`` follows the rows of the ledger one by one.
+
+    >>> State().rows
+    0
+    """
+
+    held: dict[Place, Held] = field(default_factory=lambda: {_SEAL: Held(0, "{}")})
+    _digests: dict[Place, str] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def rows(self) -> int:
+        """The number of the newest row that was taken; -1 where nothing says it."""
+        return self.held[_SEAL].entry if _SEAL in self.held else -1
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over all rows of the table, in one order."""
+        parts = []
+        for place in sorted(self.held):
+            if place not in self._digests:
+                row = [*place, self.held[place].entry, self.held[place].value]
+                self._digests[place] = hashlib.sha256(canonical(row).encode("ascii")).hexdigest()
+            parts.append(self._digests[place])
+        return hashlib.sha256("".join(parts).encode("ascii")).hexdigest()
+
+    def population(self, lineage: str) -> Population | None:
+        """The account of a lineage and its sums; None if it was never opened."""
+        held = self.held.get(Place("population", lineage))
+        return None if held is None else _population(held.value)
+
+    def account(self, lineage: str) -> Account | None:
+        """The account of a lineage as it is now; None if it was never opened."""
+        found = self.population(lineage)
+        return None if found is None else found.account(lineage)
+
+    def lineages(self) -> tuple[str, ...]:
+        """Every lineage with an account, in the order of opening."""
+        found = [
+            (_population(held.value).opened, place.lineage)
+            for place, held in self.held.items()
+            if place.kind == "population"
+        ]
+        return tuple(lineage for _, lineage in sorted(found))
+
+    def claims(self) -> tuple[tuple[str, str], ...]:
+        """Every claim, oldest first: the source and the lineage that holds it."""
+        found = [(held.entry, place) for place, held in self.held.items() if place.kind == "source"]
+        return tuple((place.name, place.lineage) for _, place in sorted(found))
+
+    def unfinished(self, key: str) -> str | None:
+        """Of a release that has not ended "reserved" or "interrupted", else None."""
+        for place, held in self.held.items():
+            if place.kind == "unfinished" and place.name == key:
+                return str(_parsed(held.value)["state"])
+        return None
+
+    def quarantined(self) -> frozenset[int]:
+        """Numbers of the rows that the ledger never wrote, and goes on beside."""
+        return frozenset(int(place.name) for place in self.held if place.kind == "quarantined")
+
+    def take(self, record: Record, *, sequence: int, time: str) -> set[Place]:
+        """Follow the next row; gives the rows of the table that are others now, or are no more."""
+        changed = self._changed(record, sequence=sequence, month=time[:7])
+        changed[_SEAL] = {}
+        for place, value in changed.items():
+            self._digests.pop(place, None)
+            if value is None:
+                self.held.pop(place, None)
+            else:
+                self.held[place] = Held(sequence, canonical(value))
+        return set(changed)
+
+    def _changed(
+        self, record: Record, *, sequence: int, month: str
+    ) -> dict[Place, dict[str, Any] | None]:
+        """The values of the rows that a record changes; None of one that goes."""
+        event, lineage, key = record.event, record.lineage, record.key or ""
+        changed: dict[Place, dict[str, Any] | None] = {}
+        now, standing = self.population(lineage), Place("population", lineage)
+        if event == "account":
+            changed[standing] = asdict(Population(opened=sequence, facts=dict(record.facts)))
+        elif event == "source":
+            changed[Place("source", lineage, record.source or "")] = {}
+        elif event in ("reserve", "interrupted"):
+            said = "reserved" if event == "reserve" else event
+            changed[Place("unfinished", lineage, key)] = {"state": said}
+        elif event in ("settled", "dead"):
+            changed[Place("unfinished", lineage, key)] = None
+        elif event == "quarantined":
+            named = Place("quarantined", name=record.facts["row"])
+            changed[named] = {"bytes": record.facts["bytes"]}
+        if event == "raise" and now is not None:
+            facts = merged(now.facts, record.facts)
+            changed[standing] = asdict(replace(now, facts=facts))
+        # A row of nobody's that looks like no charge counts as none.
+        if event in CHARGING and now is not None and record.kind is not None:
+            changed[standing] = asdict(now.charged(record, month=month))
+        return changed
+
+
+def merged(facts: Mapping[str, str], raised: Mapping[str, str]) -> dict[str, str]:
+    """The facts of an account after a raise, which says all limits anew: one that it does not name
+    is no more.
+    """
+    return {**{name: text for name, text in facts.items() if name not in LIMITS}, **raised}
+
+
+def _population(text: str) -> Population:
+    try:
+        return Population(**_parsed(text))
+    except TypeError:
+        raise Damaged("ledger: a row of its sums is none") from None
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        return dict(json.loads(text))
+    except (TypeError, ValueError):
+        raise Damaged("ledger: a row of its sums cannot be parsed") from None

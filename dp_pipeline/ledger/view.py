@@ -1,0 +1,203 @@
+"""View: the rows of a ledger as one transaction sees them, and what they add up to, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from sqlalchemy import Connection, TextClause, delete, insert, select, update
+
+from dp_pipeline.ledger import journal
+from dp_pipeline.ledger.account import Account
+from dp_pipeline.ledger.balance import Balance, balance_of
+from dp_pipeline.ledger.chain import Row, digest
+from dp_pipeline.ledger.entry import Entry, entry_from
+from dp_pipeline.ledger.head import Tip
+from dp_pipeline.ledger.state import CHARGING, Held, Place, State
+from dp_pipeline.ledger.tables import ENDED, RESERVED, entries, state
+from dp_pipeline.schema.errors import Damaged, DeclarationError
+
+_VERIFY = "`dp-pipeline budget verify` says where"
+
+
+class View:
+    """One consistent view.
+
+    state   what the rows add up to: read from its table, and the same as the newest row says
+    tip     the newest row
+    now     the moment of whatever is decided here, UTC in ISO 8601: never before the newest row,
+            so that a clock that was put back frees no month
+
+    Raises Damaged where the newest row is not what its hash says, or the table is not what the
+    newest row says; ``of`` names the ledger.
+    """
+
+    def __init__(self, connection: Connection, *, of: str) -> None:
+        self.connection = connection
+        self.state = read_state(connection)
+        found = journal.newest_row(connection)
+        self.now = journal.moment()
+        if found is None:
+            self.tip, expected = Tip(), State().digest
+        else:
+            row, children = found
+            if row["hash"] != digest(row, children):
+                raise Damaged(
+                    f"ledger row {row['sequence']} of {of} does not match its hash: {_VERIFY}"
+                )
+            self.tip, expected = Tip(row["sequence"], row["hash"]), row["state"]
+            self.now = max(self.now, row["time"])
+        if self.state.rows != self.tip.sequence or self.state.digest != expected:
+            raise Damaged(
+                f"ledger {of}: its sums are not those of row {self.tip.sequence}: {_VERIFY}"
+            )
+
+    @property
+    def month(self) -> str:
+        """The calendar month (UTC) that a charge made now would be of: "2026-11"."""
+        return self.now[:7]
+
+    def account(self, lineage: str) -> Account | None:
+        """The account of a lineage as it is now; None if it was never opened."""
+        return self.state.account(lineage)
+
+    def require_account(self, lineage: str) -> Account:
+        """The account of a lineage; DeclarationError if it was never opened."""
+        found = self.account(lineage)
+        if found is None:
+            raise no_account(lineage)
+        return found
+
+    def balance(self, lineage: str) -> Balance:
+        """What a lineage has spent and has left; zero and no ceiling if it is unknown."""
+        found = self.state.population(lineage)
+        account = None if found is None else found.account(lineage)
+        return balance_of(account, found, month=self.month)
+
+    def release(self, key: str) -> tuple[Entry, ...]:
+        """The row that reserved a release and, if there is one, the row that ended it.
+
+        Each is found by an index of its own, and whether a release has ended is also known from
+        the state: an index that is wrong about a key is contradicted, with Damaged. An index
+        that has lost a row of a release that ended makes it unknown only if the other has lost
+        its row too; then it is charged anew.
+        """
+        found = [*self._found(key, RESERVED), *self._found(key, ENDED)]
+        events = [one.event for one in found]
+        expected = self.state.unfinished(key) is not None
+        ended = events in (["reserve", "settled"], ["reserve", "dead"])
+        if not (ended and not expected) and events != ["reserve"] * expected:
+            raise Damaged(f"ledger: its indexes disagree about the release {key[:12]}: {_VERIFY}")
+        return tuple(found)
+
+    def is_claimed_by_strangers(self, key: str) -> bool:
+        """Whether a row that is not the ledger's says something of a release."""
+        odd = self.state.quarantined()
+        if not odd:
+            return False
+        query = select(entries.c.key).where(entries.c.sequence.in_(odd))
+        return key in set(self.connection.execute(query).scalars())
+
+    def _found(self, key: str, which: TextClause) -> Iterator[Entry]:
+        query = select(entries).where(entries.c.key == key, which)
+        for row in self._kept(self.connection.execute(query).mappings().all()):
+            found = self._entry(row)
+            if found.key != key:
+                raise Damaged(f"ledger: an index takes row {found.sequence} for another: {_VERIFY}")
+            yield found
+
+    def of_lineage(self, lineage: str, *, event: str = "", kind: str = "") -> tuple[Entry, ...]:
+        """The rows of a lineage, oldest first, each as its hash says.
+
+        event, kind   these alone
+        """
+        query = select(entries).where(entries.c.lineage == lineage)
+        if event:
+            query = query.where(entries.c.event == event)
+        if kind:
+            query = query.where(entries.c.kind == kind)
+        rows = self.connection.execute(query.order_by(entries.c.sequence)).mappings().all()
+        return tuple(self._entry(row) for row in self._kept(rows))
+
+    def not_dp(self, lineage: str) -> tuple[Entry, ...]:
+        """The rows that charged a lineage with releases that have no ε, oldest first; Damaged
+        where they are not as many as the state says.
+        """
+        found = [
+            one
+            for event in CHARGING
+            for one in self.of_lineage(lineage, event=event, kind="not-dp")
+        ]
+        standing = self.state.population(lineage)
+        expected = 0 if standing is None else standing.not_dp
+        if len(found) != expected:
+            raise Damaged(
+                f"ledger: expected {expected} releases of {lineage} without any ε, its index has "
+                f"{len(found)}: {_VERIFY}"
+            )
+        return tuple(sorted(found, key=lambda one: one.sequence))
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Every row in order, but for those that are not the ledger's."""
+        odd = self.state.quarantined()
+        return tuple(
+            entry_from(row, children)
+            for row, children in journal.rows(self.connection)
+            if row["sequence"] not in odd
+        )
+
+    def _kept(self, rows: Iterable[Any]) -> list[Row]:
+        odd = self.state.quarantined()
+        return [dict(row) for row in rows if row["sequence"] not in odd]
+
+    def _entry(self, row: Row) -> Entry:
+        children: list[Row] = []
+        if row["event"] == "settled":
+            children = journal.children_of(self.connection, row["sequence"])
+        if row["hash"] != digest(row, children):
+            raise Damaged(f"ledger row {row['sequence']} does not match its hash: it was changed")
+        return entry_from(row, children)
+
+
+class Page(View):
+    """A view that writes: rows, and with each what all of them add up to."""
+
+    def append(self, draft: journal.Draft) -> None:
+        """Write a row at the end of the chain, then the state that it names."""
+        sequence = self.tip.sequence + 1
+        changed = self.state.take(draft, sequence=sequence, time=self.now)
+        self.tip = journal.write(
+            self.connection, draft, after=self.tip, time=self.now, state=self.state.digest
+        )
+        write_state(self.connection, self.state, changed)
+
+
+def read_state(connection: Connection) -> State:
+    """What the table says; whoever decides by it compares its digest."""
+    return State(
+        {
+            Place(row["kind"], row["lineage"], row["name"]): Held(row["entry"], row["value"])
+            for row in connection.execute(select(state)).mappings()
+        }
+    )
+
+
+def write_state(connection: Connection, now: State, changed: Iterable[Place]) -> None:
+    """Bring some rows of the table up to date; the seal last, which closes it until the next row
+    of the ledger.
+    """
+    for place in sorted(changed, key=lambda one: (one.kind == "ledger", one)):
+        at = [getattr(state.c, name) == text for name, text in place._asdict().items()]
+        held = now.held.get(place)
+        if held is None:
+            connection.execute(delete(state).where(*at))
+            continue
+        values = {"entry": held.entry, "value": held.value}
+        done = connection.execute(update(state).where(*at).values(**values))
+        if done.rowcount == 0:
+            connection.execute(insert(state), {**place._asdict(), **values})
+
+
+def no_account(lineage: str) -> DeclarationError:
+    """What every request for an unknown lineage is answered with."""
+    return DeclarationError(f"lineage {lineage}: no account was opened in this ledger")
