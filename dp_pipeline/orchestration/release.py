@@ -27,6 +27,10 @@ from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.parameters import texts_of
 from dp_pipeline.schema.spec import DatasetSpec
 
+ROWS = "rows"
+"""The fact of a ledger row that holds the keyed fingerprint of the tables that are counted; in no
+bundle, and never exported.
+"""
 _MEASURING = ("gate", "models", "release", "schema", "raw/counters")
 
 
@@ -134,15 +138,18 @@ class Release:
         ended = ledger.state(key.digest) in ("settled", "dead")
         return key.with_replicate(key.replicate + 1) if fresh and ended else key
 
-    def charge(self, key: ReleaseKey) -> Charge:
-        """What the ledger reserves: the cost of the release and of its evaluation, at once."""
+    def charge(self, key: ReleaseKey, *, rows: str) -> Charge:
+        """What the ledger reserves: the cost of the release and of its evaluation, at once.
+
+        rows   fingerprint of the tables that its answers are of
+        """
         return Charge(
             key=key.digest,
             lineage=key.lineage,
             kind=self.claim.kind,
             nano_epsilon=self.nano,
             what=f"{key.dataset}/{key.model} at {self._price}",
-            facts={**self.facts(key), **self.run},
+            facts={**self.facts(key), **self.run, ROWS: rows},
             currency=self.spec.currency,
         )
 
@@ -167,6 +174,7 @@ class Release:
         spec = self.spec
         beside = not_dp_beside(spec, self.home.ledger, before=key.digest)
         facts = {
+            "lineage": spec.lineage,
             "dataset": spec.name,
             "model": key.model,
             "epsilon": epsilon_text(self.epsilon),
