@@ -56,6 +56,14 @@ class Home:
         return self.root / "ledger"
 
     @property
+    def answer_counts(self) -> Path:
+        """How many answers every unfinished release has: beside the ledger's head, where a copy of
+        ``released`` that is put back does not reach.
+        """
+        head = (self.head or self.ledger_folder.with_name("ledger.head")).resolve()
+        return head.with_name(f"{head.name}.answers")
+
+    @property
     def ledger(self) -> Ledger:
         """The privacy ledger of this project; DeclarationError for an address of no server, and
         where the rows were moved to one that is not named.

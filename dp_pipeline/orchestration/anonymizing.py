@@ -7,7 +7,6 @@ between two steps, the next run with the same key goes on under the old row.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -19,17 +18,15 @@ from dp_pipeline.ledger import Ledger
 from dp_pipeline.orchestration.anonymity_rows import coded_rows
 from dp_pipeline.orchestration.lineage import require_snapshot
 from dp_pipeline.orchestration.release_cards import card_of
-from dp_pipeline.orchestration.replaying import settled_entry
+from dp_pipeline.orchestration.replaying import facts_of, settled_bundle
 from dp_pipeline.orchestration.syntactic_release import SyntacticRelease
 from dp_pipeline.orchestration.syntactic_tables import keeps_promise, syntactic_tables
 from dp_pipeline.raw.exact_codes import require_codes
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.schema.errors import BoundaryViolation, Damaged
+from dp_pipeline.schema.errors import BoundaryViolation
 
 CARD = "card.md"
-BUNDLE = "bundle"
-"""The fact of a settled ledger row that holds the digest of what was stored."""
 
 
 @dataclass(frozen=True)
@@ -64,15 +61,18 @@ def anonymize(release: SyntacticRelease) -> Anonymous:
     ledger, key = release.home.ledger, release.key(snapshot)
     if ledger.state(key) == "settled":
         return _replayed(release, snapshot, ledger)
+    release.store.begin(release.folder(snapshot).parent, release.spec.lineage)
     with ledger.reserve(release.charge(snapshot)) as reservation:
         if reservation.state == "settled":
             return _replayed(release, snapshot, ledger)
-        path = release.folder(snapshot)
+        path, secret = release.folder(snapshot), ledger.key(release.spec.lineage)
         if not path.exists():
             made = _made(release, snapshot)
-            release.store.write(path, made, texts={CARD: card_of(release.spec, made)})
-        bundle = release.store.read(path)
-        reservation.settle([], facts={BUNDLE: _digest(bundle)})
+            texts = {CARD: card_of(release.spec, made)}
+            release.store.write(path, made, key=secret, texts=texts)
+        # One that was stored before a crash is settled as it was written, or not at all.
+        bundle = release.store.sealed(path, key=secret)
+        reservation.settle([], facts=facts_of(bundle, path))
     return Anonymous(bundle, "resumed" if reservation.state == "resumed" else "recorded", path)
 
 
@@ -113,14 +113,6 @@ def _recoded(release: SyntacticRelease, rows: CodedRows) -> Anonymized:
 
 def _replayed(release: SyntacticRelease, snapshot: Snapshot, ledger: Ledger) -> Anonymous:
     """A settled release from the store; Damaged where it is not as it was settled."""
-    path, key = release.folder(snapshot), release.key(snapshot)
-    bundle = release.store.read(path)
-    settled = settled_entry(key, release.spec.lineage, ledger)
-    if _digest(bundle) != settled.facts[BUNDLE]:
-        raise Damaged(f"bundle of {release.what}: expected it as settled, got another")
+    path = release.folder(snapshot)
+    bundle = settled_bundle(release.store, path, ledger=ledger, lineage=release.spec.lineage)
     return Anonymous(bundle, "replayed", path)
-
-
-def _digest(bundle: Bundle) -> str:
-    """Hex digest of facts and tables."""
-    return hashlib.sha256(bundle.to_json().encode()).hexdigest()

@@ -12,7 +12,6 @@ from dp_pipeline.orchestration.beside import not_dp_beside
 from dp_pipeline.orchestration.documents import from_documents
 from dp_pipeline.orchestration.io import pointed_bundle
 from dp_pipeline.orchestration.lineage import open_lineage
-from dp_pipeline.orchestration.storage import BundleStore
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.reporting.charts import (
     cluster_maps,
@@ -64,12 +63,11 @@ def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Co
     Under the account that the file declares: a report says for whom it protects.
     """
     ledger = open_lineage(spec, home)
-    ascending = [evaluations[key] for key in spec.partition_keys if key in evaluations]
-    evaluated = [row for one in ascending for row in from_documents(one["rows"])]
-    store = BundleStore(home.released)
+    ascending = {key: evaluations[key] for key in spec.partition_keys if key in evaluations}
+    evaluated = [row for one in ascending.values() for row in from_documents(one["rows"])]
     found = [
-        (name, pointed_bundle(store, pointer), pointer["state"])
-        for one in ascending
+        (name, pointed_bundle(spec, home, pointer, model=name, epsilon=key), pointer["state"])
+        for key, one in ascending.items()
         for name, pointer in one["pointers"].items()
         if pointer is not None
     ]

@@ -13,7 +13,6 @@ from dp_pipeline.orchestration.beside import not_dp_beside
 from dp_pipeline.orchestration.io import pointed_bundle
 from dp_pipeline.orchestration.lineage import open_lineage
 from dp_pipeline.orchestration.release_cards import anonymous_release
-from dp_pipeline.orchestration.storage import BundleStore
 from dp_pipeline.reporting.anonymity_chart import anonymity_plot, figure_over_k
 from dp_pipeline.reporting.anonymity_page import write_anonymity_page
 from dp_pipeline.reporting.anonymous_release import AnonymousRelease
@@ -75,15 +74,15 @@ def _releases(
     spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]
 ) -> Sequence[AnonymousRelease]:
     """Every release that was evaluated: methods as declared, K ascending."""
-    declared, store = declared_anonymity(spec), BundleStore(home.released)
-    found = []
+    declared, found = declared_anonymity(spec), []
     for name in declared.methods:
         for key in declared.partition_keys:
             evaluated = evaluations.get(key, {"pointers": {}, "figures": {}})
             pointer = evaluated["pointers"].get(name)
             if pointer is not None:
                 figures = evaluated["figures"].get(name, {})
-                found.append(anonymous_release(spec, pointed_bundle(store, pointer), figures))
+                bundle = pointed_bundle(spec, home, pointer, model=name, k=key)
+                found.append(anonymous_release(spec, bundle, figures))
     return found
 
 

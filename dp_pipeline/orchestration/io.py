@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
+from dp_pipeline.ledger.home import Home
+from dp_pipeline.orchestration.replaying import settled_bundle
 from dp_pipeline.orchestration.storage import BundleStore, write_atomically
 from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.schema.errors import Damaged
+from dp_pipeline.schema.spec import DatasetSpec
 
 
 class PointerIOManager(dg.IOManager):
@@ -63,6 +68,21 @@ def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
-def pointed_bundle(store: BundleStore, pointer: dict[str, str]) -> Bundle:
-    """The bundle that a pointer names; the folder is inside the store."""
-    return store.read(store.root / pointer["folder"])
+def pointed_bundle(
+    spec: DatasetSpec, home: Home, pointer: Mapping[str, str], **expected: str
+) -> Bundle:
+    """The settled bundle that a pointer names, as it was settled.
+
+    expected   facts of it, such as its model and ε
+
+    Raises Damaged for a bundle that is another one, or not as it was settled.
+    """
+    store, path = BundleStore(home.released), home.released / pointer["folder"]
+    bundle = settled_bundle(store, path, ledger=home.ledger, lineage=spec.lineage)
+    for name, text in {"dataset": spec.name, **expected}.items():
+        if bundle.facts.get(name) != text:
+            raise Damaged(
+                f"{spec.name}: {name}: expected a pointer to a release of {text}, got one to "
+                f"{pointer['folder']}: materialize it again, at no cost"
+            )
+    return bundle

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dp_pipeline.ledger import Account, Ledger
 from dp_pipeline.ledger.home import Home
+from dp_pipeline.orchestration.history import require_no_history
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot
-from dp_pipeline.schema.errors import Damaged, NotPrepared
+from dp_pipeline.schema.errors import NotPrepared
 from dp_pipeline.schema.spec import DatasetSpec
 
 
@@ -17,15 +18,13 @@ def open_lineage(spec: DatasetSpec, home: Home) -> Ledger:
 
     Raises DeclarationError when the account has another unit, relation, purpose or delta, or lower
     limits than the file, or the source belongs to another lineage; Damaged when this home
-    holds rows or releases of the data set and its ledger has never heard of the lineage:
-    a ledger that is gone must not come back with a full budget.
+    holds rows or releases of the data set or of its population, or of nobody knows whom, and its
+    ledger has never heard of the lineage: a ledger that is gone must not come back with a full
+    budget.
     """
     ledger = home.ledger
-    if ledger.account(spec.lineage) is None and _has_history(spec, home):
-        raise Damaged(
-            f"{spec.name}: expected the ledger that knows lineage {spec.lineage}, got one that "
-            f"does not, beside rows or releases of {spec.name} in {home.root}"
-        )
+    if ledger.account(spec.lineage) is None:
+        require_no_history(spec, home)
     ledger.open_account(
         declared_account(spec),
         sources=spec.source.identities,
@@ -51,11 +50,6 @@ def declared_account(spec: DatasetSpec) -> Account:
         delta=spec.delta,
         per_month=spec.per_month,
     )
-
-
-def _has_history(spec: DatasetSpec, home: Home) -> bool:
-    folders = (home.raw / spec.name, home.released / spec.name)
-    return any(folder.is_dir() and any(folder.iterdir()) for folder in folders)
 
 
 def require_snapshot(spec: DatasetSpec, home: Home) -> Snapshot:

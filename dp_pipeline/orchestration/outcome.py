@@ -70,7 +70,9 @@ def outcomes(request: RunRequest) -> Iterator[Outcome]:
         folder = release.store.root / release.spec.name
         pointer = read_json(folder / release.name / f"partition-{text}.json")
         evaluated = read_json(_evaluation(request, text)) or {"rows": []}
-        bundle = pointed_bundle(release.store, pointer)
+        bundle = pointed_bundle(
+            release.spec, release.home, pointer, model=release.name, epsilon=text
+        )
         rows = [row for row in from_documents(evaluated["rows"]) if row.model == bundle.model]
         yield Outcome(release, bundle, pointer["state"], int(pointer["nano"]), tuple(rows))
 

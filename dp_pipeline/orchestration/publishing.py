@@ -9,6 +9,7 @@ with the same key goes on under the old charge.
 from __future__ import annotations
 
 import hmac
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,19 +18,21 @@ from dp_pipeline.ledger import Ledger, Reservation, SpendRow
 from dp_pipeline.orchestration.admission import require_affordable, require_as_begun
 from dp_pipeline.orchestration.drawing import draw, rehearse
 from dp_pipeline.orchestration.lineage import require_snapshot
-from dp_pipeline.orchestration.release import Release
-from dp_pipeline.orchestration.replaying import content_digest, rebuilt, settled_entry
+from dp_pipeline.orchestration.release import ROWS, Release
+from dp_pipeline.orchestration.replaying import (
+    facts_of,
+    reserved_entry,
+    restored,
+    settled_bundle,
+)
 from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.release.answer_count import AnswerCount
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.key import ReleaseKey
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.schema.errors import Damaged
 
 State = Literal["charged", "resumed", "replayed"]
-TRANSCRIPT = "transcript"
-"""The fact of a settled ledger row that holds the digest of the answers."""
-CONTENT = "bundle"
-"""The one that holds the digest of the bundle, as it was drawn."""
 
 
 @dataclass(frozen=True)
@@ -61,19 +64,31 @@ def publish(release: Release, *, fresh: bool = False) -> Published:
     if ledger.state(key.digest) == "settled":
         return _replayed(release, key, ledger)
     counter = MemoryCounter.open(release.spec, snapshot)
-    charge = release.charge(key)
+    charge = release.charge(key, rows=counter.fingerprint)
     if ledger.state(key.digest) is None:
         require_affordable(charge, ledger)
         rehearse(release, key)
-        Transcript.create(release.store.transcript_path(key), key.digest, salt=_salt(key, ledger))
+        _begin(release, key, ledger)
     with ledger.reserve(charge) as reservation:
         if reservation.state == "settled":
             return _replayed(release, key, ledger)
         path = _draw_reserved(release, key, counter, reservation)
-    bundle = release.store.read(path)
+    bundle = settled_bundle(release.store, path, ledger=ledger, lineage=key.lineage)
     if reservation.state == "resumed":
         return Published(bundle, "resumed", 0, path)
     return Published(bundle, "charged", charge.nano_epsilon, path)
+
+
+def _begin(release: Release, key: ReleaseKey, ledger: Ledger) -> None:
+    """Everything that a charged release must have on disk, before it is charged."""
+    store = release.store
+    store.begin(store.folder(key), key.lineage)
+    Transcript.create(store.transcript_path(key), key.digest, salt=_salt(key, ledger))
+    _count(release, key).begin()
+
+
+def _count(release: Release, key: ReleaseKey) -> AnswerCount:
+    return AnswerCount(release.home.answer_counts / key.digest)
 
 
 def _salt(key: ReleaseKey, ledger: Ledger) -> bytes:
@@ -85,15 +100,13 @@ def _replayed(release: Release, key: ReleaseKey, ledger: Ledger) -> Published:
     """A settled release from the store; made again from its transcript where it is not there, or
     was never asked for with this post-processing.
     """
-    path = release.store.bundle_path(key, release.postprocessing)
+    store, path = release.store, release.store.bundle_path(key, release.postprocessing)
     if not path.exists():
-        stored = Transcript(release.store.transcript_path(key))
-        if stored.chain != settled_entry(key.digest, key.lineage, ledger).facts[TRANSCRIPT]:
-            raise Damaged(
-                f"transcript: expected that of {key.dataset}/{key.model} as settled, got another"
-            )
-        release.store.write(path, rebuilt(release, key))
-    return Published(release.store.read(path), "replayed", 0, path)
+        store.write(path, restored(release, key, path), key=ledger.key(key.lineage))
+    # Left behind by a run that was killed once it had settled.
+    _count(release, key).end()
+    bundle = settled_bundle(store, path, ledger=ledger, lineage=key.lineage)
+    return Published(bundle, "replayed", 0, path)
 
 
 def _draw_reserved(
@@ -101,22 +114,41 @@ def _draw_reserved(
 ) -> Path:
     """Draw what the transcript does not hold yet, store the bundle, settle the charge.
 
-    A transcript that lost answers ends the key: they may have been seen.
+    A transcript that lost answers ends the key: they may have been seen. So do rows that are not
+    those of the first answers: all of them together would be of two data sets.
     """
     require_as_begun(release, key)
-    path = release.store.bundle_path(key, release.postprocessing)
+    store, count, secret = release.store, _count(release, key), release.home.ledger.key(key.lineage)
+    path = store.bundle_path(key, release.postprocessing)
+    stored = [store.sealed(one, key=secret) for one in store.bundle_paths(key)]
     try:
-        transcript = Transcript(release.store.transcript_path(key))
+        _require_same_rows(release, key, counter)
+        transcript = Transcript(store.transcript_path(key))
         transcript.require_begun(key.digest)
-        _require_whole(release, key, transcript)
+        transcript.count_in(count)
+        _require_whole(stored, key, transcript)
         bundle = draw(release, key, counter, transcript)
     except Damaged as damage:
         reservation.die(str(damage))
+        count.end()
         raise
-    release.store.write(path, bundle)
-    kept = {TRANSCRIPT: transcript.chain, CONTENT: content_digest(bundle)}
-    reservation.settle(spend_rows(bundle), facts=kept)
+    store.write(path, bundle, key=secret)
+    reservation.settle(spend_rows(bundle), facts=facts_of(bundle, path))
+    count.end()
     return path
+
+
+def _require_same_rows(release: Release, key: ReleaseKey, counter: MemoryCounter) -> None:
+    """One charge pays for answers about one data set: those of two, of which a person is in one
+    or in both, may tell nearly twice as much of her.
+    """
+    begun = reserved_entry(key.digest, key.lineage, release.home.ledger)
+    if begun.facts.get(ROWS) != counter.fingerprint:
+        raise Damaged(
+            f"{key.dataset}/{key.model}: expected the rows of snapshot {key.snapshot} that this "
+            "release was begun with, got rows that were read or prepared again otherwise; its ε "
+            "is spent: only --fresh goes on"
+        )
 
 
 def spend_rows(bundle: Bundle) -> list[SpendRow]:
@@ -129,11 +161,10 @@ def spend_rows(bundle: Bundle) -> list[SpendRow]:
     ]
 
 
-def _require_whole(release: Release, key: ReleaseKey, transcript: Transcript) -> None:
+def _require_whole(stored: Sequence[Bundle], key: ReleaseKey, transcript: Transcript) -> None:
     """A bundle is stored after the last answer: where one lies, no answer may be missing."""
-    for path in release.store.bundle_paths(key):
-        if release.store.read(path).transcript != transcript.chain:
-            raise Damaged(
-                f"transcript: expected that of the stored bundle of {key.dataset}/{key.model}, "
-                "got another"
-            )
+    if any(bundle.transcript != transcript.chain for bundle in stored):
+        raise Damaged(
+            f"transcript: expected that of the stored bundle of {key.dataset}/{key.model}, "
+            "got another"
+        )

@@ -29,6 +29,10 @@ from dp_pipeline.schema.spec import DatasetSpec
 
 _REPLICATES = 16
 """How many draws of one release are looked for at once."""
+ROWS = "rows"
+"""The fact of a ledger row that holds the keyed fingerprint of the tables that are counted; in no
+bundle, and never exported.
+"""
 _MEASURING = ("gate", "models", "release", "schema", "raw/counters")
 
 
@@ -140,15 +144,18 @@ class Release:
         ended = states[following - 1] in ("settled", "dead")
         return key.with_replicate(following if fresh and ended else following - 1)
 
-    def charge(self, key: ReleaseKey) -> Charge:
-        """What the ledger reserves: the cost of the release and of its evaluation, at once."""
+    def charge(self, key: ReleaseKey, *, rows: str) -> Charge:
+        """What the ledger reserves: the cost of the release and of its evaluation, at once.
+
+        rows   fingerprint of the tables that its answers are of
+        """
         return Charge(
             key=key.digest,
             lineage=key.lineage,
             kind=self.claim.kind,
             nano_epsilon=self.nano,
             what=f"{key.dataset}/{key.model} at {self._price}",
-            facts={**self.facts(key), **self.run},
+            facts={**self.facts(key), **self.run, ROWS: rows},
             currency=self.spec.currency,
         )
 
@@ -173,6 +180,7 @@ class Release:
         spec = self.spec
         beside = not_dp_beside(spec, self.home.ledger, before=key.digest)
         facts = {
+            "lineage": spec.lineage,
             "dataset": spec.name,
             "model": key.model,
             "epsilon": epsilon_text(self.epsilon),

@@ -1,4 +1,6 @@
-"""Rebuilding a settled release from its transcript alone: over nobody, at no cost."""
+"""Settled releases: read back as the ledger settled them, or made again from their transcript
+alone, over nobody and at no cost.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,44 @@ from dp_pipeline.ledger import Entry, Ledger
 from dp_pipeline.orchestration.admission import begun_with
 from dp_pipeline.orchestration.drawing import derive, draw
 from dp_pipeline.orchestration.release import Release
+from dp_pipeline.orchestration.storage import BundleStore
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.key import ReleaseKey
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.schema.errors import Damaged
+
+TRANSCRIPT = "transcript"
+"""The fact of a settled ledger row that holds the digest of the answers."""
+CONTENT = "bundle"
+"""The one that holds the digest of the bundle, as it was drawn."""
+FOLDER = "folder"
+"""The one that names the folder of that bundle: others hold the same answers, shaped otherwise."""
+MADE_AGAIN = "made again"
+"""The fact of a bundle that was made again later and is not, byte for byte, what was settled."""
+
+
+def settled_bundle(store: BundleStore, path: Path, *, ledger: Ledger, lineage: str) -> Bundle:
+    """A settled bundle: the one way in which whoever shows, compares or hands one out reads it.
+
+    Damaged, naming it and saying what to do, unless a) its seal fits, b) it is of the answers that
+    the ledger settled, and c) in the folder that was settled lies what was settled. A bundle of
+    another post-processing is in no ledger row: it is bound by a) and b). So is one that was lost
+    and made again by code that gives other pictures of the same answers.
+    """
+    bundle = store.sealed(path, key=ledger.key(lineage))
+    settled = settled_entry(bundle.key, lineage, ledger).facts
+    is_as_drawn = path.name == settled[FOLDER] and MADE_AGAIN not in bundle.facts
+    is_another = is_as_drawn and content_digest(bundle) != settled[CONTENT]
+    if is_another or bundle.transcript != settled.get(TRANSCRIPT, ""):
+        raise store.another(path)
+    return bundle
+
+
+def facts_of(bundle: Bundle, path: Path) -> dict[str, str]:
+    """What the settled row of a ledger keeps of the bundle that was drawn."""
+    kept = {CONTENT: content_digest(bundle), FOLDER: path.name}
+    return {**kept, TRANSCRIPT: bundle.transcript} if bundle.transcript else kept
 
 
 def key_of(release: Release, bundle: Bundle) -> ReleaseKey:
@@ -41,6 +76,22 @@ def rebuilt(release: Release, key: ReleaseKey) -> Bundle:
     return derive(release, key, answers)
 
 
+def restored(release: Release, key: ReleaseKey, path: Path) -> Bundle:
+    """What is to be stored in the place of a settled bundle that is not there; no row is read.
+
+    Raises Damaged where its transcript is not the one that was settled.
+    """
+    settled = settled_entry(key.digest, key.lineage, release.home.ledger).facts
+    if Transcript(release.store.transcript_path(key)).chain != settled[TRANSCRIPT]:
+        raise Damaged(
+            f"transcript: expected that of {key.dataset}/{key.model} as settled, got another"
+        )
+    bundle = rebuilt(release, key)
+    if path.name != settled[FOLDER] or content_digest(bundle) == settled[CONTENT]:
+        return bundle
+    return replace(bundle, facts={**bundle.facts, MADE_AGAIN: "by other code or libraries"})
+
+
 def content_digest(bundle: Bundle) -> str:
     """What the ledger keeps of a bundle when it is settled: a digest of its tables, charges,
     quality and facts; but for the code, which is another where a lost bundle is made again later.
@@ -55,3 +106,9 @@ def settled_entry(key: str, lineage: str, ledger: Ledger) -> Entry:
     if not found or found[0].lineage != lineage:
         raise Damaged(f"ledger: expected that the release {key[:12]} is settled, got no such row")
     return found[0]
+
+
+def reserved_entry(key: str, lineage: str, ledger: Ledger) -> Entry:
+    """The row that a release was charged with."""
+    entries = ledger.entries(lineage)
+    return next(one for one in entries if one.key == key and one.event == "reserve")

@@ -1,8 +1,9 @@
-"""Where bundles lie on disk: whole or not at all, each with its transcript beside it."""
+"""Where bundles lie on disk: whole or not at all, sealed, each with its transcript beside it."""
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import os
 import shutil
@@ -18,6 +19,12 @@ from dp_pipeline.release.clusters import Tables
 from dp_pipeline.release.durable import sync
 from dp_pipeline.release.key import ReleaseKey
 from dp_pipeline.schema.errors import Damaged
+
+TRANSCRIPT_FILE = "transcript.jsonl"
+BUNDLE_FILE = "bundle.json"
+POPULATION = "population"
+"""The file of a release's folder that says whose rows it is about."""
+_SEAL = "seal"
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -39,6 +46,10 @@ def write_atomically(path: Path, content: bytes) -> None:
 class BundleStore:
     """Releases on disk: ``<root>/<data set>/<model>/<key>/`` holds the transcript of one
     release and one folder for every post-processing of it.
+
+    Each of these has a seal: a digest, keyed with the secret of its population, of every file and
+    of the place where it lies. Who can write here, and does not hold that key, can neither change
+    a file, nor put one more beside it, nor a bundle in the place of another, unnoticed.
     """
 
     root: Path
@@ -49,7 +60,7 @@ class BundleStore:
 
     def transcript_path(self, key: ReleaseKey) -> Path:
         """The noisy answers of one release."""
-        return self.folder(key) / "transcript.jsonl"
+        return self.folder(key) / TRANSCRIPT_FILE
 
     def bundle_path(self, key: ReleaseKey, postprocessing: Mapping[str, str]) -> Path:
         """The bundle of one release under one post-processing."""
@@ -60,10 +71,21 @@ class BundleStore:
         """Every stored bundle of one release."""
         return tuple(sorted(self.folder(key).glob("bundle-*")))
 
-    def write(self, path: Path, bundle: Bundle, *, texts: Mapping[str, str] | None = None) -> None:
+    def begin(self, folder: Path, population: str) -> None:
+        """Make the folder of a release, for its owner only, and say in it whose rows it is about:
+        first of all, so that nothing of them ever lies there under no name.
+        """
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not (folder / POPULATION).exists():
+            write_atomically(folder / POPULATION, f"{population}\n".encode())
+
+    def write(
+        self, path: Path, bundle: Bundle, *, key: bytes, texts: Mapping[str, str] | None = None
+    ) -> None:
         """Store a bundle; one that already lies there is kept as it is. The folder above, that of
         its release, is for its owner only.
 
+        key     the secret of its population
         texts   file name → what a person reads beside it
         """
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -73,7 +95,9 @@ class BundleStore:
                 _write_table(temporary / f"{name}.parquet", table)
             for name, text in (texts or {}).items():
                 write_atomically(temporary / name, text.encode())
-            write_atomically(temporary / "bundle.json", bundle.to_json().encode())
+            write_atomically(temporary / BUNDLE_FILE, bundle.to_json().encode())
+            seal = self._seal(path, _contents(temporary), key)
+            write_atomically(temporary / _SEAL, seal.encode())
             temporary.chmod(0o755)
             if not path.exists():
                 temporary.rename(path)
@@ -81,18 +105,50 @@ class BundleStore:
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
-    def read(self, path: Path) -> Bundle:
-        """A stored bundle; Damaged unless every table is the one that was stored."""
+    def sealed(self, path: Path, *, key: bytes) -> Bundle:
+        """A bundle as it was written; Damaged where anything in its folder is not.
+
+        Only the ledger knows whether it was ever settled: of one that was,
+        ``replaying.settled_bundle`` is what reads it.
+        """
         try:
-            text = (path / "bundle.json").read_text(encoding="utf-8")
+            files = _contents(path)
+            found = files.pop(_SEAL, b"").decode()
+            if not hmac.compare_digest(found.encode(), self._seal(path, files, key).encode()):
+                raise self.another(path)
+            text = files[BUNDLE_FILE].decode()
             tables: Tables = {
-                name: _read_table(path / f"{name}.parquet") for name in json.loads(text)["tables"]
+                name: _read_table(files[f"{name}.parquet"]) for name in json.loads(text)["tables"]
             }
         except (OSError, ValueError, KeyError):
-            raise Damaged(
-                f"bundle {path.name}: expected a whole bundle, got a broken one"
-            ) from None
+            raise self.another(path) from None
         return Bundle.from_json(text, tables)
+
+    def another(self, path: Path) -> Damaged:
+        """The error for a bundle that is not what was written or settled, with what to do."""
+        has_answers = (path.parent / TRANSCRIPT_FILE).exists()
+        remedy = (
+            f"move {path} away and run again: it is made again from its answers at no cost"
+            if has_answers
+            else f"put a copy of {path} back: it has no answers to be made again from"
+        )
+        return Damaged(
+            f"bundle {self._place(path)}: expected it as it was stored, got another; {remedy}"
+        )
+
+    def _seal(self, path: Path, files: Mapping[str, bytes], key: bytes) -> str:
+        digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+        text = json.dumps(["bundle", self._place(path), digests], sort_keys=True)
+        return hmac.new(key, text.encode(), "sha256").hexdigest()
+
+    def _place(self, path: Path) -> str:
+        """Where it lies in the store: the same after the whole store was moved."""
+        return path.relative_to(self.root).as_posix()
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    """Every file of a bundle, read once: what is compared is what is used."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def _write_table(path: Path, table: Mapping[str, np.ndarray]) -> None:
@@ -113,10 +169,11 @@ def _write_table(path: Path, table: Mapping[str, np.ndarray]) -> None:
         os.fsync(file.fileno())
 
 
-def _read_table(path: Path) -> dict[str, np.ndarray]:
+def _read_table(content: bytes) -> dict[str, np.ndarray]:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pq.read_table(path)
+    table = pq.read_table(pa.BufferReader(content))
     columns = {}
     for name in table.column_names:
         column = table.column(name)

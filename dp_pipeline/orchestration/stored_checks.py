@@ -10,7 +10,7 @@ import dagster as dg
 from dp_pipeline.orchestration.metadata import Metadata
 from dp_pipeline.orchestration.publishing import Published
 from dp_pipeline.orchestration.release import Release, code_version
-from dp_pipeline.orchestration.replaying import key_of, rebuilt
+from dp_pipeline.orchestration.replaying import MADE_AGAIN, key_of, rebuilt
 from dp_pipeline.orchestration.wholeness import require_whole
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.schema.errors import Damaged, PipelineError
@@ -25,9 +25,9 @@ def stored_check_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
         dg.AssetCheckSpec(
             WHOLE,
             asset=key,
-            description="Read again from disk: every table has the digest that its bundle says, "
-            "no other file lies beside them, and answers, charges and facts are those that the "
-            "ledger settled.",
+            description="Read again from disk: every file is as it was written and sealed, no "
+            "other one lies beside them, and tables, answers, charges and facts are those that "
+            "the ledger settled.",
         ),
         dg.AssetCheckSpec(
             REPLAY,
@@ -71,8 +71,8 @@ def _replay_check(release: Release, bundle: Bundle) -> dg.AssetCheckResult:
 def _require_same(release: Release, bundle: Bundle) -> None:
     again = rebuilt(release, key_of(release, bundle))
     # The digest of every table is in the text, so equal texts are equal tables.
-    drawn_by = {"code": bundle.facts["code"]}
-    same = replace(again, facts={**again.facts, **drawn_by})
+    told = {name: bundle.facts[name] for name in ("code", MADE_AGAIN) if name in bundle.facts}
+    same = replace(again, facts={**again.facts, **told})
     if same.to_json() != bundle.to_json():
         raise Damaged(
             f"bundle {bundle.key[:12]}: expected what its answers give again, got another"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dagster as dg
 
-from dp_pipeline.ledger import Ledger
 from dp_pipeline.orchestration.anonymizing import Anonymous
-from dp_pipeline.orchestration.storage import BundleStore
+from dp_pipeline.orchestration.replaying import settled_bundle
 from dp_pipeline.orchestration.stored_checks import WHOLE, fault_result
+from dp_pipeline.orchestration.syntactic_release import SyntacticRelease
 from dp_pipeline.orchestration.syntactic_tables import keeps_promise, measured
-from dp_pipeline.orchestration.wholeness import require_whole_anonymous
 from dp_pipeline.release.bundle import Bundle
 
 KEPT = "keeps_k"
@@ -33,15 +32,18 @@ def anonymous_check_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
     ]
 
 
-def anonymous_checks(
-    anonymous: Anonymous, *, store: BundleStore, ledger: Ledger, lineage: str
-) -> list[dg.AssetCheckResult]:
+def anonymous_checks(anonymous: Anonymous, release: SyntacticRelease) -> list[dg.AssetCheckResult]:
     """The results for one release."""
-    folder = anonymous.folder
     return [
         kept_check(anonymous.bundle),
-        fault_result(WHOLE, lambda: require_whole_anonymous(store, folder, ledger, lineage)),
+        fault_result(WHOLE, lambda: _require_settled(anonymous, release)),
     ]
+
+
+def _require_settled(anonymous: Anonymous, release: SyntacticRelease) -> None:
+    """Damaged unless the bundle is read again as it was settled."""
+    ledger, lineage = release.home.ledger, release.spec.lineage
+    settled_bundle(release.store, anonymous.folder, ledger=ledger, lineage=lineage)
 
 
 def kept_check(bundle: Bundle) -> dg.AssetCheckResult:

@@ -9,7 +9,7 @@ from pathlib import Path
 from dp_pipeline.orchestration.anonymity_quality import AUC
 from dp_pipeline.orchestration.anonymizing import CARD
 from dp_pipeline.orchestration.comparing_anonymous import page_path
-from dp_pipeline.orchestration.io import read_json
+from dp_pipeline.orchestration.io import pointed_bundle, read_json
 from dp_pipeline.orchestration.request import AnonymizeRequest
 from dp_pipeline.orchestration.syntactic_release import FOLDER, SyntacticRelease
 from dp_pipeline.orchestration.syntactic_tables import TableFacts
@@ -60,7 +60,9 @@ def anonymous_outcomes(request: AnonymizeRequest) -> Iterator[AnonymousOutcome]:
         folder = root / pointer["folder"]
         yield AnonymousOutcome(
             release,
-            release.store.read(folder),
+            pointed_bundle(
+                request.spec, request.home, pointer, model=release.name, k=str(release.k)
+            ),
             pointer["state"],
             (evaluated or {"figures": {}})["figures"].get(release.name, {}),
             folder / CARD,

@@ -149,6 +149,7 @@ class SyntacticRelease:
         beside = not_dp_beside(spec, self.home.ledger, before=self.key(snapshot))
         return {
             **self._asked,
+            "lineage": spec.lineage,
             "dataset": spec.name,
             "kind": "not-dp",
             "reason": REASON,

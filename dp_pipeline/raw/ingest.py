@@ -78,10 +78,15 @@ def read_stage(snapshot: Snapshot, stage: str) -> pa.Table:
     Raises NotPrepared when the snapshot has not come that far, Damaged when the
     table is not what was stored.
     """
-    path = snapshot.checked_path(stage)
+    return read_with_fingerprint(snapshot, stage)[0]
+
+
+def read_with_fingerprint(snapshot: Snapshot, stage: str) -> tuple[pa.Table, str]:
+    """The same table, and the keyed fingerprint of the very bytes that it was read from."""
+    content, fingerprint = snapshot.checked_content(stage)
     try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            return file.read()
+        with pyarrow.parquet.ParquetFile(pa.BufferReader(content)) as file:
+            return file.read(), fingerprint
     except (OSError, pa.ArrowException):
         pass
     raise Damaged(f"{snapshot!r}: expected a Parquet table for {stage!r}, got another file")
@@ -138,7 +143,8 @@ def _downloaded_before(snapshot: Snapshot) -> dict[str, str]:
 def _store(
     snapshot: Snapshot, spec: DatasetSpec, table: pa.Table, downloaded: Mapping[str, str]
 ) -> None:
-    """Rows first, facts last: ``ingested_at`` in the manifest says that all of it is there.
+    """Rows first, facts last, but for the population: ``ingested_at`` in the manifest says that all
+    of it is there.
 
     The manifest holds no row count and no value: it is read by stages that log.
     """
@@ -146,6 +152,8 @@ def _store(
     def write(file: BinaryIO) -> None:
         pyarrow.parquet.write_table(table, file, compression="zstd")
 
+    # Whose rows they are is on disk before the first of them, wherever a run is stopped.
+    snapshot.record(lineage=spec.lineage)
     snapshot.store_table(INGESTED, write)
     if downloaded:
         snapshot.record(downloaded=dict(downloaded))

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from datetime import date
 from pathlib import Path
 
-from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.raw.snapshot import CURRENT, Snapshot
 from dp_pipeline.release.durable import sync
 
 
@@ -38,6 +38,20 @@ def _of_one(folder: Path, lineage: str, *, is_declared: bool) -> list[Snapshot]:
     stored = {one: one.lineage for one in (Snapshot(path, b"") for path in _folders(folder))}
     is_ours = is_declared or lineage in stored.values()
     return [one for one, whose in stored.items() if whose == lineage or (whose is None and is_ours)]
+
+
+def stored_populations(store: Path) -> Iterator[tuple[Path, str | None]]:
+    """Every snapshot of a raw store, retired ones too, with whose rows its manifest says they are
+    or were; None where none can be read, and for files that no snapshot has.
+    """
+    for folder in sorted(store.iterdir()) if store.is_dir() else ():
+        if not folder.is_dir() or folder.name.startswith("."):
+            continue
+        for path in sorted(folder.iterdir()):
+            if path.is_dir() and any(path.iterdir()):
+                yield path, Snapshot(path, b"").lineage
+            elif path.is_file() and not path.name.startswith(".") and path.name != CURRENT:
+                yield path, None
 
 
 def _folders(folder: Path) -> Iterator[Path]:

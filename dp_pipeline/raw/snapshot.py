@@ -28,15 +28,16 @@ from dp_pipeline.schema.errors import Damaged, DeclarationError, NotPrepared, Pi
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MANIFEST = "manifest.json"
-_CURRENT = "current"
+CURRENT = "current"
+"""The file beside the snapshots that names the one that is read."""
 _RETIRED = "retired"
 
 
 def check_snapshot_id(text: str) -> str:
     """``text`` itself; DeclarationError unless it is a safe folder name, and free to use."""
-    if not _ID.fullmatch(text) or text.lower() == _CURRENT:
+    if not _ID.fullmatch(text) or text.lower() == CURRENT:
         raise DeclarationError(
-            f"snapshot: expected letters, digits, . _ or -, and not {_CURRENT!r}, got {text[:60]!r}"
+            f"snapshot: expected letters, digits, . _ or -, and not {CURRENT!r}, got {text[:60]!r}"
         )
     return text
 
@@ -178,19 +179,37 @@ class Snapshot:
 
     def checked_path(self, stage: str) -> Path:
         """The stored table of one stage; Damaged if it is not what the manifest says."""
+        expected, path = self._expected(stage), self.table_path(stage)
+        if not path.is_file() or not hmac.compare_digest(expected, self._fingerprint(stage)):
+            raise self._another(stage)
+        return path
+
+    def checked_content(self, stage: str) -> tuple[bytes, str]:
+        """The same table and its fingerprint. It is read once: what was compared is what is given,
+        whoever puts another file in its place meanwhile.
+        """
+        expected, path = self._expected(stage), self.table_path(stage)
+        content = path.read_bytes() if path.is_file() else b""
+        found = self._keyed(hashlib.sha256(content).digest())
+        if not hmac.compare_digest(expected, found):
+            raise self._another(stage)
+        return content, found
+
+    def _expected(self, stage: str) -> str:
         expected = self.manifest.get("fingerprints", {}).get(stage)
         if expected is None:
             raise NotPrepared(f"{self!r}: expected the stage {stage!r}, got a snapshot without it")
-        path = self.table_path(stage)
-        if not path.is_file() or not hmac.compare_digest(expected, self._fingerprint(stage)):
-            raise Damaged(f"{self!r}: expected the table {stage!r} as it was stored, got another")
-        return path
+        return str(expected)
+
+    def _another(self, stage: str) -> Damaged:
+        return Damaged(f"{self!r}: expected the table {stage!r} as it was stored, got another")
 
     def _fingerprint(self, stage: str) -> str:
-        digest = hmac.new(self.key, digestmod="sha256")
         with self.table_path(stage).open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-        return digest.hexdigest()
+            return self._keyed(hashlib.file_digest(file, "sha256").digest())
+
+    def _keyed(self, content: bytes) -> str:
+        return hmac.new(self.key, content, digestmod="sha256").hexdigest()
 
 
 def _write_text(file: BinaryIO, text: str) -> None:
@@ -199,7 +218,7 @@ def _write_text(file: BinaryIO, text: str) -> None:
 
 def current_snapshot(store: Path, dataset: str, key: bytes) -> Snapshot | None:
     """The snapshot that releases read now, or None before the first one."""
-    pointer = store / dataset / _CURRENT
+    pointer = store / dataset / CURRENT
     if not pointer.is_file():
         return None
     name = pointer.read_text(encoding="utf-8", errors="replace").strip()
@@ -210,5 +229,5 @@ def current_snapshot(store: Path, dataset: str, key: bytes) -> Snapshot | None:
 
 def make_current(snapshot: Snapshot) -> None:
     """Let releases read this snapshot from now on."""
-    pointer = snapshot.folder.parent / _CURRENT
+    pointer = snapshot.folder.parent / CURRENT
     write_private(pointer, lambda file: _write_text(file, snapshot.id))

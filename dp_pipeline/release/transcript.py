@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dp_pipeline.release.answer_count import AnswerCount
 from dp_pipeline.release.durable import sync
 from dp_pipeline.schema.encoding import IntArray
 from dp_pipeline.schema.errors import Damaged
@@ -49,6 +50,7 @@ class Transcript:
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
+        self._count: AnswerCount | None = None
         self._records: list[Record] = []
         self._next = 0
         self._chain = ""
@@ -82,6 +84,22 @@ class Transcript:
         if not self._records or self._records[0].question != _HEADER + key:
             raise Damaged(f"transcript {key[:12]}: expected the answers drawn so far, got none")
 
+    def count_in(self, count: AnswerCount) -> None:
+        """Count every answer outside of the file before it is returned, from now on.
+
+        Damaged unless the file holds as many as were counted, or the one more that a crash has
+        kept from being counted and seen. That one is counted here: it is seen next.
+        """
+        answers, counted = len(self._records) - 1, count.read()
+        if not counted <= answers <= counted + 1:
+            raise Damaged(
+                f"transcript: expected the {counted} answers that were counted when they were "
+                f"drawn, got {answers}"
+            )
+        if answers > counted:
+            count.write(answers)
+        self._count = count
+
     def __len__(self) -> int:
         return len(self._records)
 
@@ -110,10 +128,12 @@ class Transcript:
         return record.answer.copy()
 
     def store(self, question: str, answer: IntArray) -> None:
-        """Append one answer; it is on disk when this returns."""
+        """Append one answer; it is on disk, and counted, when this returns."""
         line, chain = _encode(question, answer, self._chain)
         if self._path is not None:
             _append(self._path, line)
+        if self._count is not None:
+            self._count.write(len(self._records))
         self._records.append(Record(question, answer.copy()))
         self._next, self._chain = len(self._records), chain
 

@@ -79,7 +79,7 @@ def _bundle_not_settled() -> None:
 
 
 def _settled() -> None:
-    storage.BundleStore.read = die  # type: ignore[method-assign, assignment]
+    storage.BundleStore.sealed = die  # type: ignore[method-assign, assignment]
 
 
 POINTS: Mapping[str, Callable[[], None]] = {

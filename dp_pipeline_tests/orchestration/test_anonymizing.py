@@ -114,7 +114,7 @@ def test_the_bundle_lies_below_data_set_and_method_under_its_key(
     assert below.parts[:3] == ("patients", "k_anonymous", "mutual_information")
     assert made.bundle.key.startswith(below.parts[3])
     assert {path.name for path in made.folder.iterdir()} == {
-        *("bundle.json", "card.md"),
+        *("bundle.json", "card.md", "seal"),
         *(f"{name}.parquet" for name in ("released", "columns", "measures", "suppressed")),
     }
 
@@ -428,14 +428,14 @@ def test_a_bundle_that_was_exchanged_whole_is_refused(project: Project, spec: Da
     other = anonymized(project, spec, k=5)
     for path in first.folder.iterdir():
         path.write_bytes((other.folder / path.name).read_bytes())
-    with pytest.raises(Damaged, match="expected it as settled, got another"):
+    with pytest.raises(Damaged, match="expected it as it was stored, got another"):
         anonymized(project, spec)
 
 
-@pytest.mark.parametrize("name", ["bundle.json", "released.parquet"])
+@pytest.mark.parametrize("name", ["bundle.json", "released.parquet", "card.md", "seal"])
 def test_a_bundle_that_lost_a_part_is_refused(name: str, project: Project, spec: DatasetSpec):
     (anonymized(project, spec).folder / name).unlink()
-    with pytest.raises(Damaged, match="expected a whole bundle"):
+    with pytest.raises(Damaged, match="expected it as it was stored, got another"):
         anonymized(project, spec)
 
 

@@ -15,6 +15,7 @@ import pytest
 from dp_pipeline.orchestration.anonymity_quality import evaluate_anonymous
 from dp_pipeline.orchestration.anonymizing import Anonymous
 from dp_pipeline.orchestration.dataset import dataset_assets
+from dp_pipeline.orchestration.replaying import settled_bundle
 from dp_pipeline.orchestration.stages import syntactic
 from dp_pipeline.orchestration.storage import BundleStore
 from dp_pipeline.orchestration.syntactic_checks import KEPT, kept_check
@@ -290,7 +291,12 @@ def test_the_label_of_a_sensitive_row_that_was_left_out_is_nowhere(
     shown = metadata_of(project, spec, f"k_anonymous/{lonely}", "5")
     assert shown["anonymity/rows left out"].value == 1
     (bundle,) = project.home.released.rglob("bundle.json")
-    tables = BundleStore(project.home.released).read(bundle.parent).tables
+    tables = settled_bundle(
+        BundleStore(project.home.released),
+        bundle.parent,
+        ledger=project.ledger,
+        lineage=spec.lineage,
+    ).tables
     values = [str(v.tolist()) for table in tables.values() for v in table.values()]
     stored = [
         path.read_bytes()

@@ -15,6 +15,7 @@ from dp_pipeline.orchestration.stored_checks import WHOLE
 from dp_pipeline.orchestration.syntactic_checks import KEPT, anonymous_checks
 from dp_pipeline.orchestration.syntactic_release import SyntacticRelease
 from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.orchestration.forging import reseal
 from dp_pipeline_tests.orchestration.projects import HOMES, Project
 
 Made = tuple[SyntacticRelease, Anonymous]
@@ -41,12 +42,7 @@ def made(homes: tuple[Project, DatasetSpec]) -> Made:
 
 def fault(release: SyntacticRelease, anonymous: Anonymous) -> str | None:
     """The line of what is not whole, or None."""
-    kept, whole = anonymous_checks(
-        anonymous,
-        store=release.store,
-        ledger=release.home.ledger,
-        lineage=release.spec.lineage,
-    )
+    kept, whole = anonymous_checks(anonymous, release)
     assert (kept.check_name, whole.check_name) == (KEPT, WHOLE)
     assert kept.passed
     return None if whole.passed else str(whole.metadata["fault"].value)
@@ -72,7 +68,7 @@ def test_another_row_is_seen(made: Made):
     sink = pa.BufferOutputStream()
     pq.write_table(table.slice(1), sink)
     found = changed(path, sink.getvalue().to_pybytes(), made)
-    assert "expected its own tables, got others" in str(found)
+    assert "expected it as it was stored, got another" in str(found)
 
 
 def test_another_fact_is_seen(made: Made):
@@ -80,18 +76,32 @@ def test_another_fact_is_seen(made: Made):
     document = json.loads(path.read_text(encoding="utf-8"))
     document["facts"]["k"] = "3"
     found = changed(path, json.dumps(document).encode(), made)
-    assert "expected the bundle as it was settled, got another" in str(found)
+    assert "expected it as it was stored, got another" in str(found)
+
+
+def test_another_fact_that_was_sealed_anew_is_seen_in_the_ledger(made: Made):
+    release, anonymous = made
+    path = anonymous.folder / "bundle.json"
+    before = path.read_text(encoding="utf-8")
+    document = json.loads(before)
+    document["facts"]["k"] = "3"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    reseal(release, anonymous.folder)
+    found = fault(*made)
+    path.write_text(before, encoding="utf-8")
+    reseal(release, anonymous.folder)
+    assert "expected it as it was stored, got another" in str(found)
 
 
 def test_a_broken_table_is_seen(made: Made):
     path = made[1].folder / "columns.parquet"
-    assert "got a broken one" in str(changed(path, b"PAR1", made))
+    assert "expected it as it was stored" in str(changed(path, b"PAR1", made))
 
 
 def test_a_file_beside_the_tables_is_seen(made: Made):
     path = made[1].folder / "rows.csv"
     path.write_text("ann,1", encoding="utf-8")
-    assert "got 'rows.csv' amiss" in str(fault(*made))
+    assert "expected it as it was stored" in str(fault(*made))
     path.unlink()
 
 

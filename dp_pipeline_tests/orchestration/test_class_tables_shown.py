@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 from dp_pipeline.models import build_model
 from dp_pipeline.models.dp_kjig import DpKjig
 from dp_pipeline.orchestration.quality import evaluate
-from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.class_table import ClassTable
 from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.spec import DatasetSpec
@@ -106,7 +104,7 @@ def test_of_public_rows_the_exact_numbers_are_those_of_the_stored_tables(project
     assert 0 < again.counts.sum() <= 5
 
 
-def test_another_k_is_a_replay_and_has_its_own_quality(project: Project) -> None:
+def test_another_k_is_charged_drawn_anew_and_has_its_own_quality(project: Project) -> None:
     changes = {"partitions": ["100"], "publish": None}
     spec = project.declare(
         "plants", PLANTS, label="colour", models={"dp_kjig": {"k": "1"}}, **changes
@@ -116,10 +114,10 @@ def test_another_k_is_a_replay_and_has_its_own_quality(project: Project) -> None
         "plants", PLANTS, label="colour", models={"dp_kjig": {"k": "4"}}, **changes
     )
     published = project.publish(other, model="dp_kjig", epsilon="100")
-    assert (published.state, published.nano) == ("replayed", 0)
-    assert published.bundle.transcript == first.bundle.transcript
+    assert (published.state, published.nano) == ("charged", 100 * 10**9)
+    assert published.bundle.transcript != first.bundle.transcript
     assert published.bundle.tables["threshold"]["k"].tolist() == [4]
-    bundle: Bundle = replace(published.bundle, facts=first.bundle.facts)
-    quality = {row.metric: row.value for row in evaluate(other, project.home, {"dp_kjig": bundle})}
+    of_it = {"dp_kjig": published.bundle}
+    quality = {row.metric: row.value for row in evaluate(other, project.home, of_it)}
     assert quality["withheld"] > 0
-    assert project.spent(other) == Fraction(100)
+    assert project.spent(other) == Fraction(200)

@@ -83,7 +83,7 @@ def test_killed_with_every_answer_drawn_it_draws_none(
     transcript = killed_at(point)
     stored = transcript.read_bytes()
     bundles = {path: path.stat().st_mtime_ns for path in transcript.parent.glob("bundle-*/*")}
-    assert len(bundles) == (3 if point == "bundle not settled" else 0)
+    assert len(bundles) == (4 if point == "bundle not settled" else 0)
     finishes(rides, spec, transcript, state="resumed")
     assert transcript.read_bytes() == stored
     assert {path: path.stat().st_mtime_ns for path in bundles} == bundles

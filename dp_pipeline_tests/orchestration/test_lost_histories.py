@@ -61,7 +61,7 @@ def test_an_older_copy_of_a_transcript_does_not_give_a_second_answer(rides: Proj
     transcript = killed_before_it_was_settled(rides)
     lines = transcript.read_bytes().splitlines(keepends=True)
     transcript.write_bytes(b"".join(lines[:3]))
-    with pytest.raises(Damaged, match="expected that of the stored bundle"):
+    with pytest.raises(Damaged, match="expected the 4 answers that were counted"):
         rides.publish(spec)
     assert transcript.read_bytes() == b"".join(lines[:3]), "nothing was drawn again"
     with pytest.raises(DeadRelease):

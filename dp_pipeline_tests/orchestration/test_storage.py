@@ -17,6 +17,8 @@ from dp_pipeline.orchestration.storage import BundleStore
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.schema.errors import Damaged
 
+KEY = b"k" * 32
+
 
 def objects(*values: object) -> np.ndarray:
     """An object array, whatever the values are."""
@@ -40,13 +42,13 @@ NONE = {"text": np.array([], dtype="<U1"), "whole": np.array([], np.int64), "x":
 def stored(folder: Path, **tables: dict[str, np.ndarray]) -> tuple[Bundle, Path]:
     bundle = Bundle("ab" * 32, {"fit_for_release": "yes"}, (), {}, tables, "cd" * 32)
     path = folder / "bundle"
-    BundleStore(folder).write(path, bundle)
+    BundleStore(folder).write(path, bundle, key=KEY)
     return bundle, path
 
 
 def test_every_kind_of_column_comes_back_with_its_values_and_its_kind(tmp_path: Path) -> None:
     bundle, path = stored(tmp_path, synthetic=TABLE, empty=NONE)
-    back = BundleStore(tmp_path).read(path)
+    back = BundleStore(tmp_path).sealed(path, key=KEY)
     assert back.to_json() == bundle.to_json()
     for name, table in bundle.tables.items():
         assert list(back.tables[name]) == list(table)
@@ -83,15 +85,15 @@ def test_a_change_beside_a_missing_value_is_damage(tmp_path: Path, name: str) ->
     table = pq.read_table(file)
     place = table.column_names.index("gap_whole")
     pq.write_table(table.set_column(place, "gap_whole", pa.array(CHANGED[name].tolist())), file)
-    with pytest.raises(Damaged, match="expected its own tables"):
-        BundleStore(tmp_path).read(path)
+    with pytest.raises(Damaged, match="expected it as it was stored"):
+        BundleStore(tmp_path).sealed(path, key=KEY)
 
 
 def test_a_bundle_that_lies_there_is_kept_as_it_is(tmp_path: Path) -> None:
     bundle, path = stored(tmp_path, synthetic=TABLE)
     other = replace(bundle, tables={"synthetic": NONE})
-    BundleStore(tmp_path).write(path, other)
-    assert BundleStore(tmp_path).read(path).to_json() == bundle.to_json()
+    BundleStore(tmp_path).write(path, other, key=KEY)
+    assert BundleStore(tmp_path).sealed(path, key=KEY).to_json() == bundle.to_json()
 
 
 values = st.one_of(
@@ -107,6 +109,6 @@ def test_any_column_with_a_missing_value_comes_back(one: list) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _, path = stored(folder, synthetic={"x": objects(*one)})
-        again = BundleStore(folder).read(path).tables["synthetic"]["x"]
+        again = BundleStore(folder).sealed(path, key=KEY).tables["synthetic"]["x"]
     assert again.dtype.kind == "O"
     assert repr(again.tolist()) == repr(one)

@@ -22,6 +22,7 @@ from dp_pipeline.release.bundle import table_digest
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.schema.spec import DatasetSpec
 from dp_pipeline_tests.orchestration.events import check_results
+from dp_pipeline_tests.orchestration.forging import reseal
 from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project
 
 WHOLE, REPLAY = stored_checks.WHOLE, stored_checks.REPLAY
@@ -44,16 +45,13 @@ def faults(release: Release, published: Published) -> dict[str, str | None]:
     }
 
 
-def read_again(release: Release, published: Published) -> Published:
-    """What a later run would read of the folder."""
-    return replace(published, bundle=release.store.read(published.folder))
-
-
-def change_bundle(published: Published, change: Callable[[dict], None]) -> None:
+def forged(release: Release, published: Published, change: Callable[[dict], None]) -> Published:
+    """A bundle that was changed and sealed anew, by somebody who holds the key."""
     path = published.folder / "bundle.json"
     document = json.loads(path.read_text(encoding="utf-8"))
     change(document)
     path.write_text(json.dumps(document), encoding="utf-8")
+    return replace(published, bundle=reseal(release, published.folder))
 
 
 def test_a_release_is_whole_and_is_made_again_from_its_answers(stored: Stored):
@@ -91,34 +89,63 @@ def test_a_changed_number_of_a_table_is_seen(stored: Stored):
     table = pq.read_table(path)
     moved = [value + 2**-40 for value in table.column("x").to_pylist()]
     pq.write_table(table.set_column(0, "x", pa.array(moved)), path)
-    assert "expected its own tables, got others" in str(faults(release, published)[WHOLE])
+    assert "expected it as it was stored, got another" in str(faults(release, published)[WHOLE])
 
 
 def test_a_missing_table_is_seen(stored: Stored):
     *_, release, published = stored
     (published.folder / "centres.parquet").unlink()
-    assert "expected a whole bundle, got a broken one" in str(faults(release, published)[WHOLE])
+    assert "expected it as it was stored, got another" in str(faults(release, published)[WHOLE])
 
 
 def test_a_file_that_lies_beside_the_tables_is_seen(stored: Stored):
     *_, release, published = stored
     (published.folder / "rows.parquet").write_bytes(b"rows")
-    assert "got 'rows.parquet' amiss" in str(faults(release, published)[WHOLE])
+    assert "expected it as it was stored, got another" in str(faults(release, published)[WHOLE])
+
+
+def cheaper(document: dict) -> None:
+    """Other charges, of the same sum."""
+    first, second = document["spends"][:2]
+    part = Fraction(first["epsilon"]) / 2
+    first["epsilon"] = str(part)
+    second["epsilon"] = str(Fraction(second["epsilon"]) + part)
 
 
 def test_changed_spends_are_seen_by_both(stored: Stored):
     *_, release, published = stored
-
-    def cheaper(document: dict) -> None:
-        first, second = document["spends"][:2]
-        part = Fraction(first["epsilon"]) / 2
-        first["epsilon"] = str(part)
-        second["epsilon"] = str(Fraction(second["epsilon"]) + part)
-
-    change_bundle(published, cheaper)
-    found = faults(release, read_again(release, published))
-    assert "expected the charges of the ledger, got others" in str(found[WHOLE])
+    found = faults(release, forged(release, published, cheaper))
+    assert "expected it as it was stored, got another" in str(found[WHOLE])
     assert "expected what its answers give again, got another" in str(found[REPLAY])
+
+
+@pytest.fixture
+def of_two_centres(stored: Stored) -> tuple[Release, Published]:
+    """Other centres of the same answers: the ledger has no digest of their bundle."""
+    project, *_ = stored
+    models = {"dpqt_kmeans": {"k": "2", "nominal_rows": "40"}}
+    other = project.declare("rides", RIDES, models=models)
+    return project.release(other), project.publish(other)
+
+
+def test_charges_of_other_centres_are_compared_with_the_ledger(
+    of_two_centres: tuple[Release, Published],
+):
+    release, published = of_two_centres
+    found = faults(release, forged(release, published, cheaper))
+    assert "expected the charges of the ledger, got others" in str(found[WHOLE])
+    assert found[REPLAY] is not None
+
+
+@pytest.mark.parametrize("fact", ["fit_for_release", "unit", "lineage"])
+def test_facts_of_other_centres_are_compared_with_the_ledger(
+    fact: str, of_two_centres: tuple[Release, Published]
+):
+    release, published = of_two_centres
+    other = forged(release, published, lambda document: document["facts"].update({fact: "better"}))
+    found = faults(release, other)
+    assert f"expected {fact} as in the ledger, got another" in str(found[WHOLE])
+    assert found[REPLAY] is not None
 
 
 def test_a_release_that_calls_itself_fit_is_compared_with_the_ledger(project: Project):
@@ -127,9 +154,11 @@ def test_a_release_that_calls_itself_fit_is_compared_with_the_ledger(project: Pr
     assert project.launch(spec, *stages).success
     seeded = {"model": "independent", "noise": "seeded:1"}
     release, published = project.release(spec, **seeded), project.publish(spec, **seeded)
-    change_bundle(published, lambda document: document["facts"].update(fit_for_release="yes"))
-    found = faults(release, read_again(release, published))
-    assert "expected fit_for_release as in the ledger, got another" in str(found[WHOLE])
+    other = forged(
+        release, published, lambda document: document["facts"].update(fit_for_release="yes")
+    )
+    found = faults(release, other)
+    assert "expected it as it was stored, got another" in str(found[WHOLE])
     assert found[REPLAY] is not None
 
 
@@ -189,9 +218,8 @@ def test_centres_that_were_put_there_with_a_fitting_digest_are_seen(stored: Stor
         # Older code makes the other check a warning.
         document["facts"]["code"] = "dp_pipeline 0"
 
-    change_bundle(published, forge)
-    found = faults(release, read_again(release, published))
-    assert "expected the bundle as it was settled, got another" in str(found[WHOLE])
+    found = faults(release, forged(release, published, forge))
+    assert "expected it as it was stored, got another" in str(found[WHOLE])
 
 
 def test_a_release_by_older_code_that_is_made_alike_is_green(stored: Stored):
@@ -202,13 +230,12 @@ def test_a_release_by_older_code_that_is_made_alike_is_green(stored: Stored):
     assert made_again.passed
 
 
-def test_a_release_with_other_centres_of_the_same_answers_is_whole_too(stored: Stored):
-    project, *_ = stored
-    models = {"dpqt_kmeans": {"k": "2", "nominal_rows": "40"}}
-    other = project.declare("rides", RIDES, models=models)
-    published = project.publish(other)
+def test_a_release_with_other_centres_of_the_same_answers_is_whole_too(
+    of_two_centres: tuple[Release, Published],
+):
+    release, published = of_two_centres
     assert published.state == "replayed"
-    assert faults(project.release(other), published) == {WHOLE: None, REPLAY: None}
+    assert faults(release, published) == {WHOLE: None, REPLAY: None}
 
 
 def test_a_fresh_draw_is_compared_with_its_own_answers(stored: Stored):

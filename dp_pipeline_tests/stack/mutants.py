@@ -19,7 +19,7 @@ from dp_pipeline_tests.orchestration.projects import Project
 def publish_in_place(folder: Path) -> None:
     """The store writes a bundle where it shall lie, and there is no process after a table."""
 
-    def write(_: storage.BundleStore, path: Path, bundle: Bundle) -> None:
+    def write(_: storage.BundleStore, path: Path, bundle: Bundle, **__: bytes) -> None:
         path.mkdir(parents=True)
         for name, table in bundle.tables.items():
             storage._write_table(path / f"{name}.parquet", table)

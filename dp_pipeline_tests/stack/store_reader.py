@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dp_pipeline.ledger.home import Home
 from dp_pipeline.orchestration.io import read_json
-from dp_pipeline.orchestration.storage import BundleStore
+from dp_pipeline.orchestration.storage import POPULATION, BundleStore
 from dp_pipeline.schema.errors import Damaged
 
 PAUSE_SECONDS = 0.02
@@ -49,10 +50,14 @@ class StoreReader:
 
     def _read(self, path: Path) -> str:
         try:
-            return BundleStore(self.root).read(path).to_json()
+            return BundleStore(self.root).sealed(path, key=self._key(path)).to_json()
         except Damaged as damage:
             self._note(path, str(damage))
             return ""
+
+    def _key(self, path: Path) -> bytes:
+        population = (path.parent / POPULATION).read_text(encoding="utf-8").strip()
+        return Home(self.root.parent).ledger.key(population)
 
     def _note(self, path: Path, words: str) -> None:
         self.broken.append(f"{path.relative_to(self.root)}: {words}")

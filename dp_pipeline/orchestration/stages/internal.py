@@ -22,8 +22,8 @@ from dp_pipeline.orchestration.partitions import (
 )
 from dp_pipeline.orchestration.quality import evaluate
 from dp_pipeline.orchestration.resources import PipelineResource
-from dp_pipeline.orchestration.storage import BundleStore
 from dp_pipeline.orchestration.syntactic_release import FOLDER
+from dp_pipeline.schema.epsilon import epsilon_text
 from dp_pipeline.schema.spec import DatasetSpec
 
 
@@ -55,10 +55,9 @@ def _evaluation(spec: DatasetSpec) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext, pipeline: PipelineResource, **pointers: Any
     ) -> dg.MaterializeResult[Any]:
         with one_line_failures(spec):
-            epsilon_of(context, spec)
-            store = BundleStore(pipeline.home.released)
+            epsilon = epsilon_text(epsilon_of(context, spec))
             bundles = {
-                name: pointed_bundle(store, pointer)
+                name: pointed_bundle(spec, pipeline.home, pointer, model=name, epsilon=epsilon)
                 for name, pointer in pointers.items()
                 if pointer is not None
             }

@@ -27,7 +27,6 @@ from dp_pipeline.orchestration.metadata import picture
 from dp_pipeline.orchestration.partitions import k_of, k_partitions, when_anything_is_new
 from dp_pipeline.orchestration.released_columns import anonymous_columns
 from dp_pipeline.orchestration.resources import PipelineResource
-from dp_pipeline.orchestration.storage import BundleStore
 from dp_pipeline.orchestration.syntactic_checks import anonymous_check_specs, anonymous_checks
 from dp_pipeline.orchestration.syntactic_metadata import anonymous_metadata, figure_metadata
 from dp_pipeline.orchestration.syntactic_release import FOLDER, REASON, SyntacticRelease
@@ -72,9 +71,7 @@ def _method_asset(spec: DatasetSpec, name: str) -> dg.AssetsDefinition:
             beside = not_dp_beside(spec, pipeline.home.ledger, but=made.bundle.key)
             columns = column_metadata(spec, anonymous_columns(made.bundle))
             metadata = anonymous_metadata(made, beside) | columns
-            checks = anonymous_checks(
-                made, store=release.store, ledger=pipeline.home.ledger, lineage=spec.lineage
-            )
+            checks = anonymous_checks(made, release)
         folder = made.folder.relative_to(release.store.root)
         yield dg.MaterializeResult(
             value={"folder": str(folder), "state": made.state},
@@ -125,10 +122,9 @@ def _evaluation(spec: DatasetSpec) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext, pipeline: PipelineResource, **pointers: Any
     ) -> dg.MaterializeResult[Any]:
         with one_line_failures(spec):
-            k_of(context, spec)
-            store = BundleStore(pipeline.home.released)
+            k = str(k_of(context, spec))
             bundles = {
-                name: pointed_bundle(store, pointer)
+                name: pointed_bundle(spec, pipeline.home, pointer, model=name, k=k)
                 for name, pointer in pointers.items()
                 if pointer is not None
             }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -36,7 +37,7 @@ from dp_pipeline.raw.counters.marginals import exact_marginals
 from dp_pipeline.raw.counters.mixed_radix import keys_of, occupied_cells
 from dp_pipeline.raw.counters.predictions import right_and_wrong
 from dp_pipeline.raw.counters.prefix_counts import prefix_counts, sorted_keys
-from dp_pipeline.raw.ingest import read_stage
+from dp_pipeline.raw.ingest import read_with_fingerprint
 from dp_pipeline.raw.readiness import require_prepared
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bit_tree import BitTree, Prefixes
@@ -58,6 +59,8 @@ class MemoryCounter:
     coordinates   numeric attribute → fixed-point integers (rows,) in [−2^16, 2^16]
     codes         attribute with cells → codes (rows,) below its size
     rows          number of rows
+    fingerprint   of the stored tables that the columns were read from, and of their reading;
+                  empty where there are none
 
     Damaged when an array has another length or a value that preparation does not write.
 
@@ -75,8 +78,9 @@ class MemoryCounter:
         coordinates: Mapping[str, NDArray[Any]],
         codes: Mapping[str, NDArray[Any]],
         rows: int,
+        fingerprint: str = "",
     ) -> None:
-        self._domain, self._rows = domain, rows
+        self._domain, self._rows, self.fingerprint = domain, rows, fingerprint
         self._coordinates = {name: coordinates[name] for name in domain.numeric}
         self._codes = {name: codes[name] for name in domain.discrete}
         self._sizes = {name: domain[name].size for name in domain.discrete}
@@ -96,12 +100,19 @@ class MemoryCounter:
         declaration; Damaged when a stored table is not the one that was stored.
         """
         names = spec.domain.discrete
+        stages = ("normalized", "discretized") if names else ("normalized",)
         with snapshot.alone():
             require_prepared(spec, snapshot)
-            stored = read_stage(snapshot, "normalized")
-            codes = _arrays(read_stage(snapshot, "discretized"), names) if names else {}
-        rows, coordinates = stored.num_rows, _arrays(stored, spec.domain.numeric)
-        return cls(spec.domain, coordinates=coordinates, codes=codes, rows=rows)
+            read = {stage: read_with_fingerprint(snapshot, stage) for stage in stages}
+            reading = str(snapshot.manifest.get("read_at", ""))
+        stored = read["normalized"][0]
+        return cls(
+            spec.domain,
+            coordinates=_arrays(stored, spec.domain.numeric),
+            codes=_arrays(read["discretized"][0], names) if names else {},
+            rows=stored.num_rows,
+            fingerprint=_combined(reading, *(print_ for _, print_ in read.values())),
+        )
 
     def __repr__(self) -> str:
         return f"MemoryCounter({len(self._domain.names)} attributes)"
@@ -264,6 +275,13 @@ def _lies(values: NDArray[Any], rows: int, low: int, high: int) -> bool:
 def _group_of(grouping: Grouping) -> NDArray[Any]:
     # From the groups that were checked, in as few bytes as hold them.
     return np.array(grouping.groups, dtype=np.min_scalar_type(grouping.size - 1))
+
+
+def _combined(reading: str, *fingerprints: str) -> str:
+    """One fingerprint of all tables. Rows that are read once more are other rows, whatever they
+    hold: whether they have changed is a question about rows, which no outcome may answer.
+    """
+    return hashlib.sha256("\0".join((reading, *fingerprints)).encode()).hexdigest()
 
 
 def _arrays(table: pa.Table, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:

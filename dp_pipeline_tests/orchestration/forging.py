@@ -1,0 +1,17 @@
+"""What somebody can do who holds the key of a population and may write into the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dp_pipeline.orchestration.release import Release
+from dp_pipeline.orchestration.syntactic_release import SyntacticRelease
+from dp_pipeline.release.bundle import Bundle
+
+
+def reseal(release: Release | SyntacticRelease, folder: Path) -> Bundle:
+    """Seal the files of a bundle as they are now; what the store reads then."""
+    store, key = release.store, release.home.ledger.key(release.spec.lineage)
+    files = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "seal"}
+    (folder / "seal").write_text(store._seal(folder, files, key))
+    return store.sealed(folder, key=key)

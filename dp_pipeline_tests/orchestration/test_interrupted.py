@@ -1,0 +1,258 @@
+"""What an interrupted release is bound to: its rows, its answers, and a salt that nobody knows."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.ledger import DeadRelease
+from dp_pipeline.ledger.export import exported
+from dp_pipeline.orchestration.lineage import open_lineage
+from dp_pipeline.orchestration.publishing import Published, publish
+from dp_pipeline.orchestration.release import ROWS
+from dp_pipeline.raw.ingest import ingest
+from dp_pipeline.raw.prepare import prepare
+from dp_pipeline.raw.readiness import mark_validated
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.schema.encoding import IntArray
+from dp_pipeline.schema.errors import Damaged
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.orchestration.projects import RIDES, Project
+
+COST = Fraction("0.55")
+DAY = datetime(2026, 11, 22, tzinfo=UTC).date()
+DEEP = {"dpqt_kmeans": {"k": "3", "nominal_rows": "1000"}}
+"""Four answers of the model, and two of the evaluation."""
+
+
+class Crash(BaseException):
+    """In place of SIGKILL: nothing of ours catches it."""
+
+
+@dataclass
+class StoppingNoise:
+    """Seeded noise that calls itself fit, and ends the process after some answers."""
+
+    seed: int
+    answers: int = 1000
+    name: str = "opendp"
+    fit_for_release: bool = True
+
+    def __post_init__(self) -> None:
+        self.source = SeededNoise(self.seed)
+
+    def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
+        if self.answers == 0:
+            raise Crash
+        self.answers -= 1
+        return self.source.discrete_laplace(counts, scale)
+
+    def noisy_max(self, scores: IntArray, scale: Fraction) -> int:
+        raise NotImplementedError
+
+
+def prepared(project: Project, spec: DatasetSpec) -> None:
+    """Rows read and prepared, without Dagster; validated as if they had been."""
+    key = open_lineage(spec, project.home).key(spec.lineage)
+    snapshot = ingest(spec, project.home.raw, key=key, snapshot_id=None, today=DAY)
+    mark_validated(spec, snapshot, structural=True, refused=False)
+    prepare(spec, snapshot)
+
+
+@pytest.fixture
+def spec(project: Project) -> DatasetSpec:
+    spec = project.declare("rides", RIDES, models=DEEP)
+    prepared(project, spec)
+    return spec
+
+
+def publish_with(project: Project, spec: DatasetSpec, noise: StoppingNoise) -> Published:
+    release = project.release(spec)
+    vars(release)["noise"] = noise
+    return publish(release)
+
+
+def interrupted(project: Project, spec: DatasetSpec, *, answers: int = 3) -> Path:
+    """The transcript of a release that stopped after some answers."""
+    with pytest.raises(Crash):
+        publish_with(project, spec, StoppingNoise(1, answers=answers))
+    (transcript,) = project.home.released.rglob("transcript.jsonl")
+    assert len(Transcript(transcript)) == 1 + answers
+    return transcript
+
+
+def is_dead(project: Project, spec: DatasetSpec) -> None:
+    """Nothing goes on but a fresh draw, at the full price."""
+    with pytest.raises(DeadRelease):
+        project.publish(spec)
+    assert project.spent(spec) == COST
+    assert project.publish(spec, fresh=True).nano == 550_000_000
+    project.ledger.verify()
+
+
+# The rows.
+
+
+def other_rows(project: Project) -> None:
+    shutil.rmtree(project.home.raw / "rides")
+    project.write_rows("rides.csv", ["rider,x,y", *[f"zoe{n},7,3" for n in range(9)]])
+
+
+def the_same_rows_read_again(project: Project) -> None:
+    shutil.rmtree(project.home.raw / "rides")
+
+
+@pytest.mark.parametrize("change", [other_rows, the_same_rows_read_again])
+def test_a_release_is_not_finished_over_rows_that_were_read_again(
+    change: Callable[[Project], None], project: Project, spec: DatasetSpec
+) -> None:
+    """The same rows too: whether they have changed is a question about rows."""
+    transcript = interrupted(project, spec)
+    answers = transcript.read_bytes()
+    change(project)
+    prepared(project, spec)
+    words = r"rides/dpqt_kmeans: expected the rows of snapshot .* that this release was begun with"
+    with pytest.raises(Damaged, match=words) as refused:
+        project.publish(spec)
+    assert "only --fresh goes on" in str(refused.value)
+    assert len(str(refused.value).splitlines()) == 1
+    assert transcript.read_bytes() == answers, "something was asked of other rows"
+    is_dead(project, spec)
+
+
+def test_a_release_is_finished_over_the_same_rows_prepared_again(
+    project: Project, spec: DatasetSpec
+) -> None:
+    interrupted(project, spec)
+    prepared(project, spec)
+    again = project.publish(spec)
+    assert (again.state, again.nano, project.spent(spec)) == ("resumed", 0, COST)
+
+
+def test_the_fingerprint_of_the_rows_is_in_the_ledger_and_nowhere_else(
+    project: Project, spec: DatasetSpec
+) -> None:
+    published = project.publish(spec)
+    (begun,) = [one for one in project.ledger.entries() if one.event == "reserve"]
+    fingerprint = begun.facts[ROWS]
+    assert len(fingerprint) == 64
+    assert ROWS not in published.bundle.facts
+    assert fingerprint not in str(exported(project.ledger.entries()))
+    for content in project.files("released", "internal", "reports").values():
+        assert fingerprint.encode() not in content
+
+
+def test_the_fingerprint_tells_nothing_to_who_does_not_hold_the_key(project: Project) -> None:
+    prints = set()
+    for name in ("one", "two"):
+        other = Project(project.folder / name)
+        declared = other.declare("rides", RIDES, models=DEEP)
+        prepared(other, declared)
+        other.publish(declared)
+        prints |= {one.facts[ROWS] for one in other.ledger.entries() if one.event == "reserve"}
+    assert len(prints) == 2, "the same rows under two keys"
+
+
+# The answers.
+
+
+@pytest.mark.parametrize("kept", range(3))
+def test_a_release_whose_answers_were_cut_off_at_a_line_end_is_dead(
+    kept: int, project: Project, spec: DatasetSpec
+) -> None:
+    transcript = interrupted(project, spec)
+    lines = transcript.read_bytes().splitlines(keepends=True)
+    transcript.write_bytes(b"".join(lines[: 1 + kept]))
+    with pytest.raises(Damaged, match=f"the 3 answers that were counted .*, got {kept}"):
+        project.publish(spec)
+    is_dead(project, spec)
+
+
+def test_an_older_copy_of_all_that_was_released_does_not_bring_answers_back(
+    project: Project, spec: DatasetSpec
+) -> None:
+    interrupted(project, spec, answers=1)
+    backup = project.folder / "backup"
+    shutil.copytree(project.home.released, backup)
+    with pytest.raises(Crash):
+        publish_with(project, spec, StoppingNoise(2, answers=2))
+    shutil.rmtree(project.home.released)
+    shutil.copytree(backup, project.home.released)
+    with pytest.raises(Damaged, match=r"the 3 answers that were counted .*, got 1"):
+        project.publish(spec)
+    is_dead(project, spec)
+
+
+def test_a_release_that_lost_its_count_is_dead(project: Project, spec: DatasetSpec) -> None:
+    interrupted(project, spec)
+    shutil.rmtree(project.home.answer_counts)
+    with pytest.raises(Damaged, match="nobody knows how many of them were seen"):
+        project.publish(spec)
+    is_dead(project, spec)
+
+
+def test_a_count_lies_beside_the_head_while_a_release_is_unfinished_and_no_longer(
+    project: Project, spec: DatasetSpec
+) -> None:
+    interrupted(project, spec)
+    (count,) = project.home.answer_counts.iterdir()
+    assert count.read_text() == f"{3:020d}\n"
+    assert project.home.answer_counts.parent == project.home.root
+    assert project.publish(spec).state == "resumed"
+    assert list(project.home.answer_counts.iterdir()) == []
+    # As a run leaves it that is killed once it has settled.
+    count.write_text(f"{6:020d}\n")
+    assert project.publish(spec).state == "replayed"
+    assert not count.exists()
+
+
+def test_a_head_on_another_disk_has_the_counts_beside_it(project: Project, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (project.home.root).mkdir(parents=True)
+    (project.home.root / "ledger.head").symlink_to(tmp_path / "disk" / "head")
+    assert project.home.answer_counts == tmp_path / "disk" / "head.answers"
+
+
+# The salt.
+
+
+def test_the_digest_of_the_answers_is_another_for_who_does_not_hold_the_key(
+    project: Project,
+) -> None:
+    """Else who reads a bundle, and knows most answers, could find the others by trying."""
+    found = []
+    for name in ("one", "two"):
+        other = Project(project.folder / name)
+        declared = other.declare("rides", RIDES, models=DEEP)
+        # Two rows a rider: who holds another key would keep another choice of more.
+        other.write_rows(
+            "rides.csv", ["rider,x,y", *[f"r{n % 9},{n % 8},{n % 4}" for n in range(18)]]
+        )
+        prepared(other, declared)
+        published = publish_with(other, declared, StoppingNoise(7))
+        transcript = Transcript(published.folder.parent / "transcript.jsonl")
+        found.append((published.bundle, transcript.records))
+    (one, records), (two, same) = found
+    assert one.key == two.key
+    assert [record.question for record in records] == [record.question for record in same]
+    for record, other_record in zip(records[1:], same[1:], strict=True):
+        assert np.array_equal(record.answer, other_record.answer), "the same noise of the same rows"
+    assert one.transcript != two.transcript
+    assert records[0].answer.nbytes == same[0].answer.nbytes == 32
+    assert not np.array_equal(records[0].answer, same[0].answer)
+
+
+def test_every_release_has_a_salt_of_its_own(project: Project, spec: DatasetSpec) -> None:
+    salts = []
+    for fresh in (False, True):
+        folder = project.publish(spec, fresh=fresh).folder
+        salts.append(Transcript(folder.parent / "transcript.jsonl").records[0].answer.tolist())
+    assert salts[0] != salts[1]
