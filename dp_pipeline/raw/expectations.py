@@ -93,7 +93,8 @@ def _structural_of_columns(spec: DatasetSpec) -> list[Expectation]:
         # Two underscores before an attribute: no attribute's name can be taken for the person's.
         end = "_person_id" if attribute == PERSON else f"__{attribute}"
         there = f"The source has exactly one column {column!r}."
-        stored = f"Column {column!r} is stored as text or as numbers."
+        numbers = "whole numbers" if attribute == PERSON else "numbers"
+        stored = f"Column {column!r} is stored as text or as {numbers}."
         declared.append(Expectation(f"column{end}", there, True, True, "exists", attribute))
         declared.append(Expectation(f"type{end}", stored, True, True, "type", attribute))
     return declared
