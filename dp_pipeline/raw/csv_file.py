@@ -42,8 +42,8 @@ def csv_columns(path: Path, source: Source, *, total: bool = False) -> list[str]
     total   the names are in one line: a quotation mark that nobody closed must not make a name of
             the rows behind it
 
-    Raises NotUtf8 where the line of names begins as UTF-16 does. Without such a line nothing is read:
-    no row may decide whether the others are.
+    Raises NotUtf8 where the line of names begins as UTF-16 does. Without such a line nothing is
+    read: no row may decide whether the others are.
     """
     if source.header:
         return list(source.header)
