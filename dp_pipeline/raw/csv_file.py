@@ -52,7 +52,7 @@ def csv_columns(path: Path, source: Source, *, total: bool = False) -> list[str]
             raise NotUtf8
     with pa.input_stream(str(path), compression="detect") as stream:
         text = io.TextIOWrapper(stream, "utf-8", errors="backslashreplace", newline="")
-        lines = (line.lstrip(_MARK) for line in text)
+        lines: Iterator[str] = (line.lstrip(_MARK) for line in text)
         lines = (line for line in lines if not line.startswith(_comment_marks(source)))
         if source.delimiter == WHITESPACE:
             lines = ("\t".join(line.split()) for line in lines)

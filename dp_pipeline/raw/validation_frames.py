@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from dp_pipeline.raw.cells import level_words, missing_cells
-from dp_pipeline.raw.expectations import PERSON, source_columns
+from dp_pipeline.raw.expectations import PERSON, frame_column, source_columns
 from dp_pipeline.raw.ingest import read_stage
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.raw.values import WHOLE, Kind, kind_of, numbers, texts
@@ -64,7 +64,16 @@ def row_frame(spec: DatasetSpec, snapshot: Snapshot) -> pd.DataFrame:
         places, words = texts(table.column(person))
         words[words == ""] = None
         columns[PERSON] = _categories(places, words)
+    for name in _named(spec):
+        # Some of the library's expectations fail at categories.
+        columns[name] = pd.Series(columns[name]).astype(object)
     return pd.DataFrame(columns)
+
+
+def _named(spec: DatasetSpec) -> set[str]:
+    """The columns of texts that declared expectations name."""
+    named = {frame_column(spec, one) for e in spec.expectations for one in e.columns.values()}
+    return {one for one in named if one == PERSON or not spec.domain[one].is_numeric}
 
 
 def _numbers(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
