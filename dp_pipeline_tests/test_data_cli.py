@@ -138,6 +138,17 @@ def test_the_person_is_protected_and_no_attribute(folder: Path) -> None:
     assert_refused(refused, 2, "a person's column of the source")
 
 
+@pytest.mark.parametrize("kind", [pa.float64(), pa.bool_(), pa.date32()])
+def test_a_column_that_can_be_no_id_is_refused_before_a_draft_is_written(
+    folder: Path, kind: pa.DataType
+) -> None:
+    rows = pa.table({"rider": pa.nulls(1, kind), "lat": [47.1]})
+    pq.write_table(rows, folder / "walks.parquet")
+    refused = data("init", "walks", "--from", "walks.parquet", "--person", "rider")
+    assert_refused(refused, 2, "expected text or whole numbers in the person's column 'rider'")
+    assert not (folder / "walks.yaml").exists()
+
+
 def test_a_draft_overwrites_nothing(folder: Path) -> None:
     (folder / SCHEMA_FILE).write_text("mine")
     assert data("init", "rides", "--from", "rides.csv").exit_code == 0

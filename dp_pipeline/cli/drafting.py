@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from dp_pipeline.schema.found_column import FoundColumn
     from dp_pipeline.schema.source import Source
     from dp_pipeline.schema.yaml_text import Value
 
@@ -93,15 +95,12 @@ def _draft(
     """The text of the file."""
     from dp_pipeline.raw.first_look import first_look
     from dp_pipeline.raw.public_look import public_look
-    from dp_pipeline.schema.errors import DeclarationError
     from dp_pipeline.schema.found_column import attribute_names
     from dp_pipeline.schema.skeleton import Outline, public_skeleton, sensitive_skeleton
 
     columns = first_look(source)
-    if person and person not in {column.name for column in columns}:
-        raise DeclarationError(
-            f"data init: expected a person's column of the source, got {person[:60]!r}"
-        )
+    if person:
+        _require_person(person, columns)
     others = tuple(column for column in columns if column.name != person)
     if not public:
         outline = Outline(name, origin, fields, attribute_names(others), person or None)
@@ -109,6 +108,22 @@ def _draft(
     rows, looked = public_look(source, others, name=name)
     outline = Outline(name, origin, fields, attribute_names(looked), person or None)
     return public_skeleton(outline, rows=rows)
+
+
+def _require_person(name: str, columns: Sequence[FoundColumn]) -> None:
+    """DeclarationError where the source has no such column, or one of a type that is no id's."""
+    from dp_pipeline.schema.errors import DeclarationError
+
+    found = next((column for column in columns if column.name == name), None)
+    if found is None:
+        raise DeclarationError(
+            f"data init: expected a person's column of the source, got {name[:60]!r}"
+        )
+    if not (found.whole or found.kind in ("text", "unknown")):
+        raise DeclarationError(
+            f"data init: expected text or whole numbers in the person's column {name[:60]!r}, "
+            f"got the type {found.type}: write it as int64 or text"
+        )
 
 
 def _write(path: Path, text: str) -> None:

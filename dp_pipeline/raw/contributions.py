@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dp_pipeline.raw.values import REAL, TEXT, WHOLE, type_word
 from dp_pipeline.schema.errors import DeclarationError
 
 _PURPOSE = b"contribution\0"
@@ -26,18 +27,20 @@ _TEXT = pa.large_string()
 def keep_at_most(table: pa.Table, *, column: str, at_most: int, key: bytes) -> pa.Table:
     """Of every person, the ``at_most`` rows with the smallest digests, in their old order.
 
-    table     the attributes' columns and the person's, text or numbers
-    column    the person's column; spaces around a text id do not make another person
+    table     the attributes' columns, text or numbers, and the person's
+    column    the person's column, text or whole numbers; spaces around a text id do not make
+              another person
     at_most   rows that one person may keep, at least 1
     key       the lineage's secret key: who does not hold it cannot place a row in the sample
 
     The digest is HMAC-SHA256(key, person, row content, ordinal), where the row
     content is the canonical text of all other columns, by column name, and the
-    ordinal counts identical rows of one person. Rows without a person (null, NaN,
-    empty or blank text) are dropped: they cannot be bounded.
+    ordinal counts identical rows of one person. Rows without a person (null, empty or
+    blank text) are dropped: they cannot be bounded.
 
     Raises DeclarationError for a column that is not there or is neither text nor
-    numbers, ``at_most`` below 1, or an empty key.
+    numbers, a person's column of floating numbers or truth values, ``at_most`` below 1, or an
+    empty key.
 
     >>> rides = pa.table({"x": [1, 2, 3, 4], "rider": ["a", "a", "a", None]})
     >>> keep_at_most(rides, column="rider", at_most=2, key=b"k" * 32).num_rows
@@ -66,23 +69,26 @@ def _check(table: pa.Table, column: str, at_most: int, key: bytes) -> None:
 def _person_codes(table: pa.Table, column: str) -> NDArray[np.int64]:
     """One number a person (n,), −1 for none. Numbers only group; their order means nothing."""
     persons = _person_cells(table, column)
-    if pa.types.is_floating(persons.type):
-        persons = pc.if_else(pc.is_nan(persons), None, persons)
-    elif pa.types.is_large_string(persons.type):
+    if persons.type == _TEXT:
         persons = pc.if_else(pc.equal(persons, ""), None, persons)
     codes = persons.dictionary_encode().indices
     return np.asarray(pc.fill_null(codes, -1)).astype(np.int64)
 
 
 def _person_cells(table: pa.Table, column: str) -> pa.Array:
-    """Numbers as they are, texts without the spaces around them."""
+    """Whole numbers as they are, texts without the spaces around them.
+
+    Never floating numbers: they are the same from 2^53 on where whole numbers are not.
+    """
     cells = _one_chunk(table.column(column))
-    if pa.types.is_floating(cells.type):
-        # −0.0 is the person 0.0.
-        return pc.add(cells.cast(pa.float64()), 0.0)
-    if pa.types.is_integer(cells.type):
+    if cells.type in WHOLE:
         return cells
-    return pc.utf8_trim_whitespace(_texts(column, cells))
+    if cells.type == _TEXT or pa.types.is_null(cells.type):
+        return pc.utf8_trim_whitespace(cells.cast(_TEXT))
+    raise DeclarationError(
+        f"person {column!r}: expected text or whole numbers, got {type_word(cells.type)}: "
+        "write the column as int64 or text"
+    )
 
 
 def _ranks(
@@ -133,21 +139,24 @@ def _digests(messages: list[bytes], key: bytes) -> tuple[NDArray[np.uint64], NDA
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    """Cells (n,) without a dictionary, floating numbers as doubles, text as large text: one array
+    of text holds 2 GB of it.
+    """
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    if pa.types.is_floating(column.type):
+    if column.type in REAL:
         column = column.cast(pa.float64())
+    if column.type in TEXT:
+        column = column.cast(_TEXT)
     return column.combine_chunks()
 
 
 def _texts(name: str, cells: pa.Array) -> pa.Array:
     """Canonical texts (n,) of one column; null stays null."""
     kind = cells.type
-    if pa.types.is_floating(kind):
+    if kind == pa.float64():
         return pa.array([_number_text(value) for value in cells.to_pylist()], _TEXT)
-    textual = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    plain = (*textual, pa.types.is_integer, pa.types.is_boolean, pa.types.is_null)
-    if not any(is_kind(kind) for is_kind in plain):
+    if kind not in WHOLE | {_TEXT, pa.bool_(), pa.null()}:
         raise DeclarationError(f"column {name!r}: expected text or numbers, got another type")
     return cells.cast(_TEXT)
 

@@ -13,12 +13,16 @@ import codecs
 import csv
 import io
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv
 
 from dp_pipeline.schema.source import WHITESPACE, Source
+
+_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 LONGEST_LINE = 1 << 17
 """Bytes of a sensitive line: pyarrow cannot read one that is longer than a block, 2^20."""
@@ -28,15 +32,32 @@ class NoHeader(ValueError):
     """There is no first line with column names."""
 
 
-def csv_columns(path: Path, source: Source) -> list[str]:
-    """The declared header, or the names in the first line that is not blank; NoHeader if none."""
+class NotUtf8(ValueError):
+    """The file says of itself that it is of another encoding."""
+
+
+def csv_columns(path: Path, source: Source, *, total: bool = False) -> list[str]:
+    """The declared header, or the names in the first line that is not blank; NoHeader if none.
+
+    total   the names are in one line: a quotation mark that nobody closed must not make a name of
+            the rows behind it
+
+    Raises NotUtf8 where the line of names begins as UTF-16 does. Without such a line nothing is
+    read: no row may decide whether the others are.
+    """
     if source.header:
         return list(source.header)
     with pa.input_stream(str(path), compression="detect") as stream:
-        text = io.TextIOWrapper(stream, "utf-8-sig", errors="backslashreplace", newline="")
-        lines = (line for line in text if not line.startswith(_comment_marks(source)))
+        if stream.read(2) in _UTF_16:
+            raise NotUtf8
+    with pa.input_stream(str(path), compression="detect") as stream:
+        text = io.TextIOWrapper(stream, "utf-8", errors="backslashreplace", newline="")
+        lines: Iterator[str] = (line.lstrip(_MARK) for line in text)
+        lines = (line for line in lines if not line.startswith(_comment_marks(source)))
         if source.delimiter == WHITESPACE:
             lines = ("\t".join(line.split()) for line in lines)
+        if total:
+            lines = islice((line for line in lines if line.strip("\r\n")), 1)
         names = next((row for row in csv.reader(lines, delimiter=_delimiter(source)) if row), None)
     if names is None:
         raise NoHeader
@@ -49,7 +70,7 @@ def csv_table(path: Path, source: Source, columns: list[str], *, total: bool) ->
     total   one line one row, dropping what is none; else an irregular row is a
             pyarrow.ArrowException
     """
-    names = csv_columns(path, source)
+    names = csv_columns(path, source, total=total)
     data = _content(path, source)
     if total:
         rows = b"\n".join(_regular_lines(data, source, cells=len(names)))
@@ -58,8 +79,8 @@ def csv_table(path: Path, source: Source, columns: list[str], *, total: bool) ->
     if not rows.strip(b"\r\n"):
         return pa.table({name: pa.array([], pa.binary()) for name in columns})
     return pyarrow.csv.read_csv(
-        # Behind a blank line, which is no row, a byte order mark is a part of its cell: at the
-        # very start pyarrow would drop it, and the first row would depend on being the first.
+        # Behind a blank line, which is no row: at the very start pyarrow would drop a mark that
+        # stood behind white space, and so belongs to its cell.
         pa.py_buffer(b"\n" + rows),
         read_options=pyarrow.csv.ReadOptions(column_names=names),
         parse_options=pyarrow.csv.ParseOptions(
@@ -85,19 +106,29 @@ def _comment_marks(source: Source) -> tuple[str, ...]:
 
 
 def _content(path: Path, source: Source) -> bytes:
-    """Everything but a byte order mark at the start and the lines that are comments; between cells
-    one character stands for any white space.
+    """Everything but byte order marks at the beginnings of lines and the lines that are comments;
+    between cells one character stands for any white space.
 
     A line is a comment by its first character alone, even inside of a quoted cell.
     """
     with pa.input_stream(str(path), compression="detect") as stream:
-        data: bytes = stream.read().removeprefix(codecs.BOM_UTF8)
+        data = _unmarked(stream.read())
     if source.comment:
         marks = tuple(mark.encode() for mark in _comment_marks(source))
         lines = data.splitlines(keepends=True)
         data = b"".join(line for line in lines if not line.startswith(marks))
     if source.delimiter == WHITESPACE:
         data = b"\n".join(b"\t".join(line.split()) for line in data.splitlines())
+    return data
+
+
+def _unmarked(data: bytes) -> bytes:
+    """Without the byte order marks that lines begin with."""
+    while data.startswith(codecs.BOM_UTF8):
+        data = data.removeprefix(codecs.BOM_UTF8)
+    for end in (b"\n", b"\r"):
+        while end + codecs.BOM_UTF8 in data:
+            data = data.replace(end + codecs.BOM_UTF8, end)
     return data
 
 

@@ -9,17 +9,19 @@ switch would be seen. Declaring is cheap; Great Expectations is loaded by ``vali
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal
 
 from dp_pipeline.raw.readiness import mark_validated
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.schema.domain import Attribute
+from dp_pipeline.schema.expectation import DeclaredExpectation
 from dp_pipeline.schema.spec import DatasetSpec
 
 PERSON = "person id"
 """How the column that names the person is called beside attributes; no attribute has a space."""
 
-Rule = Literal["exists", "type", "rows", "present", "levels", "bounds"]
+Rule = Literal["exists", "type", "rows", "present", "levels", "bounds", "declared"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Expectation:
     blocking     whether its failure stops the snapshot from being prepared
     rule         what is tested
     attribute    of which attribute, PERSON for the person's column, None for the table
+    share        of the rows, or of the values that are not missing, that have to be as expected
+    declared     what the data set file declares in Great Expectations' words, or None
     """
 
     name: str
@@ -40,6 +44,8 @@ class Expectation:
     blocking: bool
     rule: Rule
     attribute: str | None = None
+    share: Fraction = Fraction(1)
+    declared: DeclaredExpectation | None = None
 
 
 @dataclass(frozen=True)
@@ -58,9 +64,9 @@ class Verdict:
 def expectations_of(spec: DatasetSpec) -> tuple[Expectation, ...]:
     """Every expectation that follows from the declaration; reads nothing, loads nothing.
 
-    Row-dependent ones block on benchmark data only. Unknown texts of an
-    attribute that declares a level for them never block: the declaration
-    itself says where they go.
+    Row-dependent ones block on benchmark data only, and want the declared share ``usable`` of
+    the rows to be as declared. Unknown texts of an attribute that declares a level for them
+    never block: the declaration itself says where they go.
     """
     declared = [
         *_structural_of_columns(spec),
@@ -71,12 +77,21 @@ def expectations_of(spec: DatasetSpec) -> tuple[Expectation, ...]:
     for attribute in spec.domain:
         declared += _rows_of(attribute, may_block=not spec.is_release)
     if spec.protection.column is not None:
-        sentence = f"Every row has a person id in {spec.protection.column!r}."
+        every = (
+            "Every row has" if spec.usable == 1 else f"{_at_least(spec.usable)} of the rows have"
+        )
         declared.append(
             Expectation(
-                "present_person_id", sentence, False, not spec.is_release, "present", PERSON
+                "present_person_id",
+                f"{every} a person id in {spec.protection.column!r}.",
+                False,
+                not spec.is_release,
+                "present",
+                PERSON,
+                share=spec.usable,
             )
         )
+    declared += [_of_user(spec, one) for one in spec.expectations]
     return tuple(declared)
 
 
@@ -87,37 +102,94 @@ def source_columns(spec: DatasetSpec) -> dict[str, str]:
     return columns if person is None else {**columns, PERSON: person}
 
 
+def frame_column(spec: DatasetSpec, column: str) -> str:
+    """How a column that a declared expectation names is called in the frame of rows."""
+    return column if column in spec.domain.names else PERSON
+
+
 def _structural_of_columns(spec: DatasetSpec) -> list[Expectation]:
     declared = []
     for attribute, column in source_columns(spec).items():
         # Two underscores before an attribute: no attribute's name can be taken for the person's.
         end = "_person_id" if attribute == PERSON else f"__{attribute}"
         there = f"The source has exactly one column {column!r}."
-        stored = f"Column {column!r} is stored as text or as numbers."
+        numbers = "whole numbers" if attribute == PERSON else "numbers"
+        stored = f"Column {column!r} is stored as text or as {numbers}."
         declared.append(Expectation(f"column{end}", there, True, True, "exists", attribute))
         declared.append(Expectation(f"type{end}", stored, True, True, "type", attribute))
     return declared
 
 
 def _rows_of(attribute: Attribute, *, may_block: bool) -> list[Expectation]:
-    name, blocking = attribute.name, may_block and attribute.on_invalid != "other"
-    if attribute.coordinate is None:
-        missing = f"No value of {name} is missing."
-        known = f"Every value of {name} is one of the declared levels."
-        either = f"Every value of {name} is missing or one of the declared levels."
-        rule: Rule = "levels"
-    else:
-        low, high = attribute.coordinate.lower, attribute.coordinate.upper
-        missing = f"Every value of {name} is a number; none is missing."
-        known = f"Every number of {name} lies between {low:g} and {high:g}."
-        either = f"Every value of {name} is missing or a number between {low:g} and {high:g}."
-        rule = "bounds"
-    if attribute.nullable:
-        return [Expectation(f"{rule}__{name}", either, False, blocking, rule, name)]
+    rule: Rule = "bounds" if attribute.is_numeric else "levels"
+    sentences = {rule: _known(attribute)}
+    if not attribute.nullable:
+        sentences = {"present": _present(attribute), **sentences}
+    blocking = may_block and attribute.on_invalid != "other"
     return [
-        Expectation(f"present__{name}", missing, False, blocking, "present", name),
-        Expectation(f"{rule}__{name}", known, False, blocking, rule, name),
+        Expectation(
+            f"{one}__{attribute.name}",
+            sentence,
+            False,
+            blocking,
+            one,
+            attribute.name,
+            share=attribute.usable,
+        )
+        for one, sentence in sentences.items()
     ]
+
+
+def _present(attribute: Attribute) -> str:
+    name, some = attribute.name, _at_least(attribute.usable)
+    if attribute.usable != 1:
+        return (
+            f"{some} of the rows have a {'number' if attribute.is_numeric else 'value'} in {name}."
+        )
+    if attribute.is_numeric:
+        return f"Every value of {name} is a number; none is missing."
+    return f"No value of {name} is missing."
+
+
+def _known(attribute: Attribute) -> str:
+    """What is said of the values that are not missing."""
+    name, some = attribute.name, _at_least(attribute.usable)
+    what = "one of the declared levels"
+    if attribute.coordinate is not None:
+        what = f"between {attribute.coordinate.lower:g} and {attribute.coordinate.upper:g}"
+        what = f"a number {what}" if attribute.nullable else what
+    if attribute.usable != 1:
+        return f"Of the values of {name} that are not missing, {some.lower()} are {what}."
+    if attribute.nullable:
+        return f"Every value of {name} is missing or {what}."
+    if attribute.is_numeric:
+        return f"Every number of {name} lies {what}."
+    return f"Every value of {name} is {what}."
+
+
+def _at_least(share: Fraction) -> str:
+    return f"At least {float(share * 100):g} %"
+
+
+def _of_user(spec: DatasetSpec, declared: DeclaredExpectation) -> Expectation:
+    """What the data set file declares in Great Expectations' words."""
+    columns = tuple(declared.columns.values())
+    # As of other checks on rows: no attribute's name can be taken for the person's column.
+    ends = [f"__{one}" if one in spec.domain.names else "_person_id" for one in columns]
+    name = f"__{declared.name}" if declared.name else ""
+    said = ", ".join(f"{key} {value}" for key, value in declared.arguments.items())
+    sentence = f"{declared.type} of {' and '.join(columns)}{said and ': ' + said}."
+    if declared.mostly != 1:
+        sentence += f" {_at_least(declared.mostly)} of the values that are not missing."
+    return Expectation(
+        f"{declared.type}{''.join(ends)}{name}",
+        sentence,
+        False,
+        declared.is_critical and not spec.is_release,
+        "declared",
+        share=declared.mostly,
+        declared=declared,
+    )
 
 
 def validate(spec: DatasetSpec, snapshot: Snapshot) -> tuple[Verdict, ...]:
@@ -126,7 +198,7 @@ def validate(spec: DatasetSpec, snapshot: Snapshot) -> tuple[Verdict, ...]:
     Verdicts come in the order of ``expectations_of``. After a structural
     failure no row is looked at, and the row-dependent ones are reported not
     passed, with ``ran`` False. The manifest then says
-    ``validated: {structural, refused, digest}``; a refused snapshot also loses
+    ``validated: {structural, refused, digest, checks}``; a refused snapshot also loses
     its mark ``prepared``. On release data the manifest holds nothing that
     depends on a row.
     """

@@ -16,9 +16,9 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.parquet
 
-from dp_pipeline.raw.csv_file import NoHeader, csv_columns
+from dp_pipeline.raw.csv_file import NoHeader, NotUtf8, csv_columns
 from dp_pipeline.raw.sources.parquet_folder import parquet_parts
-from dp_pipeline.raw.values import kind_of
+from dp_pipeline.raw.values import kind_of, type_word
 from dp_pipeline.schema.errors import SourceError
 from dp_pipeline.schema.found_column import FoundColumn, FoundKind
 from dp_pipeline.schema.source import Source
@@ -85,8 +85,6 @@ def _parquet(source: Source) -> tuple[FoundColumn, ...]:
 
 def _typed(column: pa.Field) -> FoundColumn:
     type_ = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    # A list or a mapping names what is inside of it: its first word is enough.
-    word = re.split(r"[<\[(]", str(type_))[0]
     kind: FoundKind = "unusable"
     if pa.types.is_boolean(type_):
         kind = "boolean"
@@ -96,6 +94,7 @@ def _typed(column: pa.Field) -> FoundColumn:
         kind = "text"
     elif (known := kind_of(type_)) != "other":
         kind = known
+    word = type_word(type_).partition("(")[0]
     return FoundColumn(column.name, kind, word, whole=pa.types.is_integer(type_))
 
 
@@ -105,6 +104,8 @@ def _read(source: Source, read: Callable[[], Result]) -> Result:
         return read()
     except OSError as error:
         got = os.strerror(error.errno) if error.errno else "a damaged one"
+    except NotUtf8:
+        got = "one of UTF-16: write it as UTF-8"
     except (pa.ArrowException, csv.Error, ValueError, NoHeader):
         got = "another one"
     raise _refusal(source, f"a {source.kind} source with columns", got)

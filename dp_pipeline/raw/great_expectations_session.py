@@ -7,10 +7,21 @@ from typing import Any
 
 import pandas as pd
 
-from dp_pipeline.raw.expectations import Expectation
+from dp_pipeline.raw.expectations import Expectation, Rule, frame_column
 from dp_pipeline.schema.encoding import Levels
 from dp_pipeline.schema.errors import PipelineError
+from dp_pipeline.schema.expectation import Argument
 from dp_pipeline.schema.spec import DatasetSpec
+
+_TYPES: dict[Rule, str] = {
+    "exists": "expect_column_to_exist",
+    "type": "expect_column_values_to_be_in_type_list",
+    "rows": "expect_table_row_count_to_be_between",
+    "present": "expect_column_values_to_not_be_null",
+    "levels": "expect_column_values_to_be_in_set",
+    "bounds": "expect_column_values_to_be_between",
+}
+"""Rule → the library's name of it; one that is declared has its own."""
 
 
 def passed(
@@ -58,28 +69,44 @@ def _suite(spec: DatasetSpec, expectations: list[Any]) -> Any:
 
 
 def _translated(spec: DatasetSpec, expectation: Expectation) -> Any:
-    """The library's expectation for ours."""
-    kinds = _library().expectations
-    column, meta = expectation.attribute, {"name": expectation.name}
+    """The library's expectation for ours, or for one of the data set file."""
+    arguments: dict[str, Any] = {}
+    if expectation.attribute is not None:
+        arguments["column"] = expectation.attribute
     match expectation.rule:
-        case "exists":
-            return kinds.ExpectColumnToExist(column=column, meta=meta)
         case "type":
-            types = ["str", "float64"]
-            return kinds.ExpectColumnValuesToBeInTypeList(column=column, type_list=types, meta=meta)
+            arguments["type_list"] = ["str", "float64"]
         case "rows":
-            return kinds.ExpectTableRowCountToBeBetween(min_value=1, meta=meta)
-        case "present":
-            return kinds.ExpectColumnValuesToNotBeNull(column=column, meta=meta)
+            arguments["min_value"] = 1
         case "levels":
-            levels = list(_levels(spec, str(column)))
-            return kinds.ExpectColumnValuesToBeInSet(column=column, value_set=levels, meta=meta)
+            arguments["value_set"] = list(_levels(spec, str(expectation.attribute)))
         case "bounds":
-            box = spec.domain[str(column)].coordinate
+            box = spec.domain[str(expectation.attribute)].coordinate
             assert box is not None
-            return kinds.ExpectColumnValuesToBeBetween(
-                column=column, min_value=box.lower, max_value=box.upper, meta=meta
-            )
+            arguments |= {"min_value": box.lower, "max_value": box.upper}
+    type_ = _TYPES.get(expectation.rule, "")
+    if expectation.declared is not None:
+        type_ = expectation.declared.type
+        columns = expectation.declared.columns.items()
+        arguments = {key: frame_column(spec, one) for key, one in columns}
+        arguments |= {key: _listed(one) for key, one in expectation.declared.arguments.items()}
+    if "_values_" in type_ or "_value_" in type_:
+        arguments["mostly"] = float(expectation.share)
+    kind = getattr(_library().expectations, _class_name(type_))
+    return kind(**arguments, meta={"name": expectation.name})
+
+
+def _class_name(type_: str) -> str:
+    """The library's class of a type.
+
+    >>> _class_name("expect_column_pair_values_a_to_be_greater_than_b")
+    'ExpectColumnPairValuesAToBeGreaterThanB'
+    """
+    return "".join(word.capitalize() for word in type_.split("_"))
+
+
+def _listed(value: Argument) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _levels(spec: DatasetSpec, attribute: str) -> tuple[str, ...]:

@@ -79,13 +79,21 @@ def normalize(spec: DatasetSpec, snapshot: Snapshot) -> None:
     """
     require_validated(spec, snapshot)
     forget_preparation(snapshot)
-    table = read_stage(snapshot, "ingested").select(list(dict.fromkeys(spec.columns)))
-    table = _bounded(spec, table.filter(pa.array(_survivors(spec, table))), snapshot.key)
+    store(snapshot, "normalized", normalized(spec, read_stage(snapshot, "ingested"), snapshot.key))
+    mark_stage(spec, snapshot, "normalized")
+
+
+def normalized(spec: DatasetSpec, table: pa.Table, key: bytes) -> pa.Table:
+    """The stage ``normalized`` of the rows of a source, as ``read_source`` gives them.
+
+    key   the lineage's secret key
+    """
+    table = table.select(list(dict.fromkeys(spec.columns)))
+    table = _bounded(spec, table.filter(pa.array(_survivors(spec, table))), key)
     columns: dict[str, pa.Array] = {}
     for attribute in spec.domain:
         columns |= _normalized(attribute, table.column(attribute.column))
-    store(snapshot, "normalized", pa.table(columns))
-    mark_stage(spec, snapshot, "normalized")
+    return pa.table(columns)
 
 
 def _survivors(spec: DatasetSpec, table: pa.Table) -> NDArray[np.bool_]:
@@ -132,14 +140,18 @@ def discretize(spec: DatasetSpec, snapshot: Snapshot) -> None:
     """
     _require_needed(spec, "discretized")
     require_stage(spec, snapshot, "normalized")
-    table = read_stage(snapshot, "normalized")
+    store(snapshot, "discretized", discretized(spec, read_stage(snapshot, "normalized")))
+    mark_stage(spec, snapshot, "discretized")
+
+
+def discretized(spec: DatasetSpec, table: pa.Table) -> pa.Table:
+    """The stage ``discretized`` of the stage ``normalized``."""
     columns = {}
     for name in spec.domain.discrete:
         attribute = spec.domain[name]
         codes = _codes(attribute, table)
         columns[name] = pa.array(codes.astype(np.min_scalar_type(attribute.size - 1)))
-    store(snapshot, "discretized", pa.table(columns))
-    mark_stage(spec, snapshot, "discretized")
+    return pa.table(columns)
 
 
 def _codes(attribute: Attribute, table: pa.Table) -> IntArray:

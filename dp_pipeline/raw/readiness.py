@@ -1,6 +1,6 @@
 """How far a snapshot has come: marks in its manifest, each bound to one declaration.
 
-``validated``: {structural, refused, digest}; ``stages``: stage → digest;
+``validated``: {structural, refused, digest, checks}; ``stages``: stage → digest;
 ``prepared``: {digest, stages}, or null. A declaration that changed makes every mark void.
 """
 
@@ -17,7 +17,12 @@ def mark_validated(
     spec: DatasetSpec, snapshot: Snapshot, *, structural: bool, refused: bool
 ) -> None:
     """Note the outcome of a validation; a refused snapshot loses its mark ``prepared``."""
-    facts = {"structural": structural, "refused": refused, "digest": spec.digest}
+    facts = {
+        "structural": structural,
+        "refused": refused,
+        "digest": spec.digest,
+        "checks": spec.checks,
+    }
     if refused:
         snapshot.record(validated=facts, prepared=None)
     else:
@@ -29,7 +34,8 @@ def require_validated(spec: DatasetSpec, snapshot: Snapshot) -> None:
     validated = _marks(snapshot, "validated")
     if validated.get("refused"):
         raise NotPrepared(f"{snapshot!r}: expected a valid snapshot, got a refused one")
-    if validated.get("structural") is not True or validated.get("digest") != spec.digest:
+    is_current = (validated.get("digest"), validated.get("checks")) == (spec.digest, spec.checks)
+    if validated.get("structural") is not True or not is_current:
         raise NotPrepared(
             f"{snapshot!r}: expected a snapshot validated as {spec.name} is declared now, got none"
         )

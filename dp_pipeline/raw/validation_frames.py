@@ -9,15 +9,15 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from dp_pipeline.raw.cells import level_words, missing_cells
-from dp_pipeline.raw.expectations import PERSON, source_columns
+from dp_pipeline.raw.expectations import PERSON, frame_column, source_columns
 from dp_pipeline.raw.ingest import read_stage
 from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.raw.values import kind_of, numbers, texts
+from dp_pipeline.raw.values import WHOLE, Kind, kind_of, numbers, texts
 from dp_pipeline.schema.domain import Attribute
 from dp_pipeline.schema.encoding import FloatArray, IntArray
 from dp_pipeline.schema.spec import DatasetSpec
 
-_SAMPLES = {
+_SAMPLES: dict[Kind, pd.Series] = {
     "text": pd.Series(["text"], dtype=object),
     "number": pd.Series([0.0]),
     "other": pd.Series([False]),
@@ -34,8 +34,14 @@ def schema_frame(spec: DatasetSpec, snapshot: Snapshot) -> pd.DataFrame:
     for name, column in source_columns(spec).items():
         places = schema.get_all_field_indices(column)
         if len(places) == 1:
-            columns[name] = _SAMPLES[kind_of(schema.field(places[0]).type)]
+            columns[name] = _SAMPLES[_kind_of_column(name, schema.field(places[0]).type)]
     return pd.DataFrame(columns, index=[0])
+
+
+def _kind_of_column(name: str, type_: pa.DataType) -> Kind:
+    """What a stored column is; floating numbers are no persons."""
+    kind = kind_of(type_)
+    return "other" if name == PERSON and kind == "number" and type_ not in WHOLE else kind
 
 
 def row_frame(spec: DatasetSpec, snapshot: Snapshot) -> pd.DataFrame:
@@ -58,7 +64,16 @@ def row_frame(spec: DatasetSpec, snapshot: Snapshot) -> pd.DataFrame:
         places, words = texts(table.column(person))
         words[words == ""] = None
         columns[PERSON] = _categories(places, words)
+    for name in _named(spec):
+        # Some of the library's expectations fail at categories.
+        columns[name] = pd.Series(columns[name]).astype(object)
     return pd.DataFrame(columns)
+
+
+def _named(spec: DatasetSpec) -> set[str]:
+    """The columns of texts that declared expectations name."""
+    named = {frame_column(spec, one) for e in spec.expectations for one in e.columns.values()}
+    return {one for one in named if one == PERSON or not spec.domain[one].is_numeric}
 
 
 def _numbers(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:

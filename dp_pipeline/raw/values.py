@@ -18,6 +18,16 @@ from dp_pipeline.schema.encoding import FloatArray, IntArray
 
 Kind = Literal["text", "number", "other"]
 
+TEXT = frozenset({pa.string(), pa.large_string()})
+WHOLE = frozenset(
+    {
+        *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+        *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+    }
+)
+REAL = frozenset({pa.float32(), pa.float64()})
+"""The types of columns that are read here, each by name: what is not listed is not read."""
+
 # Such a text of at most 40 characters is below 1e140 in size, so that pyarrow's cast, which
 # would raise with the text in its message, cannot overflow. It rounds correctly, as float does.
 _PLAIN_NUMBER = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,2})?$"
@@ -25,14 +35,21 @@ _PLAIN_LENGTH = 40
 
 
 def kind_of(type_: pa.DataType) -> Kind:
-    """What a stored type is to us. Booleans, decimals, times and lists are ``other``."""
+    """What a stored type is to us: ``other`` where it is none of those listed."""
     if pa.types.is_dictionary(type_):
         return kind_of(type_.value_type)
-    if pa.types.is_string(type_) or pa.types.is_large_string(type_):
+    if type_ in TEXT:
         return "text"
-    if pa.types.is_integer(type_) or pa.types.is_floating(type_):
-        return "number"
-    return "other"
+    return "number" if type_ in WHOLE | REAL else "other"
+
+
+def type_word(type_: pa.DataType) -> str:
+    """The type's own name for messages, without the names of fields inside of it.
+
+    >>> type_word(pa.list_(pa.int64())), type_word(pa.timestamp("s"))
+    ('list', 'timestamp')
+    """
+    return str(type_).partition("<")[0].partition("[")[0]
 
 
 def numbers(column: pa.ChunkedArray) -> FloatArray:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
@@ -16,8 +18,12 @@ SMALLEST_WIDTH = 1e-100
 MOST_CELLS = 65_536
 
 
-def parse_attribute(name: str, fields: Fields, default: str) -> Attribute:
-    """Read one attribute; ``default`` is the data set's rule for invalid values."""
+def parse_attribute(name: str, fields: Fields, default: str, *, usable: Fraction) -> Attribute:
+    """Read one attribute.
+
+    default   the data set's rule for invalid values
+    usable    the data set's share of the rows that have to be as declared
+    """
     column = fields.text("column", name)
     if "levels" in fields:
         attribute = _nominal(name, column, fields, default)
@@ -25,6 +31,7 @@ def parse_attribute(name: str, fields: Fields, default: str) -> Attribute:
         attribute = _numeric(name, column, fields, default)
     else:
         fields.refuse("levels", "levels or bounds", "neither")
+    attribute = replace(attribute, usable=fields.share("usable", usable))
     fields.finish()
     return attribute
 

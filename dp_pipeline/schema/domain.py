@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from typing import Any, Literal
 
 from dp_pipeline.schema.encoding import Bins, Coordinate, Levels
@@ -34,6 +35,8 @@ class Attribute:
     whole        whether synthetic numbers are whole; changes nothing that is measured
     missing      texts that mean a missing value, beside empty ones; none unless nullable
     aliases      (text, level): other spellings of declared levels
+    usable       share of the rows that checks on rows want to be as declared; changes nothing
+                 that is measured
     """
 
     name: str
@@ -46,6 +49,7 @@ class Attribute:
     whole: bool = False
     missing: tuple[str, ...] = ()
     aliases: tuple[tuple[str, str], ...] = ()
+    usable: Fraction = Fraction(1)
 
     @property
     def is_numeric(self) -> bool:
@@ -84,7 +88,7 @@ class Attribute:
         declared, so that releases of before it keep their keys.
         """
         fields = asdict(self)
-        del fields["whole"]
+        del fields["whole"], fields["usable"]
         later = ("nullable", "missing", "aliases")
         return {name: value for name, value in fields.items() if value or name not in later}
 

@@ -23,6 +23,7 @@ from dp_pipeline.schema.errors import DeclarationError
 Parsed = TypeVar("Parsed")
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
 TODO = "TODO"
+_SHARE = re.compile(r"[01]?\.[0-9]{1,9}|1")
 _RANGE = re.compile(r"(\d{1,18})\.\.(\d{1,18})")
 
 
@@ -136,6 +137,22 @@ class Fields:
 
         return self._parsed(name, parse, f"a whole number of at least {at_least}")
 
+    def number(self, name: str) -> float:
+        """A finite number."""
+        return self._parsed(name, finite, "a finite number")
+
+    def share(self, name: str, default: Fraction = Fraction(1)) -> Fraction:
+        """A share above 0, exact; ``default`` where it is not declared."""
+        self._asked.add(name)
+        if name not in self._nodes:
+            return default
+
+        def parse(text: str) -> Fraction | None:
+            value = Fraction(text) if _SHARE.fullmatch(text) else None
+            return value if value is not None and 0 < value <= 1 else None
+
+        return self._parsed(name, parse, "a decimal number above 0, at most 1")
+
     def epsilon(self, name: str) -> Fraction:
         """An exact ε."""
         return self._epsilon(self.text(name), name)
@@ -206,6 +223,20 @@ class Fields:
         if not isinstance(node, yaml.MappingNode):
             self._fail(name, "a mapping", "nothing" if node is None else "something else")
         return Fields(node, self._path, f"{self._prefix}{_short(name)}.")
+
+    def sections(self, name: str) -> tuple[Fields, ...]:
+        """A list of nested mappings; messages name them by their place, from 1."""
+        self._asked.add(name)
+        node = self._nodes.get(name)
+        if not isinstance(node, yaml.SequenceNode):
+            self._fail(name, "a list", "nothing" if node is None else "something else")
+        for item in node.value:
+            if not isinstance(item, yaml.MappingNode):
+                self._fail(name, "a list of mappings", "something else", item)
+        return tuple(
+            Fields(item, self._path, f"{self._prefix}{name}.{place}.")
+            for place, item in enumerate(node.value, start=1)
+        )
 
     def finish(self) -> None:
         """Refuse fields that no one asked for: a misspelt field must not be silently dropped."""

@@ -17,6 +17,7 @@ from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.encoding import Levels
 from dp_pipeline.schema.epsilon import epsilon_text
 from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.expectation_parser import parse_expectations
 from dp_pipeline.schema.fields import Fields, read_fields
 from dp_pipeline.schema.k_anonymity_parser import parse_k_anonymity
 from dp_pipeline.schema.name import EXPECTED_NAME, is_name
@@ -75,6 +76,10 @@ def load_spec(path: Path) -> DatasetSpec:
         refresh=parse_refresh(fields),
         updates_public=parse_updates(fields),
         owners=parse_owners(fields),
+        usable=fields.share("usable"),
+        expectations=parse_expectations(
+            fields, domain, protection.column, is_release=purpose == "release"
+        ),
     )
     fields.finish()
     check_together(spec, fields)
@@ -101,7 +106,10 @@ def _protection(fields: Fields) -> Protection:
 def _domain(fields: Fields) -> Domain:
     section = fields.section("attributes")
     default = fields.text("on_invalid", "clip", choices=("clip", "drop"))
-    attributes = tuple(parse_attribute(name, section.section(name), default) for name in section)
+    usable = fields.share("usable")
+    attributes = tuple(
+        parse_attribute(name, section.section(name), default, usable=usable) for name in section
+    )
     if not attributes:
         fields.refuse("attributes", "at least one attribute", "none")
     for attribute in attributes:

@@ -15,6 +15,7 @@ from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.encoding import COORDINATE_BITS
 from dp_pipeline.schema.epsilon import epsilon_text, parse_epsilon
 from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.expectation import DeclaredExpectation
 from dp_pipeline.schema.k_anonymity import KAnonymity
 from dp_pipeline.schema.protection import Protection, Relation, reach
 from dp_pipeline.schema.source import Source
@@ -63,6 +64,9 @@ class DatasetSpec:
     updates_public whether the moment at which the rows change may be seen by anyone
     owners         who answers for the data set, as Dagster writes it: an e-mail address or
                    ``team:NAME``
+    usable         share of the rows that checks on rows want to have a person's id; of attributes
+                   that say nothing else it is theirs too
+    expectations   those that the user declares in Great Expectations' words
     """
 
     name: str
@@ -91,6 +95,8 @@ class DatasetSpec:
     refresh: Literal["weekly"] | None = None
     updates_public: bool = False
     owners: tuple[str, ...] = ()
+    usable: Fraction = Fraction(1)
+    expectations: tuple[DeclaredExpectation, ...] = ()
 
     @property
     def currency(self) -> Currency:
@@ -170,3 +176,15 @@ class DatasetSpec:
         if self.delta is not None:
             measured["delta"] = delta_text(self.delta)
         return hashlib.sha256(json.dumps(measured, sort_keys=True).encode()).hexdigest()
+
+    @cached_property
+    def checks(self) -> str:
+        """Hex digest of what is declared of checks on rows alone, which changes nothing that is
+        measured; empty where nothing is.
+        """
+        shares = {one.name: str(one.usable) for one in self.domain if one.usable != 1}
+        if not shares and self.usable == 1 and not self.expectations:
+            return ""
+        declared = [shares, str(self.usable), [asdict(one) for one in self.expectations]]
+        text = json.dumps(declared, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()

@@ -37,7 +37,12 @@ def test_sound_rows_fulfil_everything_in_the_order_declared(spec, tmp_path):
     assert failed(verdicts) == set()
     assert refusal(spec, verdicts) is None
     validated = snapshot.manifest["validated"]
-    assert validated == {"structural": True, "refused": False, "digest": spec.digest}
+    assert validated == {
+        "structural": True,
+        "refused": False,
+        "digest": spec.digest,
+        "checks": "",
+    }
 
 
 @pytest.mark.parametrize(
@@ -198,3 +203,115 @@ def test_declaring_expectations_does_not_load_the_library():
         "assert not {'great_expectations', 'pandas'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+# Shares
+
+TWENTY = {"age": ["1"] * 19 + ["200"], "sex": ["f"] * 19 + ["x"]}
+
+
+@pytest.mark.parametrize(
+    ("share", "broken"),
+    [
+        ("1", {"bounds__age", "levels__sex"}),
+        ("0.96", {"bounds__age", "levels__sex"}),
+        ("0.95", set()),
+        (".5", set()),
+    ],
+)
+def test_a_share_of_the_rows_may_be_declared_to_suffice(tmp_path, share, broken):
+    spec = written_spec(tmp_path, AGE_AND_SEX, more=f"usable: {share}")
+    verdicts = validate(spec, ingested(tmp_path, TWENTY))
+    assert failed(verdicts) == broken
+    assert (refusal(spec, verdicts) is None) == (not broken), "what fails blocks public rows"
+
+
+def test_an_attribute_may_have_a_share_of_its_own(tmp_path):
+    attributes = "{age: {bounds: [0, 100], usable: 0.95}, sex: {levels: [f, m]}}"
+    spec = written_spec(tmp_path, attributes)
+    assert failed(validate(spec, ingested(tmp_path, TWENTY))) == {"levels__sex"}
+    attributes = "{age: {bounds: [0, 100], usable: 1}, sex: {levels: [f, m]}}"
+    spec = written_spec(tmp_path, attributes, more="usable: 0.9")
+    assert failed(validate(spec, ingested(tmp_path, TWENTY, "other"))) == {"bounds__age"}
+
+
+def test_a_share_counts_missing_values_among_all_rows_and_bad_ones_among_the_others(tmp_path):
+    spec = written_spec(tmp_path, "{age: {bounds: [0, 100]}}", more="usable: 0.5")
+    half = {"age": ["", "?", "1", "200"]}
+    assert failed(validate(spec, ingested(tmp_path, half))) == set()
+    assert failed(validate(spec, ingested(tmp_path, {"age": ["", "?", "1"]}, "b"))) == {
+        "present__age"
+    }
+    bad = {"age": ["", "?", "1", "200", "300", "2", "-1"]}
+    assert failed(validate(spec, ingested(tmp_path, bad, "c"))) == {"bounds__age"}
+
+
+def test_the_share_of_the_file_holds_for_the_ids_of_persons_too(tmp_path):
+    spec = written_spec(tmp_path, AGE_AND_SEX, protection=PERSONS, more="usable: 0.6")
+    rows = SOUND | {"rider": ["a", "", "b"]}
+    assert failed(validate(spec, ingested(tmp_path, rows))) == set()
+    rows = SOUND | {"rider": ["a", "", " "]}
+    assert failed(validate(spec, ingested(tmp_path, rows, "b"))) == {"present_person_id"}
+
+
+def test_a_share_that_is_missed_stops_no_release_and_leaves_no_trace(tmp_path):
+    spec = written_spec(tmp_path, AGE_AND_SEX, purpose="release", more="usable: 0.5")
+    bad, good = ingested(tmp_path, {"age": ["?"], "sex": ["?"]}), ingested(tmp_path, SOUND, "good")
+    verdicts = validate(spec, bad)
+    assert failed(verdicts) == {"present__age", "levels__sex"}
+    assert refusal(spec, verdicts) is None
+    validate(spec, good)
+    assert bad.manifest["validated"] == good.manifest["validated"]
+
+
+def test_what_a_share_wants_is_said_in_a_sentence(tmp_path):
+    attributes = "{age: {bounds: [0, 100]}, n: {bounds: [0, 9], bins: 3, nullable: true}}"
+    spec = written_spec(tmp_path, attributes, protection=PERSONS, more="usable: 0.975")
+    said = {one.name: one.description for one in expectations_of(spec) if not one.structural}
+    assert said["present__age"] == "At least 97.5 % of the rows have a number in age."
+    assert said["bounds__age"] == (
+        "Of the values of age that are not missing, at least 97.5 % are between 0 and 100."
+    )
+    assert said["bounds__n"] == (
+        "Of the values of n that are not missing, at least 97.5 % are a number between 0 and 9."
+    )
+    assert said["present_person_id"] == "At least 97.5 % of the rows have a person id in 'rider'."
+
+
+def test_another_share_is_another_validation_but_the_same_release(tmp_path, spec):
+    snapshot = ingested(tmp_path, SOUND)
+    validate(spec, snapshot)
+    stricter = written_spec(tmp_path, AGE_AND_SEX, more="usable: 0.9")
+    assert stricter.digest == spec.digest
+    with pytest.raises(NotPrepared, match="as people is declared now"):
+        require_validated(stricter, snapshot)
+    validate(stricter, snapshot)
+    require_validated(stricter, snapshot)
+
+
+# What the library is asked
+
+
+def test_the_library_is_asked_for_booleans_alone_and_no_result_holds_a_value(
+    spec, tmp_path, monkeypatch
+):
+    """Every other format puts values of rows into the result."""
+    answered = []
+    batch = great_expectations_session._batch
+
+    class Listening:
+        def __init__(self, frame):
+            self.inside = batch(frame)
+
+        def validate(self, *arguments, **options):
+            answered.append(self.inside.validate(*arguments, **options))
+            return answered[-1]
+
+    monkeypatch.setattr(great_expectations_session, "_batch", Listening)
+    validate(spec, ingested(tmp_path, {"age": ["8675309"], "sex": ["Xanthippe"]}))
+    assert [len(one.results) for one in answered] == [4, 5]
+    for one in answered:
+        assert one.meta.get("result_format", "BOOLEAN_ONLY") == "BOOLEAN_ONLY"
+        assert all(result.result == {} for result in one.results)
+        assert "8675309" not in str(one)
+        assert "Xanthippe" not in str(one.results)

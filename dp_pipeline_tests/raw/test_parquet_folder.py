@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dp_pipeline.raw.contributions import keep_at_most
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline.raw.values import numbers
-from dp_pipeline.raw.values import texts as words_of
 from dp_pipeline.schema.errors import SourceError
 from dp_pipeline.schema.source import Source
 from dp_pipeline_tests.raw.source_specs import spec_of
@@ -72,8 +73,6 @@ LARGE = 2**53 + 1
     [
         pa.array([0.5, None]),
         pa.array([7.0, float("nan")], pa.float32()),
-        pa.array([None, None], pa.null()),
-        pa.array([1, 2], pa.int32()),
         pa.array(["a", " b"]),
         pa.array([True, False]),
     ],
@@ -90,10 +89,88 @@ def test_a_file_with_another_type_changes_no_value_of_the_others(
     if pa.types.is_floating(other.type):
         assert numbers(column)[3:].tolist()[:1] == numbers(alone).tolist()[:1]
         assert column.to_pylist()[4] is None
-    if pa.types.is_integer(other.type):
-        assert words_of(column)[1].tolist()[-2:] == ["1", "2"]
     if pa.types.is_string(other.type):
         assert column.to_pylist()[3:] == ["a", " b"]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "expected"),
+    [
+        ([pa.int32(), pa.int64()], pa.int64()),
+        ([pa.int8(), pa.uint32()], pa.int64()),
+        ([pa.uint8(), pa.uint64()], pa.uint64()),
+        ([pa.int64(), pa.uint64()], pa.string()),
+        ([pa.int32(), pa.null()], pa.int32()),
+        ([pa.null(), pa.large_string()], pa.string()),
+        ([pa.null(), pa.null()], pa.string()),
+        ([pa.float32(), pa.float64()], pa.float64()),
+    ],
+)
+def test_types_are_unified_from_the_footers_and_no_digit_is_lost(
+    tmp_path: Path, kinds: list[pa.DataType], expected: pa.DataType
+) -> None:
+    for rows in ([], [None]):
+        for at, kind in enumerate(kinds):
+            write(tmp_path, f"{at}.parquet", x=pa.array(rows, kind))
+        assert read(tmp_path, "x").column("x").type == expected
+    if expected in (pa.uint64(), pa.string()) and pa.uint64() in kinds:
+        write(tmp_path, "0.parquet", x=pa.array([-1 if kinds[0] == pa.int64() else 1], kinds[0]))
+        write(tmp_path, "1.parquet", x=pa.array([2**64 - 1], pa.uint64()))
+        words = [str(one) for one in read(tmp_path, "x").column("x").to_pylist()]
+        assert words[1] == str(2**64 - 1)
+
+
+def persons(folder: Path, *parts: pa.Array) -> pa.Table:
+    for at, part in enumerate(parts):
+        write(folder, f"{at}.parquet", x=[0.5] * len(part), rider=part)
+    source = Source("parquet", str(folder))
+    return read_source(spec_of(source, "x", person="rider", purpose="release"))
+
+
+FLOATS = [
+    *(pa.float16(), pa.float32(), pa.float64(), pa.bool_(), pa.decimal128(20, 0), pa.date32()),
+    pa.dictionary(pa.int32(), pa.float64()),
+]
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+@pytest.mark.parametrize("kind", FLOATS, ids=str)
+def test_a_person_column_that_rounds_is_refused_from_its_schema_and_says_what_to_do(
+    tmp_path: Path, kind: pa.DataType, rows: int
+) -> None:
+    stored = pa.nulls(rows, pa.float64()).dictionary_encode() if kind not in FLOATS[:6] else None
+    column = pa.nulls(rows, kind) if stored is None else stored
+    with pytest.raises(
+        SourceError, match=r"1\.parquet: expected text or whole numbers in the per"
+    ) as no:
+        persons(tmp_path, pa.array([2**60 + 1]), column)
+    assert "write it as int64 or text" in str(no.value)
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_ids_that_are_whole_numbers_here_and_text_there_are_refused_from_the_footers(
+    tmp_path: Path, rows: int
+) -> None:
+    parts = (pa.array([7] * rows, pa.int64()), pa.array(["007"] * rows, pa.string()))
+    with pytest.raises(SourceError, match="expected ids of one kind in all files"):
+        persons(tmp_path, *parts)
+
+
+def test_one_person_of_a_folder_is_one_whatever_size_her_id_is_stored_in(tmp_path: Path) -> None:
+    parts = [
+        pa.array([7] * 3, pa.int32()),
+        pa.array([7, 2**60 + 1]),
+        pa.array([7, 2**60 + 1, 2**64 - 1], pa.uint64()),
+        pa.array([7], pa.int16()).dictionary_encode(),
+        pa.nulls(2),
+    ]
+    table = persons(tmp_path, *parts)
+    kept = keep_at_most(table, column="rider", at_most=2, key=b"k" * 32)
+    assert Counter(map(int, kept.column("rider").to_pylist())) == {
+        7: 2,
+        2**60 + 1: 2,
+        2**64 - 1: 1,
+    }
 
 
 def test_files_of_one_type_keep_it(tmp_path: Path) -> None:

@@ -87,6 +87,32 @@ def test_a_column_of_another_type_is_refused_by_its_declaration_whatever_its_row
     assert message.endswith(f"expected {expected}, got the type {kind}")
 
 
+@pytest.mark.parametrize("query", ["SELECT * FROM rides", "SELECT * FROM rides WHERE false"])
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [("height", "float4"), ("lat", "float8"), ("fare", "numeric"), ("paid", "bool")],
+)
+def test_a_person_of_a_type_that_rounds_or_has_two_texts_is_refused_whatever_the_rows(
+    rides: str, query: str, column: str, kind: str
+) -> None:
+    message = refusal(spec_at(rides, query, "seats", person=column))
+    expected = f"whole numbers, text or uuid in the person's column {column!r}"
+    assert message.endswith(f"expected {expected}, got the type {kind}: store it as bigint or text")
+
+
+@pytest.mark.parametrize("column", ["code", "seats", "rider", "id", "letters"])
+def test_a_person_may_be_a_whole_number_a_text_or_a_uuid(rides: str, column: str) -> None:
+    query = "SELECT * FROM rides ORDER BY lat"
+    table = read_source(spec_at(rides, query, "lat", person=column))
+    assert table.column(column)[0].as_py() in (
+        2**53 + 1,
+        2,
+        "ana",
+        "ab",
+        f"{0:08}-{'0000-' * 3}{1:012}",
+    )
+
+
 def test_columns_that_are_not_declared_are_not_read(rides: str) -> None:
     query = "SELECT *, 1 / (seats - 2) AS broken FROM rides"
     assert read_source(spec_at(rides, query, "seats")).column("seats").to_pylist() == [2, None]

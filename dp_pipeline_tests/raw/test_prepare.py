@@ -143,7 +143,8 @@ def test_only_the_stages_that_are_needed_are_there(tmp_path):
 def test_no_rows_are_prepared_to_no_rows(tmp_path, kind):
     attributes = "{x: {bounds: [0, 1], bins: 2}, y: {levels: [a, b]}}"
     spec = written_spec(tmp_path, attributes, protection=PERSONS, more="one_hot: true")
-    nothing = pa.table({name: pa.array([], kind) for name in ("x", "y", "rider")})
+    nothing = pa.table({name: pa.array([], kind) for name in ("x", "y")})
+    nothing = nothing.append_column("rider", pa.array([], pa.int64()))
     stored = prepared(spec, tmp_path, nothing)
     assert {len(column) for table in stored.values() for column in table.values()} == {0}
     assert len(stored["one_hot"]) == 4
@@ -256,3 +257,14 @@ def test_two_preparations_never_mix_their_tables(tmp_path):
         assert not free.wait(0.3)
     thread.join(timeout=20)
     assert free.is_set()
+
+
+def test_a_preparation_of_another_declaration_is_not_taken_for_one_of_this(tmp_path):
+    wide = written_spec(tmp_path, "{x: {bounds: [0, 9]}}")
+    snapshot = validated(wide, tmp_path, {"x": [0.5]})
+    prepare(wide, snapshot)
+    require_prepared(wide, snapshot)
+    narrow = written_spec(tmp_path, "{x: {bounds: [0, 1]}}")
+    mark_validated(narrow, snapshot, structural=True, refused=False)
+    with pytest.raises(NotPrepared, match="prepared as people is declared now"):
+        require_prepared(narrow, snapshot)

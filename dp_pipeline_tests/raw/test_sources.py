@@ -323,6 +323,68 @@ def test_removing_a_sensitive_row_changes_no_other_even_behind_a_byte_order_mark
     assert read_less == read_all[1:]
 
 
+BOM = codecs.BOM_UTF8
+MARKED = [BOM + b"5,1", BOM + BOM + b"5,1", b"5," + BOM + b"1", b'"' + BOM + b'5",1', b"5,1"]
+
+
+@pytest.mark.parametrize("purpose", ["benchmark", "release"])
+@pytest.mark.parametrize("header", [(), ("x", "y")])
+@pytest.mark.parametrize("line", MARKED)
+def test_a_byte_order_mark_of_a_row_is_the_same_wherever_the_row_stands(
+    tmp_path: Path, line: bytes, header: tuple[str, ...], purpose: Purpose
+) -> None:
+    """Before, a row that began with one lost it where it stood first, and kept it elsewhere."""
+    first = [] if header else [b"x,y"]
+    found = []
+    for rows in ([line], [line, b"3,3"], [b"3,3", line], [b"3,3", line, b"7,7"]):
+        content = b"\r\n".join([*first, *rows])
+        table = read_files(tmp_path, content, purpose=purpose, header=header)
+        found.append([row for row in table.to_pylist() if row["x"] not in ("3", "7")])
+    assert found == [found[0]] * 4
+    assert found[0][0]["x"] == ("\ufeff5" if line.startswith(b'"') else "5")
+
+
+@pytest.mark.parametrize("purpose", ["benchmark", "release"])
+def test_a_comment_behind_a_byte_order_mark_is_one_on_every_line(
+    tmp_path: Path, purpose: Purpose
+) -> None:
+    for rows in ([BOM + b"#c,1", b"7,7"], [b"7,7", BOM + b"#c,1"]):
+        options: dict[str, Any] = {"purpose": purpose, "comment": "#", "header": ("x", "y")}
+        table = read_files(tmp_path, b"\n".join(rows), **options)
+        assert table.to_pydict() == {"x": ["7"], "y": ["7"]}
+
+
+def test_a_mark_behind_white_space_belongs_to_its_cell_on_every_line(tmp_path: Path) -> None:
+    line = b" " + BOM + b"5 1"
+    for rows in ([line, b"7 7"], [b"7 7", line]):
+        options: dict[str, Any] = {"delimiter": "whitespace", "header": ("x", "y")}
+        table = read_files(tmp_path, b"\n".join(rows), purpose="release", **options)
+        assert sorted(table.column("x").to_pylist()) == ["7", "\ufeff5"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_a_file_that_says_it_is_utf_16_is_refused_by_its_header(
+    tmp_path: Path, encoding: str
+) -> None:
+    content = f"\ufeffx,y\n{SECRET},1\n".encode(encoding)
+    assert refusal(tmp_path / "a.csv", content, "x").endswith("expected UTF-8 text, got UTF-16")
+    with pytest.raises(SourceError, match="expected UTF-8 text, got UTF-16"):
+        read_sensitive(tmp_path / "a.csv", content, "x")
+    # Of sensitive rows without a header the first bytes are a row's, and stop no other.
+    table = read_sensitive(tmp_path / "a.csv", b"\xff\xfe,1\n5,2\n", "y", header=("x", "y"))
+    assert table.to_pydict() == {"y": ["1", "2"]}
+
+
+def test_a_sensitive_header_is_one_line_whatever_rows_stand_behind_it(tmp_path: Path) -> None:
+    """Before, a quotation mark that nobody closed ran on into the rows, and one of them decided."""
+    said = set()
+    for rows in ("", "1,2\n", '1,2"\n', f'{SECRET}",z\n1,2\n'):
+        with pytest.raises(SourceError) as caught:
+            read_sensitive(tmp_path / "a.csv", f'x,"y\n{rows}'.encode(), "x", "y")
+        said.add(str(caught.value))
+    assert len(said) == 1
+
+
 @pytest.mark.parametrize("quoted", [False, True])
 @pytest.mark.parametrize("size", [200_000, 3_000_000])
 def test_a_long_sensitive_line_is_dropped_and_stops_nothing(
@@ -414,6 +476,9 @@ def test_parquet_numbers_and_texts_keep_their_type(tmp_path: Path) -> None:
         (pa.array([0], pa.timestamp("us")), "timestamp"),
         (pa.array([0], pa.date32()), "date32"),
         (pa.array([Decimal("1.5")]), "decimal128(2, 1)"),
+        (pa.array([np.float16(1.5)]), "halffloat"),
+        (pa.array([1], pa.time32("s")), "time32"),
+        (pa.array([1], pa.duration("s")), "duration"),
     ],
 )
 def test_parquet_columns_of_other_types_are_refused_by_name_and_type(
@@ -421,7 +486,8 @@ def test_parquet_columns_of_other_types_are_refused_by_name_and_type(
 ) -> None:
     content = parquet(tmp_path / "a.parquet", x=values)
     message = refusal(tmp_path / "a.parquet", content, "x", kind="parquet")
-    assert message.endswith(f"expected text or numbers in column 'x', got the type {name}")
+    expected = f"expected text or numbers in column 'x', got the type {name}"
+    assert message.endswith(f"{expected}: write it as float64, int64 or text")
 
 
 def test_parquet_columns_that_are_not_declared_may_be_anything(tmp_path: Path) -> None:

@@ -80,6 +80,21 @@ def test_every_cell_of_sqlite_is_the_text_of_its_own_value(
     assert table.schema.types == [pa.string()] * 3
 
 
+def test_a_floating_id_of_sqlite_names_a_person_only_where_it_was_not_rounded(
+    tmp_path: Path,
+) -> None:
+    connection = sqlite3.connect(tmp_path / "a.db")
+    connection.execute("CREATE TABLE a (rider)")
+    ids = [7, 7.0, "7", 2**60 + 1, float(2**60), -(2.0**53), 2.0**53 - 1, 0.5, float("inf"), None]
+    connection.executemany("INSERT INTO a VALUES (?)", [(one,) for one in ids])
+    connection.commit()
+    connection.close()
+    spec = spec_at(f"sqlite:///{tmp_path}/a.db", "SELECT 1 AS x, rider FROM a", "x", person="rider")
+    found = read_source(spec).column("rider").to_pylist()
+    expected = ["7", "7", "7", str(2**60 + 1), None, None, str(2**53 - 1), None, None, None]
+    assert found == expected
+
+
 def test_a_query_of_no_rows_is_an_empty_table(rides: str) -> None:
     table = read_source(spec_at(rides, "SELECT lat FROM rides WHERE fare = 99", "lat"))
     assert table.to_pydict() == {"lat": []}

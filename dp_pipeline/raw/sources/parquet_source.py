@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from dp_pipeline.raw.sources.parquet_folder import parquet_parts
-from dp_pipeline.raw.sources.plain import plain_columns, same_types
+from dp_pipeline.raw.sources.plain import plain_columns, plain_types
 from dp_pipeline.raw.sources.reading import (
     check_names,
     declared_columns,
@@ -20,40 +20,58 @@ from dp_pipeline.raw.sources.reading import (
 )
 from dp_pipeline.schema.spec import DatasetSpec
 
+_EXPECTED = "a whole Parquet file"
+
 
 def read_parquet(spec: DatasetSpec, files: Sequence[Path]) -> pa.Table:
-    """The declared columns of the one file, or of every file in the one folder."""
+    """The declared columns of the one file, or of every file in the one folder.
+
+    The footers of all files are read, and what they say is judged, before a row of any.
+    """
     (path,) = files
+    parts = {part: _only(spec, part) for part in _parts(spec, path)}
+    schemas = [_schema(one, part) for part, one in parts.items()]
+    types = plain_types(spec, schemas)
+    return pa.concat_tables(
+        plain_columns(one, _rows(one, part), types) for part, one in parts.items()
+    )
+
+
+def _only(spec: DatasetSpec, part: Path) -> DatasetSpec:
+    """The same data set, were this file its source: so that a message names the file."""
+    return replace(spec, source=spec.source.only(str(part)))
+
+
+def _parts(spec: DatasetSpec, path: Path) -> list[Path]:
     if not path.is_dir():
-        return _read_file(spec, path)
-    parts = [
-        _read_part(replace(spec, source=spec.source.only(str(part))), part)
-        for part in _parts(spec, path)
-    ]
-    return same_types(parts)
-
-
-def _parts(spec: DatasetSpec, folder: Path) -> list[Path]:
-    parts = parquet_parts(folder)
+        return [path]
+    parts = parquet_parts(path)
     if not parts:
         raise refusal(spec, "one or more files *.parquet in the folder", "none")
     return parts
 
 
-def _read_part(spec: DatasetSpec, path: Path) -> pa.Table:
-    return plain_columns(spec, _read_file(spec, path))
-
-
-def _read_file(spec: DatasetSpec, path: Path) -> pa.Table:
+def _schema(spec: DatasetSpec, path: Path) -> pa.Schema:
+    """What the footer says; SourceError where a declared column is not in it, or of a type that
+    cannot go on.
+    """
     require_readable(spec, path)
-    expected = "a whole Parquet file"
+    with _opened(spec, path) as file:
+        schema = guarded(spec, lambda: file.schema_arrow, expected=_EXPECTED)
+    check_names(spec, schema.names)
+    plain_types(spec, [schema])
+    return schema
+
+
+def _rows(spec: DatasetSpec, path: Path) -> pa.Table:
+    with _opened(spec, path) as file:
+        return guarded(spec, lambda: file.read(columns=declared_columns(spec)), expected=_EXPECTED)
+
+
+def _opened(spec: DatasetSpec, path: Path) -> pyarrow.parquet.ParquetFile:
     # ParquetFile and not read_table: a folder called a=b must not become a column.
-    file = guarded(
+    return guarded(
         spec,
         lambda: pyarrow.parquet.ParquetFile(path, page_checksum_verification=True),
-        expected=expected,
+        expected=_EXPECTED,
     )
-    with file:
-        names = guarded(spec, lambda: file.schema_arrow.names, expected=expected)
-        check_names(spec, names)
-        return guarded(spec, lambda: file.read(columns=declared_columns(spec)), expected=expected)

@@ -1,4 +1,10 @@
-"""Plain columns: text or numbers, and nothing else goes on."""
+"""Plain columns: text or numbers, and nothing else goes on.
+
+As what a column goes on is decided by the types in the schemas of its files, before a row is read:
+neither a refusal nor a type depends on rows, or on how many there are. Persons are compared as
+whole numbers or as bytes: a floating number rounds whole ones from 2^53 on, so that one person
+would be two, or two of them one.
+"""
 
 from __future__ import annotations
 
@@ -7,61 +13,111 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from dp_pipeline.raw.sources.reading import declared_columns, guarded, refusal
-from dp_pipeline.raw.values import texts
+from dp_pipeline.raw.values import REAL, TEXT, WHOLE, texts, type_word
 from dp_pipeline.schema.spec import DatasetSpec
 
-_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_TEXT = TEXT | {pa.string_view()}
 _AS_BYTES = ("csv", "sql")
 """Kinds of sources whose text arrives as bytes: one cell that is none must not stop the others."""
 
+_LARGEST_SIGNED = 4
+"""Bytes of the largest whole number without a sign that fits into one of 8 bytes with a sign."""
 
-def plain_columns(spec: DatasetSpec, table: pa.Table) -> pa.Table:
-    """The declared columns, in the order declared: text as ``string``, numbers as they are.
 
-    SourceError for a column of another type, which it names.
+def plain_types(spec: DatasetSpec, schemas: Sequence[pa.Schema]) -> dict[str, pa.DataType]:
+    """As what each declared column of all parts goes on: declared column → type.
+
+    schemas   of the parts of the source, which have every declared column
+
+    Parts of one type keep it. Whole numbers of several sizes become 64 bits, or text where none
+    holds all of them; floating numbers become doubles. Whole numbers beside floating ones, and
+    numbers beside text, become text, each cell by itself, so that no digit is lost. A column
+    without a type, as one without a value is stored, goes with the others.
+
+    SourceError for a column that is neither text nor numbers, and for a person's column that
+    is neither text nor whole numbers, or text in one part and whole numbers in another.
     """
-    names = declared_columns(spec)
-    return pa.table({name: _plain(spec, name, table.column(name)) for name in names})
+    return {
+        name: _plain_type(spec, name, [schema.field(name).type for schema in schemas])
+        for name in declared_columns(spec)
+    }
 
 
-def same_types(parts: Sequence[pa.Table]) -> pa.Table:
-    """The rows of plain tables with one set of columns, one behind the other.
+def plain_columns(
+    spec: DatasetSpec, table: pa.Table, types: dict[str, pa.DataType] | None = None
+) -> pa.Table:
+    """The declared columns, in the order declared.
 
-    A column whose types differ becomes text, each cell by itself: a column of whole
-    numbers in which one is missing is often stored as another type, and that must not
-    round the numbers of other parts.
+    types   of all parts of the source, where the table is one part
     """
-    columns = {}
-    for name in parts[0].column_names:
-        found = [part.column(name) for part in parts]
-        if len({column.type for column in found}) > 1:
-            found = [_as_text(column) for column in found]
-        columns[name] = pa.chunked_array([chunk for column in found for chunk in column.chunks])
-    return pa.table(columns)
+    types = plain_types(spec, [table.schema]) if types is None else types
+    return pa.table(
+        {name: _converted(spec, name, table.column(name), type_) for name, type_ in types.items()}
+    )
 
 
-def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    if pa.types.is_string(column.type):
-        return column
-    places, words = texts(column)
-    cells = [words[place] if place >= 0 else None for place in places]
-    return pa.chunked_array([pa.array(cells, pa.string())])
+def _plain_type(spec: DatasetSpec, name: str, found: Sequence[pa.DataType]) -> pa.DataType:
+    kinds = dict.fromkeys(_checked(spec, name, type_) for type_ in found)
+    kinds.pop(pa.null(), None)
+    if not kinds:
+        return pa.string()
+    if kinds.keys() <= WHOLE:
+        return _whole_type(tuple(kinds))
+    if kinds.keys() <= REAL:
+        return next(iter(kinds)) if len(kinds) == 1 else pa.float64()
+    if name == spec.protection.column and not kinds.keys() <= _TEXT:
+        raise refusal(
+            spec,
+            f"ids of one kind in all files of the person's column {name!r}",
+            "text and whole numbers: write all of them as int64, or all as text",
+        )
+    return pa.string()
 
 
-def _plain(spec: DatasetSpec, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    kind = column.type
-    is_bytes = pa.types.is_binary(kind) and spec.source.kind in _AS_BYTES
-    if is_bytes or any(is_text(kind) for is_text in _TEXTS):
+def _checked(spec: DatasetSpec, name: str, type_: pa.DataType) -> pa.DataType:
+    """The type of the cells of one part; SourceError unless it can go on."""
+    if pa.types.is_dictionary(type_):
+        return _checked(spec, name, type_.value_type)
+    if type_ == pa.binary() and spec.source.kind in _AS_BYTES:
+        return pa.string()
+    if name == spec.protection.column:
+        if type_ in _TEXT | WHOLE | {pa.null()}:
+            return type_
+        rounds = ", which rounds large ids" if pa.types.is_floating(type_) else ""
+        expected = f"text or whole numbers in the person's column {name!r}"
+        advice = "write it as int64 or text (pandas: Int64 or string)"
+        raise refusal(spec, expected, f"the type {type_word(type_)}{rounds}: {advice}")
+    if type_ in _TEXT | WHOLE | REAL | {pa.bool_(), pa.null()}:
+        return type_
+    advice = "write it as float64, int64 or text"
+    raise refusal(
+        spec, f"text or numbers in column {name!r}", f"the type {type_word(type_)}: {advice}"
+    )
+
+
+def _whole_type(kinds: Sequence[pa.DataType]) -> pa.DataType:
+    if len(kinds) == 1:
+        return kinds[0]
+    unsigned = [kind for kind in kinds if pa.types.is_unsigned_integer(kind)]
+    if len(unsigned) == len(kinds):
+        return pa.uint64()
+    fits = all(kind.bit_width <= 8 * _LARGEST_SIGNED for kind in unsigned)
+    # The digits of a whole number are it and no other: no two become one.
+    return pa.int64() if fits else pa.string()
+
+
+def _converted(
+    spec: DatasetSpec, name: str, column: pa.ChunkedArray, type_: pa.DataType
+) -> pa.ChunkedArray:
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if column.type == pa.binary() or column.type in _TEXT:
         return _text(spec, name, column)
-    if pa.types.is_dictionary(kind):
-        return _plain(spec, name, column.cast(kind.value_type))
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return column
-    # A column without one value has no type in Parquet: one row more must not refuse the file.
-    if pa.types.is_boolean(kind) or pa.types.is_null(kind):
-        return column.cast(pa.string())
-    short = str(kind).partition("<")[0].partition("[")[0]
-    raise refusal(spec, f"text or numbers in column {name!r}", f"the type {short}")
+    if column.type in REAL and type_ == pa.string():
+        places, words = texts(column)
+        cells = [words[place] if place >= 0 else None for place in places]
+        return pa.chunked_array([pa.array(cells, pa.string())])
+    return column.cast(type_)
 
 
 def _text(spec: DatasetSpec, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:

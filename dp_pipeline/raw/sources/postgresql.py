@@ -26,6 +26,9 @@ _AS_TEXT = ("B", "D", "E", "N", "S", "X")
 """Categories of types that arrive as the text that PostgreSQL writes them as: truth values, dates
 and times, enumerations, exact numbers, texts, and a text without a type."""
 
+_OF_PERSONS = ("int2", "int4", "int8", "text", "varchar", "bpchar", "name", "uuid")
+"""Types of which two values are one exactly where their texts are: a numeric may be 7 and 7.0."""
+
 _TOTAL = ("UTF8", "LATIN1", "SQL_ASCII")
 """Encodings of which every text can be read; others have bytes that the server cannot convert."""
 
@@ -50,8 +53,9 @@ def postgresql_engine(url: URL) -> Engine:
 def postgresql_selection(connection: Connection, spec: DatasetSpec) -> Selection:
     """Look at the names and types of the query's columns, at no row.
 
-    SourceError where a column is not there or is neither text, number, truth value nor date, and
-    for sensitive rows of an encoding in which one text could stop the others.
+    SourceError where a column is not there or is neither text, number, truth value nor date, where
+    the person's is neither whole number, text nor uuid, and for sensitive rows of an encoding in
+    which one text could stop the others.
     """
     for statement in _FIRST:
         connection.exec_driver_sql(statement)
@@ -62,7 +66,8 @@ def postgresql_selection(connection: Connection, spec: DatasetSpec) -> Selection
         raise refusal(spec, f"a database of encoding {', '.join(_TOTAL)}", str(encoding))
     found = {name: _NUMBERS.get(types[name], pa.binary()) for name in declared_columns(spec)}
     columns = [_expression(name, kind, str(encoding)) for name, kind in found.items()]
-    return Selection(around(spec.source.query, ", ".join(columns)), found)
+    statement = around(spec.source.query, ", ".join(columns))
+    return Selection(statement, found, person=spec.protection.column)
 
 
 def _declared_types(connection: Connection, spec: DatasetSpec) -> dict[str, str]:
@@ -83,6 +88,9 @@ def _declared_types(connection: Connection, spec: DatasetSpec) -> dict[str, str]
         if (category not in _AS_TEXT and name != "uuid") or name == "money":
             expected = f"text, numbers, truth values or dates in column {column!r}"
             raise refusal(spec, expected, f"the type {name}")
+        if column == spec.protection.column and name not in _OF_PERSONS:
+            expected = f"whole numbers, text or uuid in the person's column {column!r}"
+            raise refusal(spec, expected, f"the type {name}: store it as bigint or text")
     return {column: name for column, (name, _) in declared.items()}
 
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from dp_pipeline.raw.csv_file import NoHeader
+from dp_pipeline.raw.csv_file import NoHeader, NotUtf8
 from dp_pipeline.schema.errors import SourceError
 from dp_pipeline.schema.spec import DatasetSpec
 
@@ -34,6 +34,8 @@ def guarded(
         return read()
     except OSError:
         got = "a damaged or truncated one"
+    except NotUtf8:
+        expected, got = "UTF-8 text", "UTF-16"
     except (pa.ArrowException, UnicodeError, csv.Error, NoHeader):
         pass
     # Raised outside of the handler, so that no __context__ carries the quoted row along.

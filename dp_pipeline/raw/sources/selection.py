@@ -8,16 +8,21 @@ import pyarrow as pa
 
 Cell = bytes | memoryview | int | float | None
 
+_FIRST_ROUNDED = 2.0**53
+"""The least whole number that another one is rounded to."""
+
 
 @dataclass(frozen=True)
 class Selection:
     """One statement and the types of its columns, known before a row was read.
 
     types   column → int64, double, or binary: text, judged cell by cell
+    person  the column that names the person, if there is one
     """
 
     statement: str
     types: dict[str, pa.DataType]
+    person: str | None = None
 
 
 def quoted(name: str) -> str:
@@ -38,3 +43,14 @@ def as_bytes(cell: Cell) -> bytes | None:
         return bytes(cell)
     is_whole = isinstance(cell, float) and cell.is_integer()
     return str(int(cell) if is_whole else cell).encode()
+
+
+def person_as_bytes(cell: Cell) -> bytes | None:
+    """The id in a cell of a person's column; None where it names nobody.
+
+    A floating number is an id where it is a whole one below 2^53, because only then is it surely
+    the one that was meant: larger ones were rounded, so that two persons may be one, or one two.
+    """
+    if isinstance(cell, float) and not (cell.is_integer() and abs(cell) < _FIRST_ROUNDED):
+        return None
+    return as_bytes(cell)

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from dp_pipeline.raw.sources.postgresql import postgresql_engine, postgresql_selection
 from dp_pipeline.raw.sources.reading import refusal
-from dp_pipeline.raw.sources.selection import Cell, Selection, as_bytes
+from dp_pipeline.raw.sources.selection import Cell, Selection, as_bytes, person_as_bytes
 from dp_pipeline.raw.sources.sqlite import sqlite_engine, sqlite_selection
 from dp_pipeline.schema.database import EXPECTED_DATABASE, database_name, database_url
 from dp_pipeline.schema.errors import DeclarationError
@@ -119,16 +119,22 @@ def _table(connection: Connection, selection: Selection) -> pa.Table:
     # On PostgreSQL a cursor of the server: the rows are never here all at once but as columns.
     options = {"stream_results": True, "max_row_buffer": BATCH_ROWS, "no_parameters": True}
     result = connection.exec_driver_sql(selection.statement, None, options)
-    batches = [_batch(zip(*rows, strict=True), schema) for rows in result.partitions(BATCH_ROWS)]
+    batches = [
+        _batch(zip(*rows, strict=True), schema, selection.person)
+        for rows in result.partitions(BATCH_ROWS)
+    ]
     return pa.Table.from_batches(batches, schema)
 
 
-def _batch(columns: Iterable[tuple[Cell, ...]], schema: pa.Schema) -> pa.RecordBatch:
-    arrays = [_column(cells, one.type) for cells, one in zip(columns, schema, strict=True)]
+def _batch(
+    columns: Iterable[tuple[Cell, ...]], schema: pa.Schema, person: str | None
+) -> pa.RecordBatch:
+    arrays = [_column(cells, one, person) for cells, one in zip(columns, schema, strict=True)]
     return pa.record_batch(arrays, schema=schema)
 
 
-def _column(cells: tuple[Cell, ...], kind: pa.DataType) -> pa.Array:
-    if not pa.types.is_binary(kind):
-        return pa.array(cells, kind)
-    return pa.array([as_bytes(cell) for cell in cells], kind)
+def _column(cells: tuple[Cell, ...], field: pa.Field, person: str | None) -> pa.Array:
+    if not pa.types.is_binary(field.type):
+        return pa.array(cells, field.type)
+    text = person_as_bytes if field.name == person else as_bytes
+    return pa.array([text(cell) for cell in cells], field.type)

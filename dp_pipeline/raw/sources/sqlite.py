@@ -42,4 +42,5 @@ def sqlite_selection(connection: Connection, spec: DatasetSpec) -> Selection:
     driver.text_factory = bytes
     declared = declared_columns(spec)
     statement = around(spec.source.query, ", ".join(map(quoted, declared)))
-    return Selection(statement, dict.fromkeys(declared, pa.binary()))
+    types = dict.fromkeys(declared, pa.binary())
+    return Selection(statement, types, person=spec.protection.column)
