@@ -23,6 +23,14 @@ _QUIET = "telemetry:\n  enabled: false\nnux:\n  enabled: false\n"
 _ON_SERVER = f"storage:\n  postgres:\n    postgres_url:\n      env: {STORAGE_VARIABLE}\n"
 
 
+def keep_files_private() -> None:
+    """Whatever this process, or one that it starts, writes from now on is for its owner only.
+
+    Dagster, Great Expectations and engines for files choose no mode for what they write.
+    """
+    os.umask(0o077)
+
+
 def code_location() -> list[str]:
     """What Dagster's programs are told to load: the project's workspace, or the package alone."""
     workspace = find_workspace()
