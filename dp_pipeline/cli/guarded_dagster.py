@@ -1,5 +1,5 @@
-"""``python -m dp_pipeline.cli.guarded_dagster webserver …`` and ``… dev …``: Dagster's own programs,
-with their own arguments, but their pages are served behind `WebGuard`.
+"""`dp-pipeline webserver`, and what `dp-pipeline ui` becomes: Dagster's own programs, with their own
+arguments, but their pages are served behind `WebGuard`.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ _DAEMON = [sys.executable, "-m", "dagster._daemon"]
 @click.group(cls=OneLineErrors)
 def main() -> None:
     """Dagster's programs behind a guard."""
-    keep_files_private()
 
 
 @main.command(context_settings=_WORDS)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def webserver(words: Sequence[str]) -> None:
-    """What `dagster-webserver` does."""
+    """Serve Dagster's pages, as one of several programs: `dagster-webserver`, with its own
+    arguments, for its own pages and no foreign page. `dp-pipeline ui` starts all programs.
+    """
     from dagster_webserver import cli
 
+    keep_files_private()
     origins, make = declared_origins(), cli.create_app_from_workspace_process_context
 
     def guarded(context: Any, path_prefix: str = "", *rest: Any, **named: Any) -> WebGuard:
@@ -51,6 +53,7 @@ def dev(words: Sequence[str]) -> None:
     """What `dagster dev` does: code server, daemon, and the guarded pages."""
     from dagster._cli import dev as dagster_dev
 
+    keep_files_private()
     declared_origins()
     start = dagster_dev.open_ipc_subprocess
 

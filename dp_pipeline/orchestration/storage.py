@@ -15,14 +15,14 @@ import numpy as np
 
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.clusters import Tables
-from dp_pipeline.release.durable import sync
+from dp_pipeline.release.durable import make_private, sync
 from dp_pipeline.release.key import ReleaseKey
 from dp_pipeline.schema.errors import Damaged
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all: temporary name, fsync, rename, fsync the folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write a 0600 file whole or not at all: temporary name, fsync, rename, fsync the folder."""
+    make_private(path.parent)
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -61,12 +61,11 @@ class BundleStore:
         return tuple(sorted(self.folder(key).glob("bundle-*")))
 
     def write(self, path: Path, bundle: Bundle, *, texts: Mapping[str, str] | None = None) -> None:
-        """Store a bundle; one that already lies there is kept as it is. The folder above, that of
-        its release, is for its owner only.
+        """Store a bundle, for its owner only; one that already lies there is kept as it is.
 
         texts   file name → what a person reads beside it
         """
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(path.parent)
         temporary = Path(tempfile.mkdtemp(prefix=".bundle.", dir=path.parent))
         try:
             for name, table in bundle.tables.items():
@@ -74,7 +73,6 @@ class BundleStore:
             for name, text in (texts or {}).items():
                 write_atomically(temporary / name, text.encode())
             write_atomically(temporary / "bundle.json", bundle.to_json().encode())
-            temporary.chmod(0o755)
             if not path.exists():
                 temporary.rename(path)
                 sync(path.parent)
@@ -107,7 +105,7 @@ def _write_table(path: Path, table: Mapping[str, np.ndarray]) -> None:
             columns[name] = pa.array(values.tolist(), pa.string() if is_text else None)
         else:
             columns[name] = values
-    with path.open("wb") as file:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         pq.write_table(pa.table(columns), file)
         file.flush()
         os.fsync(file.fileno())

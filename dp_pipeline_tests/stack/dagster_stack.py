@@ -16,7 +16,6 @@ from typing import Any
 import dagster as dg
 import yaml
 
-from dp_pipeline.cli.guarded_dagster import MODULE as GUARDED
 from dp_pipeline_tests.orchestration.projects import Project
 from dp_pipeline_tests.stack.dagster_client import LOCATION, Backfill, Client, Run
 from dp_pipeline_tests.stack.processes import Server, command_line, free_port, listens, wait_for
@@ -165,7 +164,7 @@ class DagsterStack:
         reads = ["--workspace", str(self.workspace)]
         words = {
             CODE: ["dagster", "api", "grpc", *at, *loads],
-            WEB: [GUARDED, "webserver", *at, *reads],
+            WEB: ["dp_pipeline.cli", "webserver", *at, *reads],
             DAEMON: ["dagster._daemon", "run", *reads],
         }
         return [sys.executable, "-m", *words[name]]
