@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp_pipeline.cli.guarded_dagster import MODULE, guarded_command
+from dp_pipeline.cli.guarded_dagster import OURS, guarded_command
 from dp_pipeline.cli.web_guard import (
     ORIGINS_VARIABLE,
     WebGuard,
@@ -264,7 +264,7 @@ def test_other_events_of_the_server_pass():
 
 def test_dagster_dev_serves_the_guarded_pages():
     web = [sys.executable, "-m", "dagster_webserver", "--port", "3000"]
-    assert guarded_command(web) == [sys.executable, "-m", MODULE, "webserver", "--port", "3000"]
+    assert guarded_command(web) == [*OURS, "webserver", "--port", "3000"]
     daemon = [sys.executable, "-m", "dagster._daemon", "run"]
     assert guarded_command(daemon) == daemon
 

@@ -21,7 +21,7 @@ _TOLD = {
 @click.option("--port", default=3000, type=click.IntRange(1, 65535), help="Of the pages; 3000.")
 def ui(port: int) -> None:
     """Open Dagster's pages on this computer: lineage, runs, schedules, backfills."""
-    from dp_pipeline.cli.guarded_dagster import MODULE
+    from dp_pipeline.cli.guarded_dagster import OURS
     from dp_pipeline.cli.web_guard import declared_origins
     from dp_pipeline.ledger.home import HOME_VARIABLE, find_home
     from dp_pipeline.orchestration.dagster_home import code_location
@@ -37,8 +37,8 @@ def ui(port: int) -> None:
     os.environ.update(_TOLD)
     click.echo(f"http://{_HOST}:{port} shows {home.root}; end it by Ctrl-C")
     sys.stdout.flush()
-    words = ["dev", "--host", _HOST, "--port", str(port), *code_location()]
-    os.execv(sys.executable, [sys.executable, "-m", MODULE, *words])
+    words = ["dagster-dev", "--host", _HOST, "--port", str(port), *code_location()]
+    os.execv(sys.executable, [*OURS, *words])
 
 
 def _require_free(port: int) -> None:

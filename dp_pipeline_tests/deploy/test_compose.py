@@ -58,7 +58,7 @@ def test_the_origin_of_a_proxy_is_told_to_the_web_server(monkeypatch: pytest.Mon
     named = composed({**dict.fromkeys(NAMES, "x"), ORIGINS_VARIABLE: proxy})
     for file, origins in ((FILE, ()), (named, (proxy,))):
         told = file["services"]["webserver"]["environment"][ORIGINS_VARIABLE]
-        monkeypatch.setenv(ORIGINS_VARIABLE, told or "")
+        monkeypatch.setenv(ORIGINS_VARIABLE, told)
         assert declared_origins() == origins
 
 
