@@ -47,7 +47,8 @@ def test_the_pages_are_served_to_this_computer_only_from_a_home_with_settings(
     assert result.exit_code == 0, result.output
     assert f"http://127.0.0.1:{port}" in result.output
     workspace = str(tmp_path / "workspace.yaml")
-    dev = [sys.executable, "-m", "dagster", "dev", "--host", "127.0.0.1", "--port", port]
+    guarded = [sys.executable, "-m", "dp_pipeline.cli", "dagster-dev"]
+    dev = [*guarded, "--host", "127.0.0.1", "--port", port]
     assert started == [[*dev, "--workspace", workspace]]
     assert (tmp_path / ".dagster_home" / "dagster.yaml").exists()
     assert os.environ["DAGSTER_HOME"] == str(tmp_path / ".dagster_home")

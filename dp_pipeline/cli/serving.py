@@ -1,4 +1,4 @@
-"""`dp-pipeline ui`: Dagster's pages, for this computer only."""
+"""`dp-pipeline ui`: Dagster's pages, for this computer only, and for no other page."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ _TOLD = {
 @click.option("--port", default=3000, type=click.IntRange(1, 65535), help="Of the pages; 3000.")
 def ui(port: int) -> None:
     """Open Dagster's pages on this computer: lineage, runs, schedules, backfills."""
+    from dp_pipeline.cli.guarded_dagster import OURS
+    from dp_pipeline.cli.web_guard import declared_origins
     from dp_pipeline.ledger.home import HOME_VARIABLE, find_home
     from dp_pipeline.orchestration.dagster_home import code_location
     from dp_pipeline.orchestration.instance import dagster_instance
 
     home = find_home()
+    declared_origins()
     _require_free(port)
     # Its programs start at once; none of them has to make the history.
     dagster_instance(home).dispose()
@@ -34,8 +37,8 @@ def ui(port: int) -> None:
     os.environ.update(_TOLD)
     click.echo(f"http://{_HOST}:{port} shows {home.root}; end it by Ctrl-C")
     sys.stdout.flush()
-    where = ["--host", _HOST, "--port", str(port)]
-    os.execv(sys.executable, [sys.executable, "-m", "dagster", "dev", *where, *code_location()])
+    words = ["dagster-dev", "--host", _HOST, "--port", str(port), *code_location()]
+    os.execv(sys.executable, [*OURS, *words])
 
 
 def _require_free(port: int) -> None:

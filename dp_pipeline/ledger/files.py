@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dp_pipeline.release.durable import sync
+from dp_pipeline.release.durable import make_private, sync
 from dp_pipeline.schema.errors import PipelineError
 
 _SHORTEST_KEY = 16
@@ -29,8 +29,7 @@ def private_folder(folder: Path) -> None:
     """Make ``folder`` if it is absent, for its owner only; also survives a loss of power."""
     if folder.is_dir():
         return
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    folder.mkdir(mode=0o700, exist_ok=True)
+    make_private(folder)
     sync(folder.parent)
 
 

@@ -26,7 +26,7 @@ from sqlalchemy import Connection, select
 
 from dp_pipeline.ledger.files import file_errors, publish
 from dp_pipeline.ledger.tables import GENESIS, entries
-from dp_pipeline.release.durable import sync
+from dp_pipeline.release.durable import make_private, sync
 from dp_pipeline.schema.errors import Damaged
 
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -94,7 +94,7 @@ class Head:
             sync(self.path.parent)
 
     def _written(self, tip: Tip) -> Path:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(self.path.parent)
         descriptor, name = tempfile.mkstemp(prefix=".head-", dir=self.path.parent)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(tip.to_text())

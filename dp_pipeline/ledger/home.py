@@ -64,6 +64,11 @@ class Home:
         return head.with_name(f"{head.name}.answers")
 
     @property
+    def folders(self) -> tuple[Path, ...]:
+        """All of them: what lies below is for its owner only, whoever may enter ``root``."""
+        return self.raw, self.released, self.internal, self.reports, self.ledger_folder
+
+    @property
     def ledger(self) -> Ledger:
         """The privacy ledger of this project; DeclarationError for an address of no server, and
         where the rows were moved to one that is not named.

@@ -14,6 +14,7 @@ import yaml
 
 from dp_pipeline.ledger.home import Home, find_workspace
 from dp_pipeline.ledger.postgres_url import place, postgres_url
+from dp_pipeline.release.durable import make_private
 from dp_pipeline.schema.errors import DeclarationError, PipelineError
 
 STORAGE_VARIABLE = "DP_PIPELINE_DAGSTER"
@@ -21,6 +22,14 @@ _FOLDER_VARIABLE = "DAGSTER_HOME"
 _QUIET = "telemetry:\n  enabled: false\nnux:\n  enabled: false\n"
 # The variable's name and not its value: no password stands in a file.
 _ON_SERVER = f"storage:\n  postgres:\n    postgres_url:\n      env: {STORAGE_VARIABLE}\n"
+
+
+def keep_files_private() -> None:
+    """Whatever this process, or one that it starts, writes from now on is for its owner only.
+
+    Dagster, Great Expectations and engines for files choose no mode for what they write.
+    """
+    os.umask(0o077)
 
 
 def code_location() -> list[str]:
@@ -33,18 +42,22 @@ def code_location() -> list[str]:
 
 def make_dagster_home(home: Home) -> Path:
     """The folder that ``$DAGSTER_HOME`` names, or ``.dagster_home`` beside the home, with its
-    settings: the project's own where it declares some. This process's environment then says so.
+    settings: the project's own where it declares some. This process's environment then says so,
+    and whatever it writes from then on is for its owner only.
 
     Raises PipelineError where no such folder can be, DeclarationError where its settings keep
     the history elsewhere than ``$DP_PIPELINE_DAGSTER`` says.
     """
+    keep_files_private()
+    ours = (home.root.parent / ".dagster_home").resolve()
     # Dagster itself wants an absolute path.
-    folder = Path(os.environ.get(_FOLDER_VARIABLE) or home.root.parent / ".dagster_home").resolve()
+    folder = Path(os.environ.get(_FOLDER_VARIABLE) or ours).resolve()
     os.environ[_FOLDER_VARIABLE] = str(folder)
     server = _server()
     settings = folder / "dagster.yaml"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
+        _close(*home.folders, *([ours] if folder == ours else []))
         # Nobody reads what another has half written.
         with alone_in(folder):
             if not settings.exists():
@@ -57,6 +70,13 @@ def make_dagster_home(home: Home) -> Path:
         ) from None
     _require_agreement(declared, server, of=settings)
     return folder
+
+
+def _close(*folders: Path) -> None:
+    """Folders of ours that an earlier program, or somebody, has opened to others."""
+    for folder in folders:
+        if folder.is_dir() and folder.stat().st_mode & 0o077:
+            folder.chmod(0o700)
 
 
 @contextmanager

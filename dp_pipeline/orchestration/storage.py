@@ -16,7 +16,7 @@ import numpy as np
 
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.clusters import Tables
-from dp_pipeline.release.durable import sync
+from dp_pipeline.release.durable import make_private, sync
 from dp_pipeline.release.key import ReleaseKey
 from dp_pipeline.schema.errors import Damaged
 
@@ -28,8 +28,8 @@ _SEAL = "seal"
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all: temporary name, fsync, rename, fsync the folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write a 0600 file whole or not at all: temporary name, fsync, rename, fsync the folder."""
+    make_private(path.parent)
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -75,20 +75,19 @@ class BundleStore:
         """Make the folder of a release, for its owner only, and say in it whose rows it is about:
         first of all, so that nothing of them ever lies there under no name.
         """
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder)
         if not (folder / POPULATION).exists():
             write_atomically(folder / POPULATION, f"{population}\n".encode())
 
     def write(
         self, path: Path, bundle: Bundle, *, key: bytes, texts: Mapping[str, str] | None = None
     ) -> None:
-        """Store a bundle; one that already lies there is kept as it is. The folder above, that of
-        its release, is for its owner only.
+        """Store a bundle, for its owner only; one that already lies there is kept as it is.
 
         key     the secret of its population
         texts   file name → what a person reads beside it
         """
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(path.parent)
         temporary = Path(tempfile.mkdtemp(prefix=".bundle.", dir=path.parent))
         try:
             for name, table in bundle.tables.items():
@@ -98,7 +97,6 @@ class BundleStore:
             write_atomically(temporary / BUNDLE_FILE, bundle.to_json().encode())
             seal = self._seal(path, _contents(temporary), key)
             write_atomically(temporary / _SEAL, seal.encode())
-            temporary.chmod(0o755)
             if not path.exists():
                 temporary.rename(path)
                 sync(path.parent)
@@ -163,7 +161,7 @@ def _write_table(path: Path, table: Mapping[str, np.ndarray]) -> None:
             columns[name] = pa.array(values.tolist(), pa.string() if is_text else None)
         else:
             columns[name] = values
-    with path.open("wb") as file:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         pq.write_table(pa.table(columns), file)
         file.flush()
         os.fsync(file.fileno())

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 from dp_pipeline.raw.download import Download
-from dp_pipeline.raw.snapshot import make_private
+from dp_pipeline.release.durable import make_private
 from dp_pipeline.schema.errors import SourceError
 from dp_pipeline.schema.source import Source
 from dp_pipeline.schema.spec import DatasetSpec

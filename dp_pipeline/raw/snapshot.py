@@ -23,7 +23,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from dp_pipeline.release.durable import sync
+from dp_pipeline.release.durable import make_private, sync
 from dp_pipeline.schema.errors import Damaged, DeclarationError, NotPrepared, PipelineError
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -56,15 +56,6 @@ def write_private(path: Path, write: Callable[[BinaryIO], None]) -> None:
     finally:
         temporary.unlink(missing_ok=True)
     sync(path.parent)
-
-
-def make_private(folder: Path) -> None:
-    """Create a folder that only its owner can enter, and those above it that are missing.
-
-    ``mkdir(parents=True)`` would open the ones above to everyone: the mode is the last one's only.
-    """
-    for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
-        missing.mkdir(mode=0o700, exist_ok=True)
 
 
 @contextmanager

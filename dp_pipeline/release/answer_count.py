@@ -21,7 +21,7 @@ import re
 import tempfile
 from pathlib import Path
 
-from dp_pipeline.release.durable import sync
+from dp_pipeline.release.durable import make_private, sync
 from dp_pipeline.schema.errors import Damaged
 
 _DIGITS = re.compile(rb"(\d{20})\n")
@@ -35,7 +35,7 @@ class AnswerCount:
 
     def begin(self) -> None:
         """Count no answer yet, before the release is charged; a count that is there stays."""
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self.path.parent)
         descriptor, temporary = tempfile.mkstemp(prefix=".new-", dir=self.path.parent)
         try:
             with os.fdopen(descriptor, "wb") as file:

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from dp_pipeline.release.answer_count import AnswerCount
-from dp_pipeline.release.durable import sync
+from dp_pipeline.release.durable import make_private, sync
 from dp_pipeline.schema.encoding import IntArray
 from dp_pipeline.schema.errors import Damaged
 
@@ -64,7 +64,7 @@ class Transcript:
         salt   secret bytes that the chain begins with, 8 or a multiple of 8: who reads the digest
                in a bundle, and knows most answers, could find the others by trying
         """
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(path.parent)
         line, _ = _encode(_HEADER + key, np.frombuffer(salt, dtype="<i8"), "")
         descriptor, temporary = tempfile.mkstemp(prefix=".transcript.", dir=path.parent)
         try:

@@ -6,6 +6,7 @@ import uuid
 from datetime import datetime
 from pathlib import Path
 
+from dp_pipeline.release.durable import make_private
 from dp_pipeline.reporting.markup import Markup, element, joined
 from dp_pipeline.reporting.page_style import STYLE
 
@@ -14,14 +15,16 @@ _CONTENT_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
 def write_page(path: Path, *, title: str, body: Markup) -> Path:
-    """Write one self-contained page to ``path`` and return it; an older page is replaced whole.
+    """Write one self-contained page to ``path``, for its owner only, and return it; an older one
+    is replaced whole.
 
     body   what ``main`` holds
     """
     content = element("html", _head(title), element("body", element("main", body)), lang="en")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private(path.parent)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
+        temporary.touch(mode=0o600)
         temporary.write_text(f"<!doctype html>\n{content}\n", encoding="utf-8")
         temporary.replace(path)
     finally:

@@ -11,6 +11,7 @@ import yaml
 
 FOLDER = Path(__file__).parents[2] / "deploy"
 _VARIABLE = re.compile(r"\$\{(\w+):\?[^}]*\}")
+_OPTIONAL = re.compile(r"\$\{(\w+):-([^}]*)\}")
 
 
 def text() -> str:
@@ -26,5 +27,6 @@ def variables() -> set[str]:
 def composed(values: Mapping[str, str]) -> Mapping[str, Any]:
     """The file with ``values`` in the place of its variables; KeyError for one that is missing."""
     filled = _VARIABLE.sub(lambda found: values[found[1]], text())
+    filled = _OPTIONAL.sub(lambda found: values.get(found[1], found[2]), filled)
     found: Mapping[str, Any] = yaml.safe_load(filled)
     return found

@@ -10,6 +10,7 @@ import psycopg2
 import pytest
 import yaml
 
+from dp_pipeline.cli.web_guard import ORIGINS_VARIABLE, declared_origins
 from dp_pipeline_tests.deploy.compose_file import FOLDER, composed, text, variables
 from dp_pipeline_tests.postgres_server import PostgresServer
 
@@ -43,6 +44,22 @@ def test_rows_the_ledger_and_its_keys_are_seen_by_the_code_server_alone():
     for name in ("history", "webserver", "daemon"):
         assert "LEDGER" not in str(SERVICES[name])
         assert "DP_PIPELINE_HOME" not in SERVICES[name]["environment"]
+
+
+def test_the_pages_are_served_by_the_guarded_web_server_alone():
+    served = [name for name in SERVICES if "webserver" in str(SERVICES[name].get("command"))]
+    assert served == ["webserver"]
+    assert SERVICES["webserver"]["command"][:2] == ["dp-pipeline", "webserver"]
+    assert not [one for one in SERVICES.values() if "dagster-webserver" in one.get("command", ())]
+
+
+def test_the_origin_of_a_proxy_is_told_to_the_web_server(monkeypatch: pytest.MonkeyPatch):
+    proxy = "https://budget.example.org"
+    named = composed({**dict.fromkeys(NAMES, "x"), ORIGINS_VARIABLE: proxy})
+    for file, origins in ((FILE, ()), (named, (proxy,))):
+        told = file["services"]["webserver"]["environment"][ORIGINS_VARIABLE]
+        monkeypatch.setenv(ORIGINS_VARIABLE, told)
+        assert declared_origins() == origins
 
 
 def test_the_head_is_on_a_volume_of_its_own():
@@ -82,7 +99,7 @@ def test_one_part_alone_makes_the_history_before_the_others_start():
 def test_the_daemon_waits_for_a_code_server_that_is_away():
     told = SERVICES["daemon"]["environment"]
     assert told["DAGSTER_BACKFILL_RETRY_DEFINITION_CHANGED_ERROR"] == "1"
-    assert told.items() >= SERVICES["webserver"]["environment"].items()
+    assert told.items() >= SERVICES["history"]["environment"].items()
 
 
 def test_the_workspace_finds_the_code_server():

@@ -164,7 +164,7 @@ class DagsterStack:
         reads = ["--workspace", str(self.workspace)]
         words = {
             CODE: ["dagster", "api", "grpc", *at, *loads],
-            WEB: ["dagster_webserver", *at, *reads],
+            WEB: ["dp_pipeline.cli", "webserver", *at, *reads],
             DAEMON: ["dagster._daemon", "run", *reads],
         }
         return [sys.executable, "-m", *words[name]]

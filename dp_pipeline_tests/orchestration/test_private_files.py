@@ -1,0 +1,126 @@
+"""Whatever the umask says, nobody but its owner opens what the pipeline writes."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline.ledger.home import Home
+from dp_pipeline.orchestration.dagster_home import make_dagster_home
+from dp_pipeline.orchestration.instance import dagster_instance
+from dp_pipeline.reporting.html_page import write_page
+from dp_pipeline.reporting.markup import Markup
+from dp_pipeline_tests.orchestration.projects import HOMES, RIDES, Project
+from dp_pipeline_tests.orchestration.warm import ended, start
+
+OTHERS = 0o077
+
+
+@pytest.fixture(params=[0o000, 0o022], ids=["all may do all", "all may read"], autouse=True)
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DAGSTER_HOME", "DP_PIPELINE_DAGSTER"):
+        monkeypatch.setenv(name, "")
+
+
+def opened(*folders: Path) -> set[str]:
+    """What others may open, in folders that are there."""
+    assert all(folder.is_dir() for folder in folders)
+    below = [path for folder in folders for path in (folder, *folder.rglob("*"))]
+    return {str(path) for path in below if stat.S_IMODE(path.lstat().st_mode) & OTHERS}
+
+
+def test_a_release_without_dagster_opens_nothing(rides: Project, umask: int):
+    spec = rides.declare("rides", RIDES)
+    os.umask(umask)
+    published = rides.publish(spec)
+    assert len(list(published.folder.iterdir())) > 2
+    assert opened(rides.home.released, rides.home.raw, rides.home.ledger_folder) == set()
+
+
+@pytest.mark.parametrize("umask", [0], indirect=True)
+def test_the_whole_chain_and_dagsters_own_home_open_nothing(project: Project, umask: int):
+    spec = project.declare("homes", HOMES, models={"independent": {}})
+    os.umask(umask)
+    child = start(project.folder, run_all, project.folder)
+    assert ended(child, project.folder).code == 0
+    assert opened(project.home.root, project.folder / ".dagster_home") == set()
+    written = {path.suffix for path in project.folder.rglob("*")}
+    assert {".db", ".parquet", ".jsonl", ".html", ".md", ".json", ".yaml"} <= written
+    assert spec.name in {path.name for path in project.home.released.iterdir()}
+
+
+def run_all(folder: Path) -> None:
+    """The chain over Dagster's own storage; to be started in a child."""
+    os.environ.update(DAGSTER_HOME="", DP_PIPELINE_DAGSTER="")
+    from dp_pipeline.orchestration.runner import run_dataset
+
+    project = Project(folder)
+    project.datasets.chmod(0o755)
+    spec = project.declare("homes", HOMES, models={"independent": {}})
+    run_dataset(project.request(spec), lambda _: None)
+
+
+def test_folders_that_were_opened_are_closed(tmp_path: Path):
+    home = Home(tmp_path / "data")
+    folders = [*home.folders, tmp_path / ".dagster_home"]
+    for folder in folders:
+        folder.mkdir(mode=0o755, parents=True)
+        folder.chmod(0o755)
+    make_dagster_home(home)
+    assert opened(*folders) == set()
+
+
+def test_a_folder_that_others_named_for_dagster_is_left_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    theirs.chmod(0o750)
+    monkeypatch.setenv("DAGSTER_HOME", str(theirs))
+    make_dagster_home(Home(tmp_path / "data"))
+    assert stat.S_IMODE(theirs.stat().st_mode) == 0o750
+    assert opened(*(path for path in theirs.iterdir() if path.is_dir())) == set()
+
+
+def test_a_new_folder_for_dagster_is_closed_with_those_above_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "a" / "b"))
+    with dagster_instance(Home(tmp_path / "data")):
+        pass
+    assert opened(tmp_path / "a") == set()
+
+
+def load_definitions(folder: Path) -> None:
+    os.environ["DP_PIPELINE_HOME"] = str(folder / "data")
+    os.environ["DP_PIPELINE_SHOWN"] = "wdbc"
+    import dp_pipeline.definitions
+
+    assert dp_pipeline.definitions.defs
+    (folder / "written").touch()
+
+
+def a_page(folder: Path) -> None:
+    write_page(folder / "pages" / "page.html", title="Rides", body=Markup("<p>1</p>"))
+
+
+@pytest.mark.parametrize("work", [load_definitions, a_page])
+def test_what_a_process_of_dagster_writes_is_for_its_owner(
+    work: Callable[[Path], None], tmp_path: Path
+):
+    child = start(tmp_path, work, tmp_path)
+    assert ended(child, tmp_path).code == 0
+    written = {"load_definitions": "written", "a_page": "pages"}[work.__name__]
+    found = [tmp_path / written, *(tmp_path / written).rglob("*")]
+    assert [path for path in found if stat.S_IMODE(path.stat().st_mode) & OTHERS] == []

@@ -1,0 +1,274 @@
+"""Who gets through to Dagster's web server: its own pages and programs, no foreign page."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dp_pipeline.cli.guarded_dagster import OURS, guarded_command
+from dp_pipeline.cli.web_guard import (
+    ORIGINS_VARIABLE,
+    WebGuard,
+    declared_origins,
+)
+from dp_pipeline.schema.errors import DeclarationError, PipelineError
+
+HERE = "127.0.0.1:3000"
+OWN = f"http://{HERE}"
+JSON = {"content-type": "application/json"}
+PROXY = "https://budget.example.org"
+
+Headers = Mapping[str, str] | Sequence[tuple[str, str]]
+
+
+def ask(
+    method: str = "GET",
+    path: str = "/",
+    headers: Headers = (),
+    *,
+    host: str | None = HERE,
+    kind: str = "http",
+    origins: Sequence[str] = (),
+) -> tuple[int, list[tuple[bytes, bytes]], str]:
+    """Status, headers and body of an answer; Dagster's own is 200, of a websocket too."""
+    told: list[Any] = []
+
+    async def dagster(scope: Any, receive: Any, send: Any) -> None:  # noqa: ARG001
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"a", b"b")]})
+        await send({"type": "http.response.body", "body": b"Dagster"})
+
+    async def send(message: Any) -> None:
+        told.append(message)
+
+    async def receive() -> Any:
+        raise AssertionError("the guard reads no body")
+
+    pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
+    named = [*([] if host is None else [("host", host)]), *pairs]
+    scope: dict[str, Any] = {
+        "type": kind,
+        "path": path,
+        "headers": [(name.encode(), value.encode()) for name, value in named],
+    }
+    if kind == "http":
+        scope["method"] = method
+    asyncio.run(WebGuard(dagster, origins)(scope, receive, send))
+    if told[0]["type"] == "websocket.close":
+        return 403, [], told[0]["reason"]
+    return told[0]["status"], told[0]["headers"], told[1]["body"].decode()
+
+
+def status(*words: Any, **named: Any) -> int:
+    return ask(*words, **named)[0]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:3000", "localhost:3000", "[::1]:3000", "LOCALHOST"])
+def test_the_pages_of_this_computer_load_and_ask(host: str):
+    origin = {"origin": f"http://{host}", "sec-fetch-site": "same-origin"}
+    assert status("GET", "/runs", host=host) == 200
+    assert status("POST", "/graphql", {**JSON, **origin}, host=host) == 200
+    assert status(path="/graphql", headers=origin, host=host, kind="websocket") == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example:3000",
+        "localhost.evil.example:3000",
+        "127.0.0.1.evil.example",
+        "localhost.:3000",
+        "localhost:3000@evil.example",
+        "127.0.0.2:3000",
+        "0.0.0.0:3000",
+        "",
+        None,
+    ],
+)
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+def test_a_foreign_name_that_points_to_this_computer_gets_nothing(host: str | None, kind: str):
+    code, _, reason = ask(host=host, kind=kind)
+    assert code == 403
+    assert reason.startswith("host: expected localhost")
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "http://127.0.0.1:3001",
+        "http://localhost:3000",
+        "https://127.0.0.1:3000",
+        "http://evil.example",
+        "http://127.0.0.1:3000.evil.example",
+        "null",
+        "",
+    ],
+)
+@pytest.mark.parametrize(
+    ("kind", "method", "path"),
+    [("http", "POST", "/graphql"), ("http", "GET", "/"), ("websocket", "", "/graphql")],
+)
+def test_a_page_of_another_origin_gets_nothing(origin: str, kind: str, method: str, path: str):
+    code, _, reason = ask(method, path, {**JSON, "origin": origin}, kind=kind)
+    assert code == 403
+    assert reason.startswith("origin: expected that of the pages themselves")
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "new-word"])
+@pytest.mark.parametrize(
+    ("method", "path", "kind"),
+    [
+        ("GET", "/", "http"),
+        ("GET", "/logs/run/out", "http"),
+        ("POST", "/graphql", "http"),
+        ("", "/graphql", "websocket"),
+    ],
+)
+def test_what_a_browser_marks_as_of_another_site_gets_nothing(
+    site: str, method: str, path: str, kind: str
+):
+    image = {"sec-fetch-site": site, "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"}
+    assert status(method, path, {**JSON, **image}, kind=kind) == 403
+
+
+def test_a_link_of_another_site_opens_a_page_and_no_data():
+    link = {
+        "sec-fetch-site": "cross-site",
+        "sec-fetch-mode": "navigate",
+        "sec-fetch-dest": "document",
+    }
+    assert status("GET", "/runs/1", link) == 200
+    assert status("GET", "/download_debug/1", link) == 403
+    assert status("GET", "/runs/1", {**link, "sec-fetch-dest": "iframe"}) == 403
+    assert status("POST", "/graphql", {**link, **JSON}) == 403
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT"])
+def test_graphql_is_asked_by_post_alone(method: str):
+    accepts = {"accept": "text/html", "sec-fetch-site": "same-origin"}
+    code, headers, reason = ask(method, "/graphql", accepts)
+    assert code == 405
+    assert (b"allow", b"POST") in headers
+    assert "expected POST" in reason
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "text/plain",
+        "text/plain; charset=application/json",
+        "text/plain;application/json",
+        "multipart/form-data; boundary=application/json",
+        "application/x-www-form-urlencoded",
+        "application/graphql",
+        "application/jsonp",
+        "",
+    ],
+)
+def test_a_body_that_a_form_can_send_is_not_read(kind: str):
+    assert status("POST", "/graphql", {"content-type": kind}) == 415
+    assert status("POST", "/graphql") == 415
+
+
+def test_a_program_that_is_no_browser_asks_by_json():
+    assert status("POST", "/graphql", JSON) == 200
+    assert status("POST", "/graphql", {"content-type": "Application/JSON; charset=utf-8"}) == 200
+    assert status(path="/graphql", kind="websocket") == 200
+
+
+@pytest.mark.parametrize("name", ["host", "origin", "content-type", "sec-fetch-site"])
+def test_a_header_that_stands_twice_is_refused(name: str):
+    once = {"host": HERE, "origin": OWN, **JSON, "sec-fetch-site": "same-origin"}
+    twice = [*once.items(), (name, once[name])]
+    assert status("POST", "/graphql", once, host=None) == 200
+    assert status("POST", "/graphql", twice, host=None) == 400
+
+
+@pytest.mark.parametrize("event", ["materialization", "check", "observation"])
+def test_no_program_reports_what_no_run_has_made(event: str):
+    assert status("POST", f"/report_asset_{event}/rides/eug_kmeans", JSON) == 403
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+@pytest.mark.parametrize("path", ["/", "/graphql/", "/prefix/graphql", "/server_info"])
+def test_everything_else_is_read_only(method: str, path: str):
+    assert status(method, path, {**JSON, "origin": OWN}) == 405
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", "/"), ("POST", "/"), ("GET", "/graphql")])
+def test_no_page_may_frame_or_embed_an_answer(method: str, path: str):
+    _, headers, _ = ask(method, path)
+    assert (b"x-frame-options", b"DENY") in headers
+    assert (b"content-security-policy", b"frame-ancestors 'none'") in headers
+    assert (b"cross-origin-resource-policy", b"same-origin") in headers
+    assert not [name for name, _ in headers if name.startswith(b"access-control")]
+
+
+def test_a_named_proxy_gives_its_pages_their_own_origin():
+    named = {"host": "budget.example.org", "origins": [PROXY]}
+    assert status("GET", "/", **named) == 200
+    assert status("POST", "/graphql", {**JSON, "origin": PROXY}, **named) == 200
+    # Not over a connection that anybody on the way can write to, nor from this computer's pages.
+    for other in ("http://budget.example.org", OWN, "https://evil.example.org"):
+        assert status("POST", "/graphql", {**JSON, "origin": other}, **named) == 403
+    assert status("POST", "/graphql", {**JSON, "origin": PROXY}, origins=[PROXY]) == 403
+
+
+def test_the_variable_names_origins(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv(ORIGINS_VARIABLE, raising=False)
+    assert declared_origins() == ()
+    monkeypatch.setenv(ORIGINS_VARIABLE, f" {PROXY.upper()}  http://[fd00::1]:8080 ")
+    assert declared_origins() == (PROXY, "http://[fd00::1]:8080")
+
+
+@pytest.mark.parametrize("text", ["budget.example.org", f"{PROXY}/", "*", "https://*", "null"])
+def test_what_is_no_origin_is_refused(text: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(ORIGINS_VARIABLE, text)
+    with pytest.raises(DeclarationError, match="expected origins such as"):
+        declared_origins()
+
+
+TEXTS = st.text(st.characters(codec="latin-1", exclude_characters="\r\n"), max_size=12)
+
+
+@given(
+    host=st.sampled_from([HERE, "localhost"]) | TEXTS,
+    origin=st.sampled_from([OWN, "http://evil.example", "null"]) | TEXTS,
+    method=st.sampled_from(["GET", "POST"]),
+    path=st.sampled_from(["/", "/graphql", "/graphql/", "/report_asset_check/a"]) | TEXTS,
+)
+def test_whatever_is_let_through_with_an_origin_has_its_own(
+    host: str, origin: str, method: str, path: str
+):
+    if status(method, path, {**JSON, "origin": origin}, host=host) == 200:
+        assert origin.strip().lower() == f"http://{host.strip().lower()}"
+
+
+def test_other_events_of_the_server_pass():
+    seen: list[str] = []
+
+    async def dagster(scope: Any, receive: Any, send: Any) -> None:  # noqa: ARG001
+        seen.append(scope["type"])
+
+    async def nothing(*_: Any) -> Any:
+        raise AssertionError
+
+    asyncio.run(WebGuard(dagster)({"type": "lifespan"}, nothing, nothing))
+    assert seen == ["lifespan"]
+
+
+def test_dagster_dev_serves_the_guarded_pages():
+    web = [sys.executable, "-m", "dagster_webserver", "--port", "3000"]
+    assert guarded_command(web) == [*OURS, "webserver", "--port", "3000"]
+    daemon = [sys.executable, "-m", "dagster._daemon", "run"]
+    assert guarded_command(daemon) == daemon
+
+
+def test_a_dagster_that_starts_anything_else_is_refused():
+    with pytest.raises(PipelineError, match="expected to start its web server and its daemon"):
+        guarded_command([sys.executable, "-m", "dagster_pages"])
