@@ -23,8 +23,8 @@ it is refused without a reason as well: its exact numbers are already known, so
 the lifetime ε on the release's card would be untrue. With a reason the rows
 written to that source from now on are protected, as the last line demands.
 
-A folder of Parquet files is held by whoever holds a file in it, and a file by whoever holds a
-folder above it: as far as paths tell, which say the same in any order of claims.
+What is the same source is said in ``schema/identity.py``: other spellings of it, a folder and what
+lies in it, a hard link. A claim stored under a name of before is compared in its canonical form.
 """
 
 from __future__ import annotations
@@ -35,9 +35,7 @@ from dp_pipeline.ledger.journal import Draft, append, find_account, require_acco
 from dp_pipeline.ledger.tables import entries
 from dp_pipeline.ledger.words import require_line, require_text
 from dp_pipeline.schema.errors import DeclarationError
-
-_FOLDERS = "parquet:"
-"""How sources begin that may be folders."""
+from dp_pipeline.schema.identity import Named
 
 
 def claim(
@@ -75,26 +73,12 @@ def require_public(connection: Connection, lineage: str, *, source: str) -> None
             )
 
 
-def overlap(one: str, other: str) -> bool:
-    """Whether two sources share rows as far as their names tell: the same, or a folder of Parquet
-    files and what lies in it.
-
-    >>> overlap("parquet:/a", "parquet:/a/may.parquet"), overlap("parquet:/a", "parquet:/ab")
-    (True, False)
-    """
-    if one == other:
-        return True
-    shorter, longer = sorted((one, other), key=len)
-    return shorter.startswith(_FOLDERS) and longer.startswith(f"{shorter}/")
-
-
 def _held(connection: Connection, source: str) -> list[tuple[str, str]]:
     """Claims on a source and on what overlaps with it, oldest first: source, lineage."""
     query = select(entries.c.source, entries.c.lineage).where(entries.c.event == "source")
-    if not source.startswith(_FOLDERS):
-        query = query.where(entries.c.source == source)
+    asked = Named(source)
     rows = connection.execute(query.order_by(entries.c.sequence))
-    return [(found, lineage) for found, lineage in rows if overlap(found, source)]
+    return [(found, lineage) for found, lineage in rows if asked.overlaps(Named(found))]
 
 
 def _require_no_exposure(connection: Connection, lineage: str, *, source: str) -> None:
