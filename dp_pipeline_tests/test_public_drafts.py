@@ -44,6 +44,16 @@ def test_protected_rows_are_not_looked_at(rows: Path):
     assert CliRunner().invoke(main, ["data", "init", "again", "--from", "rides.csv"]).exit_code == 0
 
 
+def test_protected_rows_are_known_by_another_name_of_their_file(rows: Path):
+    claim(rows, "release")
+    Path("linked.csv").hardlink_to(rows)
+    Path("parts").mkdir()
+    Path("parts/may.parquet").symlink_to(rows)
+    for origin in ("linked.csv", "parts", "/proc/self/cwd/rides.csv"):
+        result = CliRunner().invoke(main, ["data", "init", "again", "--from", origin, "--public"])
+        assert "is protected by lineage riders" in result.stderr
+
+
 def test_rows_of_a_benchmark_are(rows: Path):
     claim(rows, "benchmark")
     result = CliRunner().invoke(main, ["data", "init", "again", "--from", "rides.csv", "--public"])

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.ledger.home import find_home
-from dp_pipeline.ledger.sources import overlap
 from dp_pipeline.orchestration.lineage import declared_account
 from dp_pipeline.schema.discovery import DATASETS_VARIABLE
 from dp_pipeline.schema.errors import DeclarationError, PipelineError
+from dp_pipeline.schema.identity import overlap
 from dp_pipeline.schema.spec import DatasetSpec
 
 

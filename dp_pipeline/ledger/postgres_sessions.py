@@ -11,6 +11,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from dp_pipeline.ledger.postgres_url import place
+from dp_pipeline.schema.database import EXPECTED_DRIVER, has_driver
 from dp_pipeline.schema.errors import Damaged, PipelineError
 
 _WAITING = ("statement", "lock", "idle_session", "idle_in_transaction_session")
@@ -83,22 +84,21 @@ def _engine(address: URL) -> Engine:
     given = address.query.get("options", ())
     limits = [f"-c {name}_timeout=0" for name in _WAITING]
     options = [given] if isinstance(given, str) else list(given)
-    try:
-        return create_engine(
-            address,
-            poolclass=NullPool,
-            isolation_level="REPEATABLE READ",
-            connect_args={
-                "options": " ".join([*options, *limits, "-c synchronous_commit=on"]),
-                "application_name": "dp-pipeline ledger",
-                "connect_timeout": 10,
-                "keepalives_idle": 60,
-            },
-        )
-    except ModuleNotFoundError:
+    if not has_driver():
         raise PipelineError(
-            f"ledger {place(address)}: expected psycopg2, got none: install dp-pipeline[postgresql]"
-        ) from None
+            f"ledger {place(address)}: expected {EXPECTED_DRIVER}, got none that can be imported"
+        )
+    return create_engine(
+        address,
+        poolclass=NullPool,
+        isolation_level="REPEATABLE READ",
+        connect_args={
+            "options": " ".join([*options, *limits, "-c synchronous_commit=on"]),
+            "application_name": "dp-pipeline ledger",
+            "connect_timeout": 10,
+            "keepalives_idle": 60,
+        },
+    )
 
 
 def _number(name: str) -> int:

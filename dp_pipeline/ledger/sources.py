@@ -23,8 +23,8 @@ it is refused without a reason as well: its exact numbers are already known, so
 the lifetime ε on the release's card would be untrue. With a reason the rows
 written to that source from now on are protected, as the last line demands.
 
-A folder of Parquet files is held by whoever holds a file in it, and a file by whoever holds a
-folder above it: as far as paths tell, which say the same in any order of claims.
+What is the same source is said in ``schema/identity.py``: other spellings of it, a folder and what
+lies in it, a hard link. A claim stored under a name of before is compared in its canonical form.
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ from dp_pipeline.ledger.journal import Draft
 from dp_pipeline.ledger.view import Page, View
 from dp_pipeline.ledger.words import require_line, require_text
 from dp_pipeline.schema.errors import DeclarationError
-
-_FOLDERS = "parquet:"
-"""How sources begin that may be folders."""
+from dp_pipeline.schema.identity import Named
 
 
 def claim(page: Page, lineage: str, *, source: str, distinct_population: str | None) -> None:
@@ -81,22 +79,12 @@ def require_public(view: View, lineage: str, *, source: str) -> None:
             )
 
 
-def overlap(one: str, other: str) -> bool:
-    """Whether two sources share rows as far as their names tell: the same, or a folder of Parquet
-    files and what lies in it.
-
-    >>> overlap("parquet:/a", "parquet:/a/may.parquet"), overlap("parquet:/a", "parquet:/ab")
-    (True, False)
-    """
-    if one == other:
-        return True
-    shorter, longer = sorted((one, other), key=len)
-    return shorter.startswith(_FOLDERS) and longer.startswith(f"{shorter}/")
-
-
 def _held(view: View, source: str) -> list[tuple[str, str]]:
     """Claims on a source and on what overlaps with it, oldest first: source, lineage."""
-    return [(found, holder) for found, holder in view.state.claims() if overlap(found, source)]
+    asked = Named(source)
+    return [
+        (found, holder) for found, holder in view.state.claims() if asked.overlaps(Named(found))
+    ]
 
 
 def _require_same_kind(view: View, lineage: str, *, source: str, holders: list[str]) -> None:

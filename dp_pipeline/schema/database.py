@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from dp_pipeline.schema.url import is_this_machine
+from dp_pipeline.schema.host import canonical_host, host_names, is_host
+from dp_pipeline.schema.identity import file_name
+
+EXPECTED_DRIVER = "psycopg2, which `pip install 'dp-pipeline[postgresql]'` brings"
 
 EXPECTED_DATABASE = "postgresql://user@host/database or sqlite:///path"
 
 _POSTGRESQL = ("postgresql", "postgresql+psycopg2")
 _OPTIONS = {"sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout", "application_name"}
 """Of a PostgreSQL URL. Another option might name another host or database than the URL shows."""
+
+_NAME = re.compile(r"[\w.$ -]+")
+"""Of a database: nothing that could be read as settings of a connection, or as a part of a URL."""
+
+_SQLITE = "sqlite:///"
+_SERVER = re.compile(r"postgresql://(.+):(\d+)/([^/]+)")
+"""What ``database_name`` makes of a server's URL."""
 
 _QUERY = re.compile(r"\s*(select|with)\b[^;]*;?\s*", re.IGNORECASE)
 
@@ -32,11 +43,20 @@ def database_url(text: str) -> URL | None:
         return url if _is_file(url) else None
     if url.drivername not in _POSTGRESQL or not (url.host and url.database):
         return None
-    # A second @ is one of a password, whose end would be a part of what is shown.
-    if not set(url.query) <= _OPTIONS or "@" in f"{url.host}{url.database}":
+    # Several hosts, a socket's folder or a second @, which is one of a password, are no host.
+    if not (set(url.query) <= _OPTIONS and is_host(url.host) and _NAME.fullmatch(url.database)):
         return None
     # By its name, because which driver is meant by none differs between versions of SQLAlchemy.
     return url.set(drivername="postgresql+psycopg2", port=port)
+
+
+def has_driver() -> bool:
+    """Whether psycopg2 can be imported; one built for another Python raises SystemError."""
+    try:
+        importlib.import_module("psycopg2")
+    except (ImportError, SystemError):
+        return False
+    return True
 
 
 def _is_file(url: URL) -> bool:
@@ -48,20 +68,47 @@ def _is_file(url: URL) -> bool:
 
 
 def database_name(url: URL) -> str:
-    """Which database it is, without user, password and options: what the ledger knows it by.
-
-    This machine has one name, so that two lineages over one database meet.
+    """Which database it is, without user, password and options, its host in canonical form.
 
     >>> url = database_url("postgresql://me:word@127.0.0.1/rides")
     >>> database_name(url)
     'postgresql://localhost:5432/rides'
     """
     if url.drivername == "sqlite":
-        return f"sqlite:///{Path(str(url.database)).resolve()}"
-    host = str(url.host).lower()
-    if is_this_machine(host):
-        host = "localhost"
-    return f"postgresql://{host}:{url.port}/{url.database}"
+        return f"{_SQLITE}{Path(str(url.database)).resolve()}"
+    return f"postgresql://{_place(canonical_host(str(url.host)))}:{url.port}/{url.database}"
+
+
+def database_names(location: str) -> tuple[str, ...]:
+    """The canonical names of what ``database_name`` gives: a file by its path, a server's
+    database by each name of its host. The variable of one that is not known yet is its only name.
+
+    >>> database_names("sqlite:////data/../rides.db"), database_names("$RIDES")
+    (('file:/rides.db',), ('sql:$RIDES',))
+    """
+    if location.startswith(_SQLITE):
+        return (file_name(location.removeprefix(_SQLITE)),)
+    return server_names(location) or (f"sql:{location}",)
+
+
+def server_names(location: str) -> tuple[str, ...]:
+    """The canonical names of a database on a server; none of what is another text. Two databases
+    whose names differ in capital letters alone are one: people write both for the same.
+
+    >>> server_names("postgresql://127.1:5432/Rides")
+    ('sql:postgresql://localhost:5432/rides',)
+    """
+    found = _SERVER.fullmatch(location)
+    if found is None:
+        return ()
+    host, port, name = found.groups()
+    return tuple(
+        f"sql:postgresql://{_place(one)}:{int(port)}/{name.casefold()}" for one in host_names(host)
+    )
+
+
+def _place(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def is_one_query(text: str) -> bool:

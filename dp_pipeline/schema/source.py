@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from dp_pipeline.schema.url import is_url, shown_url
+from dp_pipeline.schema.identity import file_name, sha256_name
+from dp_pipeline.schema.url import is_url, shown_url, url_names
 
 SourceKind = Literal["csv", "parquet", "sql", "sklearn", "generator"]
 
@@ -97,27 +98,45 @@ class Source:
 
     @property
     def identities(self) -> tuple[str, ...]:
-        """One text a file, URL, database, bundled set or generator: the ledger keeps two
-        populations from sharing any of them. A sample is of the same persons, and so may be the
-        rows of another query: neither is told here.
+        """Its canonical names, however it was spelled: one or more for every file, URL, declared
+        hash, database, bundled set or generator, the download in its place included. The ledger
+        keeps two populations from sharing any of them. A sample is of the same persons, and so
+        may be the rows of another query: neither is told here.
 
         >>> Source("generator", "trips_like", options={"seed": 7}).identities
         ('generator:trips_like?seed=7',)
-        >>> Source("csv", "a.csv", download=Source("csv", "https://x.org/a.csv?t=1")).identities
-        ('csv:a.csv', 'https://x.org/a.csv')
+        >>> file = Source("csv", "/d//a.csv", download=Source("csv", "https://X.org:443/a.csv?t=1"))
+        >>> file.identities
+        ('file:/d/a.csv', 'https://x.org/a.csv')
         """
         if self.download is None:
             return self._own_identities
         own = self._own_identities if self.is_named else ()
-        return (*own, *self.download.identities)
+        return tuple(dict.fromkeys((*own, *self.download.identities)))
 
     @property
     def _own_identities(self) -> tuple[str, ...]:
+        names = [name for location in self.locations for name in self._names(location)]
+        hashes = [sha256_name(self.sha256[url]) for url in self.locations if url in self.sha256]
+        return tuple(dict.fromkeys((*names, *hashes)))
+
+    def _names(self, location: str) -> tuple[str, ...]:
         if self.is_remote:
-            return tuple(map(shown_url, self.locations))
+            return url_names(location)
+        if self.kind in ("csv", "parquet"):
+            return (file_name(location),) if self.is_named else (self._described(location),)
+        if self.kind == "sql":
+            # Takes a third of a second, and most data sets are files.
+            from dp_pipeline.schema.database import database_names
+
+            return database_names(location)
+        return (self._described(location),)
+
+    def _described(self, location: str) -> str:
+        if self.is_remote:
+            return shown_url(location)
         options = "&".join(f"{name}={value}" for name, value in sorted(self.options.items()))
-        end = f"?{options}" if options else ""
-        return tuple(f"{self.kind}:{location}{end}" for location in self.locations)
+        return f"{self.kind}:{location}" + (f"?{options}" if options else "")
 
     @property
     def identity(self) -> str:
@@ -130,7 +149,7 @@ class Source:
         >>> Source("sql", "sqlite:///a.db", query="SELECT x FROM a").identity
         'sql:sqlite:///a.db, query 2546eb434778'
         """
-        every = " + ".join(self._own_identities)
+        every = " + ".join(map(self._described, self.locations))
         if self.query:
             every += f", query {hashlib.sha256(self.query.encode()).hexdigest()[:12]}"
         return every if self.sample is None else f"{every}: {self.sample}"

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dp_pipeline.schema.fields import Fields
 from dp_pipeline.schema.source import Source
-from dp_pipeline.schema.url import EXPECTED_URL, is_allowed_url, shown_url
+from dp_pipeline.schema.url import EXPECTED_URL, is_allowed_url, url_names
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -25,7 +25,7 @@ def parse_urls(section: Fields, form: Source, *, is_release: bool) -> Source:
     for url in urls:
         if not is_allowed_url(url):
             section.refuse(field, EXPECTED_URL, "another text")
-    if not urls or len({shown_url(url) for url in urls}) < len(urls):
+    if not urls or len(set(map(url_names, urls))) < len(urls):
         section.refuse(field, "one or more different files", str(len(urls)))
     hashes = _hashes(section, len(urls), several=several, is_release=is_release)
     return replace(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from dp_pipeline.ledger import Ledger
-from dp_pipeline.ledger.sources import overlap
 from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.identity import overlap
 from dp_pipeline_tests.ledger.population import account
 
-FOLDER, FILE = "parquet:/data/rides", "parquet:/data/rides/2026/may.parquet"
+FOLDER, FILE = "file:/data/rides", "file:/data/rides/2026/may.parquet"
 
 
 @pytest.mark.parametrize(("first", "second"), [(FOLDER, FILE), (FILE, FOLDER)])
@@ -42,8 +42,8 @@ def test_a_lineage_may_hold_a_folder_and_a_file_in_it_each_with_its_row(ledger: 
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (FOLDER, "parquet:/data/rides_2/may.parquet"),
-        (FOLDER, "csv:/data/rides/may.csv"),
+        (FOLDER, "file:/data/rides_2/may.parquet"),
+        (FOLDER, "csv:/data/rides_2.csv"),
         ("https://x.org/a", "https://x.org/a/b.csv"),
         ("sql:postgresql://h:5432/a", "sql:postgresql://h:5432/a/b"),
     ],

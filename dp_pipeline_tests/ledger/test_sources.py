@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from dp_pipeline.ledger import Ledger
@@ -125,3 +127,48 @@ def test_a_source_that_a_release_lineage_holds_is_not_shown_under_another_name(
     lineages.claim_source("trips", SOURCE, distinct_population="new rows from now on")
     with pytest.raises(DeclarationError, match=r"protected by lineage trips"):
         lineages.require_public(lineage, SOURCE)
+
+
+URL = "https://example.org/d/a.csv"
+SPELLED = (
+    *(
+        "https://example.org:443/d/a.csv",
+        "https://example.org./d/a.csv",
+        "https://EXAMPLE.org/d/a.csv",
+    ),
+    *("https://example.org/d/./a.csv", "https://example.org/d/x/../a.csv"),
+    *("https://example.org/d//a.csv", "https://example.org/d/%61.csv"),
+)
+
+
+@pytest.mark.parametrize("spelled", SPELLED)
+def test_a_source_is_known_again_however_it_is_spelled(lineages: Ledger, spelled: str):
+    lineages.claim_source("trips", URL)
+    with pytest.raises(DeclarationError, match="belongs to lineage trips"):
+        lineages.claim_source("buses", spelled)
+    with pytest.raises(DeclarationError, match="protected by lineage trips"):
+        lineages.claim_source("adult", spelled)
+    with pytest.raises(DeclarationError, match="protected by lineage trips"):
+        lineages.require_public("nobody_yet", spelled)
+
+
+@pytest.mark.parametrize(
+    "before", ["csv:/data/trips.csv", "parquet:/data/trips.csv", "parquet:/data"]
+)
+def test_a_claim_under_a_name_of_before_holds(lineages: Ledger, before: str):
+    lineages.claim_source("trips", before)
+    for lineage in ("buses", "adult"):
+        with pytest.raises(DeclarationError, match="lineage trips"):
+            lineages.claim_source(lineage, SOURCE)
+
+
+def test_a_hard_link_to_a_claimed_file_is_not_opened_by_another(lineages: Ledger, tmp_path: Path):
+    one, other = tmp_path / "one.csv", tmp_path / "other.csv"
+    one.write_text("x\n")
+    other.hardlink_to(one)
+    lineages.claim_source("trips", f"file:{one}")
+    with pytest.raises(DeclarationError, match="lineage trips"):
+        lineages.claim_source("buses", f"file:{other}")
+    with pytest.raises(DeclarationError, match="lineage trips"):
+        lineages.require_public("adult", f"file:{other}")
+    assert claims(lineages) == [("trips", f"file:{one}", None)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import sqlite3
+import sys
 import traceback
 from datetime import date
 from pathlib import Path
@@ -11,6 +13,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from dp_pipeline.raw import great_expectations_session
 from dp_pipeline.raw.ingest import ingest, read_stage
 from dp_pipeline.raw.sources import read_source, sql_source
 from dp_pipeline.schema.database import database_name, database_url
@@ -184,3 +187,50 @@ def test_a_snapshot_of_a_query_is_read_once_and_names_the_query(rides: str, tmp_
     assert run(spec) == ["1.5", "5", None]
     with pytest.raises(DeclarationError, match=r"expected the source .*; name a new snapshot"):
         run(spec_at(rides, "SELECT lat FROM rides WHERE fare > 0", "lat"))
+
+
+# The driver of PostgreSQL
+
+
+@pytest.fixture(params=["SystemError('built for another')", "ImportError('no libpq')"])
+def broken_driver(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A psycopg2 that raises where it is imported."""
+    (tmp_path / "psycopg2.py").write_text(f"raise {request.param}\n")
+    for name in [one for one in sys.modules if one.partition(".")[0] == "psycopg2"]:
+        monkeypatch.delitem(sys.modules, name)
+    # Set first, so that what it becomes meanwhile is put back.
+    monkeypatch.setitem(sys.modules, "psycopg2", None)
+    del sys.modules["psycopg2"]
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+@pytest.mark.usefixtures("broken_driver")
+def test_a_driver_that_cannot_be_imported_is_named_with_the_extra_that_brings_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    url = f"postgresql://ana:{SECRET}@localhost/rides"
+    monkeypatch.setenv(VARIABLE, url)
+    with pytest.raises(DeclarationError, match=r"psycopg2, which `pip install .*postgresql") as got:
+        read_source(spec_at(url, "SELECT x FROM rides"))
+    assert SECRET not in str(got.value)
+
+
+@pytest.mark.usefixtures("broken_driver")
+def test_a_broken_driver_is_no_matter_for_rows_without_a_server() -> None:
+    great_expectations_session._library()
+    with pytest.raises(ImportError):
+        importlib.import_module("psycopg2")
+
+
+@pytest.mark.parametrize("variable", ["PGHOSTADDR", "PGSERVICE"])
+def test_the_environment_does_not_lead_to_another_server_than_the_ledger_knows(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = "postgresql://ana@localhost/rides"
+    monkeypatch.setenv(VARIABLE, url)
+    monkeypatch.setenv(variable, SECRET)
+    with pytest.raises(DeclarationError, match=f"got {variable}") as got:
+        read_source(spec_at(url, "SELECT x FROM rides"))
+    assert SECRET not in str(got.value)

@@ -597,7 +597,7 @@ def test_several_files_are_one_source_and_each_of_them_is_known_to_the_ledger(
     source = loaded(tmp_path, source=block).source
     files = (str(tmp_path / "a.csv"), str(tmp_path / "data/b.csv"))
     assert source.locations == files
-    assert source.identities == tuple(f"csv:{file}" for file in files)
+    assert source.identities == tuple(f"file:{file}" for file in files)
     assert (source.needs, source.comment) == ("DP_PIPELINE_DATA", "#")
     monkeypatch.delenv("DP_PIPELINE_DATA")
     assert loaded(tmp_path, source=block).source.needs == "DP_PIPELINE_DATA"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import cast
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ from sqlalchemy.pool import NullPool
 
 from dp_pipeline.raw.sources.reading import check_names, declared_columns, refusal
 from dp_pipeline.raw.sources.selection import Selection, around, quoted
+from dp_pipeline.schema.database import EXPECTED_DRIVER, has_driver
 from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.spec import DatasetSpec
 
@@ -32,6 +34,9 @@ _OF_PERSONS = ("int2", "int4", "int8", "text", "varchar", "bpchar", "name", "uui
 _TOTAL = ("UTF8", "LATIN1", "SQL_ASCII")
 """Encodings of which every text can be read; others have bytes that the server cannot convert."""
 
+_ELSEWHERE = ("PGHOSTADDR", "PGSERVICE")
+"""Variables from which libpq takes an address, whatever host the URL says."""
+
 _FIRST = (
     "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
     "SET LOCAL datestyle = 'ISO, YMD'",
@@ -40,14 +45,21 @@ _FIRST = (
 
 
 def postgresql_engine(url: URL) -> Engine:
-    """An engine of the server; DeclarationError where its driver is not installed."""
-    seconds = url.query.get("connect_timeout", CONNECT_SECONDS)
-    try:
-        return create_engine(url, poolclass=NullPool, connect_args={"connect_timeout": seconds})
-    except ImportError:
+    """An engine of the server; DeclarationError where its driver cannot be imported, and where the
+    environment would lead it to another server than the one that the URL names.
+    """
+    if not has_driver():
         raise DeclarationError(
-            "source.database: expected psycopg2, of dp-pipeline[postgresql], got none"
-        ) from None
+            f"source.database: expected {EXPECTED_DRIVER}, got none that can be imported"
+        )
+    for name in _ELSEWHERE:
+        if os.environ.get(name):
+            raise DeclarationError(
+                f"source.database: expected the server that its URL names, got {name}, which may "
+                f"name another: unset {name}"
+            )
+    seconds = url.query.get("connect_timeout", CONNECT_SECONDS)
+    return create_engine(url, poolclass=NullPool, connect_args={"connect_timeout": seconds})
 
 
 def postgresql_selection(connection: Connection, spec: DatasetSpec) -> Selection:
