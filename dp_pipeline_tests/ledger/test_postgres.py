@@ -117,7 +117,11 @@ def test_a_second_reservation_of_a_key_is_refused_by_the_index(busy: Ledger, raw
     [
         ("UPDATE entries SET nano_epsilon = 1 WHERE sequence = 3", 3),
         ("UPDATE entries SET facts = replace(facts, '\"1\"', '\"9\"') WHERE sequence = 1", 1),
+        ("UPDATE entries SET source = 'file:b' WHERE sequence = 2", 2),
+        ("UPDATE entries SET kind = 'not-dp' WHERE sequence = 3", 3),
+        ("UPDATE entries SET state = repeat('0', 64) WHERE sequence = 3", 3),
         ("UPDATE spends SET epsilon = '1/2' WHERE ordinal = 1", 4),
+        ("UPDATE spends SET scale = '7' WHERE ordinal = 1", 4),
         ("DELETE FROM entries WHERE sequence = 2", 2),
     ],
 )
