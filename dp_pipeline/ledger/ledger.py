@@ -48,7 +48,7 @@ class Ledger:
 
     def format(self) -> int | None:
         """The number of the format that is stored, whether this program reads it or not; None
-        where there is no ledger.
+        where there is no ledger, Damaged where something else is in its place.
         """
         return self._book.format()
 

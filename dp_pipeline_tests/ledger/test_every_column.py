@@ -47,6 +47,10 @@ def test_a_changed_column_is_found(ledger: Ledger, table: str, column: str):
 @pytest.mark.parametrize(
     "plausible",
     [
+        "UPDATE entries SET facts = replace(facts, 'grid', 'grad') WHERE event = 'reserve'",
+        "UPDATE entries SET what = 'others' WHERE event = 'reserve'",
+        "UPDATE entries SET time = substr(time, 1, 20) || '999999+00:00' WHERE event = 'settled'",
+        "UPDATE entries SET state = hash WHERE event = 'source'",
         "UPDATE entries SET source = 'file:b' WHERE event = 'source'",
         "UPDATE entries SET kind = 'dp' WHERE kind = 'not-dp'",
         "UPDATE entries SET event = 'retired' WHERE event = 'source'",

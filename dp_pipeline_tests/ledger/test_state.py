@@ -132,6 +132,15 @@ def test_sums_that_were_changed_behind_the_triggers_admit_nothing(full: Ledger):
         full.verify()
 
 
+@pytest.mark.parametrize("planted", ["x'ff00'", "7", "7.5"])
+def test_a_planted_value_that_is_no_text_is_damage_in_one_line(full: Ledger, planted: str):
+    raw(full.folder, f"INSERT INTO state VALUES ('source', 'trips', {planted}, 1, 1)", checks=False)
+    for ask in (lambda: full.balance("trips"), full.verify):
+        with pytest.raises(Damaged) as found:
+            ask()
+        assert "\n" not in str(found.value)
+
+
 def test_sums_are_those_of_the_rows_after_every_kind_of_row(tmp_path: Path):
     ledger = SmallLedger(tmp_path).ledger
     ledger.raise_ceiling("trips", total=Fraction(5), per_month=None, reason="more", by="ana")
