@@ -50,6 +50,7 @@ study: .venv/ready
 bench: .venv/ready
 	$(PY) benchmarks/kernels.py
 	$(PY) benchmarks/clustering.py
+	$(PY) benchmarks/ledger.py
 	$(PY) benchmarks/release.py
 	$(PY) benchmarks/anonymity.py
 

@@ -40,18 +40,27 @@ def test_the_budget_is_shown_with_and_without_a_name(project: Project):
     assert (told["left"], told["ceiling"], told["per_month"]) == ("2.85", "3", "none")
 
 
-def test_a_ceiling_is_raised_by_command_and_then_by_file(project: Project):
+def test_a_ceiling_is_raised_by_command_and_the_file_goes_on_with_a_word(project: Project):
     asked = ("budget", "raise", "rides", "--total", "4.5", "--reason", "the second survey")
     raised = project.cli(*asked, "--per-month", "1")
     assert (raised.code, raised.err) == (0, "")
     assert "{total: 3} → ceiling {total: 4.5, per_month: 1}" in raised.out
-    refused = project.cli("plan", "rides")
-    assert refused.code == 2
-    assert "opened with ceiling '4.5', per_month '1'" in refused.err
-    project.declare("rides", RIDES, ceiling={"total": "4.5", "per_month": "1"})
-    assert project.cli("plan", "rides").code == 0
+    word = (
+        "the file declares ceiling '3', per_month 'none'; the account has ceiling '4.5', per_month"
+    )
+    planned = project.cli("plan", "rides")
+    assert (planned.code, planned.err) == (0, "")
+    assert word in planned.out
     month = project.cli("run", "rides", "--epsilon", "0.5", "--fresh")
     assert month.code == 0, month.err
+    assert word in month.out
+    project.declare("rides", RIDES, ceiling={"total": "4.5", "per_month": "1"})
+    assert "the account rules" not in project.cli("plan", "rides").out
+    project.declare("rides", RIDES, ceiling={"total": "5"})
+    more = project.cli("plan", "rides")
+    assert more.code == 2
+    assert "`dp-pipeline budget raise` does" in more.err
+    project.declare("rides", RIDES)
     refused = project.cli("run", "rides", "--epsilon", "0.5", "--fresh")
     assert refused.code == 3
     assert "per_month 1" in refused.err

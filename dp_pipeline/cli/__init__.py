@@ -13,6 +13,7 @@ from dp_pipeline.cli.backfilling import backfill
 from dp_pipeline.cli.budgeting import budget
 from dp_pipeline.cli.declaring import data
 from dp_pipeline.cli.guarded_dagster import dagster_dev, webserver
+from dp_pipeline.cli.mending import quarantine, restate, upgrade
 from dp_pipeline.cli.moving import move
 from dp_pipeline.cli.one_line_errors import OneLineErrors
 from dp_pipeline.cli.planning import plan
@@ -42,4 +43,5 @@ for command in (
     dagster_dev,
 ):
     main.add_command(command)
-budget.add_command(move)
+for command in (move, quarantine, restate, upgrade):
+    budget.add_command(command)

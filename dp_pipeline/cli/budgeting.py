@@ -73,16 +73,23 @@ def raise_(dataset: str, total: str, per_month: str | None, reason: str) -> None
         by=operator_name(),
     )
     click.echo(f"lineage {lineage}: {_limits(opened)} → {_limits(raised)}")
-    click.echo(f"write it into the data set file too, or the file is refused: {_declared(raised)}")
+    click.echo(f"the account rules from now on; its files may say so: {_declared(raised)}")
 
 
 @budget.command()
 def verify() -> None:
-    """Check every row, sum, limit and trigger of the ledger, its chain, and the head outside."""
+    """Check every row, sum, limit, index and trigger of the ledger, its chain, and its head.
+
+    Lock files that nobody holds are removed.
+    """
     from dp_pipeline.ledger.home import find_home
 
-    tip = find_home().ledger.verify()
+    ledger = find_home().ledger
+    tip = ledger.verify()
     click.echo(f"{tip.sequence} rows; chain, sums, limits and head agree; newest {tip.hash[:16]}")
+    swept = ledger.sweep_locks()
+    if swept:
+        click.echo(f"{swept} lock files of ended runs removed")
 
 
 @budget.command()

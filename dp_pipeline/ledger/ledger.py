@@ -48,7 +48,7 @@ class Ledger:
 
     def format(self) -> int | None:
         """The number of the format that is stored, whether this program reads it or not; None
-        where there is no ledger.
+        where there is no ledger, Damaged where something else is in its place.
         """
         return self._book.format()
 
@@ -69,20 +69,11 @@ class Ledger:
         both, for another unit, relation, purpose or delta, for a higher limit, and whatever
         ``claim_source`` does.
         """
+        # Asked before every stage, and seldom news: then nobody waits for the lock of all writers.
+        as_it_is = self._found_open(account, sources, distinct_population)
+        if as_it_is is not None:
+            return as_it_is
         lineage = account.lineage
-        if self._book.exists():
-            with self._book.reading() as view:
-                found = view.account(lineage)
-                if found is not None:
-                    account.require_within(found)
-                    wanted = [
-                        claims.may_claim(
-                            view, lineage, source=one, distinct_population=distinct_population
-                        )
-                        for one in sources
-                    ]
-                    if not any(wanted):
-                        return found
         self._book.create()
         with self._book.writing() as page:
             found = page.account(lineage)
@@ -95,6 +86,26 @@ class Ledger:
             for one in sources:
                 claims.claim(page, lineage, source=one, distinct_population=distinct_population)
             return found or account
+
+    def _found_open(
+        self, account: Account, sources: Sequence[str], distinct_population: str | None
+    ) -> Account | None:
+        """The account as it is, where it is open and holds all sources; else None."""
+        if not self._book.exists():
+            return None
+        with self._book.reading() as view:
+            found = view.account(account.lineage)
+            if found is None:
+                return None
+            account.require_within(found)
+            # Asked of all: the first that is new must not hide another that is refused.
+            new = [
+                claims.may_claim(
+                    view, account.lineage, source=one, distinct_population=distinct_population
+                )
+                for one in sources
+            ]
+            return None if any(new) else found
 
     def raise_ceiling(
         self, lineage: str, *, total: Fraction, per_month: Fraction | None, reason: str, by: str

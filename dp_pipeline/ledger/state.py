@@ -23,7 +23,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 from dp_pipeline.ledger.account import LIMITS, Account
@@ -135,7 +135,8 @@ class State:
     def digest(self) -> str:
         """SHA-256 over all rows of the table, in one order."""
         parts = []
-        for place in sorted(self.held):
+        # As text: what was planted may be no text, and has to give another digest, not an error.
+        for place in sorted(self.held, key=lambda one: [str(name) for name in one]):
             if place not in self._digests:
                 row = [*place, self.held[place].entry, self.held[place].value]
                 self._digests[place] = hashlib.sha256(canonical(row).encode("ascii")).hexdigest()
@@ -197,7 +198,7 @@ class State:
         changed: dict[Place, dict[str, Any] | None] = {}
         now, standing = self.population(lineage), Place("population", lineage)
         if event == "account":
-            changed[standing] = asdict(Population(opened=sequence, facts=dict(record.facts)))
+            changed[standing] = vars(Population(opened=sequence, facts=dict(record.facts)))
         elif event == "source":
             changed[Place("source", lineage, record.source or "")] = {}
         elif event in ("reserve", "interrupted"):
@@ -210,10 +211,10 @@ class State:
             changed[named] = {"bytes": record.facts["bytes"]}
         if event == "raise" and now is not None:
             facts = merged(now.facts, record.facts)
-            changed[standing] = asdict(replace(now, facts=facts))
+            changed[standing] = vars(replace(now, facts=facts))
         # A row of nobody's that looks like no charge counts as none.
         if event in CHARGING and now is not None and record.kind is not None:
-            changed[standing] = asdict(now.charged(record, month=month))
+            changed[standing] = vars(now.charged(record, month=month))
         return changed
 
 

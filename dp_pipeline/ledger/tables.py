@@ -22,7 +22,9 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    func,
     insert,
+    select,
     text,
 )
 
@@ -99,7 +101,7 @@ Index(
 
 
 def write_seal(connection: Connection) -> None:
-    """The row of ``state`` that every ledger has; of one without rows."""
-    connection.execute(
-        insert(state), {"kind": "ledger", "lineage": "", "name": "", "entry": 0, "value": "{}"}
-    )
+    """The row of ``state`` that every ledger has: it closes the table at the newest row."""
+    newest = connection.execute(select(func.coalesce(func.max(entries.c.sequence), 0))).scalar_one()
+    seal = {"kind": "ledger", "lineage": "", "name": "", "entry": newest, "value": "{}"}
+    connection.execute(insert(state), seal)

@@ -59,7 +59,7 @@ class Verification:
     a row that holds by itself is never passed over.
 
     chain, audit, state   as the rows so far left them
-    time                  of the newest row that had to be in order
+    time                  the latest so far
     """
 
     def __init__(self, stored: Iterable[tuple[Row, list[Row]]]) -> None:
@@ -77,21 +77,29 @@ class Verification:
     def follow(self, row: Row, children: list[Row]) -> None:
         """The next row; Damaged if it cannot be there."""
         named = self._named.get(str(row["sequence"]))
-        if named is None or named != stored_bytes(row, children):
-            self.take(row, children)
+        strange = named is not None and named == stored_bytes(row, children)
+        if strange and not self._holds(row, children):
+            self._pass_over(row, children)
         else:
-            self.pass_over(row, children)
+            self.take(row, children)
 
     def pass_over(self, row: Row, children: list[Row]) -> None:
         """Go on behind a row that does not hold; Damaged if it does."""
+        if self._holds(row, children):
+            raise Damaged(f"ledger row {row['sequence']}: nothing is wrong with it")
+        self._pass_over(row, children)
+
+    def _holds(self, row: Row, children: list[Row]) -> bool:
         try:
             copy.deepcopy(self).take(row, children)
         except Damaged:
-            draft = naming(row, children, state=self.state, reason="", by="")
-            self._passed[str(row["sequence"])] = draft
-            self.chain.pass_over(row)
-            return
-        raise Damaged(f"ledger row {row['sequence']}: nothing is wrong with it")
+            return False
+        return True
+
+    def _pass_over(self, row: Row, children: list[Row]) -> None:
+        draft = naming(row, children, state=self.state, reason="", by="")
+        self._passed[str(row["sequence"])] = draft
+        self.chain.pass_over(row)
 
     def take(self, row: Row, children: list[Row]) -> None:
         """The next row, which has to hold by itself."""
@@ -103,10 +111,12 @@ class Verification:
         self.audit.take(entry)
         self.state.take(entry, sequence=entry.sequence, time=entry.time)
         if entry.state is None and not self._stated:
-            return  # Of the second format, which had no order of times either.
+            # Of the second format, which had no order of times either.
+            self.time = max(self.time, entry.time)
+            return
         if not self._stated and entry.sequence > 1 and entry.event != "upgraded":
             raise Damaged(f"{at} cannot be: the rows before it say no sums")
-        if not _TIME.fullmatch(entry.time) or (self._stated and entry.time < self.time):
+        if not _TIME.fullmatch(entry.time) or entry.time < self.time:
             raise Damaged(f"{at} cannot be: it is older than the row before it")
         self._stated, self.time = True, entry.time
         if entry.state != self.state.digest:

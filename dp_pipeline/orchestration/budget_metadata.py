@@ -42,6 +42,11 @@ def balance_metadata(balance: Balance) -> Metadata:
     return amount_metadata(amounts, balance.currency)
 
 
+def limits_metadata(word: str) -> Metadata:
+    """One line where the data set file declares other limits than the account has; else nothing."""
+    return {"privacy/limits": dg.MetadataValue.text(word)} if word else {}
+
+
 def amount_metadata(amounts: Mapping[str, Fraction | None], currency: Currency) -> Metadata:
     """Amounts in a currency, exactly, as text; ``none`` where there is no limit."""
     return {

@@ -117,7 +117,11 @@ def test_a_second_reservation_of_a_key_is_refused_by_the_index(busy: Ledger, raw
     [
         ("UPDATE entries SET nano_epsilon = 1 WHERE sequence = 3", 3),
         ("UPDATE entries SET facts = replace(facts, '\"1\"', '\"9\"') WHERE sequence = 1", 1),
+        ("UPDATE entries SET source = 'file:b' WHERE sequence = 2", 2),
+        ("UPDATE entries SET kind = 'not-dp' WHERE sequence = 3", 3),
+        ("UPDATE entries SET state = repeat('0', 64) WHERE sequence = 3", 3),
         ("UPDATE spends SET epsilon = '1/2' WHERE ordinal = 1", 4),
+        ("UPDATE spends SET scale = '7' WHERE ordinal = 1", 4),
         ("DELETE FROM entries WHERE sequence = 2", 2),
     ],
 )
@@ -396,3 +400,84 @@ def test_the_schema_of_another_ledger_is_another_place(
 ):
     with pytest.raises(Damaged, match="tables are lost"):
         Place(place.folder, postgres_server.new_schema())().lineages()
+
+
+@pytest.fixture
+def forgotten(busy: Ledger, raw: Raw) -> Ledger:
+    """The settled row of c is in the table, and missing in the index of ends."""
+    ready = "UPDATE pg_index SET indisready = {} WHERE indexrelid = 'one_end_per_key'::regclass"
+    raw(ready.format("false"))
+    release(busy, charge("c"), "0.1")
+    raw(ready.format("true"))
+    return busy
+
+
+def test_an_index_that_lacks_a_row_loses_no_outcome_and_is_named(forgotten: Ledger, raw: Raw):
+    for ask in (
+        lambda: forgotten.state(charge("c").key),
+        lambda: release(forgotten, charge("c"), "0.1"),
+    ):
+        with pytest.raises(Damaged, match="its indexes disagree about the release"):
+            ask()
+    with pytest.raises(Damaged, match=r"index one_end_per_key does not tell.*REINDEX INDEX"):
+        forgotten.verify()
+    raw("REINDEX INDEX one_end_per_key")
+    assert forgotten.state(charge("c").key) == "settled"
+    forgotten.verify()
+
+
+def test_the_servers_own_check_of_indexes_is_asked_where_it_is_there(
+    forgotten: Ledger, raw: Raw, monkeypatch: pytest.MonkeyPatch
+):
+    from dp_pipeline.ledger import postgres_soundness
+
+    monkeypatch.setattr(postgres_soundness, "_rows", lambda *_: [])
+    forgotten.verify()
+    raw("CREATE EXTENSION amcheck")
+    try:
+        with pytest.raises(PipelineError, match="lacks matching index tuple"):
+            forgotten.verify()
+    finally:
+        raw("DROP EXTENSION amcheck")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE state SET value = '{}' WHERE kind = 'population'",
+        "UPDATE state SET entry = 9 WHERE kind = 'ledger'",
+        "DELETE FROM state WHERE kind = 'population'",
+        "DELETE FROM state WHERE kind = 'ledger'",
+        "INSERT INTO state VALUES ('source', 'trips', 'file:b', 9, '{}')",
+        "TRUNCATE state",
+    ],
+)
+def test_sums_change_with_a_row_of_the_ledger_alone(busy: Ledger, raw: Raw, statement: str):
+    import psycopg2
+
+    with pytest.raises(psycopg2.IntegrityError, match="append-only"):
+        raw(statement)
+    busy.verify()
+
+
+def test_a_writer_needs_no_more_rights_than_the_page_says(
+    busy: Ledger, place: Place, postgres_server: PostgresServer, raw: Raw
+):
+    import psycopg2
+
+    url = str(place.url)
+    schema = url.rpartition("%3D")[2]
+    for statement in (
+        f"CREATE ROLE writer_{schema} LOGIN PASSWORD 'w'",
+        f"GRANT USAGE ON SCHEMA {schema} TO writer_{schema}",
+        f"GRANT SELECT, INSERT ON entries, spends TO writer_{schema}",
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON state TO writer_{schema}",
+    ):
+        raw(statement)
+    theirs = f"postgresql://writer_{schema}:w@{url.rpartition('@')[2]}"
+    ledger = Place(place.folder, theirs)()
+    assert release(ledger, charge("c"), "0.1") == "new"
+    assert ledger.verify() == busy.verify()
+    for statement in ("DROP TRIGGER state_not_deleted ON state", "DELETE FROM entries"):
+        with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+            postgres_server.execute(statement, url=theirs)

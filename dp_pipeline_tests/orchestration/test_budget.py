@@ -96,7 +96,7 @@ def test_a_second_lineage_that_claims_the_same_source_is_refused(project: Projec
     refused = project.cli("run", "copies")
     assert refused.code == 2
     assert "belongs to lineage riders (release)" in refused.err
-    assert project.ledger.balance("other_riders").spent == 0
+    assert project.ledger.account("other_riders") is None
     assert not (project.home.raw / "copies").exists()
 
 
@@ -123,7 +123,7 @@ def test_an_account_declared_otherwise_than_it_was_opened_is_refused(
 ):
     rides.publish(rides.declare("rides", RIDES))
     other = rides.declare("rides", RIDES, **change)
-    with pytest.raises(DeclarationError, match="lineage riders: opened with"):
+    with pytest.raises(DeclarationError, match=r"lineage riders: (opened with|its account has)"):
         rides.run(other, fresh=True)
     assert rides.ledger.balance("riders").spent == Fraction("0.55")
 

@@ -7,13 +7,14 @@ from typing import Any
 import dagster as dg
 
 from dp_pipeline.orchestration.budget_checks import budget_check_specs, budget_checks
-from dp_pipeline.orchestration.budget_metadata import budget_report
+from dp_pipeline.orchestration.budget_metadata import budget_report, limits_metadata
 from dp_pipeline.orchestration.code_versions import internal_code
 from dp_pipeline.orchestration.comparing import compare
 from dp_pipeline.orchestration.documents import to_documents
 from dp_pipeline.orchestration.failures import one_line_failures
 from dp_pipeline.orchestration.groups import group_name, side_tags
 from dp_pipeline.orchestration.io import pointed_bundle
+from dp_pipeline.orchestration.lineage import limits_word
 from dp_pipeline.orchestration.metadata import picture, quality_metadata
 from dp_pipeline.orchestration.partitions import (
     epsilon_of,
@@ -122,6 +123,7 @@ def _budget(spec: DatasetSpec) -> dg.AssetsDefinition:
         with one_line_failures(spec):
             ledger = pipeline.home.ledger
             metadata = budget_report(ledger, spec.lineage)
+            metadata |= limits_metadata(limits_word(spec, pipeline.home))
             checks = budget_checks(ledger.balance(spec.lineage))
         return dg.MaterializeResult(metadata=metadata, check_results=checks)
 

@@ -1,0 +1,76 @@
+"""What is said to be on the disk is on the disk: synchronous commits, synced files and folders."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline.ledger import Ledger
+from dp_pipeline.ledger.head import Head, Tip
+from dp_pipeline_tests.ledger.places import EVERYWHERE, Place
+from dp_pipeline_tests.ledger.population import account, charge, release
+
+STORES = EVERYWHERE
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Paths of what was synced, as they were called at that moment."""
+    paths: list[str] = []
+    sync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        paths.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    return paths
+
+
+def test_a_commit_is_on_the_disk(ledger: Ledger, store: str):
+    with ledger._book.writing() as page:
+        if store == "postgresql":
+            assert page.connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
+            return
+        settings = {"synchronous": 2, "journal_mode": "wal", "foreign_keys": 1}
+        for name, value in settings.items():
+            assert page.connection.exec_driver_sql(f"PRAGMA {name}").scalar() == value
+
+
+def test_the_head_and_its_folder_are_synced_before_a_release_is_drawn(
+    ledger: Ledger, place: Place, synced: list[str]
+):
+    with ledger.reserve(charge()):
+        before, after = synced[-2:]
+        assert Path(before).name.startswith(".head-")
+        assert Path(before).parent == Path(after) == place.folder.parent
+
+
+def test_the_head_is_synced_under_the_name_that_it_leaves(tmp_path: Path, synced: list[str]):
+    Head(tmp_path / "head").move(Tip(1, "0" * 64))
+    assert [Path(path).name[:6] for path in synced] == [".head-", tmp_path.name[:6]]
+
+
+def test_a_new_ledger_and_its_keys_are_synced_with_their_folders(place: Place, synced: list[str]):
+    place().open_account(account())
+    folders = {Path(path) for path in synced}
+    assert {place.folder.parent, place.folder, place.folder / "keys"} <= folders
+    assert any(path.name.startswith(".new-") and path.parent.name == "keys" for path in folders)
+
+
+def test_the_key_of_a_lineage_is_known_to_its_file_alone(tmp_path: Path):
+    keys = set()
+    for name in ("a", "b"):
+        ledger = Ledger(tmp_path / name)
+        for lineage in ("trips", "adult"):
+            ledger.open_account(account(lineage))
+            keys.add(ledger.key(lineage))
+    assert len(keys) == 4
+    assert all(len(key) == 32 for key in keys)
+
+
+def test_a_release_that_was_left_open_is_there_for_the_next_process(ledger: Ledger, place: Place):
+    release(ledger, charge())
+    assert release(place(), charge(), "0.1") == "resumed"

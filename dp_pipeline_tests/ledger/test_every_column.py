@@ -1,0 +1,79 @@
+"""Every column of every table: whatever is changed in one, ``verify`` does not pass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline.ledger import Ledger
+from dp_pipeline.ledger.tables import metadata
+from dp_pipeline.schema.errors import PipelineError
+from dp_pipeline_tests.ledger.population import account, charge, raw, release
+
+COLUMNS = [
+    (table.name, column.name) for table in metadata.sorted_tables for column in table.columns
+]
+NUMBERS = ("sequence", "nano_epsilon", "entry", "ordinal")
+ROW = {
+    "entries": "event = 'source'",
+    "spends": "ordinal = 1",
+    "state": "kind = 'source'",
+}
+ANOTHER_ROW = {"key": "event = 'reserve'", "kind": "event = 'settled'"}
+"""Of entries, for columns that are empty on the row of a claim."""
+
+
+def change(ledger: Ledger, statement: str) -> None:
+    """One statement, after every trigger and constraint that is in its way."""
+    raw(ledger.folder, "PRAGMA foreign_keys = OFF", statement, checks=False)
+
+
+@pytest.mark.parametrize(("table", "column"), COLUMNS)
+def test_a_changed_column_is_found(ledger: Ledger, table: str, column: str):
+    ledger.claim_source("trips", "file:a")
+    release(ledger, charge("a"), "0.04", "0.06")
+    release(ledger, charge("free", epsilon="0"))
+    ledger.verify()
+    row = ANOTHER_ROW.get(column, ROW[table]) if table == "entries" else ROW[table]
+    value = f"{column} + 7" if column in NUMBERS else f"{column} || '0'"
+    change(ledger, f"UPDATE {table} SET {column} = {value} WHERE {row}")
+    with pytest.raises(PipelineError) as found:
+        ledger.verify()
+    assert "\n" not in str(found.value)
+    assert "trigger" not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    "plausible",
+    [
+        "UPDATE entries SET facts = replace(facts, 'grid', 'grad') WHERE event = 'reserve'",
+        "UPDATE entries SET what = 'others' WHERE event = 'reserve'",
+        "UPDATE entries SET time = substr(time, 1, 20) || '999999+00:00' WHERE event = 'settled'",
+        "UPDATE entries SET state = hash WHERE event = 'source'",
+        "UPDATE entries SET source = 'file:b' WHERE event = 'source'",
+        "UPDATE entries SET kind = 'dp' WHERE kind = 'not-dp'",
+        "UPDATE entries SET event = 'retired' WHERE event = 'source'",
+        "UPDATE spends SET scale = '7' WHERE ordinal = 1",
+        "UPDATE spends SET mechanism = 'noisy_max' WHERE ordinal = 1",
+        "UPDATE spends SET what = 'others' WHERE ordinal = 1",
+    ],
+)
+def test_a_value_that_could_have_been_written_is_found_as_changed(ledger: Ledger, plausible: str):
+    ledger.claim_source("trips", "file:a")
+    release(ledger, charge("a"), "0.04", "0.06")
+    release(ledger, charge("free", epsilon="0"))
+    change(ledger, plausible)
+    with pytest.raises(PipelineError, match="does not match its hash: it was changed"):
+        ledger.verify()
+
+
+def test_a_file_of_one_account_has_the_hash_that_these_columns_give(tmp_path: Path):
+    """What is hashed: every column but the hash, and every spend without its row's number."""
+    from dp_pipeline.ledger import chain
+
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.open_account(account())
+    entries, spends = metadata.tables["entries"], metadata.tables["spends"]
+    assert {*chain._COLUMNS, "hash"} == set(entries.columns.keys())
+    assert {*chain._SPEND_COLUMNS, "entry"} == set(spends.columns.keys())

@@ -1,0 +1,203 @@
+"""What admission asks is what the chain has said: sums, claims and unfinished releases."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline.ledger import Ledger, journal
+from dp_pipeline.ledger.state import State
+from dp_pipeline.ledger.tables import ENDED, RESERVED, entries
+from dp_pipeline.ledger.view import read_state
+from dp_pipeline.schema.errors import BudgetExceeded, Damaged, DeclarationError
+from dp_pipeline_tests.ledger.damage import PAGE, SOURCE, SmallLedger, flips
+from dp_pipeline_tests.ledger.population import account, charge, raw, release
+
+
+@pytest.fixture
+def full(ledger: Ledger) -> Ledger:
+    """All of 1 is spent by four releases."""
+    for n in range(4):
+        release(ledger, charge(n, epsilon="0.25"), "0.25")
+    return ledger
+
+
+def damage_index(ledger: Ledger, index: str, old: bytes, new: bytes) -> None:
+    """Other bytes in the root page of an index; the table stays as it is."""
+    path = ledger.folder / "ledger.sqlite"
+    connection = sqlite3.connect(path)
+    query = "SELECT rootpage FROM sqlite_master WHERE name = ?"
+    (root,) = connection.execute(query, (index,)).fetchone()
+    (size,) = connection.execute("PRAGMA page_size").fetchone()
+    connection.close()
+    content = bytearray(path.read_bytes())
+    at = content.index(old, (root - 1) * size, root * size)
+    content[at : at + len(old)] = new
+    path.write_bytes(content)
+
+
+def test_a_bit_in_an_index_lets_nobody_pass_the_ceiling_and_is_seen_by_verify(full: Ledger):
+    damage_index(full, "entries_by_lineage", b"tripsreserve", b"tripsreserv\x00")
+    assert full.balance("trips").left == 0
+    with pytest.raises(BudgetExceeded):
+        release(full, charge("more"))
+    with pytest.raises(Damaged, match=r"index entries_by_lineage.*REINDEX"):
+        full.verify()
+
+
+def test_a_bit_in_an_index_of_claims_gives_no_benchmark_a_protected_source(ledger: Ledger):
+    ledger.claim_source("trips", SOURCE)
+    ledger.open_account(account("bench", ceiling=None, purpose="benchmark"))
+    damage_index(ledger, "sqlite_autoindex_state_1", b"csv:/secret", b"csv:/secreu")
+    with pytest.raises((Damaged, DeclarationError)):
+        ledger.claim_source("bench", SOURCE)
+    with pytest.raises((Damaged, DeclarationError)):
+        ledger.require_public("bench", SOURCE)
+    with pytest.raises(Damaged, match="index sqlite_autoindex_state_1"):
+        ledger.verify()
+
+
+@pytest.mark.parametrize("index", ["one_reserve_per_key", "one_end_per_key"])
+@pytest.mark.parametrize("end", ["settled", "dead"])
+def test_an_index_that_has_lost_a_key_loses_no_outcome(ledger: Ledger, index: str, end: str):
+    asked = charge("a")
+    with ledger.reserve(asked) as reservation:
+        if end == "dead":
+            reservation.die("lost")
+    if end == "settled":
+        release(ledger, asked, "0.1")
+    damage_index(ledger, index, asked.key.encode(), b"f" * 64)
+    for ask in (lambda: ledger.state(asked.key), lambda: release(ledger, asked, "0.1")):
+        with pytest.raises(Damaged, match="its indexes disagree"):
+            ask()
+
+
+def test_an_index_that_takes_a_row_for_another_is_not_believed(ledger: Ledger):
+    first, second = charge("a"), charge("b")
+    release(ledger, first, "0.1")
+    for index in ("one_reserve_per_key", "one_end_per_key"):
+        damage_index(ledger, index, first.key.encode(), second.key.encode())
+    with pytest.raises(Damaged):
+        ledger.state(second.key)
+
+
+def test_of_flipped_bits_in_pages_of_indexes_and_sums_none_undercharges(tmp_path: Path):
+    """A sample; of 3,328 in indexes, 700 in sums and 700 in tables none did."""
+    small, chance = SmallLedger(tmp_path), random.Random(13)
+    indexes = ("sqlite_autoindex_state_1", "entries_by_lineage", "one_end_per_key")
+    pages = small.pages(*indexes, "one_reserve_per_key", "state")
+    sample = [
+        ((page - 1) * PAGE + chance.randrange(PAGE), chance.randrange(8))
+        for page in chance.sample(pages, 8)
+    ]
+    found = flips(small, sample)
+    assert found.pop("flips") == 8
+    assert set(found) <= {"seen by verify"}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE state SET value = replace(value, '\"spent\":1', '\"spent\":0')",
+        "UPDATE state SET entry = 0 WHERE kind = 'ledger'",
+        "UPDATE state SET entry = 9 WHERE kind = 'ledger'",
+        "UPDATE state SET kind = 'seal' WHERE kind = 'ledger'",
+        "DELETE FROM state WHERE kind = 'population'",
+        "DELETE FROM state WHERE kind = 'ledger'",
+        "INSERT INTO state VALUES ('source', 'trips', 'csv:b', 9, '{}')",
+        "INSERT OR REPLACE INTO state SELECT kind, lineage, name, entry, '{}' FROM state",
+    ],
+)
+def test_sums_change_with_a_row_of_the_ledger_alone(full: Ledger, statement: str):
+    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+        raw(full.folder, statement)
+    full.verify()
+
+
+def test_sums_that_were_changed_behind_the_triggers_admit_nothing(full: Ledger):
+    cheaper = "UPDATE state SET value = replace(value, ':1000000000', ':1') WHERE entry > 0"
+    raw(full.folder, cheaper, checks=False)
+    for ask in (
+        lambda: full.balance("trips"),
+        lambda: release(full, charge("more")),
+        lambda: full.claim_source("trips", "csv:a"),
+    ):
+        with pytest.raises(Damaged, match="its sums are not those of row 9"):
+            ask()
+    with pytest.raises(Damaged, match="`dp-pipeline budget restate --reason"):
+        full.verify()
+
+
+@pytest.mark.parametrize("planted", ["x'ff00'", "7", "7.5"])
+def test_a_planted_value_that_is_no_text_is_damage_in_one_line(full: Ledger, planted: str):
+    raw(full.folder, f"INSERT INTO state VALUES ('source', 'trips', {planted}, 1, 1)", checks=False)
+    for ask in (lambda: full.balance("trips"), full.verify):
+        with pytest.raises(Damaged) as found:
+            ask()
+        assert "\n" not in str(found.value)
+
+
+def test_sums_are_those_of_the_rows_after_every_kind_of_row(tmp_path: Path):
+    ledger = SmallLedger(tmp_path).ledger
+    ledger.raise_ceiling("trips", total=Fraction(5), per_month=None, reason="more", by="ana")
+    ledger.retire("trips", ["trips/a"], by="ana")
+    release(ledger, charge("unfinished", epsilon="0.2"), "0.2")
+    computed = State()
+    for entry in ledger.entries():
+        computed.take(entry, sequence=entry.sequence, time=entry.time)
+        assert computed.digest == entry.state
+    with ledger._book.reading() as view:
+        assert read_state(view.connection) == computed
+    assert ledger.claims() == ((SOURCE, "trips"),)
+    assert ledger.releases("trips") == 20
+
+
+def test_a_question_about_one_release_or_one_sum_reads_no_history(
+    full: Ledger, monkeypatch: pytest.MonkeyPatch
+):
+    def read_all(_: object) -> None:
+        raise AssertionError("all rows were read")
+
+    monkeypatch.setattr(journal, "rows", read_all)
+    assert full.state(charge(1, epsilon="0.25").key) == "settled"
+    assert [entry.event for entry in full.history(charge(1, epsilon="0.25").key)] == [
+        "reserve",
+        "settled",
+    ]
+    full.balance("trips")
+    full.not_dp_releases("trips")
+    full.open_account(account(), sources=["csv:a"])
+    assert release(full, charge("free", epsilon="0")) == "new"
+
+
+@pytest.mark.parametrize(
+    ("which", "index"), [(RESERVED, "one_reserve_per_key"), (ENDED, "one_end_per_key")]
+)
+def test_the_two_look_ups_of_a_release_use_an_index_each(full: Ledger, which: object, index: str):
+    from sqlalchemy import select
+
+    query = select(entries).where(entries.c.key == "k", which)
+    with full._book.reading() as view:
+        said = str(query.compile(view.connection, compile_kwargs={"literal_binds": True}))
+        plan = view.connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {said}").all()
+    assert [row[-1] for row in plan] == [f"SEARCH entries USING INDEX {index} (key=?)"]
+
+
+def test_many_releases_are_asked_for_in_one_look(full: Ledger):
+    keys = [charge(n, epsilon="0.25").key for n in (0, 9, 3)]
+    assert full.states(keys) == ("settled", None, "settled")
+
+
+def test_a_refused_claim_opens_no_account(ledger: Ledger):
+    ledger.claim_source("trips", SOURCE)
+    before = ledger.entries()
+    with pytest.raises(DeclarationError, match="belongs to lineage trips"):
+        ledger.open_account(account("buses"), sources=["csv:other", SOURCE])
+    assert ledger.account("buses") is None
+    assert ledger.entries() == before
+    ledger.open_account(account("buses"), sources=[SOURCE], distinct_population="drivers")
+    assert [entry.event for entry in ledger.entries()][len(before) :] == ["account", "source"]
