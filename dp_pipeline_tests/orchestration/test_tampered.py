@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import shutil
 from collections.abc import Callable
@@ -32,6 +31,7 @@ from dp_pipeline.schema.errors import Damaged
 from dp_pipeline.schema.spec import DatasetSpec
 from dp_pipeline_tests.orchestration.events import refusal
 from dp_pipeline_tests.orchestration.forging import reseal
+from dp_pipeline_tests.orchestration.interrupting import prepared as prepared_rides
 from dp_pipeline_tests.orchestration.patients import anonymized, declare, prepared
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
@@ -103,8 +103,25 @@ EDITS = (
 
 
 @pytest.fixture
-def spec(released_rides: Project) -> DatasetSpec:
-    return released_rides.declare("rides", RIDES)
+def spec(project: Project) -> DatasetSpec:
+    """RIDES, prepared."""
+    spec = project.declare("rides", RIDES)
+    prepared_rides(project, spec)
+    return spec
+
+
+@pytest.fixture
+def released(project: Project, spec: DatasetSpec) -> Project:
+    """RIDES released at ε = 0.5, with what its assets would hand on, without Dagster."""
+    folder = project.publish(spec).folder.relative_to(project.home.released)
+    pointer = {"folder": str(folder), "state": "charged", "nano": "550000000"}
+    at = project.home.released / "rides" / "dpqt_kmeans" / "partition-0.5.json"
+    at.write_text(json.dumps(pointer), encoding="utf-8")
+    evaluated = project.home.internal / "rides" / "evaluation" / "0.5.json"
+    evaluated.parent.mkdir(parents=True)
+    document = {"rows": [], "pointers": {"dpqt_kmeans": pointer}}
+    evaluated.write_text(json.dumps(document), encoding="utf-8")
+    return project
 
 
 def evaluations(project: Project, spec: DatasetSpec) -> dict:
@@ -133,29 +150,28 @@ READERS = (replay, show_outcomes, write_the_report, follow_a_pointer)
 
 
 def test_every_reader_takes_a_bundle_as_it_was_settled(
-    released_rides: Project, spec: DatasetSpec
+    released: Project, spec: DatasetSpec
 ) -> None:
-    assert all(read(released_rides, spec) for read in READERS)
+    assert all(read(released, spec) for read in READERS)
 
 
 @pytest.mark.parametrize("edit", EDITS)
 def test_whatever_is_edited_every_reader_refuses_the_bundle_by_name(
-    edit: Callable[[Path], None], released_rides: Project, spec: DatasetSpec
+    edit: Callable[[Path], None], released: Project, spec: DatasetSpec
 ) -> None:
-    before = released_rides.files("reports", "internal")
-    edit(bundle_folder(released_rides))
+    before = released.files("reports", "internal")
+    edit(bundle_folder(released))
     for read in READERS:
         with pytest.raises(Damaged, match=REFUSED) as refused:
-            read(released_rides, spec)
+            read(released, spec)
         assert len(str(refused.value).splitlines()) == 1
-    assert released_rides.files("reports", "internal") == before
-    assert released_rides.spent(spec) == COST
+    assert released.files("reports", "internal") == before
+    assert released.spent(spec) == COST
 
 
 @pytest.mark.parametrize("asset", ["dpqt_kmeans", "evaluation", "comparison"])
-def test_assets_of_dagster_refuse_an_edited_bundle(
-    asset: str, released_rides: Project, spec: DatasetSpec
-) -> None:
+def test_assets_of_dagster_refuse_an_edited_bundle(asset: str, released_rides: Project) -> None:
+    spec = released_rides.declare("rides", RIDES)
     say_less_epsilon(bundle_folder(released_rides))
     partition = None if asset == "comparison" else "0.5"
     result = released_rides.launch(spec, asset, partition=partition)
@@ -163,16 +179,16 @@ def test_assets_of_dagster_refuse_an_edited_bundle(
 
 
 def test_a_bundle_that_is_moved_away_is_made_again_at_no_cost(
-    released_rides: Project, spec: DatasetSpec
+    released: Project, spec: DatasetSpec
 ) -> None:
-    folder = bundle_folder(released_rides)
+    folder = bundle_folder(released)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     say_less_epsilon(folder)
     with pytest.raises(Damaged, match="it is made again from its answers at no cost"):
-        released_rides.publish(spec)
-    shutil.move(folder, released_rides.folder / "away")
-    again = released_rides.publish(spec)
-    assert (again.state, again.nano, released_rides.spent(spec)) == ("replayed", 0, COST)
+        released.publish(spec)
+    shutil.move(folder, released.folder / "away")
+    again = released.publish(spec)
+    assert (again.state, again.nano, released.spent(spec)) == ("replayed", 0, COST)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
@@ -184,47 +200,48 @@ def exchange(one: Path, other: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["bundles", "releases", "variants"])
-def test_two_genuine_bundles_that_change_places_are_refused(what: str, rides: Project) -> None:
-    spec = rides.declare("rides", RIDES)
-    first = rides.publish(spec)
-    other = rides.declare("rides", RIDES, models=TWO)
-    second = rides.publish(other) if what == "variants" else rides.publish(spec, epsilon="0.1")
+def test_two_genuine_bundles_that_change_places_are_refused(
+    what: str, project: Project, spec: DatasetSpec
+) -> None:
+    first = project.publish(spec)
+    other = project.declare("rides", RIDES, models=TWO)
+    second = project.publish(other) if what == "variants" else project.publish(spec, epsilon="0.1")
     if what == "releases":
         # Transcript and bundle of one in the place of the other's.
         exchange(first.folder.parent, second.folder.parent)
     else:
         exchange(first.folder, second.folder)
     with pytest.raises(Damaged, match=REFUSED):
-        rides.publish(spec)
+        project.publish(spec)
     with pytest.raises(Damaged, match=REFUSED):
-        rides.publish(other) if what == "variants" else rides.publish(spec, epsilon="0.1")
+        project.publish(other) if what == "variants" else project.publish(spec, epsilon="0.1")
 
 
 @pytest.mark.parametrize("edit", [say_less_epsilon, say_newer_code, move_the_centres])
 def test_a_bundle_of_other_centres_that_no_ledger_row_names_is_refused_too(
-    edit: Callable[[Path], None], rides: Project
+    edit: Callable[[Path], None], project: Project, spec: DatasetSpec
 ) -> None:
-    rides.publish(rides.declare("rides", RIDES))
-    other = rides.declare("rides", RIDES, models=TWO)
-    edit(rides.publish(other).folder)
+    project.publish(spec)
+    other = project.declare("rides", RIDES, models=TWO)
+    edit(project.publish(other).folder)
     with pytest.raises(Damaged, match=REFUSED):
-        rides.publish(other)
+        project.publish(other)
 
 
 def test_what_is_sealed_and_not_what_the_ledger_settled_is_refused(
-    released_rides: Project, spec: DatasetSpec
+    released: Project, spec: DatasetSpec
 ) -> None:
-    folder = bundle_folder(released_rides)
+    folder = bundle_folder(released)
     say_less_epsilon(folder)
-    reseal(released_rides.release(spec), folder)
+    reseal(released.release(spec), folder)
     for read in READERS:
         with pytest.raises(Damaged, match=REFUSED):
-            read(released_rides, spec)
+            read(released, spec)
 
 
-def test_a_seal_is_of_one_population_and_one_place(rides: Project) -> None:
-    published = rides.publish(rides.declare("rides", RIDES))
-    store, key = BundleStore(rides.home.released), rides.ledger.key("riders")
+def test_a_seal_is_of_one_population_and_one_place(project: Project, spec: DatasetSpec) -> None:
+    published = project.publish(spec)
+    store, key = BundleStore(project.home.released), project.ledger.key("riders")
     assert store.sealed(published.folder, key=key).key == published.bundle.key
     with pytest.raises(Damaged):
         store.sealed(published.folder, key=bytes(32))
@@ -235,22 +252,20 @@ def test_a_seal_is_of_one_population_and_one_place(rides: Project) -> None:
 
 
 def test_a_replay_fits_no_model_to_find_out(
-    rides: Project, monkeypatch: pytest.MonkeyPatch
+    project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = rides.declare("rides", RIDES)
-    rides.publish(spec)
+    project.publish(spec)
 
     def fitted(*_: object) -> None:
         raise AssertionError("a model was fitted")
 
     monkeypatch.setattr(drawing, "_fitted", fitted)
-    assert rides.publish(spec).state == "replayed"
+    assert project.publish(spec).state == "replayed"
 
 
 def test_a_bundle_that_was_changed_before_it_was_settled_is_not_settled(
-    rides: Project, monkeypatch: pytest.MonkeyPatch
+    project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = rides.declare("rides", RIDES)
 
     class Crash(BaseException):
         pass
@@ -260,54 +275,55 @@ def test_a_bundle_that_was_changed_before_it_was_settled_is_not_settled(
 
     with monkeypatch.context() as patch, pytest.raises(Crash):
         patch.setattr("dp_pipeline.ledger.Reservation.settle", settle)
-        rides.publish(spec)
-    folder = bundle_folder(rides)
+        project.publish(spec)
+    folder = bundle_folder(project)
     say_less_epsilon(folder)
     with pytest.raises(Damaged, match=REFUSED):
-        rides.publish(spec)
-    shutil.move(folder, rides.folder / "away")
-    again = rides.publish(spec)
+        project.publish(spec)
+    shutil.move(folder, project.folder / "away")
+    again = project.publish(spec)
     assert (again.state, again.nano, again.bundle.facts["epsilon"]) == ("resumed", 0, "0.5")
 
 
 def test_a_lost_bundle_that_newer_code_makes_otherwise_says_so_and_is_read(
-    rides: Project, monkeypatch: pytest.MonkeyPatch
+    project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = rides.declare("rides", RIDES, evaluation=None)
-    first = rides.publish(spec)
+    spec = project.declare("rides", RIDES, evaluation=None)
+    prepared_rides(project, spec)
+    first = project.publish(spec)
     shutil.rmtree(first.folder)
     with monkeypatch.context() as patch:
         # Other pictures of the same answers.
         patch.setattr(Release, "generator", lambda *_: np.random.default_rng(1))
-        again = rides.publish(spec)
+        again = project.publish(spec)
     assert again.bundle.to_json() != first.bundle.to_json()
     assert MADE_AGAIN in again.bundle.facts
     assert MADE_AGAIN not in first.bundle.facts
-    assert rides.publish(spec).bundle.to_json() == again.bundle.to_json()
+    assert project.publish(spec).bundle.to_json() == again.bundle.to_json()
     say_less_epsilon(again.folder)
     with pytest.raises(Damaged, match=REFUSED):
-        rides.publish(spec)
+        project.publish(spec)
 
 
 @pytest.mark.parametrize("name", ["model", "epsilon", "dataset"])
 def test_a_pointer_to_another_genuine_release_is_refused(
-    name: str, released_rides: Project, spec: DatasetSpec
+    name: str, released: Project, spec: DatasetSpec
 ) -> None:
-    pointer = read_json(released_rides.home.released / "rides/dpqt_kmeans/partition-0.5.json")
+    pointer = read_json(released.home.released / "rides/dpqt_kmeans/partition-0.5.json")
     expected = {"model": "dpqt_kmeans", "epsilon": "0.5", name: "another"}
     if name == "dataset":
         del expected["dataset"]
         spec = replace(spec, name="another")
     with pytest.raises(Damaged, match=f"{name}: expected a pointer to a release of another"):
-        pointed_bundle(spec, released_rides.home, pointer, **expected)
+        pointed_bundle(spec, released.home, pointer, **expected)
 
 
-def test_a_pointer_out_of_the_store_is_refused(released_rides: Project, spec: DatasetSpec) -> None:
-    folder = bundle_folder(released_rides)
-    shutil.copytree(folder, released_rides.folder / "outside")
+def test_a_pointer_out_of_the_store_is_refused(released: Project, spec: DatasetSpec) -> None:
+    folder = bundle_folder(released)
+    shutil.copytree(folder, released.folder / "outside")
     pointer = {"folder": "../../outside"}
     with pytest.raises(Damaged, match="expected it as it was stored"):
-        pointed_bundle(spec, released_rides.home, pointer)
+        pointed_bundle(spec, released.home, pointer)
 
 
 # k-anonymous releases.
@@ -388,25 +404,15 @@ MAY_READ_UNSETTLED = {"publishing", "anonymizing", "replaying"}
 """Rooms that read a bundle before it is settled, and the one that compares it."""
 
 
-def rooms_that_call(name: str) -> set[str]:
-    """Rooms of the package with a call of a method of this name."""
-    found = set()
-    for path in Path(dp_pipeline.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Attribute) and node.attr == name:
-                found.add(path.stem)
-    return found
-
-
-def rooms_that_name(text: str) -> set[str]:
-    """Rooms of the package with a text of these words."""
+def rooms_that_say(words: str) -> set[str]:
+    """Rooms of the package with these words in their code."""
     return {
         path.stem
         for path in Path(dp_pipeline.__file__).parent.rglob("*.py")
-        if f'"{text}"' in path.read_text(encoding="utf-8")
+        if words in path.read_text(encoding="utf-8")
     }
 
 
 def test_no_other_room_reads_a_bundle_without_asking_the_ledger() -> None:
-    assert rooms_that_call("sealed") == MAY_READ_UNSETTLED
-    assert rooms_that_name("bundle.json") == {"storage"}
+    assert rooms_that_say(".sealed(") == MAY_READ_UNSETTLED
+    assert rooms_that_say('"bundle.json"') == {"storage"}
