@@ -42,8 +42,8 @@ def require_no_history(spec: DatasetSpec, home: Home) -> None:
             raise Damaged(f"{expected} does not, beside rows or releases of it in {trace.path}")
         if trace.lineage is None:
             raise Damaged(
-                f"{expected} does not, beside rows or releases of nobody knows whom in "
-                f"{trace.path}: run their data set again, or put them outside of {home.root}"
+                f"{expected} does not, beside rows or releases in {trace.path} that name no "
+                f"population: run their data set again, or put them outside of {home.root}"
             )
 
 

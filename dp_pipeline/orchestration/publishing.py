@@ -102,7 +102,9 @@ def _replayed(release: Release, key: ReleaseKey, ledger: Ledger) -> Published:
     """
     store, path = release.store, release.store.bundle_path(key, release.postprocessing)
     if not path.exists():
-        store.write(path, restored(release, key, path), key=ledger.key(key.lineage))
+        bundle = restored(release, key, path)
+        store.begin(path.parent, key.lineage)
+        store.write(path, bundle, key=ledger.key(key.lineage))
     # Left behind by a run that was killed once it had settled.
     _count(release, key).end()
     bundle = settled_bundle(store, path, ledger=ledger, lineage=key.lineage)
@@ -122,7 +124,8 @@ def _draw_reserved(
     path = store.bundle_path(key, release.postprocessing)
     stored = [store.sealed(one, key=secret) for one in store.bundle_paths(key)]
     try:
-        _require_same_rows(release, key, counter)
+        if reservation.state == "resumed":
+            _require_same_rows(release, key, counter)
         transcript = Transcript(store.transcript_path(key))
         transcript.require_begun(key.digest)
         transcript.count_in(count)

@@ -39,7 +39,7 @@ def settled_bundle(store: BundleStore, path: Path, *, ledger: Ledger, lineage: s
     """
     bundle = store.sealed(path, key=ledger.key(lineage))
     settled = settled_entry(bundle.key, lineage, ledger).facts
-    is_as_drawn = path.name == settled[FOLDER] and MADE_AGAIN not in bundle.facts
+    is_as_drawn = path.name == settled.get(FOLDER) and MADE_AGAIN not in bundle.facts
     is_another = is_as_drawn and content_digest(bundle) != settled[CONTENT]
     if is_another or bundle.transcript != settled.get(TRANSCRIPT, ""):
         raise store.another(path)
@@ -87,7 +87,7 @@ def restored(release: Release, key: ReleaseKey, path: Path) -> Bundle:
             f"transcript: expected that of {key.dataset}/{key.model} as settled, got another"
         )
     bundle = rebuilt(release, key)
-    if path.name != settled[FOLDER] or content_digest(bundle) == settled[CONTENT]:
+    if path.name != settled.get(FOLDER) or content_digest(bundle) == settled[CONTENT]:
         return bundle
     return replace(bundle, facts={**bundle.facts, MADE_AGAIN: "by other code or libraries"})
 

@@ -111,8 +111,8 @@ class BundleStore:
         """
         try:
             files = _contents(path)
-            found = files.pop(_SEAL, b"").decode()
-            if not hmac.compare_digest(found.encode(), self._seal(path, files, key).encode()):
+            found = files.pop(_SEAL, b"")
+            if not hmac.compare_digest(found, self._seal(path, files, key).encode()):
                 raise self.another(path)
             text = files[BUNDLE_FILE].decode()
             tables: Tables = {

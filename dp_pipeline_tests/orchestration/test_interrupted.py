@@ -4,67 +4,30 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.ledger import DeadRelease
 from dp_pipeline.ledger.export import exported
-from dp_pipeline.orchestration.lineage import open_lineage
-from dp_pipeline.orchestration.publishing import Published, publish
 from dp_pipeline.orchestration.release import ROWS
-from dp_pipeline.raw.ingest import ingest
-from dp_pipeline.raw.prepare import prepare
-from dp_pipeline.raw.readiness import mark_validated
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.encoding import IntArray
 from dp_pipeline.schema.errors import Damaged
 from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.orchestration.interrupting import (
+    Crash,
+    StoppingNoise,
+    interrupted,
+    prepared,
+    publish_with,
+)
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
 COST = Fraction("0.55")
-DAY = datetime(2026, 11, 22, tzinfo=UTC).date()
 DEEP = {"dpqt_kmeans": {"k": "3", "nominal_rows": "1000"}}
 """Four answers of the model, and two of the evaluation."""
-
-
-class Crash(BaseException):
-    """In place of SIGKILL: nothing of ours catches it."""
-
-
-@dataclass
-class StoppingNoise:
-    """Seeded noise that calls itself fit, and ends the process after some answers."""
-
-    seed: int
-    answers: int = 1000
-    name: str = "opendp"
-    fit_for_release: bool = True
-
-    def __post_init__(self) -> None:
-        self.source = SeededNoise(self.seed)
-
-    def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
-        if self.answers == 0:
-            raise Crash
-        self.answers -= 1
-        return self.source.discrete_laplace(counts, scale)
-
-    def noisy_max(self, scores: IntArray, scale: Fraction) -> int:
-        raise NotImplementedError
-
-
-def prepared(project: Project, spec: DatasetSpec) -> None:
-    """Rows read and prepared, without Dagster; validated as if they had been."""
-    key = open_lineage(spec, project.home).key(spec.lineage)
-    snapshot = ingest(spec, project.home.raw, key=key, snapshot_id=None, today=DAY)
-    mark_validated(spec, snapshot, structural=True, refused=False)
-    prepare(spec, snapshot)
 
 
 @pytest.fixture
@@ -72,21 +35,6 @@ def spec(project: Project) -> DatasetSpec:
     spec = project.declare("rides", RIDES, models=DEEP)
     prepared(project, spec)
     return spec
-
-
-def publish_with(project: Project, spec: DatasetSpec, noise: StoppingNoise) -> Published:
-    release = project.release(spec)
-    vars(release)["noise"] = noise
-    return publish(release)
-
-
-def interrupted(project: Project, spec: DatasetSpec, *, answers: int = 3) -> Path:
-    """The transcript of a release that stopped after some answers."""
-    with pytest.raises(Crash):
-        publish_with(project, spec, StoppingNoise(1, answers=answers))
-    (transcript,) = project.home.released.rglob("transcript.jsonl")
-    assert len(Transcript(transcript)) == 1 + answers
-    return transcript
 
 
 def is_dead(project: Project, spec: DatasetSpec) -> None:

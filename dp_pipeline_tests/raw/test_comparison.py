@@ -125,6 +125,17 @@ def test_the_counter_opens_what_preparation_stored(spec, tmp_path):
         counter.count([("x", "x")])
 
 
+def test_a_counter_has_a_fingerprint_of_its_tables_and_of_their_reading(spec, tmp_path):
+    snapshot = ready(spec, tmp_path, FOUR)
+    first = MemoryCounter.open(spec, snapshot).fingerprint
+    prepare(spec, snapshot)
+    assert MemoryCounter.open(spec, snapshot).fingerprint == first, "the same, prepared again"
+    snapshot.record(read_at="2026-11-22T10:00:00.000001+00:00")
+    read_again = MemoryCounter.open(spec, snapshot).fingerprint
+    fewer = ready(spec, tmp_path / "fewer", {name: column[1:] for name, column in FOUR.items()})
+    assert len({first, read_again, MemoryCounter.open(spec, fewer).fingerprint}) == 3
+
+
 def test_a_table_that_was_touched_is_damaged(spec, tmp_path):
     snapshot = ready(spec, tmp_path, FOUR)
     snapshot.table_path("discretized").write_bytes(b"PAR1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
 import stat
@@ -100,15 +101,34 @@ def test_threads_that_write_one_file_at_once_leave_one_whole_version(tmp_path: P
 def test_a_table_that_was_changed_is_damaged(snapshot: Snapshot) -> None:
     store(snapshot)
     snapshot.table_path("ingested").write_bytes(ROWS[:-1] + b"X")
-    with pytest.raises(Damaged, match="as it was stored"):
-        snapshot.checked_path("ingested")
+    for checked in (snapshot.checked_path, snapshot.checked_content):
+        with pytest.raises(Damaged, match="as it was stored"):
+            checked("ingested")
 
 
 def test_a_table_that_is_gone_is_damaged(snapshot: Snapshot) -> None:
     store(snapshot)
     snapshot.table_path("ingested").unlink()
-    with pytest.raises(Damaged):
-        snapshot.checked_path("ingested")
+    for checked in (snapshot.checked_path, snapshot.checked_content):
+        with pytest.raises(Damaged):
+            checked("ingested")
+
+
+def test_the_content_that_was_checked_is_the_one_that_is_given(
+    snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store(snapshot)
+    compare = hmac.compare_digest
+
+    def compared(*digests: str) -> bool:
+        # Somebody puts another file in its place once it was found to be right.
+        snapshot.table_path("ingested").write_bytes(b"other rows")
+        return compare(*digests)
+
+    monkeypatch.setattr(hmac, "compare_digest", compared)
+    content, fingerprint = snapshot.checked_content("ingested")
+    assert content == ROWS
+    assert fingerprint == snapshot.manifest["fingerprints"]["ingested"]
 
 
 def test_a_fingerprint_of_another_key_does_not_fit(snapshot: Snapshot) -> None:

@@ -1,0 +1,214 @@
+"""An account is opened in a home that holds nothing of its population: else a ledger was lost."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline.orchestration import history
+from dp_pipeline.orchestration.lineage import open_lineage
+from dp_pipeline.raw.retire import retire
+from dp_pipeline.schema.errors import Damaged
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.orchestration.interrupting import DAY, interrupted
+from dp_pipeline_tests.orchestration.interrupting import prepared as prepared_rides
+from dp_pipeline_tests.orchestration.patients import anonymized, declare, prepared
+from dp_pipeline_tests.orchestration.projects import HOMES, RIDES, Project
+
+OTHER = {"source": {"kind": "csv", "path": "other.csv"}}
+"""Another data set, of other files: of the same population, or of nobody that is known."""
+
+
+def forget_the_ledger(project: Project) -> None:
+    shutil.rmtree(project.home.ledger_folder)
+    (project.home.root / "ledger.head").unlink()
+
+
+def another(project: Project, **changes: object) -> DatasetSpec:
+    """A data set of another name."""
+    project.datasets.mkdir(exist_ok=True)
+    project.write_rows("other.csv", ["rider,x,y", "ann,1,1"])
+    return project.declare("tours", {**RIDES, **OTHER}, **changes)
+
+
+@pytest.fixture
+def spec(project: Project) -> DatasetSpec:
+    """RIDES, prepared and nothing released."""
+    spec = project.declare("rides", RIDES)
+    prepared_rides(project, spec)
+    return spec
+
+
+def refused(project: Project, spec: DatasetSpec, *, words: str) -> None:
+    before = project.files()
+    with pytest.raises(Damaged, match=words) as error:
+        open_lineage(spec, project.home)
+    assert len(str(error.value).splitlines()) == 1
+    assert project.files() == before, "something was made"
+
+
+def only_rows(project: Project) -> None:
+    """Rows, and nothing released."""
+
+
+def retired_rows(project: Project) -> None:
+    (path,) = (one for one in (project.home.raw / "rides").iterdir() if one.is_dir())
+    snapshot = project.snapshot(project.declare("rides", RIDES))
+    retire(snapshot, lineage="riders", on=DAY)
+    assert [one.name for one in path.iterdir()] == ["manifest.json"]
+
+
+def only_a_bundle(project: Project) -> None:
+    folder = project.publish(project.declare("rides", RIDES)).folder
+    shutil.rmtree(project.home.raw)
+    (folder.parent / "transcript.jsonl").unlink()
+    (folder.parent / "population").unlink()
+
+
+def only_a_transcript(project: Project) -> None:
+    folder = project.publish(project.declare("rides", RIDES)).folder
+    shutil.rmtree(project.home.raw)
+    shutil.rmtree(folder)
+
+
+LEFT = (only_rows, retired_rows, only_a_bundle, only_a_transcript)
+
+
+@pytest.mark.usefixtures("spec")
+@pytest.mark.parametrize("left", LEFT)
+def test_another_data_set_of_a_population_brings_no_budget_back(
+    left: Callable[[Project], None], project: Project
+) -> None:
+    left(project)
+    forget_the_ledger(project)
+    words = "tours: expected the ledger that knows lineage riders, .* beside rows or releases of it"
+    refused(project, another(project), words=words)
+    # Of other persons nothing lies here.
+    open_lineage(another(project, lineage="others"), project.home)
+
+
+def test_what_an_interrupted_release_leaves_is_a_release_of_its_population(
+    project: Project, spec: DatasetSpec
+) -> None:
+    interrupted(project, spec, answers=2)
+    shutil.rmtree(project.home.raw)
+    forget_the_ledger(project)
+    refused(project, another(project), words="beside rows or releases of it in .*/dpqt_kmeans/")
+
+
+def test_k_anonymous_releases_are_releases_of_their_population(project: Project) -> None:
+    spec = declare(project)
+    prepared(project, spec)
+    anonymized(project, spec)
+    shutil.rmtree(project.home.raw)
+    forget_the_ledger(project)
+    tours = another(project, lineage="ward")
+    refused(project, tours, words="beside rows or releases of it in .*/k_anonymous/kjig/")
+
+
+@pytest.mark.parametrize("folder", ["internal/tours/evaluation", "reports/tours.cards"])
+def test_evaluations_and_reports_of_the_same_data_set_are_a_history(
+    folder: str, project: Project
+) -> None:
+    path = project.home.root / folder
+    path.mkdir(parents=True)
+    (path / "0.5.json").write_text("{}")
+    refused(project, another(project), words="beside rows or releases of tours")
+
+
+def no_manifest(project: Project) -> Path:
+    (path,) = project.home.raw.rglob("manifest.json")
+    path.unlink()
+    return path.parent
+
+
+def broken_manifest(project: Project) -> Path:
+    (path,) = project.home.raw.rglob("manifest.json")
+    path.write_text("{")
+    return path.parent
+
+
+def manifest_without_population(project: Project) -> Path:
+    (path,) = project.home.raw.rglob("manifest.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "lineage": 7}))
+    return path.parent
+
+
+def file_among_snapshots(project: Project) -> Path:
+    path = project.home.raw / "rides" / "rows.csv"
+    path.write_text("ann,1,1")
+    return path
+
+
+def release_of_nobody(project: Project) -> Path:
+    folder = project.publish(project.declare("rides", RIDES)).folder
+    shutil.rmtree(project.home.raw)
+    (folder.parent / "population").write_bytes(b"\xff")
+    (folder / "bundle.json").write_text("[" * 100_000)
+    return folder.parent
+
+
+@pytest.mark.usefixtures("spec")
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        *(no_manifest, broken_manifest, manifest_without_population),
+        *(file_among_snapshots, release_of_nobody),
+    ],
+)
+def test_rows_and_releases_whose_population_cannot_be_read_are_named_and_refused(
+    spoil: Callable[[Project], Path], project: Project
+) -> None:
+    path = spoil(project)
+    forget_the_ledger(project)
+    words = f"beside rows or releases in {path} that name no population"
+    refused(project, another(project, lineage="others"), words=words)
+
+
+def test_a_population_that_the_ledger_knows_is_not_looked_for(
+    project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def looked(*_: object) -> None:
+        raise AssertionError("the home was searched")
+
+    monkeypatch.setattr(history, "traces", looked)
+    open_lineage(spec, project.home)
+    open_lineage(another(project), project.home)
+
+
+def test_populations_side_by_side_open_their_accounts(project: Project, spec: DatasetSpec) -> None:
+    project.publish(spec)
+    homes = project.declare("homes", HOMES)
+    open_lineage(homes, project.home)
+    assert set(project.ledger.lineages()) == {"riders", "town"}
+    assert project.spent(spec) == Fraction("0.55")
+
+
+def test_rows_name_their_population_before_the_first_of_them_is_stored(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Crash(BaseException):
+        pass
+
+    def store(*_: object) -> None:
+        raise Crash
+
+    spec = project.declare("rides", RIDES)
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        patch.setattr("dp_pipeline.raw.snapshot.Snapshot.store_table", store)
+        prepared_rides(project, spec)
+    (manifest,) = project.home.raw.rglob("manifest.json")
+    assert json.loads(manifest.read_text())["lineage"] == "riders"
+    prepared_rides(project, spec)
+
+
+def test_every_bundle_names_its_population(project: Project, spec: DatasetSpec) -> None:
+    assert project.publish(spec).bundle.facts["lineage"] == "riders"
+    patients = declare(project)
+    prepared(project, patients)
+    assert anonymized(project, patients).bundle.facts["lineage"] == "ward"
