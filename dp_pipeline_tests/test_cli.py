@@ -19,6 +19,7 @@ from click.testing import CliRunner
 
 from dp_pipeline.cli import main, running
 from dp_pipeline.orchestration import runner
+from dp_pipeline.raw.expectations import expectations_of
 from dp_pipeline.reporting.terminal import print_table
 from dp_pipeline_tests.orchestration import patients
 from dp_pipeline_tests.orchestration.events import entries
@@ -202,6 +203,49 @@ def test_a_plan_in_an_empty_home_makes_nothing(project: Project):
     assert project.cli("budget").code == 0
     assert json.loads(project.cli("budget", "--json").out) == []
     assert project.paths() == before
+
+
+MATCHING = {
+    "type": "expect_column_values_to_match_regex",
+    "column": "rider",
+    "regex": "^[a-z]+$",
+}
+"""Declared in Great Expectations' words: `eve` and the others fit, SECRET does not."""
+
+
+def test_checks_on_rows_that_fail_are_named_to_the_steward_and_to_nobody_else(project: Project):
+    rows = [*ROWS["rides"], f"{SECRET},99,1", ",3,3"]
+    project.datasets.mkdir()
+    project.write_rows("rides.csv", rows)
+    project.declare("rides", RIDES, usable="0.95", expectations=[MATCHING])
+    result = project.cli("run", "rides", "--epsilon", "0.1")
+    assert result.code == 0, result.err
+    names = [
+        "bounds__x",
+        "present_person_id",
+        "expect_column_values_to_match_regex_person_id",
+    ]
+    assert result.err.startswith(f"rides: the rows fail {', '.join(names)}; this stopped nothing")
+    assert result.err.count("\n") == 1
+    assert_kept_secret(project, result)
+    read = project.files("released", "reports", "internal")
+    assert read
+    for name in names:
+        assert name not in result.out
+        assert not any(name.encode() in content for content in read.values())
+    again = project.cli("run", "rides", "--epsilon", "0.1")
+    assert (again.code, again.err) == (0, ""), "nothing was validated"
+    written = project.cli("data", "docs", "rides")
+    assert (written.code, written.err) == (0, "")
+    (folder,) = project.home.raw.glob("rides/*/great_expectations")
+    assert str(folder / "data_docs" / "index.html") in written.out
+    assert_kept_secret(project, written)
+
+
+def test_there_is_nothing_to_document_before_a_run_and_no_account_is_opened(project: Project):
+    project.declare("rides", RIDES)
+    assert_refused(project.cli("data", "docs", "rides"), 1, "expected ingested rows, got none")
+    assert project.ledger.account("riders") is None
 
 
 def test_the_plan_of_what_was_released_costs_nothing(home_of_rides: Project):
@@ -483,18 +527,31 @@ ODD_ROWS: dict[str, tuple[str, ...]] = {
 }
 
 
+STEWARDS_LINE = re.compile(
+    r"homes: the rows fail ([a-z_]+(?:, [a-z_]+)*); this stopped nothing, and is for the steward "
+    r"alone \(`dp-pipeline data docs homes` writes what is expected\)\n"
+)
+
+
 def test_rows_of_a_release_change_neither_exit_code_nor_shape_of_the_output(project: Project):
+    """Of stdout. On stderr the steward, who alone runs it on rows, reads names of checks: those that
+    Dagster shows as warnings, out of a list that is declared.
+    """
     begun = {}
     for name, rows in ODD_ROWS.items():
         town = Project(project.folder / name)
         models = {"eug_kmeans": {"k": "3", "nominal_rows": "9"}}
-        town.declare("homes", HOMES, models=models, evaluation={"epsilon": "0.5"})
+        spec = town.declare("homes", HOMES, models=models, evaluation={"epsilon": "0.5"})
         town.write_rows("homes.csv", [ROWS["homes"][0], *rows])
         begun[town] = town.begin_cli("run", "homes")
     shapes = set()
     for town, wait in begun.items():
         result = wait()
-        assert (result.code, result.err) == (0, ""), town
+        assert result.code == 0, town
+        said = STEWARDS_LINE.fullmatch(result.err)
+        assert said is not None, result.err
+        names = {one.name for one in expectations_of(spec) if not one.structural}
+        assert set(said[1].split(", ")) <= names
         shapes.add(shape(result.out.replace(town.folder.name, "")))
         assert_kept_secret(town, result)
         assert town.ledger.balance("town").spent == 1.5

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dp_pipeline.cli.checking import data_check
+from dp_pipeline.cli.documenting import data_docs
 from dp_pipeline.cli.drafting import data_init, data_schema
 from dp_pipeline.cli.retiring import data_retire
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def data() -> None:
-    """Data sets: list them, draft a file, check it, retire rows."""
+    """Data sets: list them, draft a file, check it, document and retire rows."""
 
 
 @data.command("list")
@@ -75,5 +76,5 @@ def _first_of(names: tuple[str, ...]) -> str:
     return " ".join(names) if len(names) < 3 else f"{names[0]} + {len(names) - 1}"
 
 
-for command in (data_init, data_check, data_schema, data_retire):
+for command in (data_init, data_check, data_schema, data_docs, data_retire):
     data.add_command(command)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dp_pipeline.cli.asked import request_options, requested
-from dp_pipeline.orchestration.anonymize_command import anonymize
+from dp_pipeline.orchestration.anonymize_command import anonymize, print_failed_checks
 
 if TYPE_CHECKING:
     from dp_pipeline.orchestration.request import RunRequest
@@ -40,10 +40,10 @@ def _run(requests: list[RunRequest]) -> None:
     from dp_pipeline.reporting.terminal import progress
 
     with progress(sum(step_count(request) for request in requests)) as on_step:
-        for request in requests:
-            run_dataset(request, on_step)
-    for request in requests:
+        failed = [run_dataset(request, on_step) for request in requests]
+    for request, checks in zip(requests, failed, strict=True):
         _print_outcome(request)
+        print_failed_checks(request.spec, checks)
 
 
 def _print_outcome(request: RunRequest) -> None:

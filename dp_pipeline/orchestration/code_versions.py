@@ -33,6 +33,11 @@ def raw_code(spec: DatasetSpec) -> str:
     return _version(_code_of("raw", "schema"), spec.digest)
 
 
+def checking_code(spec: DatasetSpec) -> str:
+    """Of the stage that validates rows: also what is declared of its checks alone."""
+    return _version(raw_code(spec), spec.checks) if spec.checks else raw_code(spec)
+
+
 def ingesting_code(spec: DatasetSpec) -> str:
     """Of the stage that reads the source: also what is read, wherever the project's folder lies."""
     source = spec.source

@@ -38,13 +38,19 @@ class DagsterRuns:
     spec: DatasetSpec
     on_step: Callable[[str], None]
 
-    def prepare(self, home: Home, snapshot: str) -> None:
-        """The raw chain, where a snapshot is named or the current one is not prepared."""
+    def prepare(self, home: Home, snapshot: str) -> tuple[str, ...]:
+        """The raw chain, where a snapshot is named or the current one is not prepared.
+
+        Names of the checks on rows that did not pass and stop nothing: for the steward alone.
+        None where the rows were prepared before.
+        """
         if not (snapshot or _needs_preparing(self.spec, home)):
-            return
+            return ()
         names = ["ingested", "validated", *stages_of(self.spec)]
         config = {"ingested": {"config": {"snapshot": snapshot}}}
-        self.run("rows", names, config=config)
+        result = self.run("rows", names, config=config)
+        checks = result.get_asset_check_evaluations()
+        return tuple(one.check_name for one in checks if not one.passed)
 
     def run(
         self,
@@ -53,7 +59,7 @@ class DagsterRuns:
         *,
         config: dict[str, Any] | None = None,
         partition: str | None = None,
-    ) -> None:
+    ) -> dg.ExecuteInProcessResult:
         """One run over some assets; RunFailed with the line of the step that failed.
 
         names    of assets below the data set: ``ingested``, ``k_anonymous/kjig``
@@ -70,6 +76,7 @@ class DagsterRuns:
         )
         if not result.success:
             raise _failure(result)
+        return result
 
 
 def _needs_preparing(spec: DatasetSpec, home: Home) -> bool:

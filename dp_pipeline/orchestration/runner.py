@@ -17,10 +17,12 @@ from dp_pipeline.schema.epsilon import epsilon_text
 OnStep = Callable[[str], None]
 
 
-def run_dataset(request: RunRequest, on_step: OnStep) -> None:
+def run_dataset(request: RunRequest, on_step: OnStep) -> tuple[str, ...]:
     """Prepare what is not prepared, release every model at every ε, compare, report the budget.
 
     on_step   is told the name of each step before it starts
+
+    Names of the checks on rows that did not pass, where rows were prepared: for the steward alone.
 
     Raises BudgetExceeded before anything is begun when the whole request does not fit, and
     RunFailed with the line of the step that failed.
@@ -32,17 +34,20 @@ def run_dataset(request: RunRequest, on_step: OnStep) -> None:
     fresh = {"config": {"fresh": request.fresh}}
     with dagster_instance(pipeline.home) as instance:
         runs = DagsterRuns(job, instance, request.spec, on_step)
-        runs.prepare(request.home, request.snapshot)
+        failed = runs.prepare(request.home, request.snapshot)
         for epsilon in request.epsilons:
             text = epsilon_text(epsilon)
             config = dict.fromkeys(request.models, fresh)
             names = [*request.models, "evaluation"]
             runs.run(f"ε={text}", names, config=config, partition=text)
         runs.run("report", ["comparison", "budget"])
+    return failed
 
 
-def anonymize_dataset(request: AnonymizeRequest, on_step: OnStep) -> None:
+def anonymize_dataset(request: AnonymizeRequest, on_step: OnStep) -> tuple[str, ...]:
     """Prepare what is not prepared, make the k-anonymous releases of every K, compare them.
+
+    Names of checks as of ``run_dataset``.
 
     Raises DeclarationError before anything is begun for what the data set file does not allow,
     and RunFailed with the line of the step that failed.
@@ -54,13 +59,14 @@ def anonymize_dataset(request: AnonymizeRequest, on_step: OnStep) -> None:
     job = pipeline_definitions((request.spec,), pipeline).resolve_implicit_global_asset_job_def()
     with dagster_instance(pipeline.home) as instance:
         runs = DagsterRuns(job, instance, request.spec, on_step)
-        runs.prepare(request.home, request.snapshot)
+        failed = runs.prepare(request.home, request.snapshot)
         for k in request.ks:
             names = [f"{FOLDER}/{name}" for name in (*request.methods, "evaluation")]
             runs.run(f"K={k}", names, partition=str(k))
         # The report of releases with an ε has to say what was released beside them.
         beside = ["comparison"] if request.spec.is_release else []
         runs.run("comparison", [f"{FOLDER}/comparison", "budget", *beside])
+    return failed
 
 
 def step_count(request: RunRequest | AnonymizeRequest) -> int:

@@ -1,9 +1,15 @@
-"""One short session with Great Expectations: expectations and a frame in, booleans out."""
+"""Short sessions with Great Expectations: expectations and frames in, booleans or its pages out.
+
+Every result format but BOOLEAN_ONLY puts offending values into the result: none is asked for.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -26,17 +32,22 @@ _TYPES: dict[Rule, str] = {
 """Rule → the library's name of it; one that is declared has its own."""
 
 
+_FORMAT = "BOOLEAN_ONLY"
+
+Part = tuple[str, tuple[Expectation, ...], pd.DataFrame]
+"""Name of a suite, its expectations, and what they are about."""
+
+
 def passed(
     spec: DatasetSpec, declared: tuple[Expectation, ...], frame: pd.DataFrame
 ) -> dict[str, bool]:
     """Name of each declared expectation → whether ``frame`` fulfils it.
 
-    Every result format but BOOLEAN_ONLY puts offending values into the result.
     Raises PipelineError when an expectation has no result: the library drops
     what it does not know, and a suite without expectations passes.
     """
     suite = [_translated(spec, expectation) for expectation in declared]
-    results = _batch(frame).validate(_suite(spec, suite), result_format="BOOLEAN_ONLY").results
+    results = _batch(frame).validate(_suite(spec.name, suite), result_format=_FORMAT).results
     # Only the name and the boolean are taken: what the library says of an exception may quote rows.
     named = {str(one.expectation_config.meta["name"]): bool(one.success) for one in results}
     if len(results) != len(declared) or set(named) != {e.name for e in declared}:
@@ -59,18 +70,56 @@ def _library() -> Any:
 
 
 def _batch(frame: pd.DataFrame) -> Any:
+    return _definition(_context(), "frame").get_batch(batch_parameters={"dataframe": frame})
+
+
+def _context() -> Any:
+    """A project of the library in memory, which writes nothing and shows nothing."""
     from great_expectations.data_context.types.base import ProgressBarsConfig
 
     context = _library().get_context(mode="ephemeral")
     bars = ProgressBarsConfig(globally=False, metric_calculations=False)
     context.variables.progress_bars = bars
-    asset = context.data_sources.add_pandas("memory").add_dataframe_asset("frame")
-    definition = asset.add_batch_definition_whole_dataframe("all")
-    return definition.get_batch(batch_parameters={"dataframe": frame})
+    return context
 
 
-def _suite(spec: DatasetSpec, expectations: list[Any]) -> Any:
-    return _library().ExpectationSuite(name=spec.name, expectations=expectations)
+def _definition(context: Any, name: str) -> Any:
+    asset = context.data_sources.add_pandas(name).add_dataframe_asset(name)
+    return asset.add_batch_definition_whole_dataframe("all")
+
+
+def write_pages(spec: DatasetSpec, parts: Sequence[Part], folder: Path) -> None:
+    """Write each suite into ``folder`` as JSON, NAME.json, and the library's pages about all of
+    them into ``folder/data_docs``. They say whether each expectation is fulfilled.
+    """
+    context = _context()
+    context.add_data_docs_site("steward", _site(folder / "data_docs"))
+    for name, declared, frame in parts:
+        translated = [_translated(spec, expectation) for expectation in declared]
+        suite = context.suites.add(_suite(name, translated))
+        text = json.dumps(suite.to_json_dict(), indent=1, ensure_ascii=False)
+        (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+        validation = context.validation_definitions.add(
+            _library().ValidationDefinition(name=name, data=_definition(context, name), suite=suite)
+        )
+        validation.run(batch_parameters={"dataframe": frame}, result_format=_FORMAT)
+    context.build_data_docs(site_names=["steward"])
+
+
+def _site(folder: Path) -> dict[str, Any]:
+    return {
+        "class_name": "SiteBuilder",
+        "show_how_to_buttons": False,
+        "store_backend": {
+            "class_name": "TupleFilesystemStoreBackend",
+            "base_directory": str(folder),
+        },
+        "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
+    }
+
+
+def _suite(name: str, expectations: list[Any]) -> Any:
+    return _library().ExpectationSuite(name=name, expectations=expectations)
 
 
 def _translated(spec: DatasetSpec, expectation: Expectation) -> Any:
@@ -98,7 +147,8 @@ def _translated(spec: DatasetSpec, expectation: Expectation) -> Any:
     if "_values_" in type_ or "_value_" in type_:
         arguments["mostly"] = float(expectation.share)
     kind = getattr(_library().expectations, _class_name(type_))
-    return kind(**arguments, meta={"name": expectation.name})
+    severity = "critical" if expectation.blocking else "warning"
+    return kind(**arguments, severity=severity, meta={"name": expectation.name})
 
 
 def _class_name(type_: str) -> str:

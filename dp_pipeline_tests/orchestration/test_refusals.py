@@ -75,6 +75,23 @@ def test_rows_that_break_a_release_are_warned_of_and_stop_nothing(project: Proje
     assert all(not one.metadata for one in failed.values())
 
 
+def test_an_expectation_of_the_user_is_an_asset_check_like_the_others(project: Project):
+    declared = {
+        "type": "expect_column_values_to_match_regex",
+        "column": "rider",
+        "regex": "^[a-z]+$",
+    }
+    spec = project.declare("rides", RIDES, expectations=[declared])
+    project.write_rows("rides.csv", ["rider,x,y", "ann,1,1", "007,2,2"])
+    result = project.launch(spec, "ingested", "validated", "normalized")
+    assert result.success
+    name = "expect_column_values_to_match_regex_person_id"
+    checks = {one.check_name: one for one in result.get_asset_check_evaluations()}
+    assert not checks[name].passed
+    assert checks[name].severity.value == "WARN"
+    assert not checks[name].metadata
+
+
 def test_before_the_first_snapshot_the_model_is_refused(project: Project):
     spec = project.declare("rides", RIDES)
     refused_alone(project, spec, "rides: expected a prepared snapshot, got none")

@@ -173,7 +173,7 @@ def test_names_are_safe_different_and_described(tmp_path):
 def test_an_expectation_that_the_library_drops_is_noticed(spec, tmp_path, monkeypatch):
     whole = great_expectations_session._suite
     monkeypatch.setattr(
-        great_expectations_session, "_suite", lambda spec, suite: whole(spec, suite[1:])
+        great_expectations_session, "_suite", lambda name, suite: whole(name, suite[1:])
     )
     with pytest.raises(PipelineError, match="expected 4 verdicts of Great Expectations, got 3"):
         validate(spec, ingested(tmp_path, SOUND))

@@ -22,12 +22,35 @@ source: {kind: csv, path: toy.csv, delimiter: ;, header: [x, person], comment: "
     header: [x], comment: "%"}}
 on_invalid: clip
 attributes:
-  x: {bounds: [0, 8], column: X, on_invalid: clip, integer: true}
+  x: {bounds: [0, 8], column: X, on_invalid: clip, integer: true, usable: 0.95}
   age: {bounds: [0, 100], bins: 4, nullable: true, missing: ["?"]}
   height: {bounds: [0, 2.5], edges: [1, 1.5]}
   colour: {levels: [red, green], other: red, on_invalid: other, nullable: true, missing: [NA],
-    aliases: {r: red}}
+    aliases: {r: red}, usable: 1}
   code: {levels: 0..3, column: Code}
+usable: .9
+expectations:
+  - {type: expect_column_values_to_be_between, column: x, min_value: 0, max_value: 7.5,
+    strict_min: true, strict_max: false, mostly: 0.5, severity: warning, name: lower}
+  - {type: expect_column_values_to_be_in_set, column: age, value_set: [18, 19.5]}
+  - {type: expect_column_values_to_not_be_in_set, column: colour, value_set: [blue]}
+  - {type: expect_column_values_to_be_null, column: colour}
+  - {type: expect_column_values_to_not_be_null, column: person}
+  - {type: expect_column_value_lengths_to_be_between, column: person, min_value: 1, max_value: 9,
+    strict_min: false, strict_max: false}
+  - {type: expect_column_value_lengths_to_equal, column: code, value: 1}
+  - {type: expect_column_values_to_match_regex, column: person, regex: "^p"}
+  - {type: expect_column_values_to_not_match_regex, column: person, regex: "^q"}
+  - {type: expect_column_values_to_match_regex_list, column: person, regex_list: ["^p"],
+    match_on: any}
+  - {type: expect_column_values_to_not_match_regex_list, column: person, regex_list: ["^q"]}
+  - {type: expect_column_values_to_match_strftime_format, column: code, strftime_format: "%Y"}
+  - {type: expect_column_values_to_be_dateutil_parseable, column: code}
+  - {type: expect_column_values_to_be_json_parseable, column: code}
+  - {type: expect_column_pair_values_a_to_be_greater_than_b, column_A: age, column_B: x,
+    or_equal: true, ignore_row_if: neither}
+  - {type: expect_column_pair_values_to_be_equal, column_A: age, column_B: x,
+    ignore_row_if: either_value_is_missing}
 one_hot: true
 label: code
 targets: {colour: {positive: [red], without: [age]}}

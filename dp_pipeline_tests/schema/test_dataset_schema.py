@@ -97,6 +97,9 @@ def test_a_draft_of_public_rows_validates_and_an_open_one_does_not() -> None:
     assert complaints(yaml.safe_load(sensitive_skeleton(outline)))
 
 
+OF_THE_FILE = (("attributes",), ("targets",), ("expectations",))
+
+
 class Asked:
     """Which fields the parser asks for, by the names of the sections above them."""
 
@@ -105,8 +108,8 @@ class Asked:
 
     def note(self, fields: Fields) -> None:
         above = tuple(one for one in fields._prefix.split(".") if one)
-        # The name of an attribute or a target is the file's own.
-        place = above[:1] if above[:1] in (("attributes",), ("targets",)) else above
+        # The name of an attribute or a target is the file's own, and so is a place in a list.
+        place = above[:1] if above[:1] in OF_THE_FILE else above
         self.known[place] |= fields._asked
 
 
@@ -139,15 +142,16 @@ def _fields_at(schema: dict[str, Any], above: tuple[str, ...]) -> set[str]:
             for one in _forms(node)
             if name in one["properties"]
         ]
-    if above in (("attributes",), ("targets",)):
+    if above in OF_THE_FILE:
         nodes = [child for node in nodes for child in _children(node)]
     return {field for node in nodes for one in _forms(node) for field in one["properties"]}
 
 
 def _children(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield from node.get("patternProperties", {}).values()
-    if isinstance(node.get("additionalProperties"), dict):
-        yield node["additionalProperties"]
+    for name in ("additionalProperties", "items"):
+        if isinstance(node.get(name), dict):
+            yield node[name]
 
 
 def _forms(node: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dp_pipeline.cli.editor_schema.values import (
     NAME_PATTERN,
     NUMBER,
+    SHARE,
     SWITCH,
     TEXT,
     Schema,
@@ -19,6 +20,7 @@ _COMMON = {
     "column": said(TEXT, "How the source calls it, where that is another name."),
     "nullable": said(SWITCH, "A missing value is a cell of its own; a number needs bins for it."),
     "missing": said(list_of(TEXT), "Texts that mean a missing value, beside an empty one."),
+    "usable": said(SHARE, "Which share of the rows checks want to be as declared."),
 }
 
 _RANGE: Schema = {"type": "string", "pattern": r"^\d+\.\.\d+$"}

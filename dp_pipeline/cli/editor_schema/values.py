@@ -16,6 +16,7 @@ TEXT: Schema = {"$ref": "#/$defs/text"}
 
 SWITCH: Schema = {"$ref": "#/$defs/switch"}
 NUMBER: Schema = {"$ref": "#/$defs/number"}
+SHARE: Schema = {"$ref": "#/$defs/share"}
 EPSILON: Schema = {"$ref": "#/$defs/epsilon"}
 
 NAME: Schema = {"type": "string", "pattern": NAME_PATTERN}
@@ -27,6 +28,12 @@ DEFINITIONS: Schema = {
     "switch": {"enum": [True, False, "true", "false"]},
     "number": {
         "anyOf": [{"type": "number"}, {"type": "string", "pattern": rf"^\s*[-+]?{_DIGITS}\s*$"}]
+    },
+    "share": {
+        "anyOf": [
+            {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+            {"type": "string", "pattern": r"^([01]?\.\d{1,9}|1)$"},
+        ]
     },
     "epsilon": {
         "anyOf": [

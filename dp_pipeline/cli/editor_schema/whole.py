@@ -13,12 +13,14 @@ from typing import Any
 
 from dp_pipeline.anonymity import METHODS
 from dp_pipeline.cli.editor_schema.attributes import ATTRIBUTES
+from dp_pipeline.cli.editor_schema.expectations import EXPECTATIONS
 from dp_pipeline.cli.editor_schema.sources import SOURCE
 from dp_pipeline.cli.editor_schema.values import (
     DEFINITIONS,
     EPSILON,
     NAME,
     NUMBER,
+    SHARE,
     SWITCH,
     TEXT,
     Schema,
@@ -131,6 +133,8 @@ _FIELDS: dict[str, Schema] = {
     "source": said(SOURCE, "Where the rows are."),
     "on_invalid": said(choice("clip", "drop"), "What becomes of a number outside of its bounds."),
     "attributes": said(ATTRIBUTES, "The columns that are read, each a number or a category."),
+    "usable": said(SHARE, "Which share of the rows checks want to be as declared."),
+    "expectations": said(EXPECTATIONS, "More checks on rows, in Great Expectations' words."),
     "one_hot": said(SWITCH, "Whether codes are stored as bits too."),
     "label": said(TEXT, "The attribute with the true classes."),
     "targets": said(_TARGETS, "What classifiers learn from a synthetic table."),

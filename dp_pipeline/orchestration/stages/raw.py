@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from dp_pipeline.orchestration.code_versions import ingesting_code, raw_code
+from dp_pipeline.orchestration.code_versions import checking_code, ingesting_code, raw_code
 from dp_pipeline.orchestration.column_metadata import column_metadata, raw_columns
 from dp_pipeline.orchestration.failures import one_line_failures
 from dp_pipeline.orchestration.groups import group_name, side_tags, source_kind
@@ -100,7 +100,7 @@ def _validated(spec: DatasetSpec) -> dg.AssetsDefinition:
         kinds={"greatexpectations"},
         tags=side_tags(spec, "raw"),
         owners=list(spec.owners),
-        code_version=raw_code(spec),
+        code_version=checking_code(spec),
     )
     def validated(pipeline: PipelineResource):  # type: ignore[no-untyped-def]
         with one_line_failures(spec):

@@ -1,0 +1,88 @@
+"""Great Expectations' suite and pages: for the steward alone, and no value of a row in them."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+from datetime import date
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from dp_pipeline.raw.data_docs import FOLDER, INDEX, write_data_docs
+from dp_pipeline.raw.retire import retire
+from dp_pipeline.schema.errors import NotPrepared
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.raw.written import ingested, written_spec
+
+SECRETS = ("8675309", "Xanthippe")
+ROWS = {"age": [SECRETS[0], "5"], "sex": [SECRETS[1], "f"]}
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> DatasetSpec:
+    line = "{type: expect_column_values_to_match_regex, column: sex, regex: '^[fm]$', mostly: 0.9}"
+    return written_spec(
+        tmp_path,
+        "{age: {bounds: [0, 100]}, sex: {levels: [f, m]}}",
+        purpose="release",
+        more=f"usable: 0.75\nexpectations: [{line}]",
+    )
+
+
+def test_suite_and_pages_are_written_beside_the_rows_and_hold_none_of_them(
+    spec: DatasetSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any) -> NoReturn:
+        raise AssertionError("nobody is asked over the network")
+
+    monkeypatch.setattr(socket.socket, "connect", refused)
+    snapshot = ingested(tmp_path, ROWS)
+    before = snapshot.manifest
+    mask = os.umask(0)
+    try:
+        folder = write_data_docs(spec, snapshot)
+    finally:
+        os.umask(mask)
+    assert folder == snapshot.folder / FOLDER
+    assert (folder / INDEX).is_file()
+    assert snapshot.manifest == before, "this validates nothing"
+    suite = json.loads((folder / "people_rows.json").read_text())
+    kinds = {one["type"] for one in suite["expectations"]}
+    assert "expect_column_values_to_match_regex" in kinds
+    assert {one["severity"] for one in suite["expectations"]} == {"warning"}
+    assert {one["kwargs"].get("mostly") for one in suite["expectations"]} == {None, 0.75, 0.9}
+    pages = list(folder.rglob("*.html"))
+    assert len(pages) == 5, "an index, two suites and what came of each"
+    for path in [folder, *folder.rglob("*")]:
+        expected = 0o700 if path.is_dir() else 0o600
+        assert stat.S_IMODE(path.stat().st_mode) == expected, path
+        if path.is_file():
+            assert not any(secret.encode() in path.read_bytes() for secret in SECRETS), path
+    for page in pages:
+        text = page.read_text()
+        assert text.index("Content-Security-Policy") < text.index("https://"), page
+
+
+def test_they_are_written_anew_and_go_with_the_rows(spec: DatasetSpec, tmp_path: Path) -> None:
+    snapshot = ingested(tmp_path, ROWS)
+    folder = write_data_docs(spec, snapshot)
+    (folder / "old").touch()
+    assert write_data_docs(spec, snapshot) == folder
+    assert not (folder / "old").exists()
+    left = {path.name for path in snapshot.folder.iterdir()}
+    assert left == {"manifest.json", "ingested.parquet", FOLDER}
+    retire(snapshot, lineage=spec.lineage, on=date(2026, 1, 1))
+    assert [path.name for path in snapshot.folder.iterdir()] == ["manifest.json"]
+    with pytest.raises(NotPrepared):
+        write_data_docs(spec, snapshot)
+    assert [path.name for path in snapshot.folder.iterdir()] == ["manifest.json"]
+
+
+def test_no_row_is_looked_at_where_the_schema_is_another(spec: DatasetSpec, tmp_path: Path) -> None:
+    folder = write_data_docs(spec, ingested(tmp_path, {"age": ["1"]}))
+    assert (folder / "people_schema.json").is_file()
+    assert not (folder / "people_rows.json").exists()

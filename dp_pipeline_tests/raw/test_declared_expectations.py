@@ -1,0 +1,153 @@
+"""What a user declares in Great Expectations' words is what the library tests, row by row."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dp_pipeline.raw.expectations import Verdict, expectations_of, refusal, validate
+from dp_pipeline.raw.great_expectations_session import _class_name, _library
+from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.expectation import TYPES
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.raw.written import ingested, written_spec
+
+ATTRIBUTES = """
+  n: {bounds: [0, 10]}
+  m: {bounds: [0, 10], bins: 2, nullable: true}
+  t: {levels: [a, bb, "2020", "[1]"], nullable: true, column: word, aliases: {B: bb}}
+"""
+PERSONS = "{unit: rows_of_person, column: rider, at_most: 9}"
+ROWS: dict[str, list[Any]] = {
+    "n": ["1", "2.5", "9"],
+    "m": ["1", "", "10"],
+    "word": [" a ", "B", "2020"],
+    "rider": ["p1", " p2", "p3"],
+}
+
+
+def expecting(folder: Path, *lines: str, purpose: str = "benchmark") -> DatasetSpec:
+    section = "expectations:\n" + "".join(f"  - {{type: expect_{line}}}\n" for line in lines)
+    return written_spec(folder, ATTRIBUTES, protection=PERSONS, purpose=purpose, more=section)
+
+
+def failed(verdicts: tuple[Verdict, ...]) -> set[str]:
+    return {verdict.expectation.name for verdict in verdicts if not verdict.passed}
+
+
+_PAIR = "column_A: n, column_B: m, ignore_row_if: either_value_is_missing"
+_YEARS = "column_values_to_match_strftime_format, column: t, strftime_format: '%Y'"
+_LISTS = "column_values_to_match_regex_list, column: t"
+
+HELD_AND_BROKEN = [
+    ("column_values_to_be_between, column: n, max_value: {}", "9", "8"),
+    ("column_values_to_be_between, column: n, max_value: 9, strict_max: {}", "false", "true"),
+    ("column_values_to_be_in_set, column: n, value_set: {}", "[1, 2.5, 9]", "[1, 9]"),
+    ("column_values_to_be_in_set, column: t, value_set: {}", "[a, bb, '2020']", "[a, B]"),
+    ("column_values_to_not_be_in_set, column: t, value_set: {}", "[B, x]", "[bb]"),
+    ("column_values_to_be_null, column: m, mostly: {}", "0.3", "0.4"),
+    ("column_values_to_not_be_null, column: m, mostly: {}", "0.6", "0.7"),
+    ("column_value_lengths_to_be_between, column: t, max_value: {}", "4", "3"),
+    ("column_value_lengths_to_equal, column: rider, value: {}", "2", "3"),
+    ("column_values_to_match_regex, column: rider, regex: {}", "'^p[0-9]$'", "'^p[0-2]$'"),
+    ("column_values_to_not_match_regex, column: rider, regex: {}", "'^ '", "'3$'"),
+    (f"{_LISTS}, regex_list: {{}}", "[a, b, '^2']", "[a, b]"),
+    (f"{_LISTS}, regex_list: [a, b, 2], match_on: {{}}", "any", "all"),
+    ("column_values_to_not_match_regex_list, column: t, regex_list: {}", "[x, y]", "[x, a]"),
+    (f"{_YEARS}, mostly: {{}}", "0.3", "0.4"),
+    ("column_values_to_be_dateutil_parseable, column: t, mostly: {}", "0.3", "0.9"),
+    ("column_values_to_be_json_parseable, column: t, mostly: {}", "0.3", "0.4"),
+    (
+        f"column_pair_values_a_to_be_greater_than_b, {_PAIR}, mostly: 0.5, or_equal: {{}}",
+        *("true", "false"),
+    ),
+    (f"column_pair_values_to_be_equal, {_PAIR}, mostly: {{}}", "0.5", "0.6"),
+]
+"""An expectation with a gap, what makes it hold of ROWS, and what does not."""
+
+
+def test_every_type_is_tried_with_rows_that_hold_and_rows_that_do_not() -> None:
+    assert {f"expect_{line.partition(',')[0]}" for line, _, _ in HELD_AND_BROKEN} == set(TYPES)
+
+
+def test_each_expectation_is_fulfilled_or_not_as_the_rows_are(tmp_path: Path) -> None:
+    held = [
+        f"{line.format(good)}, name: case_{at}"
+        for at, (line, good, _) in enumerate(HELD_AND_BROKEN)
+    ]
+    assert failed(validate(expecting(tmp_path, *held), ingested(tmp_path, ROWS))) == set()
+    broken = [
+        f"{line.format(bad)}, name: case_{at}" for at, (line, _, bad) in enumerate(HELD_AND_BROKEN)
+    ]
+    spec = expecting(tmp_path, *broken)
+    names = {one.name for one in expectations_of(spec) if one.rule == "declared"}
+    assert failed(validate(spec, ingested(tmp_path, ROWS, "again"))) == names
+    assert len(names) == len(HELD_AND_BROKEN)
+    assert all(re.fullmatch(r"expect_[a-z0-9_]+", name) for name in names)
+
+
+def test_the_library_knows_each_type_as_one_of_single_rows_with_these_arguments() -> None:
+    kinds = _library().expectations
+    for name, type_ in TYPES.items():
+        kind = getattr(kinds, _class_name(name))
+        known = set(kind.__fields__)
+        assert {*type_.columns, *type_.arguments, "mostly", "severity"} <= known, name
+        parents = {parent.__name__ for parent in kind.__mro__}
+        assert parents & {"ColumnMapExpectation", "ColumnPairMapExpectation"}, name
+
+
+def test_what_fails_stops_public_rows_unless_it_is_a_warning(tmp_path: Path) -> None:
+    line = "column_values_to_match_regex, column: rider, regex: q"
+    spec = expecting(tmp_path, line, f"{line}, severity: warning, name: mild")
+    verdicts = validate(spec, ingested(tmp_path, ROWS))
+    name = "expect_column_values_to_match_regex_person_id"
+    assert failed(verdicts) == {name, f"{name}__mild"}
+    said = refusal(spec, verdicts)
+    assert said is not None
+    assert name in said
+    assert "mild" not in said
+
+
+def test_what_fails_stops_no_sensitive_row_and_leaves_no_trace(tmp_path: Path) -> None:
+    line = "column_values_to_match_regex, column: rider, regex: '^p[0-9]$'"
+    spec = expecting(tmp_path, line, purpose="release")
+    good, bad = ingested(tmp_path, ROWS), ingested(tmp_path, ROWS | {"rider": ["x"] * 3}, "bad")
+    assert failed(validate(spec, good)) == set()
+    verdicts = validate(spec, bad)
+    assert failed(verdicts) == {"expect_column_values_to_match_regex_person_id"}
+    assert refusal(spec, verdicts) is None
+    assert bad.manifest["validated"] == good.manifest["validated"]
+    declared = next(one for one in expectations_of(spec) if one.rule == "declared")
+    assert not declared.blocking
+
+
+def test_no_rows_fulfil_every_expectation_of_single_rows(tmp_path: Path) -> None:
+    lines = [
+        f"{line.format(bad)}, name: c{at}" for at, (line, _, bad) in enumerate(HELD_AND_BROKEN)
+    ]
+    spec = expecting(tmp_path, *lines, purpose="release")
+    nothing = pa.table({name: pa.array([], pa.string()) for name in ROWS})
+    assert failed(validate(spec, ingested(tmp_path, nothing))) == {"has_rows"}
+
+
+def test_what_is_expected_is_said_in_a_sentence_that_names_what_is_declared(tmp_path: Path) -> None:
+    spec = expecting(tmp_path, "column_values_to_match_regex, column: t, regex: ^a, mostly: 0.9")
+    (declared,) = (one for one in expectations_of(spec) if one.rule == "declared")
+    assert declared.name == "expect_column_values_to_match_regex__t"
+    assert declared.description == (
+        "expect_column_values_to_match_regex of t: regex ^a. "
+        "At least 90 % of the values that are not missing."
+    )
+
+
+def test_two_expectations_never_share_the_name_of_a_check(tmp_path: Path) -> None:
+    line = "column_values_to_not_be_null, column: {}"
+    spec = expecting(tmp_path, *(line.format(one) for one in ("n", "m", "t", "rider")))
+    names = [one.name for one in expectations_of(spec)]
+    assert len(set(names)) == len(names)
+    with pytest.raises(DeclarationError, match="another name"):
+        expecting(tmp_path, line.format("n"), line.format("n"))
