@@ -15,6 +15,7 @@ from dp_pipeline.orchestration.storage import BundleStore
 from dp_pipeline.release.bundle import EARLIER_EVALUATION, Bundle
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.schema.errors import Damaged
+from dp_pipeline.schema.parameter_facts import fact_text
 
 _PROMISED = (
     *("dataset", "model", "epsilon", "kind", "composed", "evaluation", "snapshot", "replicate"),
@@ -45,7 +46,7 @@ def require_whole(release: Release, folder: Path) -> None:
 
 def _require_content(release: Release, bundle: Bundle, settled: Entry) -> None:
     key, ledger = key_of(release, bundle), release.home.ledger
-    as_drawn = begun_with(key, ledger) == str(release.postprocessing)
+    as_drawn = begun_with(key, ledger) == fact_text(release.postprocessing)
     digest = content_digest(bundle)
     # Other post-processing gives other tables; rows of before there was such a digest have none.
     if as_drawn and settled.facts.get(CONTENT, digest) != digest:
