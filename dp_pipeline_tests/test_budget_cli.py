@@ -100,6 +100,25 @@ def test_a_good_ledger_is_verified_and_an_older_one_is_not(project: Project):
         assert "an older copy was put back" in refused.err
 
 
+def texts_in(value: object) -> Iterator[str]:
+    """Every text of a document, however deep."""
+    if isinstance(value, str):
+        yield value
+    members = value.values() if isinstance(value, dict) else value
+    for one in members if isinstance(value, (dict, list)) else ():
+        yield from texts_in(one)
+
+
+def test_a_reason_that_is_a_formula_is_text_in_a_spreadsheet(project: Project):
+    reason = "=HYPERLINK(A1)"
+    raised = project.cli("budget", "raise", "rides", "--total", "4", "--reason", reason)
+    assert raised.code == 0, raised.err
+    lines = list(csv.DictReader(io.StringIO(project.cli("budget", "export").out)))
+    assert lines[-1]["reason"] == f"'{reason}"
+    told = json.loads(project.cli("budget", "export", "--format", "json").out)
+    assert told[-1]["reason"] == reason
+
+
 def test_an_export_is_csv_or_json_on_the_screen_or_in_a_file(project: Project):
     shown = project.cli("budget", "export")
     lines = list(csv.DictReader(io.StringIO(shown.out)))
@@ -114,5 +133,7 @@ def test_an_export_is_csv_or_json_on_the_screen_or_in_a_file(project: Project):
     told = json.loads((project.folder / "budget.json").read_text())
     assert told[1]["model"] == "dpqt_kmeans"
     assert len(told[1]["spends"]) > 1
+    assert told[1]["parameters"] == {"columns": [], "max_height": None, "nominal_rows": "40"}
+    assert not [text for text in texts_in(told) if text.startswith(("{", "[", "("))]
     refused = project.cli("budget", "export", "--out", "nowhere/at/all.csv")
     assert (refused.code, len(refused.err.splitlines())) == (1, 1)

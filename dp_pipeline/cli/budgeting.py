@@ -121,19 +121,26 @@ def export(dataset: str | None, as_: str, out: Path | None) -> None:
 
 def _write_csv(lines: list[tuple[Line, list[Line]]], file: TextIO) -> None:
     from dp_pipeline.ledger.export import COLUMNS
+    from dp_pipeline.schema.csv_cells import plain_cells
 
     writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(line for line, _ in lines)
+    writer.writerows(plain_cells(line) for line, _ in lines)
 
 
 def _write_json(lines: list[tuple[Line, list[Line]]], file: TextIO) -> None:
-    told: list[dict[str, Any]] = [
-        {**{name: text for name, text in line.items() if text}, "spends": spends}
-        for line, spends in lines
-    ]
+    told: list[dict[str, Any]] = [{**_values(line), "spends": spends} for line, spends in lines]
     json.dump(told, file, indent=1, ensure_ascii=False)
     file.write("\n")
+
+
+def _values(line: Line) -> dict[str, Any]:
+    """A line without its empty columns, and with parameters as an object."""
+    from dp_pipeline.schema.parameter_facts import fact_values
+
+    told: dict[str, Any] = {name: text for name, text in line.items() if text}
+    values = fact_values(line["parameters"])
+    return told if values is None else {**told, "parameters": values}
 
 
 def _month(text: str) -> Fraction | None:

@@ -28,6 +28,7 @@ from dp_pipeline.release.costs import rho_costs
 from dp_pipeline.schema.currency import PURE, Currency, delta_text
 from dp_pipeline.schema.epsilon import epsilon_text, nano_epsilon
 from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.parameter_facts import fact_text
 from dp_pipeline.schema.parameters import texts_of
 
 
@@ -121,8 +122,8 @@ def _charge(fit: PrivateFit[ReleaseType], account: Account, noise: NoiseSource) 
             "method": fit.method,
             "epsilon": epsilon,
             "delta": _said(claim.currency),
-            "measuring": str(texts_of(fit.model, measuring=True)),
-            "postprocessing": str(texts_of(fit.model, measuring=False)),
+            "measuring": fact_text(texts_of(fit.model, measuring=True)),
+            "postprocessing": fact_text(texts_of(fit.model, measuring=False)),
             "unit": account.unit,
             "relation": account.relation,
             "purpose": account.purpose,

@@ -9,6 +9,7 @@ from dp_pipeline.orchestration.release import Release
 from dp_pipeline.release.key import ReleaseKey
 from dp_pipeline.schema.epsilon import NANO
 from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.parameter_facts import fact_text
 
 
 def require_affordable(charge: Charge, ledger: Ledger) -> None:
@@ -24,7 +25,7 @@ def require_as_begun(release: Release, key: ReleaseKey) -> None:
     Its evaluation asks about its own centres or tables: other ones would be other
     questions, of which the charge holds one set only. Settled, it may be changed for nothing.
     """
-    ledger, now = release.home.ledger, str(release.postprocessing)
+    ledger, now = release.home.ledger, fact_text(release.postprocessing)
     is_unfinished = ledger.state(key.digest) in ("reserved", "interrupted")
     if release.evaluation is None or not is_unfinished:
         return

@@ -24,6 +24,7 @@ from dp_pipeline.release.key import ReleaseKey
 from dp_pipeline.schema.currency import delta_text
 from dp_pipeline.schema.epsilon import epsilon_text, nano_epsilon
 from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.parameter_facts import fact_text
 from dp_pipeline.schema.parameters import texts_of
 from dp_pipeline.schema.spec import DatasetSpec
 
@@ -190,8 +191,8 @@ class Release:
             "evaluation": "none" if self.evaluation is None else epsilon_text(self.evaluation),
             "snapshot": key.snapshot,
             "replicate": str(key.replicate),
-            "measuring": str(dict(key.measuring)),
-            "postprocessing": str(self.postprocessing),
+            "measuring": fact_text(key.measuring),
+            "postprocessing": fact_text(self.postprocessing),
             "declaration": key.declaration,
             "unit": str(spec.protection),
             "relation": spec.relation,

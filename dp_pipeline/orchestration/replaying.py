@@ -18,6 +18,7 @@ from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.key import ReleaseKey
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.schema.errors import Damaged
+from dp_pipeline.schema.parameter_facts import fact_text
 
 TRANSCRIPT = "transcript"
 """The fact of a settled ledger row that holds the digest of the answers."""
@@ -71,7 +72,7 @@ def rebuilt(release: Release, key: ReleaseKey) -> Bundle:
     Raises Damaged where an answer is missing, or another question is asked than was answered.
     """
     answers = Transcript(release.store.transcript_path(key)).rewind()
-    if begun_with(key, release.home.ledger) == str(release.postprocessing):
+    if begun_with(key, release.home.ledger) == fact_text(release.postprocessing):
         return draw(release, key, None, answers)
     return derive(release, key, answers)
 

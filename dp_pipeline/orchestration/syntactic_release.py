@@ -23,6 +23,7 @@ from dp_pipeline.release.bundle import ALLOWED, SYNTACTIC
 from dp_pipeline.schema.epsilon import epsilon_text
 from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.k_anonymity import KAnonymity
+from dp_pipeline.schema.parameter_facts import fact_text
 from dp_pipeline.schema.parameters import texts_of
 from dp_pipeline.schema.spec import DatasetSpec
 
@@ -117,7 +118,7 @@ class SyntacticRelease:
         return {
             SYNTACTIC: "k-anonymity",
             "model": self.name,
-            "parameters": str(texts_of(self.method, measuring=True)),
+            "parameters": fact_text(texts_of(self.method, measuring=True)),
             "k": str(self.k),
             "diversity": str(self.promise.diversity),
             "suppress": epsilon_text(declared.suppress),

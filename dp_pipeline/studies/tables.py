@@ -7,6 +7,7 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
+from dp_pipeline.schema.csv_cells import plain_cells
 from dp_pipeline.studies.journal import Row
 
 
@@ -15,7 +16,7 @@ def write_csv(path: Path, rows: Sequence[Row]) -> None:
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows(map(plain_cells, rows))
     write_whole(path, text.getvalue().encode())
 
 

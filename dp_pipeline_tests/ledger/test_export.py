@@ -25,7 +25,7 @@ PUBLIC = {"dataset": "trips", "model": "grid", "epsilon": "0.1", "snapshot": "20
 @pytest.fixture
 def told(ledger: Ledger) -> Ledger:
     """Opened, a source claimed with a reason, two releases of which one ended, raised, retired."""
-    asked = replace(charge("a"), facts={**PUBLIC, **SECRETS, "measuring": "{'k': '8'}"})
+    asked = replace(charge("a"), facts={**PUBLIC, **SECRETS, "measuring": '{"k": "8"}'})
     ledger.open_account(account("others"))
     ledger.claim_source("others", "csv:/srv/secret/trips.csv")
     reason = "riders of another city"
@@ -60,7 +60,7 @@ def test_a_release_says_what_was_asked_charged_and_drawn(told: Ledger):
     (first, spends), (second, none) = releases
     assert {name: first[name] for name in PUBLIC} == PUBLIC
     assert (first["charged"], first["total"], first["state"]) == ("0.1", "0.1", "settled")
-    assert first["parameters"] == "{'k': '8'}"
+    assert first["parameters"] == '{"k": "8"}'
     assert [spend["amount"] for spend in spends] == ["1/25", "3/50"]
     assert (second["charged"], second["total"], second["state"]) == ("0.1", "0.2", "unfinished")
     assert none == []

@@ -147,7 +147,10 @@ def test_a_run_over_a_range_of_partitions_is_refused_in_one_line(
 ):
     spec = rides.declare("rides", RIDES)
     line = refusal(rides.launch(spec, *names, tags=RANGE))
-    assert line == "rides: expected one ε partition a run, got 2: launch one run each"
+    assert line == (
+        "rides: expected one ε partition a run, of 0.1, 0.5, got '0.1' and '0.5': "
+        "launch one run for each"
+    )
     assert rides.spent(spec) == 0
     assert not (rides.home.released / "rides").exists()
 

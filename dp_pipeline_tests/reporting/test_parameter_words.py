@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from dp_pipeline.models import MODELS
 from dp_pipeline.reporting.parameter_words import parameter_words
+from dp_pipeline.schema.parameter_facts import fact_text, fact_values
 from dp_pipeline.schema.parameters import texts_of
 
 
@@ -23,13 +24,13 @@ from dp_pipeline.schema.parameters import texts_of
     ],
 )
 def test_parameters_are_told_without_the_marks_of_a_program(texts: dict[str, str], words: str):
-    assert parameter_words(str(texts)) == words
+    assert parameter_words(fact_text(texts)) == words
 
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("measuring", [True, False])
 def test_no_parameter_of_any_model_has_a_mark_of_a_program(name: str, measuring: bool):
-    words = parameter_words(str(texts_of(MODELS[name](), measuring=measuring)))
+    words = parameter_words(fact_text(texts_of(MODELS[name](), measuring=measuring)))
     assert not set("(){}'\"") & set(words)
     assert "None" not in words
 
@@ -40,9 +41,15 @@ def test_text_that_holds_no_parameters_stays_as_it_is(text: str):
         assert parameter_words(text) == text
 
 
+@pytest.mark.parametrize("text", ["{'k': '8'}", "[1]", "{" * 100_000, '"k"', "null"])
+def test_text_of_another_program_stays_as_it_is(text: str):
+    assert parameter_words(text) == text
+
+
 @given(
     st.dictionaries(st.from_regex(r"[a-z_]{1,9}", fullmatch=True), st.text("ab'\"\\{}", max_size=9))
 )
 def test_any_value_is_told(texts: dict[str, str]):
-    words = parameter_words(str(texts))
-    assert words == ("; ".join(f"{name}: {text}" for name, text in texts.items()) or "none")
+    words = parameter_words(fact_text(texts))
+    assert words == ("; ".join(f"{name}: {texts[name]}" for name in sorted(texts)) or "none")
+    assert fact_values(fact_text(texts)) == texts

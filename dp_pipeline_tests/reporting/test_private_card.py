@@ -32,8 +32,8 @@ FACTS = {
     "evaluation": "none",
     "snapshot": "2026-11-21",
     "replicate": "0",
-    "measuring": "{'cells': '4'}",
-    "postprocessing": "{'k': '2'}",
+    "measuring": '{"cells": "4"}',
+    "postprocessing": '{"k": "2"}',
     "noise": "opendp",
     "fit_for_release": "yes",
     "code": "dp_pipeline 0.1.0 abc",
@@ -198,7 +198,7 @@ def test_a_delta_stands_beside_what_it_bounds():
 
 
 def test_parameters_are_told_in_words():
-    facts = {"measuring": "{'columns': '()', 'cells': '4'}", "postprocessing": "{}"}
+    facts = {"measuring": '{"columns": [], "cells": "4"}', "postprocessing": "{}"}
     card = private_card(release(bundle={"facts": facts}))
     origin = part(card, "Where it comes from")
     assert "Parameters: columns: all; cells: 4. Without a further look: none\n" in origin

@@ -21,7 +21,8 @@ from dp_pipeline.orchestration.publishing import publish
 from dp_pipeline.orchestration.release import Release
 from dp_pipeline.orchestration.released_columns import released_columns
 from dp_pipeline.orchestration.released_metadata import released_metadata
-from dp_pipeline.orchestration.resources import PipelineResource
+from dp_pipeline.orchestration.resources import Pipeline, PipelineResource
+from dp_pipeline.orchestration.standing_checks import standing_checks
 from dp_pipeline.raw.prepare import stages_of
 from dp_pipeline.schema.spec import DatasetSpec
 
@@ -64,28 +65,45 @@ def _model_asset(spec: DatasetSpec, name: str) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext,
         config: ReleaseConfig,
         pipeline: PipelineResource,
-    ) -> Iterator[dg.MaterializeResult[Any]]:
-        with one_line_failures(spec):
-            epsilon = epsilon_of(context, spec)
-            run = {"run": context.run.run_id, "asset": key.to_user_string()}
-            release = Release(spec, name, epsilon, pipeline.home, pipeline.noise, run)
-            is_repeat = any(tag in context.run.tags for tag in _REPEATS)
-            published = publish(release, fresh=config.fresh and not is_repeat)
-            card = write_private_card(release, published.bundle)
-            beside = not_dp_beside(spec, pipeline.home.ledger)
-            metadata = released_metadata(published, card, beside)
-            checks = release_checks(release, published)
-        folder = published.folder.relative_to(release.store.root)
-        pointer = {"folder": str(folder), "state": published.state, "nano": str(published.nano)}
-        yield dg.MaterializeResult(
-            value=pointer,
-            metadata=metadata,
-            check_results=checks,
-            data_version=data_version(published.bundle),
-            tags={CODE_TAG: released_code(spec, model, published.bundle.facts["code"])},
-        )
+    ) -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckResult]:
+        try:
+            made = _made(context, spec, name, pipeline, fresh=config.fresh)
+        except dg.Failure:
+            yield from standing_checks(context)
+            raise
+        yield made
 
     return released
+
+
+def _made(
+    context: dg.AssetExecutionContext,
+    spec: DatasetSpec,
+    name: str,
+    pipeline: Pipeline,
+    *,
+    fresh: bool,
+) -> dg.MaterializeResult[Any]:
+    """One release, with its checks; Failure in one line where it is refused."""
+    with one_line_failures(spec):
+        epsilon = epsilon_of(context, spec)
+        run = {"run": context.run.run_id, "asset": context.asset_key.to_user_string()}
+        release = Release(spec, name, epsilon, pipeline.home, pipeline.noise, run)
+        is_repeat = any(tag in context.run.tags for tag in _REPEATS)
+        published = publish(release, fresh=fresh and not is_repeat)
+        card = write_private_card(release, published.bundle)
+        beside = not_dp_beside(spec, pipeline.home.ledger)
+        metadata = released_metadata(published, card, beside)
+        checks = release_checks(release, published)
+    folder = published.folder.relative_to(release.store.root)
+    pointer = {"folder": str(folder), "state": published.state, "nano": str(published.nano)}
+    return dg.MaterializeResult(
+        value=pointer,
+        metadata=metadata,
+        check_results=checks,
+        data_version=data_version(published.bundle),
+        tags={CODE_TAG: released_code(spec, release.model, published.bundle.facts["code"])},
+    )
 
 
 def _description(spec: DatasetSpec, model: Model) -> str:

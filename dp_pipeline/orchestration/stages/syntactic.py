@@ -26,7 +26,8 @@ from dp_pipeline.orchestration.io import pointed_bundle
 from dp_pipeline.orchestration.metadata import picture
 from dp_pipeline.orchestration.partitions import k_of, k_partitions, when_anything_is_new
 from dp_pipeline.orchestration.released_columns import anonymous_columns
-from dp_pipeline.orchestration.resources import PipelineResource
+from dp_pipeline.orchestration.resources import Pipeline, PipelineResource
+from dp_pipeline.orchestration.standing_checks import standing_checks
 from dp_pipeline.orchestration.syntactic_checks import anonymous_check_specs, anonymous_checks
 from dp_pipeline.orchestration.syntactic_metadata import anonymous_metadata, figure_metadata
 from dp_pipeline.orchestration.syntactic_release import FOLDER, REASON, SyntacticRelease
@@ -63,25 +64,37 @@ def _method_asset(spec: DatasetSpec, name: str) -> dg.AssetsDefinition:
     )
     def anonymous(
         context: dg.AssetExecutionContext, pipeline: PipelineResource
-    ) -> Iterator[dg.MaterializeResult[Any]]:
-        with one_line_failures(spec):
-            run = {"run": context.run.run_id, "asset": key.to_user_string()}
-            release = SyntacticRelease(spec, name, k_of(context, spec), pipeline.home, run)
-            made = anonymize(release)
-            beside = not_dp_beside(spec, pipeline.home.ledger, but=made.bundle.key)
-            columns = column_metadata(spec, anonymous_columns(made.bundle))
-            metadata = anonymous_metadata(made, beside) | columns
-            checks = anonymous_checks(made, release)
-        folder = made.folder.relative_to(release.store.root)
-        yield dg.MaterializeResult(
-            value={"folder": str(folder), "state": made.state},
-            metadata=metadata,
-            check_results=checks,
-            data_version=data_version(made.bundle),
-            tags={CODE_TAG: anonymous_code(spec, name, made.bundle.facts["code"])},
-        )
+    ) -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckResult]:
+        try:
+            made = _made(context, spec, name, pipeline)
+        except dg.Failure:
+            yield from standing_checks(context)
+            raise
+        yield made
 
     return anonymous
+
+
+def _made(
+    context: dg.AssetExecutionContext, spec: DatasetSpec, name: str, pipeline: Pipeline
+) -> dg.MaterializeResult[Any]:
+    """One release, with its checks; Failure in one line where it is refused."""
+    with one_line_failures(spec):
+        run = {"run": context.run.run_id, "asset": context.asset_key.to_user_string()}
+        release = SyntacticRelease(spec, name, k_of(context, spec), pipeline.home, run)
+        made = anonymize(release)
+        beside = not_dp_beside(spec, pipeline.home.ledger, but=made.bundle.key)
+        columns = column_metadata(spec, anonymous_columns(made.bundle))
+        metadata = anonymous_metadata(made, beside) | columns
+        checks = anonymous_checks(made, release)
+    folder = made.folder.relative_to(release.store.root)
+    return dg.MaterializeResult(
+        value={"folder": str(folder), "state": made.state},
+        metadata=metadata,
+        check_results=checks,
+        data_version=data_version(made.bundle),
+        tags={CODE_TAG: anonymous_code(spec, name, made.bundle.facts["code"])},
+    )
 
 
 def _description(spec: DatasetSpec, name: str) -> str:

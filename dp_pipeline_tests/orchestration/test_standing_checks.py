@@ -1,0 +1,119 @@
+"""A run that is refused leaves the verdicts on what was released before it as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from dp_pipeline.orchestration.stages import released
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.orchestration.events import materializations, refusal
+from dp_pipeline_tests.orchestration.patients import WARD, declare, prepared
+from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
+
+MODEL = dg.AssetKey(["rides", "dpqt_kmeans"])
+KJIG = "k_anonymous/kjig"
+PARTITION = "dagster/partition"
+RANGE = {"dagster/asset_partition_range_start": "0.1", "dagster/asset_partition_range_end": "0.5"}
+
+
+def verdicts(project: Project, spec: DatasetSpec, key: dg.AssetKey) -> dict[str, Any]:
+    """Check → how it stands on the pages, and with what metadata."""
+    graph = definitions_of(spec, project.home).resolve_asset_graph()
+    latest = project.instance.event_log_storage.get_latest_asset_check_execution_by_key(
+        sorted(graph.get_check_keys_for_assets({key}))
+    )
+    return {
+        check.name: (record.status.value, record.evaluation and record.evaluation.metadata)
+        for check, record in latest.items()
+    }
+
+
+@pytest.fixture
+def spec(rides: Project) -> DatasetSpec:
+    """RIDES, released at ε = 0.5."""
+    declared = rides.declare("rides", RIDES)
+    assert rides.launch(declared, "dpqt_kmeans", partition="0.5").success
+    return declared
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"tags": {PARTITION: "0.7"}}, "of 0.1, 0.5, got '0.7'"),
+        ({"tags": {PARTITION: "0.50"}}, "of 0.1, 0.5, got '0.50'"),
+        ({"tags": {PARTITION: ""}}, "of 0.1, 0.5, got ''"),
+        ({"tags": {PARTITION: "0.1,0.5"}}, "got '0.1,0.5'"),
+        ({"tags": {PARTITION: "0.1\nx" * 99}}, "got '0.1"),
+        ({"tags": RANGE}, "got '0.1' and '0.5'"),
+        ({}, "of 0.1, 0.5, got none"),
+    ],
+)
+def test_a_refused_run_says_why_and_leaves_checks_and_metadata_as_they_were(
+    asked: Mapping[str, Any], expected: str, rides: Project, spec: DatasetSpec
+):
+    spent, before = rides.spent(spec), verdicts(rides, spec, MODEL)
+    made = materializations(rides, spec)
+    assert {status for status, _ in before.values()} == {"SUCCEEDED"}
+    assert expected in refusal(rides.launch(spec, "dpqt_kmeans", **asked))
+    assert verdicts(rides, spec, MODEL) == before
+    assert materializations(rides, spec) == made
+    assert rides.spent(spec) == spent
+
+
+def test_a_run_that_the_ceiling_refuses_leaves_them_too(rides: Project, spec: DatasetSpec):
+    for _ in range(4):
+        rides.publish(spec, fresh=True)
+    assert rides.launch(spec, "dpqt_kmeans", partition="0.5").success
+    before = verdicts(rides, spec, MODEL)
+    assert {status for status, _ in before.values()} == {"SUCCEEDED", "FAILED"}
+    result = rides.launch(spec, "dpqt_kmeans", partition="0.5", config={"fresh": True})
+    assert "asked ε=0.55, spent 2.75, left 0.25" in refusal(result)
+    assert verdicts(rides, spec, MODEL) == before
+
+
+def test_a_run_over_rows_that_are_not_prepared_leaves_them_too(rides: Project, spec: DatasetSpec):
+    before = verdicts(rides, spec, MODEL)
+    wider = rides.declare(
+        "rides", RIDES, attributes={**RIDES["attributes"], "z": {"bounds": ["0", "1"]}}
+    )
+    assert "expected" in refusal(rides.launch(wider, "dpqt_kmeans", partition="0.1"))
+    assert verdicts(rides, wider, MODEL) == before
+
+
+def test_refusal_after_refusal_leaves_them_too(rides: Project, spec: DatasetSpec):
+    before = verdicts(rides, spec, MODEL)
+    for _ in range(3):
+        refusal(rides.launch(spec, "dpqt_kmeans"))
+    assert verdicts(rides, spec, MODEL) == before
+
+
+def test_where_nothing_was_released_nothing_is_judged(rides: Project):
+    spec = rides.declare("rides", RIDES)
+    result = rides.launch(spec, "dpqt_kmeans")
+    assert result.get_asset_check_evaluations() == []
+    assert "got none" in refusal(result)
+
+
+def test_a_k_anonymous_release_keeps_its_verdicts_too(project: Project):
+    spec = declare(project, WARD)
+    prepared(project, spec)
+    assert project.launch(spec, KJIG, partition="2").success
+    key = dg.AssetKey([spec.name, *KJIG.split("/")])
+    before = verdicts(project, spec, key)
+    assert {status for status, _ in before.values()} == {"SUCCEEDED"}
+    for tags in ({PARTITION: "3"}, {}):
+        assert "expected one K partition" in refusal(project.launch(spec, KJIG, tags=tags))
+        assert verdicts(project, spec, key) == before
+
+
+def test_a_refusal_that_says_no_verdict_again_is_caught(
+    rides: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
+):
+    before = verdicts(rides, spec, MODEL)
+    monkeypatch.setattr(released, "standing_checks", lambda _: [])
+    refusal(rides.launch(spec, "dpqt_kmeans"))
+    assert verdicts(rides, spec, MODEL) != before
