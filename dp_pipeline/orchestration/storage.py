@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.release.bundle import Bundle, table_names
 from dp_pipeline.release.clusters import Tables
 from dp_pipeline.release.durable import sync
 from dp_pipeline.release.key import ReleaseKey
@@ -86,7 +86,7 @@ class BundleStore:
         try:
             text = (path / "bundle.json").read_text(encoding="utf-8")
             tables: Tables = {
-                name: _read_table(path / f"{name}.parquet") for name in json.loads(text)["tables"]
+                name: _read_table(path / f"{name}.parquet") for name in table_names(text)
             }
         except (OSError, ValueError, KeyError):
             raise Damaged(
