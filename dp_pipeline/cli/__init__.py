@@ -12,6 +12,7 @@ from dp_pipeline import __version__
 from dp_pipeline.cli.backfilling import backfill
 from dp_pipeline.cli.budgeting import budget
 from dp_pipeline.cli.declaring import data
+from dp_pipeline.cli.giving_up import give_up_command
 from dp_pipeline.cli.moving import move
 from dp_pipeline.cli.one_line_errors import OneLineErrors
 from dp_pipeline.cli.planning import plan
@@ -30,3 +31,4 @@ def main() -> None:
 for command in (run, demo, plan, backfill, budget, data, anonymize, study, ui):
     main.add_command(command)
 budget.add_command(move)
+budget.add_command(give_up_command)

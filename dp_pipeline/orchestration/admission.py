@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dp_pipeline.ledger import Charge, Ledger
+from dp_pipeline.ledger import Charge, Entry, Ledger
 from dp_pipeline.orchestration.release import Release
 from dp_pipeline.release.key import ReleaseKey
 from dp_pipeline.schema.epsilon import NANO
@@ -36,8 +36,23 @@ def require_as_begun(release: Release, key: ReleaseKey) -> None:
         )
 
 
+def begun_by_another(key: ReleaseKey, ledger: Ledger) -> str:
+    """Who began a release that this program would ask otherwise, and what can be done."""
+    begun = _begun(key, ledger)
+    code = "another version" if begun is None else begun.facts.get("code", "another version")
+    return (
+        f"its answers stay as they are: finish it with {code}, or give it up by "
+        f"`dp-pipeline budget give-up {key.digest[:12]} --reason …` and draw anew with --fresh"
+    )
+
+
 def begun_with(key: ReleaseKey, ledger: Ledger) -> str | None:
     """The post-processing that a release was charged with, None before it was."""
+    begun = _begun(key, ledger)
+    return None if begun is None else begun.facts["postprocessing"]
+
+
+def _begun(key: ReleaseKey, ledger: Ledger) -> Entry | None:
+    """The row that charged a release, None before it was."""
     entries = (entry for entry in ledger.entries(key.lineage) if entry.key == key.digest)
-    first = next(entries, None)
-    return None if first is None else first.facts["postprocessing"]
+    return next(entries, None)

@@ -14,7 +14,11 @@ from pathlib import Path
 from typing import Literal
 
 from dp_pipeline.ledger import Ledger, Reservation, SpendRow
-from dp_pipeline.orchestration.admission import require_affordable, require_as_begun
+from dp_pipeline.orchestration.admission import (
+    begun_by_another,
+    require_affordable,
+    require_as_begun,
+)
 from dp_pipeline.orchestration.drawing import draw, rehearse
 from dp_pipeline.orchestration.lineage import require_snapshot
 from dp_pipeline.orchestration.release import Release
@@ -23,7 +27,7 @@ from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.key import ReleaseKey
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.errors import Damaged
+from dp_pipeline.schema.errors import Damaged, OtherQuestion
 
 State = Literal["charged", "resumed", "replayed"]
 TRANSCRIPT = "transcript"
@@ -104,6 +108,7 @@ def _draw_reserved(
     A transcript that lost answers ends the key: they may have been seen.
     """
     require_as_begun(release, key)
+    ledger = release.home.ledger
     path = release.store.bundle_path(key, release.postprocessing)
     try:
         transcript = Transcript(release.store.transcript_path(key))
@@ -113,6 +118,9 @@ def _draw_reserved(
     except Damaged as damage:
         reservation.die(str(damage))
         raise
+    except OtherQuestion as other:
+        # The answers are whole: only who asks has changed, and may change back.
+        raise OtherQuestion(f"{release.what}: {other}; {begun_by_another(key, ledger)}") from None
     release.store.write(path, bundle)
     kept = {TRANSCRIPT: transcript.chain, CONTENT: content_digest(bundle)}
     reservation.settle(spend_rows(bundle), facts=kept)
