@@ -12,6 +12,7 @@ from dp_pipeline import __version__
 from dp_pipeline.cli.backfilling import backfill
 from dp_pipeline.cli.budgeting import budget
 from dp_pipeline.cli.declaring import data
+from dp_pipeline.cli.giving_up import give_up_command
 from dp_pipeline.cli.guarded_dagster import dagster_dev, webserver
 from dp_pipeline.cli.mending import quarantine, restate, upgrade
 from dp_pipeline.cli.moving import move
@@ -43,5 +44,5 @@ for command in (
     dagster_dev,
 ):
     main.add_command(command)
-for command in (move, quarantine, restate, upgrade):
+for command in (move, quarantine, restate, upgrade, give_up_command):
     budget.add_command(command)

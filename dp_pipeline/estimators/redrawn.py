@@ -29,9 +29,9 @@ class _StoredAnswers(Transcript):
         self._records = list(answered.records)
         self._rng, self._then = rng, then
 
-    def recall(self, question: str) -> IntArray | None:
+    def recall(self, question: str, *, words: str = "") -> IntArray | None:
         """The stored answer, as any transcript gives it."""
-        answer = super().recall(question)
+        answer = super().recall(question, words=words)
         if self._next == len(self._records):
             self._rng.bit_generator.state = self._then.bit_generator.state
         return answer

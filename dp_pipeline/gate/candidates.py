@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 
 import numpy as np
 
 from dp_pipeline.gate.admissible import require_table
 from dp_pipeline.gate.counts import Counter, Sealed
 from dp_pipeline.gate.once import Once
+from dp_pipeline.gate.question import digest_of
 from dp_pipeline.gate.scores import SCORES, Score
 from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.encoding import IntArray
@@ -41,8 +40,7 @@ class Candidates:
         self._places = {names: at for at, names in enumerate(self._scores)}
         self._moves = [score.linf(reach) for score in self._scores.values()]
         self._exact = Once(self._look)
-        parts = (f"{names} by {_content(score)}" for names, score in self._scores.items())
-        self.digest = hashlib.sha256("; ".join(parts).encode()).hexdigest()
+        self.digest = digest_of({names: (one.kind, one) for names, one in self._scores.items()})
 
     def __len__(self) -> int:
         return len(self._scores)
@@ -109,13 +107,3 @@ def _require_scores(scores: Mapping[Names, Score], domain: Domain) -> None:
         raise BoundaryViolation(f"scores: expected {known}, got another")
     for names, score in scores.items():
         score.require_shape(require_table(domain, names))
-
-
-def _content(score: Score) -> str:
-    """A score's type and fields: its repr would leave out the middle of a large table."""
-    digest = hashlib.sha256()
-    # Every score is a frozen dataclass.
-    for field in fields(score):  # type: ignore[arg-type]
-        values = np.asarray(getattr(score, field.name))
-        digest.update(f"{field.name} {values.dtype} {values.shape} ".encode() + values.tobytes())
-    return f"{type(score).__name__} {digest.hexdigest()}"

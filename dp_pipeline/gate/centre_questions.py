@@ -28,10 +28,10 @@ class CentreQuestions(Door):
         return self._laplace(
             f"clipped squared distance to {len(rule.centres)} released centres, "
             f"clip {clip} shift {shift}",
+            ("distance", rule, clip, shift),
             lambda counter: counter.distance_total(rule, clip=clip, shift=shift).open_at_the_gate(),
             l1_per_row=clip >> shift,
             epsilon=epsilon,
-            detail=repr(rule),
         )
 
     def measure_clusters(
@@ -56,9 +56,13 @@ class CentreQuestions(Door):
         of_totals = self._spend(f"totals {what}", d << COORDINATE_BITS, totals_epsilon)
         self.accountant.charge(of_sizes, of_totals)
         look = Once(lambda counter: counter.sum_by_centre(rules, salt=salt).open_at_the_gate())
-        detail = f"{salt} {rules!r}"
-        sizes = self._noisy(of_sizes, lambda counter: look(counter)[..., 0], detail=detail)
-        totals = self._noisy(of_totals, lambda counter: look(counter)[..., 1:], detail=detail)
+        about = (tuple(rules), salt)
+        sizes = self._noisy(
+            of_sizes, ("sizes of clusters", *about), lambda counter: look(counter)[..., 0]
+        )
+        totals = self._noisy(
+            of_totals, ("totals of clusters", *about), lambda counter: look(counter)[..., 1:]
+        )
         return NoisyClusters(sizes, totals, of_sizes.scale, of_totals.scale)
 
     def measure_residuals(
@@ -72,10 +76,10 @@ class CentreQuestions(Door):
         rule.require_radii(radii)
         return self._laplace(
             f"residuals of {len(rule.centres)} clusters",
+            ("residuals", rule, radii),
             lambda counter: counter.residuals(rule, radii).open_at_the_gate(),
             l1_per_row=1 << COORDINATE_BITS,
             epsilon=epsilon,
-            detail=f"{radii} {rule!r}",
         )
 
     def measure_classes(
@@ -88,8 +92,8 @@ class CentreQuestions(Door):
         require_classes(self.domain, rule, attribute)
         return self._laplace(
             f"levels of {attribute} in {len(rule.centres)} clusters",
+            ("levels in clusters", rule, attribute),
             lambda counter: counter.classify(rule, attribute).open_at_the_gate(),
             l1_per_row=1,
             epsilon=epsilon,
-            detail=repr(rule),
         )

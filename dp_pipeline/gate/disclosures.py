@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dp_pipeline.gate.admissible import require_axes
 from dp_pipeline.gate.counts import MOST_GRID_CELLS, Counter, Disclosing, Sealed
 from dp_pipeline.gate.door import Door
+from dp_pipeline.gate.question import Asked
 from dp_pipeline.release.accountant import Disclosure
 from dp_pipeline.schema.encoding import IntArray
 from dp_pipeline.schema.errors import BoundaryViolation
@@ -25,7 +26,8 @@ class Disclosures(Door):
         """
         require_axes(self.domain, columns)
         what = f"smallest and largest of {', '.join(columns)}"
-        return self._disclosed(what, reason, lambda counter: counter.bounds(columns))
+        asked = ("bounds", columns)
+        return self._disclosed(what, asked, reason, lambda counter: counter.bounds(columns))
 
     def disclose_records(
         self, columns: tuple[str, ...], many: int, salt: int, *, reason: str
@@ -41,9 +43,14 @@ class Disclosures(Door):
                 f"records: expected 1 to {MOST_GRID_CELLS} of them and a salt in 0..2^63 − 1"
             )
         what = f"{many} records of {', '.join(columns)}, salt {salt}"
-        return self._disclosed(what, reason, lambda counter: counter.records(columns, many, salt))
+        asked = ("records", columns, many, salt)
+        return self._disclosed(
+            what, asked, reason, lambda counter: counter.records(columns, many, salt)
+        )
 
-    def _disclosed(self, what: str, reason: str, look: Callable[[Disclosing], Sealed]) -> IntArray:
+    def _disclosed(
+        self, what: str, asked: Asked, reason: str, look: Callable[[Disclosing], Sealed]
+    ) -> IntArray:
         if not self._benchmark:
             raise BoundaryViolation(f"{what}: expected benchmark rows, got rows to be protected")
         self.accountant.disclose(Disclosure(what, reason))
@@ -53,4 +60,4 @@ class Disclosures(Door):
                 raise BoundaryViolation(f"{what}: expected an engine that discloses, got another")
             return look(counter).open_at_the_gate()
 
-        return self._stored(f"disclosed without noise: {what}", exact)
+        return self._without_noise(f"disclosed without noise: {what}", asked, exact)

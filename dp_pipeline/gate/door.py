@@ -5,7 +5,6 @@ An exact answer lives inside ``_stored`` and what it calls, and nowhere else.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -16,6 +15,7 @@ from dp_pipeline.gate.admissible import require_derived, require_groupings
 from dp_pipeline.gate.counts import Counter
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.gate.paid_noise import PaidNoise, Prices
+from dp_pipeline.gate.question import Asked, Question, digest_of, question
 from dp_pipeline.release.accountant import LAPLACE, Accountant, Spend
 from dp_pipeline.release.derived_attribute import DerivedAttribute
 from dp_pipeline.release.grouping import Grouping
@@ -29,8 +29,8 @@ from dp_pipeline.schema.protection import Relation
 Draw = Callable[[Counter], IntArray]
 """A look at the rows and its noise."""
 
-Answer = Callable[[str, str, Draw], IntArray]
-"""``answer(part, detail, draw)``: one of many answers to a charge that was made for all."""
+Answer = Callable[[str, Asked, Draw], IntArray]
+"""``answer(part, asked, draw)``: one of many answers to a charge that was made for all."""
 
 
 class Door:
@@ -44,7 +44,7 @@ class Door:
     noise        where the noise comes from
     benchmark    whether the rows are public: only then may anything be disclosed
     relation     what neighbouring data sets are; ``reach`` is the one under it
-    recoding     words about groups of levels and derived attributes, for the transcript
+    recoding     digests of groups of levels and derived attributes, for the transcript
     """
 
     def __init__(  # noqa: PLR0913
@@ -58,7 +58,7 @@ class Door:
         noise: NoiseSource,
         benchmark: bool = False,
         relation: Relation = "add_remove",
-        recoding: str = "",
+        recoding: tuple[str, ...] = (),
     ) -> None:
         self._domain, self._reach, self._accountant = domain, reach, accountant
         self._counter, self._transcript, self._noise = counter, transcript, noise
@@ -100,9 +100,8 @@ class Door:
         domain = self._domain.replaced(
             {name: one.of(self._domain[name]) for name, one in groupings.items()}
         )
-        said = str({name: one.groups for name, one in groupings.items()})
         counter = None if self._counter is None else self._counter.grouped(groupings)
-        return self._recoded(counter, domain, f"groups {_digest(said)}")
+        return self._recoded(counter, domain, ("groups", groupings))
 
     def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> Self:
         """The same door to rows with attributes more, made of what is public or was released: same
@@ -114,13 +113,12 @@ class Door:
         """
         require_derived(self._domain, derived)
         added = tuple(one.named(name) for name, one in derived.items())
-        said = str({name: (one.attributes, one.groups) for name, one in derived.items()})
         counter = None if self._counter is None else self._counter.with_attributes(derived)
         domain = Domain((*self._domain, *added))
-        return self._recoded(counter, domain, f"attributes {_digest(said)}")
+        return self._recoded(counter, domain, ("derived attributes", derived))
 
-    def _recoded(self, counter: Counter | None, domain: Domain, how: str) -> Self:
-        """The same door to the same rows in other words, which the transcript says as well."""
+    def _recoded(self, counter: Counter | None, domain: Domain, how: Asked) -> Self:
+        """The same door to the same rows in other words, which the transcript knows as well."""
         return type(self)(
             counter,
             domain=domain,
@@ -130,22 +128,22 @@ class Door:
             noise=self._noise,
             benchmark=self._benchmark,
             relation=self._relation,
-            recoding=f"{self._recoding}, {how}",
+            recoding=(*self._recoding, digest_of(how)),
         )
 
     def _laplace(
-        self, what: str, exact: Draw, *, l1_per_row: int, epsilon: Fraction, detail: str = ""
+        self, what: str, asked: Asked, exact: Draw, *, l1_per_row: int, epsilon: Fraction
     ) -> IntArray:
         """A Laplace question from its charge to its answer; ``exact`` looks without noise."""
         spend = self._spend(what, l1_per_row, epsilon)
         self.accountant.charge(spend)
-        return self._noisy(spend, exact, detail=detail)
+        return self._noisy(spend, asked, exact)
 
     def _spend(self, what: str, l1_per_row: int, epsilon: Fraction) -> Spend:
         scale = self._scale(l1_per_row, epsilon)
         return Spend(what, LAPLACE, epsilon, l1_per_row * self.reach, scale)
 
-    def _noisy(self, spend: Spend, exact: Draw, *, detail: str) -> IntArray:
+    def _noisy(self, spend: Spend, asked: Asked, exact: Draw) -> IntArray:
         """The answer to a Laplace question that was charged."""
 
         def draw(counter: Counter) -> IntArray:
@@ -153,53 +151,47 @@ class Door:
                 exact(counter), l1=spend.sensitivity, epsilon=spend.epsilon, noise=self._noise
             )
 
-        return self._stored(question(spend, detail), draw)
+        return self._paid(spend, asked, draw)
 
     @property
     def _prices(self) -> Prices:
         return Prices(self.currency, self._noise)
 
-    def _ask(self, paid: PaidNoise, detail: str, exact: Draw) -> IntArray:
+    def _ask(self, paid: PaidNoise, asked: Asked, exact: Draw) -> IntArray:
         """A question from its charge to its answer."""
         self.accountant.charge(paid.spend)
-        return self._answer(paid, detail, exact)
+        return self._answer(paid, asked, exact)
 
-    def _answer(self, paid: PaidNoise, detail: str, exact: Draw) -> IntArray:
+    def _answer(self, paid: PaidNoise, asked: Asked, exact: Draw) -> IntArray:
         """The answer to a question that was charged."""
-        asked = question(paid.spend, detail)
-        return self._stored(asked, lambda counter: paid.make_noisy(exact(counter)))
+        return self._paid(paid.spend, asked, lambda counter: paid.make_noisy(exact(counter)))
 
     def _answers_to(self, spend: Spend) -> Answer:
         """How a session asks for what its one charge has paid for."""
 
-        def answer(part: str, detail: str, draw: Draw) -> IntArray:
-            asked = question(replace(spend, what=f"{spend.what}, {part}"), detail)
-            return self._stored(asked, draw)
+        def answer(part: str, asked: Asked, draw: Draw) -> IntArray:
+            return self._paid(replace(spend, what=f"{spend.what}, {part}"), asked, draw)
 
         return answer
 
-    def _stored(self, question: str, draw: Draw) -> IntArray:
+    def _paid(self, spend: Spend, asked: Asked, draw: Draw) -> IntArray:
+        """The answer that a charge has paid for."""
+        return self._stored(question("", asked, spend, self._recoding), draw)
+
+    def _without_noise(self, what: str, asked: Asked, exact: Draw) -> IntArray:
+        """The answer to what is public, or disclosed on benchmarks."""
+        return self._stored(question(what, asked, None, self._recoding), exact)
+
+    def _stored(self, asked: Question, draw: Draw) -> IntArray:
         """Look, then noise, for what was charged; stored before it is returned."""
-        question += self._recoding
-        stored = self._transcript.recall(question)
+        stored = self._transcript.recall(asked.identity, words=asked.words)
         if stored is not None:
             return stored
         if self._counter is None:
-            raise Damaged(f"transcript: expected a stored answer to {question!r}, got none")
+            raise Damaged(f"transcript: expected a stored answer to {asked.words!r}, got none")
         noisy = draw(self._counter)
-        self._transcript.store(question, noisy)
+        self._transcript.store(asked.identity, noisy, words=asked.words)
         return noisy
 
     def _scale(self, l1_per_row: int, epsilon: Fraction) -> Fraction:
         return mechanisms.laplace_scale(l1=l1_per_row * self.reach, epsilon=epsilon)
-
-
-def question(spend: Spend, detail: str) -> str:
-    """The words of one question in the transcript; ``detail`` is long and public, so hashed."""
-    tail = f" [{_digest(detail)}]" if detail else ""
-    symbol = "ε" if spend.currency == "pure" else "ρ"
-    return f"{spend.mechanism}: {spend.what}{tail}, Δ={spend.sensitivity}, {symbol}={spend.epsilon}"
-
-
-def _digest(said: str) -> str:
-    return hashlib.sha256(said.encode()).hexdigest()[:16]

@@ -33,6 +33,7 @@ class PlaceQuestions(Door):
         require_grid(self.domain, columns, cells)
         table = self._laplace(
             f"grid of {cells} cells an axis over {', '.join(columns)}",
+            ("grid", columns, cells),
             lambda counter: counter.grid(columns, cells).open_at_the_gate(),
             l1_per_row=1,
             epsilon=epsilon,
@@ -53,10 +54,10 @@ class PlaceQuestions(Door):
             raise BoundaryViolation("tree measure: expected disjoint nodes, got overlapping ones")
         table = self._laplace(
             f"counts of {len(nodes)} tree nodes over {', '.join(columns)}, depth {depth}",
+            ("nodes", columns, nodes.heights, nodes.cells),
             lambda counter: self._levels.counts(counter, columns, nodes, depth),
             l1_per_row=1,
             epsilon=epsilon,
-            detail=f"{nodes.heights.tolist()} {nodes.cells.tolist()}",
         )
         return NoisyNodes(table, self._scale(1, epsilon))
 
@@ -71,10 +72,10 @@ class PlaceQuestions(Door):
             raise BoundaryViolation("tree measure: expected disjoint nodes, got overlapping ones")
         table = self._laplace(
             f"counts of {len(nodes)} tree nodes over {', '.join(tree.columns)}",
+            ("boxes", tree, nodes),
             lambda counter: counter.children(tree, nodes, 0).open_at_the_gate()[:, 0],
             l1_per_row=1,
             epsilon=epsilon,
-            detail=f"{tree.axes} {nodes.depths.tolist()} {nodes.bits.tolist()}",
         )
         return NoisyNodes(table, self._scale(1, epsilon))
 

@@ -21,8 +21,8 @@ class PredictionQuestions(Door):
         rule.require_exact(self.domain)
         return self._laplace(
             f"right and wrong predictions of {rule.target}",
+            ("mistakes", rule),
             lambda counter: counter.mistakes(rule).open_at_the_gate(),
             l1_per_row=1,
             epsilon=epsilon,
-            detail=repr(rule),
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
@@ -12,11 +11,12 @@ from dp_pipeline.gate.candidates import Candidates, Names, cut
 from dp_pipeline.gate.counts import Counter
 from dp_pipeline.gate.forest_plan import ForestPlan
 from dp_pipeline.gate.paid_noise import PaidNoise, Prices
+from dp_pipeline.gate.question import Asked
 from dp_pipeline.schema.encoding import IntArray
 from dp_pipeline.schema.errors import BoundaryViolation
 
-Ask = Callable[[PaidNoise, str, Callable[[Counter], IntArray]], IntArray]
-"""``ask(paid, detail, exact)``: charge, look, noise, store."""
+Ask = Callable[[PaidNoise, Asked, Callable[[Counter], IntArray]], IntArray]
+"""``ask(paid, asked, exact)``: charge, look, noise, store."""
 
 
 class ScoreSession:
@@ -44,7 +44,7 @@ class ScoreSession:
             l2_squared=sum(move * move for move in moves),
             amount=amount,
         )
-        return self._ask(paid, self._candidates.digest, self._candidates.exact)
+        return self._ask(paid, ("scores", self._candidates.digest), self._candidates.exact)
 
     def measure_total(self, *, amount: Fraction) -> int:
         """Σ of all scores, noisy: Δ = Σ Δ_i."""
@@ -56,13 +56,14 @@ class ScoreSession:
             total = cut(sum(self._candidates.exact(counter).tolist()))
             return np.array(total, dtype=np.int64)
 
-        return self._measure_number(what, most, amount, exact)
+        return self._measure_number(what, ("total of scores",), most, amount, exact)
 
     def measure_one(self, attributes: Names, *, amount: Fraction) -> int:
         """The score of one candidate, noisy: Δ = Δ_i."""
         (place,), (most,) = self._candidates.places([attributes]), self._moves([attributes])
         return self._measure_number(
             f"score of {', '.join(attributes)}",
+            ("score", attributes),
             most,
             amount,
             lambda counter: self._candidates.exact(counter)[[place]].reshape(()),
@@ -84,9 +85,9 @@ class ScoreSession:
         places = self._candidates.places(names)
         minus = self._candidates.penalties(penalties or {})[places]
         paid = self._prices.of_choice(what, linf=max(self._moves(names)), amount=amount)
-        detail = f"{self._candidates.digest} {names} {minus.tolist()}"
+        asked = ("choice", self._candidates.digest, names, minus)
         chosen = self._ask(
-            paid, detail, lambda counter: self._candidates.exact(counter)[places] - minus
+            paid, asked, lambda counter: self._candidates.exact(counter)[places] - minus
         )
         return names[int(chosen)]
 
@@ -112,15 +113,20 @@ class ScoreSession:
             return np.array([cut(one) for one in worth], dtype=np.int64)
 
         paid = self._prices.of_choice(what, linf=linf, amount=amount)
-        said = [(plan.edges, str(plan.weight), plan.offset, plan.cycles) for plan in fixed]
-        digest = hashlib.sha256(b"".join(less.tobytes() for less in minus)).hexdigest()
-        return int(self._ask(paid, f"{self._candidates.digest} {said} {digest}", exact))
+        public = [(plan.edges, plan.weight, plan.offset, plan.cycles) for plan in fixed]
+        asked = ("choice of a plan", self._candidates.digest, public, minus)
+        return int(self._ask(paid, asked, exact))
 
     def _moves(self, names: Sequence[Names]) -> list[int]:
         return self._candidates.moves(self._candidates.places(names))
 
     def _measure_number(
-        self, what: str, most: int, amount: Fraction, exact: Callable[[Counter], IntArray]
+        self,
+        what: str,
+        asked: Asked,
+        most: int,
+        amount: Fraction,
+        exact: Callable[[Counter], IntArray],
     ) -> int:
         paid = self._prices.of_vector(what, l1=most, l2_squared=most * most, amount=amount)
-        return int(self._ask(paid, self._candidates.digest, exact))
+        return int(self._ask(paid, (*asked, self._candidates.digest), exact))

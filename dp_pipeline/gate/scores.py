@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, log, log1p, log2, prod
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,7 +33,12 @@ _NEVER = np.int64(-(1 << 60))
 
 
 class Score(Protocol):
-    """A function of one exact contingency table, and how far one protected unit moves it."""
+    """A function of one exact contingency table, and how far one protected unit moves it.
+
+    kind   what a question is known by in transcripts; never another one for the same formula
+    """
+
+    kind: ClassVar[str]
 
     def require_shape(self, shape: tuple[int, ...]) -> None:
         """BoundaryViolation for a table that the score is not about."""
@@ -64,6 +69,8 @@ class Gap:
     >>> gap.score(np.array([[5, 0], [0, 5]])) / UNIT, gap.linf(3) // UNIT
     (10.0, 3)
     """
+
+    kind: ClassVar[str] = "gap"
 
     expected: IntArray
 
@@ -129,6 +136,8 @@ class Independence:
     (5.0, 131073)
     """
 
+    kind: ClassVar[str] = "independence"
+
     def score(self, table: IntArray) -> int:
         """U of an exact table: of its first axis and all others."""
         counts = _counts(table)
@@ -174,6 +183,8 @@ class Purity:
     (5.0, 32768)
     """
 
+    kind: ClassVar[str] = "purity"
+
     def score(self, table: IntArray) -> int:
         """S of an exact table: of its first axis in the cells of all others."""
         counts = _counts(table)
@@ -217,6 +228,8 @@ class MutualInformation:
     >>> round(MutualInformation(10).score(np.array([[5, 0], [0, 5]])) / UNIT, 3)
     10.0
     """
+
+    kind: ClassVar[str] = "mutual information"
 
     rows: int
     binary: bool = False
@@ -279,6 +292,8 @@ class FScore:
     >>> [FScore().score(np.array(table)) / UNIT for table in ([[5, 0], [0, 5]], [[5], [5]])]
     [0.0, -5.0]
     """
+
+    kind: ClassVar[str] = "F"
 
     def require_shape(self, shape: tuple[int, ...]) -> None:
         """BoundaryViolation unless the child, the first axis, is binary."""

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from dp_pipeline.gate.admissible import require_sparse
 from dp_pipeline.gate.counts import Counter
-from dp_pipeline.gate.door import Door, question
+from dp_pipeline.gate.door import Door
 from dp_pipeline.release.sparse_table import SparseTable
 from dp_pipeline.schema.encoding import IntArray
 
@@ -41,6 +41,6 @@ class SparseQuestions(Door):
                 threshold=threshold,
             )
 
-        kept = self._stored(question(spend, ""), draw)
+        kept = self._paid(spend, ("sparse table", attributes, threshold), draw)
         shape = self.domain.shape(attributes)
         return SparseTable(attributes, shape, kept, threshold, spend.scale)

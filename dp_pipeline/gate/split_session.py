@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from fractions import Fraction
 from math import ceil, log
 
@@ -91,10 +90,9 @@ class SplitSession:
             return np.zeros(0, dtype=np.bool_)
         # Like a charge: asked once is asked, whatever comes of it.
         self._allowed = self._allowed[~np.isin(self._allowed, keys)]
-        content = hashlib.sha256(nodes.depths.tobytes() + nodes.bits.tobytes()).hexdigest()
         chosen = self._answer(
             f"{len(nodes)} nodes",
-            f"{self._tree.axes} {content}",
+            ("splits", self._tree, nodes, self._bits, self._decay),
             lambda counter: self._noisy(counter, nodes),
         ).astype(np.bool_)
         below = nodes.where(chosen & (nodes.depths + self._bits <= self._tree.depth))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from fractions import Fraction
 
@@ -73,7 +72,9 @@ class TableQuestions(Door):
 
         def table(at: int) -> IntArray:
             answer = self._answer(
-                paid[at], "", lambda counter: look(counter)[at].open_at_the_gate()
+                paid[at],
+                ("marginal", marginals[at]),
+                lambda counter: look(counter)[at].open_at_the_gate(),
             )
             return answer.reshape(self.domain.shape(marginals[at]))
 
@@ -109,8 +110,9 @@ class TableQuestions(Door):
         """
         self._require_public_rows("number of rows")
         return int(
-            self._stored(
+            self._without_noise(
                 "public, not noisy: number of rows",
+                ("public number of rows",),
                 lambda counter: counter.count([()])[0].open_at_the_gate(),
             )
         )
@@ -142,13 +144,12 @@ class TableQuestions(Door):
                 total += int(np.abs((counts << 16) - counts.sum() * q).sum())
             return np.array(total, dtype=np.int64)
 
-        digest = hashlib.sha256(b"".join(q.tobytes() for q in released.values())).hexdigest()
         return self._laplace(
             f"error of {len(released)} released marginals",
+            ("error of marginals", released),
             exact,
             l1_per_row=len(released) << 17,
             epsilon=epsilon,
-            detail=f"{list(released)} {digest}",
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from fractions import Fraction
 
 import numpy as np
@@ -71,7 +70,7 @@ class TreeSession:
         self._advance(places, nodes, bits, shares)
         return self._answer(
             f"{len(nodes)} nodes, {bits} bits down",
-            f"{self._tree.axes} {_digest(nodes, shares)}",
+            ("boxes along paths", self._tree, nodes, bits, shares, SHARES),
             lambda counter: self._noisy(counter, nodes, bits, shares),
         )
 
@@ -115,8 +114,3 @@ class TreeSession:
         order = np.argsort(keys[remaining > 0], kind="stable")
         self._keys = keys[remaining > 0][order]
         self._left = remaining[remaining > 0][order]
-
-
-def _digest(nodes: Prefixes, shares: IntArray) -> str:
-    content = b"".join(part.tobytes() for part in (nodes.depths, nodes.bits, shares))
-    return hashlib.sha256(content).hexdigest()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dp_pipeline.ledger import Charge, Ledger
+from dp_pipeline.ledger import Charge, Entry, Ledger
 from dp_pipeline.orchestration.release import Release
 from dp_pipeline.release.key import ReleaseKey
 from dp_pipeline.schema.epsilon import NANO
@@ -37,7 +37,22 @@ def require_as_begun(release: Release, key: ReleaseKey) -> None:
         )
 
 
+def begun_by_another(key: ReleaseKey, ledger: Ledger) -> str:
+    """Who began a release that this program would ask otherwise, and what can be done."""
+    begun = _begun(key, ledger)
+    code = "another version" if begun is None else begun.facts.get("code", "another version")
+    return (
+        f"its answers stay as they are: finish it with {code}, or give it up by "
+        f"`dp-pipeline budget give-up {key.digest[:12]} --reason …` and draw anew with --fresh"
+    )
+
+
 def begun_with(key: ReleaseKey, ledger: Ledger) -> str | None:
     """The post-processing that a release was charged with, None before it was."""
-    past = ledger.history(key.digest)
-    return past[0].facts["postprocessing"] if past else None
+    begun = _begun(key, ledger)
+    return None if begun is None else begun.facts["postprocessing"]
+
+
+def _begun(key: ReleaseKey, ledger: Ledger) -> Entry | None:
+    """The row that charged a release, None before it was."""
+    return next(iter(ledger.history(key.digest)), None)

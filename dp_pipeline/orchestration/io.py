@@ -14,6 +14,7 @@ from dp_pipeline.orchestration.replaying import settled_bundle
 from dp_pipeline.orchestration.storage import BundleStore, write_atomically
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.schema.errors import Damaged
+from dp_pipeline.schema.formats import DOCUMENT, require_format
 from dp_pipeline.schema.spec import DatasetSpec
 
 
@@ -30,7 +31,7 @@ class PointerIOManager(dg.IOManager):
     def handle_output(self, context: dg.OutputContext, obj: dict[str, str]) -> None:
         """Point the partition at the folder of its bundle."""
         path = self._path(context.asset_key, context.partition_key)
-        write_atomically(path, json.dumps(obj, sort_keys=True).encode())
+        write_atomically(path, _document(obj))
 
     def load_input(self, context: dg.InputContext) -> dict[str, str] | None:
         """The pointer of one partition, or None; None for a range, which the asset refuses."""
@@ -54,7 +55,7 @@ class JsonIOManager(dg.IOManager):
         """Write the value of one partition, or of an asset without partitions."""
         name = context.partition_key if context.has_partition_key else "value"
         path = Path(self._root, *context.asset_key.path, f"{name}.json")
-        write_atomically(path, json.dumps(obj, sort_keys=True, indent=1).encode())
+        write_atomically(path, _document(obj))
 
     def load_input(self, context: dg.InputContext) -> dict[str, Any]:
         """Partition → value for all partitions that were ever written."""
@@ -63,9 +64,21 @@ class JsonIOManager(dg.IOManager):
         return {key: value for key, value in found.items() if value is not None}
 
 
+def _document(value: Any) -> bytes:
+    """A value as ``read_json`` takes it."""
+    return json.dumps({"format": DOCUMENT, "value": value}, sort_keys=True, indent=1).encode()
+
+
 def read_json(path: Path) -> Any:
-    """The value of a JSON file, None when there is none."""
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    """The value that was written to a file, None when there is none; UnknownFormat where another
+    program wrote it.
+    """
+    if not path.is_file():
+        return None
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    found = stored.get("format") if isinstance(stored, dict) else None
+    require_format(found, DOCUMENT, of=str(path), older="run the same release again, at no cost")
+    return stored["value"]
 
 
 def pointed_bundle(

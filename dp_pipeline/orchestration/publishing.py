@@ -15,7 +15,11 @@ from pathlib import Path
 from typing import Literal
 
 from dp_pipeline.ledger import Ledger, Reservation, SpendRow
-from dp_pipeline.orchestration.admission import require_affordable, require_as_begun
+from dp_pipeline.orchestration.admission import (
+    begun_by_another,
+    require_affordable,
+    require_as_begun,
+)
 from dp_pipeline.orchestration.drawing import draw, rehearse
 from dp_pipeline.orchestration.lineage import require_snapshot
 from dp_pipeline.orchestration.release import ROWS, Release
@@ -30,7 +34,7 @@ from dp_pipeline.release.answer_count import AnswerCount
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.key import ReleaseKey
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.errors import Damaged
+from dp_pipeline.schema.errors import Damaged, OtherQuestion
 
 State = Literal["charged", "resumed", "replayed"]
 
@@ -120,7 +124,8 @@ def _draw_reserved(
     those of the first answers: all of them together would be of two data sets.
     """
     require_as_begun(release, key)
-    store, count, secret = release.store, _count(release, key), release.home.ledger.key(key.lineage)
+    store, ledger, count = release.store, release.home.ledger, _count(release, key)
+    secret = ledger.key(key.lineage)
     path = store.bundle_path(key, release.postprocessing)
     stored = [store.sealed(one, key=secret) for one in store.bundle_paths(key)]
     try:
@@ -135,6 +140,9 @@ def _draw_reserved(
         reservation.die(str(damage))
         count.end()
         raise
+    except OtherQuestion as other:
+        # The answers are whole: only who asks has changed, and may change back.
+        raise OtherQuestion(f"{release.what}: {other}; {begun_by_another(key, ledger)}") from None
     store.write(path, bundle, key=secret)
     reservation.settle(spend_rows(bundle), facts=facts_of(bundle, path))
     count.end()

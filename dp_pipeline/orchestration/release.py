@@ -155,10 +155,15 @@ class Release:
             lineage=key.lineage,
             kind=self.claim.kind,
             nano_epsilon=self.nano,
-            what=f"{key.dataset}/{key.model} at {self._price}",
+            what=self.what,
             facts={**self.facts(key), **self.run, ROWS: rows},
             currency=self.spec.currency,
         )
+
+    @property
+    def what(self) -> str:
+        """The words for messages and the ledger."""
+        return f"{self.spec.name}/{self.name} at {self._price}"
 
     @property
     def _price(self) -> str:

@@ -69,12 +69,25 @@ def key_of(release: Release, bundle: Bundle) -> ReleaseKey:
 def rebuilt(release: Release, key: ReleaseKey) -> Bundle:
     """The bundle of a settled release, made again from its stored answers; no row is read.
 
-    Raises Damaged where an answer is missing, or another question is asked than was answered.
+    Raises Damaged where an answer is missing, OtherQuestion where another question is asked than
+    was answered.
     """
+    ledger = release.home.ledger
     answers = Transcript(release.store.transcript_path(key)).rewind()
-    if begun_with(key, release.home.ledger) == fact_text(release.postprocessing):
-        return draw(release, key, None, answers)
-    return derive(release, key, answers)
+    as_drawn = begun_with(key, ledger) == fact_text(release.postprocessing)
+    again = draw(release, key, None, answers) if as_drawn else derive(release, key, answers)
+    return in_words_of(settled_entry(key.digest, key.lineage, ledger), again)
+
+
+def in_words_of(settled: Entry, again: Bundle) -> Bundle:
+    """A bundle that was made again, with the words that its charges had when they were settled:
+    a later program may say them otherwise.
+    """
+    said = [
+        replace(spend, what=row.what) if row.mechanism == spend.mechanism else spend
+        for spend, row in zip(again.spends, settled.spends, strict=False)
+    ]
+    return replace(again, spends=(*said, *again.spends[len(said) :]))
 
 
 def restored(release: Release, key: ReleaseKey, path: Path) -> Bundle:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.release.bundle import Bundle, table_names
 from dp_pipeline.release.clusters import Tables
 from dp_pipeline.release.durable import make_private, sync
 from dp_pipeline.release.key import ReleaseKey
@@ -104,21 +104,22 @@ class BundleStore:
             shutil.rmtree(temporary, ignore_errors=True)
 
     def sealed(self, path: Path, *, key: bytes) -> Bundle:
-        """A bundle as it was written; Damaged where anything in its folder is not.
+        """A bundle as it was written; Damaged where anything in its folder is not, UnknownFormat
+        where another program wrote it.
 
         Only the ledger knows whether it was ever settled: of one that was,
         ``replaying.settled_bundle`` is what reads it.
         """
         try:
             files = _contents(path)
+            text = files[BUNDLE_FILE].decode()
+            # First: another program may seal otherwise, and its bundle is whole.
+            names = table_names(text)
             found = files.pop(_SEAL, b"")
             if not hmac.compare_digest(found, self._seal(path, files, key).encode()):
                 raise self.another(path)
-            text = files[BUNDLE_FILE].decode()
-            tables: Tables = {
-                name: _read_table(files[f"{name}.parquet"]) for name in json.loads(text)["tables"]
-            }
-        except (OSError, ValueError, KeyError):
+            tables: Tables = {name: _read_table(files[f"{name}.parquet"]) for name in names}
+        except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, Damaged):
             raise self.another(path) from None
         return Bundle.from_json(text, tables)
 

@@ -23,7 +23,7 @@ from dp_pipeline.raw.snapshot import (
     one_at_a_time,
 )
 from dp_pipeline.raw.sources import read_source
-from dp_pipeline.schema.errors import Damaged, DeclarationError, PipelineError
+from dp_pipeline.schema.errors import Damaged, DeclarationError, NotPrepared
 from dp_pipeline.schema.spec import DatasetSpec
 
 INGESTED = "ingested"
@@ -133,8 +133,8 @@ def _downloaded_before(snapshot: Snapshot) -> dict[str, str]:
     for folder in snapshot.folder.parent.iterdir():
         try:
             others.append(Snapshot(folder, snapshot.key).manifest)
-        except PipelineError:
-            # No snapshot, or a retired one.
+        except (NotPrepared, Damaged):
+            # No snapshot, or a retired one. One of another format may know another hash.
             continue
     others.sort(key=lambda manifest: str(manifest.get("ingested_at", "")))
     return {url: sha256 for one in others for url, sha256 in one.get("downloaded", {}).items()}

@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from dp_pipeline.release.durable import make_private, sync
-from dp_pipeline.schema.errors import Damaged, DeclarationError, NotPrepared, PipelineError
+from dp_pipeline.schema.errors import Damaged, DeclarationError, NotPrepared
+from dp_pipeline.schema.formats import MANIFEST, require_format
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MANIFEST = "manifest.json"
@@ -111,6 +112,12 @@ class Snapshot:
             stored = None
         if not isinstance(stored, dict):
             raise Damaged(f"{self!r}: expected a readable manifest, got a broken one")
+        require_format(
+            stored.get("format"),
+            MANIFEST,
+            of=f"{self!r}: manifest",
+            older="open a new snapshot with `--snapshot NAME`",
+        )
         return stored
 
     def exists(self) -> bool:
@@ -119,10 +126,12 @@ class Snapshot:
 
     @property
     def lineage(self) -> str | None:
-        """Whose rows these are or were; None where no whole manifest says so."""
+        """Whose rows these are or were; None where no whole manifest says so. UnknownFormat where
+        one of another format may say it.
+        """
         try:
             found = self._stored_manifest().get("lineage")
-        except PipelineError:
+        except (NotPrepared, Damaged):
             return None
         return found if isinstance(found, str) else None
 
@@ -130,7 +139,7 @@ class Snapshot:
         """Whether the rows were retired, all of their files gone or not yet."""
         try:
             return _RETIRED in self._stored_manifest()
-        except PipelineError:
+        except (NotPrepared, Damaged):
             return False
 
     def remains(self) -> tuple[Path, ...]:
@@ -142,7 +151,12 @@ class Snapshot:
         """Replace the manifest: from now on whoever asks for these rows, or for their name, is
         refused. What else lies in the folder is not touched.
         """
-        facts = {"id": self.id, "lineage": lineage, _RETIRED: on.isoformat()}
+        facts = {
+            "format": MANIFEST,
+            "id": self.id,
+            "lineage": lineage,
+            _RETIRED: on.isoformat(),
+        }
         text = json.dumps(facts, indent=1, sort_keys=True)
         write_private(self.folder / _MANIFEST, lambda file: _write_text(file, text))
 
@@ -152,7 +166,7 @@ class Snapshot:
 
     def record(self, **facts: Any) -> None:
         """Add facts to the manifest, atomically."""
-        known = self.manifest if self.exists() else {"id": self.id}
+        known = self.manifest if self.exists() else {"format": MANIFEST, "id": self.id}
         text = json.dumps({**known, **facts}, indent=1, sort_keys=True)
         write_private(self.folder / _MANIFEST, lambda file: _write_text(file, text))
 

@@ -22,6 +22,7 @@ from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.schema.currency import PURE, Currency
 from dp_pipeline.schema.epsilon import epsilon_text
 from dp_pipeline.schema.errors import BoundaryViolation, Damaged
+from dp_pipeline.schema.formats import BUNDLE, require_format
 
 EARLIER_EVALUATION = "earlier_evaluation"
 """The fact of a bundle made again that holds the ε of the evaluation it left out."""
@@ -172,7 +173,7 @@ class Bundle:
         """Everything but the tables, which are named with the digest of their values."""
         return json.dumps(
             {
-                "format": 1,
+                "format": BUNDLE,
                 "key": self.key,
                 "facts": dict(self.facts),
                 "spends": [_spend_fields(spend) for spend in self.spends],
@@ -188,7 +189,7 @@ class Bundle:
     def from_json(cls, text: str, tables: Tables) -> Bundle:
         """The bundle of ``to_json``'s text and its tables; Damaged if they do not belong."""
         try:
-            stored = json.loads(text)
+            stored = _stored(text)
             digests = {name: table_digest(table) for name, table in tables.items()}
             if stored["tables"] != digests:
                 raise Damaged(f"bundle {stored['key'][:12]}: expected its own tables, got others")
@@ -202,6 +203,28 @@ class Bundle:
             )
         except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
             raise Damaged("bundle: expected the JSON of a stored release, got another") from None
+
+
+def table_names(text: str) -> tuple[str, ...]:
+    """Which tables belong to ``to_json``'s text; UnknownFormat for a bundle of another format,
+    Damaged where it says nothing of the kind.
+    """
+    try:
+        return tuple(_stored(text)["tables"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise Damaged("bundle: expected the JSON of a stored release, got another") from None
+
+
+def _stored(text: str) -> dict[str, Any]:
+    """The fields of a bundle of this format."""
+    stored: dict[str, Any] = json.loads(text)
+    require_format(
+        stored.get("format"),
+        BUNDLE,
+        of=f"bundle {str(stored.get('key'))[:12]}",
+        older="read it with that version",
+    )
+    return stored
 
 
 def table_digest(table: Mapping[str, np.ndarray]) -> str:

@@ -1,13 +1,17 @@
-"""ReleaseKey: what makes two releases the same one, so that asking again costs nothing."""
+"""ReleaseKey: what makes two releases the same one, so that asking again costs nothing.
+
+A key that was paid for stays the same for ever: see ``schema.as_before`` before adding a field.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from dp_pipeline.schema.as_before import said
 from dp_pipeline.schema.epsilon import epsilon_text
 
 
@@ -34,11 +38,10 @@ class ReleaseKey:
 
     @property
     def digest(self) -> str:
-        """Hex digest of all fields."""
-        fields = asdict(self)
+        """Hex digest of all fields that have to be named."""
+        fields = said(self)
         fields["epsilon"] = epsilon_text(self.epsilon)
         fields["evaluation"] = None if self.evaluation is None else epsilon_text(self.evaluation)
-        fields["measuring"] = dict(self.measuring)
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
     def with_replicate(self, replicate: int) -> ReleaseKey:

@@ -1,6 +1,8 @@
 """Transcript: every question and noisy answer of one release, in order, each on disk before it
 is seen.
 
+A question is known by its identity, a digest of what was asked; its words are for people.
+
 A model that is run again over its transcript gets the same answers and needs no
 rows: replaying is post-processing and costs nothing. An answer that never
 reached the disk was never returned, so drawing it again after a crash is the
@@ -16,25 +18,29 @@ import json
 import os
 import tempfile
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from dp_pipeline.release.answer_count import AnswerCount
 from dp_pipeline.release.durable import make_private, sync
 from dp_pipeline.schema.encoding import IntArray
-from dp_pipeline.schema.errors import Damaged
+from dp_pipeline.schema.errors import Damaged, OtherQuestion
+from dp_pipeline.schema.formats import TRANSCRIPT, require_format
 
 _HEADER = "release "
 
 
 @dataclass(frozen=True)
 class Record:
-    """One question in words and its noisy answer."""
+    """One question, known by its identity, and its noisy answer; what was asked in words."""
 
     question: str
     answer: IntArray
+    words: str = ""
 
 
 class Transcript:
@@ -65,7 +71,8 @@ class Transcript:
                in a bundle, and knows most answers, could find the others by trying
         """
         make_private(path.parent)
-        line, _ = _encode(_HEADER + key, np.frombuffer(salt, dtype="<i8"), "")
+        header = Record(_HEADER + key, np.frombuffer(salt, dtype="<i8"))
+        line, _ = _encode(header, "", format=TRANSCRIPT)
         descriptor, temporary = tempfile.mkstemp(prefix=".transcript.", dir=path.parent)
         try:
             with os.fdopen(descriptor, "wb") as file:
@@ -113,28 +120,34 @@ class Transcript:
         """Hex digest over all records in their order."""
         return self._chain
 
-    def recall(self, question: str) -> IntArray | None:
+    def recall(self, question: str, *, words: str = "") -> IntArray | None:
         """The stored answer to the next question, None when it was never answered.
 
-        Damaged when another question was asked at this place: the model that
-        runs now is not the one that was recorded.
+        words   of the question, for the message
+
+        OtherQuestion when another one was answered at this place: the program that runs now is
+        not the one that asked. The answers are whole.
         """
         if self._next == len(self._records):
             return None
         record = self._records[self._next]
         if record.question != question:
-            raise Damaged(f"transcript: expected {record.question!r} next, got {question!r}")
+            raise OtherQuestion(
+                f"transcript: expected {_shown(record.question, record.words)} next, "
+                f"got {_shown(question, words)}"
+            )
         self._next += 1
         return record.answer.copy()
 
-    def store(self, question: str, answer: IntArray) -> None:
+    def store(self, question: str, answer: IntArray, *, words: str = "") -> None:
         """Append one answer; it is on disk, and counted, when this returns."""
-        line, chain = _encode(question, answer, self._chain)
+        record = Record(question, answer.copy(), words)
+        line, chain = _encode(record, self._chain)
         if self._path is not None:
             _append(self._path, line)
         if self._count is not None:
             self._count.write(len(self._records))
-        self._records.append(Record(question, answer.copy()))
+        self._records.append(record)
         self._next, self._chain = len(self._records), chain
 
     def rewind(self) -> Transcript:
@@ -147,6 +160,7 @@ class Transcript:
     def _load(self, path: Path) -> None:
         content = path.read_bytes()
         lines = content.splitlines(keepends=True)
+        _require_format(lines, path)
         whole = 0
         for number, line in enumerate(lines):
             decoded = _decode(line, self._chain)
@@ -166,27 +180,61 @@ class Transcript:
                 os.fsync(file.fileno())
 
 
-def _encode(question: str, answer: IntArray, chain: str) -> tuple[bytes, str]:
-    packed = base64.b64encode(zlib.compress(answer.astype("<i8").tobytes(), 1)).decode()
-    fields = {"question": question, "shape": list(answer.shape), "answer": packed}
+def _shown(question: str, words: str) -> str:
+    return f"{words!r} ({question[:12]})" if words else repr(question)
+
+
+def _require_format(lines: list[bytes], path: Path) -> None:
+    """UnknownFormat where the first line says another format, or is whole and says none: how to
+    tell whether the others are whole, only the program knows that wrote them.
+    """
+    parsed = _parsed(lines[0]) if lines else None
+    if parsed is None or ("format" not in parsed[0] and not _is_next(*parsed, "")):
+        return
+    fields, _ = parsed
+    of = f"transcript {path.parent.name[:12]}"
+    require_format(fields.get("format"), TRANSCRIPT, of=of, older="finish it with that version")
+
+
+def _encode(record: Record, chain: str, **more: int) -> tuple[bytes, str]:
+    packed = base64.b64encode(zlib.compress(record.answer.astype("<i8").tobytes(), 1)).decode()
+    fields = {
+        "question": record.question,
+        "words": record.words,
+        "shape": list(record.answer.shape),
+        "answer": packed,
+        **more,
+    }
     body = json.dumps(fields, sort_keys=True)
     digest = hashlib.sha256((chain + body).encode()).hexdigest()
     return (json.dumps({"record": fields, "chain": digest}, sort_keys=True) + "\n").encode(), digest
 
 
-def _decode(line: bytes, chain: str) -> tuple[Record, str] | None:
-    """The record of one line, None when it is not whole or not the next of this chain."""
+def _parsed(line: bytes) -> tuple[dict[str, Any], object] | None:
+    """The fields of a line and its digest, whole or not; None where it is no record."""
     try:
         stored = json.loads(line)
         fields, digest = stored["record"], stored["chain"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
+    return (fields, digest) if isinstance(fields, dict) else None
+
+
+def _is_next(fields: Mapping[str, Any], digest: object, chain: str) -> bool:
+    """Whether these are the fields that were written behind this chain."""
     body = json.dumps(fields, sort_keys=True)
-    if not line.endswith(b"\n") or hashlib.sha256((chain + body).encode()).hexdigest() != digest:
+    return hashlib.sha256((chain + body).encode()).hexdigest() == digest
+
+
+def _decode(line: bytes, chain: str) -> tuple[Record, str] | None:
+    """The record of one line, None when it is not whole or not the next of this chain."""
+    parsed = _parsed(line)
+    if parsed is None or not line.endswith(b"\n") or not _is_next(*parsed, chain):
         return None
+    fields, digest = parsed
     values = np.frombuffer(zlib.decompress(base64.b64decode(fields["answer"])), dtype="<i8")
     answer = values.astype(np.int64).reshape(fields["shape"])
-    return Record(fields["question"], answer), digest
+    return Record(fields["question"], answer, fields["words"]), str(digest)
 
 
 def _append(path: Path, line: bytes) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal
 
+from dp_pipeline.schema.as_before import AS_BEFORE, said
 from dp_pipeline.schema.encoding import Bins, Coordinate, Levels
 from dp_pipeline.schema.errors import DeclarationError
 
@@ -45,10 +46,10 @@ class Attribute:
     coordinate: Coordinate | None = None
     cells: Levels | Bins | None = None
     other: str | None = None
-    nullable: bool = False
+    nullable: bool = field(default=False, metadata={AS_BEFORE: False})
     whole: bool = False
-    missing: tuple[str, ...] = ()
-    aliases: tuple[tuple[str, str], ...] = ()
+    missing: tuple[str, ...] = field(default=(), metadata={AS_BEFORE: ()})
+    aliases: tuple[tuple[str, str], ...] = field(default=(), metadata={AS_BEFORE: ()})
     usable: Fraction = Fraction(1)
 
     @property
@@ -87,10 +88,9 @@ class Attribute:
         """Every field that changes what is measured; one that was added later only where it is
         declared, so that releases of before it keep their keys.
         """
-        fields = asdict(self)
+        fields = said(self)
         del fields["whole"], fields["usable"]
-        later = ("nullable", "missing", "aliases")
-        return {name: value for name, value in fields.items() if value or name not in later}
+        return fields
 
     @property
     def _cells(self) -> Levels | Bins:

@@ -33,6 +33,14 @@ class Damaged(PipelineError):
     """Something stored no longer matches its own checksum."""
 
 
+class UnknownFormat(PipelineError):
+    """Something stored has a format that this program does not read; it may well be whole."""
+
+
+class OtherQuestion(PipelineError):
+    """A stored answer belongs to another question than is asked now; it is whole, and stays."""
+
+
 class BoundaryViolation(PipelineError):
     """Code asked the gate for something that the gate does not do."""
 

@@ -4,6 +4,9 @@ or not.
 A *measuring* parameter changes what is asked of the rows, so another value is
 another release with another charge. The others shape post-processing only:
 changing them replays the transcript at no cost.
+
+One that was added after the first version is ``later(…, as_before=…)``, so that it leaves the
+releases of before what they are.
 """
 
 from __future__ import annotations
@@ -14,11 +17,10 @@ from dataclasses import Field, field, fields
 from fractions import Fraction
 from typing import Any, TypeVar
 
+from dp_pipeline.schema.as_before import AS_BEFORE, is_said
 from dp_pipeline.schema.errors import DeclarationError
 
 ModelType = TypeVar("ModelType")
-
-_SOUND = "sound"
 
 
 def integer(
@@ -68,7 +70,17 @@ def choice(*words: str, measuring: bool = True) -> Any:
 
 def variant() -> Any:
     """``sound``, or ``published``: as the paper has it, on benchmarks alone."""
-    return choice(_SOUND, "published")
+    # Before there was another variant, all were sound.
+    return later(choice("sound", "published"), as_before="sound")
+
+
+def later(parameter: Any, *, as_before: str) -> Any:
+    """A parameter that was added to a model of which releases were made.
+
+    as_before   the value, as text, that means what was done before there was the parameter: it
+                goes unsaid in keys and records, as ``schema.as_before`` has it
+    """
+    return field(default=parameter.default, metadata={**parameter.metadata, AS_BEFORE: as_before})
 
 
 def _parameter(default: Any, parse: Callable[[str], Any], expected: str, measuring: bool) -> Any:
@@ -99,10 +111,10 @@ def _parsed(parameter: Field[Any], text: str, of: str) -> Any:
 
 
 def texts_of(model: Any, *, measuring: bool) -> dict[str, str]:
-    """The measuring parameters of a model, or the others, as canonical text.
-
-    A sound variant goes without saying: releases of before there was another keep their key.
+    """The measuring parameters of a model, or the others, as canonical text in the order of their
+    names; without those that say nothing else than was done before there were such.
     """
-    chosen = [one.name for one in fields(model) if one.metadata["measuring"] is measuring]
-    texts = {name: str(getattr(model, name)) for name in chosen}
-    return {name: text for name, text in texts.items() if (name, text) != ("variant", _SOUND)}
+    chosen = [one for one in fields(model) if one.metadata["measuring"] is measuring]
+    texts = {one.name: str(getattr(model, one.name)) for one in chosen}
+    named = sorted(one.name for one in chosen if is_said(one, texts[one.name]))
+    return {name: texts[name] for name in named}

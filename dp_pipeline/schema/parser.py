@@ -19,6 +19,7 @@ from dp_pipeline.schema.epsilon import epsilon_text
 from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.expectation_parser import parse_expectations
 from dp_pipeline.schema.fields import Fields, read_fields
+from dp_pipeline.schema.formats import DATASET_FILE
 from dp_pipeline.schema.k_anonymity_parser import parse_k_anonymity
 from dp_pipeline.schema.name import EXPECTED_NAME, is_name
 from dp_pipeline.schema.protection import OneRow, Protection, RowsOfPerson
@@ -34,6 +35,7 @@ def load_spec(path: Path) -> DatasetSpec:
     Raises DeclarationError naming file, line, field, what was expected and what was got.
     """
     fields = read_fields(path)
+    _require_format(fields)
     name = _name(fields, "name")
     if name != path.stem:
         fields.refuse("name", f"the file's own name {path.stem!r}", repr(name))
@@ -84,6 +86,15 @@ def load_spec(path: Path) -> DatasetSpec:
     fields.finish()
     check_together(spec, fields)
     return spec
+
+
+def _require_format(fields: Fields) -> None:
+    """First of all: the fields of another format may mean something else."""
+    text = fields.text("format", str(DATASET_FILE))
+    if text != str(DATASET_FILE):
+        is_newer = text.isdecimal() and int(text) > DATASET_FILE
+        remedy = ": made for a newer dp_pipeline, so upgrade this one" if is_newer else ""
+        fields.refuse("format", str(DATASET_FILE), f"{text[:9]!r}{remedy}")
 
 
 def _name(fields: Fields, field: str) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from dp_pipeline.schema import skeleton_words as words
 from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.fields import TODO
+from dp_pipeline.schema.formats import DATASET_FILE
 from dp_pipeline.schema.skeleton_columns import (
     Attributes,
     may_have_cells,
@@ -86,7 +87,8 @@ def _head(outline: Outline, draft: str, description: str) -> str:
     title = outline.name.replace("_", " ").capitalize()
     return (
         f"# yaml-language-server: $schema={SCHEMA_FILE}\n{draft}"
-        f"name: {outline.name}\ntitle: {scalar(title)}\ndescription: {scalar(description)}\n"
+        f"format: {DATASET_FILE}\nname: {outline.name}\n"
+        f"title: {scalar(title)}\ndescription: {scalar(description)}\n"
         f"{words.LINEAGE}lineage: {outline.name}\n"
     )
 

@@ -160,7 +160,8 @@ class DatasetSpec:
         """Hex digest of every declaration that changes what is measured. Kept: every asset of a
         chain says it.
 
-        Two releases with one digest, one snapshot and one question are the same release.
+        Two releases with one digest, one snapshot and one question are the same release, so what
+        was added after the first version goes unsaid where a file does not declare it.
         """
         measured = {
             "attributes": [attribute.measured for attribute in self.domain],

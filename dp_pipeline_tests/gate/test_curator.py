@@ -19,9 +19,11 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.forest_plan import ForestPlan
 from dp_pipeline.gate.nearest_centre import NearestCentre
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.gate.scores import Gap, Independence
+from dp_pipeline.gate.predicted_label import PredictedLabel
+from dp_pipeline.gate.scores import Gap, Independence, Purity
 from dp_pipeline.release.accountant import LAPLACE, Accountant
 from dp_pipeline.release.bit_tree import BitTree, Prefixes
+from dp_pipeline.release.grouping import Grouping
 from dp_pipeline.release.quadtree import Nodes
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.schema.domain import Attribute, Domain
@@ -31,6 +33,7 @@ from dp_pipeline.schema.errors import (
     BudgetExceeded,
     Damaged,
     DeclarationError,
+    OtherQuestion,
     PipelineError,
 )
 from dp_pipeline_tests.gate.questions import ONE, QUESTIONS, Question, example_questions, people
@@ -232,6 +235,10 @@ PLAN = ForestPlan(2, {}, ONE, 0)
 TIED = (("colour", "smokes"), ("smokes", "y"), ("y", "colour"))
 RULE = NearestCentre(("x",), ((0,),), (1024,))
 MOVED = NearestCentre(("x",), ((1,),), (1024,))
+LIGHT = NearestCentre(("x",), ((0,),), (512,))
+ALONG_Y = NearestCentre(("y",), ((0,),), (1024,))
+GUESS = PredictedLabel("smokes", (1,), ("colour",), ((-1, 0, 1),), 1)
+CYCLES = ForestPlan(2, {}, ONE, 0, cycles=True)
 TREE = BitTree(("x", "y"), (0, 1, 0, 1))
 TURNED = BitTree(("x", "y"), (1, 0, 1, 0))
 ROOT = Prefixes.root()
@@ -314,6 +321,66 @@ ANOTHER: dict[str, tuple[Callable[[Curator], object], Callable[[Curator], object
             "offset": ForestPlan(2, {}, ONE, 1),
         }.items()
     },
+    "cycles in a plan": (
+        lambda one: one.open_scores(example_pairs()).choose_plan("plan", [PLAN], amount=ONE),
+        lambda one: one.open_scores(example_pairs()).choose_plan("plan", [CYCLES], amount=ONE),
+    ),
+    "another kind of score": (
+        lambda one: one.choose("edge", {("colour", "smokes"): GAP}, epsilon=ONE),
+        lambda one: one.choose("edge", {("colour", "smokes"): Purity()}, epsilon=ONE),
+    ),
+    "another column of a grid": (
+        lambda one: one.measure_grid(("x",), cells=4, epsilon=ONE),
+        lambda one: one.measure_grid(("y",), cells=4, epsilon=ONE),
+    ),
+    "columns of a grid in another order": (
+        lambda one: one.measure_grid(("x", "y"), cells=4, epsilon=ONE),
+        lambda one: one.measure_grid(("y", "x"), cells=4, epsilon=ONE),
+    ),
+    "another column of nodes": (
+        lambda one: one.measure_nodes(("x",), Nodes.root(), depth=1, epsilon=ONE),
+        lambda one: one.measure_nodes(("y",), Nodes.root(), depth=1, epsilon=ONE),
+    ),
+    "another clip of distances": (
+        lambda one: one.measure_distance(RULE, clip=8, shift=1, epsilon=ONE),
+        lambda one: one.measure_distance(RULE, clip=9, shift=1, epsilon=ONE),
+    ),
+    "another shift of distances": (
+        lambda one: one.measure_distance(RULE, clip=16, shift=2, epsilon=ONE),
+        lambda one: one.measure_distance(RULE, clip=8, shift=1, epsilon=ONE),
+    ),
+    "another weight of a column": (
+        lambda one: one.measure_distance(RULE, clip=9, shift=0, epsilon=ONE),
+        lambda one: one.measure_distance(LIGHT, clip=9, shift=0, epsilon=ONE),
+    ),
+    "another column of centres": (
+        lambda one: one.measure_classes(RULE, "smokes", epsilon=ONE),
+        lambda one: one.measure_classes(ALONG_Y, "smokes", epsilon=ONE),
+    ),
+    "another rule of predictions": (
+        lambda one: one.measure_mistakes(GUESS, epsilon=ONE),
+        lambda one: one.measure_mistakes(replace(GUESS, intercept=0), epsilon=ONE),
+    ),
+    "other predictions that are right": (
+        lambda one: one.measure_mistakes(GUESS, epsilon=ONE),
+        lambda one: one.measure_mistakes(replace(GUESS, positive=(0,)), epsilon=ONE),
+    ),
+    "other attributes of a sparse table": (
+        lambda one: one.sparse_table(("colour",), threshold=2, epsilon=ONE),
+        lambda one: one.sparse_table(("smokes",), threshold=2, epsilon=ONE),
+    ),
+    "another threshold of a sparse table": (
+        lambda one: one.sparse_table(("colour",), threshold=2, epsilon=ONE),
+        lambda one: one.sparse_table(("colour",), threshold=3, epsilon=ONE),
+    ),
+    "a table of groups": (
+        lambda one: one.measure(("smokes",), epsilon=ONE),
+        lambda one: one.grouped({"colour": Grouping((0, 0, 1))}).measure(("smokes",), epsilon=ONE),
+    ),
+    "a number of rows in place of an empty grid": (
+        lambda one: one.measure((), epsilon=ONE),
+        lambda one: one.measure_grid(("x",), cells=1, epsilon=ONE),
+    ),
     "other centres": (
         lambda one: one.measure_distance(RULE, clip=9, shift=0, epsilon=ONE),
         lambda one: one.measure_distance(MOVED, clip=9, shift=0, epsilon=ONE),
@@ -387,7 +454,7 @@ def test_a_stored_answer_is_never_given_to_another_question(name: str) -> None:
     transcript = Transcript()
     asked(curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript))
     asked(curator_over(None, epsilon=ONE, transcript=transcript.rewind()))
-    with pytest.raises(Damaged, match=r"expected .* next"):
+    with pytest.raises(OtherQuestion, match=r"expected .* next"):
         other(curator_over(None, epsilon=ONE, transcript=transcript.rewind()))
 
 
@@ -395,7 +462,7 @@ def test_a_stored_answer_is_never_given_to_another_question(name: str) -> None:
 def test_a_stored_answer_is_never_given_at_another_reach(kind: str) -> None:
     transcript = Transcript()
     EXAMPLES[kind](curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript))
-    with pytest.raises(Damaged, match=r"expected .* next"):
+    with pytest.raises(OtherQuestion, match=r"expected .* next"):
         EXAMPLES[kind](curator_over(None, epsilon=ONE, reach=2, transcript=transcript.rewind()))
 
 

@@ -18,8 +18,8 @@ from dp_pipeline.schema.currency import Currency
 from dp_pipeline.schema.errors import (
     BoundaryViolation,
     BudgetExceeded,
-    Damaged,
     DeclarationError,
+    OtherQuestion,
 )
 from dp_pipeline_tests.gate.questions import DERIVED, ONE, derivations, people
 from dp_pipeline_tests.instruments import SILENT, ForcedNoise, RecordingNoise, curator_over
@@ -97,14 +97,14 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("others", OTHERS.values(), ids=OTHERS.keys())
-def test_a_replay_under_another_recoding_is_damaged_although_its_words_are_the_same(
+def test_a_replay_under_another_recoding_is_refused_although_its_words_are_the_same(
     others: Mapping[str, DerivedAttribute],
 ) -> None:
     transcript = Transcript()
     first = curator_over(TEN_PEOPLE, transcript=transcript).with_attributes(IS_RED)
     first.measure(("smokes",), epsilon=ONE)
     again = curator_over(None, transcript=transcript.rewind())
-    with pytest.raises(Damaged):
+    with pytest.raises(OtherQuestion):
         (again.with_attributes(others) if others else again).measure(("smokes",), epsilon=ONE)
 
 

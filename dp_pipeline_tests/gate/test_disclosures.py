@@ -120,7 +120,7 @@ def test_the_transcript_says_for_ever_that_there_was_no_noise(ask: Question) -> 
     transcript = Transcript()
     ask(benchmark(LoopCounter(TEN_PEOPLE), transcript))
     (record,) = transcript.records
-    assert record.question.startswith("disclosed without noise: ")
+    assert record.words.startswith("disclosed without noise: ")
 
 
 @pytest.mark.parametrize("columns", [(), ("x", "x"), ("colour",), ("age",)])

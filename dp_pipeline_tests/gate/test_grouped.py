@@ -19,8 +19,8 @@ from dp_pipeline.schema.currency import Currency
 from dp_pipeline.schema.errors import (
     BoundaryViolation,
     BudgetExceeded,
-    Damaged,
     DeclarationError,
+    OtherQuestion,
 )
 from dp_pipeline_tests.gate.questions import GROUPS, ONE, groupings, people
 from dp_pipeline_tests.instruments import SILENT, ForcedNoise, RecordingNoise, curator_over
@@ -93,7 +93,7 @@ def test_a_replay_needs_no_rows() -> None:
 
 
 @pytest.mark.parametrize("others", [{"colour": Grouping((0, 0, 1))}, {}], ids=["others", "none"])
-def test_a_replay_with_other_groups_is_damaged_although_its_words_are_the_same(
+def test_a_replay_with_other_groups_is_refused_although_its_words_are_the_same(
     others: dict[str, Grouping],
 ) -> None:
     transcript = Transcript()
@@ -101,7 +101,7 @@ def test_a_replay_with_other_groups_is_damaged_although_its_words_are_the_same(
     first = curator_over(TEN_PEOPLE, transcript=transcript).grouped({"colour": Grouping((0, 1, 1))})
     first.measure(("smokes",), epsilon=ONE)
     again = curator_over(None, transcript=transcript.rewind())
-    with pytest.raises(Damaged):
+    with pytest.raises(OtherQuestion):
         (again.grouped(others) if others else again).measure(("smokes",), epsilon=ONE)
 
 
@@ -111,7 +111,7 @@ def test_groups_of_groups_are_other_questions_than_groups() -> None:
     first = curator_over(TEN_PEOPLE, transcript=transcript).grouped(groups)
     first.measure(("smokes",), epsilon=ONE)
     twice = curator_over(None, transcript=transcript.rewind()).grouped(groups)
-    with pytest.raises(Damaged):
+    with pytest.raises(OtherQuestion):
         twice.grouped({"colour": Grouping((0, 1))}).measure(("smokes",), epsilon=ONE)
 
 

@@ -31,7 +31,7 @@ def test_the_number_of_rows_is_given_without_a_charge_and_recorded(rows: Any) ->
     assert (curator.accountant.spends, noise.draws) == ((), [])
     assert curator.accountant.kind == "dp"
     (record,) = transcript.records
-    assert (record.question, int(record.answer)) == ("public, not noisy: number of rows", len(rows))
+    assert (record.words, int(record.answer)) == ("public, not noisy: number of rows", len(rows))
 
 
 def test_the_recorded_number_of_rows_is_replayed_over_other_rows() -> None:

@@ -120,6 +120,7 @@ def test_the_manifest_tells_facts_and_no_row_and_no_count(run: Ingest, spec: Dat
     assert set(manifest["versions"]) == {"dp_pipeline", "python", "pyarrow", "numpy"}
     assert set(manifest) == {
         *(
+            "format",
             "id",
             "lineage",
             "dataset",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 
 import pytest
 
 from dp_pipeline.release.key import ReleaseKey
+from dp_pipeline.schema.as_before import AS_BEFORE
 
 KEY = ReleaseKey(
     lineage="people",
@@ -52,3 +53,15 @@ def test_equal_keys_have_equal_digests_whatever_the_order_of_parameters() -> Non
 def test_a_replicate_differs_in_nothing_else() -> None:
     assert KEY.with_replicate(2) == replace(KEY, replicate=2)
     assert KEY.with_replicate(0).digest == KEY.digest
+
+
+@dataclass(frozen=True)
+class LaterKey(ReleaseKey):
+    """A key of a later version, with one thing more to ask."""
+
+    sampled: str = field(default="no", metadata={AS_BEFORE: "no"})
+
+
+def test_a_field_that_is_added_leaves_all_earlier_keys_as_they_were() -> None:
+    assert LaterKey(**vars(KEY)).digest == KEY.digest
+    assert LaterKey(**vars(KEY), sampled="half").digest != KEY.digest

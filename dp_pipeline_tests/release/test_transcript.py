@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.errors import Damaged
+from dp_pipeline.schema.errors import Damaged, OtherQuestion
 
 KEY = "ab" * 32
 ANSWERS = {
@@ -113,7 +113,7 @@ def test_an_interrupted_release_goes_on_where_it_stopped(path: Path) -> None:
 
 
 def test_another_question_at_the_same_place_is_refused(full: Path) -> None:
-    with pytest.raises(Damaged, match="expected 'number of rows' next, got 'grid'"):
+    with pytest.raises(OtherQuestion, match="expected 'number of rows' next, got 'grid'"):
         Transcript(full).recall("grid")
 
 

@@ -32,6 +32,7 @@ from dp_pipeline.cli.editor_schema.values import (
     whole,
 )
 from dp_pipeline.models import MODELS
+from dp_pipeline.schema.formats import DATASET_FILE
 
 
 def dataset_schema() -> Schema:
@@ -122,6 +123,9 @@ _REQUIRED = (
 )
 
 _FIELDS: dict[str, Schema] = {
+    "format": said(
+        {"enum": [DATASET_FILE, str(DATASET_FILE)]}, "Of what is written here; absent means 1."
+    ),
     "name": said(NAME, "The name of this file."),
     "title": TEXT,
     "description": said(TEXT, "For people."),

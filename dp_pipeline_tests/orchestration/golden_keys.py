@@ -1,0 +1,48 @@
+"""Keys of releases of the built-in data sets, as text: ``python -m
+dp_pipeline_tests.orchestration.golden_keys`` writes them into ``golden_keys.txt`` anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from importlib import resources
+from pathlib import Path
+
+from dp_pipeline.anonymity import METHODS
+from dp_pipeline.ledger.home import Home
+from dp_pipeline.models import MODELS
+from dp_pipeline.orchestration.release import Release
+from dp_pipeline.orchestration.syntactic_release import SyntacticRelease
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.schema.parameters import texts_of
+from dp_pipeline.schema.parser import load_spec
+
+FILE = Path(__file__).with_name("golden_keys.txt")
+_NOWHERE = Path("/nowhere")
+
+
+def golden_keys() -> Iterator[str]:
+    """One line a release of each built-in data set, and a line a model and method as it is when
+    nothing is declared.
+    """
+    home, snapshot = Home(_NOWHERE), Snapshot(_NOWHERE / "toy" / "2026-11-22", b"")
+    folder = Path(str(resources.files("dp_pipeline.datasets")))
+    for path in sorted(folder.glob("*.yaml")):
+        spec = load_spec(path)
+        yield f"{spec.name} {spec.digest[:16]}"
+        for name in sorted(spec.models):
+            release = Release(spec, name, Fraction("0.5"), home, "opendp")
+            key = release.key(home.ledger, snapshot, fresh=False)
+            yield f"{spec.name}/{name} {key.digest[:16]}"
+        for name in sorted(spec.k_anonymity.methods if spec.k_anonymity else ()):
+            key_of_table = SyntacticRelease(spec, name, 5, home).key(snapshot)
+            yield f"{spec.name}/k_anonymous/{name} {key_of_table[:16]}"
+    for name, model in sorted({**MODELS, **METHODS}.items()):
+        for measuring in (True, False):
+            kind = "measuring" if measuring else "post-processing"
+            yield f"{name}: {kind} {texts_of(model(), measuring=measuring)}"
+
+
+if __name__ == "__main__":
+    FILE.write_text("".join(f"{line}\n" for line in golden_keys()), encoding="utf-8")

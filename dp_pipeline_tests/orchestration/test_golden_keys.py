@@ -1,0 +1,20 @@
+"""Upgrading this program changes no key of a release that was paid for."""
+
+from __future__ import annotations
+
+from dp_pipeline_tests.orchestration.golden_keys import FILE, golden_keys
+
+ADVICE = """the keys of built-in releases are others than before.
+Who upgrades would be charged again for what was paid for. Unless what is measured did change:
+* a new parameter of a model or method is `later(…, as_before=…)` (schema/parameters.py);
+* a new field of a data set file, an attribute or a key goes unsaid where it says nothing
+  (schema/as_before.py, DatasetSpec.digest).
+Where it did change, or for a new data set, model or method, write the file anew and say why:
+    python -m dp_pipeline_tests.orchestration.golden_keys
+"""
+
+
+def test_every_built_in_release_has_the_key_that_it_always_had() -> None:
+    before = FILE.read_text(encoding="utf-8").splitlines()
+    changed = [f"  {one}" for one in sorted(set(before) ^ set(golden_keys()))]
+    assert not changed, ADVICE + "\n".join(changed[:20])

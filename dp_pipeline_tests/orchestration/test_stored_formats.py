@@ -1,0 +1,96 @@
+"""What a newer or an older program stored is refused in one line, and stays as it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dp_pipeline.orchestration.io import read_json
+from dp_pipeline.orchestration.storage import BundleStore
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.schema.errors import UnknownFormat
+
+Read = Callable[[], object]
+
+
+def stored_bundle(folder: Path) -> tuple[Path, Read]:
+    table = {"x": np.array([1, 2])}
+    bundle = Bundle("ab" * 32, {"fit_for_release": "yes"}, (), {}, {"t": table}, "cd" * 32)
+    BundleStore(folder).write(folder / "bundle", bundle)
+    return folder / "bundle" / "bundle.json", lambda: BundleStore(folder).read(folder / "bundle")
+
+
+def stored_manifest(folder: Path) -> tuple[Path, Read]:
+    snapshot = Snapshot(folder / "toy" / "2026-11-22", b"k" * 32)
+    snapshot.record(lineage="people")
+    return snapshot.folder / "manifest.json", lambda: snapshot.manifest
+
+
+def retired_manifest(folder: Path) -> tuple[Path, Read]:
+    snapshot = Snapshot(folder / "toy" / "2026-11-22", b"")
+    snapshot.mark_retired(lineage="people", on=date(2026, 11, 22))
+    return snapshot.folder / "manifest.json", lambda: (snapshot.lineage, snapshot.is_retired())
+
+
+def document(folder: Path) -> tuple[Path, Read]:
+    path = folder / "value.json"
+    path.write_text('{"format": 1, "value": {"rows": []}}', encoding="utf-8")
+    return path, lambda: read_json(path)
+
+
+OBJECTS = [stored_bundle, stored_manifest, retired_manifest, document]
+
+
+def changed(path: Path, change: Callable[[dict[str, Any]], object]) -> bytes:
+    fields = json.loads(path.read_text(encoding="utf-8"))
+    change(fields)
+    path.write_text(json.dumps(fields), encoding="utf-8")
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("make", OBJECTS)
+def test_what_this_program_stored_it_reads(make: Callable[..., Any], tmp_path: Path) -> None:
+    _, read = make(tmp_path)
+    assert read()
+
+
+@pytest.mark.parametrize("make", OBJECTS)
+@pytest.mark.parametrize(("number", "words"), [(2, "upgrade"), (99, "upgrade"), ("1", "backup")])
+def test_another_format_is_refused_before_anything_else_is_read(
+    number: object, words: str, make: Callable[..., Any], tmp_path: Path
+) -> None:
+    path, read = make(tmp_path)
+
+    def newer(fields: dict[str, Any]) -> None:
+        fields.clear()
+        fields["format"] = number
+
+    content = changed(path, newer)
+    with pytest.raises(UnknownFormat, match=f"expected format 1, got .*{words}") as refused:
+        read()
+    assert "\n" not in str(refused.value)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("make", OBJECTS)
+def test_what_says_no_format_was_made_before_there_were_any(
+    make: Callable[..., Any], tmp_path: Path
+) -> None:
+    path, read = make(tmp_path)
+    changed(path, lambda fields: fields.pop("format"))
+    with pytest.raises(UnknownFormat, match="expected format 1, got none: made by an older"):
+        read()
+
+
+def test_a_list_in_the_place_of_a_document_has_no_format(tmp_path: Path) -> None:
+    path = tmp_path / "value.json"
+    path.write_text("[]", encoding="utf-8")
+    with pytest.raises(UnknownFormat):
+        read_json(path)

@@ -1,0 +1,261 @@
+"""Another version of the program charges nothing twice, and kills no release that is whole."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline.gate import place_questions, question
+from dp_pipeline.gate.place_questions import PlaceQuestions
+from dp_pipeline.ledger import DeadRelease
+from dp_pipeline.models import MODELS
+from dp_pipeline.models.dpqt_kmeans import DpqtKMeans
+from dp_pipeline.orchestration import release as releasing
+from dp_pipeline.orchestration.giving_up import give_up
+from dp_pipeline.orchestration.publishing import publish
+from dp_pipeline.orchestration.replaying import rebuilt
+from dp_pipeline.orchestration.stored_checks import stored_checks
+from dp_pipeline.release.accountant import Spend
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.schema.errors import DeclarationError, OtherQuestion, UnknownFormat
+from dp_pipeline.schema.parameters import integer, later
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.orchestration.projects import RIDES, Project
+
+ANSWERS = 2
+
+
+@pytest.fixture
+def spec(rides: Project) -> DatasetSpec:
+    return rides.declare("rides", RIDES)
+
+
+@pytest.fixture
+def begun(rides: Project, spec: DatasetSpec) -> Path:
+    """The transcript of a release that was stopped after two answers."""
+    with pytest.MonkeyPatch.context() as patch:
+        left, store = [ANSWERS], Transcript.store
+
+        def stop(self: Transcript, *asked: object, **words: str) -> None:
+            if self._path is not None and not left[0]:
+                raise KeyboardInterrupt
+            left[0] -= self._path is not None
+            store(self, *asked, **words)  # type: ignore[arg-type]
+
+        patch.setattr(Transcript, "store", stop)
+        with pytest.raises(KeyboardInterrupt):
+            rides.publish(spec)
+    (transcript,) = rides.home.released.rglob("transcript.jsonl")
+    assert len(Transcript(transcript)) == 1 + ANSWERS
+    return transcript
+
+
+@contextmanager
+def reworded() -> Iterator[None]:
+    """A version that says all questions of places otherwise."""
+
+    class OtherWords(Spend):
+        def __init__(self, what: str, *rest: object) -> None:
+            super().__init__(f"{what}, in other words", *rest)  # type: ignore[arg-type]
+
+    spend = PlaceQuestions._spend
+
+    def other(self: PlaceQuestions, what: str, *rest: object) -> Spend:
+        return spend(self, f"{what}, in other words", *rest)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PlaceQuestions, "_spend", other)
+        patch.setattr(place_questions, "Spend", OtherWords)
+        yield
+
+
+@contextmanager
+def another_version() -> Iterator[None]:
+    """A version that answers all questions otherwise."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(question, "VERSION", question.VERSION + 1)
+        yield
+
+
+def events(project: Project, spec: DatasetSpec) -> list[str]:
+    return [one.event for one in project.ledger.entries(spec.lineage) if one.key]
+
+
+# Words.
+
+
+def test_reworded_questions_finish_a_release_with_the_answers_that_it_has(
+    rides: Project, spec: DatasetSpec, begun: Path
+):
+    stored, spent = begun.read_bytes(), rides.spent(spec)
+    with reworded():
+        finished = rides.publish(spec)
+    assert (finished.state, finished.nano) == ("resumed", 0)
+    assert begun.read_bytes().startswith(stored)
+    assert b"in other words" in begun.read_bytes()
+    assert rides.spent(spec) == spent
+    assert "dead" not in events(rides, spec)
+
+
+def test_a_settled_release_keeps_the_words_that_it_was_settled_with(
+    rides: Project, spec: DatasetSpec
+):
+    first = rides.publish(spec)
+    release, whole = rides.release(spec), first.bundle.to_json()
+    key = release.key(rides.ledger, rides.snapshot(spec), fresh=False)
+    with reworded():
+        assert rides.publish(spec).state == "replayed"
+        assert rebuilt(release, key).to_json() == whole
+        assert all(check.passed for check in stored_checks(release, first))
+        shutil.rmtree(first.folder)
+        again = rides.publish(spec)
+    assert (again.state, again.bundle.to_json()) == ("replayed", whole)
+
+
+# Other questions.
+
+
+def test_a_release_of_other_questions_is_refused_and_stays_alive(
+    rides: Project, spec: DatasetSpec, begun: Path
+):
+    stored, spent = begun.read_bytes(), rides.spent(spec)
+    key = events_key(rides, spec)
+    for _ in range(2):
+        with another_version(), pytest.raises(OtherQuestion) as refused:
+            rides.publish(spec)
+        line = str(refused.value)
+        assert line.startswith("rides/dpqt_kmeans at ε=0.5: transcript: expected '")
+        assert f"finish it with {releasing.code_version()}, or give it up by" in line
+        assert f"budget give-up {key[:12]} " in line
+        assert "\n" not in line
+        assert begun.read_bytes() == stored
+    assert rides.ledger.state(key) == "interrupted"
+    assert rides.publish(spec).state == "resumed"
+    assert rides.spent(spec) == spent
+
+
+def events_key(project: Project, spec: DatasetSpec) -> str:
+    return next(str(one.key) for one in project.ledger.entries(spec.lineage) if one.key)
+
+
+def test_fresh_does_not_give_up_what_it_cannot_finish(
+    rides: Project, spec: DatasetSpec, begun: Path
+):
+    with another_version(), pytest.raises(OtherQuestion):
+        publish(rides.release(spec), fresh=True)
+    assert rides.ledger.state(events_key(rides, spec)) == "interrupted"
+    assert len(Transcript(begun)) == 1 + ANSWERS
+
+
+def test_who_gives_a_release_up_loses_what_it_cost_and_may_draw_anew(
+    rides: Project, spec: DatasetSpec, begun: Path
+):
+    key, spent = events_key(rides, spec), rides.spent(spec)
+    told = give_up(rides.ledger, key[:12], reason="begun before the upgrade", by="ana")
+    assert told.what == "rides/dpqt_kmeans at ε=0.5"
+    assert rides.spent(spec) == spent
+    last = rides.ledger.entries(spec.lineage)[-1]
+    assert (last.event, last.facts) == (
+        "dead",
+        {"reason": "given up by ana: begun before the upgrade"},
+    )
+    assert begun.is_file()
+    with pytest.raises(DeadRelease):
+        rides.publish(spec)
+    with another_version():
+        assert rides.publish(spec, fresh=True).state == "charged"
+    assert rides.spent(spec) == 2 * spent
+    rides.ledger.verify()
+
+
+def test_only_an_unfinished_release_named_by_its_own_key_is_given_up(
+    rides: Project, spec: DatasetSpec, begun: Path
+):
+    key = events_key(rides, spec)
+    for wrong in ("", key[:7], "0" * 12, key[:12].upper()):
+        with pytest.raises(DeclarationError, match="expected the first 8 digits"):
+            give_up(rides.ledger, wrong, reason="old", by="ana")
+    with pytest.raises(DeclarationError, match="reason"):
+        give_up(rides.ledger, key, reason=" ", by="ana")
+    rides.publish(spec)
+    with pytest.raises(DeclarationError, match="expected an unfinished release, got a settled one"):
+        give_up(rides.ledger, key, reason="old", by="ana")
+    assert begun.is_file()
+    assert "dead" not in events(rides, spec)
+
+
+# Formats.
+
+
+def test_a_transcript_of_another_format_is_refused_and_its_release_stays_alive(
+    rides: Project, spec: DatasetSpec, begun: Path
+):
+    stored = begun.read_bytes()
+    newer = json.loads(stored.splitlines()[0])
+    newer["record"] = {"format": 2, "sealed": "otherwise"}
+    begun.write_bytes(json.dumps(newer).encode() + b"\n\x00" + stored)
+    for _ in range(2):
+        with pytest.raises(UnknownFormat, match=r"expected format 1, got 2.*newer"):
+            rides.publish(spec)
+    assert rides.ledger.state(events_key(rides, spec)) == "interrupted"
+    begun.write_bytes(stored)
+    assert rides.publish(spec).state == "resumed"
+
+
+# Parameters.
+
+
+@dataclass(frozen=True)
+class Upgraded(DpqtKMeans):
+    """The model in a later version: a parameter more that measures, and one that does not."""
+
+    least: int = later(integer(1, at_least=1, measuring=True), as_before="1")
+    pictures: int = later(integer(3, at_least=1), as_before="3")
+
+
+@dataclass(frozen=True)
+class ChangedDefault(Upgraded):
+    """In the version after it, what nobody declares is measured otherwise."""
+
+    least: int = later(integer(2, at_least=1, measuring=True), as_before="1")
+
+
+@contextmanager
+def version_with(model: type[DpqtKMeans]) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(MODELS, "dpqt_kmeans", model)
+        yield
+
+
+def test_a_new_parameter_charges_no_earlier_release_again(rides: Project, spec: DatasetSpec):
+    first = rides.publish(spec)
+    with version_with(Upgraded):
+        again = rides.publish(spec)
+    assert (again.state, again.nano, again.bundle.key) == ("replayed", 0, first.bundle.key)
+    assert again.folder == first.folder
+
+
+def test_a_new_parameter_of_either_kind_stops_no_release_that_was_begun(
+    rides: Project, spec: DatasetSpec, begun: Path
+):
+    with version_with(Upgraded):
+        assert rides.publish(spec).state == "resumed"
+    assert len(Transcript(begun)) > 1 + ANSWERS
+
+
+def test_a_default_that_changes_is_another_release_and_is_charged(
+    rides: Project, spec: DatasetSpec
+):
+    first = rides.publish(spec)
+    with version_with(ChangedDefault):
+        other = rides.publish(spec)
+        assert (other.state, other.bundle.key == first.bundle.key) == ("charged", False)
+        declared = {"dpqt_kmeans": {**RIDES["models"]["dpqt_kmeans"], "least": "1"}}
+        as_it_was = rides.declare("rides", RIDES, models=declared)
+        assert rides.publish(as_it_was).bundle.key == first.bundle.key
