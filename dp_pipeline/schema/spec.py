@@ -16,6 +16,7 @@ from dp_pipeline.schema.encoding import COORDINATE_BITS
 from dp_pipeline.schema.epsilon import epsilon_text, parse_epsilon
 from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.k_anonymity import KAnonymity
+from dp_pipeline.schema.point import Point
 from dp_pipeline.schema.protection import Protection, Relation, reach
 from dp_pipeline.schema.source import Source
 from dp_pipeline.schema.target import Target
@@ -63,6 +64,8 @@ class DatasetSpec:
     updates_public whether the moment at which the rows change may be seen by anyone
     owners         who answers for the data set, as Dagster writes it: an e-mail address or
                    ``team:NAME``
+    point          the attributes that a map draws to the right and upwards, or None: their names
+                   decide. It changes no release
     """
 
     name: str
@@ -91,6 +94,7 @@ class DatasetSpec:
     refresh: Literal["weekly"] | None = None
     updates_public: bool = False
     owners: tuple[str, ...] = ()
+    point: Point | None = None
 
     @property
     def currency(self) -> Currency:

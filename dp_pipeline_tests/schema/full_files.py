@@ -29,6 +29,7 @@ attributes:
     aliases: {r: red}}
   code: {levels: 0..3, column: Code}
 one_hot: true
+point: [x, height]
 label: code
 targets: {colour: {positive: [red], without: [age]}}
 nominal_rows: 50

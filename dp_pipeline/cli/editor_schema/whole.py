@@ -131,6 +131,10 @@ _FIELDS: dict[str, Schema] = {
     "source": said(SOURCE, "Where the rows are."),
     "on_invalid": said(choice("clip", "drop"), "What becomes of a number outside of its bounds."),
     "attributes": said(ATTRIBUTES, "The columns that are read, each a number or a category."),
+    "point": said(
+        {**list_of(TEXT, least=2), "maxItems": 2},
+        "The attributes that a map draws to the right and upwards: [longitude, latitude].",
+    ),
     "one_hot": said(SWITCH, "Whether codes are stored as bits too."),
     "label": said(TEXT, "The attribute with the true classes."),
     "targets": said(_TARGETS, "What classifiers learn from a synthetic table."),
