@@ -144,7 +144,9 @@ def _maps(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[tuple[str, bytes
     if not bundles:
         return []
     views = [
-        ClusterView.of(name, bundle.tables, spec.domain.box(tuple(bundle.tables["centres"])))
+        ClusterView.of(
+            name, bundle.tables, spec.domain.box(tuple(bundle.tables["centres"])), spec.point
+        )
         for name, bundle in zip(_names(bundles), bundles, strict=True)
     ]
     title = _title_of(bundles, "Centres")
