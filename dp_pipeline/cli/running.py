@@ -62,10 +62,12 @@ def _print_outcome(request: RunRequest) -> None:
     columns = ["model", "ε", *shorts, "ε spent", charge, "state"]
     print_table(request.spec.title, columns, [one.cells(metrics) for one in found])
     # Of the model that is declared first, at the largest ε: the report shows the others.
-    first = next((one for one in found[-len(request.models) :] if one.centres()), None)
+    first = next((one for one in found[-len(request.models) :] if one.has_centres), None)
     if first is not None:
         title = f"Centres of {first.bundle.model} at ε={first.bundle.facts['epsilon']}"
         print_table(title, *first.centre_table())
+    for line in (text for one in found for text in one.warnings):
+        click.echo(f"warning: {line}")
     charged = Fraction(sum(one.charged for one in found), NANO)
     click.echo(f"charged by this run: {currency.text(charged)}")
     word = limits_word(request.spec, request.home)

@@ -8,5 +8,12 @@ from dp_pipeline.estimators.errors import InvalidParameter
 from dp_pipeline.estimators.k_anonymous_selector import KAnonymousSelector
 from dp_pipeline.estimators.private_kmeans import PrivateKMeans
 from dp_pipeline.estimators.private_synthesizer import PrivateSynthesizer
+from dp_pipeline.estimators.signal import WeakSignal
 
-__all__ = ["InvalidParameter", "KAnonymousSelector", "PrivateKMeans", "PrivateSynthesizer"]
+__all__ = [
+    "InvalidParameter",
+    "KAnonymousSelector",
+    "PrivateKMeans",
+    "PrivateSynthesizer",
+    "WeakSignal",
+]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,7 +22,7 @@ from dp_pipeline.estimators.columns import Columns, counter_over, numeric_column
 from dp_pipeline.estimators.errors import InvalidParameter, invalid_parameters
 from dp_pipeline.estimators.methods import clustering_model, plain_claim
 from dp_pipeline.estimators.private_fit import Fitted, PrivateFit
-from dp_pipeline.estimators.signal import WeakSignal, warning_of
+from dp_pipeline.estimators.signal import clustering_doubts, warn_of
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.weighted_kmeans import cluster_synopsis
 from dp_pipeline.schema.encoding import FloatArray, IntArray
@@ -91,6 +90,10 @@ class PrivateKMeans(
         k by ``recluster``, for no further ε. None with methods that make none.
     fit_for_release_ : bool
         Whether the noise may protect persons: False for a seed and for a source of one's own.
+    warnings_ : tuple of str
+        What noisy counts say against this release, private too: fewer rows than half of
+        ``nominal_rows``, N·ε/k below 20, nearly all rows at a bound. None is no proof of the
+        contrary.
     n_features_in_ : int
         Number of columns d.
     feature_names_in_ : ndarray of shape (d,)
@@ -142,8 +145,7 @@ class PrivateKMeans(
 
         Raises InvalidParameter, a ValueError, for parameters and for the form of X; with
         ``lineage`` also BudgetExceeded; nothing was charged or drawn then. No error and no
-        warning says anything about a row. Warns (WeakSignal) where a *noisy* number of rows
-        N̂ has N̂·ε/k < 20.
+        warning says anything about a row. Warns (WeakSignal) of what ``warnings_`` says.
         """
         rng = generator(self.random_state)
         with invalid_parameters():
@@ -154,9 +156,8 @@ class PrivateKMeans(
             fitted = self._run(fit, columns, rng)
         self._keep(fitted, fit)
         self.fit_for_release_ = is_fit_for_release(self.noise)
-        message = warning_of(fitted.released, fit.claim.epsilon)
-        if message:
-            warnings.warn(message, WeakSignal, stacklevel=2)
+        self.warnings_ = clustering_doubts(fitted, fit, nominal_rows=self.nominal_rows)
+        warn_of("PrivateKMeans", self.warnings_)
         return self
 
     def predict(self, X: Any) -> IntArray:

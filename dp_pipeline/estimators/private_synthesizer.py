@@ -27,6 +27,7 @@ from dp_pipeline.estimators.errors import invalid_parameters
 from dp_pipeline.estimators.methods import plain_claim, table_model
 from dp_pipeline.estimators.private_fit import Fitted, PrivateFit
 from dp_pipeline.estimators.redrawn import redrawn
+from dp_pipeline.estimators.signal import table_doubts, warn_of
 from dp_pipeline.estimators.synthetic_frame import marginal_series, synthetic_frame
 from dp_pipeline.gate.counts import MOST_GRID_CELLS, Counter
 from dp_pipeline.release.synthetic_table import SyntheticTable
@@ -103,6 +104,10 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         has the ``separator`` that two of them share.
     fit_for_release_ : bool
         Whether the noise may protect persons: False for a seed and for a source of one's own.
+    warnings_ : tuple of str
+        What noisy counts say against this release, private too: fewer rows than half of
+        ``nominal_rows`` or than noise, nearly all of one ``other``. None is no proof of the
+        contrary.
     n_features_in_ : int
         Number of declared columns.
     feature_names_in_ : ndarray
@@ -158,7 +163,8 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
 
         Raises InvalidParameter, a ValueError, for parameters and for a frame without a declared
         column; with ``lineage`` also BudgetExceeded; nothing was charged or drawn then. No error
-        and no warning says anything about a row, unless ``on_unknown`` asks for one.
+        and no warning says anything about a row, unless ``on_unknown`` asks for one. Warns
+        (WeakSignal) of what ``warnings_`` says.
         """
         began = generator(self.random_state)
         with invalid_parameters():
@@ -176,6 +182,8 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         self.fit_for_release_ = is_fit_for_release(self.noise)
         self.feature_names_in_ = np.array(fit.domain.names, dtype=object)
         self.n_features_in_ = len(columns)
+        self.warnings_ = table_doubts(fitted, fit, nominal_rows=self.nominal_rows)
+        warn_of("PrivateSynthesizer", self.warnings_)
         return self
 
     def sample(self, n: int | None = None) -> Any:

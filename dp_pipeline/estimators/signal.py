@@ -1,34 +1,46 @@
-"""Whether a fit had enough rows for its ε and k, judged by noisy counts alone."""
+"""What a fit warns of: that its release is mostly noise, or of other rows than were declared."""
 
 from __future__ import annotations
 
-from fractions import Fraction
+import warnings
+from collections.abc import Sequence
 
+from dp_pipeline.estimators.private_fit import RELATION, UNIT, Fitted, PrivateFit
 from dp_pipeline.release.clusters import Clusters
-
-ENOUGH = 20
-"""N̂·ε/k below which centres are mostly noise."""
+from dp_pipeline.release.synthetic_table import SyntheticTable
+from dp_pipeline.reporting.plausibility import NoisyTotal, clustering_warnings, table_warnings
+from dp_pipeline.schema.protection import reach
 
 
 class WeakSignal(UserWarning):
-    """Too few rows for this ε and this number of centres."""
+    """A release that says by its own noisy counts that it is mostly noise, or of few rows."""
 
 
-def warning_of(clusters: Clusters, epsilon: Fraction) -> str:
-    """What to warn of, from the noisy total of what was released; empty where nothing is to be
-    said, or no total was released.
-    """
-    if clusters.synopsis is not None:
-        total = float(clusters.synopsis.weights.sum())
-    elif clusters.sizes is not None:
-        total = float(clusters.sizes.sum())
-    else:
-        return ""
-    k = len(clusters.centres)
-    signal = max(0.0, total) * float(epsilon) / k
-    if signal >= ENOUGH:
-        return ""
-    return (
-        f"PrivateKMeans: expected N·ε/k of at least {ENOUGH}, got {signal:.1f} by a noisy count: "
-        f"{k} centres are mostly noise at this ε"
+def clustering_doubts(
+    fitted: Fitted[Clusters], fit: PrivateFit[Clusters], *, nominal_rows: int | None
+) -> tuple[str, ...]:
+    """One sentence each, from noisy counts and declarations alone; none where all looks well."""
+    tables, columns = fitted.released.tables(), fitted.released.columns
+    return clustering_warnings(
+        tables,
+        dict(zip(columns, fit.domain.box(columns), strict=True)),
+        NoisyTotal.of_tables(tables, fitted.spends, reach=reach(UNIT, RELATION)),
+        epsilon=fit.claim.epsilon,
+        nominal_rows=nominal_rows,
     )
+
+
+def table_doubts(
+    fitted: Fitted[SyntheticTable], fit: PrivateFit[SyntheticTable], *, nominal_rows: int | None
+) -> tuple[str, ...]:
+    """The same of a synthetic table."""
+    table = fitted.released
+    shares = {name: table.probabilities((name,)) for name in table.attributes}
+    total = NoisyTotal.of_marginals(table.measured)
+    return table_warnings(shares, fit.domain, total, nominal_rows=nominal_rows)
+
+
+def warn_of(estimator: str, doubts: Sequence[str]) -> None:
+    """One WeakSignal a doubt, at the line that called ``fit``."""
+    for doubt in doubts:
+        warnings.warn(f"{estimator}: {doubt}", WeakSignal, stacklevel=3)

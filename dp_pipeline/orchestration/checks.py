@@ -15,9 +15,11 @@ from dp_pipeline.orchestration.released_metadata import kind_metadata
 from dp_pipeline.orchestration.stored_checks import stored_check_specs, stored_checks
 from dp_pipeline.release.accountant import EXPONENTIAL, ROUNDED_UP
 from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.reporting.plausibility import DOUBTFUL, bundle_warnings
 from dp_pipeline.schema.spec import DatasetSpec
 
 SPENT = "spent_is_the_partition"
+PLAUSIBLE = "noisy_counts_are_plausible"
 
 
 def release_check_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
@@ -32,7 +34,15 @@ def release_check_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
         "of a method that is published with another ε or none, to what its noisy answers "
         "compose to.",
     )
-    return [spent, *budget_check_specs(key), *stored_check_specs(key)]
+    plausible = dg.AssetCheckSpec(
+        PLAUSIBLE,
+        asset=key,
+        description="The noisy counts that were released say nothing against it: not far fewer "
+        "rows than nominal_rows, no signal that is mostly noise, not nearly all rows at a bound or "
+        "of one level. Made of released values alone, so a reader may see it; it stops nothing. A "
+        "release without such counts passes unseen.",
+    )
+    return [spent, plausible, *budget_check_specs(key), *stored_check_specs(key)]
 
 
 def release_checks(release: Release, published: Published) -> list[dg.AssetCheckResult]:
@@ -40,6 +50,7 @@ def release_checks(release: Release, published: Published) -> list[dg.AssetCheck
     balance = release.home.ledger.balance(release.spec.lineage)
     return [
         spent_check(release.spec, release.claim, published.bundle),
+        plausible_check(release.spec, published.bundle),
         *budget_checks(balance),
         *stored_checks(release, published),
     ]
@@ -58,4 +69,15 @@ def spent_check(spec: DatasetSpec, claim: Claim, bundle: Bundle) -> dg.AssetChec
         check_name=SPENT,
         metadata=kind_metadata(bundle)
         | amount_metadata({"drawn": drawn, "claimed": bought}, spec.currency),
+    )
+
+
+def plausible_check(spec: DatasetSpec, bundle: Bundle) -> dg.AssetCheckResult:
+    """A warning where what was released says that it is mostly noise, or of other rows."""
+    warnings = bundle_warnings(spec, bundle)
+    return dg.AssetCheckResult(
+        passed=not warnings,
+        check_name=PLAUSIBLE,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={DOUBTFUL: dg.MetadataValue.text(" ".join(warnings))} if warnings else {},
     )

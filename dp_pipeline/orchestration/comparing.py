@@ -22,6 +22,7 @@ from dp_pipeline.reporting.charts import (
 )
 from dp_pipeline.reporting.cluster_view import ClusterView
 from dp_pipeline.reporting.model_labels import model_labels
+from dp_pipeline.reporting.plausibility import bundle_warnings
 from dp_pipeline.reporting.relative import relative_rows
 from dp_pipeline.reporting.report import write_report
 from dp_pipeline.reporting.rows import QualityRow, metrics_of
@@ -81,7 +82,10 @@ def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Co
         spec=spec,
         rows=rows,
         pictures=pictures,
-        releases=[ReleaseSummary.of(bundle, state=state) for _, bundle, state in found],
+        releases=[
+            ReleaseSummary.of(bundle, state=state, warnings=bundle_warnings(spec, bundle))
+            for _, bundle, state in found
+        ],
         beside=not_dp_beside(spec, ledger),
     )
     summary = SummaryTable.of(rows)
@@ -138,7 +142,9 @@ def _maps(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[tuple[str, bytes
     if not bundles:
         return []
     views = [
-        ClusterView.of(name, bundle.tables, spec.domain.box(tuple(bundle.tables["centres"])))
+        ClusterView.of(
+            name, bundle.tables, spec.domain.box(tuple(bundle.tables["centres"])), spec.point
+        )
         for name, bundle in zip(_names(bundles), bundles, strict=True)
     ]
     title = _title_of(bundles, "Centres")

@@ -12,10 +12,11 @@ from dp_pipeline.orchestration.io import pointed_bundle, read_json
 from dp_pipeline.orchestration.release import Release
 from dp_pipeline.orchestration.request import RunRequest
 from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.reporting.centre_table import centre_table
+from dp_pipeline.reporting.plausibility import bundle_warnings
 from dp_pipeline.reporting.rows import QualityRow
 from dp_pipeline.schema.epsilon import NANO, epsilon_text
 
-MOST_CENTRES = 10
 MOST_COLUMNS = 7
 
 
@@ -45,22 +46,20 @@ class Outcome:
             self.release.claim.marked(self.state),
         ]
 
-    def centres(self) -> list[list[str]]:
-        """The first released centres, one line each; none where the model releases none."""
-        columns = self.bundle.tables.get("centres", {}).values()
-        rows = zip(*(values.tolist() for values in columns), strict=True)
-        return [[f"{value:.6g}" for value in row] for row in list(rows)[:MOST_CENTRES]]
+    @property
+    def warnings(self) -> list[str]:
+        """What the noisy counts say against it, a line each, with its name."""
+        name = f"{self.bundle.model} at ε={epsilon_text(self.release.epsilon)}"
+        return [f"{name}: {text}" for text in bundle_warnings(self.release.spec, self.bundle)]
+
+    @property
+    def has_centres(self) -> bool:
+        """Whether the model releases any."""
+        return "centres" in self.bundle.tables
 
     def centre_table(self) -> tuple[list[str], list[list[str]]]:
-        """Names and lines of the first centres; of many columns the first ones, whole, and how
-        many more there are.
-        """
-        names, lines = list(self.bundle.tables["centres"]), self.centres()
-        more = len(names) - MOST_COLUMNS
-        if more <= 0:
-            return names, lines
-        shown = [[*line[:MOST_COLUMNS], "…"] for line in lines]
-        return [*names[:MOST_COLUMNS], f"+ {more} columns"], shown
+        """Names and lines of the first centres, with the noisy rows of each."""
+        return centre_table(self.bundle.tables, most_columns=MOST_COLUMNS)
 
 
 def outcomes(request: RunRequest) -> Iterator[Outcome]:

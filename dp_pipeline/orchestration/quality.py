@@ -17,6 +17,7 @@ from dp_pipeline.raw.table_comparison import table_quality
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.class_table import ClassTable
 from dp_pipeline.release.clusters import Tables
+from dp_pipeline.reporting.metres import metre_rows
 from dp_pipeline.reporting.rows import QualityRow
 from dp_pipeline.schema.encoding import INVALID, IntArray
 from dp_pipeline.schema.errors import DeclarationError
@@ -40,12 +41,14 @@ def evaluate(spec: DatasetSpec, home: Home, bundles: Mapping[str, Bundle]) -> li
             continue
         # Of retired rows nothing exact can be said any more; what was bought stays.
         exact = {} if snapshot.is_retired() else _exact_quality(spec, snapshot, bundle)
+        own = []
         if not spec.is_release:
-            rows += [_exact(bundle, metric, value) for metric, value in exact.items()]
-        rows += [
+            own += [_exact(bundle, metric, value) for metric, value in exact.items()]
+        own += [
             QualityRow.bought(bundle.model, _epsilon(bundle), metric=metric, number=bought)
             for metric, bought in bundle.quality.items()
         ]
+        rows += [*own, *metre_rows(spec, tuple(bundle.tables.get("centres", ())), own)]
     return rows
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from dp_pipeline.reporting.cluster_view import ClusterView
 from dp_pipeline.reporting.density import Density
+from dp_pipeline.reporting.number_text import number_text
 from dp_pipeline.reporting.picture import (
     INK,
     MUTED,
@@ -35,6 +36,12 @@ MOST_OUTLINES = 2500
 MOST_MAP_BYTES = 200_000
 """Many panels are worth a larger picture than one chart is."""
 
+MOST_NUMBERS = 36
+"""Centres whose numbers can be told apart in a picture of one panel; of many panels a third."""
+
+_MARGIN = 0.15
+"""Part of the width at either side in which a number goes inwards."""
+
 _SHADES = ("#ffffff", "#d6e8f5", "#94c3e4", "#4594cb", "#1a659e", "#0c2c52")
 _CENTRE = "#d55e00"
 
@@ -43,8 +50,9 @@ def cluster_maps(views: Sequence[ClusterView], *, title: str) -> bytes:
     """PNG of less than ``MOST_MAP_BYTES``: one panel a clustering, all with the same shades.
 
     Negative weights are white. Where there are more than two columns the two with the widest
-    declared intervals are shown and boxes are summed over the others; one column makes a
-    strip. A centre with a noisy size is drawn as large as that, hollow where it is not above 0.
+    declared intervals are shown, or those that are a place, and boxes are summed over the others;
+    one column makes a strip. A centre with a noisy size is drawn as large as that, hollow where it
+    is not above 0, with the number beside it where there is room for all of them.
     """
     across = min(len(views), 1 if len(views) == 1 else 2 if len(views) <= 4 else 3) or 1
     down = max(1, math.ceil(len(views) / across))
@@ -63,6 +71,8 @@ def cluster_maps(views: Sequence[ClusterView], *, title: str) -> bytes:
         _draw(panel, view, densities[index], highest=highest, is_small=across > 1)
         is_outer = index % across == 0, index + across >= len(views)
         _name_axes(panel, view, is_named=is_outer if is_shared else (True, True))
+        if index == 0 and view.metres is not None:
+            _draw_scale(panel, view, view.metres.x)
         panel.locator_params(nbins=4 if across == 1 else 3)
     if across == 1 and len(views[0].table["weight"]):
         _explain_shades(figure, panels[0], highest)
@@ -74,8 +84,7 @@ def _height(views: Sequence[ClusterView], across: int, down: int) -> float:
     """Inches: panels keep the shape of their box where it is drawn true to scale."""
     width = (WIDTH - (1.5 if across == 1 else 0.7)) / across
     ratios = [
-        0.3 if view.is_strip else view.sides[1] / view.sides[0] if view.is_true_to_scale else 0.75
-        for view in views
+        0.3 if view.is_strip else view.ratio if view.is_true_to_scale else 0.75 for view in views
     ]
     return 0.95 + down * (width * max(ratios, default=0.3) + 0.24)
 
@@ -96,6 +105,7 @@ def _draw(
     if not is_small:
         _outline(axes, view)
     _mark_centres(axes, view, is_small=is_small)
+    _number_centres(axes, view, is_small=is_small)
     if is_small:
         axes.set_title(plain(view.name, width=26), loc="left", fontsize=8, color=INK, pad=3)
 
@@ -150,6 +160,64 @@ def _mark_centres(axes: Axes, view: ClusterView, *, is_small: bool) -> None:
         )
 
 
+def _number_centres(axes: Axes, view: ClusterView, *, is_small: bool) -> None:
+    """The noisy rows of every centre beside it, or of none where they would cover each other."""
+    from matplotlib.patheffects import withStroke
+
+    if view.sizes is None or len(view.sizes) > (MOST_NUMBERS // 3 if is_small else MOST_NUMBERS):
+        return
+    for centre, size in zip(view.centres, view.sizes.tolist(), strict=True):
+        is_left = _has_room_left(centre, view)
+        axes.annotate(
+            number_text(size),
+            tuple(centre.tolist()),
+            xytext=(-6 if is_left else 6, 3),
+            textcoords="offset points",
+            ha="right" if is_left else "left",
+            fontsize=6 if is_small else 7.5,
+            color=INK,
+            path_effects=[withStroke(linewidth=1.6, foreground="white")],
+            zorder=6,
+        )
+
+
+def _has_room_left(centre: np.ndarray, view: ClusterView) -> bool:
+    """Whether a number stands better at the left of a centre: away from the nearest other one, and
+    inside the box.
+    """
+    share = (centre[0] - view.box[0].lower) / view.sides[0]
+    if not _MARGIN < share < 1 - _MARGIN:
+        return bool(share > _MARGIN)
+    away = (view.centres - centre) / view.sides
+    others = away[(away != 0).any(axis=1)]
+    return len(others) > 0 and bool(others[(others**2).sum(axis=1).argmin(), 0] > 0)
+
+
+def _draw_scale(axes: Axes, view: ClusterView, metres: float) -> None:
+    """A line in the lower left corner: a round number of metres, at most a quarter of the width."""
+    from matplotlib.patheffects import withStroke
+
+    quarter = view.sides[0] * metres / 4
+    power = 10.0 ** math.floor(math.log10(quarter))
+    length = power * max(step for step in (1, 2, 5) if step * power <= quarter)
+    left, low = view.box[0].lower + 0.04 * view.sides[0], view.box[1].lower + 0.05 * view.sides[1]
+    white = [withStroke(linewidth=4.0, foreground="white")]
+    right = left + length / metres
+    axes.plot([left, right], [low, low], color=INK, linewidth=1.6, path_effects=white, zorder=7)
+    text = f"{length / 1000:,.0f} km" if length >= 1000 else f"{length:,.3g} m"
+    axes.annotate(
+        text,
+        ((left + right) / 2, low),
+        xytext=(0, 3),
+        textcoords="offset points",
+        ha="center",
+        fontsize=7,
+        color=INK,
+        path_effects=[withStroke(linewidth=1.6, foreground="white")],
+        zorder=7,
+    )
+
+
 def _name_axes(axes: Axes, view: ClusterView, *, is_named: tuple[bool, bool]) -> None:
     """Ticks and names; of panels with the same axes only the outer ones are named."""
     from matplotlib.ticker import EngFormatter
@@ -158,18 +226,20 @@ def _name_axes(axes: Axes, view: ClusterView, *, is_named: tuple[bool, bool]) ->
     axes.set_xlim(horizontal.lower, horizontal.upper)
     axes.set_ylim(vertical.lower, vertical.upper)
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(EngFormatter(sep=""))
+        # An "m" behind a degree would be read as metres.
+        axis.set_major_formatter("{x:.8g}" if view.degrees else EngFormatter(sep=""))
     if view.is_strip:
         axes.set_yticks([])
     elif view.is_true_to_scale:
-        axes.set_aspect("equal")
+        axes.set_aspect(view.aspect)
     quiet(axes)
     is_left, is_lowest = is_named
     axes.tick_params(labelsize=7.5, labelleft=is_left, labelbottom=is_lowest)
+    across, up = (plain(name, width=30) + " (°)" * view.degrees for name in view.columns)
     if is_left:
-        axes.set_ylabel(plain(view.columns[1], width=30), fontsize=8.5)
+        axes.set_ylabel(up, fontsize=8.5)
     if is_lowest:
-        axes.set_xlabel(plain(view.columns[0], width=30), fontsize=8.5)
+        axes.set_xlabel(across, fontsize=8.5)
 
 
 def _explain_shades(figure: Figure, axes: Axes, highest: float) -> None:
@@ -196,10 +266,12 @@ def _footnote(views: Sequence[ClusterView]) -> str:
     """How to read the picture, with what a single panel would not say by itself."""
     text = "Orange: released centres"
     if any(view.sizes is not None for view in views):
-        text += " (area: noisy size)"
+        text += " (area, number: noisy rows)"
     if any(len(view.table["weight"]) for view in views):
         text += ". Blue: noisy boxes, darker where denser"
     others = max(view.others for view in views)
     if others:
-        text += f".\nShown are the two widest of {others + 2} columns, summed over the others"
+        text += f".\nShown are two of {others + 2} columns, summed over the others"
+    if any(view.metres is not None for view in views):
+        text += ".\nMetres are approximate: one length of a degree for the whole box"
     return f"{text}."

@@ -9,9 +9,11 @@ from fractions import Fraction
 
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.reporting.card_text import plain, points
+from dp_pipeline.reporting.centre_table import centre_table
 from dp_pipeline.reporting.charge_words import cost_text
 from dp_pipeline.reporting.number_text import number_text
 from dp_pipeline.reporting.parameter_words import parameter_words
+from dp_pipeline.reporting.plausibility import DOUBTFUL, bundle_warnings
 from dp_pipeline.reporting.private_release import PrivateRelease
 from dp_pipeline.reporting.promise_words import NOT_PROMISED
 from dp_pipeline.reporting.released_content import content_limits, content_points, content_table
@@ -21,19 +23,25 @@ MOST_MECHANISMS = 12
 """Lines about noise; there are more kinds of it only where scales differ charge by charge."""
 
 
+MOST_COLUMNS = 4
+"""Of a centre, beside its noisy rows."""
+
+
 def private_card(release: PrivateRelease) -> str:
-    """At most 80 lines: whom it protects, what it costs, what is in it, how the noise was drawn,
-    whether it may leave, what it is not, origin.
+    """At most 80 lines: what speaks against it, whom it protects, what it costs, what is in it, how
+    the noise was drawn, whether it may leave, what it is not, origin.
     """
     bundle = release.bundle
     parts = [
         f"# {plain(release.heading)}",
         *(plain(sentence) for sentence in release.about),
+        *_warnings(release),
         "## Whom it protects",
         points([*release.protects, *release.costs]),
         "## What is in it",
         markdown_lines([("table", "lines"), *content_table(bundle)]),
         points(content_points(bundle)),
+        *_centres(bundle),
         "## How the noise was drawn",
         plain(release.noise),
         _mechanisms(bundle),
@@ -45,6 +53,22 @@ def private_card(release: PrivateRelease) -> str:
         points([f"{name}: {text}" for name, text in _provenance(release).items()]),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _warnings(release: PrivateRelease) -> tuple[str, ...]:
+    """Before anything else is read: what the noisy counts say against the release."""
+    warnings = bundle_warnings(release.spec, release.bundle)
+    return (f"## {DOUBTFUL}", points(warnings)) if warnings else ()
+
+
+def _centres(bundle: Bundle) -> tuple[str, ...]:
+    """The first centres, with the noisy rows of each."""
+    head, lines = centre_table(bundle.tables, most_columns=MOST_COLUMNS)
+    if not lines:
+        return ()
+    more = len(next(iter(bundle.tables["centres"].values()))) - len(lines)
+    written = markdown_lines([[plain(name) for name in head], *lines])
+    return (f"{written}\n\nand {more} more centres." if more > 0 else written,)
 
 
 def _mechanisms(bundle: Bundle) -> str:

@@ -10,7 +10,7 @@ from dp_pipeline.reporting.html_page import footer, header, write_page
 from dp_pipeline.reporting.markup import Markup, joined
 from dp_pipeline.reporting.promise import promise, protected_box
 from dp_pipeline.reporting.rows import QualityRow
-from dp_pipeline.reporting.sections import alarm, pictures, release_table, utility
+from dp_pipeline.reporting.sections import alarm, pictures, release_table, utility, warnings
 from dp_pipeline.reporting.summary import ReleaseSummary
 from dp_pipeline.schema.errors import BoundaryViolation
 from dp_pipeline.schema.spec import DatasetSpec
@@ -71,6 +71,7 @@ def _body(
     parts = (
         header(kind, title=spec.title, lead=spec.description),
         alarm(releases, beside=beside),
+        warnings(releases),
         protected_box(spec, releases),
         utility(rows),
         pictures(images),

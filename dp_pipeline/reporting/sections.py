@@ -10,6 +10,7 @@ from dp_pipeline.reporting.indexed_png import SIGNATURE, is_tall
 from dp_pipeline.reporting.markup import Markup, details, element, joined, table
 from dp_pipeline.reporting.metric import metric_named
 from dp_pipeline.reporting.number_text import number_text
+from dp_pipeline.reporting.plausibility import DOUBTFUL
 from dp_pipeline.reporting.rows import Pivot, QualityRow, metrics_of, pivot
 from dp_pipeline.reporting.summary import ReleaseSummary
 from dp_pipeline.reporting.summary_table import SummaryTable
@@ -84,6 +85,18 @@ def _noise_alarm(releases: Sequence[ReleaseSummary]) -> Markup:
     return element(
         "div", element("strong", NOT_FOR_RELEASE), element("p", reason), class_="alarm", role="note"
     )
+
+
+def warnings(releases: Sequence[ReleaseSummary]) -> Markup:
+    """What the noisy counts of releases say against them; nothing where they say nothing."""
+    named: dict[str, list[str]] = {}
+    for one in releases:
+        for text in one.warnings:
+            named.setdefault(text, []).append(one.name)
+    if not named:
+        return Markup()
+    lines = [element("li", f"{', '.join(names)}: {text}") for text, names in named.items()]
+    return element("section", element("h2", DOUBTFUL), element("ul", *lines, class_="warnings"))
 
 
 def utility(rows: Sequence[QualityRow]) -> Markup:

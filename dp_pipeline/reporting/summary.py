@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -29,6 +30,7 @@ class ReleaseSummary:
     caveat            why the ε that was asked does not hold; empty when it does
     currency          what the lineage pays in
     steps             what the charges of a table were for; none of another release
+    warnings          what its noisy counts say against it
     """
 
     model: str
@@ -46,9 +48,10 @@ class ReleaseSummary:
     caveat: str = ""
     currency: Currency = PURE
     steps: tuple[Step, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, bundle: Bundle, *, state: str) -> ReleaseSummary:
+    def of(cls, bundle: Bundle, *, state: str, warnings: Sequence[str] = ()) -> ReleaseSummary:
         """The summary of a stored release."""
         facts = bundle.facts
         return cls(
@@ -67,6 +70,7 @@ class ReleaseSummary:
             caveat=bundle.caveat,
             currency=bundle.currency,
             steps=steps_of(bundle),
+            warnings=tuple(warnings),
         )
 
     @property

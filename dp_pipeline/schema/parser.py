@@ -22,6 +22,7 @@ from dp_pipeline.schema.fields import Fields, read_fields
 from dp_pipeline.schema.formats import DATASET_FILE
 from dp_pipeline.schema.k_anonymity_parser import parse_k_anonymity
 from dp_pipeline.schema.name import EXPECTED_NAME, is_name
+from dp_pipeline.schema.point import Point
 from dp_pipeline.schema.protection import OneRow, Protection, RowsOfPerson
 from dp_pipeline.schema.source_parser import parse_source
 from dp_pipeline.schema.spec import DatasetSpec, Publication
@@ -82,6 +83,7 @@ def load_spec(path: Path) -> DatasetSpec:
         expectations=parse_expectations(
             fields, domain, protection.column, is_release=purpose == "release"
         ),
+        point=_point(fields, domain),
     )
     fields.finish()
     check_together(spec, fields)
@@ -176,6 +178,18 @@ def _delta(fields: Fields) -> Fraction | None:
     except DeclarationError as error:
         expected, _, got = str(error).partition("expected ")[2].partition(", got ")
         fields.refuse("delta", expected, got)
+
+
+def _point(fields: Fields, domain: Domain) -> Point | None:
+    """Two axes: what is no number, or may be missing, is no place."""
+    if "point" not in fields:
+        return None
+    names = fields.texts("point")
+    if len(names) != 2 or names[0] == names[1] or not set(names) <= set(domain.numeric):
+        axes = ", ".join(domain.numeric) or "there is none"
+        expected = f"[x, y], two attributes that are numbers and never missing: {axes}"
+        fields.refuse("point", expected, ", ".join(names) or "none")
+    return names[0], names[1]
 
 
 def _label(fields: Fields, domain: Domain) -> str | None:

@@ -17,6 +17,7 @@ from dp_pipeline.schema.epsilon import epsilon_text, parse_epsilon
 from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.expectation import DeclaredExpectation
 from dp_pipeline.schema.k_anonymity import KAnonymity
+from dp_pipeline.schema.point import Point
 from dp_pipeline.schema.protection import Protection, Relation, reach
 from dp_pipeline.schema.source import Source
 from dp_pipeline.schema.target import Target
@@ -67,6 +68,8 @@ class DatasetSpec:
     usable         share of the rows that checks on rows want to have a person's id; of attributes
                    that say nothing else it is theirs too
     expectations   those that the user declares in Great Expectations' words
+    point          the attributes that a map draws to the right and upwards, or None: their names
+                   decide. It changes no release
     """
 
     name: str
@@ -97,6 +100,7 @@ class DatasetSpec:
     owners: tuple[str, ...] = ()
     usable: Fraction = Fraction(1)
     expectations: tuple[DeclaredExpectation, ...] = ()
+    point: Point | None = None
 
     @property
     def currency(self) -> Currency:

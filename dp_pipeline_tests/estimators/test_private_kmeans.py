@@ -248,6 +248,23 @@ def test_enough_rows_for_epsilon_and_k_are_not_warned_of():
         private().fit(np.repeat(VILLAGES, 200, axis=0))
 
 
+def test_a_fit_keeps_what_it_warned_of():
+    with pytest.warns(WeakSignal) as caught:
+        weak = private(nominal_rows=5_000).fit(VILLAGES)
+    assert [f"PrivateKMeans: {text}" for text in weak.warnings_] == [
+        str(one.message) for one in caught
+    ]
+    assert [text.partition(":")[0] for text in weak.warnings_] == ["Few rows", "Weak signal"]
+    assert private(nominal_rows=1_200).fit(np.repeat(VILLAGES, 200, axis=0)).warnings_ == ()
+
+
+def test_rows_in_another_unit_are_said_to_be_at_a_bound():
+    # Kilometres in place of metres: all of them are beyond the box.
+    metres = np.repeat(VILLAGES, 200, axis=0) * 1000
+    with pytest.warns(WeakSignal, match="At a bound: .* upper bound of x0"):
+        private().fit(metres)
+
+
 def test_every_fit_is_a_new_draw_and_costs_epsilon_again():
     estimator = private(noise=SeededNoise(7), epsilon="0.3")
     first = quiet_fit(estimator, VILLAGES).cluster_centers_

@@ -18,6 +18,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from dp_pipeline.estimators import InvalidParameter, PrivateSynthesizer
+from dp_pipeline.estimators.signal import WeakSignal
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models.privbayes import PrivBayes
 from dp_pipeline.schema.currency import rho_of
@@ -43,6 +44,8 @@ PURE_METHODS = [name for name in METHODS if name not in CONCENTRATED]
 def test_any_rows_give_a_valid_table_for_the_whole_epsilon(method: str, rows: pd.DataFrame):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        # What noisy counts say is no row's.
+        warnings.simplefilter("ignore", WeakSignal)
         fitted = copier(method=method).fit(rows)
     require_valid(fitted.sample())
     assert sum(spend.epsilon for spend in fitted.spends_) == 1
@@ -59,6 +62,8 @@ def test_no_value_of_a_row_is_an_error_or_a_warning(rows: list[tuple[Any, ...]])
     frame = pd.DataFrame(rows, columns=list(DECLARED))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        # What noisy counts say is no row's.
+        warnings.simplefilter("ignore", WeakSignal)
         require_valid(copier(method="independent").fit(frame).sample())
 
 
@@ -71,6 +76,23 @@ def test_with_little_noise_the_table_is_much_like_the_rows(method: str):
         found = drawn[name].value_counts(normalize=True).to_dict()
         assert found == pytest.approx(many[name].value_counts(normalize=True).to_dict(), abs=0.02)
     assert drawn["built"].isna().mean() == pytest.approx(1 / 6, abs=0.02)
+
+
+def test_a_table_whose_rows_were_all_dropped_is_warned_of():
+    unknown = VILLAGE.assign(tenure="unheard of")
+    nobody = pd.concat([unknown] * 200, ignore_index=True)
+    with pytest.warns(WeakSignal, match="PrivateSynthesizer: Few rows: their noisy number is"):
+        fitted = copier(domain={"tenure": ["owner"]}, nominal_rows=1_200).fit(nobody)
+    assert [text.partition(":")[0] for text in fitted.warnings_] == ["Few rows"]
+    with pytest.warns(WeakSignal, match="No rows to be seen"):
+        copier(domain={"tenure": ["owner"]}).fit(nobody)
+
+
+def test_a_table_of_enough_rows_is_not_warned_of():
+    many = pd.concat([VILLAGE] * 200, ignore_index=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert copier(nominal_rows=1_200).fit(many).warnings_ == ()
 
 
 @pytest.mark.parametrize("method", CONCENTRATED)

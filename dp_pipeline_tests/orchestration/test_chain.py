@@ -13,6 +13,7 @@ import dagster as dg
 import numpy as np
 import pytest
 
+from dp_pipeline.orchestration.checks import PLAUSIBLE
 from dp_pipeline.orchestration.outcome import report_path
 from dp_pipeline.orchestration.resources import Pipeline
 from dp_pipeline.schema.spec import DatasetSpec
@@ -59,7 +60,8 @@ def test_every_blocking_check_and_every_check_of_a_release_passes(ran: Ran):
     failed = [one for one in results if not one.passed]
     assert [one for one in failed if one.severity is dg.AssetCheckSeverity.ERROR] == []
     if not spec.is_release:
-        assert failed == []
+        # So few rows are a weak signal, which is a warning.
+        assert {one.check_name for one in failed} <= {PLAUSIBLE}
 
 
 def test_the_ledger_holds_the_cost_of_everything_and_dagster_agrees_to_the_last_nano(ran: Ran):

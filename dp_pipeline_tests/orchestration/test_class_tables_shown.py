@@ -96,7 +96,7 @@ def test_of_public_rows_the_exact_numbers_are_those_of_the_stored_tables(project
     (one,) = project.run(spec)
     assert [row.metric for row in one.quality] == ["auc_class_rate/colour", "withheld"]
     assert one.cells(["auc_class_rate/colour"])[2] == one.quality[0].text
-    assert one.centres() == []
+    assert not one.has_centres
     # At this ε all bits are found. Of 3·2 pairs one is tied: two plants have the same bins.
     assert one.quality[0].value == pytest.approx(11 / 12)
     again = ClassTable.from_tables(one.bundle.tables, spec.domain)

@@ -5,13 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+import dagster as dg
 import numpy as np
 import pytest
 
+from dp_pipeline.cli import running
+from dp_pipeline.orchestration.checks import PLAUSIBLE
 from dp_pipeline.orchestration.outcome import Outcome, report_path
+from dp_pipeline.orchestration.private_cards import card_path
 from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.orchestration.events import check_results
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, ROWS, Project
 
+Broken = tuple[Project, DatasetSpec]
 HEADER, *HOMES_ROWS = ROWS["homes"]
 
 
@@ -71,3 +77,50 @@ def test_a_benchmark_with_fewer_rows_than_centres_is_evaluated(rows: int, projec
     assert [row.metric for row in table.quality] == ["avd_2", "avd_3", "dcr"]
     page = report_path(project.request(spec)).read_text(encoding="utf-8")
     assert "nan" not in re.sub(r"base64,[^\"]+", "", page)
+
+
+BROKEN = {
+    **HOMES,
+    "lineage": "broken_town",
+    "nominal_rows": "2000",
+    "models": {"eug_kmeans": {"k": "3"}, "independent": {}},
+}
+DECIMALS = [f'"{at % 8},5","3{at % 10}0,0",renter' for at in range(2000)]
+"""Two thousand homes with comma decimals: none of them is a number."""
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Broken:
+    """A release of rows of which every single one is dropped; its noise, not seeded, is as large as
+    half of 2,000 rows in fewer than one of 10^20 draws.
+    """
+    project = Project(tmp_path_factory.mktemp("broken"))
+    spec = project.declare("homes", BROKEN)
+    project.write_rows("homes.csv", [HEADER, *DECIMALS])
+    project.run(spec)
+    return project, spec
+
+
+def test_a_release_of_rows_that_are_all_invalid_says_so_to_the_steward(broken: Broken):
+    project, spec = broken
+    results = [one for one in check_results(project, spec) if one.check_name == PLAUSIBLE]
+    assert [one.passed for one in results] == [False, False]
+    assert {one.severity for one in results} == {dg.AssetCheckSeverity.WARN}
+    for one in results:
+        assert "Few rows: their noisy number is" in one.metadata["What speaks against it"].value
+    for name in spec.models:
+        card = card_path(project.release(spec, model=name, epsilon="1")).read_text("utf-8")
+        assert "## What speaks against it\n\n- Few rows" in card
+    page = report_path(project.request(spec)).read_text(encoding="utf-8")
+    assert "less than half of the 2,000 that nominal_rows declares" in page
+
+
+def test_the_command_that_released_them_says_so_too(
+    broken: Broken, capsys: pytest.CaptureFixture[str]
+):
+    project, spec = broken
+    running._print_outcome(project.request(spec))
+    lines = [one for one in capsys.readouterr().out.splitlines() if one.startswith("warning: ")]
+    assert [line.partition(": Few rows: ")[0] for line in lines] == [
+        "warning: eug_kmeans at ε=1", "warning: independent at ε=1",
+    ]  # fmt: skip

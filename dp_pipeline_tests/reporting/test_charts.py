@@ -2,13 +2,16 @@
 
 import io
 import math
+from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import matplotlib as mpl
 import matplotlib.image
 import numpy as np
 import pytest
 
+from dp_pipeline.reporting import cluster_chart
 from dp_pipeline.reporting.charts import (
     cluster_maps,
     marginal_bars,
@@ -16,7 +19,7 @@ from dp_pipeline.reporting.charts import (
     utility_panels,
     utility_plot,
 )
-from dp_pipeline.reporting.cluster_chart import MOST_MAP_BYTES
+from dp_pipeline.reporting.cluster_chart import MOST_MAP_BYTES, MOST_NUMBERS
 from dp_pipeline.reporting.cluster_view import ClusterView
 from dp_pipeline.reporting.density import MOST_EDGES, Density
 from dp_pipeline.reporting.indexed_png import encode_png
@@ -50,12 +53,19 @@ def ink(png: bytes) -> float:
 
 
 def view_of(
-    centres: np.ndarray, *, boxes=None, sizes=None, box=SQUARE, name: str = "model"
+    centres: np.ndarray,
+    *,
+    boxes=None,
+    sizes=None,
+    box=SQUARE,
+    name: str = "model",
+    columns: Sequence[str] = "xyzuvw",
+    point: tuple[str, str] | None = None,
 ) -> ClusterView:
-    tables = {"centres": {column: centres[:, at] for at, column in enumerate("xyzuvw"[: len(box)])}}
+    tables = {"centres": {column: centres[:, at] for at, column in enumerate(columns[: len(box)])}}
     tables |= {} if boxes is None else {"synopsis": boxes}
     tables |= {} if sizes is None else {"sizes": {"size": np.array(sizes)}}
-    return ClusterView.of(name, tables, box)
+    return ClusterView.of(name, tables, box, point)
 
 
 def a_map(*weights: float, centres: np.ndarray = CENTRES) -> bytes:
@@ -163,14 +173,105 @@ def test_the_two_widest_columns_are_shown_and_the_first_of_equal_ones():
     narrow, wide = Coordinate(0.0, 1.0), Coordinate(0.0, 4.0)
     corner = np.arange(4.0)[None, :]
     for box, columns in {
-        (narrow, wide, wide, wide): ("y", "z"),
-        (wide, narrow, narrow, narrow): ("x", "y"),
-        (narrow, narrow, wide, narrow): ("x", "z"),
+        (narrow, wide, wide, wide): ("b", "c"),
+        (wide, narrow, narrow, narrow): ("a", "b"),
+        (narrow, narrow, wide, narrow): ("a", "c"),
     }.items():
-        view = view_of(corner, box=box)
+        view = view_of(corner, box=box, columns="abcd")
         assert view.columns == columns
-        assert view.centres.tolist() == [["xyzu".index(name) for name in columns]]
+        assert view.centres.tolist() == [["abcd".index(name) for name in columns]]
         assert view.others == 2
+
+
+ZURICH = (Coordinate(47.3, 47.5), Coordinate(8.4, 8.6))
+SOMEWHERE = np.array([[47.35, 8.55], [47.45, 8.45]])
+
+
+def drawn_axes(view: ClusterView) -> tuple[Any, Any]:
+    """The figure that ``cluster_maps`` made of one view, and the axes of its map."""
+    figures: list[Any] = []
+
+    def kept(figure: Any, **_: Any) -> bytes:
+        figures.append(figure)
+        return b""
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cluster_chart, "png", kept)
+        cluster_maps([view], title="t")
+    return figures[0], figures[0].axes[0]
+
+
+def test_longitude_runs_to_the_right_whatever_was_declared_first():
+    view = view_of(SOMEWHERE, box=ZURICH, columns=("lat", "lon"))
+    assert view.columns == ("lon", "lat")
+    assert view.centres.tolist() == [[8.55, 47.35], [8.45, 47.45]]
+    assert view.box == (ZURICH[1], ZURICH[0])
+    _, axes = drawn_axes(view)
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("lon (°)", "lat (°)")
+    assert axes.get_xlim() == (8.4, 8.6)
+    *_, full, hollow = axes.collections
+    assert full.get_offsets().tolist() == view.centres.tolist()
+    assert len(hollow.get_offsets()) == 0
+
+
+def test_the_boxes_of_a_synopsis_are_turned_with_the_axes():
+    # Two halves of the box: the north has everything.
+    halves = {
+        "lat_lower": np.array([47.3, 47.4]), "lat_upper": np.array([47.4, 47.5]),
+        "lon_lower": np.array([8.4, 8.4]), "lon_upper": np.array([8.6, 8.6]),
+        "weight": np.array([0.0, 9.0]),
+    }  # fmt: skip
+    view = view_of(SOMEWHERE, box=ZURICH, columns=("lat", "lon"), boxes=halves)
+    density = Density.of_synopsis(view.columns, view.table, view.box)
+    assert density.cells.tolist() == [[0.0, 2.0]]
+    assert view.sizes.sum() == 9.0
+
+
+def test_a_declared_point_decides_before_names_do():
+    view = view_of(SOMEWHERE, box=ZURICH, columns=("lat", "lon"), point=("lat", "lon"))
+    assert view.columns == ("lat", "lon")
+    plain = view_of(CENTRES, columns=("north", "east"), point=("east", "north"))
+    assert plain.columns == ("east", "north")
+    assert plain.metres is None
+    other = view_of(CENTRES, columns=("height", "width"), point=("east", "north"))
+    assert other.columns == ("height", "width")
+
+
+def test_a_place_is_shown_before_wider_columns():
+    box = (Coordinate(0.0, 1000.0), *ZURICH)
+    centres = np.column_stack([[5.0, 900.0], SOMEWHERE])
+    view = view_of(centres, box=box, columns=("fare", "lat", "lng"))
+    assert (view.columns, view.others) == (("lng", "lat"), 1)
+
+
+def test_a_degree_of_longitude_is_drawn_as_short_as_it_is():
+    view = view_of(SOMEWHERE, box=ZURICH, columns=("lat", "lon"))
+    assert view.aspect == pytest.approx(1 / math.cos(math.radians(47.4)))
+    assert view.ratio == pytest.approx(1.477, abs=0.001)
+    _, axes = drawn_axes(view)
+    assert axes.get_aspect() == pytest.approx(view.aspect)
+    assert view_of(CENTRES).aspect == 1.0
+
+
+def test_a_map_in_degrees_has_a_scale_in_metres_and_no_tick_that_ends_in_m():
+    around_0 = (Coordinate(-0.2, 0.2), Coordinate(-0.2, 0.2))
+    view = view_of(SOMEWHERE - [47.4, 8.5], box=around_0, columns=("lat", "lon"), sizes=[5, 7])
+    figure, axes = drawn_axes(view)
+    figure.canvas.draw()
+    ticks = [text.get_text() for text in (*axes.get_xticklabels(), *axes.get_yticklabels())]
+    assert not any("m" in text for text in ticks)
+    assert sorted(text.get_text() for text in axes.texts) == ["10 km", "5.00", "7.00"]
+    (line,) = axes.lines
+    width = np.ptp(line.get_xdata())
+    assert width * 111.195 == pytest.approx(10, rel=1e-4)
+
+
+def test_every_centre_has_its_noisy_rows_beside_it_where_there_is_room():
+    _, axes = drawn_axes(view_of(CENTRES, sizes=[1203.4, -8.0]))
+    assert [text.get_text() for text in axes.texts] == ["1,200", "-8.00"]
+    many = np.random.default_rng(3).uniform(0, 4, (MOST_NUMBERS + 1, 2))
+    _, crowded = drawn_axes(view_of(many, sizes=np.arange(len(many))))
+    assert len(crowded.texts) == 0
 
 
 def test_models_of_other_columns_stand_beside_each_other():

@@ -243,11 +243,11 @@ def test_an_unknown_table_is_named_without_words():
 
 def test_the_longest_card_fits_on_two_pages():
     names = [f"attribute{at}" for at in range(90)]
-    tables = {
-        name: {"a": np.arange(4)}
-        for name in ("cells", "codes", "marginals", "measured", "groups", "other")
-    }
+    tables = {name: {"a": np.arange(4)} for name in ("codes", "groups", "other")}
     tables |= {
+        "cells": {"noisy_count": np.arange(4)},
+        "marginals": {"attribute": np.array(["x"]), "probability": np.ones(1)},
+        "measured": {"cells": np.array([1, 3]), "deviation": np.array([2.0, 2.0])},
         "synthetic": {name: np.array(["x"]) for name in names},
         "cliques": cliques(*((name, -1, "") for name in names)),
     }
@@ -255,6 +255,17 @@ def test_the_longest_card_fits_on_two_pages():
     beside = ["squares/k_anonymous/kjig at K=5, snapshot 1"] * 90
     longest = release(bundle={"tables": tables, "spends": spends}, beside=beside)
     assert len(private_card(longest).splitlines()) <= MOST_LINES
+    many = {name: np.linspace(0, 4, 90) for name in names}
+    places = {"centres": {"x": many[names[0]], "y": many[names[1]], **many}}
+    of_places = release(bundle={"tables": places, "spends": spends}, beside=beside)
+    assert len(private_card(of_places).splitlines()) <= MOST_LINES
+
+
+def test_a_card_lists_the_first_centres_with_the_noisy_rows_of_each():
+    tables = {**CENTRES, "sizes": {"size": np.array([1203.0, -4.0])}}
+    inside = part(private_card(release(bundle={"tables": tables})), "What is in it")
+    assert "| x | y | noisy rows |" in inside
+    assert "| 1 | 0.5 | 1,200 |\n| 2 | 3 | -4.00 |" in inside
 
 
 def test_the_same_release_and_account_give_the_same_card():
@@ -277,3 +288,26 @@ def test_no_text_becomes_markup(text: str):
     written = card(text)
     assert len(written.split("\n")) == len(card("x").split("\n"))
     assert not re.search(r"(?<!\\)(?:\\\\)*[<\[`&]", written.replace("&#124;", ""))
+
+
+def test_a_card_says_before_anything_else_what_speaks_against_the_release():
+    tables = {**CENTRES, "synopsis": boxes(weights=[3.0, -2.0])}
+    card = private_card(release(bundle={"tables": tables}, spec=SENSITIVE | {"nominal_rows": 900}))
+    first, second = re.findall("^## (.*)$", card, re.MULTILINE)[:2]
+    assert (first, second) == ("What speaks against it", "Whom it protects")
+    assert "Few rows: their noisy number is 1 ± 4, less than half of the 900" in part(card, first)
+    assert len(card.splitlines()) <= MOST_LINES
+
+
+def test_a_card_of_a_plausible_release_has_no_such_heading():
+    tables = {**CENTRES, "synopsis": boxes(weights=[500.0, 300.0])}
+    card = private_card(release(bundle={"tables": tables}, spec=SENSITIVE | {"nominal_rows": 900}))
+    assert "What speaks against it" not in card
+
+
+def boxes(*, weights: list[float]) -> dict[str, np.ndarray]:
+    """Two halves of the square."""
+    columns = {"x_lower": [0, 2], "x_upper": [2, 4], "y_lower": [0, 0], "y_upper": [4, 4]}
+    return {
+        name: np.array(one, dtype=float) for name, one in {**columns, "weight": weights}.items()
+    }

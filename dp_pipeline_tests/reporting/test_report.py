@@ -230,6 +230,16 @@ def test_releases_of_the_same_rows_without_an_epsilon_are_named_in_big_letters(t
     assert 'class="alarm"' not in written(tmp_path)
 
 
+def test_what_speaks_against_releases_stands_once_before_their_numbers(tmp_path):
+    doubt = "Few rows: <3 of 900"
+    two = [summary(warnings=(doubt,)), summary(epsilon="1", warnings=(doubt,)), summary()]
+    text = written(tmp_path, releases=two)
+    line = "eug_kmeans at ε = 0.5, eug_kmeans at ε = 1: Few rows: &lt;3 of 900"
+    assert text.count(line) == 1
+    assert text.index("What speaks against it") < text.index(line) < text.index("<h2>Utility</h2>")
+    assert "What speaks against it" not in written(tmp_path)
+
+
 def test_what_was_spent_is_written_exactly(tmp_path):
     third = Spend("number of rows", LAPLACE, Fraction(1, 3), 1, Fraction(3))
     odd = Spend("odd", LAPLACE, Fraction(1000003, 7000000), 1, Fraction(7000000, 1000003))

@@ -52,6 +52,7 @@ expectations:
   - {type: expect_column_pair_values_to_be_equal, column_A: age, column_B: x,
     ignore_row_if: either_value_is_missing}
 one_hot: true
+point: [x, height]
 label: code
 targets: {colour: {positive: [red], without: [age]}}
 nominal_rows: 50

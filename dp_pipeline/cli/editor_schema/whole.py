@@ -139,6 +139,10 @@ _FIELDS: dict[str, Schema] = {
     "attributes": said(ATTRIBUTES, "The columns that are read, each a number or a category."),
     "usable": said(SHARE, "Which share of the rows checks want to be as declared."),
     "expectations": said(EXPECTATIONS, "More checks on rows, in Great Expectations' words."),
+    "point": said(
+        {**list_of(TEXT, least=2), "maxItems": 2},
+        "The attributes that a map draws to the right and upwards: [longitude, latitude].",
+    ),
     "one_hot": said(SWITCH, "Whether codes are stored as bits too."),
     "label": said(TEXT, "The attribute with the true classes."),
     "targets": said(_TARGETS, "What classifiers learn from a synthetic table."),

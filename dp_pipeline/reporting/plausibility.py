@@ -1,0 +1,298 @@
+"""What a release says about itself that its user has to know: few rows, weak signal, clipped rows.
+
+Everything here is computed from what was released, from the scales of its noise and from
+declarations: post-processing, so it costs nothing and a reader may see it. No row is looked at,
+and nothing is decided by it. Where a release holds no number from which its number of rows
+follows, nothing is said about that; silence does not mean that all is well.
+
+How often a warning is wrong, N̂ the noisy number of rows and σ the deviation of its noise:
+
+* *Few rows*: N̂ + 4σ is below half of ``nominal_rows``. If at least half of them were counted, noise
+  alone says so with a probability of at most 0.2 %: that of one Laplace number below −4σ, which
+  is ½e^(−4√2). A sum of several has lighter tails, and with a ``nominal_rows`` that is wrong by
+  20 % the noise would have to reach another 0.3 ``nominal_rows`` down.
+* *No rows*: N̂ is below 4σ. If there are 8σ rows or more, noise says so as rarely.
+* *Weak signal*: (N̂ + 4σ)·ε/(k·L) is below 20, for k centres and L rows that neighbours differ by.
+  If the true N has a signal of 20 or more, noise says so as rarely.
+* *At a bound*, *one level*, *no class*: what was released, as it was released. Noise moves a share
+  by σ/N̂, and a column that really is like that is reported too: the words say what is there, not
+  why. The last bin of a number in a table is not looked at: most people have no capital gain.
+
+σ comes from the charges: of m counts of scale s it is √(2m)·s, and of a tree's leaves at most 1.3
+times that, s the scale of one count that spends a whole path. (A leaf of ``htree_kmeans`` adds at
+most 3.2 s² to the variance of the total: the first generation has 0.2 of ε, and counts of parents
+are averaged with their children's.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from math import sqrt
+
+import numpy as np
+
+from dp_pipeline.release.accountant import LAPLACE, TREE_PATHS, Spend
+from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.release.clusters import Tables
+from dp_pipeline.release.measurement import NoisyMarginal, variance
+from dp_pipeline.reporting.number_text import noisy_text, number_text
+from dp_pipeline.schema.domain import Attribute, Domain
+from dp_pipeline.schema.encoding import Coordinate, FloatArray
+from dp_pipeline.schema.spec import DatasetSpec
+
+DOUBTFUL = "What speaks against it"
+"""The heading above warnings."""
+
+FEW = Fraction(1, 2)
+"""Share of ``nominal_rows`` below which rows are missing."""
+
+DEVIATIONS = 4
+"""σ that noise is granted before anything is said."""
+
+ENOUGH = 20
+"""N·ε/(k·L) below which centres are mostly noise."""
+
+NEARLY_ALL = 0.95
+"""Share of the rows at a bound, or of the level that unknown texts become."""
+
+EDGE = 1 / 32
+"""Part of a declared interval that counts as its bound."""
+
+_NO_CLASS = (
+    "No class: none is published, because none has enough noisy rows. Fewer bits, a larger ε or a "
+    "smaller K would help; or rows that break the declaration were dropped."
+)
+
+_TREE = 1.6
+"""Variance of a tree's total, in that of as many counts at the whole path's scale."""
+
+
+@dataclass(frozen=True)
+class NoisyTotal:
+    """The number of rows as a release tells it, and the deviation of its noise, both in rows."""
+
+    rows: float
+    deviation: float
+
+    @property
+    def most(self) -> float:
+        """The number of rows where noise took as much as it is granted."""
+        return self.rows + DEVIATIONS * self.deviation
+
+    @property
+    def text(self) -> str:
+        """With the noise that it has."""
+        return noisy_text(self.rows, self.deviation)
+
+    @classmethod
+    def of_sums(cls, sums: Iterable[tuple[float, float]]) -> NoisyTotal | None:
+        """The mean of totals by the inverse of their variances; None where there is none."""
+        known = [(total, spread) for total, spread in sums if spread > 0]
+        precision = sum(1 / spread for _, spread in known)
+        if not precision:
+            return None
+        mean = sum(total / spread for total, spread in known) / precision
+        return cls(mean, 1 / sqrt(precision))
+
+    @classmethod
+    def of_marginals(cls, measured: Iterable[NoisyMarginal]) -> NoisyTotal | None:
+        """From measured tables: each of them holds every row once."""
+        return cls.of_sums(
+            (float(one.table.sum()), one.table.size * one.variance) for one in measured
+        )
+
+    @classmethod
+    def of_tables(cls, tables: Tables, spends: Sequence[Spend], *, reach: int) -> NoisyTotal | None:
+        """From the tables of a clustering or of a synthetic table; None of anything else, and
+        where the noisy counts are too many to be stored.
+
+        spends   the model's own
+        reach    rows that neighbours differ by
+        """
+        if "measured" in tables and "cells" in tables:
+            return cls.of_sums(_sums(tables))
+        if "centres" not in tables:
+            return None
+        counts = _counts(tables)
+        spread = _count_variance(spends, reach)
+        if counts is None or spread is None:
+            return None
+        return cls(float(counts.sum()), sqrt(len(counts) * spread))
+
+
+def bundle_warnings(spec: DatasetSpec, bundle: Bundle) -> tuple[str, ...]:
+    """One sentence each; none where nothing is known or nothing is wrong.
+
+    spec   the declaration that the release was made under
+    """
+    tables = bundle.tables
+    if bundle.is_syntactic:
+        return ()
+    spends = bundle.spends[: bundle.model_spends]
+    total = NoisyTotal.of_tables(tables, spends, reach=spec.reach)
+    if "centres" in tables:
+        columns = tuple(name for name in tables["centres"] if name in spec.domain.numeric)
+        return clustering_warnings(
+            tables,
+            dict(zip(columns, spec.domain.box(columns), strict=True)),
+            total,
+            epsilon=Fraction(bundle.facts["epsilon"]),
+            reach=spec.reach,
+            nominal_rows=spec.nominal_rows,
+        )
+    if "classes" in tables:
+        return () if len(tables["classes"]["rows"]) else (_NO_CLASS,)
+    shares = _marginal_shares(tables)
+    return table_warnings(shares, spec.domain, total, nominal_rows=spec.nominal_rows)
+
+
+def clustering_warnings(
+    tables: Tables,
+    box: Mapping[str, Coordinate],
+    total: NoisyTotal | None,
+    *,
+    epsilon: Fraction,
+    reach: int = 1,
+    nominal_rows: int | None = None,
+) -> tuple[str, ...]:
+    """Of ``Clusters.tables()``, of which ``total`` was told."""
+    if total is None:
+        return ()
+    few = _few_rows(total, nominal_rows)
+    weak = _weak_signal(total, len(next(iter(tables["centres"].values()))), epsilon, reach)
+    said = few or weak or _no_rows(total)
+    # Of a few rows the place says nothing.
+    return (*said, *(weak if few else ()), *(() if said else _at_a_bound(tables, box)))
+
+
+def table_warnings(
+    shares: Mapping[str, FloatArray],
+    domain: Domain,
+    total: NoisyTotal | None,
+    *,
+    nominal_rows: int | None = None,
+) -> tuple[str, ...]:
+    """Of a synthetic table.
+
+    shares   attribute → share of the synthetic rows in each of its cells
+    """
+    said = () if total is None else _few_rows(total, nominal_rows) or _no_rows(total)
+    if said:
+        return said
+    known = [domain[name] for name in shares if name in domain.names]
+    return tuple(one for each in known for one in _one_level(each, shares[each.name]))
+
+
+def _few_rows(total: NoisyTotal, nominal_rows: int | None) -> tuple[str, ...]:
+    if nominal_rows is None or total.most >= FEW * nominal_rows:
+        return ()
+    return (
+        f"Few rows: their noisy number is {total.text}, less than half of the {nominal_rows:,} "
+        "that nominal_rows declares. Rows that break the declaration may have been dropped, the "
+        "source may be read wrongly, or nominal_rows is wrong.",
+    )
+
+
+def _no_rows(total: NoisyTotal) -> tuple[str, ...]:
+    if total.rows >= DEVIATIONS * total.deviation:
+        return ()
+    return (
+        f"No rows to be seen: their noisy number, {total.text}, is not above its noise, so this "
+        "release is like one of an empty table.",
+    )
+
+
+def _weak_signal(total: NoisyTotal, k: int, epsilon: Fraction, reach: int) -> tuple[str, ...]:
+    unit = float(epsilon) / (k * reach)
+    if total.most * unit >= ENOUGH:
+        return ()
+    signal = max(0.0, total.rows) * unit
+    return (
+        f"Weak signal: expected N·ε/k of at least {ENOUGH}, got {number_text(signal)} by a noisy "
+        f"count: {k} centres are mostly noise at this ε. Fewer centres or a larger ε would help.",
+    )
+
+
+def _at_a_bound(tables: Tables, box: Mapping[str, Coordinate]) -> tuple[str, ...]:
+    """Axes along which nearly all noisy rows are at one end of the declared interval."""
+    counts = _counts(tables)
+    weights = np.zeros(0) if counts is None else counts.clip(min=0)
+    if not weights.sum() > 0:
+        return ()
+    said = []
+    for name, interval in box.items():
+        width = EDGE * (interval.upper - interval.lower)
+        low, high = _sides(tables, name)
+        ends = {"lower": high <= interval.lower + width, "upper": low >= interval.upper - width}
+        for end, inside in ends.items():
+            share = float(weights[inside].sum() / weights.sum())
+            if share >= NEARLY_ALL:
+                said.append(
+                    f"At a bound: {share:.0%} of the noisy rows are at the {end} bound of {name}, "
+                    "to which numbers beyond it are clipped: bounds or unit may be wrong."
+                )
+    return tuple(said)
+
+
+def _one_level(attribute: Attribute, shares: FloatArray) -> tuple[str, ...]:
+    """Where nearly all synthetic rows have the level that unknown texts become."""
+    if attribute.other is None or len(shares) != attribute.size:
+        return ()
+    share = float(shares[attribute.labels().index(attribute.other)])
+    if share < NEARLY_ALL:
+        return ()
+    return (
+        f"One level: {share:.0%} of the synthetic rows have {attribute.name} = "
+        f"{attribute.other!r}, which unknown texts become: the declared levels may be wrong.",
+    )
+
+
+def _counts(tables: Tables) -> FloatArray | None:
+    """Noisy rows of every centre, or of every box: what was counted last."""
+    if "sizes" in tables:
+        return np.asarray(tables["sizes"]["size"], dtype=np.float64)
+    return np.asarray(tables["synopsis"]["weight"]) if "synopsis" in tables else None
+
+
+def _sides(tables: Tables, name: str) -> tuple[FloatArray, FloatArray]:
+    """Ends of what was counted along one axis; of a centre both are its place."""
+    if "sizes" in tables:
+        return tables["centres"][name], tables["centres"][name]
+    return tables["synopsis"][f"{name}_lower"], tables["synopsis"][f"{name}_upper"]
+
+
+def _count_variance(spends: Sequence[Spend], reach: int) -> float | None:
+    """Of the noise in one of the counts that were released; None where no charge counted rows.
+
+    A tree's counts come from its session, those of other models from their last charge that one
+    row moves by one; what moves centres is moved by more.
+    """
+    trees = [one.scale for one in spends if one.mechanism == TREE_PATHS]
+    if trees:
+        return _TREE * variance(trees[-1])
+    counted = [one for one in spends if one.mechanism == LAPLACE and one.sensitivity == reach]
+    return variance(counted[-1].scale) if counted else None
+
+
+def _sums(tables: Tables) -> list[tuple[float, float]]:
+    """Total and variance of every measured table; its cells stand one behind the other."""
+    sizes = tables["measured"]["cells"].tolist()
+    deviations = tables["measured"]["deviation"].tolist()
+    counts = tables["cells"]["noisy_count"]
+    ends = np.cumsum([0, *sizes]).tolist()
+    return [
+        (float(counts[first:end].sum()), (end - first) * deviation**2)
+        for (first, end), deviation in zip(pairwise(ends), deviations, strict=True)
+    ]
+
+
+def _marginal_shares(tables: Tables) -> dict[str, FloatArray]:
+    """Attribute → share of every cell, in the order of its labels."""
+    marginals = tables.get("marginals")
+    if marginals is None:
+        return {}
+    names, shares = marginals["attribute"], marginals["probability"]
+    return {name: shares[names == name] for name in dict.fromkeys(names.tolist())}

@@ -1,0 +1,105 @@
+"""Noisy rows of centres, tables of them, and errors in metres."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dp_pipeline.reporting.centre_table import MOST_CENTRES, centre_table
+from dp_pipeline.reporting.cluster_sizes import cluster_sizes
+from dp_pipeline.reporting.metres import metre_rows
+from dp_pipeline.reporting.rows import QualityRow
+from dp_pipeline.schema.domain import Attribute, Domain
+from dp_pipeline.schema.encoding import Coordinate
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.reporting.samples import HALF, exact, spec, synopsis
+
+LAT, LON = Coordinate(47.3, 47.5), Coordinate(8.4, 8.6)
+TWO = {"centres": {"x": np.array([1.0, 3.0]), "y": np.array([2.0, 2.0])}}
+
+
+def places(**intervals: Coordinate) -> DatasetSpec:
+    attributes = tuple(Attribute(name, name, "clip", one) for name, one in intervals.items())
+    return spec(domain=Domain(attributes))
+
+
+def test_sizes_are_those_that_were_counted():
+    counted = {**TWO, "sizes": {"size": np.array([7.0, -2.0])}, "synopsis": synopsis(1, 1, 1, 1)}
+    sizes = cluster_sizes(counted)
+    assert sizes is not None
+    assert sizes.tolist() == [7.0, -2.0]
+
+
+def test_sizes_of_a_synopsis_are_the_weights_of_the_boxes_nearest_to_each_centre():
+    sizes = cluster_sizes({**TWO, "synopsis": synopsis(6, 2, -5, 1)})
+    assert sizes is not None
+    assert sizes.sum() == pytest.approx(4)
+    left = synopsis(6, 2, -5, 1)
+    expected = left["weight"][left["x_upper"] <= 2].sum()
+    assert sizes[0] == pytest.approx(expected)
+
+
+def test_a_release_without_counts_has_no_sizes():
+    assert cluster_sizes(TWO) is None
+    assert centre_table(TWO, most_columns=5) == (["x", "y"], [["1", "2"], ["3", "2"]])
+    assert centre_table({}, most_columns=5) == ([], [])
+
+
+def test_a_table_of_centres_ends_with_their_noisy_rows():
+    counted = {**TWO, "sizes": {"size": np.array([1234.0, -2.0])}}
+    head, lines = centre_table(counted, most_columns=5)
+    assert head == ["x", "y", "noisy rows"]
+    assert lines == [["1", "2", "1,230"], ["3", "2", "-2.00"]]
+
+
+def test_of_many_columns_and_centres_the_first_are_listed():
+    columns = {f"x{at}": np.arange(30.0) for at in range(9)}
+    many = {"centres": columns, "sizes": {"size": np.arange(30.0)}}
+    head, lines = centre_table(many, most_columns=3)
+    assert head == ["x0", "x1", "x2", "+ 6 columns", "noisy rows"]
+    assert len(lines) == MOST_CENTRES
+    assert lines[4] == ["4", "4", "4", "…", "4.00"]
+
+
+@pytest.mark.parametrize("columns", [("lat", "lon"), ("lon", "lat")])
+def test_an_error_in_squared_degrees_is_shown_in_metres_too(columns: Any):
+    (row,) = metre_rows(places(lat=LAT, lon=LON), columns, [exact("m", HALF, 0.0001)])
+    assert (row.metric, row.unit, row.scale) == ("rms_metres", "metres", None)
+    # A hundredth of a degree: 1,112 m to the north, 753 m to the east.
+    assert row.value == pytest.approx(949.5, abs=0.5)
+
+
+def test_the_noise_of_an_error_is_in_metres_too():
+    bought = QualityRow("m", HALF, "nicv", 0.0004, 0.00001, "squared data units")
+    (row,) = metre_rows(places(lat=LAT, lon=LON), ("lat", "lon"), [bought])
+    metres = 94_949.0
+    step = (0.0004 + 0.00001) ** 0.5 - 0.0004**0.5
+    assert row.scale == pytest.approx(step * metres, rel=0.02)
+    (nothing,) = metre_rows(
+        places(lat=LAT, lon=LON), ("lat", "lon"), [QualityRow("m", HALF, "nicv", 0.0, 1e-6, "u")]
+    )
+    assert nothing.value == 0
+    assert nothing.scale == pytest.approx(0.001 * metres, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("intervals", "columns"),
+    [
+        ({"x": LON, "y": LAT}, ("x", "y")),
+        ({"lat": LAT, "lon": LON, "fare": LON}, ("lat", "lon", "fare")),
+        ({"lat": Coordinate(-90, 90), "lon": Coordinate(-180, 180)}, ("lat", "lon")),
+        ({"lat": LAT, "lon": LON}, ()),
+    ],
+    ids=["no degrees", "money among them", "the whole earth", "no centres"],
+)
+def test_what_is_no_place_in_degrees_has_no_error_in_metres(intervals: Any, columns: Any):
+    rows = [exact("m", Fraction(1), 0.5)]
+    assert metre_rows(places(**intervals), columns, rows) == []
+
+
+def test_other_metrics_have_no_metres():
+    rows = [exact("m", HALF, 1.0, metric="nicv_ratio")]
+    assert metre_rows(places(lat=LAT, lon=LON), ("lat", "lon"), rows) == []
