@@ -151,7 +151,10 @@ def require_account(connection: Connection, lineage: str) -> Account:
 
 def no_account(lineage: str) -> DeclarationError:
     """What every request for an unknown lineage is answered with."""
-    return DeclarationError(f"lineage {lineage}: no account was opened in this ledger")
+    return DeclarationError(
+        f"lineage {lineage}: no account was opened in this ledger: "
+        "`dp-pipeline run` of one of its data sets opens it"
+    )
 
 
 def spent_nano(connection: Connection, lineage: str, *, month: str = "") -> int:

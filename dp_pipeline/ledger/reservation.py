@@ -115,7 +115,7 @@ def enter(connection: Connection, charge: Charge) -> State:
     if newest == "dead":
         raise DeadRelease(
             f"{charge.what}: its noisy answers were lost and its ε is spent; "
-            "only a fresh replicate goes on"
+            "only a fresh replicate goes on: `--fresh`, at the full price"
         )
     append(connection, Draft.of(charge, "interrupted", facts=charge.facts))
     return "resumed"

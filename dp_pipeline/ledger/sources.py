@@ -63,13 +63,15 @@ def require_public(connection: Connection, lineage: str, *, source: str) -> None
     found = find_account(connection, lineage)
     if found is not None and found[0].purpose == "release":
         raise DeclarationError(
-            f"lineage {lineage}: opened with purpose 'release', now declared with 'benchmark'"
+            f"lineage {lineage}: opened with purpose 'release', now declared with 'benchmark': "
+            "declare `purpose: release`, whose rows are not shown"
         )
     for _, holder in _held(connection, source):
         if require_account(connection, holder).purpose == "release":
             raise DeclarationError(
                 f"source {source!r} is protected by lineage {holder} (release): as a benchmark, "
-                f"lineage {lineage} would publish exact numbers about it"
+                f"lineage {lineage} would publish exact numbers about it; only a data set with "
+                f"`lineage: {holder}` and `purpose: release` opens it"
             )
 
 

@@ -78,6 +78,16 @@ def one_at_a_time(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def preparing(dataset: str) -> str:
+    """What reads and prepares the rows of a data set, in Dagster or without it."""
+    return f"Dagster's job {dataset}_prepare does it, or `dp-pipeline run {dataset}`"
+
+
+def anew(dataset: str) -> str:
+    """What opens a new snapshot of a data set."""
+    return f"`dp-pipeline run {dataset} --snapshot NAME`"
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """One snapshot's folder on the raw store.
@@ -98,6 +108,11 @@ class Snapshot:
         return self.folder.name
 
     @property
+    def dataset(self) -> str:
+        """The data set that it is of."""
+        return self.folder.parent.name
+
+    @property
     def manifest(self) -> dict[str, Any]:
         """What is known of this snapshot; NotPrepared when nothing was ever ingested here, or the
         rows were retired.
@@ -106,7 +121,7 @@ class Snapshot:
         if _RETIRED in stored:
             raise NotPrepared(
                 f"{self!r}: expected rows, got a snapshot retired on {stored[_RETIRED]}: "
-                "name a new snapshot"
+                f"name a new snapshot: {anew(self.dataset)}"
             )
         return stored
 
@@ -114,7 +129,9 @@ class Snapshot:
         try:
             stored = json.loads((self.folder / _MANIFEST).read_text())
         except FileNotFoundError:
-            raise NotPrepared(f"{self!r}: expected an ingested snapshot, got none") from None
+            raise NotPrepared(
+                f"{self!r}: expected an ingested snapshot, got none: {preparing(self.dataset)}"
+            ) from None
         except (OSError, ValueError):
             stored = None
         if not isinstance(stored, dict):
@@ -180,7 +197,10 @@ class Snapshot:
         """The stored table of one stage; Damaged if it is not what the manifest says."""
         expected = self.manifest.get("fingerprints", {}).get(stage)
         if expected is None:
-            raise NotPrepared(f"{self!r}: expected the stage {stage!r}, got a snapshot without it")
+            raise NotPrepared(
+                f"{self!r}: expected the stage {stage!r}, got a snapshot without it: "
+                f"{preparing(self.dataset)}"
+            )
         path = self.table_path(stage)
         if not path.is_file() or not hmac.compare_digest(expected, self._fingerprint(stage)):
             raise Damaged(f"{self!r}: expected the table {stage!r} as it was stored, got another")
