@@ -1,5 +1,5 @@
 # Thin words for what README.md says.
-.PHONY: demo test test-ui test-stack lint ui study bench lock
+.PHONY: demo test test-ui test-stack test-resolutions lint ui study bench lock
 
 PY := .venv/bin/python
 export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
@@ -20,6 +20,27 @@ test-ui: .venv/ready_ui
 # Dagster's own processes, started, killed and started again.
 test-stack: .venv/ready
 	$(PY) -m pytest -m stack dp_pipeline_tests/stack dp_pipeline_tests/deploy
+
+# The bounds of versions in pyproject.toml hold: the lowest and the newest that they allow, each in an
+# environment of its own, without constraints.txt. Every test is collected; then a release from the
+# command line to its report, Dagster's definitions, the ledger, Great Expectations and readers, frames
+# in the estimators, and pictures. Ten minutes each on two idle cores: not a part of `make test`.
+RESOLVED := build/resolutions
+RESOLUTION_TESTS := $(addprefix dp_pipeline_tests/,test_cli.py test_data_cli.py \
+  orchestration/test_definitions_load.py ledger raw/test_expectations.py raw/test_sources.py \
+  raw/test_sql_source.py estimators reporting/test_charts.py)
+RESOLUTIONS := test-lowest-direct test-highest
+.PHONY: $(RESOLUTIONS)
+test-resolutions: $(RESOLUTIONS)
+
+$(RESOLUTIONS): test-%: .venv/ready
+	rm -rf $(RESOLVED)/$*
+	python3 -m venv $(RESOLVED)/$*
+	$(PY) -m uv pip install --quiet --python $(RESOLVED)/$*/bin/python --resolution $* --editable '.[test]'
+	$(PY) -m uv pip check --python $(RESOLVED)/$*/bin/python
+	$(RESOLVED)/$*/bin/python -m pytest --collect-only --quiet -p no:cacheprovider > $(RESOLVED)/$*.log \
+	  || { tail -n 40 $(RESOLVED)/$*.log; exit 1; }
+	$(RESOLVED)/$*/bin/python -m pytest -p no:cacheprovider $(RESOLUTION_TESTS)
 
 lint: .venv/ready
 	.venv/bin/ruff check .

@@ -16,12 +16,14 @@ from dp_pipeline.cli import main
 from dp_pipeline.cli.buildable import require_buildable
 from dp_pipeline.ledger import Account, Ledger
 from dp_pipeline.ledger.home import Home
+from dp_pipeline.orchestration.lineage import declared_account
 from dp_pipeline.schema import parameters
 from dp_pipeline.schema.discovery import discover
 from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.field_lines import FieldLines
 from dp_pipeline.schema.parser import load_spec
 from dp_pipeline.schema.skeleton import SCHEMA_FILE
+from dp_pipeline_tests.ledger.population import charge
 from dp_pipeline_tests.orchestration.projects import definitions_of
 from dp_pipeline_tests.schema.declarations import declaration, written
 
@@ -79,7 +81,7 @@ def test_a_draft_in_the_folder_hides_no_other_data_set_from_the_list(folder: Pat
     assert [line for line in result.stdout.splitlines() if line.split()[:1] == ["toy"]]
     (line,) = [line for line in result.stdout.splitlines() if "rides.yaml:" in line]
     assert line.startswith("not a good declaration yet: ")
-    assert line.endswith("protection.unit: expected one_row | rows_of_person, got TODO")
+    assert "protection.unit: expected one_row | rows_of_person, got TODO: " in line
 
 
 def test_the_list_says_what_would_be_downloaded_and_opens_no_network(folder: Path) -> None:
@@ -330,21 +332,42 @@ def benchmark(ledger: Ledger, source: str) -> None:
     ledger.claim_source("others", source)
 
 
+@pytest.mark.usefixtures("ledger")
 def test_a_source_that_is_not_there_is_a_warning(folder: Path) -> None:
+    (folder / "toy.csv").unlink()
     assert warnings(folder) == [f"the source {folder / 'toy.csv'} is not there"]
     (folder / "toy.csv").write_text("x\n")
     assert warnings(folder) == []
 
 
-def test_a_variable_that_is_not_set_is_a_warning(folder: Path) -> None:
-    (found,) = warnings(folder, source="source: {kind: csv, path: $DP_PIPELINE_DATA/toy.csv}")
-    assert found.startswith("the variable DP_PIPELINE_DATA")
+def test_where_there_is_no_project_a_warning_says_how_to_name_one(folder: Path) -> None:
+    (folder / "toy.csv").write_text("x\n")
+    (found,) = warnings(folder)
+    assert "`export DP_PIPELINE_HOME=FOLDER`" in found
 
 
+def test_a_variable_that_is_not_set_is_refused_as_by_plan(folder: Path) -> None:
+    for source, end in (
+        ("{kind: csv, path: $DP_PIPELINE_DATA/toy.csv}", "`export DP_PIPELINE_DATA=FOLDER`\n"),
+        ("{kind: sql, database: $RIDES, query: SELECT x FROM toy}", "`export RIDES=URL`\n"),
+    ):
+        checked = refused_as_by_plan(folder, source=f"source: {source}")
+        assert checked.stderr.endswith(end)
+
+
+def refused_as_by_plan(folder: Path, **changes: str) -> Result:
+    """The refusal of a check, after a look that `plan` says the same."""
+    path = written(folder, declaration(**changes))
+    planned = CliRunner().invoke(main, ["plan", "toy"])
+    checked = data("check", str(path))
+    assert_refused(checked, planned.exit_code, planned.stderr)
+    return checked
+
+
+@pytest.mark.usefixtures("ledger")
 def test_a_folder_that_no_command_looks_into_is_a_warning(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (folder / "toy.csv").write_text("x\n")
     monkeypatch.setenv("DP_PIPELINE_DATASETS", str(folder / ".."))
     assert warnings(folder) == [
         f"commands and Dagster look for it with DP_PIPELINE_DATASETS={folder} alone"
@@ -355,7 +378,7 @@ PUBLIC = {"purpose": "purpose: benchmark", "lineage": "lineage: gardens"}
 
 
 @pytest.mark.parametrize(
-    ("holder", "changes", "warned"),
+    ("holder", "changes", "refused"),
     [
         (release, {}, "belongs to lineage others"),
         (benchmark, {}, "belongs to lineage others"),
@@ -365,22 +388,67 @@ PUBLIC = {"purpose": "purpose: benchmark", "lineage": "lineage: gardens"}
     ],
     ids=["a release's", "a benchmark's", "with a reason", "exposed", "both public"],
 )
-def test_a_source_of_another_population_is_a_warning_and_nothing_is_claimed(
-    holder: Claim, changes: dict[str, str], warned: str, folder: Path, ledger: Ledger
+def test_a_source_of_another_population_is_refused_and_nothing_is_claimed(
+    holder: Claim, changes: dict[str, str], refused: str, folder: Path, ledger: Ledger
 ) -> None:
     holder(ledger, f"csv:{folder / 'toy.csv'}")
     before = ledger.entries()
-    found = warnings(folder, **changes)
-    assert [warned in one for one in found] == ([True] if warned else [])
+    if refused:
+        checked = data("check", str(written(folder, declaration(**changes))))
+        assert_refused(checked, 2, refused)
+    else:
+        assert warnings(folder, **changes) == []
     assert ledger.entries() == before
 
 
-def test_an_account_that_was_opened_otherwise_is_a_warning(folder: Path, ledger: Ledger) -> None:
+def test_the_first_holder_is_not_refused_for_one_that_came_with_a_reason(
+    folder: Path, ledger: Ledger
+) -> None:
+    declared = load_spec(written(folder, declaration()))
+    ledger.open_account(declared_account(declared))
+    (source,) = declared.source.identities
+    ledger.claim_source("people", source)
+    ledger.open_account(Account("others", "one row", "add_remove", "release", Fraction(1)))
+    ledger.claim_source("others", source, distinct_population="drivers, not riders")
+    assert warnings(folder) == []
+
+
+def test_an_account_that_was_opened_otherwise_is_refused_as_by_plan(
+    folder: Path, ledger: Ledger
+) -> None:
     assert warnings(folder) == []
     assert not ledger.folder.exists(), "a check makes no ledger"
     ledger.open_account(Account("people", "one row", "add_remove", "release", Fraction(4)))
-    (found,) = warnings(folder)
-    assert found.startswith("lineage people: opened with unit 'one row'")
+    checked = refused_as_by_plan(folder)
+    assert "lineage people: opened with unit 'one row'" in checked.stderr
+
+
+def test_a_budget_that_is_too_small_is_refused_as_by_plan(folder: Path, ledger: Ledger) -> None:
+    declared = load_spec(written(folder, declaration()))
+    ledger.open_account(declared_account(declared))
+    with ledger.reserve(charge(lineage="people", epsilon=str(declared.ceiling))) as spent:
+        spent.die("a fit that ended")
+    checked = refused_as_by_plan(folder)
+    assert checked.exit_code == 3
+    assert "`dp-pipeline budget raise toy --total … --reason …`" in checked.stderr
+
+
+def test_noise_that_is_not_fit_for_the_rows_is_refused_as_by_plan(
+    folder: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DP_PIPELINE_NOISE", "seeded:7")
+    assert "noise: expected a source fit" in refused_as_by_plan(folder).stderr
+    assert not ledger.folder.exists()
+
+
+@pytest.mark.usefixtures("ledger")
+def test_a_name_that_another_file_has_is_refused(folder: Path) -> None:
+    path = written(folder, declaration())
+    (folder / "drafts").mkdir()
+    copied = folder / "drafts" / "toy.yaml"
+    copied.write_text(path.read_text())
+    assert_refused(data("check", str(copied)), 2, f"got that of {path}")
+    assert data("check", str(path)).exit_code == 0
 
 
 def test_every_parameter_of_a_model_can_be_checked_alone() -> None:

@@ -17,6 +17,7 @@ from dp_pipeline.anonymity.rankings import MutualInformation
 from dp_pipeline.anonymity.rfka import Impurity, Rfka
 from dp_pipeline.anonymity.tree import Tree
 from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.name import one_of
 from dp_pipeline.schema.parameters import from_text
 
 METHODS: Mapping[str, type[Method]] = {
@@ -39,7 +40,5 @@ def build_method(name: str, texts: Mapping[str, str], *, of: str) -> Method:
     of   whose declaration it is, for the message
     """
     if name not in METHODS:
-        raise DeclarationError(
-            f"{of}: method: expected one of {', '.join(METHODS)}, got {name[:60]!r}"
-        )
+        raise DeclarationError(f"{of}: method: expected {one_of(METHODS, name)}")
     return from_text(METHODS[name], texts, of=f"{of}: {name}")

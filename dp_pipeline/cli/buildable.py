@@ -15,6 +15,7 @@ from dp_pipeline.raw.sources.named import BUNDLED
 from dp_pipeline.schema.epsilon import LARGEST
 from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.field_lines import FieldLines
+from dp_pipeline.schema.name import one_of
 from dp_pipeline.schema.parameters import from_text
 from dp_pipeline.schema.spec import DatasetSpec
 
@@ -72,8 +73,7 @@ def _require_method(spec: DatasetSpec, name: str, lines: FieldLines) -> None:
 
 
 def _unknown(spec: DatasetSpec, what: str, known: tuple[str, ...], got: str) -> DeclarationError:
-    listed = ", ".join(known)
-    return DeclarationError(f"{spec.name}: {what}: expected one of {listed}, got {got[:60]!r}")
+    return DeclarationError(f"{spec.name}: {what}: expected {one_of(known, got)}")
 
 
 @contextmanager

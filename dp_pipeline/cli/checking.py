@@ -18,17 +18,19 @@ if TYPE_CHECKING:
 def data_check(file: Path) -> None:
     """Check a data set file: its first mistake with the line, else what all of it would cost.
 
-    Reads no rows. Warns of a source that is not there, one that another population holds, and a
-    folder that no other command looks into.
+    Refuses what `plan` and `run` would refuse here: a source that another population holds, an
+    account that was opened otherwise, a budget that is too small. Reads no rows. Warns of a source
+    that is not there, of a folder that no other command looks into, and where there is no project.
     """
     from dp_pipeline.cli.buildable import require_buildable
-    from dp_pipeline.cli.surroundings import warnings
+    from dp_pipeline.cli.surroundings import require_runnable, warnings
     from dp_pipeline.models import price_of_everything
     from dp_pipeline.schema.field_lines import FieldLines
     from dp_pipeline.schema.parser import load_spec
 
     spec = load_spec(file)
     require_buildable(spec, FieldLines.of(file))
+    require_runnable(spec, file)
     for warning in warnings(spec, file):
         click.echo(f"warning: {warning}")
     total = spec.currency.text(price_of_everything(spec))

@@ -18,6 +18,9 @@ def move() -> None:
 
     home = find_home()
     if home.database is None:
-        raise DeclarationError(f"{LEDGER_VARIABLE}: expected the address of a server, got nothing")
+        raise DeclarationError(
+            f"{LEDGER_VARIABLE}: expected the address of a server, got nothing: "
+            f"`export {LEDGER_VARIABLE}=postgresql://user@host/database`"
+        )
     tip = move_to_server(home.ledger_folder, head=home.head, url=home.database)
     click.echo(f"{tip.sequence} rows moved; keep {LEDGER_VARIABLE} set from now on")

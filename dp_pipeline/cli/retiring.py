@@ -47,17 +47,13 @@ def data_retire(dataset: str, yes: bool) -> None:
 
 def _declared(dataset: str) -> dict[str, DatasetSpec]:
     """Every good data set file by its name; DeclarationError where this one is none."""
-    from dp_pipeline.schema.discovery import dataset_files
+    from dp_pipeline.schema.discovery import dataset_files, file_of
     from dp_pipeline.schema.errors import DeclarationError
     from dp_pipeline.schema.parser import load_spec
 
-    files = dataset_files()
-    if dataset not in files:
-        raise DeclarationError(
-            f"data set: expected one of {', '.join(files)}, got {dataset[:60]!r}"
-        )
+    file_of(dataset)
     declared = {}
-    for name, path in files.items():
+    for name, path in dataset_files().items():
         try:
             declared[name] = load_spec(path)
         except DeclarationError:

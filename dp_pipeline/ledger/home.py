@@ -79,7 +79,8 @@ class Home:
         if (folder / MOVED).exists():
             raise DeclarationError(
                 f"ledger: the rows of {folder} were moved to a server: expected its address in "
-                f"{LEDGER_VARIABLE}, got nothing"
+                f"{LEDGER_VARIABLE}, got nothing: "
+                f"`export {LEDGER_VARIABLE}=postgresql://…`"
             )
         return Ledger(folder, head=self.head)
 
@@ -105,7 +106,7 @@ def _find_root() -> Path:
     if workspace is None:
         raise DeclarationError(
             f"home: expected a project folder with workspace.yaml or {HOME_VARIABLE}, "
-            f"got {Path.cwd()}"
+            f"got {Path.cwd()}: `export {HOME_VARIABLE}=FOLDER`"
         )
     return workspace.parent / "data"
 

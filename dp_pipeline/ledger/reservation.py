@@ -104,7 +104,7 @@ def enter(page: Page, charge: Charge) -> State:
     if (past and past[-1].event == "dead") or page.is_claimed_by_strangers(charge.key):
         raise DeadRelease(
             f"{charge.what}: its noisy answers were lost and its ε is spent; "
-            "only a fresh replicate goes on"
+            "only a fresh replicate goes on: `--fresh`, at the full price"
         )
     if past:
         _require_same_charge(charge, past[0])

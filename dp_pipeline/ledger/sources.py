@@ -69,13 +69,15 @@ def require_public(view: View, lineage: str, *, source: str) -> None:
     found = view.account(lineage)
     if found is not None and found.purpose == "release":
         raise DeclarationError(
-            f"lineage {lineage}: opened with purpose 'release', now declared with 'benchmark'"
+            f"lineage {lineage}: opened with purpose 'release', now declared with 'benchmark': "
+            "declare `purpose: release`, whose rows are not shown"
         )
     for _, holder in _held(view, source):
         if view.require_account(holder).purpose == "release":
             raise DeclarationError(
                 f"source {source!r} is protected by lineage {holder} (release): as a benchmark, "
-                f"lineage {lineage} would publish exact numbers about it"
+                f"lineage {lineage} would publish exact numbers about it; only a data set with "
+                f"`lineage: {holder}` and `purpose: release` opens it"
             )
 
 

@@ -200,4 +200,7 @@ def write_state(connection: Connection, now: State, changed: Iterable[Place]) ->
 
 def no_account(lineage: str) -> DeclarationError:
     """What every request for an unknown lineage is answered with."""
-    return DeclarationError(f"lineage {lineage}: no account was opened in this ledger")
+    return DeclarationError(
+        f"lineage {lineage}: no account was opened in this ledger: "
+        "`dp-pipeline run` of one of its data sets opens it"
+    )

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dp_pipeline.metrics.equivalence_classes import class_ids
 from dp_pipeline.schema.encoding import FloatArray, IntArray
 from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.name import one_of
 
 Scorer = Literal["logistic", "class_rate", "svm"]
 
@@ -84,7 +85,7 @@ def _require_known(
     scorer: Scorer, learn_features: Features, learn_target: IntArray, ask_features: Features
 ) -> None:
     if scorer not in SCORERS:
-        raise DeclarationError(f"scorer: expected one of {', '.join(SCORERS)}, got {scorer!r}")
+        raise DeclarationError(f"scorer: expected {one_of(SCORERS, str(scorer))}")
     if learn_features.ndim != 2 or learn_target.shape != (len(learn_features),):
         raise DeclarationError("scorer: expected a table and one class a row, got other shapes")
     if ask_features.ndim != 2 or ask_features.shape[1] != learn_features.shape[1]:

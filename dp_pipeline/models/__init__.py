@@ -29,6 +29,7 @@ from dp_pipeline.models.privtree_kmeans import PrivTreeKMeans
 from dp_pipeline.models.threshold_filter import ThresholdFilter
 from dp_pipeline.schema.epsilon import NANO, nano_epsilon
 from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.name import one_of
 from dp_pipeline.schema.parameters import from_text
 from dp_pipeline.schema.spec import DatasetSpec
 
@@ -73,8 +74,9 @@ def build_model(spec: DatasetSpec, name: str) -> Model:
 
 def _built(spec: DatasetSpec, name: str) -> Model:
     if name not in MODELS or name not in spec.models:
-        declared = ", ".join([model for model in spec.models if model in MODELS] or MODELS)
-        raise DeclarationError(f"{spec.name}: model: expected one of {declared}, got {name[:60]!r}")
+        declared = [model for model in spec.models if model in MODELS] or MODELS
+        known = f": its file declares none called {name}" if name in MODELS else ""
+        raise DeclarationError(f"{spec.name}: model: expected {one_of(declared, name)}{known}")
     model_type = MODELS[name]
     texts = dict(spec.models[name])
     if spec.nominal_rows is not None and "nominal_rows" in getattr(

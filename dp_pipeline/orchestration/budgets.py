@@ -9,7 +9,6 @@ from fractions import Fraction
 from dp_pipeline.ledger import Balance, Ledger
 from dp_pipeline.schema.currency import delta_text
 from dp_pipeline.schema.epsilon import epsilon_text
-from dp_pipeline.schema.errors import DeclarationError
 
 
 @dataclass(frozen=True)
@@ -70,15 +69,10 @@ def budgets(ledger: Ledger, dataset: str | None) -> Sequence[Budget]:
 
 def lineage_of(dataset: str) -> str:
     """The population of a declared data set; DeclarationError where none is called so."""
-    from dp_pipeline.schema.discovery import dataset_files
+    from dp_pipeline.schema.discovery import file_of
     from dp_pipeline.schema.parser import load_spec
 
-    files = dataset_files()
-    if dataset not in files:
-        raise DeclarationError(
-            f"data set: expected one of {', '.join(files)}, got {dataset[:60]!r}"
-        )
-    return load_spec(files[dataset]).lineage
+    return load_spec(file_of(dataset)).lineage
 
 
 def _budget(ledger: Ledger, lineage: str) -> Budget:

@@ -97,7 +97,7 @@ def _server() -> str | None:
     if find_spec("dagster_postgres") is None:
         raise PipelineError(
             f"{STORAGE_VARIABLE}: expected dagster-postgres, got none: "
-            "install dp-pipeline[postgresql]"
+            "`pip install 'dp-pipeline[postgresql]'`"
         )
     # Dagster hands it on as it is.
     os.environ[STORAGE_VARIABLE] = url.render_as_string(hide_password=False)

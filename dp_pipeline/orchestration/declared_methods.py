@@ -8,6 +8,7 @@ from dp_pipeline.anonymity.promise import Promise
 from dp_pipeline.orchestration.anonymity_rows import declared_anonymity
 from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.k_anonymity import KAnonymity
+from dp_pipeline.schema.name import one_of
 from dp_pipeline.schema.spec import DatasetSpec
 
 
@@ -17,9 +18,7 @@ def declared_method(spec: DatasetSpec, name: str) -> Method:
     """
     methods = declared_anonymity(spec).methods
     if name not in methods:
-        raise DeclarationError(
-            f"{spec.name}: method: expected one of {', '.join(methods)}, got {name[:60]!r}"
-        )
+        raise DeclarationError(f"{spec.name}: method: expected {one_of(methods, name)}")
     return build_method(name, methods[name], of=f"{spec.name}: k_anonymity")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dp_pipeline.ledger import Account, Ledger
 from dp_pipeline.ledger.home import Home
 from dp_pipeline.orchestration.history import require_no_history
-from dp_pipeline.raw.snapshot import Snapshot, current_snapshot
+from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, preparing
 from dp_pipeline.schema.errors import NotPrepared
 from dp_pipeline.schema.spec import DatasetSpec
 
@@ -62,5 +62,7 @@ def require_snapshot(spec: DatasetSpec, home: Home) -> Snapshot:
     ledger = open_lineage(spec, home)
     snapshot = current_snapshot(home.raw, spec.name, ledger.key(spec.lineage))
     if snapshot is None:
-        raise NotPrepared(f"{spec.name}: expected a prepared snapshot, got none: ingest it first")
+        raise NotPrepared(
+            f"{spec.name}: expected a prepared snapshot, got none: {preparing(spec.name)}"
+        )
     return snapshot

@@ -14,7 +14,7 @@ import numpy as np
 from dp_pipeline import __version__
 from dp_pipeline.gate.noise import NoiseSource, named_noise
 from dp_pipeline.ledger import Charge, Ledger
-from dp_pipeline.ledger.home import Home
+from dp_pipeline.ledger.home import NOISE_VARIABLE, Home
 from dp_pipeline.models import build_model
 from dp_pipeline.models.base import Claim, Model, declared_claim, price
 from dp_pipeline.orchestration.beside import BESIDE, not_dp_beside
@@ -83,7 +83,7 @@ class Release:
         if self.spec.is_release and not fit:
             raise DeclarationError(
                 f"{self.spec.name}: noise: expected a source fit for sensitive data, "
-                "got a seeded one"
+                f"got a seeded one: unset {NOISE_VARIABLE}"
             )
 
     @cached_property

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Literal
 
 from dp_pipeline.raw.readiness import mark_validated
-from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.raw.snapshot import Snapshot, anew
 from dp_pipeline.schema.domain import Attribute
 from dp_pipeline.schema.expectation import DeclaredExpectation
 from dp_pipeline.schema.spec import DatasetSpec
@@ -235,5 +235,6 @@ def refusal(spec: DatasetSpec, verdicts: tuple[Verdict, ...]) -> str | None:
         return None
     return (
         f"{spec.name}: expected the snapshot to be as declared, got failed expectations: "
-        f"{', '.join(failed)}; mend the source or the file, then name a new snapshot"
+        f"{', '.join(failed)}; mend the source or the file, then name a new snapshot: "
+        f"{anew(spec.name)}"
     )

@@ -17,6 +17,7 @@ import dp_pipeline
 from dp_pipeline.raw.located import located
 from dp_pipeline.raw.snapshot import (
     Snapshot,
+    anew,
     check_snapshot_id,
     current_snapshot,
     make_current,
@@ -111,7 +112,8 @@ def _check_covers(snapshot: Snapshot, spec: DatasetSpec) -> None:
     else:
         return
     raise DeclarationError(
-        f"{spec.name}: snapshot {snapshot.id}: expected {mismatch}; name a new snapshot"
+        f"{spec.name}: snapshot {snapshot.id}: expected {mismatch}; name a new snapshot: "
+        f"{anew(spec.name)}"
     )
 
 

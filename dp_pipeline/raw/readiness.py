@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.raw.snapshot import Snapshot, anew, preparing
 from dp_pipeline.schema.errors import NotPrepared
 from dp_pipeline.schema.spec import DatasetSpec
 
@@ -33,11 +33,15 @@ def require_validated(spec: DatasetSpec, snapshot: Snapshot) -> None:
     """NotPrepared unless the manifest says: validated as declared now, and not refused."""
     validated = _marks(snapshot, "validated")
     if validated.get("refused"):
-        raise NotPrepared(f"{snapshot!r}: expected a valid snapshot, got a refused one")
+        raise NotPrepared(
+            f"{snapshot!r}: expected a valid snapshot, got a refused one: its checks say what to "
+            f"mend, then {anew(spec.name)}"
+        )
     is_current = (validated.get("digest"), validated.get("checks")) == (spec.digest, spec.checks)
     if validated.get("structural") is not True or not is_current:
         raise NotPrepared(
-            f"{snapshot!r}: expected a snapshot validated as {spec.name} is declared now, got none"
+            f"{snapshot!r}: expected a snapshot validated as {spec.name} is declared now, "
+            f"got none: {preparing(spec.name)}"
         )
 
 
@@ -55,7 +59,8 @@ def require_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> None:
     """NotPrepared unless ``stage`` was stored under this declaration."""
     if _marks(snapshot, "stages").get(stage) != spec.digest:
         raise NotPrepared(
-            f"{snapshot!r}: expected the stage {stage!r} as {spec.name} is declared now, got none"
+            f"{snapshot!r}: expected the stage {stage!r} as {spec.name} is declared now, got none: "
+            f"{preparing(spec.name)}"
         )
 
 
@@ -65,7 +70,8 @@ def require_prepared(spec: DatasetSpec, snapshot: Snapshot) -> None:
     prepared = _marks(snapshot, "prepared")
     if prepared.get("digest") != spec.digest:
         raise NotPrepared(
-            f"{snapshot!r}: expected a snapshot prepared as {spec.name} is declared now, got none"
+            f"{snapshot!r}: expected a snapshot prepared as {spec.name} is declared now, got none: "
+            f"{preparing(spec.name)}"
         )
 
 

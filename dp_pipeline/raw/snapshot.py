@@ -71,6 +71,16 @@ def one_at_a_time(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def preparing(dataset: str) -> str:
+    """What reads and prepares the rows of a data set, in Dagster or without it."""
+    return f"Dagster's job {dataset}_prepare does it, or `dp-pipeline run {dataset}`"
+
+
+def anew(dataset: str) -> str:
+    """What opens a new snapshot of a data set."""
+    return f"`dp-pipeline run {dataset} --snapshot NAME`"
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """One snapshot's folder on the raw store.
@@ -91,6 +101,11 @@ class Snapshot:
         return self.folder.name
 
     @property
+    def dataset(self) -> str:
+        """The data set that it is of."""
+        return self.folder.parent.name
+
+    @property
     def manifest(self) -> dict[str, Any]:
         """What is known of this snapshot; NotPrepared when nothing was ever ingested here, or the
         rows were retired.
@@ -99,7 +114,7 @@ class Snapshot:
         if _RETIRED in stored:
             raise NotPrepared(
                 f"{self!r}: expected rows, got a snapshot retired on {stored[_RETIRED]}: "
-                "name a new snapshot"
+                f"name a new snapshot: {anew(self.dataset)}"
             )
         return stored
 
@@ -107,7 +122,9 @@ class Snapshot:
         try:
             stored = json.loads((self.folder / _MANIFEST).read_text())
         except FileNotFoundError:
-            raise NotPrepared(f"{self!r}: expected an ingested snapshot, got none") from None
+            raise NotPrepared(
+                f"{self!r}: expected an ingested snapshot, got none: {preparing(self.dataset)}"
+            ) from None
         except (OSError, ValueError):
             stored = None
         if not isinstance(stored, dict):
@@ -203,7 +220,10 @@ class Snapshot:
     def _expected(self, stage: str) -> str:
         expected = self.manifest.get("fingerprints", {}).get(stage)
         if expected is None:
-            raise NotPrepared(f"{self!r}: expected the stage {stage!r}, got a snapshot without it")
+            raise NotPrepared(
+                f"{self!r}: expected the stage {stage!r}, got a snapshot without it: "
+                f"{preparing(self.dataset)}"
+            )
         return str(expected)
 
     def _another(self, stage: str) -> Damaged:

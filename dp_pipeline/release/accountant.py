@@ -163,6 +163,7 @@ class Accountant:
                     ceiling=self.epsilon,
                     where="this release",
                     symbol=self.currency.symbol,
+                    account=False,
                 )
             spent += cost
         self._spends += spends

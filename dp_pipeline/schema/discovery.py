@@ -8,7 +8,9 @@ from importlib import resources
 from pathlib import Path
 
 from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.name import one_of
 from dp_pipeline.schema.parser import load_spec
+from dp_pipeline.schema.source import DATA_FOLDER_VARIABLE
 from dp_pipeline.schema.spec import DatasetSpec
 
 DATASETS_VARIABLE = "DP_PIPELINE_DATASETS"
@@ -34,7 +36,10 @@ def _folders() -> Iterator[Path]:
     own = os.environ.get(DATASETS_VARIABLE)
     if own:
         if not Path(own).is_dir():
-            raise DeclarationError(f"{DATASETS_VARIABLE}: expected a folder, got {own!r}")
+            raise DeclarationError(
+                f"{DATASETS_VARIABLE}: expected a folder, got {own!r}: "
+                f"`export {DATASETS_VARIABLE}=FOLDER`, or unset it"
+            )
         yield Path(own)
 
 
@@ -52,9 +57,7 @@ def _shown(files: Mapping[str, Path]) -> list[Path]:
     named = os.environ.get(SHOWN_VARIABLE, "").split() or list(files)
     unknown = [name for name in named if name not in files]
     if unknown:
-        raise DeclarationError(
-            f"{SHOWN_VARIABLE}: expected names from {', '.join(files)}, got {unknown[0][:60]!r}"
-        )
+        raise DeclarationError(f"{SHOWN_VARIABLE}: expected {one_of(files, unknown[0])}")
     return [path for name, path in files.items() if name in named]
 
 
@@ -65,13 +68,28 @@ def is_available(spec: DatasetSpec) -> bool:
 
 def find_spec(name: str) -> DatasetSpec:
     """The data set called ``name``; DeclarationError if there is none, or not here."""
+    spec = load_spec(file_of(name))
+    require_available(spec)
+    return spec
+
+
+def file_of(name: str) -> Path:
+    """The file of the data set called ``name``; DeclarationError if there is none."""
     files = dataset_files()
     if name not in files:
-        raise DeclarationError(f"data set: expected one of {', '.join(files)}, got {name[:60]!r}")
-    spec = load_spec(files[name])
-    if not is_available(spec):
         raise DeclarationError(
-            f"{name}: expected the variable {spec.source.needs}, which says where its rows are, "
-            "got none"
+            f"data set: expected {one_of(files, name)} (`dp-pipeline data list` shows them; "
+            f"`export {DATASETS_VARIABLE}=FOLDER` adds your own)"
         )
-    return spec
+    return files[name]
+
+
+def require_available(spec: DatasetSpec) -> None:
+    """DeclarationError where the environment does not name what the source needs."""
+    needs = spec.source.needs
+    if not is_available(spec):
+        what = "FOLDER" if needs == DATA_FOLDER_VARIABLE else "URL"
+        raise DeclarationError(
+            f"{spec.name}: expected the variable {needs}, which says where its rows are, got none: "
+            f"`export {needs}={what}`"
+        )

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from dp_pipeline.schema.as_before import AS_BEFORE, said
 from dp_pipeline.schema.encoding import Bins, Coordinate, Levels
 from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.name import did_you_mean
 
 OnInvalid = Literal["clip", "other", "drop"]
 
@@ -115,7 +116,8 @@ class Domain:
             if attribute.name == name:
                 return attribute
         raise DeclarationError(
-            f"attribute {name!r}: expected one of {', '.join(self.names)}, got a name not declared"
+            f"attribute {name[:60]!r}: expected one of {', '.join(self.names)}, "
+            f"got a name not declared{did_you_mean(name, self.names)}"
         )
 
     @property

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from dp_pipeline.schema.name import is_name
+
 
 class PipelineError(Exception):
     """Something failed; the message is one line that a person can act on."""
@@ -52,6 +54,8 @@ class BudgetExceeded(PipelineError):
     ceiling  for ever, or of each month
     symbol   of what the amounts are: ε, or ρ of zero-concentrated DP
     month    the calendar month (UTC) whose limit would be passed: "2026-11"; else empty
+    account  whether the limit is an account's, which can be raised; what was asked for begins
+             with the name of its data set, if it is of one
     """
 
     exit_code = 3
@@ -66,6 +70,7 @@ class BudgetExceeded(PipelineError):
         where: str,
         symbol: str = "ε",
         month: str = "",
+        account: bool = True,
     ) -> None:
         self.asked, self.spent, self.ceiling, self.symbol = asked, spent, ceiling, symbol
         self.month = month
@@ -74,8 +79,16 @@ class BudgetExceeded(PipelineError):
         super().__init__(
             f"{what} refused by {where}: asked {symbol}={_decimal(asked)}, "
             f"spent{period} {_decimal(spent)}, left {_decimal(self.left)}, "
-            f"{limit} {_decimal(ceiling)}"
+            f"{limit} {_decimal(ceiling)}{_remedy(what, month) if account else ''}"
         )
+
+
+def _remedy(what: str, month: str) -> str:
+    dataset = what.partition("/")[0]
+    name = dataset if is_name(dataset) else "NAME"
+    limit = "--total … --per-month …" if month else "--total …"
+    later = ", or wait for the next month" if month else ""
+    return f"; more, for ever: `dp-pipeline budget raise {name} {limit} --reason …`{later}"
 
 
 def _decimal(value: Fraction) -> str:

@@ -19,11 +19,13 @@ import yaml
 
 from dp_pipeline.schema.epsilon import parse_epsilon
 from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.name import did_you_mean, nearest
 
 Parsed = TypeVar("Parsed")
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
 TODO = "TODO"
 _SHARE = re.compile(r"[01]?\.[0-9]{1,9}|1")
+_DECIDE = ": write it there, and `dp-pipeline data check` says what is still open"
 _RANGE = re.compile(r"(\d{1,18})\.\.(\d{1,18})")
 
 
@@ -53,6 +55,8 @@ def read_mapping(path: Path) -> yaml.MappingNode:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8 text"
+        if isinstance(error, FileNotFoundError):
+            reason += f": `dp-pipeline data init {path.stem} --from ROWS` drafts one"
         raise DeclarationError(f"{path}: expected a readable YAML file, got {reason}") from None
     return _mapping(text, path)
 
@@ -79,6 +83,7 @@ class Fields:
         self._path, self._prefix, self._line = path, prefix, node.start_mark.line + 1
         self._nodes: dict[str, yaml.Node] = {}
         self._asked: set[str] = set()
+        self._optional: set[str] = set()
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 self._fail("a field's name", "one value", "a list or mapping", key)
@@ -88,37 +93,50 @@ class Fields:
             self._nodes[name] = value
 
     def __contains__(self, name: str) -> bool:
+        self._optional.add(name)
         return name in self._nodes
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._nodes)
 
-    def _fail(self, name: str, expected: str, got: str, node: yaml.Node | None = None) -> NoReturn:
+    def _fail(
+        self, name: str, expected: str, got: str, node: yaml.Node | None = None, *, hint: str = ""
+    ) -> NoReturn:
         node = node or self._nodes.get(name)
         line = node.start_mark.line + 1 if node is not None else self._line
         raise DeclarationError(
             f"{self._path}:{line}: {self._prefix}{_short(name)}: "
-            f"expected {_short(expected, 200)}, got {_short(got)}"
+            f"expected {_short(expected, 200)}, got {_short(got)}{hint}"
         )
 
-    def refuse(self, name: str, expected: str, got: str) -> NoReturn:
-        """Raise the error of one field, with file and line."""
-        self._fail(name, expected, got)
+    def refuse(self, name: str, expected: str, got: str, *, hint: str = "") -> NoReturn:
+        """Raise the error of one field, with file and line.
+
+        hint   the end of the message: what to do, or which name was meant
+        """
+        self._fail(name, expected, got, hint=hint)
+
+    def _missing(self, name: str, expected: str) -> NoReturn:
+        """Refuse a field that is not there; one that nobody has asked for may be a misspelling."""
+        others = [one for one in self._nodes if one not in self._asked]
+        near = nearest(name, others)
+        self._fail(name, expected, "nothing", hint=f": is {near!r} meant for it?" if near else "")
 
     def text(self, name: str, default: str | None = None, *, choices: Iterable[str] = ()) -> str:
         """A scalar; required unless a default is given."""
         self._asked.add(name)
         node = self._nodes.get(name)
         if node is None:
-            return default if default is not None else self._fail(name, "a value", "nothing")
+            return default if default is not None else self._missing(name, "a value")
         if not isinstance(node, yaml.ScalarNode):
             self._fail(name, "one value", "a list or mapping")
         text = str(node.value)
         allowed = tuple(choices)
         if text == TODO and text not in allowed:
-            self._fail(name, " | ".join(allowed) or "a decision of yours", TODO)
+            self._fail(name, " | ".join(allowed) or "a decision of yours", TODO, hint=_DECIDE)
         if (allowed and text not in allowed) or not text:
-            self._fail(name, " | ".join(allowed) or "a value", repr(text[:60]))
+            near = did_you_mean(text, allowed)
+            self._fail(name, " | ".join(allowed) or "a value", repr(text[:60]), hint=near)
         return text
 
     def _parsed(self, name: str, parse: Callable[[str], Parsed | None], expected: str) -> Parsed:
@@ -189,15 +207,17 @@ class Fields:
         self._asked.add(name)
         node = self._nodes.get(name)
         if isinstance(node, yaml.ScalarNode) and node.value == TODO:
-            self._fail(name, "a decision of yours", TODO)
+            self._fail(name, "a decision of yours", TODO, hint=_DECIDE)
         if not isinstance(node, yaml.SequenceNode):
-            self._fail(name, "a list", "nothing" if node is None else "something else")
+            if node is None:
+                self._missing(name, "a list")
+            self._fail(name, "a list", "something else")
         for item in node.value:
             if not isinstance(item, yaml.ScalarNode):
                 self._fail(name, "a list of values", "a nested list or mapping", item)
         if [item.value for item in node.value].count(TODO) > 1:
             # Once it may be a level like any other.
-            self._fail(name, "a decision of yours", TODO)
+            self._fail(name, "a decision of yours", TODO, hint=_DECIDE)
         return [(str(item.value), item) for item in node.value]
 
     def numbers(self, name: str) -> tuple[float, ...]:
@@ -221,7 +241,9 @@ class Fields:
         if isinstance(node, yaml.ScalarNode) and node.value == "":
             node = yaml.MappingNode("tag:yaml.org,2002:map", [], node.start_mark, node.end_mark)
         if not isinstance(node, yaml.MappingNode):
-            self._fail(name, "a mapping", "nothing" if node is None else "something else")
+            if node is None:
+                self._missing(name, "a mapping")
+            self._fail(name, "a mapping", "something else")
         return Fields(node, self._path, f"{self._prefix}{_short(name)}.")
 
     def sections(self, name: str) -> tuple[Fields, ...]:
@@ -242,8 +264,11 @@ class Fields:
         """Refuse fields that no one asked for: a misspelt field must not be silently dropped."""
         for name in self._nodes:
             if name not in self._asked:
-                known = ", ".join(sorted(self._asked))
-                self._fail(name, f"one of {known}", "a field that is not known")
+                known = sorted(self._asked)
+                near = did_you_mean(name, self._asked | self._optional)
+                self._fail(
+                    name, f"one of {', '.join(known)}", "a field that is not known", hint=near
+                )
 
 
 def _short(text: str, most: int = 62) -> str:

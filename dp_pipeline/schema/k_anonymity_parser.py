@@ -9,6 +9,7 @@ from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.fields import Fields
 from dp_pipeline.schema.k_anonymity import PARTITIONS, KAnonymity, parse_k
+from dp_pipeline.schema.name import did_you_mean
 from dp_pipeline.schema.protection import Protection
 
 
@@ -73,7 +74,9 @@ def _attributes(section: Fields, domain: Domain, label: str) -> tuple[str, ...]:
     names = tuple(section.text("attributes", "").split())
     if not names or len(set(names)) != len(names) or not set(names) <= set(known):
         expected = f"attributes with cells, each once: {', '.join(known) or 'there is none'}"
-        section.refuse("attributes", expected, ", ".join(names) or "none")
+        unknown = next((name for name in names if name not in known), "")
+        near = did_you_mean(unknown, known)
+        section.refuse("attributes", expected, ", ".join(names) or "none", hint=near)
     return names
 
 

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from dp_pipeline.schema.as_before import AS_BEFORE, is_said
 from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.name import did_you_mean
 
 ModelType = TypeVar("ModelType")
 
@@ -96,7 +97,8 @@ def from_text(model: type[ModelType], texts: Mapping[str, str], *, of: str) -> M
     for name, text in texts.items():
         if name not in known:
             raise DeclarationError(
-                f"{of}: expected parameters {', '.join(known) or 'none'}, got {name!r}"
+                f"{of}: expected parameters {', '.join(known) or 'none'}, got {name[:60]!r}"
+                f"{did_you_mean(name, known)}"
             )
         values[name] = _parsed(known[name], text, of)
     return model(**values)

@@ -21,7 +21,7 @@ from dp_pipeline.schema.expectation_parser import parse_expectations
 from dp_pipeline.schema.fields import Fields, read_fields
 from dp_pipeline.schema.formats import DATASET_FILE
 from dp_pipeline.schema.k_anonymity_parser import parse_k_anonymity
-from dp_pipeline.schema.name import EXPECTED_NAME, is_name
+from dp_pipeline.schema.name import EXPECTED_NAME, did_you_mean, is_name
 from dp_pipeline.schema.point import Point
 from dp_pipeline.schema.protection import OneRow, Protection, RowsOfPerson
 from dp_pipeline.schema.source_parser import parse_source
@@ -200,5 +200,5 @@ def _label(fields: Fields, domain: Domain) -> str | None:
     label = fields.text("label")
     if label not in nominal:
         expected = f"an attribute with levels: {', '.join(nominal) or 'there is none'}"
-        fields.refuse("label", expected, repr(label[:60]))
+        fields.refuse("label", expected, repr(label[:60]), hint=did_you_mean(label, nominal))
     return label

@@ -43,8 +43,11 @@ ceiling: {total: 4}
 """
 
 ATTRIBUTES = """\
-# A number outside of its bounds becomes the nearer bound; a row with a text in place of a number is
-# dropped.
+# What becomes of a row that is not as declared. clip: a number outside of its bounds becomes the
+# nearer bound, so the row counts and the ends of the bounds look fuller than they are. drop: its
+# row is left out, so the release is about fewer persons, and nothing says how many. In both, a text
+# in place of a number drops the row; so does a text that is no level, unless `clip` stands here and
+# the attribute has `other`. Below one attribute `on_invalid: clip | drop | other` is its own.
 on_invalid: clip
 # A column is a number or a category. Take the sign # from the lines that are to hold, put values in
 # place of TODO, and delete the other lines; delete the columns that nobody needs: what is not

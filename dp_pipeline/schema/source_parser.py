@@ -9,6 +9,7 @@ from dp_pipeline.schema.database_parser import parse_database
 from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.encoding import Levels
 from dp_pipeline.schema.fields import Fields
+from dp_pipeline.schema.name import did_you_mean
 from dp_pipeline.schema.path_parser import parse_path
 from dp_pipeline.schema.source import WHITESPACE, Sample, Source
 from dp_pipeline.schema.url_parser import parse_urls
@@ -89,7 +90,7 @@ def _sample(source: Fields, domain: Domain, kind: str, is_release: bool) -> Samp
     nominal = [one.name for one in domain if isinstance(one.cells, Levels)]
     if sample.by not in nominal:
         expected = f"an attribute with levels: {', '.join(nominal) or 'there is none'}"
-        section.refuse("by", expected, repr(sample.by[:60]))
+        section.refuse("by", expected, repr(sample.by[:60]), hint=did_you_mean(sample.by, nominal))
     return sample
 
 

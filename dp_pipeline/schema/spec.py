@@ -155,7 +155,7 @@ class DatasetSpec:
         if epsilon not in self.partitions:
             raise DeclarationError(
                 f"{self.name}: expected ε from {', '.join(self.partition_keys)}, "
-                f"got {epsilon_text(epsilon)}"
+                f"got {epsilon_text(epsilon)}: list it under `partitions` to release at it"
             )
         return epsilon
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.encoding import Levels
 from dp_pipeline.schema.fields import Fields
+from dp_pipeline.schema.name import did_you_mean
 from dp_pipeline.schema.target import Target
 
 
@@ -21,7 +22,7 @@ def _target(name: str, section: Fields, domain: Domain) -> Target:
     nominal = [one.name for one in domain if isinstance(one.cells, Levels)]
     if name not in nominal:
         expected = f"an attribute with levels: {', '.join(nominal) or 'there is none'}"
-        section.refuse(name, expected, "another")
+        section.refuse(name, expected, "another", hint=did_you_mean(name, nominal))
     fields = section.section(name)
     positive, known = fields.texts("positive"), domain[name].labels()
     if len(set(positive)) != len(positive) or not set(positive) < set(known) or not positive:

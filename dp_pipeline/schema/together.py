@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from dp_pipeline.schema.epsilon import epsilon_text
 from dp_pipeline.schema.fields import Fields
+from dp_pipeline.schema.name import did_you_mean
 from dp_pipeline.schema.spec import DatasetSpec
 
 WATCHED = ("csv", "parquet")
@@ -29,7 +30,8 @@ def _check_publish(spec: DatasetSpec, fields: Fields) -> None:
     if spec.publish is None:
         return
     if spec.publish.model not in spec.models:
-        fields.refuse("publish", f"a model of {', '.join(spec.models)}", spec.publish.model)
+        expected, near = ", ".join(spec.models), did_you_mean(spec.publish.model, spec.models)
+        fields.refuse("publish", f"a model of {expected}", spec.publish.model, hint=near)
     if spec.publish.epsilon not in spec.partitions:
         got = epsilon_text(spec.publish.epsilon)
         fields.refuse("publish", f"ε from {', '.join(spec.partition_keys)}", got)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.name import one_of
 
 System = TypeVar("System")
 
@@ -21,5 +22,5 @@ def named(
     """
     for name in names:
         if name not in known:
-            raise DeclarationError(f"{what}: expected one of {', '.join(known)}, got {name[:60]!r}")
+            raise DeclarationError(f"{what}: expected {one_of(known, name)}")
     return tuple(system for name, system in known.items() if not names or name in names)

@@ -48,8 +48,12 @@ class Hostile:
 
 
 def village(**columns: Any) -> pd.DataFrame:
-    """The village with other values in some columns."""
-    return VILLAGE.assign(**columns)
+    """The village with other values in some columns; a list is kept as it is, of any values."""
+    kept = {
+        name: pd.Series(values, VILLAGE.index, dtype=object) if isinstance(values, list) else values
+        for name, values in columns.items()
+    }
+    return VILLAGE.assign(**kept)
 
 
 def filled(value: Any, *, rows: int = 6) -> pd.DataFrame:

@@ -183,7 +183,7 @@ def test_noise_that_protects_nobody_or_does_not_exist_is_refused_before_a_row_is
 def test_seeded_noise_launched_through_dagster_is_refused_on_release_data(rides: Project):
     spec = rides.declare("rides", RIDES)
     line = refusal(rides.launch(spec, "dpqt_kmeans", partition="0.5", noise="seeded:1"))
-    assert line == "rides: noise: expected a source fit for sensitive data, got a seeded one"
+    assert line.startswith("rides: noise: expected a source fit for sensitive data, got a seeded")
     assert rides.spent(spec) == 0
 
 

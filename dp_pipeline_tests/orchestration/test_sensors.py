@@ -197,7 +197,7 @@ def test_public_changes_that_the_ceiling_does_not_allow_are_refused_and_not_forg
     spend(rides, "2.5")
     before = rides.files("raw", "released", "ledger")
     refusal = "rides refused by lineage riders: asked ε=0.55, spent 2.5, left 0.5, ceiling 3"
-    assert [sensor.tick(), sensor.tick()] == [refusal] * 2
+    assert all(str(sensor.tick()).startswith(refusal) for _ in range(2))
     assert rides.files("raw", "released", "ledger") == before
     rides.ledger.raise_ceiling(
         "riders", total=Fraction(4), per_month=None, reason="a new year", by="ana"

@@ -91,7 +91,8 @@ def test_a_missing_column_stops_before_any_row_is_looked_at(spec, tmp_path):
     assert not any(v.passed for v in verdicts if not v.ran)
     assert refusal(spec, verdicts) == (
         "people: expected the snapshot to be as declared, got failed expectations: column__sex, "
-        "type__sex; mend the source or the file, then name a new snapshot"
+        "type__sex; mend the source or the file, then name a new snapshot: "
+        "`dp-pipeline run people --snapshot NAME`"
     )
     assert snapshot.manifest["validated"]["structural"] is False
     assert snapshot.manifest["validated"]["refused"] is True

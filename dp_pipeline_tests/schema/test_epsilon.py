@@ -67,7 +67,8 @@ def test_a_refusal_says_asked_spent_left_and_ceiling_and_rounds_what_is_left_dow
     refusal = BudgetExceeded(
         "grid", asked=Fraction(1, 2), spent=Fraction(2, 3), ceiling=Fraction(1), where="toy"
     )
+    line = "grid refused by toy: asked ε=0.5, spent 0.666666666, left 0.333333333, ceiling 1"
     assert str(refusal) == (
-        "grid refused by toy: asked ε=0.5, spent 0.666666666, left 0.333333333, ceiling 1"
+        f"{line}; more, for ever: `dp-pipeline budget raise grid --total … --reason …`"
     )
     assert (refusal.left, refusal.exit_code) == (Fraction(1, 3), 3)

@@ -171,3 +171,10 @@ def test_a_draft_without_a_column_is_refused() -> None:
     for columns in ((START,), (), (NOTE,)):
         with pytest.raises(DeclarationError, match=r"rides\.csv: expected a column to declare"):
             outline(columns)
+
+
+def test_the_draft_says_what_each_choice_for_invalid_rows_costs() -> None:
+    draft = sensitive_skeleton(outline([FoundColumn("a", "number")]))
+    said = draft[: draft.index("\non_invalid: clip\n")].rpartition("\nsource:")[2]
+    for choice in ("clip: ", "drop: ", "`other`", "nothing says how many"):
+        assert choice in said

@@ -7,6 +7,7 @@ import pyarrow as pa
 from dp_pipeline.raw.generators import GENERATORS
 from dp_pipeline.raw.sources.reading import check_names
 from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.name import one_of
 from dp_pipeline.schema.spec import DatasetSpec
 
 BUNDLED = ("breast_cancer", "digits", "iris", "wine")
@@ -35,7 +36,7 @@ def read_generated(spec: DatasetSpec) -> pa.Table:
     unknown = sorted(set(spec.source.options) - {"seed", "rows"})
     if unknown:
         raise DeclarationError(
-            f"{spec.name}: source.options: expected seed and rows, got {unknown[0]!r}"
+            f"{spec.name}: source.options: expected {one_of(('seed', 'rows'), unknown[0])}"
         )
     table = GENERATORS[spec.source.location](**spec.source.options)
     check_names(spec, table.column_names)
@@ -45,6 +46,5 @@ def read_generated(spec: DatasetSpec) -> pa.Table:
 def _check_listed(spec: DatasetSpec, names: tuple[str, ...]) -> None:
     if spec.source.location not in names:
         raise DeclarationError(
-            f"{spec.name}: source.name: expected one of {', '.join(names)}, "
-            f"got {spec.source.location[:60]!r}"
+            f"{spec.name}: source.name: expected {one_of(names, spec.source.location)}"
         )

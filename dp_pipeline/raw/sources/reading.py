@@ -49,7 +49,8 @@ def require_readable(spec: DatasetSpec, path: Path) -> None:
             is_empty = not file.read(1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "a path that cannot be"
-        raise refusal(spec, "a file that can be read", reason) from None
+        where = ": put it there, or mend `source`" if isinstance(error, FileNotFoundError) else ""
+        raise refusal(spec, "a file that can be read", f"{reason}{where}") from None
     if is_empty and not spec.source.header:
         raise refusal(spec, "a file with columns", "one of 0 bytes")
 
