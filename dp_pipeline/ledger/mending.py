@@ -25,9 +25,9 @@ def quarantine(book: Book, named: Mapping[int, str], *, reason: str, by: str) ->
 
     named   row number → digest of its bytes as ``verify`` says it, or its first 16 digits or more
 
-    Raises DeclarationError for a row that is not there with these bytes, that holds, or that the
-    head covers: what such a row charged before it was changed nobody knows, and a copy with the
-    row as it was is needed. Raises Damaged while any other row does not hold.
+    Raises DeclarationError for a row that is not there with these bytes. Raises Damaged for one
+    that holds, for one that the head covers (what such a row charged before it was changed nobody
+    knows, so a copy with the row as it was is needed), and while any other row does not hold.
     """
     _require_words(reason, by)
     with book.mending() as (connection, head):

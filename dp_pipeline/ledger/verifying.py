@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from dp_pipeline.ledger.audit import Audit
 from dp_pipeline.ledger.chain import Chain, Row
-from dp_pipeline.ledger.entry import entry_from
+from dp_pipeline.ledger.entry import Entry, entry_from
 from dp_pipeline.ledger.head import Tip
 from dp_pipeline.ledger.journal import Draft, rows, stored_bytes
 from dp_pipeline.ledger.state import Population, State
@@ -104,7 +104,13 @@ class Verification:
     def take(self, row: Row, children: list[Row]) -> None:
         """The next row, which has to hold by itself."""
         self.chain.follow(row, children)
-        entry = entry_from(row, children)
+        try:
+            self._take(entry_from(row, children))
+        except (AttributeError, KeyError, TypeError, ValueError):
+            # Whoever knows how to hash may have written numbers as text, or facts that are none.
+            raise Damaged(f"ledger row {row['sequence']}: it is no row of a ledger") from None
+
+    def _take(self, entry: Entry) -> None:
         at = f"ledger row {entry.sequence} ({entry.event})"
         if entry.event == "quarantined":
             self._require_naming(entry.facts.get("row", ""), Draft.again(entry), at=at)
@@ -138,7 +144,7 @@ def _named(stored: Iterable[tuple[Row, list[Row]]]) -> dict[str, str]:
             try:
                 facts = entry_from(row, children).facts
                 named[facts["row"]] = facts["bytes"]
-            except (Damaged, KeyError, TypeError):
+            except (Damaged, KeyError, TypeError, AttributeError):
                 continue
     return named
 

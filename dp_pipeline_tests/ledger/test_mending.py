@@ -168,6 +168,33 @@ def test_a_strange_row_that_names_a_good_one_takes_nothing_away(busy: Ledger, be
     busy.verify()
 
 
+@pytest.mark.parametrize("facts", ["[]", '{"row":"x"}', "7"])
+def test_a_strange_row_with_a_fitting_hash_and_odd_facts_is_quarantined_too(
+    busy: Ledger, place: Place, store: str, facts: str
+):
+    if store != "sqlite":
+        pytest.skip("the same rows and hashes as in a file")
+    newest = busy.entries()[-1]
+    row = {"sequence": 4, "event": "quarantined", "time": newest.time, "lineage": "trips"}
+    row |= {
+        "key": None,
+        "source": None,
+        "kind": "dp",
+        "nano_epsilon": 7,
+        "what": "",
+        "facts": facts,
+    }
+    row |= {"previous": newest.hash, "state": newest.state}
+    connection = sqlite3.connect(place.folder / "ledger.sqlite", isolation_level=None)
+    columns, marks = ", ".join([*row, "hash"]), ", ".join("?" * 13)
+    insert = f"INSERT INTO entries ({columns}) VALUES ({marks})"
+    connection.execute(insert, (*row.values(), digest(row, [])))
+    connection.close()
+    busy.quarantine(named(busy), **WHY)
+    assert busy.balance("trips").spent == Fraction(1, 10) + Fraction(7, 10**9)
+    busy.verify()
+
+
 @pytest.mark.parametrize("digits", ["", "0" * 64, "abc"])
 def test_a_row_is_named_by_its_bytes(busy: Ledger, behind: Behind, digits: str):
     behind(junk())
