@@ -534,8 +534,8 @@ STEWARDS_LINE = re.compile(
 
 
 def test_rows_of_a_release_change_neither_exit_code_nor_shape_of_the_output(project: Project):
-    """Of stdout. On stderr the steward, who alone runs it on rows, reads names of checks: those that
-    Dagster shows as warnings, out of a list that is declared.
+    """Of stdout. On stderr the steward, who runs it, reads the names of checks that failed: those
+    that Dagster shows as warnings, out of a list that is declared.
     """
     begun = {}
     for name, rows in ODD_ROWS.items():
