@@ -534,7 +534,7 @@ STEWARDS_LINE = re.compile(
 
 
 def test_rows_of_a_release_change_neither_exit_code_nor_shape_of_the_output(project: Project):
-    """Of stdout. On stderr the steward, who alone runs it on rows, reads names of checks: those
+    """Of stdout. On stderr the steward, who runs it, reads the names of checks that failed: those
     that Dagster shows as warnings, out of a list that is declared.
     """
     begun = {}

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dp_pipeline.raw.contributions import keep_at_most
-from dp_pipeline.raw.sources import read_source
+from dp_pipeline.raw.sources import parquet_source, read_source
 from dp_pipeline.raw.values import numbers
 from dp_pipeline.schema.errors import SourceError
 from dp_pipeline.schema.source import Source
@@ -177,3 +177,20 @@ def test_files_of_one_type_keep_it(tmp_path: Path) -> None:
     write(tmp_path, "a.parquet", x=pa.array([1.5]), y=["a"])
     write(tmp_path, "b.parquet", x=pa.array([2.5]), y=pa.array(["b"]).dictionary_encode())
     assert read(tmp_path, "x", "y").schema.types == [pa.float64(), pa.string()]
+
+
+def test_a_file_whose_types_change_while_the_folder_is_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "a.parquet", x=[1])
+    write(tmp_path, "b.parquet", x=[2])
+    judged = parquet_source.plain_types
+
+    def rewritten(spec: Any, schemas: list[pa.Schema]) -> Any:
+        if len(schemas) == 2:
+            write(tmp_path, "b.parquet", x=["word"])
+        return judged(spec, schemas)
+
+    monkeypatch.setattr(parquet_source, "plain_types", rewritten)
+    with pytest.raises(SourceError, match=r"b\.parquet: expected a file that stays while it is"):
+        read(tmp_path, "x")

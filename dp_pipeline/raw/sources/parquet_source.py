@@ -32,8 +32,9 @@ def read_parquet(spec: DatasetSpec, files: Sequence[Path]) -> pa.Table:
     parts = {part: _only(spec, part) for part in _parts(spec, path)}
     schemas = [_schema(one, part) for part, one in parts.items()]
     types = plain_types(spec, schemas)
+    read = zip(parts.items(), schemas, strict=True)
     return pa.concat_tables(
-        plain_columns(one, _rows(one, part), types) for part, one in parts.items()
+        plain_columns(one, _rows(one, part, schema), types) for (part, one), schema in read
     )
 
 
@@ -63,8 +64,11 @@ def _schema(spec: DatasetSpec, path: Path) -> pa.Schema:
     return schema
 
 
-def _rows(spec: DatasetSpec, path: Path) -> pa.Table:
+def _rows(spec: DatasetSpec, path: Path, schema: pa.Schema) -> pa.Table:
+    """The rows of a file whose schema was judged: SourceError where it is another by now."""
     with _opened(spec, path) as file:
+        if not schema.equals(guarded(spec, lambda: file.schema_arrow, expected=_EXPECTED)):
+            raise refusal(spec, "a file that stays while it is read", "one that changed")
         return guarded(spec, lambda: file.read(columns=declared_columns(spec)), expected=_EXPECTED)
 
 
