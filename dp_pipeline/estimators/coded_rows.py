@@ -1,6 +1,6 @@
 """The rows of a data frame as codes of declared cells, and the counter over them. Rows live here.
 
-What is refused is the form of ``X``: no frame, a declared column that is missing or there
+What is refused is the form of ``X``: no table, a declared column that is missing or there
 twice. Types of columns are no errors: pandas makes them from the values, so that one value
 more can turn numbers into objects. What becomes of a row depends on that row alone, as it
 does in ``raw.prepare``.
@@ -8,6 +8,7 @@ does in ``raw.prepare``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -26,23 +27,89 @@ from dp_pipeline.schema.errors import DeclarationError
 Columns = tuple[DeclaredColumn, ...]
 
 
-def declared_series(X: Any, columns: Columns) -> list[Any]:
-    """One pandas series a declared column; columns without a declaration are left out.
+def every_column(domain: Any, X: Any) -> Any:
+    """A declaration in which ``...`` is replaced by the columns of X that it does not name, in
+    their order: of a frame by their names; of an array, whose first columns are those that are
+    named, by ``x`` and their place.
 
-    Raises DeclarationError unless X is a pandas frame that has each declared column once.
+    What has no ``...`` is returned as it is. Raises DeclarationError as ``declared_series`` does.
+    """
+    if not isinstance(domain, Mapping) or ... not in domain:
+        return domain
+    named = {name: form for name, form in domain.items() if name is not ...}
+    there = _names(X)
+    if there is None:
+        others = [f"x{at}" for at in range(len(named), _array(X).shape[1])]
+        if not set(named).isdisjoint(others):
+            raise DeclarationError("domain: expected no name that a later column of X has, got one")
+    else:
+        others = [name for name in there if name not in named]
+    return {**named, **dict.fromkeys(others, domain[...])}
+
+
+def declared_series(X: Any, columns: Columns) -> list[Any]:
+    """One pandas series a declared column.
+
+    X   a pandas frame that has each declared column once, by name: columns without a declaration
+        are left out; or an array (n, d) or nested lists, whose d columns are the declared ones in
+        their order
+
+    Raises DeclarationError for another form.
     """
     import pandas as pd
 
-    if not isinstance(X, pd.DataFrame):
-        raise DeclarationError(f"X: expected a pandas frame, got {type(X).__name__}")
+    there = _names(X)
+    if there is None:
+        array = _array(X)
+        if array.shape[1] != len(columns):
+            raise DeclarationError(
+                f"X: expected {len(columns)} columns as declared, got {array.shape[1]}"
+            )
+        return [pd.Series(column) for column in array.T]
     names = [column.attribute.name for column in columns]
-    there = X.columns.tolist()
     absent = [name for name in names if name not in there]
     if absent:
         raise DeclarationError(f"X: expected a column {absent[0]!r} as declared, got none")
     if len(set(there)) < len(there):
         raise DeclarationError("X: expected each column name once, got one twice")
     return [X[name] for name in names]
+
+
+def _names(X: Any) -> list[Any] | None:
+    """Names of the columns of a frame; None of what has none."""
+    import pandas as pd
+
+    return list(X.columns) if isinstance(X, pd.DataFrame) else None
+
+
+def _array(X: Any) -> NDArray[Any]:
+    """Rows without names, (n, d); the values of lists stay what they are."""
+    if hasattr(X, "tocsr"):
+        raise DeclarationError("X: expected dense rows, got a sparse matrix")
+    is_array = hasattr(X, "__array__") and not hasattr(X, "schema") and not hasattr(X, "iloc")
+    if not (is_array or isinstance(X, list | tuple)):
+        raise DeclarationError(
+            f"X: expected a pandas frame, an array or nested lists, got {type(X).__name__}"
+        )
+    array = np.asarray(X) if is_array else _of_lists(X)
+    if array.ndim != 2:
+        raise DeclarationError(f"X: expected two dimensions, got {array.ndim}")
+    if array.dtype.kind == "c":
+        raise DeclarationError(
+            "X: expected numbers or text, got others: Complex data not supported"
+        )
+    return array
+
+
+def _of_lists(X: Any) -> NDArray[Any]:
+    """Nested lists as an array of objects, so that no value changes another's type."""
+    lengths = {len(row) if isinstance(row, list | tuple) else -1 for row in X}
+    if len(lengths) > 1 or -1 in lengths:
+        raise DeclarationError("X: expected rows of one length, got others")
+    array = np.empty((len(X), *lengths), dtype=object)
+    for at, row in enumerate(X):
+        array[at] = row
+    return array
 
 
 def counter_over_codes(series: list[Any], columns: Columns, *, refuse: bool) -> MemoryCounter:

@@ -90,6 +90,8 @@ def _of_array(X: Any) -> Columns:
 
 
 def _require_numeric(dtype: Any) -> None:
+    if dtype.kind == "c":
+        raise DeclarationError("X: expected real numbers, got others: Complex data not supported")
     if dtype.kind not in "biuf":
         # The type alone: what NumPy calls a text type tells the longest text of the rows.
         raise DeclarationError(f"X: expected columns of a numeric type, got {dtype.type.__name__}")

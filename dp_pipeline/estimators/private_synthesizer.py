@@ -20,7 +20,7 @@ from dp_pipeline.estimators.arguments import (
 )
 from dp_pipeline.estimators.charged import run_charged
 from dp_pipeline.estimators.clique_graph import clique_graph
-from dp_pipeline.estimators.coded_rows import counter_over_codes, declared_series
+from dp_pipeline.estimators.coded_rows import counter_over_codes, declared_series, every_column
 from dp_pipeline.estimators.declared_column import DeclaredColumn
 from dp_pipeline.estimators.declared_columns import declared_columns, domain_of
 from dp_pipeline.estimators.errors import invalid_parameters
@@ -64,6 +64,10 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         * ``{"bounds": [low, high], "bins": n}``, or ``"edges": [...]`` in place of bins: a
           number, clipped to the bounds, with ``"integer": True`` where synthetic values are
           whole, ``"nullable"`` and ``"missing"``. Edges may hold the bounds, as first and last.
+
+        The key ``...`` declares every other column of ``X``, as in
+        ``{...: {"bounds": [0, 1], "bins": 8}}``. Columns of an array without a name are called x
+        and their place: x0, x1.
     epsilon : str, Fraction, int or float
         Privacy of one fit, from 1e-6 to 1e6 with at most nine decimals. A float is taken by its
         shortest decimal text: 0.1 is exactly 1/10.
@@ -111,7 +115,7 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
     n_features_in_ : int
         Number of declared columns.
     feature_names_in_ : ndarray
-        Their names.
+        Their names, where ``X`` has names.
 
     Examples
     --------
@@ -159,32 +163,41 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         """Make a private model of the rows of X; costs ``epsilon`` each time.
 
         X   pandas frame with the declared columns, of any types, and any number of rows, 0 too;
-            other columns are left out. y is ignored
+            other columns are left out. Or an array (n, d) or nested lists: d columns in the order
+            of ``domain``. y is ignored
 
-        Raises InvalidParameter, a ValueError, for parameters and for a frame without a declared
+        Raises InvalidParameter, a ValueError, for parameters and for a table without a declared
         column; with ``lineage`` also BudgetExceeded; nothing was charged or drawn then. No error
         and no warning says anything about a row, unless ``on_unknown`` asks for one. Warns
         (WeakSignal) of what ``warnings_`` says.
         """
         began = generator(self.random_state)
         with invalid_parameters():
-            columns = declared_columns(self.domain)
+            domain = every_column(self.domain, X)
+            columns = declared_columns(domain)
             series = declared_series(X, columns)
             fit = self._declared(columns)
             noise, refuse = noise_of(self.noise), self._refuses_unknown()
             # A declaration that read rows may hold a cache of them, so it is not the one kept.
-            counter = counter_over_codes(series, declared_columns(self.domain), refuse=refuse)
+            counter = counter_over_codes(series, declared_columns(domain), refuse=refuse)
             fitted = self._run(fit, counter, noise, copy.deepcopy(began))
         self._fit, self._columns, self._began = fit, columns, began
         self._table, self._transcript = fitted.released, fitted.transcript
         self.spends_ = fitted.spends
         self.graph_ = clique_graph(fitted.released)
         self.fit_for_release_ = is_fit_for_release(self.noise)
-        self.feature_names_in_ = np.array(fit.domain.names, dtype=object)
-        self.n_features_in_ = len(columns)
+        self._name_features(fit.domain.names, is_named=hasattr(X, "columns"))
         self.warnings_ = table_doubts(fitted, fit, nominal_rows=self.nominal_rows)
         warn_of("PrivateSynthesizer", self.warnings_)
         return self
+
+    def _name_features(self, names: tuple[str, ...], *, is_named: bool) -> None:
+        """An array has no names: those of an earlier fit are forgotten."""
+        self.n_features_in_ = len(names)
+        if is_named:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
 
     def sample(self, n: int | None = None) -> Any:
         """Synthetic rows, a pandas frame with the declared columns in their order.
@@ -265,6 +278,8 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        # A value that is missing, or no declared one, is dropped or has a cell of its own.
+        tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
         tags.non_deterministic = not str(self.noise).startswith("seeded:")
         return tags
 

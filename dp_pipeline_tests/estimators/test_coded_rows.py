@@ -8,8 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp_pipeline.estimators.coded_rows import counter_over_codes, declared_series
+from dp_pipeline.estimators.coded_rows import (
+    counter_over_codes,
+    declared_series,
+    every_column,
+)
 from dp_pipeline.estimators.declared_columns import declared_columns
+from dp_pipeline.schema.errors import DeclarationError
 
 NAN = float("nan")
 
@@ -199,3 +204,67 @@ def test_columns_of_odd_types_hold_nothing_that_is_declared(values: pd.Series):
 
 def test_sparse_numbers_are_numbers():
     assert counted(pd.Series([0, 1, 1], dtype="Sparse[int64]"), 2) == [1, 2]
+
+
+AGE = {"bounds": [0, 90], "bins": 3}
+
+
+def cells(X: Any, domain: Any) -> dict[str, list[int]]:
+    """Rows in every cell of every column."""
+    columns = declared_columns(every_column(domain, X))
+    counter = counter_over_codes(declared_series(X, columns), columns, refuse=False)
+    names = [column.attribute.name for column in columns]
+    return {name: counter.exact_tables([(name,)])[0].tolist() for name in names}
+
+
+ROWS = [["f", 10], ["m", 50.5], ["m", 80], ["?", 20], ["f", None]]
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        ROWS,
+        tuple(map(tuple, ROWS)),
+        np.array(ROWS, dtype=object),
+        pd.DataFrame(ROWS, columns=["sex", "age"]),
+        pd.DataFrame(ROWS, columns=["sex", "age"])[["age", "sex"]].assign(more=1),
+    ],
+    ids=["lists", "tuples", "array", "frame", "frame with more, in another order"],
+)
+def test_the_same_rows_are_counted_alike_by_place_and_by_name(X: Any):
+    assert cells(X, {"sex": ["f", "m"], "age": AGE}) == {"sex": [1, 2], "age": [1, 1, 1]}
+
+
+def test_an_array_of_numbers_is_read_as_numbers_and_not_copied_to_texts():
+    numbers = np.array([[10, 1.0], [80, 0.0], [np.nan, 1.0]])
+    assert cells(numbers, {"age": AGE, "ill": 2}) == {"age": [1, 0, 1], "ill": [1, 1]}
+
+
+def test_three_dots_declare_every_other_column():
+    numbers = np.array([[1, 10, 20], [0, 80, 20]])
+    assert cells(numbers, {"ill": 2, ...: AGE}) == {
+        "ill": [1, 1], "x1": [1, 0, 1], "x2": [2, 0, 0],
+    }  # fmt: skip
+    frame = pd.DataFrame(numbers, columns=["a", "ill", "b"])
+    assert list(cells(frame, {...: AGE, "b": 30})) == ["b", "a", "ill"]
+
+
+@pytest.mark.parametrize(
+    ("X", "domain", "message"),
+    [
+        ([[1, 2]], {"a": 3}, "expected 1 columns as declared, got 2"),
+        ([[1], [1, 2]], {"a": 3}, "expected rows of one length"),
+        ([1, 2], {"a": 3}, "expected rows of one length"),
+        (np.zeros(3), {"a": 3}, "expected two dimensions, got 1"),
+        (np.zeros((3, 1), dtype=complex), {"a": 3}, "Complex data not supported"),
+        ("rows", {"a": 3}, "expected a pandas frame, an array or nested lists, got str"),
+        (pd.Series([1]), {"a": 3}, "expected a pandas frame, an array or nested lists, got Series"),
+        ([[1, 2]], {"x1": 3, ...: 3}, "expected no name that a later column of X has"),
+        (np.zeros((3, 0)), {...: 3}, "domain: expected a mapping"),
+    ],
+)
+def test_a_table_of_another_form_is_refused_in_words_without_a_value(
+    X: Any, domain: Any, message: str
+):
+    with pytest.raises(DeclarationError, match=message):
+        cells(X, domain)

@@ -16,7 +16,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dp_pipeline
-from dp_pipeline.estimators import KAnonymousSelector, PrivateKMeans
+from dp_pipeline.estimators import KAnonymousSelector, PrivateKMeans, PrivateSynthesizer
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline_tests.estimators.people import BOX, VILLAGES, private, quiet_fit
 
@@ -26,7 +26,6 @@ NOT_HERE = {
     "check_estimators_empty_data_messages": "no rows are rows too: an error would tell of them",
     "check_estimators_nan_inf": "a row with NaN is dropped in fit: an error would tell of it",
     "check_dtype_object": "a column of objects is refused by its type, before a value is read",
-    "check_complex_data": "refused as a ValueError, in words that do not print the rows",
 }
 """Checks of scikit-learn that a private estimator cannot pass, and why."""
 NOT_WITHOUT_A_SEED = {"check_fit_idempotent": "every fit is a new draw of noise"}
@@ -72,6 +71,35 @@ def not_of_the_selector(estimator: KAnonymousSelector) -> dict[str, str]:
     expected_failed_checks=not_of_the_selector,
 )
 def test_the_checks_of_scikit_learn_pass_for_a_selector(estimator: BaseEstimator, check):
+    check(estimator)
+
+
+OF_THE_SYNTHESIZER = {
+    "check_estimators_empty_data_messages": "no rows are rows too: an error would tell of them"
+}
+"""The check that a private synthesizer cannot pass, and why."""
+
+
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks(
+    [
+        PrivateSynthesizer(
+            domain={...: {"bounds": [-10, 10], "bins": 4}},
+            epsilon=1,
+            method="independent",
+            noise="seeded:7",
+            random_state=0,
+        ),
+        PrivateSynthesizer(
+            domain={...: {"bounds": [-10, 10], "bins": 3, "nullable": True}},
+            epsilon=1,
+            method="privbayes",
+            noise="exact",
+        ),
+    ],
+    expected_failed_checks=lambda _: OF_THE_SYNTHESIZER,
+)
+def test_the_checks_of_scikit_learn_pass_for_a_synthesizer(estimator: BaseEstimator, check):
     check(estimator)
 
 

@@ -17,6 +17,9 @@ from dp_pipeline.schema.errors import BudgetExceeded
 from dp_pipeline_tests.estimators.households import VILLAGE, copier
 from dp_pipeline_tests.instruments import RecordingNoise
 
+pytestmark = pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.signal.WeakSignal")
+"""Few rows are no news here."""
+
 DELTA = Fraction(1, 10**9)
 PURE = Account("pure", "one row", "add_remove", "release", Fraction(1))
 IN_RHO = Account("in rho", "one row", "add_remove", "release", Fraction(9), delta=DELTA)
