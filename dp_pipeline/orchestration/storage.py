@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,24 +13,15 @@ import numpy as np
 
 from dp_pipeline.release.bundle import Bundle, table_names
 from dp_pipeline.release.clusters import Tables
-from dp_pipeline.release.durable import sync
+from dp_pipeline.release.durable import sync, temporary_folder, write_whole
 from dp_pipeline.release.key import ReleaseKey
 from dp_pipeline.schema.errors import Damaged
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all: temporary name, fsync, rename, fsync the folder."""
+    """Write a file whole or not at all, in a folder that is made if there is none."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    finally:
-        Path(name).unlink(missing_ok=True)
-    sync(path.parent)
+    write_whole(path, lambda file: file.write(content))
 
 
 @dataclass(frozen=True)
@@ -67,8 +56,7 @@ class BundleStore:
         texts   file name → what a person reads beside it
         """
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=".bundle.", dir=path.parent))
-        try:
+        with temporary_folder(path) as temporary:
             for name, table in bundle.tables.items():
                 _write_table(temporary / f"{name}.parquet", table)
             for name, text in (texts or {}).items():
@@ -78,8 +66,6 @@ class BundleStore:
             if not path.exists():
                 temporary.rename(path)
                 sync(path.parent)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
 
     def read(self, path: Path) -> Bundle:
         """A stored bundle; Damaged unless every table is the one that was stored."""
