@@ -6,8 +6,6 @@ import hashlib
 import hmac
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +14,7 @@ import numpy as np
 
 from dp_pipeline.release.bundle import Bundle, table_names
 from dp_pipeline.release.clusters import Tables
-from dp_pipeline.release.durable import make_private, sync
+from dp_pipeline.release.durable import make_private, sync, temporary_folder, write_whole
 from dp_pipeline.release.key import ReleaseKey
 from dp_pipeline.schema.errors import Damaged
 
@@ -28,18 +26,9 @@ _SEAL = "seal"
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a 0600 file whole or not at all: temporary name, fsync, rename, fsync the folder."""
+    """Write a 0600 file whole or not at all, in a folder for its owner only."""
     make_private(path.parent)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    finally:
-        Path(name).unlink(missing_ok=True)
-    sync(path.parent)
+    write_whole(path, lambda file: file.write(content))
 
 
 @dataclass(frozen=True)
@@ -88,8 +77,7 @@ class BundleStore:
         texts   file name → what a person reads beside it
         """
         make_private(path.parent)
-        temporary = Path(tempfile.mkdtemp(prefix=".bundle.", dir=path.parent))
-        try:
+        with temporary_folder(path) as temporary:
             for name, table in bundle.tables.items():
                 _write_table(temporary / f"{name}.parquet", table)
             for name, text in (texts or {}).items():
@@ -100,8 +88,6 @@ class BundleStore:
             if not path.exists():
                 temporary.rename(path)
                 sync(path.parent)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
 
     def sealed(self, path: Path, *, key: bytes) -> Bundle:
         """A bundle as it was written; Damaged where anything in its folder is not, UnknownFormat

@@ -15,7 +15,6 @@ import hmac
 import json
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from dp_pipeline.release.durable import make_private, sync
+from dp_pipeline.release.durable import make_private, write_whole
 from dp_pipeline.schema.errors import Damaged, DeclarationError, NotPrepared
 from dp_pipeline.schema.formats import MANIFEST, require_format
 
@@ -44,19 +43,9 @@ def check_snapshot_id(text: str) -> str:
 
 
 def write_private(path: Path, write: Callable[[BinaryIO], None]) -> None:
-    """Write a 0600 file whole or not at all: temporary name, fsync, rename, fsync the folder."""
+    """Write a 0600 file whole or not at all, in a folder for its owner only."""
     make_private(path.parent)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync(path.parent)
+    write_whole(path, write)
 
 
 @contextmanager

@@ -15,13 +15,11 @@ answer and before the model sees it:
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import tempfile
 from pathlib import Path
 
-from dp_pipeline.release.durable import make_private, sync
+from dp_pipeline.release.durable import make_private, write_whole
 from dp_pipeline.schema.errors import Damaged
 
 _DIGITS = re.compile(rb"(\d{20})\n")
@@ -36,18 +34,7 @@ class AnswerCount:
     def begin(self) -> None:
         """Count no answer yet, before the release is charged; a count that is there stays."""
         make_private(self.path.parent)
-        descriptor, temporary = tempfile.mkstemp(prefix=".new-", dir=self.path.parent)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(_text(0))
-                file.flush()
-                os.fsync(file.fileno())
-            # A hard link appears whole or not at all, and never over another file.
-            with contextlib.suppress(FileExistsError):
-                os.link(temporary, self.path)
-        finally:
-            Path(temporary).unlink()
-        sync(self.path.parent)
+        write_whole(self.path, lambda file: file.write(_text(0)), over=False)
 
     def read(self) -> int:
         """How many answers were counted; Damaged where that is not known."""

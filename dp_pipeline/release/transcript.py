@@ -12,11 +12,9 @@ first time that anybody sees it.
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import json
 import os
-import tempfile
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from dp_pipeline.release.answer_count import AnswerCount
-from dp_pipeline.release.durable import make_private, sync
+from dp_pipeline.release.durable import make_private, write_whole
 from dp_pipeline.schema.encoding import IntArray
 from dp_pipeline.schema.errors import Damaged, OtherQuestion
 from dp_pipeline.schema.formats import TRANSCRIPT, require_format
@@ -73,18 +71,7 @@ class Transcript:
         make_private(path.parent)
         header = Record(_HEADER + key, np.frombuffer(salt, dtype="<i8"))
         line, _ = _encode(header, "", format=TRANSCRIPT)
-        descriptor, temporary = tempfile.mkstemp(prefix=".transcript.", dir=path.parent)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(line)
-                file.flush()
-                os.fsync(file.fileno())
-            # A hard link appears whole or not at all, and never over another file.
-            with contextlib.suppress(FileExistsError):
-                os.link(temporary, path)
-        finally:
-            Path(temporary).unlink()
-        sync(path.parent)
+        write_whole(path, lambda file: file.write(line), over=False)
 
     def require_begun(self, key: str) -> None:
         """Damaged unless the file begins with the header of this release."""

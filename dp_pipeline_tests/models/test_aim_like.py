@@ -20,7 +20,7 @@ from dp_pipeline.release.accountant import EXPONENTIAL, NOISY_MAX, Spend
 from dp_pipeline.release.clique_growth import CliqueGrowth
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.schema.domain import Domain
-from dp_pipeline.schema.errors import Damaged, DeclarationError
+from dp_pipeline.schema.errors import DeclarationError, OtherQuestion
 from dp_pipeline_tests.models.contract import (
     Run,
     check_budget,
@@ -228,7 +228,7 @@ def test_a_model_that_stops_early_is_caught() -> None:
 
 
 def test_a_model_whose_rounds_follow_from_the_true_number_of_rows_is_caught() -> None:
-    with pytest.raises(Damaged):
+    with pytest.raises(OtherQuestion):
         check_replay(PlansByTheRows(), TEN_PEOPLE, elsewhere=())
 
 
