@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
-from dp_pipeline.release.clusters import Tables
-from dp_pipeline.reporting.cluster_sizes import cluster_sizes
+import numpy as np
+
+from dp_pipeline.reporting.cluster_sizes import Tables, cluster_sizes
 from dp_pipeline.reporting.number_text import number_text
 
 MOST_CENTRES = 10
@@ -18,7 +19,7 @@ def centre_table(tables: Tables, *, most_columns: int) -> tuple[list[str], list[
     ones, whole, and how many more there are. No line of a release without centres.
     """
     columns = tables.get("centres", {})
-    names, lines = list(columns), _lines(list(columns.values()))
+    names, lines = list(columns), _lines(columns)
     more = len(names) - most_columns
     if more > 0:
         names = [*names[:most_columns], f"+ {more} columns"]
@@ -30,6 +31,6 @@ def centre_table(tables: Tables, *, most_columns: int) -> tuple[list[str], list[
     return [*names, SIZE], [[*line, size] for line, size in zip(lines, told, strict=False)]
 
 
-def _lines(columns: Sequence[object]) -> list[list[str]]:
-    rows = list(zip(*(values.tolist() for values in columns), strict=True))  # type: ignore[attr-defined]
-    return [[f"{value:.6g}" for value in row] for row in rows[:MOST_CENTRES]]
+def _lines(columns: Mapping[str, np.ndarray]) -> list[list[str]]:
+    rows = zip(*(values[:MOST_CENTRES].tolist() for values in columns.values()), strict=True)
+    return [[f"{value:.6g}" for value in row] for row in rows]

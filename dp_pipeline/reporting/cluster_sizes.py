@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from dp_pipeline.metrics.clustering import nearest_centres
-from dp_pipeline.release.clusters import Tables
 from dp_pipeline.release.synopsis import Synopsis
 from dp_pipeline.schema.encoding import FloatArray
+
+Tables = Mapping[str, Mapping[str, np.ndarray]]
 
 
 def cluster_sizes(tables: Tables) -> FloatArray | None:
@@ -27,7 +30,8 @@ def cluster_sizes(tables: Tables) -> FloatArray | None:
     if not len(centres) or not len(boxes.weights):
         return np.zeros(len(centres))
     nearest = nearest_centres(boxes.middles, centres)
-    return np.bincount(nearest, weights=boxes.weights, minlength=len(centres))
+    counts = np.bincount(nearest, weights=boxes.weights, minlength=len(centres))
+    return counts.astype(np.float64)
 
 
 def _synopsis(tables: Tables, columns: tuple[str, ...]) -> Synopsis:

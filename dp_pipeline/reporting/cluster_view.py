@@ -8,7 +8,7 @@ from math import cos, radians
 
 import numpy as np
 
-from dp_pipeline.reporting.cluster_sizes import cluster_sizes
+from dp_pipeline.reporting.cluster_sizes import Tables, cluster_sizes
 from dp_pipeline.schema.encoding import Coordinate, FloatArray
 from dp_pipeline.schema.point import (
     MetresPerUnit,
@@ -23,8 +23,6 @@ WIDEST_RATIO = 3.0
 
 _FLATTEST = 0.1
 """Near a pole no picture with straight axes is true."""
-
-Tables = Mapping[str, Mapping[str, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -98,7 +96,7 @@ class ClusterView:
         """
         columns = tuple(tables["centres"])
         centres = np.stack(list(tables["centres"].values()), axis=1)
-        sizes = cluster_sizes(dict(tables))
+        sizes = cluster_sizes(tables)
         table = tables.get("synopsis", _no_boxes(columns))
         if len(columns) == 1:
             middle = np.column_stack([centres[:, 0], np.full(len(centres), 0.5)])
