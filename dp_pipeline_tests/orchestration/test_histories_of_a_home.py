@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.anonymity.promise import TooFewRows
 from dp_pipeline.orchestration import history
 from dp_pipeline.orchestration.lineage import open_lineage
 from dp_pipeline.raw.retire import retire
@@ -17,7 +18,7 @@ from dp_pipeline.schema.errors import Damaged
 from dp_pipeline.schema.spec import DatasetSpec
 from dp_pipeline_tests.orchestration.interrupting import DAY, interrupted
 from dp_pipeline_tests.orchestration.interrupting import prepared as prepared_rides
-from dp_pipeline_tests.orchestration.patients import anonymized, declare, prepared
+from dp_pipeline_tests.orchestration.patients import ROWS, anonymized, declare, prepared
 from dp_pipeline_tests.orchestration.projects import HOMES, RIDES, Project
 
 OTHER = {"source": {"kind": "csv", "path": "other.csv"}}
@@ -105,6 +106,19 @@ def test_k_anonymous_releases_are_releases_of_their_population(project: Project)
     spec = declare(project)
     prepared(project, spec)
     anonymized(project, spec)
+    shutil.rmtree(project.home.raw)
+    forget_the_ledger(project)
+    tours = another(project, lineage="ward")
+    refused(project, tours, words="beside rows or releases of it in .*/k_anonymous/kjig/")
+
+
+def test_a_k_anonymous_release_that_came_to_nothing_was_a_look_at_its_population(
+    project: Project,
+) -> None:
+    spec = declare(project, rows=ROWS[:4])
+    prepared(project, spec)
+    with pytest.raises(TooFewRows):
+        anonymized(project, spec, k=5)
     shutil.rmtree(project.home.raw)
     forget_the_ledger(project)
     tours = another(project, lineage="ward")
