@@ -1,5 +1,5 @@
-"""`dp-pipeline`: run, anonymize, plan, backfill, budget, data, ui, demo, study. Heavy packages are
-imported by the command that needs them: ``--help`` and ``budget`` start at once.
+"""`dp-pipeline`: run, anonymize, plan, backfill, budget, data, ui, demo, study, doctor. Heavy
+packages are imported by the command that needs them: ``--help`` and ``budget`` start at once.
 
 Exit codes: 0 done, 1 failed, 2 wrong use, 3 budget refused.
 """
@@ -12,6 +12,7 @@ from dp_pipeline import __version__
 from dp_pipeline.cli.backfilling import backfill
 from dp_pipeline.cli.budgeting import budget
 from dp_pipeline.cli.declaring import data
+from dp_pipeline.cli.doctor.command import doctor
 from dp_pipeline.cli.giving_up import give_up_command
 from dp_pipeline.cli.moving import move
 from dp_pipeline.cli.one_line_errors import OneLineErrors
@@ -28,7 +29,7 @@ def main() -> None:
     """Publish sensitive tables and locations with differential privacy."""
 
 
-for command in (run, demo, plan, backfill, budget, data, anonymize, study, ui):
+for command in (run, demo, plan, backfill, budget, data, anonymize, study, ui, doctor):
     main.add_command(command)
 budget.add_command(move)
 budget.add_command(give_up_command)

@@ -31,6 +31,12 @@ def code_location() -> list[str]:
     return ["--module-name", "dp_pipeline.definitions", "--working-directory", str(Path.cwd())]
 
 
+def dagster_folder(home: Home) -> Path:
+    """Where Dagster's settings and its run history are, or will be."""
+    # Dagster itself wants an absolute path.
+    return Path(os.environ.get(_FOLDER_VARIABLE) or home.root.parent / ".dagster_home").resolve()
+
+
 def make_dagster_home(home: Home) -> Path:
     """The folder that ``$DAGSTER_HOME`` names, or ``.dagster_home`` beside the home, with its
     settings: the project's own where it declares some. This process's environment then says so.
@@ -38,8 +44,7 @@ def make_dagster_home(home: Home) -> Path:
     Raises PipelineError where no such folder can be, DeclarationError where its settings keep
     the history elsewhere than ``$DP_PIPELINE_DAGSTER`` says.
     """
-    # Dagster itself wants an absolute path.
-    folder = Path(os.environ.get(_FOLDER_VARIABLE) or home.root.parent / ".dagster_home").resolve()
+    folder = dagster_folder(home)
     os.environ[_FOLDER_VARIABLE] = str(folder)
     server = _server()
     settings = folder / "dagster.yaml"

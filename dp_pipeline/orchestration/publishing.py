@@ -25,6 +25,7 @@ from dp_pipeline.orchestration.release import Release
 from dp_pipeline.orchestration.replaying import content_digest, rebuilt, settled_entry
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.release.durable import sweep
 from dp_pipeline.release.key import ReleaseKey
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.schema.errors import Damaged, OtherQuestion
@@ -109,6 +110,7 @@ def _draw_reserved(
     """
     require_as_begun(release, key)
     ledger = release.home.ledger
+    sweep(release.store.folder(key))
     path = release.store.bundle_path(key, release.postprocessing)
     try:
         transcript = Transcript(release.store.transcript_path(key))

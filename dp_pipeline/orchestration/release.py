@@ -118,21 +118,26 @@ class Release:
 
         A draw that was charged and not finished is finished first, fresh or not.
         """
-        key = ReleaseKey(
+        key = self.draw_key(snapshot.id)
+        while ledger.state(key.with_replicate(key.replicate + 1).digest) is not None:
+            key = key.with_replicate(key.replicate + 1)
+        ended = ledger.state(key.digest) in ("settled", "dead")
+        return key.with_replicate(key.replicate + 1) if fresh and ended else key
+
+    def draw_key(self, snapshot: str, replicate: int = 0) -> ReleaseKey:
+        """The key of one draw on the snapshot of that name, made or not."""
+        return ReleaseKey(
             lineage=self.spec.lineage,
             dataset=self.spec.name,
-            snapshot=snapshot.id,
+            snapshot=snapshot,
             declaration=self.spec.digest,
             model=self.name,
             measuring=texts_of(self.model, measuring=True),
             epsilon=self.epsilon,
             evaluation=self.evaluation,
             noise=self.noise_name,
+            replicate=replicate,
         )
-        while ledger.state(key.with_replicate(key.replicate + 1).digest) is not None:
-            key = key.with_replicate(key.replicate + 1)
-        ended = ledger.state(key.digest) in ("settled", "dead")
-        return key.with_replicate(key.replicate + 1) if fresh and ended else key
 
     def charge(self, key: ReleaseKey) -> Charge:
         """What the ledger reserves: the cost of the release and of its evaluation, at once."""
