@@ -1,4 +1,4 @@
-"""`dp-pipeline`: run, anonymize, plan, backfill, budget, data, ui, webserver, demo, study. Heavy
+"""`dp-pipeline`: run, anonymize, plan, backfill, budget, data, ui, demo, study, doctor. Heavy
 packages are imported by the command that needs them: ``--help`` and ``budget`` start at once.
 
 Exit codes: 0 done, 1 failed, 2 wrong use, 3 budget refused.
@@ -12,6 +12,7 @@ from dp_pipeline import __version__
 from dp_pipeline.cli.backfilling import backfill
 from dp_pipeline.cli.budgeting import budget
 from dp_pipeline.cli.declaring import data
+from dp_pipeline.cli.doctor.command import doctor
 from dp_pipeline.cli.giving_up import give_up_command
 from dp_pipeline.cli.guarded_dagster import dagster_dev, webserver
 from dp_pipeline.cli.mending import quarantine, restate, upgrade
@@ -40,6 +41,7 @@ for command in (
     anonymize,
     study,
     ui,
+    doctor,
     webserver,
     dagster_dev,
 ):

@@ -23,7 +23,7 @@ from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.schema.currency import Currency
 from dp_pipeline.schema.domain import Domain
 from dp_pipeline.schema.encoding import IntArray
-from dp_pipeline.schema.errors import Damaged
+from dp_pipeline.schema.errors import NoAnswer
 from dp_pipeline.schema.protection import Relation
 
 Draw = Callable[[Counter], IntArray]
@@ -188,7 +188,7 @@ class Door:
         if stored is not None:
             return stored
         if self._counter is None:
-            raise Damaged(f"transcript: expected a stored answer to {asked.words!r}, got none")
+            raise NoAnswer(f"transcript: expected a stored answer to {asked.words!r}, got none")
         noisy = draw(self._counter)
         self._transcript.store(asked.identity, noisy, words=asked.words)
         return noisy

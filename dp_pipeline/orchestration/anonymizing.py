@@ -24,6 +24,7 @@ from dp_pipeline.orchestration.syntactic_tables import keeps_promise, syntactic_
 from dp_pipeline.raw.exact_codes import require_codes
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.release.durable import sweep
 from dp_pipeline.schema.errors import BoundaryViolation
 
 CARD = "card.md"
@@ -66,6 +67,7 @@ def anonymize(release: SyntacticRelease) -> Anonymous:
         if reservation.state == "settled":
             return _replayed(release, snapshot, ledger)
         path, secret = release.folder(snapshot), ledger.key(release.spec.lineage)
+        sweep(path.parent)
         if not path.exists():
             made = _made(release, snapshot)
             texts = {CARD: card_of(release.spec, made)}

@@ -40,6 +40,12 @@ def code_location() -> list[str]:
     return ["--module-name", "dp_pipeline.definitions", "--working-directory", str(Path.cwd())]
 
 
+def dagster_folder(home: Home) -> Path:
+    """Where Dagster's settings and its run history are, or will be."""
+    # Dagster itself wants an absolute path.
+    return Path(os.environ.get(_FOLDER_VARIABLE) or home.root.parent / ".dagster_home").resolve()
+
+
 def make_dagster_home(home: Home) -> Path:
     """The folder that ``$DAGSTER_HOME`` names, or ``.dagster_home`` beside the home, with its
     settings: the project's own where it declares some. This process's environment then says so,
@@ -49,14 +55,13 @@ def make_dagster_home(home: Home) -> Path:
     the history elsewhere than ``$DP_PIPELINE_DAGSTER`` says.
     """
     keep_files_private()
-    ours = (home.root.parent / ".dagster_home").resolve()
-    # Dagster itself wants an absolute path.
-    folder = Path(os.environ.get(_FOLDER_VARIABLE) or ours).resolve()
+    folder = dagster_folder(home)
     os.environ[_FOLDER_VARIABLE] = str(folder)
     server = _server()
     settings = folder / "dagster.yaml"
     try:
         make_private(folder)
+        ours = (home.root.parent / ".dagster_home").resolve()
         _close(*home.folders, *([ours] if folder == ours else []))
         # Nobody reads what another has half written.
         with alone_in(folder):

@@ -32,6 +32,7 @@ from dp_pipeline.orchestration.replaying import (
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.release.answer_count import AnswerCount
 from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.release.durable import sweep
 from dp_pipeline.release.key import ReleaseKey
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.schema.errors import Damaged, OtherQuestion
@@ -125,6 +126,7 @@ def _draw_reserved(
     """
     require_as_begun(release, key)
     store, ledger, count = release.store, release.home.ledger, _count(release, key)
+    sweep(store.folder(key))
     secret = ledger.key(key.lineage)
     path = store.bundle_path(key, release.postprocessing)
     stored = [store.sealed(one, key=secret) for one in store.bundle_paths(key)]

@@ -125,17 +125,7 @@ class Release:
 
         A draw that was charged and not finished is finished first, fresh or not.
         """
-        key = ReleaseKey(
-            lineage=self.spec.lineage,
-            dataset=self.spec.name,
-            snapshot=snapshot.id,
-            declaration=self.spec.digest,
-            model=self.name,
-            measuring=texts_of(self.model, measuring=True),
-            epsilon=self.epsilon,
-            evaluation=self.evaluation,
-            noise=self.noise_name,
-        )
+        key = self.draw_key(snapshot.id)
         states: list[str | None] = []
         while None not in states[1:]:
             # Many at once: each look opens the ledger.
@@ -144,6 +134,21 @@ class Release:
         following = states.index(None, 1)
         ended = states[following - 1] in ("settled", "dead")
         return key.with_replicate(following if fresh and ended else following - 1)
+
+    def draw_key(self, snapshot: str, replicate: int = 0) -> ReleaseKey:
+        """The key of one draw on the snapshot of that name, made or not."""
+        return ReleaseKey(
+            lineage=self.spec.lineage,
+            dataset=self.spec.name,
+            snapshot=snapshot,
+            declaration=self.spec.digest,
+            model=self.name,
+            measuring=texts_of(self.model, measuring=True),
+            epsilon=self.epsilon,
+            evaluation=self.evaluation,
+            noise=self.noise_name,
+            replicate=replicate,
+        )
 
     def charge(self, key: ReleaseKey, *, rows: str) -> Charge:
         """What the ledger reserves: the cost of the release and of its evaluation, at once.

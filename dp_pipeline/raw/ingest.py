@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 import dp_pipeline
-from dp_pipeline.raw.located import located
+from dp_pipeline.raw.located import forget_downloads, located
 from dp_pipeline.raw.snapshot import (
     Snapshot,
     anew,
@@ -24,6 +24,7 @@ from dp_pipeline.raw.snapshot import (
     one_at_a_time,
 )
 from dp_pipeline.raw.sources import read_source
+from dp_pipeline.release.durable import sweep
 from dp_pipeline.schema.errors import Damaged, DeclarationError, NotPrepared
 from dp_pipeline.schema.spec import DatasetSpec
 
@@ -59,6 +60,7 @@ def ingest(
     """
     name = None if snapshot_id is None else check_snapshot_id(snapshot_id)
     with one_at_a_time(store / spec.name):
+        _sweep(store, spec)
         current = current_snapshot(store, spec.name, key)
         if name is None and current is not None:
             _check_covers(current, spec)
@@ -91,6 +93,15 @@ def read_with_fingerprint(snapshot: Snapshot, stage: str) -> tuple[pa.Table, str
     except (OSError, pa.ArrowException):
         pass
     raise Damaged(f"{snapshot!r}: expected a Parquet table for {stage!r}, got another file")
+
+
+def _sweep(store: Path, spec: DatasetSpec) -> None:
+    """Delete what killed runs on this data set left behind; alone, so no download is under way."""
+    sweep(store / spec.name, below=True)
+    if spec.is_release:
+        forget_downloads(store / spec.name)
+    elif (store / DOWNLOADS).is_dir():
+        sweep(store / DOWNLOADS)
 
 
 def _is_whole(snapshot: Snapshot) -> bool:

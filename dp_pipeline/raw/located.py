@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +16,9 @@ from dp_pipeline.schema.errors import SourceError
 from dp_pipeline.schema.source import Source
 from dp_pipeline.schema.spec import DatasetSpec
 from dp_pipeline.schema.url import shown_url
+
+_DOWNLOADED = re.compile(r"[0-9a-f]{32}(\.[a-z0-9]+)?")
+"""The names that ``_place`` gives."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,15 @@ def _place(folder: Path, url: str) -> Path:
     name = hashlib.sha256(url.encode()).hexdigest()[:32]
     ending = PurePosixPath(urlsplit(url).path).suffix.lower()
     return folder / f"{name}{ending if ending[1:].isalnum() else ''}"
+
+
+def forget_downloads(folder: Path) -> None:
+    """Delete the downloads that killed runs left in the snapshots of one sensitive data set; the
+    caller holds its lock.
+    """
+    for path in folder.glob("*/*"):
+        if _DOWNLOADED.fullmatch(path.name) and path.is_file():
+            path.unlink()
 
 
 def _fetched(

@@ -73,6 +73,15 @@ class Transcript:
         line, _ = _encode(header, "", format=TRANSCRIPT)
         write_whole(path, lambda file: file.write(line), over=False)
 
+    @classmethod
+    def peek(cls, path: Path) -> Transcript:
+        """The answers that a file holds now, to be replayed; the file is not touched, and neither
+        is a torn last record in it.
+        """
+        seen = cls()
+        seen._load(path)
+        return seen.rewind()
+
     def require_begun(self, key: str) -> None:
         """Damaged unless the file begins with the header of this release."""
         if not self._records or self._records[0].question != _HEADER + key:
@@ -161,7 +170,7 @@ class Transcript:
             self._records.append(record)
             whole += len(line)
         self._next = min(1, len(self._records))
-        if whole < len(content):
+        if whole < len(content) and self._path is not None:
             with path.open("r+b") as file:
                 file.truncate(whole)
                 os.fsync(file.fileno())

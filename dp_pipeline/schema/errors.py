@@ -35,6 +35,10 @@ class Damaged(PipelineError):
     """Something stored no longer matches its own checksum."""
 
 
+class NoAnswer(Damaged):
+    """A question without a stored answer, where nothing may be drawn."""
+
+
 class UnknownFormat(PipelineError):
     """Something stored has a format that this program does not read; it may well be whole."""
 

@@ -1,0 +1,134 @@
+"""What this version of the program, and the files of today, would make of what was released."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from dp_pipeline.cli.doctor.charged import Charged, charged_releases
+from dp_pipeline.cli.doctor.finding import Finding, collected
+from dp_pipeline.ledger.home import Home
+from dp_pipeline.orchestration.admission import require_as_begun
+from dp_pipeline.orchestration.drawing import draw
+from dp_pipeline.orchestration.release import code_version
+from dp_pipeline.raw.snapshot import current_snapshot
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.schema.discovery import dataset_files
+from dp_pipeline.schema.errors import DeclarationError, NoAnswer, PipelineError
+from dp_pipeline.schema.parser import load_spec
+from dp_pipeline.schema.spec import DatasetSpec
+
+TOPIC = "releases"
+
+
+def releases(home: Home) -> Iterator[Finding]:
+    """How many would be replayed at no cost; one line each of those that would be charged anew,
+    of those that are charged and not finished, and of what cannot be finished.
+    """
+    specs, found = _declared(), list[Finding]()
+    counts: Counter[str] = Counter()
+    made: Counter[str] = Counter()
+    for one in charged_releases(home.ledger.entries()):
+        made[_version(one)] += 1
+        with collected(found, TOPIC, one.begun.what):
+            counts[_counted(one, specs, home, found)] += 1
+    told = ", ".join(f"{many} {what}" for what, many in sorted(counts.items()))
+    yield Finding(TOPIC, "ok", told or "nothing was released yet")
+    for version, many in sorted(made.items()):
+        yield Finding(TOPIC, "ok", f"{many} made by {version}; this is {code_version()}")
+    yield from found
+
+
+def _counted(
+    one: Charged, specs: Mapping[str, DatasetSpec], home: Home, found: list[Finding]
+) -> str:
+    """What becomes of one release; what somebody has to know of it is added to ``found``."""
+    spec = specs.get(one.facts.get("dataset", ""))
+    if one.state == "unfinished":
+        found.append(_unfinished(one, spec, home))
+        return "charged and not finished"
+    if spec is None or not one.is_declared(spec):
+        return "stored, and not asked for by any file of today"
+    if one.key_today(spec, home) == one.key:
+        return "replayed at no cost" if one.state == "settled" else "dead"
+    current = current_snapshot(home.raw, spec.name, b"")
+    if current is None or current.id != one.facts["snapshot"]:
+        return "stored, of an earlier snapshot"
+    why = "; ".join(one.changes(spec, home)) or "its key is made otherwise by this version"
+    found.append(Finding(TOPIC, "note", f"{one.begun.what}: a run would charge it anew: {why}"))
+    return "charged anew by the next run"
+
+
+def _unfinished(one: Charged, spec: DatasetSpec | None, home: Home) -> Finding:
+    name = f"{one.begun.what}, key {one.key[:12]}"
+    if _is_held(one, home):
+        return Finding(TOPIC, "note", f"{name}: somebody is at work on it")
+    if "dataset" not in one.facts:
+        return Finding(TOPIC, "note", f"{name}: a fit that did not end; its ε is spent")
+    obstacle = _obstacle(one, spec, home)
+    if obstacle is None:
+        return Finding(TOPIC, "fault", f"{name}: charged and not finished", one.command)
+    return Finding(TOPIC, "fault", f"{name}: charged, and cannot be finished now: {obstacle}")
+
+
+def _obstacle(one: Charged, spec: DatasetSpec | None, home: Home) -> str | None:
+    """Why this program cannot finish a release, or None: by its answers so far, over nobody."""
+    if spec is None or not one.is_declared(spec):
+        return f"no file of today asks for it: declare it in {one.facts['dataset']}.yaml as it was"
+    if one.key_today(spec, home) != one.key:
+        why = "; ".join(one.changes(spec, home)) or "its key is made otherwise by this version"
+        return f"{why}: declare it as it was, or use {one.facts['code']}"
+    current = current_snapshot(home.raw, spec.name, b"")
+    if current is None or current.id != one.facts["snapshot"]:
+        return f"another snapshot is read now: run it with --snapshot {one.facts['snapshot']}"
+    return None if one.is_syntactic else _refusal(one, spec, home)
+
+
+def _refusal(one: Charged, spec: DatasetSpec, home: Home) -> str | None:
+    release = one.release(spec, home)
+    key = one.draw_key(release)
+    try:
+        require_as_begun(release, key)
+        path = release.store.transcript_path(key)
+        if not path.is_file():
+            return "its answers are lost: the next run says so, and only --fresh goes on"
+        draw(release, key, None, Transcript.peek(path))
+    except NoAnswer:
+        # Without rows the first answer that was never drawn ends it: that far it is the same.
+        return None
+    except PipelineError as error:
+        return f"{error}: finish it with {one.facts['code']}, or give it up (`budget give-up`)"
+    return None
+
+
+def _is_held(one: Charged, home: Home) -> bool:
+    """Whether a process on this computer holds the lock of a release."""
+    path = home.ledger_folder / "locks" / f"{one.key}.lock"
+    if not path.is_file():
+        return False
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _declared() -> dict[str, DatasetSpec]:
+    """The data set files that can be read; the others are the formats' matter."""
+    specs = {}
+    for name, path in dataset_files().items():
+        try:
+            specs[name] = load_spec(path)
+        except DeclarationError:
+            continue
+    return specs
+
+
+def _version(one: Charged) -> str:
+    """Program and number; of the code's digest only whether it is the same can be asked."""
+    return str(one.facts.get("code", "an unknown version"))

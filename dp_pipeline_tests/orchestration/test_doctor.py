@@ -1,0 +1,347 @@
+"""The doctor names what needs a hand and what would mend it, and touches nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dp_pipeline.cli import main
+from dp_pipeline.cli.doctor.command import findings
+from dp_pipeline.cli.doctor.finding import Finding
+from dp_pipeline.gate import question
+from dp_pipeline.models import MODELS
+from dp_pipeline.models.dpqt_kmeans import DpqtKMeans
+from dp_pipeline.orchestration.release import code_version
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.schema.parameters import integer, later
+from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.orchestration.projects import RIDES, Project
+
+SECRET = "90210777"
+
+
+@pytest.fixture(autouse=True)
+def environment(project_of_rides: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in project_of_rides.environment.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def project_of_rides(rides: Project) -> Project:
+    """RIDES prepared, and every place for its owner alone."""
+    rides.home.root.chmod(0o700)
+    return rides
+
+
+@pytest.fixture
+def spec(rides: Project) -> DatasetSpec:
+    return rides.declare("rides", RIDES)
+
+
+@pytest.fixture
+def released(rides: Project, spec: DatasetSpec) -> DatasetSpec:
+    rides.publish(spec)
+    return spec
+
+
+@pytest.fixture
+def begun(rides: Project, spec: DatasetSpec) -> Path:
+    """The transcript of a release that was stopped after an answer."""
+    store = Transcript.store
+
+    def stop(self: Transcript, *asked: object, **words: str) -> None:
+        if self._path is not None and len(self) > 1:
+            raise KeyboardInterrupt
+        store(self, *asked, **words)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Transcript, "store", stop)
+        rides.publish(spec)
+    (path,) = rides.home.released.rglob("transcript.jsonl")
+    return path
+
+
+def doctor(*options: str) -> Result:
+    return CliRunner().invoke(main, ["doctor", *options], catch_exceptions=False)
+
+
+def about(project: Project, topic: str) -> list[Finding]:
+    return [one for one in findings(project.home) if one.topic == topic]
+
+
+def faults(project: Project) -> list[Finding]:
+    return [one for one in findings(project.home) if one.state == "fault"]
+
+
+# All is well.
+
+
+@pytest.mark.usefixtures("released")
+def test_a_home_in_order_is_well_and_nothing_in_it_changes(rides: Project):
+    before = rides.files()
+    result = doctor()
+    assert (result.exit_code, result.output.splitlines()[-1]) == (0, "all is well")
+    for words in (
+        "bundles: 1 of format 1",
+        "transcripts: 1 of format 1",
+        "manifests: 1 of format 1",
+        "ledger.head: in step",
+        "1 replayed at no cost",
+        f"1 made by {code_version()}",
+    ):
+        assert words in " ".join(result.output.split()), words
+    assert rides.files() == before
+
+
+def test_an_empty_home_is_well_and_nothing_is_made_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    home = tmp_path / "empty" / "data"
+    home.parent.mkdir()
+    monkeypatch.setenv("DP_PIPELINE_HOME", str(home))
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "empty" / "dagster"))
+    monkeypatch.delenv("DP_PIPELINE_DATASETS")
+    result = doctor()
+    assert result.exit_code == 0, result.output
+    assert not list(home.parent.iterdir())
+
+
+@pytest.mark.usefixtures("released")
+def test_machines_get_the_same_findings(rides: Project):
+    told = json.loads(doctor("--json").output)
+    assert told["findings"] == [one.texts() for one in findings(rides.home)]
+    assert told["swept"] == []
+
+
+def test_no_value_of_a_row_and_no_exact_number_is_shown(rides: Project, spec: DatasetSpec):
+    rides.write_rows("rides.csv", ["rider,x,y", *(f"{SECRET},{n % 8},1" for n in range(137))])
+    snapshot = rides.snapshot(spec).folder
+    (snapshot / "steward").mkdir(exist_ok=True)
+    (snapshot / "steward" / "exact.json").write_text(f'{{"rows": {SECRET}}}', encoding="utf-8")
+    (snapshot / "manifest.json").write_text(f"[{SECRET}", encoding="utf-8")
+    result = doctor("--json")
+    assert result.exit_code == 1
+    assert SECRET not in result.output
+    assert "manifest.json: cannot be read" in result.output
+
+
+# Formats.
+
+
+@pytest.mark.usefixtures("released")
+def test_an_unknown_format_is_named_and_ends_nothing_else(rides: Project):
+    (bundle,) = rides.home.released.rglob("bundle.json")
+    fields = json.loads(bundle.read_text(encoding="utf-8"))
+    bundle.write_text(json.dumps({**fields, "format": 99}), encoding="utf-8")
+    rides.write_declaration("later", RIDES, format="2")
+    told = [one.text for one in faults(rides)]
+    assert any(text.startswith(f"{bundle}: expected format 1, got 99") for text in told)
+    assert any("later.yaml:" in text and "upgrade this one" in text for text in told)
+    assert len(told) == 2
+    assert "1 replayed at no cost" in [one.text for one in about(rides, "releases")]
+
+
+# The ledger.
+
+
+@pytest.mark.usefixtures("released")
+def test_a_head_on_the_disk_of_the_ledger_is_a_note(rides: Project):
+    notes = [one for one in about(rides, "ledger") if one.state == "note"]
+    assert ["DP_PIPELINE_LEDGER_HEAD" in one.remedy for one in notes] == [True]
+
+
+@pytest.mark.usefixtures("released")
+def test_a_lost_head_is_a_fault_and_the_rest_is_looked_at(rides: Project):
+    (rides.home.root / "ledger.head").unlink()
+    assert {one.topic for one in faults(rides)} >= {"ledger", "releases"}
+    assert about(rides, "permissions")
+
+
+# Permissions.
+
+
+@pytest.mark.parametrize("place", ["", "ledger", "ledger/keys", "raw", "raw/rides"])
+def test_what_others_may_read_is_named_with_the_command_that_mends_it(place: str, rides: Project):
+    path = rides.home.root / place
+    path.chmod(0o755)
+    (fault,) = faults(rides)
+    assert fault.text == f"{path}: expected for its owner alone, got drwxr-xr-x"
+    assert fault.remedy == f"chmod go-rwx {path}"
+    path.chmod(0o700)
+    assert not faults(rides)
+
+
+# Leftovers.
+
+
+def test_leftovers_of_killed_runs_are_named_and_swept(rides: Project, released: DatasetSpec):
+    release = next(rides.home.released.rglob("transcript.jsonl")).parent
+    left = [
+        release / ".bundle-1.abcdefgh.tmp",
+        rides.snapshot(released).folder / ".normalized.parquet.12345678.tmp",
+        rides.home.root / "ledger" / "keys" / ".new-abcdefgh",
+        rides.home.root / ".head-abcdefgh",
+    ]
+    left[0].mkdir()
+    (left[0] / ".bundle.json.abcdefgh.tmp").write_bytes(b"half")
+    for path in left[1:]:
+        path.write_bytes(b"half")
+        path.chmod(0o600)
+    kept = {path: content for path, content in rides.files().items() if ".tmp" not in path}
+    assert not [one for one in faults(rides) if one.topic == "leftovers"], "young: perhaps in use"
+    before = time.time() - 2 * 24 * 3600
+    for path in (*left, *left[0].iterdir()):
+        os.utime(path, (before, before))
+    told = [one for one in faults(rides) if one.topic == "leftovers"]
+    assert {one.text.partition(":")[0] for one in told} == set(map(str, left))
+    assert {one.remedy for one in told} == {"dp-pipeline doctor --sweep"}
+    assert doctor().exit_code == 1
+    result = doctor("--sweep")
+    assert result.exit_code == 0, result.output
+    assert not any(path.exists() for path in left)
+    gone = {str(path.relative_to(rides.folder)) for path in left}
+    assert rides.files() == {path: kept[path] for path in kept if path not in gone}
+
+
+def test_a_run_sweeps_what_a_killed_one_left_of_the_same_release(
+    rides: Project, spec: DatasetSpec, begun: Path
+):
+    left = begun.parent / ".bundle-1.abcdefgh.tmp"
+    left.mkdir()
+    before = time.time() - 3600
+    os.utime(left, (before, before))
+    assert rides.publish(spec).state == "resumed"
+    assert not left.exists()
+
+
+def test_a_snapshot_that_was_never_read_to_the_end_is_named(rides: Project):
+    half = rides.home.raw / "rides" / "half"
+    half.mkdir(mode=0o700)
+    (note,) = [one for one in about(rides, "leftovers") if one.state == "note"]
+    assert note.text.startswith("snapshot rides/half: ")
+    assert note.remedy == "dp-pipeline run rides --snapshot half"
+
+
+# Releases.
+
+
+def test_an_unfinished_release_is_named_with_the_command_that_finishes_it(
+    rides: Project, spec: DatasetSpec, begun: Path
+):
+    torn = begun.read_bytes() + b'{"chain'
+    begun.write_bytes(torn)
+    (fault,) = faults(rides)
+    assert fault.text.startswith("rides/dpqt_kmeans at ε=0.5, key ")
+    assert fault.text.endswith(": charged and not finished")
+    assert fault.remedy == "dp-pipeline run rides --model dpqt_kmeans --epsilon 0.5"
+    assert begun.read_bytes() == torn
+    rides.publish(spec)
+    assert not faults(rides)
+
+
+@pytest.mark.usefixtures("spec", "begun")
+def test_somebody_who_is_at_work_is_left_alone(rides: Project):
+    key = next(str(one.key) for one in rides.ledger.entries() if one.key)
+    with rides.ledger._book.holding(key):
+        (note,) = [one for one in about(rides, "releases") if one.state == "note"]
+    assert note.text.endswith("somebody is at work on it")
+
+
+def obstacles(project: Project) -> list[str]:
+    return [one.text for one in faults(project)]
+
+
+@pytest.mark.usefixtures("begun")
+def test_an_unfinished_release_of_other_questions_cannot_be_finished_and_says_so(
+    rides: Project, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(question, "VERSION", question.VERSION + 1)
+    (text,) = obstacles(rides)
+    assert "charged, and cannot be finished now: transcript: expected 'discrete Laplace" in text
+    assert f"finish it with {code_version()}, or give it up (`budget give-up`)" in text
+
+
+@pytest.mark.usefixtures("begun")
+def test_an_unfinished_release_that_is_declared_otherwise_cannot_be_finished(rides: Project):
+    model = {"k": "3", "nominal_rows": "50"}
+    rides.declare("rides", RIDES, models={"dpqt_kmeans": model})
+    (text,) = obstacles(rides)
+    assert "nominal_rows: was 40, is 50: declare it as it was" in text
+    rides.declare("rides", RIDES, models={"dpqt_kmeans": {**model, "nominal_rows": "40", "k": "2"}})
+    (text,) = obstacles(rides)
+    assert "was begun with" in text
+
+
+def test_lost_answers_of_an_unfinished_release_are_told_before_the_next_run(
+    rides: Project, begun: Path
+):
+    begun.unlink()
+    (text,) = obstacles(rides)
+    assert "its answers are lost" in text
+
+
+@dataclass(frozen=True)
+class Upgraded(DpqtKMeans):
+    least: int = later(integer(1, at_least=1, measuring=True), as_before="1")
+
+
+@dataclass(frozen=True)
+class ChangedDefault(DpqtKMeans):
+    least: int = later(integer(2, at_least=1, measuring=True), as_before="1")
+
+
+@pytest.fixture
+def version_with(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
+    yield lambda model: monkeypatch.setitem(MODELS, "dpqt_kmeans", model)
+
+
+@pytest.mark.usefixtures("released")
+def test_what_an_upgrade_would_charge_anew_is_said_before_it_does(rides: Project, version_with):
+    version_with(Upgraded)
+    assert about(rides, "releases")[0].text == "1 replayed at no cost"
+    version_with(ChangedDefault)
+    told = about(rides, "releases")
+    assert told[0].text == "1 charged anew by the next run"
+    assert told[-1].text == (
+        "rides/dpqt_kmeans at ε=0.5: a run would charge it anew: least: was not there, is 2"
+    )
+    assert told[-1].state == "note"
+
+
+@pytest.mark.usefixtures("released")
+def test_a_changed_declaration_says_what_would_be_paid_for(rides: Project):
+    attributes = {"x": {"bounds": ["0", "9"]}, "y": {"bounds": ["0", "4"]}}
+    rides.declare("rides", RIDES, attributes=attributes, evaluation={"epsilon": "0.1"})
+    text = about(rides, "releases")[-1].text
+    assert "what is measured of the rows is declared otherwise" in text
+    assert "evaluation: was 0.05, is 0.1" in text
+
+
+@pytest.mark.usefixtures("released")
+def test_what_no_file_asks_for_any_more_stays_and_costs_nothing(rides: Project):
+    (rides.datasets / "rides.yaml").unlink()
+    told = about(rides, "releases")
+    assert told[0].text == "1 stored, and not asked for by any file of today"
+    assert {one.state for one in told} == {"ok"}
+
+
+# Dagster.
+
+
+def test_a_damaged_history_is_named_and_costs_no_budget(rides: Project):
+    folder = rides.folder / "dagster" / "history"
+    folder.mkdir(parents=True)
+    (rides.folder / "dagster").chmod(0o700)
+    (folder / "runs.db").write_bytes(b"no database" * 100)
+    (fault,) = faults(rides)
+    assert fault.text == (
+        f"{folder / 'runs.db'}: expected Dagster's history, got what is no whole database"
+    )
+    assert "no budget is lost" in fault.remedy
