@@ -18,6 +18,7 @@ from dp_pipeline.ledger.files import file_errors, locked, private_folder, publis
 from dp_pipeline.ledger.store import StillHeld
 from dp_pipeline.ledger.tables import SQLITE_TRIGGERS, metadata
 from dp_pipeline.schema.errors import Damaged, PipelineError
+from dp_pipeline.schema.system_errors import with_remedy
 
 BUSY_SECONDS = 120
 _APPLICATION = 0x64706C67
@@ -135,7 +136,7 @@ class SqliteStore:
         # No code: Python could not even decode what SQLite handed over.
         if code is None or code & 0xFF in _CORRUPT:
             return Damaged(f"ledger {self.path}: {reason}")
-        return PipelineError(f"ledger {self.path}: {reason}")
+        return PipelineError(with_remedy(f"ledger {self.path}: {reason}", error.orig))
 
 
 def _format(connection: Connection) -> int:

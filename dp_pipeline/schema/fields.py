@@ -19,8 +19,11 @@ import yaml
 
 from dp_pipeline.schema.epsilon import parse_epsilon
 from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.schema.system_errors import bounded_bytes
 
 Parsed = TypeVar("Parsed")
+_MOST_BYTES = 1 << 22
+"""Of a data set file: far more than anybody writes."""
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
 TODO = "TODO"
 _RANGE = re.compile(r"(\d{1,18})\.\.(\d{1,18})")
@@ -49,7 +52,7 @@ def written_fields(text: str, path: Path) -> Fields:
 def read_mapping(path: Path) -> yaml.MappingNode:
     """The top-level mapping of a YAML file with the places of its parts, or DeclarationError."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = bounded_bytes(path, most=_MOST_BYTES).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8 text"
         raise DeclarationError(f"{path}: expected a readable YAML file, got {reason}") from None
