@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dp_pipeline.release.durable import make_private, sync
 from dp_pipeline.schema.errors import PipelineError
+from dp_pipeline.schema.system_errors import system_line
 
 _SHORTEST_KEY = 16
 """In hex digits: how the lock of a release is told from that of all writers."""
@@ -21,8 +22,7 @@ def file_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise PipelineError(f"ledger: cannot use {path}: {reason}") from None
+        raise PipelineError(f"ledger: {system_line(error, path)}") from None
 
 
 def private_folder(folder: Path) -> None:

@@ -28,8 +28,11 @@ from dp_pipeline.ledger.files import file_errors, publish
 from dp_pipeline.ledger.tables import GENESIS, entries
 from dp_pipeline.release.durable import make_private, sync
 from dp_pipeline.schema.errors import Damaged
+from dp_pipeline.schema.system_errors import bounded_bytes
 
 _HASH = re.compile(r"[0-9a-f]{64}")
+_MOST_BYTES = 4096
+"""Of a head file: a number and a hash."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +71,12 @@ class Head:
         with file_errors(self.path):
             if not self.path.exists():
                 return None
-            text = self.path.read_text(encoding="utf-8", errors="replace")
+            content = bounded_bytes(self.path, most=_MOST_BYTES)
         try:
-            found = json.loads(text)
+            found = json.loads(content)
             tip = Tip(found["sequence"], found["hash"])
             good = type(tip.sequence) is int and tip.sequence >= 0 and _HASH.fullmatch(tip.hash)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             good = None
         if not good:
             raise Damaged(f"ledger head {self.path}: expected a row's number and hash, got neither")

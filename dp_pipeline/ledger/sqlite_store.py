@@ -20,6 +20,7 @@ from dp_pipeline.ledger.sqlite_guards import create_guards, missing_guards
 from dp_pipeline.ledger.store import StillHeld, require_format
 from dp_pipeline.ledger.tables import FORMAT, entries, metadata, state, write_seal
 from dp_pipeline.schema.errors import Damaged, PipelineError
+from dp_pipeline.schema.system_errors import with_remedy
 
 BUSY_SECONDS = 120
 _APPLICATION = 0x64706C67
@@ -155,7 +156,7 @@ class SqliteStore:
         # No code: Python could not even decode what SQLite handed over.
         if code is None or code & 0xFF in _CORRUPT:
             return Damaged(f"ledger {self.path}: {reason}")
-        return PipelineError(f"ledger {self.path}: {reason}")
+        return PipelineError(with_remedy(f"ledger {self.path}: {reason}", error.orig))
 
 
 def _engine(path: Path) -> Engine:

@@ -16,9 +16,12 @@ from dp_pipeline.ledger.home import Home, find_workspace
 from dp_pipeline.ledger.postgres_url import place, postgres_url
 from dp_pipeline.release.durable import make_private
 from dp_pipeline.schema.errors import DeclarationError, PipelineError
+from dp_pipeline.schema.system_errors import bounded_bytes, system_line
 
 STORAGE_VARIABLE = "DP_PIPELINE_DAGSTER"
 _FOLDER_VARIABLE = "DAGSTER_HOME"
+_MOST_BYTES = 1 << 20
+"""Of Dagster's settings."""
 _QUIET = "telemetry:\n  enabled: false\nnux:\n  enabled: false\n"
 # The variable's name and not its value: no password stands in a file.
 _ON_SERVER = f"storage:\n  postgres:\n    postgres_url:\n      env: {STORAGE_VARIABLE}\n"
@@ -67,12 +70,11 @@ def make_dagster_home(home: Home) -> Path:
         with alone_in(folder):
             if not settings.exists():
                 settings.write_text(_settings(home, on_server=server is not None), encoding="utf-8")
-            declared = settings.read_text(encoding="utf-8")
+            declared = bounded_bytes(settings, most=_MOST_BYTES).decode()
     except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise PipelineError(
-            f"{_FOLDER_VARIABLE}: expected a folder that can be written, got {folder}: {reason}"
-        ) from None
+        raise PipelineError(f"{_FOLDER_VARIABLE}: {system_line(error, folder)}") from None
+    except UnicodeDecodeError:
+        raise _no_settings(settings) from None
     _require_agreement(declared, server, of=settings)
     return folder
 
@@ -139,8 +141,12 @@ def _named(storage: object) -> str:
 def _parsed(settings: str, *, of: Path) -> dict[str, Any]:
     try:
         found = yaml.safe_load(settings)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise DeclarationError(f"{of}: expected Dagster's settings in YAML, got something else")
+        raise _no_settings(of)
     return found
+
+
+def _no_settings(of: Path) -> DeclarationError:
+    return DeclarationError(f"{of}: expected Dagster's settings in YAML, got something else")

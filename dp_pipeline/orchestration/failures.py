@@ -12,15 +12,17 @@ import dagster as dg
 from dp_pipeline.schema.epsilon import epsilon_text
 from dp_pipeline.schema.errors import BudgetExceeded, PipelineError
 from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.schema.system_errors import system_error
 
 
 @contextmanager
 def one_line_failures(spec: DatasetSpec) -> Iterator[None]:
     """Turn a PipelineError into a Failure that Dagster does not retry.
 
-    The exit code travels in the metadata, and for a refused budget a small table. Of any
-    other error on release data only type and place are kept: its words may quote rows, and
-    the event log is read by more people than the raw store.
+    The exit code travels in the metadata, and for a refused budget a small table. What the
+    operating system refuses is told with its reason. Of any other error on release data only type
+    and place are kept: its words may quote rows, and the event log is read by more people than
+    the raw store.
     """
     try:
         yield
@@ -30,6 +32,9 @@ def one_line_failures(spec: DatasetSpec) -> Iterator[None]:
             metadata["budget"] = _budget_table(error)
         raise dg.Failure(str(error), metadata=metadata, allow_retries=False) from None
     except Exception as error:
+        refused = system_error(error)
+        if refused is not None:
+            raise dg.Failure(f"{spec.name}: {refused}", allow_retries=False) from None
         if not spec.is_release:
             raise
         raise dg.Failure(_without_words(spec, error), allow_retries=False) from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dagster as dg
-from dagster import AssetCheckKey
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 _JUDGED = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}
@@ -31,7 +30,7 @@ def standing_checks(context: dg.AssetExecutionContext) -> list[dg.AssetCheckResu
     ]
 
 
-def _last(instance: dg.DagsterInstance, key: AssetCheckKey) -> dg.AssetCheckEvaluation | None:
+def _last(instance: dg.DagsterInstance, key: dg.AssetCheckKey) -> dg.AssetCheckEvaluation | None:
     history = instance.event_log_storage.get_asset_check_execution_history(
         key, limit=1, status=_JUDGED
     )

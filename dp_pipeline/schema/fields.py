@@ -20,8 +20,11 @@ import yaml
 from dp_pipeline.schema.epsilon import parse_epsilon
 from dp_pipeline.schema.errors import DeclarationError
 from dp_pipeline.schema.name import did_you_mean, nearest
+from dp_pipeline.schema.system_errors import bounded_bytes
 
 Parsed = TypeVar("Parsed")
+_MOST_BYTES = 1 << 22
+"""Of a data set file: far more than anybody writes."""
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
 TODO = "TODO"
 _SHARE = re.compile(r"[01]?\.[0-9]{1,9}|1")
@@ -52,7 +55,7 @@ def written_fields(text: str, path: Path) -> Fields:
 def read_mapping(path: Path) -> yaml.MappingNode:
     """The top-level mapping of a YAML file with the places of its parts, or DeclarationError."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = bounded_bytes(path, most=_MOST_BYTES).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8 text"
         if isinstance(error, FileNotFoundError):

@@ -227,7 +227,8 @@ def one_label(bundle: Bundle) -> Bundle:
 def test_a_run_over_a_range_of_k_is_refused(project: Project, spec: DatasetSpec):
     tags = {"dagster/asset_partition_range_start": "2", "dagster/asset_partition_range_end": "5"}
     refused = project.launch(spec, KJIG, tags=tags)
-    assert refusal(refused).startswith("patients: expected one K partition a run, got 2")
+    told = "patients: expected one K partition a run, of 2, 5, got '2' and '5'"
+    assert refusal(refused).startswith(told)
     assert project.ledger.not_dp_releases("ward") == ()
 
 

@@ -27,7 +27,7 @@ def verdicts(project: Project, spec: DatasetSpec, key: dg.AssetKey) -> dict[str,
         sorted(graph.get_check_keys_for_assets({key}))
     )
     return {
-        check.name: (record.status.value, record.evaluation and record.evaluation.metadata)
+        check.name: (record.status.value, getattr(record.evaluation, "metadata", None))
         for check, record in latest.items()
     }
 

@@ -7,6 +7,8 @@ from fractions import Fraction
 import pytest
 
 from dp_pipeline_tests.ui.dagster_ui import DagsterUi
+from dp_pipeline_tests.ui.pictures import keep_picture
+from dp_pipeline_tests.ui.test_releases import CHECKS
 
 pytestmark = pytest.mark.ui
 
@@ -26,3 +28,8 @@ def test_a_click_too_many_is_refused_with_one_red_line_and_a_small_table(ui: Dag
         ["asked", "0.55", "spent", "1.75", "left", "0.25", "ceiling", "2"]
     )
     assert ui.spent == Fraction("1.75")
+    # The release of before stands, and so does what was found of it.
+    ui.open_asset("rides/eug_kmeans", view="checks")
+    ui.page.get_by_text("Succeeded", exact=True).nth(CHECKS - 2).wait_for()
+    assert ui.page.get_by_text("Execution failed").count() == 0
+    keep_picture(ui.page, "refused")

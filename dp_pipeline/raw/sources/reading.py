@@ -12,6 +12,7 @@ import pyarrow as pa
 from dp_pipeline.raw.csv_file import NoHeader, NotUtf8
 from dp_pipeline.schema.errors import SourceError
 from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.schema.system_errors import require_regular
 
 Result = TypeVar("Result")
 
@@ -45,6 +46,8 @@ def guarded(
 def require_readable(spec: DatasetSpec, path: Path) -> None:
     """SourceError unless the file opens and holds a byte, or needs none to have columns."""
     try:
+        # A pipe would wait for whoever writes to it, and a device may never end.
+        require_regular(path, path.stat().st_mode)
         with path.open("rb") as file:
             is_empty = not file.read(1)
     except (OSError, ValueError) as error:
