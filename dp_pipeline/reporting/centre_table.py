@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dp_pipeline.reporting.cluster_sizes import Tables, cluster_sizes
-from dp_pipeline.reporting.number_text import number_text
+from dp_pipeline.reporting.cluster_sizes import Tables, cluster_sizes, rows_text
 
 MOST_CENTRES = 10
 SIZE = "noisy rows"
@@ -27,7 +26,7 @@ def centre_table(tables: Tables, *, most_columns: int) -> tuple[list[str], list[
     sizes = cluster_sizes(tables) if lines else None
     if sizes is None:
         return names, lines
-    told = [number_text(size) for size in sizes.tolist()]
+    told = [rows_text(size) for size in sizes.tolist()]
     return [*names, SIZE], [[*line, size] for line, size in zip(lines, told, strict=False)]
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dp_pipeline.reporting.cluster_sizes import rows_text
 from dp_pipeline.reporting.cluster_view import ClusterView
 from dp_pipeline.reporting.density import Density
-from dp_pipeline.reporting.number_text import number_text
 from dp_pipeline.reporting.picture import (
     INK,
     MUTED,
@@ -169,7 +169,7 @@ def _number_centres(axes: Axes, view: ClusterView, *, is_small: bool) -> None:
     for centre, size in zip(view.centres, view.sizes.tolist(), strict=True):
         is_left = _has_room_left(centre, view)
         axes.annotate(
-            number_text(size),
+            rows_text(size),
             tuple(centre.tolist()),
             xytext=(-6 if is_left else 6, 3),
             textcoords="offset points",

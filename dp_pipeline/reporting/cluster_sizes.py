@@ -8,6 +8,7 @@ import numpy as np
 
 from dp_pipeline.metrics.clustering import nearest_centres
 from dp_pipeline.release.synopsis import Synopsis
+from dp_pipeline.reporting.number_text import number_text
 from dp_pipeline.schema.encoding import FloatArray
 
 Tables = Mapping[str, Mapping[str, np.ndarray]]
@@ -41,3 +42,12 @@ def _synopsis(tables: Tables, columns: tuple[str, ...]) -> Synopsis:
         for side in ("lower", "upper")
     )
     return Synopsis(columns, lower, upper, np.asarray(table["weight"], dtype=np.float64))
+
+
+def rows_text(size: float) -> str:
+    """A noisy number of rows: whole, with three digits.
+
+    >>> rows_text(1234.5), rows_text(-3.7), rows_text(-0.2)
+    ('1,230', '-4', '0')
+    """
+    return number_text(size) if abs(size) >= 100 else f"{round(size)}"

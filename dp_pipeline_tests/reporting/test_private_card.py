@@ -265,7 +265,7 @@ def test_a_card_lists_the_first_centres_with_the_noisy_rows_of_each():
     tables = {**CENTRES, "sizes": {"size": np.array([1203.0, -4.0])}}
     inside = part(private_card(release(bundle={"tables": tables})), "What is in it")
     assert "| x | y | noisy rows |" in inside
-    assert "| 1 | 0.5 | 1,200 |\n| 2 | 3 | -4.00 |" in inside
+    assert "| 1 | 0.5 | 1,200 |\n| 2 | 3 | -4 |" in inside
 
 
 def test_the_same_release_and_account_give_the_same_card():
