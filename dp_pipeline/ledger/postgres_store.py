@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sqlalchemy import Connection, text
-from sqlalchemy.schema import CreateIndex, CreateTable
 
 from dp_pipeline.ledger.errors import ReservationOver
 from dp_pipeline.ledger.files import file_errors, locked, private_folder, sweep_locks
@@ -19,7 +18,7 @@ from dp_pipeline.ledger.postgres_sessions import Sessions
 from dp_pipeline.ledger.postgres_soundness import require_sound
 from dp_pipeline.ledger.postgres_url import postgres_url
 from dp_pipeline.ledger.store import StillHeld, require_format
-from dp_pipeline.ledger.tables import FORMAT, entries, metadata, state, write_seal
+from dp_pipeline.ledger.tables import FORMAT, add_state, metadata, write_seal
 from dp_pipeline.schema.errors import Damaged, PipelineError
 
 LEDGER_VARIABLE = "DP_PIPELINE_LEDGER"
@@ -165,10 +164,7 @@ class PostgresStore:
         drop_guards(connection)
         for name in _INDEXES_OF_THE_SECOND:
             connection.exec_driver_sql(f"DROP INDEX {name}")
-        connection.exec_driver_sql("ALTER TABLE entries ADD COLUMN state TEXT")
-        connection.execute(CreateTable(state))
-        for index in entries.indexes:
-            connection.execute(CreateIndex(index))
+        add_state(connection)
         write_seal(connection)
         _finish(connection)
 

@@ -13,12 +13,11 @@ from urllib.parse import quote
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
-from sqlalchemy.schema import CreateIndex, CreateTable
 
 from dp_pipeline.ledger.files import file_errors, locked, private_folder, publish, sweep_locks
 from dp_pipeline.ledger.sqlite_guards import create_guards, missing_guards
 from dp_pipeline.ledger.store import StillHeld, require_format
-from dp_pipeline.ledger.tables import FORMAT, entries, metadata, state, write_seal
+from dp_pipeline.ledger.tables import FORMAT, add_state, metadata, write_seal
 from dp_pipeline.schema.errors import Damaged, PipelineError
 from dp_pipeline.schema.system_errors import with_remedy
 
@@ -125,10 +124,7 @@ class SqliteStore:
         )
         for kind, name in objects.all():
             connection.exec_driver_sql(f'DROP {kind} "{name}"')
-        connection.exec_driver_sql("ALTER TABLE entries ADD COLUMN state TEXT")
-        connection.execute(CreateTable(state))
-        for index in entries.indexes:
-            connection.execute(CreateIndex(index))
+        add_state(connection)
         _finish(connection)
 
     def missing_guards(self, connection: Connection) -> list[str]:

@@ -27,6 +27,7 @@ from sqlalchemy import (
     select,
     text,
 )
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 GENESIS: Final = "0" * 64
 """The hash before the first row."""
@@ -98,6 +99,14 @@ Index(
     sqlite_where=ENDED,
     postgresql_where=ENDED,
 )
+
+
+def add_state(connection: Connection) -> None:
+    """Give the tables of the second format, without their indexes, what the third has more."""
+    connection.exec_driver_sql("ALTER TABLE entries ADD COLUMN state TEXT")
+    connection.execute(CreateTable(state))
+    for index in entries.indexes:
+        connection.execute(CreateIndex(index))
 
 
 def write_seal(connection: Connection) -> None:

@@ -112,6 +112,11 @@ def rechain(folder: Path) -> None:
         ("UPDATE entries SET nano_epsilon = 5 WHERE sequence = 4", "row 4 .*does not belong"),
         ("UPDATE entries SET lineage = 'adult' WHERE sequence = 3", "row 3 .*no account"),
         ("UPDATE entries SET facts = '{}' WHERE sequence = 1", "row 1 .*no account"),
+        (
+            "UPDATE entries SET time = '2020-01-01T00:00:00.000000+00:00' WHERE sequence = 4",
+            "row 4 .*older than the row before",
+        ),
+        ("UPDATE entries SET time = '2090' WHERE sequence = 4", "row 4 .*older"),
         ("DELETE FROM entries WHERE sequence = 2", "row 2 is missing"),
         ("UPDATE entries SET facts = 'x' WHERE sequence = 3", "row 3.*cannot be parsed"),
         (

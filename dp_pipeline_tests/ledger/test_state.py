@@ -141,6 +141,16 @@ def test_a_planted_value_that_is_no_text_is_damage_in_one_line(full: Ledger, pla
         assert "\n" not in str(found.value)
 
 
+def test_sums_changed_together_with_the_digest_of_the_newest_row_admit_nothing(full: Ledger):
+    cheaper = "UPDATE state SET value = replace(value, ':1000000000', ':1') WHERE entry > 0"
+    raw(full.folder, cheaper, checks=False)
+    with full._book.auditing() as (connection, _):
+        digest = read_state(connection).digest
+    raw(full.folder, f"UPDATE entries SET state = '{digest}' WHERE sequence = 9")
+    with pytest.raises(Damaged, match=r"row 9 of .* does not match its hash"):
+        release(full, charge("more"))
+
+
 def test_sums_are_those_of_the_rows_after_every_kind_of_row(tmp_path: Path):
     ledger = SmallLedger(tmp_path).ledger
     ledger.raise_ceiling("trips", total=Fraction(5), per_month=None, reason="more", by="ana")
