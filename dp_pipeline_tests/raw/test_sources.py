@@ -569,7 +569,7 @@ def test_a_generator_is_called_with_its_options() -> None:
     [
         (Source("sklearn", "olivetti"), "expected one of breast_cancer, digits, iris, wine, got"),
         (Source("generator", "cities"), "expected one of birch3_like"),
-        (Source("generator", "pytest2d", options={"sed": 1}), "expected seed and rows, got 'sed'"),
+        (Source("generator", "pytest2d", options={"sed": 1}), "one of seed, rows, got 'sed'"),
     ],
 )
 def test_a_name_that_does_not_exist_is_a_mistake_of_the_declaration(
