@@ -82,13 +82,12 @@ class BundleStore:
     def write(
         self, path: Path, bundle: Bundle, *, key: bytes, texts: Mapping[str, str] | None = None
     ) -> None:
-        """Store a bundle; one that already lies there is kept as it is. The folder above, that of
-        its release, is for its owner only.
+        """Store a bundle in the folder of a release that was begun; one that already lies there
+        is kept as it is.
 
         key     the secret of its population
         texts   file name → what a person reads beside it
         """
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=".bundle.", dir=path.parent))
         try:
             for name, table in bundle.tables.items():
