@@ -71,12 +71,12 @@ class BundleStore:
     def write(
         self, path: Path, bundle: Bundle, *, key: bytes, texts: Mapping[str, str] | None = None
     ) -> None:
-        """Store a bundle, for its owner only; one that already lies there is kept as it is.
+        """Store a bundle in the folder of a release that was begun, for its owner only; one that
+        already lies there is kept as it is.
 
         key     the secret of its population
         texts   file name → what a person reads beside it
         """
-        make_private(path.parent)
         with temporary_folder(path) as temporary:
             for name, table in bundle.tables.items():
                 _write_table(temporary / f"{name}.parquet", table)

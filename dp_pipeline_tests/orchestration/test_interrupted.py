@@ -139,6 +139,24 @@ def test_an_older_copy_of_all_that_was_released_does_not_bring_answers_back(
     is_dead(project, spec)
 
 
+def test_a_stored_bundle_tells_of_answers_that_were_put_back_together_with_their_count(
+    project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def settle(*_: object, **__: object) -> None:
+        raise Crash
+
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        patch.setattr("dp_pipeline.ledger.Reservation.settle", settle)
+        project.publish(spec)
+    (transcript,) = project.home.released.rglob("transcript.jsonl")
+    transcript.write_bytes(b"".join(transcript.read_bytes().splitlines(keepends=True)[:3]))
+    (count,) = project.home.answer_counts.iterdir()
+    count.write_text(f"{2:020d}\n")
+    with pytest.raises(Damaged, match="expected that of the stored bundle"):
+        project.publish(spec)
+    is_dead(project, spec)
+
+
 def test_a_release_that_lost_its_count_is_dead(project: Project, spec: DatasetSpec) -> None:
     interrupted(project, spec)
     shutil.rmtree(project.home.answer_counts)
