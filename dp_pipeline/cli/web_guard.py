@@ -44,10 +44,13 @@ _ADDED = (
 
 
 class Refused(Exception):
-    """A request that is not let through: a status, and one line that says why."""
+    """A request that is not let through: a status, and one line that says why.
 
-    def __init__(self, status: int, reason: str) -> None:
-        self.status = status
+    allowed   the methods that are, where another one was asked by
+    """
+
+    def __init__(self, status: int, reason: str, *, allowed: str = "") -> None:
+        self.status, self.allowed = status, allowed
         super().__init__(reason)
 
 
@@ -166,14 +169,14 @@ def _require_method(scope: Scope, headers: Mapping[str, str]) -> None:
         raise Refused(403, "expected a run to record its own events, got a report of one")
     if path == _GRAPHQL:
         if method != "POST":
-            raise Refused(405, f"{_GRAPHQL}: expected POST, got {method[:10]}")
+            raise Refused(405, f"{_GRAPHQL}: expected POST, got {method[:10]}", allowed="POST")
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             raise Refused(
                 415, f"{_GRAPHQL}: expected the content type application/json, got {kind[:60]!r}"
             )
     elif method not in ("GET", "HEAD"):
-        raise Refused(405, f"expected GET, got {method[:10]}")
+        raise Refused(405, f"expected GET, got {method[:10]}", allowed="GET, HEAD")
 
 
 async def _refuse(scope: Scope, refusal: Refused, send: Send) -> None:
@@ -187,7 +190,7 @@ async def _refuse(scope: Scope, refusal: Refused, send: Send) -> None:
         (b"content-length", str(len(body)).encode()),
         (b"cache-control", b"no-store"),
         (b"x-content-type-options", b"nosniff"),
-        *([(b"allow", b"POST")] if refusal.status == 405 else []),
+        *([(b"allow", refusal.allowed.encode())] if refusal.allowed else []),
         *_ADDED,
     ]
     await send({"type": "http.response.start", "status": refusal.status, "headers": told})

@@ -112,7 +112,7 @@ def require_regular(path: Path, mode: int) -> None:
     if stat.S_ISREG(mode):
         return
     if stat.S_ISDIR(mode):
-        raise _Refusal(errno.EISDIR, "a folder", str(path))
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     raise _Refusal(errno.ESPIPE, "a device or a pipe", str(path))
 
 

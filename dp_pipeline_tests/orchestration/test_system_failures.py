@@ -90,5 +90,5 @@ def test_a_source_that_is_no_file_is_refused_and_not_waited_for(make, project: P
     source.unlink()
     make(source)
     line = refusal(project.launch(spec, "ingested"))
-    kind = "a folder" if make is a_folder else "a device or a pipe"
+    kind = "Is a directory" if make is a_folder else "a device or a pipe"
     assert line.endswith(f"expected a file that can be read, got {kind}")

@@ -64,7 +64,7 @@ ODD = {
     fifo: "a device or a pipe",
     endless: "a device or a pipe",
     huge: "more than",
-    a_folder: "a folder",
+    a_folder: "Is a directory",
 }
 
 
