@@ -77,7 +77,7 @@ def read_json(path: Path) -> Any:
         return None
     stored = json.loads(path.read_text(encoding="utf-8"))
     found = stored.get("format") if isinstance(stored, dict) else None
-    require_format(found, DOCUMENT, of=str(path), older="run the same release again, at no cost")
+    require_format(found, DOCUMENT, of=str(path), older="run the data set again, at no cost")
     return stored["value"]
 
 

@@ -211,7 +211,7 @@ def table_names(text: str) -> tuple[str, ...]:
     """
     try:
         return tuple(_stored(text)["tables"])
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise Damaged("bundle: expected the JSON of a stored release, got another") from None
 
 

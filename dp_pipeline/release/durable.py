@@ -98,26 +98,32 @@ def sweep(folder: Path, *, below: bool = False) -> list[Path]:
     """
     found = list(leftovers(folder, below=below))
     for path in found:
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
-    return found
+        # What cannot be deleted is in nobody's way.
+        with contextlib.suppress(OSError):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+    return [path for path in found if not path.exists()]
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock of a file or folder; OSError where it is not there."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _is_left(path: Path) -> bool:
     """Whether nobody holds it, and nobody is about to."""
     try:
-        if path.is_symlink() or time.time() - path.stat().st_mtime < LEFT_SECONDS:
-            return False
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        is_old = time.time() - path.lstat().st_mtime >= LEFT_SECONDS
+        return is_old and not is_locked(path)
     except OSError:
-        # Gone meanwhile, or not ours to open.
+        # Gone meanwhile, a link, or not ours to open.
         return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-    return True

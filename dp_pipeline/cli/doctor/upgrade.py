@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
@@ -14,6 +12,7 @@ from dp_pipeline.orchestration.admission import require_as_begun
 from dp_pipeline.orchestration.drawing import draw
 from dp_pipeline.orchestration.release import code_version
 from dp_pipeline.raw.snapshot import current_snapshot
+from dp_pipeline.release.durable import is_locked
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.schema.discovery import dataset_files
 from dp_pipeline.schema.errors import DeclarationError, NoAnswer, PipelineError
@@ -106,16 +105,7 @@ def _refusal(one: Charged, spec: DatasetSpec, home: Home) -> str | None:
 def _is_held(one: Charged, home: Home) -> bool:
     """Whether a process on this computer holds the lock of a release."""
     path = home.ledger_folder / "locks" / f"{one.key}.lock"
-    if not path.is_file():
-        return False
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+    return path.is_file() and is_locked(path)
 
 
 def _declared() -> dict[str, DatasetSpec]:
