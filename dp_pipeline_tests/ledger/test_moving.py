@@ -139,7 +139,8 @@ def test_the_command_moves_to_where_the_variable_points(
     refused = CliRunner().invoke(main, ["budget", "move"])
     assert (refused.exit_code, refused.output) == (
         2,
-        "dp-pipeline: DP_PIPELINE_LEDGER: expected the address of a server, got nothing\n",
+        "dp-pipeline: DP_PIPELINE_LEDGER: expected the address of a server, got nothing: "
+        "`export DP_PIPELINE_LEDGER=postgresql://user@host/database`\n",
     )
     monkeypatch.setenv("DP_PIPELINE_LEDGER", url)
     moved = CliRunner().invoke(main, ["budget", "move"])

@@ -142,7 +142,7 @@ def test_a_week_that_the_month_does_not_allow_is_one_line_and_nothing_is_written
     before = project.files()
     told = answer(project, spec, MONDAY.replace(day=23))
     assert isinstance(told, dg.SkipReason)
-    line = r"asked ε=0\.55, spent in \d{4}-\d\d 0\.55, left 0\.05, per_month 0\.6$"
+    line = r"asked ε=0\.55, spent in \d{4}-\d\d 0\.55, left 0\.05, per_month 0\.6; "
     assert re.search(line, told.skip_message or "")
     assert project.files() == before
 
