@@ -255,7 +255,7 @@ def test_a_command_shows_rho_and_what_it_means(project: Project) -> None:
 def test_an_account_keeps_the_currency_that_it_was_opened_with(rides: Project) -> None:
     """``rides`` was opened in pure ε."""
     spec = rides.declare("rides", RIDES, **PURE_ALONE)
-    line = "opened with ceiling '3', delta 'none', now declared with ceiling '5', delta '1e-9'"
+    line = "opened with delta 'none', now declared with delta '1e-9'"
     for asked in (
         lambda: rides.publish(spec, model="eug_kmeans"),
         lambda: plan_request(rides.request(spec)),
