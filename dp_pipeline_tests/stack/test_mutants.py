@@ -66,7 +66,7 @@ def release_everything(project: Project, spec: DatasetSpec) -> None:
 def test_a_store_that_writes_in_place_shows_its_reader_a_broken_bundle(project: Project):
     with reading(project.home.released) as reader:
         killed(project, publish_in_place)
-    assert "expected a whole bundle, got a broken one" in reader.broken[0]
+    assert "expected it as it was stored, got another" in reader.broken[0]
 
 
 def test_a_ledger_that_reserves_after_drawing_is_seen_to_under_count(
@@ -94,8 +94,7 @@ def test_a_bundle_that_changes_after_it_was_read_is_seen(project: Project, spec:
         reader.look()
         path = next(iter(reader.texts)) / "bundle.json"
         path.write_text(path.read_text().replace('"model": "dpqt', '"model": "eug'))
-    (words,) = reader.broken
-    assert "not what it was" in words
+    assert any("not what it was" in words for words in reader.broken)
 
 
 def test_a_release_that_is_paid_twice_is_seen(project: Project, spec: DatasetSpec):
