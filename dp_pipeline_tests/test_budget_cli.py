@@ -133,7 +133,7 @@ def test_an_export_is_csv_or_json_on_the_screen_or_in_a_file(project: Project):
     told = json.loads((project.folder / "budget.json").read_text())
     assert told[1]["model"] == "dpqt_kmeans"
     assert len(told[1]["spends"]) > 1
-    assert told[1]["parameters"] == {"columns": [], "max_height": None, "nominal_rows": "40"}
+    assert told[1]["parameters"] == {"columns": [], "gamma": "3/10", "nominal_rows": "40"}
     assert not [text for text in texts_in(told) if text.startswith(("{", "[", "("))]
     refused = project.cli("budget", "export", "--out", "nowhere/at/all.csv")
     assert (refused.code, len(refused.err.splitlines())) == (1, 1)

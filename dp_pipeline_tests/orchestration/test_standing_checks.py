@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.loader import LoadingContextForTest
 
 from dp_pipeline.orchestration.stages import released
 from dp_pipeline.schema.spec import DatasetSpec
@@ -21,13 +23,20 @@ RANGE = {"dagster/asset_partition_range_start": "0.1", "dagster/asset_partition_
 
 
 def verdicts(project: Project, spec: DatasetSpec, key: dg.AssetKey) -> dict[str, Any]:
-    """Check → how it stands on the pages, and with what metadata."""
+    """Check → how it stands on the pages, with what metadata, and whether they show it: they do if
+    it is of the newest materialization.
+    """
     graph = definitions_of(spec, project.home).resolve_asset_graph()
     latest = project.instance.event_log_storage.get_latest_asset_check_execution_by_key(
         sorted(graph.get_check_keys_for_assets({key}))
     )
+    context = LoadingContextForTest(project.instance)
     return {
-        check.name: (record.status.value, getattr(record.evaluation, "metadata", None))
+        check.name: (
+            record.status.value,
+            getattr(record.evaluation, "metadata", None),
+            asyncio.run(record.targets_latest_materialization(context)),
+        )
         for check, record in latest.items()
     }
 
@@ -57,7 +66,7 @@ def test_a_refused_run_says_why_and_leaves_checks_and_metadata_as_they_were(
 ):
     spent, before = rides.spent(spec), verdicts(rides, spec, MODEL)
     made = materializations(rides, spec)
-    assert {status for status, _ in before.values()} == {"SUCCEEDED"}
+    assert {status for status, *_ in before.values()} == {"SUCCEEDED"}
     assert expected in refusal(rides.launch(spec, "dpqt_kmeans", **asked))
     assert verdicts(rides, spec, MODEL) == before
     assert materializations(rides, spec) == made
@@ -67,11 +76,15 @@ def test_a_refused_run_says_why_and_leaves_checks_and_metadata_as_they_were(
 def test_a_run_that_the_ceiling_refuses_leaves_them_too(rides: Project, spec: DatasetSpec):
     for _ in range(4):
         rides.publish(spec, fresh=True)
-    assert rides.launch(spec, "dpqt_kmeans", partition="0.5").success
+    # The newest is of another partition than the one that is refused.
+    assert rides.launch(spec, "dpqt_kmeans", partition="0.1").success
     before = verdicts(rides, spec, MODEL)
-    assert {status for status, _ in before.values()} == {"SUCCEEDED", "FAILED"}
+    assert {(status, shown) for status, _, shown in before.values()} == {
+        ("SUCCEEDED", True),
+        ("FAILED", True),
+    }
     result = rides.launch(spec, "dpqt_kmeans", partition="0.5", config={"fresh": True})
-    assert "asked ε=0.55, spent 2.75, left 0.25" in refusal(result)
+    assert "asked ε=0.55, spent 2.9, left 0.1" in refusal(result)
     assert verdicts(rides, spec, MODEL) == before
 
 
@@ -104,7 +117,7 @@ def test_a_k_anonymous_release_keeps_its_verdicts_too(project: Project):
     assert project.launch(spec, KJIG, partition="2").success
     key = dg.AssetKey([spec.name, *KJIG.split("/")])
     before = verdicts(project, spec, key)
-    assert {status for status, _ in before.values()} == {"SUCCEEDED"}
+    assert {status for status, *_ in before.values()} == {"SUCCEEDED"}
     for tags in ({PARTITION: "3"}, {}):
         assert "expected one K partition" in refusal(project.launch(spec, KJIG, tags=tags))
         assert verdicts(project, spec, key) == before

@@ -7,7 +7,6 @@ from fractions import Fraction
 import pytest
 
 from dp_pipeline_tests.ui.dagster_ui import DagsterUi
-from dp_pipeline_tests.ui.pictures import keep_picture
 from dp_pipeline_tests.ui.test_releases import CHECKS
 
 pytestmark = pytest.mark.ui
@@ -32,4 +31,3 @@ def test_a_click_too_many_is_refused_with_one_red_line_and_a_small_table(ui: Dag
     ui.open_asset("rides/eug_kmeans", view="checks")
     ui.page.get_by_text("Succeeded", exact=True).nth(CHECKS - 2).wait_for()
     assert ui.page.get_by_text("Execution failed").count() == 0
-    keep_picture(ui.page, "refused")

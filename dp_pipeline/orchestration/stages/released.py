@@ -65,7 +65,7 @@ def _model_asset(spec: DatasetSpec, name: str) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext,
         config: ReleaseConfig,
         pipeline: PipelineResource,
-    ) -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckResult]:
+    ) -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckEvaluation]:
         try:
             made = _made(context, spec, name, pipeline, fresh=config.fresh)
         except dg.Failure:

@@ -64,7 +64,7 @@ def _method_asset(spec: DatasetSpec, name: str) -> dg.AssetsDefinition:
     )
     def anonymous(
         context: dg.AssetExecutionContext, pipeline: PipelineResource
-    ) -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckResult]:
+    ) -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckEvaluation]:
         try:
             made = _made(context, spec, name, pipeline)
         except dg.Failure:
