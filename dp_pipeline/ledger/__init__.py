@@ -9,7 +9,7 @@ It knows no rows, no models and no orchestration. A release is reserved here
 >>> from dp_pipeline.ledger import Account, Charge, Ledger, SpendRow
 >>> folder = tempfile.TemporaryDirectory()
 >>> ledger = Ledger(Path(folder.name) / "ledger")
->>> ledger.open_account(Account("trips", "one row", "add_remove", "release", Fraction(1)))
+>>> account = ledger.open_account(Account("trips", "one row", "add_remove", "release", Fraction(1)))
 >>> charge = Charge("ab" * 32, "trips", "dp", 100_000_000, "trips/grid at ε=0.1", {})
 >>> with ledger.reserve(charge) as reservation:
 ...     reservation.settle([SpendRow("cells", "laplace", Fraction(1, 10), Fraction(10))])

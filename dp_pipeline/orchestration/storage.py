@@ -23,6 +23,8 @@ BUNDLE_FILE = "bundle.json"
 POPULATION = "population"
 """The file of a release's folder that says whose rows it is about."""
 _SEAL = "seal"
+_NOT_STORED = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+"""Errors of a folder that does not hold the files of a bundle, and nothing else."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -105,7 +107,7 @@ class BundleStore:
             if not hmac.compare_digest(found, self._seal(path, files, key).encode()):
                 raise self.another(path)
             tables: Tables = {name: _read_table(files[f"{name}.parquet"]) for name in names}
-        except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, Damaged):
+        except (*_NOT_STORED, ValueError, KeyError, Damaged):
             raise self.another(path) from None
         return Bundle.from_json(text, tables)
 

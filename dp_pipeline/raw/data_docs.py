@@ -8,13 +8,13 @@ can enter, and are deleted with its rows.
 from __future__ import annotations
 
 import shutil
-import tempfile
 from pathlib import Path
 
 from dp_pipeline.raw.expectations import expectations_of
 from dp_pipeline.raw.great_expectations_session import Part, passed, write_pages
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.raw.validation_frames import row_frame, schema_frame
+from dp_pipeline.release.durable import temporary_folder
 from dp_pipeline.schema.spec import DatasetSpec
 
 FOLDER = "great_expectations"
@@ -37,16 +37,13 @@ def write_data_docs(spec: DatasetSpec, snapshot: Snapshot) -> Path:
     """
     with snapshot.alone():
         parts = _parts(spec, snapshot)
-        made = Path(tempfile.mkdtemp(prefix=f".{FOLDER}.", dir=snapshot.folder))
-        try:
+        folder = snapshot.folder / FOLDER
+        with temporary_folder(folder) as made:
             write_pages(spec, parts, made)
             _make_private(made)
-            folder = snapshot.folder / FOLDER
             if folder.exists():
                 shutil.rmtree(folder)
             made.rename(folder)
-        finally:
-            shutil.rmtree(made, ignore_errors=True)
     return folder
 
 

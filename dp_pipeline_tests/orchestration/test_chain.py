@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 
 from dp_pipeline.orchestration.checks import PLAUSIBLE
+from dp_pipeline.orchestration.io import read_json
 from dp_pipeline.orchestration.outcome import report_path
 from dp_pipeline.orchestration.resources import Pipeline
 from dp_pipeline.schema.spec import DatasetSpec
@@ -77,7 +77,7 @@ def test_the_evaluation_holds_exact_numbers_of_public_rows_and_bought_ones_of_se
     project, spec = ran
     for text in spec.partition_keys:
         path = project.home.internal / spec.name / "evaluation" / f"{text}.json"
-        rows = json.loads(path.read_text())["rows"]
+        rows = read_json(path)["rows"]
         scales = [row["scale"] for row in rows]
         if spec.is_release:
             bought = len(spec.models) if spec.evaluation else 0

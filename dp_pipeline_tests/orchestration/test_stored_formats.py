@@ -23,8 +23,9 @@ Read = Callable[[], object]
 def stored_bundle(folder: Path) -> tuple[Path, Read]:
     table = {"x": np.array([1, 2])}
     bundle = Bundle("ab" * 32, {"fit_for_release": "yes"}, (), {}, {"t": table}, "cd" * 32)
-    BundleStore(folder).write(folder / "bundle", bundle)
-    return folder / "bundle" / "bundle.json", lambda: BundleStore(folder).read(folder / "bundle")
+    store, key = BundleStore(folder), bytes(32)
+    store.write(folder / "bundle", bundle, key=key)
+    return folder / "bundle" / "bundle.json", lambda: store.sealed(folder / "bundle", key=key)
 
 
 def stored_manifest(folder: Path) -> tuple[Path, Read]:

@@ -111,8 +111,8 @@ def test_a_table_that_was_stored_before_there_were_cliques_is_still_shown(
     project, spec = ran
     old = {"synthetic", "marginals"}
 
-    def without_cliques(store: Any, pointer: Any) -> Any:
-        bundle = original(store, pointer)
+    def without_cliques(*words: Any, **expected: Any) -> Any:
+        bundle = original(*words, **expected)
         kept = {name: one for name, one in bundle.tables.items() if name in old}
         return replace(bundle, tables=kept or bundle.tables)
 

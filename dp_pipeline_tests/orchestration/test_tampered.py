@@ -28,6 +28,7 @@ from dp_pipeline.orchestration.storage import BundleStore
 from dp_pipeline.orchestration.syntactic_outcome import anonymous_outcomes
 from dp_pipeline.release.bundle import table_digest
 from dp_pipeline.schema.errors import Damaged
+from dp_pipeline.schema.formats import DOCUMENT
 from dp_pipeline.schema.spec import DatasetSpec
 from dp_pipeline_tests.orchestration.events import refusal
 from dp_pipeline_tests.orchestration.forging import reseal
@@ -116,11 +117,11 @@ def released(project: Project, spec: DatasetSpec) -> Project:
     folder = project.publish(spec).folder.relative_to(project.home.released)
     pointer = {"folder": str(folder), "state": "charged", "nano": "550000000"}
     at = project.home.released / "rides" / "dpqt_kmeans" / "partition-0.5.json"
-    at.write_text(json.dumps(pointer), encoding="utf-8")
+    at.write_text(json.dumps({"format": DOCUMENT, "value": pointer}), encoding="utf-8")
     evaluated = project.home.internal / "rides" / "evaluation" / "0.5.json"
     evaluated.parent.mkdir(parents=True)
     document = {"rows": [], "pointers": {"dpqt_kmeans": pointer}}
-    evaluated.write_text(json.dumps(document), encoding="utf-8")
+    evaluated.write_text(json.dumps({"format": DOCUMENT, "value": document}), encoding="utf-8")
     return project
 
 
@@ -361,7 +362,7 @@ def test_a_k_anonymous_bundle_or_its_card_that_was_edited_is_refused_by_every_re
     folder = anonymous.folder.relative_to(project.home.released)
     pointer = {"folder": str(folder), "state": "recorded"}
     at = project.home.released / "patients" / "k_anonymous" / "kjig" / "partition-2.json"
-    at.write_text(json.dumps(pointer), encoding="utf-8")
+    at.write_text(json.dumps({"format": DOCUMENT, "value": pointer}), encoding="utf-8")
     request = AnonymizeRequest(spec, ["kjig"], [2], project.home)
     evaluated = {"2": {"pointers": {"kjig": pointer}, "figures": {}}}
     readers: tuple[Callable[[], object], ...] = (

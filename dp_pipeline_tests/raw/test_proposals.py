@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,9 @@ def proposal(values: list[str | None]) -> FoundColumn:
 def attribute(found: FoundColumn) -> Attribute:
     """The attribute that the proposal declares, by way of its text."""
     lines = "\n".join(field("x", found.proposal))
-    return parse_attribute("x", written_fields(lines, Path("a.yaml")).section("x"), "drop")
+    return parse_attribute(
+        "x", written_fields(lines, Path("a.yaml")).section("x"), "drop", usable=Fraction(1)
+    )
 
 
 CELLS = st.one_of(

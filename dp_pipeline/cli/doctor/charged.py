@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,6 +14,7 @@ from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bundle import SYNTACTIC
 from dp_pipeline.release.key import ReleaseKey
 from dp_pipeline.schema.epsilon import epsilon_text
+from dp_pipeline.schema.parameter_facts import fact_text, fact_values
 from dp_pipeline.schema.parameters import texts_of
 from dp_pipeline.schema.spec import DatasetSpec
 
@@ -109,9 +109,9 @@ def charged_releases(entries: tuple[Entry, ...]) -> Iterator[Charged]:
 
 def _differences(stored: str, today: Mapping[str, str]) -> list[str]:
     """What parameters were when they were charged, and are now."""
-    before = ast.literal_eval(stored)
+    before, now = fact_values(stored) or {}, fact_values(fact_text(today)) or {}
     return [
-        f"{name}: was {before.get(name, 'not there')}, is {today.get(name, 'not there')}"
-        for name in sorted({*before, *today})
-        if before.get(name) != today.get(name)
+        f"{name}: was {before.get(name, 'not there')}, is {now.get(name, 'not there')}"
+        for name in sorted({*before, *now})
+        if before.get(name, "not there") != now.get(name, "not there")
     ]

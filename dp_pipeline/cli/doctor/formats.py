@@ -10,6 +10,7 @@ from pathlib import Path
 from dp_pipeline import __version__
 from dp_pipeline.cli.doctor.finding import Finding, collected
 from dp_pipeline.ledger.home import Home
+from dp_pipeline.orchestration.storage import BUNDLE_FILE
 from dp_pipeline.schema import formats
 from dp_pipeline.schema.discovery import dataset_files
 from dp_pipeline.schema.formats import require_format
@@ -22,7 +23,7 @@ def stored_formats(home: Home) -> Iterator[Finding]:
     """One line a kind with how many there are of each format, and one line each of what is not
     read.
     """
-    bundles = sorted(home.released.rglob("bundle.json"))
+    bundles = sorted(home.released.rglob(BUNDLE_FILE))
     transcripts = sorted(home.released.rglob("transcript.jsonl"))
     manifests = sorted(home.raw.glob("*/*/manifest.json"))
     documents = [*home.internal.rglob("*.json"), *home.released.rglob("partition-*.json")]
