@@ -1,0 +1,111 @@
+"""Numbers of releases of the built-in data sets under a seed, as text: ``python -m
+dp_pipeline_tests.orchestration.golden_numbers FILE`` writes one line a release.
+
+A change of structure must not change them: write the file before and after it, and compare. They
+are not kept in the project, for another machine or NumPy may round the last digit otherwise.
+Data sets whose files are not there are left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import tempfile
+from collections.abc import Iterator
+from datetime import date
+from fractions import Fraction
+from importlib import resources
+from pathlib import Path
+
+from dp_pipeline.anonymity import METHODS
+from dp_pipeline.anonymity.promise import Promise, TooFewRows
+from dp_pipeline.ledger.home import Home
+from dp_pipeline.models import MODELS
+from dp_pipeline.orchestration.anonymity_rows import coded_rows
+from dp_pipeline.orchestration.declared_methods import declared_method
+from dp_pipeline.orchestration.drawing import draw
+from dp_pipeline.orchestration.release import Release
+from dp_pipeline.orchestration.syntactic_tables import syntactic_tables
+from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.raw.expectations import validate
+from dp_pipeline.raw.ingest import ingest
+from dp_pipeline.raw.prepare import prepare
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.release.bundle import Tables, table_digest
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.schema.epsilon import epsilon_text
+from dp_pipeline.schema.errors import PipelineError
+from dp_pipeline.schema.parser import load_spec
+from dp_pipeline.schema.spec import DatasetSpec
+
+_KEY = bytes(32)
+
+
+def golden_numbers(folder: Path) -> Iterator[str]:
+    """One line a private release at the smallest declared ε, and one a k-anonymous method at the
+    smallest K above 1, of each built-in data set that can be read here; then the names of models
+    and methods that none of them has.
+
+    folder   where the rows are prepared
+    """
+    declared = set[str]()
+    for path in sorted(Path(str(resources.files("dp_pipeline.datasets"))).glob("*.yaml")):
+        spec = load_spec(path)
+        try:
+            ingest(spec, folder, key=_KEY, snapshot_id="golden", today=date.min)
+        except PipelineError as error:
+            yield f"{spec.name}: left out: {type(error).__name__}"
+            continue
+        snapshot = Snapshot(folder / spec.name / "golden", _KEY)
+        validate(spec, snapshot)
+        prepare(spec, snapshot)
+        yield f"{spec.name} rows {MemoryCounter.open(spec, snapshot).fingerprint}"
+        for name in sorted(spec.models):
+            declared.add(name)
+            yield _private(spec, name, snapshot, Home(folder))
+        for name in sorted(METHODS if spec.k_anonymity else ()):
+            declared.add(name)
+            yield _k_anonymous(spec, name, snapshot)
+    yield f"declared by none: {sorted({*MODELS, *METHODS} - declared)}"
+
+
+def _private(spec: DatasetSpec, name: str, snapshot: Snapshot, home: Home) -> str:
+    """The digests of a release's answers and tables, and what it cost."""
+    epsilon = spec.partitions[0]
+    release = Release(spec, name, epsilon, home, "seeded:14")
+    what, transcript = f"{spec.name}/{name} {epsilon_text(epsilon)}", Transcript()
+    counter = MemoryCounter.open(spec, snapshot)
+    bundle = draw(release, release.key(home.ledger, snapshot, fresh=False), counter, transcript)
+    quality = sorted((metric, number.value) for metric, number in bundle.quality.items())
+    spent = sum(bundle.costs, Fraction(0))
+    return f"{what} {transcript.chain[:16]} {_digest(bundle.tables)} {spent} {quality}"
+
+
+def _k_anonymous(spec: DatasetSpec, name: str, snapshot: Snapshot) -> str:
+    """The digest of a method's tables, with its declared parameters or its own."""
+    assert spec.k_anonymity is not None
+    k = next(k for k in spec.k_anonymity.partitions if k >= 2)
+    is_declared = name in spec.k_anonymity.methods
+    method = declared_method(spec, name) if is_declared else METHODS[name]()
+    what = f"{spec.name}/k_anonymous/{name} {k}"
+    rows, promise = coded_rows(spec, snapshot), Promise(k, diversity=1)
+    try:
+        made = method.recode(rows, promise, seed=spec.k_anonymity.seed)
+    except TooFewRows:
+        return f"{what} too few rows"
+    tables = syntactic_tables(
+        rows, made, promise, label=str(spec.label), is_public=not spec.is_release
+    )
+    return f"{what} {_digest(tables)}"
+
+
+def _digest(tables: Tables) -> str:
+    of = " ".join(f"{name} {table_digest(table)}" for name, table in sorted(tables.items()))
+    return hashlib.sha256(of.encode()).hexdigest()[:16]
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder, Path(sys.argv[1]).open("w") as file:
+        for line in golden_numbers(Path(folder)):
+            file.write(f"{line}\n")
+            file.flush()
