@@ -26,7 +26,7 @@ def is_url(location: str) -> bool:
 
 def is_allowed_url(url: str) -> bool:
     """Whether ``url`` may be opened: https with a host, or http to this machine; nothing secret
-    before the host, and no character that RFC 3986 does not know.
+    before the host, nothing escaped in it, and no character that RFC 3986 does not know.
 
     >>> is_allowed_url("https://example.org/a.csv"), is_allowed_url("http://example.org/a.csv")
     (True, False)
@@ -38,7 +38,7 @@ def is_allowed_url(url: str) -> bool:
         names = url_names(url) if host and is_host(host) else ()
     except ValueError:
         return False
-    if not host or not names or not _CHARACTERS.fullmatch(url) or "@" in parts.netloc:
+    if not host or not names or not _CHARACTERS.fullmatch(url) or {"@", "%"} & set(parts.netloc):
         return False
     return parts.scheme == "https" or (parts.scheme == "http" and _is_loopback(host))
 
