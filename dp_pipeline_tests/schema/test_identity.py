@@ -122,6 +122,20 @@ def test_a_url_with_an_escaped_host_is_refused(host: str) -> None:
     assert not is_allowed_url(f"https://{host}/a.csv")
 
 
+@pytest.mark.parametrize("port", ["", ":80", ":443", ":8443"])
+def test_http_and_https_of_one_host_are_one_source(port: str) -> None:
+    one, other = (f"{scheme}://localhost{port}/a.csv" for scheme in ("http", "https"))
+    assert url_names(one) == url_names(other)
+    assert overlap(one, "https://localhost/a.csv") is (port != ":8443")
+
+
+@pytest.mark.parametrize("host", ["xn--a.com", "a" * 70 + ".example", "x.example:port", "[::1"])
+def test_a_stored_url_that_has_no_canonical_form_stops_no_comparison(host: str) -> None:
+    stored = f"https://{host}/a.csv"
+    assert overlap(stored, stored)
+    assert not overlap(stored, "https://example.org/a.csv")
+
+
 def test_a_file_with_a_declared_hash_is_the_same_wherever_it_lies() -> None:
     one, other = (
         Source("csv", url, sha256={url: SHA256})
