@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
 
 from dp_pipeline.cli.guarded_dagster import OURS, guarded_command
 from dp_pipeline.cli.web_guard import (
@@ -35,8 +38,12 @@ def ask(
     host: str | None = HERE,
     kind: str = "http",
     origins: Sequence[str] = (),
+    behind: Any = None,
 ) -> tuple[int, list[tuple[bytes, bytes]], str]:
-    """Status, headers and body of an answer; Dagster's own is 200, of a websocket too."""
+    """Status, headers and body of an answer; Dagster's own is 200, of a websocket too.
+
+    behind   the application behind the guard; None: one that answers every path
+    """
     told: list[Any] = []
 
     async def dagster(scope: Any, receive: Any, send: Any) -> None:  # noqa: ARG001
@@ -54,11 +61,12 @@ def ask(
     scope: dict[str, Any] = {
         "type": kind,
         "path": path,
+        "query_string": b"",
         "headers": [(name.encode(), value.encode()) for name, value in named],
     }
     if kind == "http":
         scope["method"] = method
-    asyncio.run(WebGuard(dagster, origins)(scope, receive, send))
+    asyncio.run(WebGuard(behind or dagster, origins)(scope, receive, send))
     if told[0]["type"] == "websocket.close":
         return 403, [], told[0]["reason"]
     return told[0]["status"], told[0]["headers"], told[1]["body"].decode()
@@ -66,6 +74,26 @@ def ask(
 
 def status(*words: Any, **named: Any) -> int:
     return ask(*words, **named)[0]
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r", "\0", "\x7f"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_graphql_is_not_reached_by_get_under_any_spelling_of_its_path(method: str, end: str):
+    # Starlette's own route: its pattern ends in a `$`, which matches before a last line end too.
+    async def executed(request: Request) -> Response:
+        return Response(request.method)
+
+    routes = Router([Route("/graphql", executed)])
+    code, _, _ = ask(method, f"/graphql{end}", behind=routes)
+    assert code == (400 if end else 405)
+
+
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+@pytest.mark.parametrize("path", ["/graphql\n", "/\x1fruns", "/runs\x7f"])
+def test_a_path_with_a_control_character_gets_nothing(path: str, kind: str):
+    code, _, reason = ask(path=path, kind=kind)
+    assert code == (400 if kind == "http" else 403)
+    assert reason.strip() == "expected a path without control characters, got one with some"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:3000", "localhost:3000", "[::1]:3000", "LOCALHOST"])

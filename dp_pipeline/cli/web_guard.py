@@ -31,6 +31,8 @@ _DATA = (_GRAPHQL, "/logs/", "/download_debug/", "/notebook", "/dagit/notebook")
 _THIS_COMPUTER = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?", re.ASCII)
 _ORIGIN = re.compile(r"https?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?", re.ASCII)
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
 _SINGLE = ("host", "origin", "content-type", "sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest")
 """Headers of which a second one could be read by one program and the first by another."""
 
@@ -98,12 +100,21 @@ def require_own(scope: Scope, origins: Sequence[str] = ()) -> None:
     Sec-Fetch-Site of everything). Programs that are no browsers say only the first: of them a
     JSON body is wanted, which no form and no image can send without asking the server first.
     """
+    _require_plain_path(scope["path"])
     headers = _headers(scope)
     _require_host(headers, origins)
     _require_page(scope, headers)
     _require_origin(headers, origins)
     if scope["type"] == "http":
         _require_method(scope, headers)
+
+
+def _require_plain_path(path: str) -> None:
+    """Otherwise what is judged here would not be what is answered: Starlette's routes end in a
+    ``$``, which matches before a last line end too.
+    """
+    if _CONTROL.search(path):
+        raise Refused(400, "expected a path without control characters, got one with some")
 
 
 def _headers(scope: Scope) -> dict[str, str]:

@@ -23,7 +23,7 @@ def clustering_doubts(
     tables, columns = fitted.released.tables(), fitted.released.columns
     return clustering_warnings(
         tables,
-        dict(zip(columns, fit.domain.box(columns), strict=True)),
+        [fit.domain[name] for name in columns],
         NoisyTotal.of_tables(tables, fitted.spends, reach=reach(UNIT, RELATION)),
         epsilon=fit.claim.epsilon,
         nominal_rows=nominal_rows,

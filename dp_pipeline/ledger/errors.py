@@ -6,7 +6,9 @@ from dp_pipeline.schema.errors import PipelineError
 
 
 class DeadRelease(PipelineError):
-    """A release whose noisy answers are lost: its ε is spent, only a fresh replicate goes on."""
+    """A release whose noisy answers are lost, or that a person gave up: its ε is spent, only a
+    fresh replicate goes on.
+    """
 
 
 class ReservationOver(PipelineError):

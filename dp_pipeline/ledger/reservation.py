@@ -22,6 +22,9 @@ from dp_pipeline.schema.errors import Damaged, DeclarationError
 
 State = Literal["new", "resumed", "settled"]
 
+GIVEN_UP = "given up by "
+"""How the reason begins of a release that a person ended; any other died of its lost answers."""
+
 
 class Reservation:
     """The right to draw the noise of one release, while its lock is held.
@@ -102,8 +105,10 @@ def enter(page: Page, charge: Charge) -> State:
         _require_same_charge(charge, past[0])
         return "settled"
     if (past and past[-1].event == "dead") or page.is_claimed_by_strangers(charge.key):
+        reason = past[-1].facts.get("reason", "") if past else ""
+        end = f"it was {reason}," if reason.startswith(GIVEN_UP) else "its noisy answers were lost"
         raise DeadRelease(
-            f"{charge.what}: its noisy answers were lost and its ε is spent; "
+            f"{charge.what}: {end} and its ε is spent; "
             "only a fresh replicate goes on: `--fresh`, at the full price"
         )
     if past:

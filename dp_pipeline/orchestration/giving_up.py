@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dp_pipeline.ledger import Charge, Entry, Ledger
+from dp_pipeline.ledger.reservation import GIVEN_UP
 from dp_pipeline.ledger.words import require_line
 from dp_pipeline.schema.errors import DeclarationError
 
@@ -30,7 +31,7 @@ def give_up(ledger: Ledger, key: str, *, reason: str, by: str) -> Entry:
     with ledger.reserve(charge) as reservation:
         if reservation.state == "settled":
             raise _ended(begun, "settled")
-        reservation.die(f"given up by {by}: {reason}")
+        reservation.die(f"{GIVEN_UP}{by}: {reason}")
     return begun
 
 

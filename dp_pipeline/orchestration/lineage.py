@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from dp_pipeline.ledger import Account, Ledger
 from dp_pipeline.ledger.home import Home
 from dp_pipeline.orchestration.history import require_no_history
@@ -31,6 +34,14 @@ def open_lineage(spec: DatasetSpec, home: Home) -> Ledger:
         distinct_population=spec.distinct_population,
     )
     return ledger
+
+
+def claiming(spec: DatasetSpec, ledger: Ledger) -> Callable[[str], None]:
+    """Claims one more name of a data set's source for its lineage, as the declared ones are: the
+    hash of a download that nobody declared.
+    """
+    reason = spec.distinct_population
+    return partial(ledger.claim_source, spec.lineage, distinct_population=reason)
 
 
 def limits_word(spec: DatasetSpec, home: Home) -> str:
@@ -65,4 +76,7 @@ def require_snapshot(spec: DatasetSpec, home: Home) -> Snapshot:
         raise NotPrepared(
             f"{spec.name}: expected a prepared snapshot, got none: {preparing(spec.name)}"
         )
+    # Since it was read, another lineage may have come to hold what was downloaded for it.
+    for name in snapshot.downloaded:
+        claiming(spec, ledger)(name)
     return snapshot

@@ -12,6 +12,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -22,6 +23,9 @@ import pyarrow.csv
 from dp_pipeline.schema.source import WHITESPACE, Source
 
 _MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
+# The first of them comes first, and what stands before it is asked behind it: so the search is for
+# three plain bytes, and one pass is enough however many marks one person writes.
+_MARKS = re.compile(b"%b(?<![^\n\r]%b)(?:%b)*" % ((codecs.BOM_UTF8,) * 3))
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 LONGEST_LINE = 1 << 17
@@ -124,12 +128,7 @@ def _content(path: Path, source: Source) -> bytes:
 
 def _unmarked(data: bytes) -> bytes:
     """Without the byte order marks that lines begin with."""
-    while data.startswith(codecs.BOM_UTF8):
-        data = data.removeprefix(codecs.BOM_UTF8)
-    for end in (b"\n", b"\r"):
-        while end + codecs.BOM_UTF8 in data:
-            data = data.replace(end + codecs.BOM_UTF8, end)
-    return data
+    return _MARKS.sub(b"", data)
 
 
 def _without_header(data: bytes, source: Source) -> bytes:

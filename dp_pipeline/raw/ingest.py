@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -26,17 +26,28 @@ from dp_pipeline.raw.snapshot import (
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline.release.durable import sweep
 from dp_pipeline.schema.errors import Damaged, DeclarationError, NotPrepared
+from dp_pipeline.schema.identity import sha256_name
 from dp_pipeline.schema.spec import DatasetSpec
 
 INGESTED = "ingested"
 """The stage that holds the rows as the source had them."""
+
+Claim = Callable[[str], object]
+"""Says that the source of a canonical name is about to be opened; raises DeclarationError where it
+may not be."""
 
 DOWNLOADS = ".downloads"
 """The folder beside the data sets' for downloads of benchmarks; no data set is called so."""
 
 
 def ingest(
-    spec: DatasetSpec, store: Path, *, key: bytes, snapshot_id: str | None, today: date
+    spec: DatasetSpec,
+    store: Path,
+    *,
+    key: bytes,
+    snapshot_id: str | None,
+    today: date,
+    claim: Claim | None = None,
 ) -> Snapshot:
     """The snapshot that releases read from now on.
 
@@ -45,6 +56,8 @@ def ingest(
     snapshot_id   None: the current snapshot, and nothing is read; before the first
                   one, a new one named by ``today``. A name: that snapshot, read
                   from the source unless it was stored already, becomes the current one.
+    claim         asked for every download, whose hash may be known here alone; None where no
+                  ledger protects anything
 
     The id comes from the calendar or from a person and no content is compared, so
     it tells nothing of the rows. A snapshot that was stored whole is never read
@@ -54,9 +67,9 @@ def ingest(
     This alone opens the network or, but for drafts of declarations, a database, and only for a
     snapshot that is not there.
 
-    Raises DeclarationError for an unsafe id, or when the stored snapshot is of
-    another source or lacks a declared column; Damaged when it is not as it was
-    stored; SourceError when the source cannot be read.
+    Raises what ``claim`` raises; DeclarationError for an unsafe id, or when the
+    stored snapshot is of another source or lacks a declared column; Damaged when
+    it is not as it was stored; SourceError when the source cannot be read.
     """
     name = None if snapshot_id is None else check_snapshot_id(snapshot_id)
     with one_at_a_time(store / spec.name):
@@ -64,13 +77,15 @@ def ingest(
         current = current_snapshot(store, spec.name, key)
         if name is None and current is not None:
             _check_covers(current, spec)
+            _claim(claim, current.downloaded)
             return current
         snapshot = Snapshot(store / spec.name / (name or today.isoformat()), key)
         if _is_whole(snapshot):
             _check_covers(snapshot, spec)
+            _claim(claim, snapshot.downloaded)
             snapshot.checked_path(INGESTED)
         else:
-            _read(snapshot, spec)
+            _read(snapshot, spec, claim)
         make_current(snapshot)
         return snapshot
 
@@ -128,14 +143,27 @@ def _check_covers(snapshot: Snapshot, spec: DatasetSpec) -> None:
     )
 
 
-def _read(snapshot: Snapshot, spec: DatasetSpec) -> None:
+def _read(snapshot: Snapshot, spec: DatasetSpec, claim: Claim | None) -> None:
     """Read the source, or the download in its place, into a snapshot."""
     folder = snapshot.folder if spec.is_release else snapshot.folder.parent.parent / DOWNLOADS
     with located(spec, folder, _downloaded_before(snapshot)) as found:
+        try:
+            _claim(claim, map(sha256_name, found.sha256.values()))
+        except DeclarationError:
+            # Somebody's rows are not kept among those of benchmarks.
+            for path in found.files or ():
+                path.unlink(missing_ok=True)
+            raise
         spec, began = replace(spec, source=found.source), datetime.now(UTC)
         _store(snapshot, spec, read_source(spec, found.files), found.sha256)
         # What is written to the source from then on may not be in it.
         snapshot.record(read_at=began.isoformat())
+
+
+def _claim(claim: Claim | None, names: Iterable[str]) -> None:
+    if claim is not None:
+        for name in names:
+            claim(name)
 
 
 def _downloaded_before(snapshot: Snapshot) -> dict[str, str]:

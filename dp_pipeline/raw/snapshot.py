@@ -25,6 +25,7 @@ from typing import Any, BinaryIO
 from dp_pipeline.release.durable import make_private, write_whole
 from dp_pipeline.schema.errors import Damaged, DeclarationError, NotPrepared
 from dp_pipeline.schema.formats import MANIFEST, require_format
+from dp_pipeline.schema.identity import sha256_name
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MANIFEST = "manifest.json"
@@ -106,6 +107,17 @@ class Snapshot:
                 f"name a new snapshot: {anew(self.dataset)}"
             )
         return stored
+
+    @property
+    def downloaded(self) -> tuple[str, ...]:
+        """The canonical names, by their hashes, of the files that were downloaded for it; none
+        where no whole manifest says so, without which no row is read.
+        """
+        try:
+            hashes = self._stored_manifest().get("downloaded", {}).values()
+        except (NotPrepared, Damaged):
+            return ()
+        return tuple(dict.fromkeys(map(sha256_name, hashes)))
 
     def _stored_manifest(self) -> dict[str, Any]:
         try:

@@ -199,7 +199,8 @@ def _draw_scale(axes: Axes, view: ClusterView, metres: float) -> None:
 
     quarter = view.sides[0] * metres / 4
     power = 10.0 ** math.floor(math.log10(quarter))
-    length = power * max(step for step in (1, 2, 5) if step * power <= quarter)
+    # With a half, because the logarithm of a number just below a power of ten is rounded up to it.
+    length = power * max(step for step in (0.5, 1, 2, 5) if step * power <= quarter)
     left, low = view.box[0].lower + 0.04 * view.sides[0], view.box[1].lower + 0.05 * view.sides[1]
     white = [withStroke(linewidth=4.0, foreground="white")]
     right = left + length / metres

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
 from datetime import datetime
 from pathlib import Path
 
-from dp_pipeline.release.durable import make_private
+from dp_pipeline.release.durable import make_private, write_whole
 from dp_pipeline.reporting.markup import Markup, element, joined
 from dp_pipeline.reporting.page_style import STYLE
 
@@ -22,13 +21,7 @@ def write_page(path: Path, *, title: str, body: Markup) -> Path:
     """
     content = element("html", _head(title), element("body", element("main", body)), lang="en")
     make_private(path.parent)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        temporary.touch(mode=0o600)
-        temporary.write_text(f"<!doctype html>\n{content}\n", encoding="utf-8")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_whole(path, lambda file: file.write(f"<!doctype html>\n{content}\n".encode()))
     return path
 
 

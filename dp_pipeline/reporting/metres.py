@@ -36,6 +36,7 @@ def _in_metres(row: QualityRow, metres: float) -> QualityRow:
     root = sqrt(max(0.0, row.value))
     scale = row.scale
     if scale is not None:
-        # To first order, which needs a value above its noise; at 0 the noise alone is left.
-        scale = scale / (2 * root) * metres if root > 0 else sqrt(scale) * metres
+        # To first order, which needs a value above its noise; below, the noise alone is left: the
+        # root of a number that is 0 but for its noise.
+        scale = scale / (2 * root) * metres if row.value > scale else sqrt(scale) * metres
     return replace(row, metric=METRES, value=root * metres, scale=scale, unit="metres")

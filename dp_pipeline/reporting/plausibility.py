@@ -40,7 +40,7 @@ from dp_pipeline.release.clusters import Tables
 from dp_pipeline.release.measurement import NoisyMarginal, variance
 from dp_pipeline.reporting.number_text import noisy_text, number_text
 from dp_pipeline.schema.domain import Attribute, Domain
-from dp_pipeline.schema.encoding import Coordinate, FloatArray
+from dp_pipeline.schema.encoding import FloatArray
 from dp_pipeline.schema.spec import DatasetSpec
 
 DOUBTFUL = "What speaks against it"
@@ -134,13 +134,13 @@ def bundle_warnings(spec: DatasetSpec, bundle: Bundle) -> tuple[str, ...]:
     spends = bundle.spends[: bundle.model_spends]
     total = NoisyTotal.of_tables(tables, spends, reach=spec.reach)
     if "centres" in tables:
-        columns = tuple(name for name in tables["centres"] if name in spec.domain.numeric)
         return clustering_warnings(
             tables,
-            dict(zip(columns, spec.domain.box(columns), strict=True)),
+            [spec.domain[name] for name in tables["centres"] if name in spec.domain.numeric],
             total,
             epsilon=Fraction(bundle.facts["epsilon"]),
             reach=spec.reach,
+            at_most=spec.protection.rows,
             nominal_rows=spec.nominal_rows,
         )
     if "classes" in tables:
@@ -151,21 +151,28 @@ def bundle_warnings(spec: DatasetSpec, bundle: Bundle) -> tuple[str, ...]:
 
 def clustering_warnings(
     tables: Tables,
-    box: Mapping[str, Coordinate],
+    axes: Sequence[Attribute],
     total: NoisyTotal | None,
     *,
     epsilon: Fraction,
     reach: int = 1,
+    at_most: int = 1,
     nominal_rows: int | None = None,
 ) -> tuple[str, ...]:
-    """Of ``Clusters.tables()``, of which ``total`` was told."""
+    """Of ``Clusters.tables()``, of which ``total`` was told.
+
+    axes      numbers, along which centres lie
+    reach     rows that neighbours differ by
+    at_most   rows that one person may have
+    """
     if total is None:
         return ()
     few = _few_rows(total, nominal_rows)
-    weak = _weak_signal(total, len(next(iter(tables["centres"].values()))), epsilon, reach)
+    k = len(next(iter(tables["centres"].values())))
+    weak = _weak_signal(total, k, epsilon, reach=reach, at_most=at_most)
     said = few or weak or _no_rows(total)
     # Of a few rows the place says nothing.
-    return (*said, *(weak if few else ()), *(() if said else _at_a_bound(tables, box)))
+    return (*said, *(weak if few else ()), *(() if said else _at_a_bound(tables, axes)))
 
 
 def table_warnings(
@@ -205,34 +212,45 @@ def _no_rows(total: NoisyTotal) -> tuple[str, ...]:
     )
 
 
-def _weak_signal(total: NoisyTotal, k: int, epsilon: Fraction, reach: int) -> tuple[str, ...]:
+def _weak_signal(
+    total: NoisyTotal, k: int, epsilon: Fraction, *, reach: int, at_most: int
+) -> tuple[str, ...]:
     unit = float(epsilon) / (k * reach)
     if total.most * unit >= ENOUGH:
         return ()
-    signal = max(0.0, total.rows) * unit
+    signal = number_text(max(0.0, total.rows) * unit)
+    formula, where = "N·ε/k", ""
+    if reach > 1:
+        formula, where = f"N·ε/(k·{reach})", f", where neighbouring tables differ by {reach} rows"
+    remedies = "Fewer centres or a larger ε"
+    if at_most > 1:
+        remedies = "Fewer centres, a larger ε or a smaller at_most"
     return (
-        f"Weak signal: expected N·ε/k of at least {ENOUGH}, got {number_text(signal)} by a noisy "
-        f"count: {k} centres are mostly noise at this ε. Fewer centres or a larger ε would help.",
+        f"Weak signal: expected {formula} of at least {ENOUGH}{where}, got {signal} by a noisy "
+        f"count: {k} centres are mostly noise at this ε. {remedies} would help.",
     )
 
 
-def _at_a_bound(tables: Tables, box: Mapping[str, Coordinate]) -> tuple[str, ...]:
+def _at_a_bound(tables: Tables, axes: Sequence[Attribute]) -> tuple[str, ...]:
     """Axes along which nearly all noisy rows are at one end of the declared interval."""
     counts = _counts(tables)
     weights = np.zeros(0) if counts is None else counts.clip(min=0)
     if not weights.sum() > 0:
         return ()
     said = []
-    for name, interval in box.items():
+    for axis in axes:
+        interval = axis.coordinate
+        assert interval is not None
         width = EDGE * (interval.upper - interval.lower)
-        low, high = _sides(tables, name)
+        low, high = _sides(tables, axis.name)
         ends = {"lower": high <= interval.lower + width, "upper": low >= interval.upper - width}
         for end, inside in ends.items():
             share = float(weights[inside].sum() / weights.sum())
             if share >= NEARLY_ALL:
+                beyond = "clipped to it" if axis.on_invalid == "clip" else "dropped with their rows"
                 said.append(
-                    f"At a bound: {share:.0%} of the noisy rows are at the {end} bound of {name}, "
-                    "to which numbers beyond it are clipped: bounds or unit may be wrong."
+                    f"At a bound: {share:.0%} of the noisy rows are at the {end} bound of "
+                    f"{axis.name}; numbers beyond it are {beyond}: bounds or unit may be wrong."
                 )
     return tuple(said)
 

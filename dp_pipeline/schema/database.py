@@ -20,8 +20,9 @@ _POSTGRESQL = ("postgresql", "postgresql+psycopg2")
 _OPTIONS = {"sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout", "application_name"}
 """Of a PostgreSQL URL. Another option might name another host or database than the URL shows."""
 
-_NAME = re.compile(r"[\w.$ -]+")
-"""Of a database: nothing that could be read as settings of a connection, or as a part of a URL."""
+_NAME = re.compile(r"[\w.$ -]+", re.ASCII)
+"""Of a database: nothing that could be read as settings of a connection, or as a part of a URL, and
+no letter that two programs could compare in two ways."""
 
 _SQLITE = "sqlite:///"
 _SERVER = re.compile(r"postgresql://(.+):(\d+)/([^/]+)")

@@ -16,7 +16,11 @@ THIS_MACHINE = "localhost"
 """The one name of this machine, whatever it is called and wherever it listens."""
 
 _HOSTS = Path("/etc/hosts")
-_NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?", re.IGNORECASE)
+_LOOPBACK = re.compile(r"(.+\.)?localhost(\.localdomain)?")
+# As systemd names this machine, and as others on its network do (multicast DNS).
+_RESOLVED = ("_outbound", "_localdnsstub", "_localdnsproxy")
+_LOCAL = ".local"
+_NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?", re.IGNORECASE | re.ASCII)
 _NUMERIC = re.compile(r"[0-9a-fx]+(\.[0-9a-fx]+){0,3}", re.IGNORECASE)
 """What may be an address of inet_aton: 127.1, 0x7f.1, 2130706433, 0177.0.0.1."""
 
@@ -54,7 +58,7 @@ def canonical_host(host: str) -> str:
     name = host.strip("[]").lower().rstrip(".")
     address = _address(name)
     if address is None:
-        return THIS_MACHINE if name.endswith(".localhost") else name
+        return THIS_MACHINE if _LOOPBACK.fullmatch(name) else name
     # Whoever connects to the unspecified address reaches the loopback.
     is_here = address.is_loopback or address.is_unspecified
     return THIS_MACHINE if is_here else str(address)
@@ -62,7 +66,8 @@ def canonical_host(host: str) -> str:
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:
     """The address that a spelling means, without its zone; None for a name."""
-    text = text.partition("%")[0]
+    if ":" in text:
+        text = text.partition("%")[0]
     if _NUMERIC.fullmatch(text):
         try:
             return IPv4Address(socket.inet_aton(text))
@@ -83,6 +88,9 @@ def _is_this_machine(name: str) -> bool:
     address = _address(name)
     if address is None:
         return name in _own_names()
+    if address.version == 6 and address.is_link_local:
+        # Its zone says on which network it is, and is not a part of its name: it may be ours.
+        return True
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -94,7 +102,9 @@ def _is_this_machine(name: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _own_names() -> frozenset[str]:
-    return frozenset({THIS_MACHINE, canonical_host(socket.gethostname())})
+    full = canonical_host(socket.gethostname())
+    own = {full, full.partition(".")[0]}
+    return frozenset({THIS_MACHINE, *_RESOLVED, *own, *(f"{name}{_LOCAL}" for name in own)})
 
 
 @lru_cache(maxsize=1)

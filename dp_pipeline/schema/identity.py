@@ -84,7 +84,11 @@ class Named:
         if self.path is not None:
             return frozenset({f"{_FILE}{self.path}"})
         if is_url(self.name):
-            return frozenset(url_names(self.name))
+            try:
+                return frozenset(url_names(self.name))
+            except ValueError:
+                # Stored before such hosts were refused: it must not stop the comparison of others.
+                return frozenset({self.name})
         plain = self.name.removeprefix("sql:")
         if plain.startswith(_POSTGRESQL):
             # Takes a third of a second, and most data sets are files.

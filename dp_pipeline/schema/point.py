@@ -23,9 +23,9 @@ _UP = LATITUDE | {"y", "northing"}
 METRES_A_DEGREE = 111_195.0
 """One degree of latitude on a sphere of the Earth's mean radius, 6,371,009 m."""
 
-HIGHEST_BOX = 10.0
-"""Degrees of latitude up to which one length of a degree of longitude holds for a whole box: to
-10 % at its edges where its middle is at 47°."""
+TOLERANCE = 0.1
+"""Part by which a degree of longitude may be longer or shorter at the edges of a box than in its
+middle, for one length to stand for all of them: at 47° in a box 10° high, at 80° in one 2° high."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +71,17 @@ def point_of(columns: Sequence[str], declared: Point | None = None) -> Point | N
 
 
 def metres_per_unit(point: Point, box: tuple[Coordinate, Coordinate]) -> MetresPerUnit | None:
-    """Of a place in degrees, by its names and bounds; None of others, and of a box that is higher
-    than ``HIGHEST_BOX``, where no one number is right.
+    """Of a place in degrees, by its names and bounds; None of others, and of a box at whose edges a
+    degree of longitude differs by more than ``TOLERANCE`` from one in its middle.
     """
-    if not is_degrees(point, box) or 2 * box[1].half_width > HIGHEST_BOX:
+    if not is_degrees(point, box):
         return None
-    return MetresPerUnit(METRES_A_DEGREE * cos(radians(box[1].middle)), METRES_A_DEGREE)
+    lower, middle, upper = (
+        cos(radians(latitude)) for latitude in (box[1].lower, box[1].middle, box[1].upper)
+    )
+    if max(abs(lower - middle), abs(upper - middle)) > TOLERANCE * middle:
+        return None
+    return MetresPerUnit(METRES_A_DEGREE * middle, METRES_A_DEGREE)
 
 
 def is_degrees(point: Point, box: tuple[Coordinate, Coordinate]) -> bool:

@@ -43,8 +43,10 @@ _DATABASES = {
     "SQLITE_BUSY": ("another program uses it", f"wait for that program, {_AGAIN}"),
     "SQLITE_LOCKED": ("another program uses it", f"wait for that program, {_AGAIN}"),
 }
-"""SQLite's name of a code, in its first two parts, → reason and remedy; of any other, the file is
-damaged, and that of the ledger says so itself."""
+"""SQLite's name of a code, in its first two parts, → reason and remedy."""
+_DAMAGED = {"SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR"}
+"""Of a file that is damaged, or lacks a table; that of the ledger says so itself."""
+_ASKED_WRONGLY = (sqlite3.ProgrammingError, sqlite3.IntegrityError, sqlite3.InterfaceError)
 _HISTORY = (
     "move its folder aside (DAGSTER_HOME, else .dagster_home beside the home), and a new history "
     "begins: the ledger, which is kept elsewhere, loses nothing"
@@ -62,8 +64,9 @@ def system_error(error: BaseException) -> PipelineError | None:
             return None
         if isinstance(one, OSError) and one.errno:
             return PipelineError(system_line(one))
-        if isinstance(one, sqlite3.Error):
-            return PipelineError(_of_database(one))
+        line = _of_database(one) if isinstance(one, sqlite3.Error) else ""
+        if line:
+            return PipelineError(line)
     return None
 
 
@@ -132,16 +135,19 @@ def _behind(error: BaseException) -> Iterator[BaseException]:
 
 
 def _of_database(error: sqlite3.Error) -> str:
+    """Empty where a program asked wrongly: the file is as it should be."""
     code = _code(error)
-    if code not in _DATABASES:
+    if code in _DATABASES:
+        reason, remedy = _DATABASES[code]
+        return _line(f"a database file: {reason} ({code})", remedy)
+    if code in _DAMAGED and not isinstance(error, _ASKED_WRONGLY):
         return _line(f"Dagster's run history: it is damaged ({code})", _HISTORY)
-    reason, remedy = _DATABASES[code]
-    return _line(f"a database file: {reason} ({code})", remedy)
+    return ""
 
 
 def _code(error: object) -> str:
-    name = str(getattr(error, "sqlite_errorname", "SQLITE_NOTADB"))
-    return "_".join(name.split("_")[:2])
+    """SQLite's name of an error, in its first two parts; empty where Python made it itself."""
+    return "_".join(str(getattr(error, "sqlite_errorname", "")).split("_")[:2])
 
 
 def _line(what: str, remedy: str) -> str:

@@ -16,7 +16,8 @@ EXPECTED_URL = "https://… without a user or password (http:// on this machine 
 _CHARACTERS = re.compile(r"(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})+")
 """Of a URI by RFC 3986: servers do not agree about what a backslash or a lone % means."""
 _PARAMETERS = re.compile(r";[^/]*")
-_PORTS = {"https": 443, "http": 80}
+_PORTS = (None, 443, 80)
+"""Of https and of http, which are two ways to one server."""
 
 
 def is_url(location: str) -> bool:
@@ -26,7 +27,7 @@ def is_url(location: str) -> bool:
 
 def is_allowed_url(url: str) -> bool:
     """Whether ``url`` may be opened: https with a host, or http to this machine; nothing secret
-    before the host, and no character that RFC 3986 does not know.
+    before the host, nothing escaped in it, and no character that RFC 3986 does not know.
 
     >>> is_allowed_url("https://example.org/a.csv"), is_allowed_url("http://example.org/a.csv")
     (True, False)
@@ -38,7 +39,7 @@ def is_allowed_url(url: str) -> bool:
         names = url_names(url) if host and is_host(host) else ()
     except ValueError:
         return False
-    if not host or not names or not _CHARACTERS.fullmatch(url) or "@" in parts.netloc:
+    if not host or not names or not _CHARACTERS.fullmatch(url) or {"@", "%"} & set(parts.netloc):
         return False
     return parts.scheme == "https" or (parts.scheme == "http" and _is_loopback(host))
 
@@ -68,7 +69,8 @@ def url_names(url: str) -> tuple[str, ...]:
     names are the same. Each of them is its own only name.
 
     RFC 3986, section 6, and beyond it what many servers take for one file: repeated slashes, the
-    case of a path, an escaped slash, parameters behind a semicolon, a slash at the end, any query.
+    case of a path, an escaped slash, parameters behind a semicolon, a slash at the end, any query,
+    and http beside https.
     Where the RFC tells two apart and a server may not, they are one here: a source too many is
     refused in words, a source that is not known again costs persons their protection.
 
@@ -83,7 +85,7 @@ def url_names(url: str) -> tuple[str, ...]:
     # What was escaped counts as it is, and only here is a slash a slash.
     path = quote(posixpath.normpath(f"/{path.lstrip('/')}").casefold(), safe="/~")
     names = host_names(plain.hostname or "")
-    return tuple(f"{plain.scheme}://{_place(name, plain)}{path}" for name in names)
+    return tuple(f"https://{_place(name, plain)}{path}" for name in names)
 
 
 def _without_secrets(url: str) -> str:
@@ -94,6 +96,6 @@ def _without_secrets(url: str) -> str:
 
 
 def _place(host: str, parts: SplitResult) -> str:
-    """Host and port as a URL says them, the port where it is not the usual one."""
+    """Host and port as a URL says them, the port where it is not a usual one."""
     named = f"[{host}]" if ":" in host else host
-    return named if parts.port in (None, _PORTS.get(parts.scheme)) else f"{named}:{parts.port}"
+    return named if parts.port in _PORTS else f"{named}:{parts.port}"

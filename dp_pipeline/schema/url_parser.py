@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dp_pipeline.schema.fields import Fields
 from dp_pipeline.schema.source import Source
-from dp_pipeline.schema.url import EXPECTED_URL, is_allowed_url, url_names
+from dp_pipeline.schema.url import EXPECTED_URL, is_allowed_url, shown_url, url_names
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -25,8 +25,9 @@ def parse_urls(section: Fields, form: Source, *, is_release: bool) -> Source:
     for url in urls:
         if not is_allowed_url(url):
             section.refuse(field, EXPECTED_URL, "another text")
-    if not urls or len(set(map(url_names, urls))) < len(urls):
-        section.refuse(field, "one or more different files", str(len(urls)))
+    if not urls:
+        section.refuse(field, "one or more URLs", "none")
+    _require_different(section, field, urls)
     hashes = _hashes(section, len(urls), several=several, is_release=is_release)
     return replace(
         form,
@@ -36,6 +37,20 @@ def parse_urls(section: Fields, form: Source, *, is_release: bool) -> Source:
         sha256=dict(zip(urls, hashes, strict=True)) if hashes else {},
         at_most_mb=section.integer("at_most_mb", at_least=1),
     )
+
+
+def _require_different(section: Fields, field: str, urls: tuple[str, ...]) -> None:
+    """No file twice: its rows would count twice."""
+    known: set[str] = set()
+    for url in urls:
+        names = url_names(url)
+        if not known.isdisjoint(names):
+            section.refuse(
+                field,
+                "URLs that differ in more than a query, capital letters or slashes",
+                f"{shown_url(url)} for a second time",
+            )
+        known.update(names)
 
 
 def _hashes(section: Fields, count: int, *, several: bool, is_release: bool) -> tuple[str, ...]:

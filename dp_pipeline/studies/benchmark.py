@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import date
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
+from dp_pipeline.ledger import Ledger
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.expectations import refusal, validate
 from dp_pipeline.raw.ingest import ingest
@@ -49,13 +50,18 @@ class Benchmark:
             name = f"{SNAPSHOT}-{sample.seed}"
         return cls(spec, Snapshot(folder / ".data" / spec.name / name, _KEY))
 
-    def prepare(self) -> None:
+    def prepare(self, ledger: Ledger | None = None) -> None:
         """Ingest, validate, prepare; what was prepared before stays as it is.
 
-        SourceError when the source cannot be read, NotPrepared when its rows are not as declared.
+        ledger   of the project: what it protects is not studied; None where there is none
+
+        DeclarationError where a file that was downloaded is protected, SourceError when the source
+        cannot be read, NotPrepared when its rows are not as declared.
         """
         spec, store = self.spec, self.snapshot.folder.parent.parent
-        ingest(spec, store, key=_KEY, snapshot_id=self.snapshot.id, today=date.min)
+        require = None if ledger is None else partial(ledger.require_public, spec.lineage)
+        name = self.snapshot.id
+        ingest(spec, store, key=_KEY, snapshot_id=name, today=date.min, claim=require)
         if self._is_prepared:
             return
         refused = refusal(spec, validate(spec, self.snapshot))

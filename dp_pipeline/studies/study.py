@@ -108,7 +108,7 @@ class Study(ABC, Generic[Cell]):
         self, cells: Sequence[Cell], benchmarks: Sequence[Benchmark], journal: Journal
     ) -> None:
         for benchmark in benchmarks:
-            benchmark.prepare()
+            benchmark.prepare(self.ledger)
             self.prepared(benchmark)
         with progress(len(cells)) as on_finished:
             for cell, row in each(self.measuring(), cells, jobs=self.jobs):

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from hashlib import sha256
 
 import dagster as dg
 import pytest
 
 from dp_pipeline.orchestration.failures import one_line_failures
+from dp_pipeline.orchestration.lineage import open_lineage, require_snapshot
 from dp_pipeline.orchestration.plan import plan_request
 from dp_pipeline.schema.errors import BudgetExceeded, DeclarationError
 from dp_pipeline_tests.orchestration.events import failures, refusal
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
+from dp_pipeline_tests.raw.file_server import file_server
 
 TIGHT = {"partitions": ["0.1", "0.5"], "ceiling": {"total": "0.7"}}
 """A ceiling that everything fits into once."""
@@ -106,6 +109,40 @@ def test_a_benchmark_over_a_source_to_be_released_is_refused_even_with_a_reason(
     spec = project.declare("shown", RIDES, **exposing)
     with pytest.raises(DeclarationError, match="is protected by lineage riders"):
         project.run(spec)
+
+
+MIRRORED = {"lineage": "shown", "purpose": "benchmark", "ceiling": None, "evaluation": None}
+
+
+def test_a_benchmark_that_downloads_a_file_to_be_released_is_refused_by_its_hash(project: Project):
+    rows = b"rider,x,y\nann,1,1\n"
+    with file_server() as server:
+        server.files["/copy.csv"] = rows
+        release = {"url": "https://example.org/a.csv", "sha256": sha256(rows).hexdigest()}
+        source = {"kind": "csv", "at_most_mb": "1"}
+        open_lineage(project.declare("rides", RIDES, source=source | release), project.home)
+        mirror = source | {"url": server.url("/copy.csv")}
+        shown = project.declare("shown", RIDES, source=mirror, **MIRRORED)
+        told = refusal(project.launch(shown, "ingested"))
+    assert f"source 'sha256:{release['sha256']}' is protected by lineage riders" in told
+    assert rows not in project.files("raw").values()
+
+
+def test_a_download_that_is_to_be_released_since_it_was_read_is_read_no_more(project: Project):
+    rows = b"rider,x,y\nann,1,1\n"
+    with file_server() as server:
+        server.files["/copy.csv"] = rows
+        mirror = {"kind": "csv", "at_most_mb": "1", "url": server.url("/copy.csv")}
+        shown = project.declare("shown", RIDES, source=mirror, **MIRRORED)
+        assert project.launch(shown, "ingested").success
+    ours = mirror | {"url": "https://example.org/a.csv", "sha256": sha256(rows).hexdigest()}
+    with pytest.raises(DeclarationError, match="belongs to lineage shown"):
+        open_lineage(project.declare("rides", RIDES, source=ours), project.home)
+    others = {"source": ours, "distinct_population": "they moved in since"}
+    open_lineage(project.declare("rides", RIDES, **others), project.home)
+    assert "is protected by lineage riders" in refusal(project.launch(shown, "ingested"))
+    with pytest.raises(DeclarationError, match="is protected by lineage riders"):
+        require_snapshot(shown, project.home)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from dp_pipeline.cli import main
 from dp_pipeline.cli.doctor.command import findings
 from dp_pipeline.cli.doctor.finding import Finding
 from dp_pipeline.gate import question
+from dp_pipeline.ledger import Ledger
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.dpqt_kmeans import DpqtKMeans
 from dp_pipeline.orchestration.release import code_version
@@ -98,6 +99,15 @@ def test_a_home_in_order_is_well_and_nothing_in_it_changes(rides: Project):
     ):
         assert words in " ".join(result.output.split()), words
     assert rides.files() == before
+
+
+@pytest.mark.usefixtures("released")
+def test_the_format_of_the_ledger_is_what_the_ledger_says(
+    rides: Project, monkeypatch: pytest.MonkeyPatch
+):
+    # The number in the file may be older than the one in SQLite's journal beside it.
+    monkeypatch.setattr(Ledger, "format", lambda _: 77)
+    assert about(rides, "ledger")[0].text.startswith("format 77; ")
 
 
 def test_an_empty_home_is_well_and_nothing_is_made_in_it(

@@ -166,7 +166,8 @@ def test_who_gives_a_release_up_loses_what_it_cost_and_may_draw_anew(
         {"reason": "given up by ana: begun before the upgrade"},
     )
     assert begun.is_file()
-    with pytest.raises(DeadRelease):
+    ended = r"it was given up by ana: begun before the upgrade, and its ε is spent; only a fresh"
+    with pytest.raises(DeadRelease, match=ended):
         rides.publish(spec)
     with another_version():
         assert rides.publish(spec, fresh=True).state == "charged"

@@ -6,6 +6,7 @@ import codecs
 import gzip
 import os
 import random
+import time
 import traceback
 from decimal import Decimal
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.raw.csv_file import _unmarked
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline.raw.sources.named import BUNDLED
 from dp_pipeline.schema.discovery import find_spec
@@ -360,6 +362,31 @@ def test_a_mark_behind_white_space_belongs_to_its_cell_on_every_line(tmp_path: P
         options: dict[str, Any] = {"delimiter": "whitespace", "header": ("x", "y")}
         table = read_files(tmp_path, b"\n".join(rows), purpose="release", **options)
         assert sorted(table.column("x").to_pylist()) == ["7", "\ufeff5"]
+
+
+def marks_taken_one_by_one(data: bytes) -> bytes:
+    while data.startswith(BOM):
+        data = data.removeprefix(BOM)
+    for end in (b"\n", b"\r"):
+        while end + BOM in data:
+            data = data.replace(end + BOM, end)
+    return data
+
+
+PIECES = st.sampled_from([BOM, b"\n", b"\r", b"x", BOM[:1], BOM[1:2], BOM[2:], b"\xff"])
+
+
+@given(st.lists(PIECES, max_size=14).map(b"".join))
+def test_marks_at_the_beginnings_of_lines_go_and_nothing_else(data: bytes) -> None:
+    assert _unmarked(data) == marks_taken_one_by_one(data)
+
+
+def test_the_marks_of_one_person_cost_no_time_of_all_others() -> None:
+    # One pass a mark took three minutes here, and hours of a large file.
+    others = b"1,2\n" * 500_000
+    began = time.perf_counter()
+    assert _unmarked(others + BOM * 40_000 + b"3,4\n") == others + b"3,4\n"
+    assert time.perf_counter() - began < 2
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])

@@ -19,7 +19,7 @@ from dp_pipeline.reporting.charts import (
     utility_panels,
     utility_plot,
 )
-from dp_pipeline.reporting.cluster_chart import MOST_MAP_BYTES, MOST_NUMBERS
+from dp_pipeline.reporting.cluster_chart import MOST_MAP_BYTES, MOST_NUMBERS, _draw_scale
 from dp_pipeline.reporting.cluster_view import ClusterView
 from dp_pipeline.reporting.density import MOST_EDGES, Density
 from dp_pipeline.reporting.indexed_png import encode_png
@@ -264,6 +264,14 @@ def test_a_map_in_degrees_has_a_scale_in_metres_and_no_tick_that_ends_in_m():
     (line,) = axes.lines
     width = np.ptp(line.get_xdata())
     assert width * 111.195 == pytest.approx(10, rel=1e-4)
+
+
+def test_a_scale_a_float_below_a_power_of_ten_is_half_of_it():
+    view = view_of(CENTRES)
+    assert view.sides[0] == 4
+    _, axes = drawn_axes(view)
+    _draw_scale(axes, view, math.nextafter(1000, 0))
+    assert "500 m" in [text.get_text() for text in axes.texts]
 
 
 def test_every_centre_has_its_noisy_rows_beside_it_where_there_is_room():

@@ -85,6 +85,18 @@ def test_the_noise_of_an_error_is_in_metres_too():
     assert nothing.scale == pytest.approx(0.001 * metres, rel=0.01)
 
 
+def test_the_noise_in_metres_does_not_explode_where_an_error_is_below_its_noise():
+    values = [-1e-4, 0.0, 1e-12, 1e-6, 0.99e-4, 1.01e-4, 2e-4, 1e-2]
+    bought = [QualityRow("m", HALF, "nicv", value, 1e-4, "u") for value in values]
+    shown = metre_rows(places(lat=LAT, lon=LON), ("lat", "lon"), bought)
+    scales = [row.scale for row in shown if row.scale is not None]
+    assert len(scales) == len(values)
+    # It falls with the value, by half where the first order begins to hold.
+    assert scales == sorted(scales, reverse=True)
+    assert max(scales) == pytest.approx(0.01 * 94_949, rel=0.01)
+    assert scales[4] < 2.1 * scales[5]
+
+
 @pytest.mark.parametrize(
     ("intervals", "columns"),
     [

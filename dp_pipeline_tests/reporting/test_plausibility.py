@@ -166,7 +166,17 @@ def test_persons_with_many_rows_are_a_weaker_signal():
     rows = over_square(blobs(3_000), nominal_rows=3_000)
     assert warnings_of(rows, "eug_kmeans", "0.5", k="10") == ()
     of_persons = (replace(rows[0], protection=person), rows[1])
-    assert kinds(warnings_of(of_persons, "eug_kmeans", "0.5", k="10")) == ["Weak signal"]
+    (said,) = warnings_of(of_persons, "eug_kmeans", "0.5", k="10")
+    # The formula is that of the number behind it: about 3,000 · 0.5 / (10 · 20), and not 150.
+    assert "expected N·ε/(k·20) of at least 20, where neighbouring tables differ by 20 rows" in said
+    assert float(said.partition(", got ")[2].partition(" ")[0]) < 20
+    assert said.endswith("Fewer centres, a larger ε or a smaller at_most would help.")
+
+
+def test_a_smaller_at_most_is_no_advice_where_a_person_has_one_row():
+    weak = warnings_of(over_square(blobs(300), relation="replace_one"), "htree_kmeans", k="50")
+    assert "N·ε/(k·2) of at least 20, where neighbouring tables differ by 2 rows" in weak[-1]
+    assert weak[-1].endswith("Fewer centres or a larger ε would help.")
 
 
 @pytest.mark.parametrize("model", ["htree_kmeans", "privtree_kmeans", "dp_kmeans_pp"])
@@ -175,7 +185,16 @@ def test_rows_that_were_all_clipped_to_one_bound_are_said_to_be_there(model: str
     clipped[:, 1] = 4.0
     (said,) = warnings_of(over_square(clipped), model, "1", k="3")
     assert said.startswith("At a bound: ")
-    assert "at the upper bound of y" in said
+    assert "at the upper bound of y; numbers beyond it are clipped to it: bounds or" in said
+
+
+def test_rows_at_a_bound_beyond_which_rows_are_dropped_are_not_said_to_be_clipped():
+    dropping = Domain(tuple(replace(axis, on_invalid="drop") for axis in SQUARE))
+    clipped = blobs(10_000)
+    clipped[:, 1] = 4.0
+    spec, counter = over_square(clipped)
+    (said,) = warnings_of((replace(spec, domain=dropping), counter), "dp_kmeans_pp", "1", k="3")
+    assert "at the upper bound of y; numbers beyond it are dropped with their rows: bo" in said
 
 
 def test_a_column_that_became_other_everywhere_is_said_to_be_one_level():

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dp_pipeline.release import durable
 from dp_pipeline.release.accountant import LAPLACE, Spend
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.reporting.charts import utility_plot
@@ -305,6 +306,15 @@ def test_a_failed_write_keeps_the_old_page_and_leaves_nothing_behind(tmp_path, m
         written(tmp_path, spec=spec(title="Other squares"))
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == old
+
+
+def test_a_page_of_a_killed_run_is_found_among_what_it_left_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)
+    monkeypatch.setattr(Path, "replace", lambda *_: None)
+    monkeypatch.setattr(durable, "LEFT_SECONDS", 0.0)
+    with pytest.raises(FileNotFoundError):
+        written(tmp_path)
+    assert list(durable.leftovers(tmp_path)) == list(tmp_path.iterdir()) != []
 
 
 def test_the_time_is_given_or_now(tmp_path):

@@ -115,6 +115,27 @@ def test_this_machine_is_one_host_in_a_url_too(url: str) -> None:
     assert "https://localhost/a.csv" in url_names(url)
 
 
+@pytest.mark.parametrize(
+    "host", ["10.0.0.5%3a8443", "10.0.0.5%2eexample.org", "127.0.0.1%61", "[fe80::1%25lo]"]
+)
+def test_a_url_with_an_escaped_host_is_refused(host: str) -> None:
+    assert not is_allowed_url(f"https://{host}/a.csv")
+
+
+@pytest.mark.parametrize("port", ["", ":80", ":443", ":8443"])
+def test_http_and_https_of_one_host_are_one_source(port: str) -> None:
+    one, other = (f"{scheme}://localhost{port}/a.csv" for scheme in ("http", "https"))
+    assert url_names(one) == url_names(other)
+    assert overlap(one, "https://localhost/a.csv") is (port != ":8443")
+
+
+@pytest.mark.parametrize("host", ["xn--a.com", "a" * 70 + ".example", "x.example:port", "[::1"])
+def test_a_stored_url_that_has_no_canonical_form_stops_no_comparison(host: str) -> None:
+    stored = f"https://{host}/a.csv"
+    assert overlap(stored, stored)
+    assert not overlap(stored, "https://example.org/a.csv")
+
+
 def test_a_file_with_a_declared_hash_is_the_same_wherever_it_lies() -> None:
     one, other = (
         Source("csv", url, sha256={url: SHA256})
@@ -132,6 +153,10 @@ def test_a_file_with_a_declared_hash_is_the_same_wherever_it_lies() -> None:
         *("localhost", "LocalHost.", "a.localhost", "127.1", "127.255.0.9", "0", "0.0.0.0"),
         *("2130706433", "0x7f000001", "0177.0.0.1", "::1", "::", "::ffff:127.0.0.1", "::1%lo"),
         *("0:0:0:0:0:0:0:1", socket.gethostname(), socket.gethostname().upper()),
+        *("localhost.localdomain", "LocalHost.LocalDomain.", "a.localhost.localdomain"),
+        *("_outbound", "_localdnsstub", "_localdnsproxy", f"{socket.gethostname()}.local"),
+        # A zone names a network here: whether the address is this machine's on it nobody can say.
+        *("fe80::1", "fe80::fc:ff:fe00:1%eth0", "febf::1%25eth0"),
     ],
 )
 def test_every_spelling_of_this_machine_is_known(host: str) -> None:
@@ -144,7 +169,14 @@ def test_another_machine_is_not_taken_for_this_one(host: str) -> None:
     assert host_names(host) == (host,)
 
 
-@pytest.mark.parametrize("text", ["", "a,b", "/run/postgresql", "a b", "-a", "a..b", "%6c", "@"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "a,b", "/run/postgresql", "a b", "-a", "a..b", "%6c", "@"),
+        *("10.0.0.5%3a8443", "10.0.0.5%2eexample.org", "127.0.0.1%61"),
+        *("localho\N{LATIN SMALL LETTER LONG S}t", "\N{KELVIN SIGN}ing"),
+    ],
+)
 def test_what_is_no_host_is_none(text: str) -> None:
     assert not is_host(text)
 

@@ -61,13 +61,26 @@ def test_a_degree_of_longitude_is_shorter_than_one_of_latitude():
         (("x", "y"), (LON, LAT)),
         (("lon", "lat"), (Coordinate(0, 600_000), Coordinate(0, 200_000))),
         (("lon", "lat"), (Coordinate(-180, 180), Coordinate(-90, 90))),
+        (("lon", "lat"), (LON, Coordinate(80, 89))),
+        (("lon", "lat"), (LON, Coordinate(-90, -88))),
+        (("lon", "lat"), (LON, Coordinate(41.5, 52.5))),
     ],
-    ids=["no names of degrees", "bounds of metres", "the whole earth"],
+    ids=["no names of degrees", "bounds of metres", "the earth", "north", "the pole", "too high"],
 )
 def test_there_are_no_metres_where_one_length_of_a_degree_would_be_wrong(
     point: tuple[str, str], box: tuple[Coordinate, Coordinate]
 ):
     assert metres_per_unit(point, box) is None
+
+
+def test_a_box_may_be_as_high_as_one_length_of_a_degree_holds():
+    for latitude in (
+        Coordinate(42, 52),
+        Coordinate(-52, -42),
+        Coordinate(79, 81),
+        Coordinate(-25, 25),
+    ):
+        assert metres_per_unit(("lon", "lat"), (LON, latitude)) is not None
 
 
 def test_the_whole_earth_is_in_degrees_all_the_same():

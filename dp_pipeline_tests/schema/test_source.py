@@ -62,7 +62,8 @@ def test_several_urls_have_a_hash_each(tmp_path: Path) -> None:
         (
             f"kind: csv, urls: ['https://a.org/a?b=1', 'https://a.org/a?b=2'], sha256: [{SHA256}, "
             f"{SHA256}], at_most_mb: 1",
-            "source.urls: expected one or more different files, got 2",
+            "source.urls: expected URLs that differ in more than a query, capital letters or "
+            "slashes, got https://a.org/a for a second time",
         ),
         (
             f"kind: csv, urls: [https://a.org/a, https://a.org/b], sha256: [{SHA256}], "
@@ -243,6 +244,9 @@ def test_a_file_of_sqlite_may_lie_in_the_data_folder(
         "postgresql://ana:s3cret@%2Fvar%2Frun%2Fpostgresql/rides",
         "postgresql:///rides?host=/var/run/s3cret",
         "postgresql://ana:s3cret@localhost/host=s3cret.example.org",
+        "postgresql://ana:s3cret@localhost/ride\N{LATIN SMALL LETTER LONG S}",
+        "postgresql://ana:s3cret@localho\N{LATIN SMALL LETTER LONG S}t/rides",
+        "postgresql://ana:s3cret@127.0.0.1%61/rides",
         "sqlite:///relative/s3cret.db",
         "sqlite:////s3cret.db?mode=rw",
         "sqlite:///file:s3cret?uri=true",

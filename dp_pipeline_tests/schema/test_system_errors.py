@@ -103,6 +103,39 @@ def test_a_damaged_database_of_dagster_is_found_behind_other_errors(tmp_path: Pa
     assert SECRET not in line
 
 
+def test_a_database_without_its_tables_is_damaged(tmp_path: Path):
+    connection = sqlite3.connect(tmp_path / "runs.db")
+    with pytest.raises(sqlite3.OperationalError) as raised:
+        connection.execute("SELECT 1 FROM runs")
+    line = str(system_error(raised.value))
+    assert line.startswith("Dagster's run history: it is damaged (SQLITE_ERROR); move its folder")
+
+
+def closed(connection: sqlite3.Connection) -> None:
+    connection.close()
+    connection.execute("SELECT 1")
+
+
+@pytest.mark.parametrize(
+    "fails",
+    [
+        closed,
+        lambda connection: connection.execute("INSERT INTO runs VALUES (1), (1)"),
+        lambda connection: connection.execute("SELECT ?"),
+        lambda connection: connection.execute("SELECT zeroblob(2000000000)"),
+    ],
+    ids=["closed", "twice", "unbound", "too big"],
+)
+def test_a_database_that_was_asked_wrongly_is_not_called_damaged(
+    fails: Callable[[sqlite3.Connection], None], tmp_path: Path
+):
+    connection = sqlite3.connect(tmp_path / "runs.db")
+    connection.execute("CREATE TABLE runs (id UNIQUE)")
+    with pytest.raises(sqlite3.Error) as raised:
+        fails(connection)
+    assert system_error(raised.value) is None
+
+
 def test_a_database_on_a_full_disk_says_so(tmp_path: Path):
     connection = sqlite3.connect(tmp_path / "runs.db")
     connection.execute("PRAGMA max_page_count = 1")

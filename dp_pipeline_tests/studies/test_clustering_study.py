@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import replace
 from fractions import Fraction
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -25,12 +26,14 @@ from dp_pipeline.models.dpqt_kmeans import DpqtKMeans
 from dp_pipeline.models.eug_kmeans import EugKMeans
 from dp_pipeline.schema.discovery import find_spec
 from dp_pipeline.schema.errors import BoundaryViolation, DeclarationError, PipelineError
+from dp_pipeline.schema.source import Source
 from dp_pipeline.studies.clustering import study as module
 from dp_pipeline.studies.clustering.cell import Cell
 from dp_pipeline.studies.clustering.claims import CLAIMS
 from dp_pipeline.studies.clustering.study import ClusteringStudy
 from dp_pipeline.studies.clustering.systems import SYSTEMS, find_systems, known_systems
 from dp_pipeline.studies.seeds import seed_of
+from dp_pipeline_tests.raw.file_server import file_server
 from dp_pipeline_tests.studies.small import CELLS, declare, finished, results, small_study
 
 
@@ -228,6 +231,23 @@ def test_rows_that_the_ledger_protects_are_not_studied_whatever_their_file_says_
         study.run()
     assert not (tmp_path / "out" / ".data").exists()
     assert not (tmp_path / "out" / "results.jsonl").exists()
+
+
+def test_a_download_that_the_ledger_protects_by_its_hash_is_not_studied(
+    datasets: Path, tmp_path: Path
+) -> None:
+    assert datasets.is_dir()
+    rows = b"x,y,label\n1,2,3\n"
+    with file_server() as server:
+        server.files["/points.csv"] = rows
+        source = Source("csv", server.url("/points.csv"), at_most_mb=1)
+        points = replace(find_spec("points"), source=source)
+        study = replace(small_study(tmp_path / "out"), specs=(points,))
+        account = Account("persons", "one row", "add_remove", "release", Fraction(1))
+        study.ledger.open_account(account, sources=[f"sha256:{sha256(rows).hexdigest()}"])
+        with pytest.raises(DeclarationError, match="is protected by lineage persons"):
+            study.run()
+    assert not list((tmp_path / "out").rglob("*.csv"))
 
 
 @pytest.mark.parametrize(

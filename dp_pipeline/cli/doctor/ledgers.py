@@ -21,8 +21,11 @@ def ledger_and_head(home: Home) -> Iterator[Finding]:
     if stored is None and not tip.sequence:
         yield Finding(TOPIC, "ok", "no ledger yet: nothing was ever charged here")
         return
+    where = "rows on a server, format" if home.database is not None else "format"
     yield Finding(
-        TOPIC, "ok", f"{_format_of(home)}; {tip.sequence} rows verified, newest {tip.hash[:16]}"
+        TOPIC,
+        "ok",
+        f"{where} {ledger.format()}; {tip.sequence} rows verified, newest {tip.hash[:16]}",
     )
     if stored is None:
         return
@@ -30,14 +33,6 @@ def ledger_and_head(home: Home) -> Iterator[Finding]:
     step = "in step" if not behind else f"{behind} rows behind, which the next charge mends"
     yield Finding(TOPIC, "ok" if not behind else "note", f"head {head.path}: {step}")
     yield from _disk(home, head.path)
-
-
-def _format_of(home: Home) -> str:
-    if home.database is not None:
-        return "rows on a server"
-    with (home.ledger_folder / "ledger.sqlite").open("rb") as file:
-        # The user version, in the header of a file of SQLite.
-        return f"format {int.from_bytes(file.read(64)[60:])}"
 
 
 def _disk(home: Home, head: Path) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from dp_pipeline.orchestration.code_versions import checking_code, ingesting_cod
 from dp_pipeline.orchestration.column_metadata import column_metadata, raw_columns
 from dp_pipeline.orchestration.failures import one_line_failures
 from dp_pipeline.orchestration.groups import group_name, side_tags, source_kind
-from dp_pipeline.orchestration.lineage import open_lineage, require_snapshot
+from dp_pipeline.orchestration.lineage import claiming, open_lineage, require_snapshot
 from dp_pipeline.orchestration.metadata import raw_metadata
 from dp_pipeline.orchestration.resources import PipelineResource
 from dp_pipeline.raw import expectations, prepare
@@ -71,6 +71,7 @@ def _ingested(spec: DatasetSpec) -> dg.AssetsDefinition:
                 key=ledger.key(spec.lineage),
                 snapshot_id=config.snapshot or None,
                 today=datetime.now(UTC).date(),
+                claim=claiming(spec, ledger),
             )
         # What is new is said by the name that the calendar gave, never by the rows.
         return dg.MaterializeResult(

@@ -68,7 +68,7 @@ class AnonymityStudy(Study[Cell]):
         """Every repetition's sample, where the data set is one."""
         if benchmark.spec.source.sample is not None:
             for repetition in range(1, self.repeats):
-                Benchmark.of(benchmark.spec, self.folder, repetition).prepare()
+                Benchmark.of(benchmark.spec, self.folder, repetition).prepare(self.ledger)
 
     def measuring(self) -> Measuring:
         """Selects in the benchmarks in the folder."""
