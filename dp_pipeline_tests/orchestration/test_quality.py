@@ -45,3 +45,14 @@ def test_a_label_that_is_declared_no_more_is_refused(judged):
     _, quality = judged
     with pytest.raises(DeclarationError, match=r"expected codes of colour in 0\.\.1"):
         quality({"synthetic": {"colour": np.array(["red", "blue"])}})
+
+
+def test_what_was_released_of_sensitive_rows_is_not_judged_exactly_once_they_are_declared_public(
+    project: Project,
+):
+    spec = project.declare("plants", PLANTS, models={"independent": {}}, publish=None)
+    (one, *_) = project.run(spec)
+    of_persons = replace(one.bundle, facts={**one.bundle.facts, "purpose": "release"})
+    expected = "plants: purpose: expected 'release' as in what was released, got 'benchmark'"
+    with pytest.raises(DeclarationError, match=expected):
+        evaluate(spec, project.home, {"independent": of_persons})
