@@ -105,6 +105,9 @@ def texts(column: pa.ChunkedArray) -> tuple[IntArray, NDArray[np.object_]]:
     places may hold the same text. A whole number has no point: 1 and 1.0 are
     both the text 1, because one missing number turns a file's integers into floats.
     """
+    if not len(column):
+        # Some versions of pyarrow join no chunks of large texts to no array.
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=object)
     coded = _plain(column).dictionary_encode().combine_chunks()
     places = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
     words = np.empty(len(coded.dictionary), dtype=object)
