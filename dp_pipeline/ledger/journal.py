@@ -132,6 +132,13 @@ def newest_row(connection: Connection) -> tuple[Row, list[Row]] | None:
     return None if row is None else (dict(row), children_of(connection, row["sequence"]))
 
 
+def row_of(connection: Connection, sequence: int) -> tuple[Row, list[Row]] | None:
+    """The row of a number, and its spends; None where there is none."""
+    query = select(entries).where(entries.c.sequence == sequence)
+    row = connection.execute(query).mappings().first()
+    return None if row is None else (dict(row), children_of(connection, sequence))
+
+
 def children_of(connection: Connection, sequence: int) -> list[Row]:
     """The spends of one row."""
     query = select(spends).where(spends.c.entry == sequence).order_by(spends.c.ordinal)

@@ -28,11 +28,11 @@ class View:
     now     the moment of whatever is decided here, UTC in ISO 8601: never before the newest row,
             so that a clock that was put back frees no month
 
-    Raises Damaged where the newest row is not what its hash says, or the table is not what the
-    newest row says; ``of`` names the ledger.
+    Raises Damaged where the newest row, or the one that the head names, is not what its hash says,
+    or the table is not what the newest row says; ``of`` names the ledger.
     """
 
-    def __init__(self, connection: Connection, *, of: str) -> None:
+    def __init__(self, connection: Connection, *, head: Tip, of: str) -> None:
         self.connection = connection
         self.state = read_state(connection)
         found = journal.newest_row(connection)
@@ -40,11 +40,11 @@ class View:
         if found is None:
             self.tip, expected = Tip(), State().digest
         else:
-            row, children = found
-            if row["hash"] != digest(row, children):
-                raise Damaged(
-                    f"ledger row {row['sequence']} of {of} does not match its hash: {_VERIFY}"
-                )
+            row, _ = found
+            _require_as_hashed(found, of=of)
+            # After a crash between a commit and the head, or beside rows of others.
+            if row["sequence"] != head.sequence:
+                _require_as_hashed(journal.row_of(connection, head.sequence), of=of)
             self.tip, expected = Tip(row["sequence"], row["hash"]), row["state"]
             self.now = max(self.now, row["time"])
         if self.state.rows != self.tip.sequence or self.state.digest != expected:
@@ -170,6 +170,14 @@ class Page(View):
             self.connection, draft, after=self.tip, time=self.now, state=self.state.digest
         )
         write_state(self.connection, self.state, changed)
+
+
+def _require_as_hashed(found: tuple[Row, list[Row]] | None, *, of: str) -> None:
+    if found is None:
+        return
+    row, children = found
+    if row["hash"] != digest(row, children):
+        raise Damaged(f"ledger row {row['sequence']} of {of} does not match its hash: {_VERIFY}")
 
 
 def read_state(connection: Connection) -> State:

@@ -211,3 +211,19 @@ def test_a_refused_claim_opens_no_account(ledger: Ledger):
     assert ledger.entries() == before
     ledger.open_account(account("buses"), sources=[SOURCE], distinct_population="drivers")
     assert [entry.event for entry in ledger.entries()][len(before) :] == ["account", "source"]
+
+
+def test_the_digest_changed_in_place_is_that_of_all_rows_sorted_anew():
+    draws = random.Random(13)
+    for _ in range(20):
+        kept, changed = State(), State()
+        for sequence in range(1, 60):
+            name = f"{draws.randrange(8)}"
+            event = draws.choice(["reserve", "interrupted", "settled", "dead", "source", "account"])
+            row = journal.Draft(
+                event, f"l{name}", key=name * 3, source=name, kind="dp", facts=account().facts()
+            )
+            for state in (kept, changed):
+                state.take(row, sequence=sequence, time="2026-11")
+            assert State(dict(kept.held)).digest == changed.digest
+    assert State({}).digest != State().digest
