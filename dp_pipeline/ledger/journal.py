@@ -145,6 +145,15 @@ def children_of(connection: Connection, sequence: int) -> list[Row]:
     return [dict(row) for row in connection.execute(query).mappings()]
 
 
+def children_of_lineage(connection: Connection, lineage: str) -> dict[int, list[Row]]:
+    """The spends of all rows of a lineage, by the number of the row."""
+    query = select(spends).join(entries).where(entries.c.lineage == lineage)
+    found: dict[int, list[Row]] = {}
+    for row in connection.execute(query.order_by(spends.c.entry, spends.c.ordinal)).mappings():
+        found.setdefault(row["entry"], []).append(dict(row))
+    return found
+
+
 def stored_bytes(row: Row, children: Sequence[Row]) -> str:
     """SHA-256 over a row exactly as it is stored, its hash and its spends included: names a row
     that is not the ledger's.

@@ -101,7 +101,8 @@ class View:
     def _found(self, key: str, which: TextClause) -> Iterator[Entry]:
         query = select(entries).where(entries.c.key == key, which)
         for row in self._kept(self.connection.execute(query).mappings().all()):
-            found = self._entry(row)
+            children = journal.children_of(self.connection, row["sequence"])
+            found = _entry(row, children)
             if found.key != key:
                 raise Damaged(f"ledger: an index takes row {found.sequence} for another: {_VERIFY}")
             yield found
@@ -117,7 +118,10 @@ class View:
         if kind:
             query = query.where(entries.c.kind == kind)
         rows = self.connection.execute(query.order_by(entries.c.sequence)).mappings().all()
-        return tuple(self._entry(row) for row in self._kept(rows))
+        kept, children = self._kept(rows), dict[int, list[Row]]()
+        if event in ("", "settled"):
+            children = journal.children_of_lineage(self.connection, lineage)
+        return tuple(_entry(row, children.get(row["sequence"], [])) for row in kept)
 
     def not_dp(self, lineage: str) -> tuple[Entry, ...]:
         """The rows that charged a lineage with releases that have no ε, oldest first; Damaged
@@ -150,14 +154,6 @@ class View:
         odd = self.state.quarantined()
         return [dict(row) for row in rows if row["sequence"] not in odd]
 
-    def _entry(self, row: Row) -> Entry:
-        children: list[Row] = []
-        if row["event"] == "settled":
-            children = journal.children_of(self.connection, row["sequence"])
-        if row["hash"] != digest(row, children):
-            raise Damaged(f"ledger row {row['sequence']} does not match its hash: it was changed")
-        return entry_from(row, children)
-
 
 class Page(View):
     """A view that writes: rows, and with each what all of them add up to."""
@@ -170,6 +166,12 @@ class Page(View):
             self.connection, draft, after=self.tip, time=self.now, state=self.state.digest
         )
         write_state(self.connection, self.state, changed)
+
+
+def _entry(row: Row, children: list[Row]) -> Entry:
+    if row["hash"] != digest(row, children):
+        raise Damaged(f"ledger row {row['sequence']} does not match its hash: it was changed")
+    return entry_from(row, children)
 
 
 def _require_as_hashed(found: tuple[Row, list[Row]] | None, *, of: str) -> None:
