@@ -18,8 +18,11 @@ from dp_pipeline.ledger import DeadRelease, Ledger, mending
 from dp_pipeline.ledger.chain import canonical, digest
 from dp_pipeline.ledger.export import exported
 from dp_pipeline.ledger.head import Head, Tip
-from dp_pipeline.ledger.journal import Draft, rows, stored_bytes
+from dp_pipeline.ledger.journal import Draft, rows, stored_bytes, write
+from dp_pipeline.ledger.state import Held, State
+from dp_pipeline.ledger.state import Place as Sums
 from dp_pipeline.ledger.verifying import Verification
+from dp_pipeline.ledger.view import write_state
 from dp_pipeline.schema.errors import BudgetExceeded, Damaged, DeclarationError, PipelineError
 from dp_pipeline_tests.ledger.places import EVERYWHERE, Place
 from dp_pipeline_tests.ledger.population import account, charge, raw, release
@@ -229,6 +232,23 @@ def test_a_strange_row_in_an_empty_ledger_is_gone_beside(place: Place, behind: B
     ledger.open_account(account())
     assert release(ledger, charge("a"), "0.1") == "new"
     ledger.verify()
+
+
+@pytest.mark.usefixtures("on_file")
+def test_sums_that_a_writer_lowered_by_a_fitting_row_are_found_by_verify(busy: Ledger):
+    """Who may append rows is trusted by admission, as the page says, and by nothing else."""
+    with busy._book.writing() as page:
+        place, row = Sums("population", "trips"), page.tip.sequence + 1
+        lowered = page.state.held[place].value.replace('"spent":100000000', '"spent":0')
+        page.state.take(draft := Draft("retired", "trips"), sequence=row, time=page.now)
+        page.state = State({**page.state.held, place: Held(row, lowered)})
+        page.tip = write(
+            page.connection, draft, after=page.tip, time=page.now, state=page.state.digest
+        )
+        write_state(page.connection, page.state, [place, Sums("ledger")])
+    assert busy.balance("trips").spent == 0
+    with pytest.raises(Damaged, match=r"row 4 \(retired\) cannot be: its sums are not those"):
+        busy.verify()
 
 
 @pytest.mark.usefixtures("on_file")

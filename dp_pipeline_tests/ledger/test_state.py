@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from sqlalchemy import event
 
 from dp_pipeline.ledger import Ledger, journal
 from dp_pipeline.ledger.state import State
@@ -182,6 +183,15 @@ def test_a_question_about_one_release_or_one_sum_reads_no_history(
     full.not_dp_releases("trips")
     full.open_account(account(), sources=["csv:a"])
     assert release(full, charge("free", epsilon="0")) == "new"
+
+
+def test_the_draws_of_a_lineage_are_read_at_once(full: Ledger):
+    with full._book.reading() as view:
+        asked: list[object] = []
+        event.listen(view.connection, "before_cursor_execute", lambda *said: asked.append(said[2]))
+        found = view.of_lineage("trips")
+        assert len(asked) == 2
+        assert [len(one.spends) for one in found if one.event == "settled"] == [1] * 4
 
 
 @pytest.mark.parametrize(
