@@ -63,7 +63,7 @@ class Draft:
             kind=entry.kind,
             nano_epsilon=entry.nano_epsilon,
             what=entry.what,
-            facts={name: entry.facts.get(name, "") for name in ("row", "bytes")},
+            facts={name: entry.facts.get(name, "") for name in ("row", "bytes", "after")},
         )
 
 

@@ -190,7 +190,7 @@ class Verification:
                 "delete it"
             )
         strange = _Strange(row, children, fault)
-        draft = naming(row, children, state=self.state)
+        draft = naming(row, children, state=self.state, after=self.chain.followed)
         self._passed[str(row["sequence"])] = strange, draft
         self.chain.pass_over(row)
         return strange
@@ -254,9 +254,12 @@ def _named(stored: Iterable[tuple[Row, list[Row]]]) -> dict[str, set[str]]:
     return named
 
 
-def naming(row: Row, children: list[Row], *, state: State) -> Draft:
+def naming(row: Row, children: list[Row], *, state: State, after: str) -> Draft:
     """The row that names one that is not the ledger's: it charges whatever that one looks like,
     to the same lineage, so that no sum gets smaller.
+
+    state, after   what the rows before add up to, and the hash of the newest of them that is the
+                   ledger's: the chain goes on from there
     """
     nano, lineage = row["nano_epsilon"], str(row["lineage"])
     known: Population | None = state.population(lineage)
@@ -269,5 +272,9 @@ def naming(row: Row, children: list[Row], *, state: State) -> Draft:
         # Less than nothing is charged as nothing.
         nano_epsilon=max(nano, 0) if charges else 0,
         what=f"row {row['sequence']}, which the ledger did not write",
-        facts={"row": str(row["sequence"]), "bytes": stored_bytes(row, children)},
+        facts={
+            "row": str(row["sequence"]),
+            "bytes": stored_bytes(row, children),
+            "after": after,
+        },
     )

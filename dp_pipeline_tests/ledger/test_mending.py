@@ -235,6 +235,21 @@ def test_a_strange_row_in_an_empty_ledger_is_gone_beside(place: Place, behind: B
 
 
 @pytest.mark.usefixtures("on_file")
+def test_a_row_that_is_gone_beside_hides_no_change_of_those_before_it(busy: Ledger, place: Place):
+    """The next row of the ledger follows the hash that the strange one has."""
+    raw(place.folder, junk())
+    busy.quarantine(named(busy), **WHY)
+    with busy._book.auditing() as (connection, _):
+        row, children = [*rows(connection)][2]
+    changed = {**row, "facts": '{"bundle":"another"}'}
+    fitting = digest(changed, children)
+    update = f"UPDATE entries SET facts = '{changed['facts']}', hash = '{fitting}'"
+    in_file(place, f"{update} WHERE sequence = 3")
+    with pytest.raises(Damaged, match="row 5"):
+        busy.verify()
+
+
+@pytest.mark.usefixtures("on_file")
 def test_sums_that_a_writer_lowered_by_a_fitting_row_are_found_by_verify(busy: Ledger):
     """Who may append rows is trusted by admission, as the page says, and by nothing else."""
     with busy._book.writing() as page:
