@@ -84,11 +84,11 @@ def upgrade(
 def _require_finished(found: Verification) -> None:
     keys = [key[:12] for key in found.state.unfinished_keys()]
     if keys:
+        shown = ", ".join(keys[:5]) + (f" and {len(keys) - 5} more" if len(keys) > 5 else "")
         raise PipelineError(
-            f"ledger: expected every charged release to be finished, got {', '.join(keys)}: finish "
-            "them with the dp-pipeline that began them, as this one cannot and does not once the "
-            "ledger is upgraded; `--with-unfinished` upgrades all the same, and leaves them as "
-            "they are"
+            f"ledger: expected every charged release to be finished, got {shown}: finish them with "
+            "the dp-pipeline that began them: this one cannot, and that one does not open the "
+            "ledger any more once it is upgraded; `--with-unfinished` upgrades all the same"
         )
 
 

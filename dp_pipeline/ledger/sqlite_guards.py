@@ -68,7 +68,8 @@ TRIGGERS: Final = (
     _abort(
         "state_not_inserted",
         "INSERT ON state",
-        f"WHEN {_IS_CLOSED} OR (NEW.kind IS 'ledger' AND NOT ({_NEW_IS_SEAL})) ",
+        f"WHEN {_IS_CLOSED} OR (NEW.kind IS 'ledger' "
+        f"AND NOT ({_NEW_IS_SEAL} AND {_SEAL} = -1 AND NEW.entry IS {_TIP})) ",
     ),
     _abort("state_not_updated", "UPDATE ON state", f"WHEN {_IS_CLOSED} "),
     _abort("state_not_deleted", "DELETE ON state", f"WHEN ({_OLD_IS_SEAL}) OR {_IS_CLOSED} "),

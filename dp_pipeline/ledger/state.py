@@ -174,7 +174,7 @@ class State:
 
     held: dict[Place, Held] = field(default_factory=lambda: {_SEAL: Held(0, "{}")})
     _order: _Order | None = field(default=None, repr=False, compare=False)
-    _parsed: dict[str, Population] = field(default_factory=dict, repr=False, compare=False)
+    _populations: dict[str, Population] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def rows(self) -> int:
@@ -190,12 +190,12 @@ class State:
 
     def population(self, lineage: str) -> Population | None:
         """The account of a lineage and its sums; None if it was never opened."""
-        if lineage not in self._parsed:
+        if lineage not in self._populations:
             held = self.held.get(Place("population", lineage))
             if held is None:
                 return None
-            self._parsed[lineage] = _population(held.value)
-        return self._parsed[lineage]
+            self._populations[lineage] = _population(held.value)
+        return self._populations[lineage]
 
     def account(self, lineage: str) -> Account | None:
         """The account of a lineage as it is now; None if it was never opened."""
@@ -243,7 +243,7 @@ class State:
                 self.held[place] = held
             if self._order is not None:
                 self._order.put(place, held)
-            self._parsed.pop(place.lineage, None)
+            self._populations.pop(place.lineage, None)
         return set(changed)
 
     def _changed(
