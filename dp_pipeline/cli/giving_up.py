@@ -17,5 +17,5 @@ def give_up_command(key: str, reason: str) -> None:
     from dp_pipeline.ledger.home import find_home
     from dp_pipeline.orchestration.giving_up import give_up
 
-    begun = give_up(find_home().ledger, key, reason=reason, by=operator_name())
+    begun = give_up(find_home(), key, reason=reason, by=operator_name())
     click.echo(f"{begun.what}: given up; its charge stays, `run --fresh` draws anew")

@@ -6,19 +6,13 @@ import click
 
 from dp_pipeline.cli.operator_name import operator_name
 
-_REASON = click.option("--reason", required=True, help="Why; kept in the ledger, and exported.")
+_WHY = "Why; kept in the ledger, and exported."
+_REASON = click.option("--reason", required=True, help=_WHY)
+_ROW = "A row that the ledger did not write, as a refusal names it; several times for several."
 
 
 @click.command()
-@click.option(
-    "--row",
-    "rows",
-    required=True,
-    multiple=True,
-    metavar="NUMBER:DIGEST",
-    help="A row that the ledger did not write, as `budget verify` names it; several times for "
-    "several.",
-)
+@click.option("--row", "rows", required=True, multiple=True, metavar="NUMBER:DIGEST", help=_ROW)
 @_REASON
 def quarantine(rows: tuple[str, ...], reason: str) -> None:
     """Go on beside rows that somebody else wrote into the ledger's database.
@@ -45,15 +39,29 @@ def restate(reason: str) -> None:
 
 
 @click.command()
-def upgrade() -> None:
+@click.option("--row", "rows", multiple=True, metavar="NUMBER:DIGEST", help=_ROW)
+@click.option("--reason", default="", help=f"{_WHY} Asked for beside --row.")
+@click.option(
+    "--with-unfinished",
+    is_flag=True,
+    help="Although releases are unfinished: this program cannot finish them, and the one before "
+    "does not open the ledger any more.",
+)
+def upgrade(rows: tuple[str, ...], reason: str, with_unfinished: bool) -> None:
     """Bring a ledger of the format before to the one of this program. Back it up first.
 
-    Its rows stay as they are. On a server the owner of the tables does this.
+    Its rows stay as they are. On a server the owner of the tables does this. Refused while charged
+    releases are unfinished: finish them with the version that began them.
     """
     from dp_pipeline.ledger.home import find_home
 
-    tip = find_home().ledger.upgrade(by=operator_name())
-    click.echo(f"upgraded; {tip.sequence - 1} rows stay as they were, row {tip.sequence} says so")
+    named = dict(_row(text) for text in rows)
+    ledger = find_home().ledger
+    tip = ledger.upgrade(
+        by=operator_name(), with_unfinished=with_unfinished, named=named, reason=reason
+    )
+    before = tip.sequence - 1 - len(named)
+    click.echo(f"upgraded; {before} rows stay as they were, row {before + 1} says so")
 
 
 def _row(text: str) -> tuple[int, str]:

@@ -45,6 +45,8 @@ class Audit:
 
     def take(self, entry: Entry) -> None:
         """The next entry."""
+        if entry.nano_epsilon < 0:
+            raise _impossible(entry, "it charges less than nothing")
         if entry.event in OF_THE_LEDGER:
             self._about_the_ledger(entry)
         elif entry.event == "account":

@@ -63,7 +63,7 @@ class Book:
         tip = self._tip()
         with self._store.transaction(writing=False) as connection:
             self.require_whole(tip, connection)
-            yield View(connection, of=str(self))
+            yield View(connection, head=tip, of=str(self))
 
     @contextmanager
     def auditing(self) -> Iterator[tuple[Connection, Tip]]:
@@ -81,7 +81,7 @@ class Book:
             tip = self._tip()
             with self._store.transaction(writing=True) as connection:
                 self.require_whole(tip, connection)
-                page = Page(connection, of=str(self))
+                page = Page(connection, head=tip, of=str(self))
                 yield page
             if page.tip != tip:
                 self._head.move(page.tip)
@@ -113,7 +113,7 @@ class Book:
         return self._store.sweep_locks()
 
     def missing_guards(self, connection: Connection) -> list[str]:
-        """The triggers that should be there and are not."""
+        """The triggers and limits that should be there and are not."""
         return self._store.missing_guards(connection)
 
     def require_sound(self, connection: Connection) -> None:

@@ -40,13 +40,17 @@ def canonical(value: object) -> str:
 class Chain:
     """Checks rows one after the other, from the first.
 
+    tip       the hash that the next row has to name as the one before
+    followed  the hash of the newest row of the ledger itself: what a row that names one of
+              nobody's binds, because the hash of that one binds nothing before it
+
     >>> Chain().expected_sequence
     1
     """
 
     def __init__(self) -> None:
         self.expected_sequence = 1
-        self.tip = GENESIS
+        self.tip = self.followed = GENESIS
 
     def follow(self, row: Row, children: Sequence[Row]) -> None:
         """Take the next row; Damaged if it is not what was once written there."""
@@ -58,7 +62,7 @@ class Chain:
         if row["hash"] != digest(row, children):
             raise Damaged(f"{at} ({row['event']}) does not match its hash: it was changed")
         self.expected_sequence += 1
-        self.tip = row["hash"]
+        self.tip = self.followed = row["hash"]
 
     def pass_over(self, row: Row) -> None:
         """Go on behind a row that another one names: whoever wrote it followed no rule, so it may

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -10,6 +11,8 @@ from typing import Any
 
 from dp_pipeline.ledger.charge import SpendRow
 from dp_pipeline.schema.errors import Damaged
+
+_EXACT = re.compile(r"[0-9]+(/[0-9]+)?")
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ def entry_from(row: Mapping[str, Any], spends: Sequence[Mapping[str, Any]]) -> E
     try:
         facts = json.loads(row["facts"])
         return Entry(**{**row, "facts": facts, "spends": tuple(map(_spend, spends))})
-    except (ValueError, TypeError, ZeroDivisionError):
+    except (ValueError, TypeError, ZeroDivisionError, RecursionError):
         raise Damaged(f"ledger row {row['sequence']}: its text cannot be parsed") from None
 
 
@@ -76,4 +79,7 @@ def _spend(row: Mapping[str, Any]) -> SpendRow:
 def _fraction(text: object) -> Fraction:
     if not isinstance(text, str):
         raise TypeError("an exact number is stored as text")
+    # "1e999999999" would be computed for hours.
+    if _EXACT.fullmatch(text) is None:
+        raise ValueError("an exact number is stored as one or two whole numbers")
     return Fraction(text)

@@ -62,12 +62,13 @@ def locked(path: Path, *, remove: bool = False) -> Iterator[None]:
     try:
         yield
     finally:
-        if remove:
-            # While it is held: whoever waits for it sees that the name is another file's, or none.
-            path.unlink(missing_ok=True)
-        # Unlock before closing: a forked child may hold a copy of the descriptor.
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-        os.close(descriptor)
+        try:
+            if remove:
+                # While it is held: whoever waits sees that the name is another file's, or none.
+                with file_errors(path):
+                    path.unlink(missing_ok=True)
+        finally:
+            _let_go(descriptor)
 
 
 def sweep_locks(folder: Path) -> int:
@@ -86,14 +87,20 @@ def sweep_locks(folder: Path) -> int:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_named(descriptor, path):
-                path.unlink(missing_ok=True)
+                with file_errors(path):
+                    path.unlink(missing_ok=True)
                 swept += 1
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
         except BlockingIOError:
             pass  # Somebody is at work under it.
         finally:
-            os.close(descriptor)
+            _let_go(descriptor)
     return swept
+
+
+def _let_go(descriptor: int) -> None:
+    """Unlock before closing: a forked child may hold a copy of the descriptor."""
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
 
 
 def _acquired(path: Path) -> int:

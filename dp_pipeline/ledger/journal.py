@@ -63,7 +63,7 @@ class Draft:
             kind=entry.kind,
             nano_epsilon=entry.nano_epsilon,
             what=entry.what,
-            facts={name: entry.facts.get(name, "") for name in ("row", "bytes")},
+            facts={name: entry.facts.get(name, "") for name in ("row", "bytes", "after")},
         )
 
 
@@ -132,10 +132,26 @@ def newest_row(connection: Connection) -> tuple[Row, list[Row]] | None:
     return None if row is None else (dict(row), children_of(connection, row["sequence"]))
 
 
+def row_of(connection: Connection, sequence: int) -> tuple[Row, list[Row]] | None:
+    """The row of a number, and its spends; None where there is none."""
+    query = select(entries).where(entries.c.sequence == sequence)
+    row = connection.execute(query).mappings().first()
+    return None if row is None else (dict(row), children_of(connection, sequence))
+
+
 def children_of(connection: Connection, sequence: int) -> list[Row]:
     """The spends of one row."""
     query = select(spends).where(spends.c.entry == sequence).order_by(spends.c.ordinal)
     return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def children_of_lineage(connection: Connection, lineage: str) -> dict[int, list[Row]]:
+    """The spends of all rows of a lineage, by the number of the row."""
+    query = select(spends).join(entries).where(entries.c.lineage == lineage)
+    found: dict[int, list[Row]] = {}
+    for row in connection.execute(query.order_by(spends.c.entry, spends.c.ordinal)).mappings():
+        found.setdefault(row["entry"], []).append(dict(row))
+    return found
 
 
 def stored_bytes(row: Row, children: Sequence[Row]) -> str:

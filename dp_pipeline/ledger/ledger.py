@@ -252,6 +252,13 @@ class Ledger:
         with self._book.reading() as view:
             return tuple(reservation.state_of(view, key) for key in keys)
 
+    def unfinished(self) -> tuple[str, ...]:
+        """The keys of all charged releases that have not ended, in their order."""
+        if not self._book.exists():
+            return ()
+        with self._book.reading() as view:
+            return view.state.unfinished_keys()
+
     def history(self, key: str) -> tuple[Entry, ...]:
         """Of one release the row that reserved it, and the row that settled it or says that it is
         dead, with its spends; neither where it was never asked for.
@@ -317,7 +324,7 @@ class Ledger:
             self._book.require_sound(connection)
             absent = self._book.missing_guards(connection)
         if absent:
-            raise Damaged(f"ledger {self._book}: trigger {absent[0]} was removed")
+            raise Damaged(f"ledger {self._book}: {absent[0]} was removed")
         return found.tip
 
     def quarantine(self, named: Mapping[int, str], *, reason: str, by: str) -> Tip:
@@ -328,9 +335,18 @@ class Ledger:
         """Compute the sums anew from the rows: see ``ledger/mending.py``."""
         return mending.restate(self._book, reason=reason, by=by)
 
-    def upgrade(self, *, by: str) -> Tip:
+    def upgrade(
+        self,
+        *,
+        by: str,
+        with_unfinished: bool = False,
+        named: Mapping[int, str] | None = None,
+        reason: str = "",
+    ) -> Tip:
         """Bring a ledger of the second format to this one: see ``ledger/mending.py``."""
-        return mending.upgrade(self._book, by=by)
+        return mending.upgrade(
+            self._book, by=by, with_unfinished=with_unfinished, named=named, reason=reason
+        )
 
     def sweep_locks(self) -> int:
         """Remove the lock files that killed runs left; gives their number."""

@@ -35,7 +35,7 @@ _MARKED = text("SELECT obj_description(to_regclass('entries'), 'pg_class')")
 
 
 class PostgresStore:
-    """Two tables of a database, and a folder with ``locks/`` and ``keys/``.
+    """Three tables of a database, and a folder with ``locks/`` and ``keys/``.
 
     Every transaction is a session of its own. That costs about 10 milliseconds.
     """
@@ -169,7 +169,7 @@ class PostgresStore:
         _finish(connection)
 
     def missing_guards(self, connection: Connection) -> list[str]:
-        """The triggers that should be there, word for word, and are not."""
+        """The triggers and limits that should be there, word for word, and are not."""
         return missing_guards(connection)
 
     def require_sound(self, connection: Connection) -> None:

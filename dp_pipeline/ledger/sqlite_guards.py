@@ -10,10 +10,16 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from dp_pipeline.ledger.tables import GENESIS
+from dp_pipeline.ledger.tables import CHARGES, GENESIS
 
-_SEAL = "coalesce((SELECT entry FROM state WHERE kind = 'ledger'), -1)"
 _TIP = "(SELECT coalesce(max(sequence), 0) FROM entries)"
+_SEAL = (
+    "coalesce((SELECT entry FROM state WHERE kind = 'ledger' AND lineage = '' AND name = ''), -1)"
+)
+_NEW_IS_SEAL, _OLD_IS_SEAL = (
+    f"{row}.kind IS 'ledger' AND {row}.lineage IS '' AND {row}.name IS ''" for row in ("NEW", "OLD")
+)
+_IS_CLOSED = f"{_SEAL} = {_TIP}"
 
 
 def _abort(name: str, moment: str, when: str = "") -> str:
@@ -56,18 +62,22 @@ TRIGGERS: Final = (
     _abort(
         "spends_belong_to_the_tip",
         "INSERT ON spends",
-        f"WHEN NEW.entry IS NOT {_TIP} OR {_SEAL} >= {_TIP} OR EXISTS "
+        f"WHEN NEW.entry IS NOT {_TIP} OR {_IS_CLOSED} OR EXISTS "
         "(SELECT 1 FROM spends WHERE entry = NEW.entry AND ordinal = NEW.ordinal) ",
     ),
-    _abort("state_not_inserted", "INSERT ON state", f"WHEN {_SEAL} >= {_TIP} "),
-    _abort("state_not_updated", "UPDATE ON state", f"WHEN {_SEAL} >= {_TIP} "),
     _abort(
-        "state_not_deleted", "DELETE ON state", f"WHEN OLD.kind = 'ledger' OR {_SEAL} >= {_TIP} "
+        "state_not_inserted",
+        "INSERT ON state",
+        f"WHEN {_IS_CLOSED} OR (NEW.kind IS 'ledger' "
+        f"AND NOT ({_NEW_IS_SEAL} AND {_SEAL} = -1 AND NEW.entry IS {_TIP})) ",
     ),
+    _abort("state_not_updated", "UPDATE ON state", f"WHEN {_IS_CLOSED} "),
+    _abort("state_not_deleted", "DELETE ON state", f"WHEN ({_OLD_IS_SEAL}) OR {_IS_CLOSED} "),
     _abort(
         "state_sealed_once",
         "UPDATE ON state",
-        f"WHEN (OLD.kind = 'ledger' OR NEW.kind = 'ledger') AND NEW.entry IS NOT {_TIP} ",
+        f"WHEN (({_OLD_IS_SEAL}) OR NEW.kind IS 'ledger') "
+        f"AND NOT ({_NEW_IS_SEAL} AND ({_OLD_IS_SEAL}) AND NEW.entry IS {_TIP}) ",
     ),
 )
 
@@ -79,7 +89,13 @@ def create_guards(connection: Connection) -> None:
 
 
 def missing_guards(connection: Connection) -> list[str]:
-    """The triggers that should be there, word for word, and are not."""
-    rows = connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE type = 'trigger'")
-    present = {row[0] for row in rows}
-    return [text.split()[2] for text in TRIGGERS if text not in present]
+    """What should be there, word for word, and is not: triggers, and the limit of a charge."""
+    rows = connection.exec_driver_sql("SELECT type, sql FROM sqlite_master WHERE sql IS NOT NULL")
+    present = {(row[0], row[1]) for row in rows}
+    missing = [
+        f"trigger {text.split()[2]}" for text in TRIGGERS if ("trigger", text) not in present
+    ]
+    # A table of the second format has other words behind it.
+    if not any(kind == "table" and CHARGES in text for kind, text in present):
+        missing.append(f"limit {CHARGES}")
+    return missing

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
@@ -105,6 +106,8 @@ class Place(NamedTuple):
 
 
 _SEAL = Place("ledger")
+_DIGITS = 64
+"""Of a row's digest."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,52 @@ class Held:
 
     entry: int
     value: str
+
+
+class _Order:
+    """The digests of all rows of the table in their one order, as one text that is changed in
+    place: a row of the ledger changes two or three of them.
+
+    >>> _Order({}).digest == hashlib.sha256(b"").hexdigest()
+    True
+    """
+
+    def __init__(self, held: Mapping[Place, Held]) -> None:
+        pairs = sorted((_sorted_by(place), _row_digest(place, one)) for place, one in held.items())
+        self._keys = [key for key, _ in pairs]
+        self._text = bytearray(b"".join(digest for _, digest in pairs))
+
+    def __copy__(self) -> _Order:
+        twin = _Order({})
+        twin._keys, twin._text = list(self._keys), bytearray(self._text)
+        return twin
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over all of them."""
+        return hashlib.sha256(self._text).hexdigest()
+
+    def put(self, place: Place, held: Held | None) -> None:
+        """What a place holds from now on; None of one that goes."""
+        key = _sorted_by(place)
+        at = bisect_left(self._keys, key)
+        is_there = at < len(self._keys) and self._keys[at] == key
+        start, end = at * _DIGITS, (at + is_there) * _DIGITS
+        self._text[start:end] = b"" if held is None else _row_digest(place, held)
+        if held is None and is_there:
+            del self._keys[at]
+        elif held is not None and not is_there:
+            self._keys.insert(at, key)
+
+
+def _sorted_by(place: Place) -> list[str]:
+    # As text: what was planted may be no text, and has to give another digest, not an error.
+    return [str(name) for name in place]
+
+
+def _row_digest(place: Place, held: Held) -> bytes:
+    row = canonical([*place, held.entry, held.value])
+    return hashlib.sha256(row.encode("ascii")).hexdigest().encode("ascii")
 
 
 @dataclass
@@ -124,7 +173,8 @@ class State:
     """
 
     held: dict[Place, Held] = field(default_factory=lambda: {_SEAL: Held(0, "{}")})
-    _digests: dict[Place, str] = field(default_factory=dict, repr=False, compare=False)
+    _order: _Order | None = field(default=None, repr=False, compare=False)
+    _populations: dict[str, Population] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def rows(self) -> int:
@@ -134,19 +184,18 @@ class State:
     @property
     def digest(self) -> str:
         """SHA-256 over all rows of the table, in one order."""
-        parts = []
-        # As text: what was planted may be no text, and has to give another digest, not an error.
-        for place in sorted(self.held, key=lambda one: [str(name) for name in one]):
-            if place not in self._digests:
-                row = [*place, self.held[place].entry, self.held[place].value]
-                self._digests[place] = hashlib.sha256(canonical(row).encode("ascii")).hexdigest()
-            parts.append(self._digests[place])
-        return hashlib.sha256("".join(parts).encode("ascii")).hexdigest()
+        if self._order is None:
+            self._order = _Order(self.held)
+        return self._order.digest
 
     def population(self, lineage: str) -> Population | None:
         """The account of a lineage and its sums; None if it was never opened."""
-        held = self.held.get(Place("population", lineage))
-        return None if held is None else _population(held.value)
+        if lineage not in self._populations:
+            held = self.held.get(Place("population", lineage))
+            if held is None:
+                return None
+            self._populations[lineage] = _population(held.value)
+        return self._populations[lineage]
 
     def account(self, lineage: str) -> Account | None:
         """The account of a lineage as it is now; None if it was never opened."""
@@ -174,6 +223,10 @@ class State:
                 return str(_parsed(held.value)["state"])
         return None
 
+    def unfinished_keys(self) -> tuple[str, ...]:
+        """Of the releases that have not ended, in the order of their keys."""
+        return tuple(sorted(place.name for place in self.held if place.kind == "unfinished"))
+
     def quarantined(self) -> frozenset[int]:
         """Numbers of the rows that the ledger never wrote, and goes on beside."""
         return frozenset(int(place.name) for place in self.held if place.kind == "quarantined")
@@ -183,11 +236,14 @@ class State:
         changed = self._changed(record, sequence=sequence, month=time[:7])
         changed[_SEAL] = {}
         for place, value in changed.items():
-            self._digests.pop(place, None)
-            if value is None:
+            held = None if value is None else Held(sequence, canonical(value))
+            if held is None:
                 self.held.pop(place, None)
             else:
-                self.held[place] = Held(sequence, canonical(value))
+                self.held[place] = held
+            if self._order is not None:
+                self._order.put(place, held)
+            self._populations.pop(place.lineage, None)
         return set(changed)
 
     def _changed(
@@ -235,5 +291,5 @@ def _population(text: str) -> Population:
 def _parsed(text: str) -> dict[str, Any]:
     try:
         return dict(json.loads(text))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         raise Damaged("ledger: a row of its sums cannot be parsed") from None

@@ -64,7 +64,7 @@ class Store(Protocol):
         """Remove the files of release locks that nobody holds; gives their number."""
 
     def missing_guards(self, connection: Connection) -> list[str]:
-        """The triggers that should be there, word for word, and are not."""
+        """The triggers and limits that should be there, word for word, and are not."""
 
     def require_sound(self, connection: Connection) -> None:
         """Damaged where tables and indexes do not tell the same."""

@@ -33,6 +33,9 @@ GENESIS: Final = "0" * 64
 """The hash before the first row."""
 FORMAT: Final = 3
 """Of what this program writes; the second had no ``state``."""
+_LEAST = "nano_epsilon >= 0"
+CHARGES: Final = f"CHECK ({_LEAST})"
+"""What stops a row that charges less than nothing, as the databases say it."""
 
 metadata = MetaData()
 
@@ -54,7 +57,7 @@ entries = Table(
     Column("hash", Text, nullable=False),
     # Last, because rows of the second format get it later, empty.
     Column("state", Text),
-    CheckConstraint("nano_epsilon >= 0"),
+    CheckConstraint(_LEAST),
 )
 
 spends = Table(

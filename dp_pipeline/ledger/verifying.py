@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
 
 from sqlalchemy import Connection
 
@@ -20,35 +22,82 @@ from dp_pipeline.schema.errors import Damaged
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00")
 SHORTEST = 16
 """Hex digits of the digest of a row's bytes that name it."""
+LARGEST = 2**30
+"""Number of a row that is gone on beside. The rows behind it are numbered on from there, and a
+server counts to 2**31 - 1."""
+_MOST_NAMED = 20
+"""Rows in one message."""
+_PUT_BACK = "put back a copy with the row as it was"
+_Follower = TypeVar("_Follower", Chain, Audit, State)
 
 
-def verified(connection: Connection, *, head: Tip) -> Verification:
-    """All rows of a ledger, followed in order; Damaged names the first bad one.
+@dataclass(frozen=True)
+class _Strange:
+    """A row that does not hold, and why."""
 
-    head   what is known outside: a bad row that is newer may be quarantined, and the message
-           says how
+    row: Row
+    children: list[Row]
+    fault: Damaged
+
+    @property
+    def name(self) -> str:
+        """How a command takes it."""
+        return f"{self.row['sequence']}:{stored_bytes(self.row, self.children)[:SHORTEST]}"
+
+
+def verified(
+    connection: Connection,
+    *,
+    head: Tip,
+    beside: Collection[int] = (),
+    command: str = "quarantine",
+) -> Verification:
+    """All rows of a ledger, followed in order; Damaged names the first bad one, and all bad ones
+    that the head does not cover.
+
+    head     what is known outside: a bad row that is newer may be quarantined
+    beside   numbers of newer rows that a row to be written will name; Damaged where one holds
+    command  of `dp-pipeline budget`, that takes the others
     """
     stored = list(rows(connection))
-    verification = Verification(stored)
+    verification, strange = Verification(stored), list[_Strange]()
     for row, children in stored:
-        with remedied(row, children, head=head):
-            verification.follow(row, children)
+        number = row["sequence"]
+        if 0 < number <= head.sequence:
+            _follow_covered(verification, row, children)
+        elif number in beside:
+            verification.pass_over(row, children)
+        else:
+            strange.extend(verification.follow_if_it_holds(row, children))
+        if number == head.sequence:
+            verification.require_all_named()
+    expected = {*map(str, beside), *(str(one.row["sequence"]) for one in strange)}
+    strange += [one for one in verification.unnamed() if str(one.row["sequence"]) not in expected]
+    if strange:
+        raise _remedied(strange, command)
     return verification
 
 
-@contextmanager
-def remedied(row: Row, children: list[Row], *, head: Tip) -> Iterator[None]:
-    """What is wrong with a row that the head does not cover, with how to go on beside it."""
+def _follow_covered(verification: Verification, row: Row, children: list[Row]) -> None:
     try:
-        yield
+        verification.follow(row, children)
     except Damaged as damage:
-        number, digest = row["sequence"], stored_bytes(row, children)[:SHORTEST]
-        if 0 < number <= head.sequence:
-            raise
-        raise Damaged(
-            f"{damage}; the head does not cover it: `dp-pipeline budget quarantine --row "
-            f"{number}:{digest} --reason …` goes on beside it"
-        ) from None
+        raise Damaged(f"{damage}; the head covers it: {_PUT_BACK}") from None
+
+
+def _remedied(strange: list[_Strange], command: str) -> Damaged:
+    """What is wrong with rows that the head does not cover, with how to go on beside them."""
+    strange.sort(key=lambda one: int(one.row["sequence"]))
+    first, *others = strange[:_MOST_NAMED]
+    also, them = "", "it"
+    if others:
+        numbers = ", ".join(str(one.row["sequence"]) for one in others)
+        also, them = f"; so it is with row {numbers}", "them"
+    named = " ".join(f"--row {one.name}" for one in (first, *others))
+    return Damaged(
+        f"{first.fault}{also}; the head does not cover {them}: `dp-pipeline budget {command} "
+        f"{named} --reason …` goes on beside {them}"
+    )
 
 
 class Verification:
@@ -56,7 +105,8 @@ class Verification:
 
     A row that a later one names with the digest of its bytes is passed over: the ledger never
     wrote it. That later row has to hold like any other, and charges what the odd one looked like;
-    a row that holds by itself is never passed over.
+    a row that holds by itself is never passed over. Nor is one that the head has covered before it
+    was named: the head moves when the naming row is there, and until then the row was good.
 
     chain, audit, state   as the rows so far left them
     time                  the latest so far
@@ -65,9 +115,9 @@ class Verification:
     def __init__(self, stored: Iterable[tuple[Row, list[Row]]]) -> None:
         self.chain, self.audit, self.state = Chain(), Audit(), State()
         self.time = ""
-        self._stated = False
+        self._stated = self._unstated = False
         self._named = _named(stored)
-        self._passed: dict[str, Draft] = {}
+        self._passed: dict[str, tuple[_Strange, Draft]] = {}
 
     @property
     def tip(self) -> Tip:
@@ -76,37 +126,81 @@ class Verification:
 
     def follow(self, row: Row, children: list[Row]) -> None:
         """The next row; Damaged if it cannot be there."""
-        named = self._named.get(str(row["sequence"]))
-        strange = named is not None and named == stored_bytes(row, children)
-        if strange and not self._holds(row, children):
-            self._pass_over(row, children)
-        else:
+        fault = self._fault(row, children) if self._is_named(row, children) else None
+        if fault is None:
             self.take(row, children)
+        else:
+            self._pass_over(row, children, fault)
+
+    def follow_if_it_holds(self, row: Row, children: list[Row]) -> list[_Strange]:
+        """The next row, or past it where it does not hold and no later row names it: then gives
+        it, so that those behind it can be looked at too.
+        """
+        fault = None if self._is_named(row, children) else self._fault(row, children)
+        if fault is None:
+            self.follow(row, children)
+            return []
+        return [self._pass_over(row, children, fault)]
 
     def pass_over(self, row: Row, children: list[Row]) -> None:
         """Go on behind a row that does not hold; Damaged if it does."""
-        if self._holds(row, children):
+        fault = self._fault(row, children)
+        if fault is None:
             raise Damaged(f"ledger row {row['sequence']}: nothing is wrong with it")
-        self._pass_over(row, children)
+        self._pass_over(row, children, fault)
 
-    def _holds(self, row: Row, children: list[Row]) -> bool:
+    def unnamed(self) -> list[_Strange]:
+        """The rows that were passed over and that no row names which holds itself."""
+        return [strange for strange, _ in self._passed.values()]
+
+    def drafts(self) -> list[Draft]:
+        """What would name them."""
+        return [draft for _, draft in self._passed.values()]
+
+    def require_all_named(self) -> None:
+        """Damaged where a row before the one that the head names was passed over, and is named by
+        none before it either. The ledger writes no rows with numbers below 1.
+        """
+        late = [number for number in self._passed if int(number) > 0]
+        if late:
+            raise Damaged(
+                f"ledger row {late[0]}: it was changed after the head had covered it: {_PUT_BACK}"
+            )
+
+    def _is_named(self, row: Row, children: list[Row]) -> bool:
+        named = self._named.get(str(row["sequence"]), ())
+        return bool(named) and stored_bytes(row, children) in named
+
+    def _fault(self, row: Row, children: list[Row]) -> Damaged | None:
+        """Why a row cannot be the next one; None where it can."""
+        twin = copy.copy(self)
+        copied = {name: _twin(getattr(self, name)) for name in ("chain", "audit", "state")}
+        vars(twin).update(copied, _passed=dict(self._passed))
         try:
-            copy.deepcopy(self).take(row, children)
-        except Damaged:
-            return False
-        return True
+            twin.take(row, children)
+        except Damaged as fault:
+            return fault
+        return None
 
-    def _pass_over(self, row: Row, children: list[Row]) -> None:
-        draft = naming(row, children, state=self.state, reason="", by="")
-        self._passed[str(row["sequence"])] = draft
+    def _pass_over(self, row: Row, children: list[Row], fault: Damaged) -> _Strange:
+        if row["sequence"] > LARGEST:
+            raise Damaged(
+                f"ledger row {row['sequence']}: expected a row of the ledger, got one with a "
+                "number behind which there is no room: whoever owns the table `entries` has to "
+                "delete it"
+            )
+        strange = _Strange(row, children, fault)
+        draft = naming(row, children, state=self.state, after=self.chain.followed)
+        self._passed[str(row["sequence"])] = strange, draft
         self.chain.pass_over(row)
+        return strange
 
     def take(self, row: Row, children: list[Row]) -> None:
         """The next row, which has to hold by itself."""
         self.chain.follow(row, children)
         try:
             self._take(entry_from(row, children))
-        except (AttributeError, KeyError, TypeError, ValueError):
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
             # Whoever knows how to hash may have written numbers as text, or facts that are none.
             raise Damaged(f"ledger row {row['sequence']}: it is no row of a ledger") from None
 
@@ -118,9 +212,9 @@ class Verification:
         self.state.take(entry, sequence=entry.sequence, time=entry.time)
         if entry.state is None and not self._stated:
             # Of the second format, which had no order of times either.
-            self.time = max(self.time, entry.time)
+            self.time, self._unstated = max(self.time, entry.time), True
             return
-        if not self._stated and entry.sequence > 1 and entry.event != "upgraded":
+        if not self._stated and self._unstated and entry.event != "upgraded":
             raise Damaged(f"{at} cannot be: the rows before it say no sums")
         if not _TIME.fullmatch(entry.time) or entry.time < self.time:
             raise Damaged(f"{at} cannot be: it is older than the row before it")
@@ -129,42 +223,58 @@ class Verification:
             raise Damaged(f"{at} cannot be: its sums are not those of the rows so far")
 
     def _require_naming(self, named: str, draft: Draft, *, at: str) -> None:
-        expected = self._passed.pop(named, None)
+        _, expected = self._passed.pop(named, (None, None))
         if expected is None or expected != draft:
             raise Damaged(f"{at} cannot be: it does not say what row {named[:20]} looks like")
 
 
-def _named(stored: Iterable[tuple[Row, list[Row]]]) -> dict[str, str]:
-    """Row number → the digest by which a later row names it; whether that row holds is seen when
-    it is its turn.
+def _twin(one: _Follower) -> _Follower:
+    """A copy that follows other rows: what ``take`` changes is copied, what it replaces is not."""
+    twin = copy.copy(one)
+    vars(twin).update({name: copy.copy(value) for name, value in vars(one).items()})
+    return twin
+
+
+def _named(stored: Iterable[tuple[Row, list[Row]]]) -> dict[str, set[str]]:
+    """Row number → the digests by which later rows name it; whether one of those rows holds is
+    seen when it is its turn. No more of them is parsed here than these two words: whoever wrote
+    them followed no rule.
     """
-    named: dict[str, str] = {}
-    for row, children in stored:
-        if row["event"] == "quarantined":
-            try:
-                facts = entry_from(row, children).facts
-                named[facts["row"]] = facts["bytes"]
-            except (Damaged, KeyError, TypeError, AttributeError):
-                continue
+    named: dict[str, set[str]] = {}
+    for row, _ in stored:
+        if row["event"] != "quarantined":
+            continue
+        try:
+            facts = json.loads(row["facts"])
+            number, digest = facts["row"], facts["bytes"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            continue
+        if isinstance(number, str) and isinstance(digest, str):
+            named.setdefault(number, set()).add(digest)
     return named
 
 
-def naming(row: Row, children: list[Row], *, state: State, reason: str, by: str) -> Draft:
+def naming(row: Row, children: list[Row], *, state: State, after: str) -> Draft:
     """The row that names one that is not the ledger's: it charges whatever that one looks like,
     to the same lineage, so that no sum gets smaller.
+
+    state, after   what the rows before add up to, and the hash of the newest of them that is the
+                   ledger's: the chain goes on from there
     """
     nano, lineage = row["nano_epsilon"], str(row["lineage"])
     known: Population | None = state.population(lineage)
     looks = type(nano) is int and (nano > 0 or row["event"] == "reserve" or row["kind"] == "not-dp")
     charges = known is not None and looks
-    facts = {"row": str(row["sequence"]), "bytes": stored_bytes(row, children)}
-    if reason:
-        facts |= {"reason": reason, "by": by}
     return Draft(
         event="quarantined",
         lineage="" if known is None else lineage,
         kind=("not-dp" if row["kind"] == "not-dp" else "dp") if charges else None,
-        nano_epsilon=nano if charges else 0,
+        # Less than nothing is charged as nothing.
+        nano_epsilon=max(nano, 0) if charges else 0,
         what=f"row {row['sequence']}, which the ledger did not write",
-        facts=facts,
+        facts={
+            "row": str(row["sequence"]),
+            "bytes": stored_bytes(row, children),
+            "after": after,
+        },
     )

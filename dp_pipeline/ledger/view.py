@@ -28,11 +28,11 @@ class View:
     now     the moment of whatever is decided here, UTC in ISO 8601: never before the newest row,
             so that a clock that was put back frees no month
 
-    Raises Damaged where the newest row is not what its hash says, or the table is not what the
-    newest row says; ``of`` names the ledger.
+    Raises Damaged where the newest row, or the one that the head names, is not what its hash says,
+    or the table is not what the newest row says; ``of`` names the ledger.
     """
 
-    def __init__(self, connection: Connection, *, of: str) -> None:
+    def __init__(self, connection: Connection, *, head: Tip, of: str) -> None:
         self.connection = connection
         self.state = read_state(connection)
         found = journal.newest_row(connection)
@@ -40,11 +40,11 @@ class View:
         if found is None:
             self.tip, expected = Tip(), State().digest
         else:
-            row, children = found
-            if row["hash"] != digest(row, children):
-                raise Damaged(
-                    f"ledger row {row['sequence']} of {of} does not match its hash: {_VERIFY}"
-                )
+            row, _ = found
+            _require_as_hashed(found, of=of)
+            # After a crash between a commit and the head, or beside rows of others.
+            if row["sequence"] != head.sequence:
+                _require_as_hashed(journal.row_of(connection, head.sequence), of=of)
             self.tip, expected = Tip(row["sequence"], row["hash"]), row["state"]
             self.now = max(self.now, row["time"])
         if self.state.rows != self.tip.sequence or self.state.digest != expected:
@@ -101,7 +101,8 @@ class View:
     def _found(self, key: str, which: TextClause) -> Iterator[Entry]:
         query = select(entries).where(entries.c.key == key, which)
         for row in self._kept(self.connection.execute(query).mappings().all()):
-            found = self._entry(row)
+            children = journal.children_of(self.connection, row["sequence"])
+            found = _entry(row, children)
             if found.key != key:
                 raise Damaged(f"ledger: an index takes row {found.sequence} for another: {_VERIFY}")
             yield found
@@ -117,7 +118,10 @@ class View:
         if kind:
             query = query.where(entries.c.kind == kind)
         rows = self.connection.execute(query.order_by(entries.c.sequence)).mappings().all()
-        return tuple(self._entry(row) for row in self._kept(rows))
+        kept, children = self._kept(rows), dict[int, list[Row]]()
+        if event in ("", "settled"):
+            children = journal.children_of_lineage(self.connection, lineage)
+        return tuple(_entry(row, children.get(row["sequence"], [])) for row in kept)
 
     def not_dp(self, lineage: str) -> tuple[Entry, ...]:
         """The rows that charged a lineage with releases that have no ε, oldest first; Damaged
@@ -150,14 +154,6 @@ class View:
         odd = self.state.quarantined()
         return [dict(row) for row in rows if row["sequence"] not in odd]
 
-    def _entry(self, row: Row) -> Entry:
-        children: list[Row] = []
-        if row["event"] == "settled":
-            children = journal.children_of(self.connection, row["sequence"])
-        if row["hash"] != digest(row, children):
-            raise Damaged(f"ledger row {row['sequence']} does not match its hash: it was changed")
-        return entry_from(row, children)
-
 
 class Page(View):
     """A view that writes: rows, and with each what all of them add up to."""
@@ -170,6 +166,20 @@ class Page(View):
             self.connection, draft, after=self.tip, time=self.now, state=self.state.digest
         )
         write_state(self.connection, self.state, changed)
+
+
+def _entry(row: Row, children: list[Row]) -> Entry:
+    if row["hash"] != digest(row, children):
+        raise Damaged(f"ledger row {row['sequence']} does not match its hash: it was changed")
+    return entry_from(row, children)
+
+
+def _require_as_hashed(found: tuple[Row, list[Row]] | None, *, of: str) -> None:
+    if found is None:
+        return
+    row, children = found
+    if row["hash"] != digest(row, children):
+        raise Damaged(f"ledger row {row['sequence']} of {of} does not match its hash: {_VERIFY}")
 
 
 def read_state(connection: Connection) -> State:

@@ -27,10 +27,7 @@ def one_line_failures(spec: DatasetSpec) -> Iterator[None]:
     try:
         yield
     except PipelineError as error:
-        metadata: dict[str, dg.MetadataValue] = {"exit_code": dg.MetadataValue.int(error.exit_code)}
-        if isinstance(error, BudgetExceeded):
-            metadata["budget"] = _budget_table(error)
-        raise dg.Failure(str(error), metadata=metadata, allow_retries=False) from None
+        raise failure_of(error) from None
     except Exception as error:
         refused = system_error(error)
         if refused is not None:
@@ -38,6 +35,14 @@ def one_line_failures(spec: DatasetSpec) -> Iterator[None]:
         if not spec.is_release:
             raise
         raise dg.Failure(_without_words(spec, error), allow_retries=False) from None
+
+
+def failure_of(error: PipelineError) -> dg.Failure:
+    """The line of an error with its exit code, never retried."""
+    metadata: dict[str, dg.MetadataValue] = {"exit_code": dg.MetadataValue.int(error.exit_code)}
+    if isinstance(error, BudgetExceeded):
+        metadata["budget"] = _budget_table(error)
+    return dg.Failure(str(error), metadata=metadata, allow_retries=False)
 
 
 def _without_words(spec: DatasetSpec, error: Exception) -> str:

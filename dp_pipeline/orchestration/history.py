@@ -15,8 +15,9 @@ from pathlib import Path
 from dp_pipeline.ledger.home import Home
 from dp_pipeline.orchestration.storage import BUNDLE_FILE, POPULATION, TRANSCRIPT_FILE
 from dp_pipeline.raw.retire import stored_populations
-from dp_pipeline.schema.errors import Damaged
+from dp_pipeline.schema.errors import Damaged, PipelineError
 from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.schema.system_errors import system_line
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def _holds(path: Path) -> bool:
 
 def _releases(root: Path) -> Iterator[Trace]:
     """Every folder of a release, for each whom it or its bundles name."""
-    for name, folders, files in os.walk(root, followlinks=True):
+    for name, folders, files in os.walk(root, followlinks=True, onerror=_refused):
         if not {POPULATION, TRANSCRIPT_FILE, BUNDLE_FILE}.isdisjoint(files):
             # What lies below belongs to it.
             below, folders[:] = [Path(name, one) for one in folders], []
@@ -74,6 +75,12 @@ def _releases(root: Path) -> Iterator[Trace]:
             yield from (Trace(Path(name), one) for one in sorted(named))
             if not named:
                 yield Trace(Path(name), None)
+
+
+def _refused(error: OSError) -> None:
+    """What cannot be listed may hold anybody's releases; what is not there holds none."""
+    if not isinstance(error, FileNotFoundError):
+        raise PipelineError(system_line(error)) from None
 
 
 def _named(folder: Path, below: list[Path]) -> set[str]:

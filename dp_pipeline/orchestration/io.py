@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import dagster as dg
 
 from dp_pipeline.ledger.home import Home
+from dp_pipeline.orchestration.failures import failure_of
 from dp_pipeline.orchestration.replaying import settled_bundle
 from dp_pipeline.orchestration.storage import BundleStore, write_atomically
 from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.schema.errors import Damaged
+from dp_pipeline.schema.errors import Damaged, PipelineError
 from dp_pipeline.schema.formats import DOCUMENT, require_format
 from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.schema.system_errors import system_line
+
+_AGAIN = "run the data set again, at no cost"
 
 
 class PointerIOManager(dg.IOManager):
@@ -38,7 +42,7 @@ class PointerIOManager(dg.IOManager):
         if len(context.asset_partition_keys) != 1:
             return None
         path = self._path(context.asset_key, context.asset_partition_key)
-        pointer: dict[str, str] | None = read_json(path)
+        pointer: dict[str, str] | None = _read_in_dagster(path)
         return pointer
 
     def _path(self, key: dg.AssetKey, partition: str) -> Path:
@@ -60,8 +64,18 @@ class JsonIOManager(dg.IOManager):
     def load_input(self, context: dg.InputContext) -> dict[str, Any]:
         """Partition → value for all partitions that were ever written."""
         folder = Path(self._root, *context.asset_key.path)
-        found = {key: read_json(folder / f"{key}.json") for key in context.asset_partition_keys}
+        found = {
+            key: _read_in_dagster(folder / f"{key}.json") for key in context.asset_partition_keys
+        }
         return {key: value for key, value in found.items() if value is not None}
+
+
+def _read_in_dagster(path: Path) -> Any:
+    """``read_json``; what is wrong as one line, where no asset runs yet that could say it."""
+    try:
+        return read_json(path)
+    except PipelineError as error:
+        raise failure_of(error) from None
 
 
 def _document(value: Any) -> bytes:
@@ -71,14 +85,19 @@ def _document(value: Any) -> bytes:
 
 def read_json(path: Path) -> Any:
     """The value that was written to a file, None when there is none; UnknownFormat where another
-    program wrote it.
+    program wrote it, Damaged where none did, PipelineError where it cannot be read.
     """
     if not path.is_file():
         return None
-    stored = json.loads(path.read_text(encoding="utf-8"))
-    found = stored.get("format") if isinstance(stored, dict) else None
-    require_format(found, DOCUMENT, of=str(path), older="run the data set again, at no cost")
-    return stored["value"]
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        found = stored.get("format") if isinstance(stored, dict) else None
+        require_format(found, DOCUMENT, of=str(path), older=_AGAIN)
+        return stored["value"]
+    except OSError as error:
+        raise PipelineError(system_line(error, path)) from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise Damaged(f"{path}: expected a document, got none: {_AGAIN}") from None
 
 
 def pointed_bundle(
@@ -90,7 +109,13 @@ def pointed_bundle(
 
     Raises Damaged for a bundle that is another one, or not as it was settled.
     """
-    store, path = BundleStore(home.released), home.released / pointer["folder"]
+    named = PurePath(pointer["folder"])
+    if named.is_absolute() or ".." in named.parts:
+        raise Damaged(
+            f"{spec.name}: expected a pointer to a folder in {home.released}, got one to "
+            f"{pointer['folder']}: materialize it again, at no cost"
+        )
+    store, path = BundleStore(home.released), home.released / named
     bundle = settled_bundle(store, path, ledger=home.ledger, lineage=spec.lineage)
     for name, text in {"dataset": spec.name, **expected}.items():
         if bundle.facts.get(name) != text:

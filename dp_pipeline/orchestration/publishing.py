@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from dp_pipeline.ledger import Ledger, Reservation, SpendRow
+from dp_pipeline.ledger import Entry, Ledger, Reservation, SpendRow
 from dp_pipeline.orchestration.admission import (
     begun_by_another,
     require_affordable,
@@ -30,12 +30,12 @@ from dp_pipeline.orchestration.replaying import (
     settled_bundle,
 )
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.release.answer_count import AnswerCount
+from dp_pipeline.release.answer_count import AnswerCount, AnswersLost
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.durable import sweep
 from dp_pipeline.release.key import ReleaseKey
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.errors import Damaged, OtherQuestion
+from dp_pipeline.schema.errors import OtherQuestion
 
 State = Literal["charged", "resumed", "replayed"]
 
@@ -122,7 +122,8 @@ def _draw_reserved(
     """Draw what the transcript does not hold yet, store the bundle, settle the charge.
 
     A transcript that lost answers ends the key: they may have been seen. So do rows that are not
-    those of the first answers: all of them together would be of two data sets.
+    those of the first answers: all of them together would be of two data sets. Damage elsewhere,
+    in the ledger or a stored bundle, ends nothing: it can be mended, and the answers are whole.
     """
     require_as_begun(release, key)
     store, ledger, count = release.store, release.home.ledger, _count(release, key)
@@ -130,34 +131,43 @@ def _draw_reserved(
     secret = ledger.key(key.lineage)
     path = store.bundle_path(key, release.postprocessing)
     stored = [store.sealed(one, key=secret) for one in store.bundle_paths(key)]
+    begun = reserved_entry(key.digest, key.lineage, ledger)
     try:
-        if reservation.state == "resumed":
-            _require_same_rows(release, key, counter)
+        # First: one of another format is whole, and refused.
         transcript = Transcript(store.transcript_path(key))
+        if reservation.state == "resumed":
+            _require_same_rows(begun, key, counter)
         transcript.require_begun(key.digest)
         transcript.count_in(count)
         _require_whole(stored, key, transcript)
         bundle = draw(release, key, counter, transcript)
-    except Damaged as damage:
-        reservation.die(str(damage))
+    except AnswersLost as lost:
+        reservation.die(str(lost))
         count.end()
         raise
     except OtherQuestion as other:
         # The answers are whole: only who asks has changed, and may change back.
         raise OtherQuestion(f"{release.what}: {other}; {begun_by_another(key, ledger)}") from None
     store.write(path, bundle, key=secret)
+    # One that was stored before a crash stays as it was written: that one is settled.
+    bundle = store.sealed(path, key=secret)
     reservation.settle(spend_rows(bundle), facts=facts_of(bundle, path))
     count.end()
     return path
 
 
-def _require_same_rows(release: Release, key: ReleaseKey, counter: MemoryCounter) -> None:
+def _require_same_rows(begun: Entry, key: ReleaseKey, counter: MemoryCounter) -> None:
     """One charge pays for answers about one data set: those of two, of which a person is in one
     or in both, may tell nearly twice as much of her.
+
+    begun   the row that charged the release
+
+    OtherQuestion where it was charged before that row said which rows it was begun with.
     """
-    begun = reserved_entry(key.digest, key.lineage, release.home.ledger)
-    if begun.facts.get(ROWS) != counter.fingerprint:
-        raise Damaged(
+    if ROWS not in begun.facts:
+        raise OtherQuestion("expected a release that says which rows it was begun with, got none")
+    if begun.facts[ROWS] != counter.fingerprint:
+        raise AnswersLost(
             f"{key.dataset}/{key.model}: expected the rows of snapshot {key.snapshot} that this "
             "release was begun with, got rows that were read or prepared again otherwise; its ε "
             "is spent: only --fresh goes on"
@@ -177,7 +187,7 @@ def spend_rows(bundle: Bundle) -> list[SpendRow]:
 def _require_whole(stored: Sequence[Bundle], key: ReleaseKey, transcript: Transcript) -> None:
     """A bundle is stored after the last answer: where one lies, no answer may be missing."""
     if any(bundle.transcript != transcript.chain for bundle in stored):
-        raise Damaged(
+        raise AnswersLost(
             f"transcript: expected that of the stored bundle of {key.dataset}/{key.model}, "
             "got another"
         )

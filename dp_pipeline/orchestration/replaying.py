@@ -123,6 +123,8 @@ def settled_entry(key: str, lineage: str, ledger: Ledger) -> Entry:
 
 
 def reserved_entry(key: str, lineage: str, ledger: Ledger) -> Entry:
-    """The row that a release was charged with."""
-    entries = ledger.entries(lineage)
-    return next(one for one in entries if one.key == key and one.event == "reserve")
+    """The row that a release was charged with; Damaged where there is none."""
+    found = ledger.history(key)
+    if not found or found[0].lineage != lineage:
+        raise Damaged(f"ledger: expected that the release {key[:12]} is charged, got no such row")
+    return found[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import hmac
 import json
@@ -23,6 +24,9 @@ BUNDLE_FILE = "bundle.json"
 POPULATION = "population"
 """The file of a release's folder that says whose rows it is about."""
 _SEAL = "seal"
+_DIGITS = 16
+"""Of the digest that names the folder of a bundle."""
+_TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 _NOT_STORED = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 """Errors of a folder that does not hold the files of a bundle, and nothing else."""
 
@@ -56,11 +60,12 @@ class BundleStore:
     def bundle_path(self, key: ReleaseKey, postprocessing: Mapping[str, str]) -> Path:
         """The bundle of one release under one post-processing."""
         text = json.dumps(dict(postprocessing), sort_keys=True)
-        return self.folder(key) / f"bundle-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        return self.folder(key) / f"bundle-{hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]}"
 
     def bundle_paths(self, key: ReleaseKey) -> tuple[Path, ...]:
         """Every stored bundle of one release."""
-        return tuple(sorted(self.folder(key).glob("bundle-*")))
+        # By their whole name: one that was moved away may lie beside, called otherwise.
+        return tuple(sorted(self.folder(key).glob(f"bundle-{'[0-9a-f]' * _DIGITS}")))
 
     def begin(self, folder: Path, population: str) -> None:
         """Make the folder of a release, for its owner only, and say in it whose rows it is about:
@@ -87,9 +92,13 @@ class BundleStore:
             write_atomically(temporary / BUNDLE_FILE, bundle.to_json().encode())
             seal = self._seal(path, _contents(temporary), key)
             write_atomically(temporary / _SEAL, seal.encode())
-            if not path.exists():
+            try:
                 temporary.rename(path)
-                sync(path.parent)
+            except OSError as error:
+                # Of two that make a lost one again at once, both have found none.
+                if error.errno not in _TAKEN:
+                    raise
+            sync(path.parent)
 
     def sealed(self, path: Path, *, key: bytes) -> Bundle:
         """A bundle as it was written; Damaged where anything in its folder is not, UnknownFormat

@@ -25,6 +25,12 @@ from dp_pipeline.schema.errors import Damaged
 _DIGITS = re.compile(rb"(\d{20})\n")
 
 
+class AnswersLost(Damaged):
+    """Answers of a charged release are lost, or nobody knows how many were seen, or they would be
+    of two data sets: it can never be finished. Any other damage can be mended, and kills nothing.
+    """
+
+
 class AnswerCount:
     """The count of one release: a file of 21 bytes, so that it is overwritten in place, whole."""
 
@@ -37,11 +43,11 @@ class AnswerCount:
         write_whole(self.path, lambda file: file.write(_text(0)), over=False)
 
     def read(self) -> int:
-        """How many answers were counted; Damaged where that is not known."""
+        """How many answers were counted; AnswersLost where that is not known."""
         content = self.path.read_bytes() if self.path.is_file() else b""
         found = _DIGITS.fullmatch(content)
         if found is None:
-            raise Damaged(
+            raise AnswersLost(
                 f"count of answers {self.path}: expected the number of answers drawn so far, "
                 "got none: nobody knows how many of them were seen"
             )

@@ -23,10 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from dp_pipeline.release.answer_count import AnswerCount
+from dp_pipeline.release.answer_count import AnswerCount, AnswersLost
 from dp_pipeline.release.durable import make_private, write_whole
 from dp_pipeline.schema.encoding import IntArray
-from dp_pipeline.schema.errors import Damaged, OtherQuestion
+from dp_pipeline.schema.errors import OtherQuestion
 from dp_pipeline.schema.formats import TRANSCRIPT, require_format
 
 _HEADER = "release "
@@ -83,19 +83,19 @@ class Transcript:
         return seen.rewind()
 
     def require_begun(self, key: str) -> None:
-        """Damaged unless the file begins with the header of this release."""
+        """AnswersLost unless the file begins with the header of this release."""
         if not self._records or self._records[0].question != _HEADER + key:
-            raise Damaged(f"transcript {key[:12]}: expected the answers drawn so far, got none")
+            raise AnswersLost(f"transcript {key[:12]}: expected the answers drawn so far, got none")
 
     def count_in(self, count: AnswerCount) -> None:
         """Count every answer outside of the file before it is returned, from now on.
 
-        Damaged unless the file holds as many as were counted, or the one more that a crash has
+        AnswersLost unless the file holds as many as were counted, or the one more that a crash has
         kept from being counted and seen. That one is counted here: it is seen next.
         """
         answers, counted = len(self._records) - 1, count.read()
         if not counted <= answers <= counted + 1:
-            raise Damaged(
+            raise AnswersLost(
                 f"transcript: expected the {counted} answers that were counted when they were "
                 f"drawn, got {answers}"
             )
@@ -162,7 +162,7 @@ class Transcript:
             decoded = _decode(line, self._chain)
             if decoded is None:
                 if number < len(lines) - 1 or line.endswith(b"\n"):
-                    raise Damaged(
+                    raise AnswersLost(
                         f"transcript: expected record {number + 1} whole, got a broken one"
                     )
                 break

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import threading
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.ledger.files import locked, sweep_locks
+from dp_pipeline.schema.errors import PipelineError
 from dp_pipeline_tests.ledger.population import Child, charge, release, say
 
 
@@ -48,6 +51,36 @@ def test_a_waiter_whose_file_was_removed_takes_the_lock_of_the_one_that_has_the_
     thread.join(10)
     assert order == ["first", "second"]
     assert not path.exists()
+
+
+def refused(path: Path, *_: object, **__: object) -> None:
+    raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path))
+
+
+def take_and_leave(path: Path) -> None:
+    with locked(path, remove=True):
+        pass
+
+
+def sweep_beside(path: Path) -> None:
+    path.touch()
+    sweep_locks(path.parent)
+
+
+@pytest.mark.parametrize("work", [take_and_leave, sweep_beside])
+def test_a_lock_whose_file_cannot_be_removed_is_let_go_all_the_same(
+    work: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = tmp_path / f"{'ab' * 8}.lock"
+    opened = len([*Path("/proc/self/fd").iterdir()])
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refused)
+        with pytest.raises(PipelineError, match=r"ledger: cannot use .*\.lock: Operation not"):
+            work(path)
+    assert len([*Path("/proc/self/fd").iterdir()]) == opened
+    descriptor = os.open(path, os.O_RDWR)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(descriptor)
 
 
 def hold(pipe: int, path: Path, counter: Path, times: int) -> None:

@@ -14,10 +14,15 @@ import pytest
 from click.testing import CliRunner
 
 from dp_pipeline.cli import main
-from dp_pipeline.ledger import DeadRelease, Ledger
+from dp_pipeline.ledger import DeadRelease, Ledger, mending
 from dp_pipeline.ledger.chain import canonical, digest
 from dp_pipeline.ledger.export import exported
 from dp_pipeline.ledger.head import Head, Tip
+from dp_pipeline.ledger.journal import Draft, rows, stored_bytes, write
+from dp_pipeline.ledger.state import Held, State
+from dp_pipeline.ledger.state import Place as Sums
+from dp_pipeline.ledger.verifying import Verification
+from dp_pipeline.ledger.view import write_state
 from dp_pipeline.schema.errors import BudgetExceeded, Damaged, DeclarationError, PipelineError
 from dp_pipeline_tests.ledger.places import EVERYWHERE, Place
 from dp_pipeline_tests.ledger.population import account, charge, raw, release
@@ -65,11 +70,250 @@ def busy(ledger: Ledger) -> Ledger:
 
 
 def named(ledger: Ledger) -> dict[int, str]:
-    """The row that ``verify`` says is to be quarantined."""
+    """The rows that ``verify`` says are to be quarantined."""
     with pytest.raises(Damaged) as found:
         ledger.verify()
-    number, digits = re.findall(r"quarantine --row (-?\d+):([0-9a-f]{16}) ", str(found.value))[0]
-    return {int(number): digits}
+    return told(found.value)
+
+
+def told(damage: Damaged) -> dict[int, str]:
+    """The rows that a message names as a command takes them."""
+    assert "does not cover" in str(damage)
+    found = re.findall(r"--row (-?\d+):([0-9a-f]{16}) ", str(damage))
+    return {int(number): digits for number, digits in found}
+
+
+def in_file(place: Place, *statements: str, guarded: bool = True) -> None:
+    """SQL of who owns the file: past the triggers and, unless ``guarded``, past limits; all of them
+    are there again afterwards.
+    """
+    connection = sqlite3.connect(place.folder / "ledger.sqlite", isolation_level=None)
+    triggers = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
+    kept = connection.execute(triggers).fetchall()
+    if not guarded:
+        connection.execute("PRAGMA ignore_check_constraints = ON")
+    for statement in (
+        *(f"DROP TRIGGER {name}" for name, _ in kept),
+        *statements,
+        *(text for _, text in kept),
+    ):
+        connection.execute(statement)
+    connection.close()
+
+
+@pytest.fixture
+def on_file(store: str) -> None:
+    if store != "sqlite":
+        pytest.skip("the same rows and hashes as in a file")
+
+
+@pytest.mark.usefixtures("on_file")
+@pytest.mark.parametrize("last", [2, 3])
+def test_no_charge_is_taken_back_by_naming_rows_that_the_head_had_covered(
+    busy: Ledger, place: Place, last: int
+):
+    change = f"event = 'note', kind = NULL, key = NULL, nano_epsilon = 0 WHERE sequence >= {last}"
+    in_file(place, "DELETE FROM spends", f"UPDATE entries SET {change}")
+    with busy._book._store.transaction(writing=True) as connection:
+        found = Verification(stored := list(rows(connection)))
+        for row, children in stored:
+            if row["sequence"] < last:
+                found.follow(row, children)
+            else:
+                found.pass_over(row, children)
+        drafts = [replace(one, facts={**one.facts, **WHY}) for one in found.drafts()]
+        mending._written(connection, found, drafts)
+    with pytest.raises(Damaged, match=f"row {last}: it was changed after the head had covered it"):
+        busy.verify()
+    for ask in (lambda: busy.balance("trips"), lambda: release(busy, charge("b"))):
+        with pytest.raises(Damaged, match=r"row 3 of .* does not match its hash"):
+            ask()
+
+
+def test_a_row_that_charges_less_than_nothing_makes_no_sum_smaller(
+    busy: Ledger, place: Place, behind: Behind
+):
+    less = junk(nano=-50_000_000)
+    if place.url is None:
+        in_file(place, less, guarded=False)
+    else:
+        behind("ALTER TABLE entries DROP CONSTRAINT entries_nano_epsilon_check")
+        behind(less)
+        behind("ALTER TABLE entries ADD CHECK (nano_epsilon >= 0) NOT VALID")
+    busy.quarantine(named(busy), **WHY)
+    assert busy.balance("trips").spent == Fraction(1, 10)
+    busy.verify()
+
+
+@pytest.mark.usefixtures("on_file")
+def test_a_charge_of_less_than_nothing_is_no_row_of_a_ledger(busy: Ledger):
+    with busy._book.writing() as page:
+        page.connection.exec_driver_sql("PRAGMA ignore_check_constraints = ON")
+        page.append(Draft.of(charge("b"), "reserve", nano_epsilon=-1, facts={}))
+    with pytest.raises(Damaged, match=r"row 4 \(reserve\) cannot be: it charges less than nothing"):
+        busy.verify()
+
+
+def test_a_limit_that_was_removed_is_found(busy: Ledger, place: Place, behind: Behind):
+    if place.url is None:
+        in_file(
+            place,
+            "PRAGMA writable_schema = ON",
+            "UPDATE sqlite_master SET sql = replace(sql, 'CHECK (nano_epsilon >= 0)', 'CHECK (1)')",
+            "PRAGMA writable_schema = RESET",
+        )
+    else:
+        behind("ALTER TABLE entries DROP CONSTRAINT entries_nano_epsilon_check")
+    with pytest.raises(Damaged, match=r"limit CHECK \(nano_epsilon >= 0\) was removed"):
+        busy.verify()
+
+
+@pytest.mark.usefixtures("on_file")
+def test_a_strange_row_that_names_what_is_gone_beside_is_gone_beside_too(
+    busy: Ledger, place: Place
+):
+    raw(place.folder, junk())
+    busy.quarantine(named(busy), **WHY)
+    facts = json.dumps({"row": "4", "bytes": "0" * 64})
+    raw(place.folder, junk("quarantined", nano=0).replace("'{}'", f"'{facts}'"))
+    busy.quarantine(named(busy), **WHY)
+    busy.verify()
+
+
+@pytest.mark.usefixtures("on_file")
+def test_a_row_that_only_a_strange_one_names_is_not_gone_beside(busy: Ledger, place: Place):
+    in_file(place, junk())
+    with busy._book.auditing() as (connection, _):
+        row, children = [*rows(connection)][-1]
+    facts = json.dumps({"row": "4", "bytes": stored_bytes(row, children)})
+    in_file(place, junk("quarantined", nano=0, key="NULL").replace("'{}'", f"'{facts}'"))
+    rows_named = named(busy)
+    assert list(rows_named) == [4, 5]
+    with pytest.raises(Damaged, match="row 4"):
+        busy.quarantine({5: rows_named[5]}, **WHY)
+    busy.quarantine(rows_named, **WHY)
+    assert busy.balance("trips").spent == Fraction(4, 10)
+    busy.verify()
+
+
+@pytest.mark.usefixtures("on_file")
+@pytest.mark.parametrize("facts", ["[" * 100_000, "x", '{"row": [], "bytes": {}}'])
+def test_facts_and_draws_of_a_strange_row_are_not_computed(busy: Ledger, place: Place, facts: str):
+    text = junk("quarantined", nano=0).replace("'{}'", f"'{facts}'")
+    spend = "INSERT INTO spends VALUES (4, 0, 'a', 'laplace', '1e999999999', '1')"
+    in_file(place, text, spend)
+    busy.quarantine(named(busy), **WHY)
+    busy.verify()
+
+
+@pytest.mark.usefixtures("on_file")
+def test_a_row_is_gone_beside_once(busy: Ledger, place: Place):
+    in_file(place, junk().replace("max(sequence) + 1", "max(0 * sequence) - 7"))
+    rows_named = named(busy)
+    assert list(rows_named) == [-7]
+    busy.quarantine(rows_named, **WHY)
+    raw(place.folder, junk(key="'l'"))
+    rows_named |= named(busy)
+    with pytest.raises(DeclarationError, match="row -7: it is passed over already"):
+        busy.quarantine(rows_named, **WHY)
+    busy.quarantine({5: rows_named[5]}, **WHY)
+    with pytest.raises(DeclarationError, match="row 5: it is passed over already"):
+        busy.quarantine({5: rows_named[5]}, **WHY)
+    busy.verify()
+
+
+def test_a_strange_row_in_an_empty_ledger_is_gone_beside(place: Place, behind: Behind):
+    ledger = place()
+    ledger._book.create()
+    first = junk().replace("(SELECT hash FROM entries ORDER BY sequence DESC LIMIT 1)", "'{0}'")
+    first = first.replace("max(sequence) + 1", "1").replace(" FROM entries", "")
+    behind(first.replace("{0}", "0" * 64))
+    ledger.quarantine(named(ledger), **WHY)
+    ledger.open_account(account())
+    assert release(ledger, charge("a"), "0.1") == "new"
+    ledger.verify()
+
+
+@pytest.mark.usefixtures("on_file")
+def test_a_row_that_is_gone_beside_hides_no_change_of_those_before_it(busy: Ledger, place: Place):
+    """The next row of the ledger follows the hash that the strange one has."""
+    raw(place.folder, junk())
+    busy.quarantine(named(busy), **WHY)
+    with busy._book.auditing() as (connection, _):
+        row, children = [*rows(connection)][2]
+    changed = {**row, "facts": '{"bundle":"another"}'}
+    fitting = digest(changed, children)
+    update = f"UPDATE entries SET facts = '{changed['facts']}', hash = '{fitting}'"
+    in_file(place, f"{update} WHERE sequence = 3")
+    with pytest.raises(Damaged, match="row 5"):
+        busy.verify()
+
+
+@pytest.mark.usefixtures("on_file")
+def test_sums_that_a_writer_lowered_by_a_fitting_row_are_found_by_verify(busy: Ledger):
+    """Who may append rows is trusted by admission, as the page says, and by nothing else."""
+    with busy._book.writing() as page:
+        place, row = Sums("population", "trips"), page.tip.sequence + 1
+        lowered = page.state.held[place].value.replace('"spent":100000000', '"spent":0')
+        page.state.take(draft := Draft("retired", "trips"), sequence=row, time=page.now)
+        page.state = State({**page.state.held, place: Held(row, lowered)})
+        page.tip = write(
+            page.connection, draft, after=page.tip, time=page.now, state=page.state.digest
+        )
+        write_state(page.connection, page.state, [place, Sums("ledger")])
+    assert busy.balance("trips").spent == 0
+    with pytest.raises(Damaged, match=r"row 4 \(retired\) cannot be: its sums are not those"):
+        busy.verify()
+
+
+@pytest.mark.usefixtures("on_file")
+def test_the_table_of_sums_is_closed_by_one_row(busy: Ledger, place: Place):
+    raw(place.folder, junk())
+    second = "INSERT INTO state VALUES ('ledger', 'x', '', 99, '{}')"
+    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+        raw(place.folder, second)
+    renamed = "UPDATE state SET kind = 'open', entry = 4 WHERE kind = 'ledger'"
+    replaced = "INSERT OR REPLACE INTO state VALUES ('ledger', '', '', 99, '{}')"
+    for statement in (renamed, replaced):
+        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+            raw(place.folder, statement)
+    in_file(place, second, "UPDATE state SET entry = 98 WHERE name = '' AND lineage = ''")
+    busy.quarantine(named(busy), **WHY)
+    assert busy.balance("trips").spent == Fraction(4, 10)
+    busy.verify()
+
+
+@pytest.mark.usefixtures("on_file")
+def test_behind_the_largest_number_no_row_can_be_written(busy: Ledger, place: Place):
+    in_file(place, junk().replace("max(sequence) + 1", f"max(0 * sequence) + {2**63 - 1}"))
+    for ask in (busy.verify, lambda: busy.quarantine({2**63 - 1: newest_bytes(busy)}, **WHY)):
+        with pytest.raises(Damaged, match=rf"row {2**63 - 1}: .* has to delete it"):
+            ask()
+    in_file(place, f"DELETE FROM entries WHERE sequence = {2**63 - 1}")
+    busy.verify()
+
+
+def newest_bytes(ledger: Ledger) -> str:
+    with ledger._book.auditing() as (connection, _):
+        return stored_bytes(*[*rows(connection)][-1])
+
+
+def test_a_ledger_of_the_second_format_is_upgraded_beside_a_strange_row(
+    busy: Ledger, place: Place, behind: Behind
+):
+    older(busy, place, behind)
+    if place.url is not None:
+        behind("ALTER TABLE entries DISABLE TRIGGER ALL")
+    behind(junk().removesuffix(", NULL FROM entries") + " FROM entries")
+    with pytest.raises(Damaged, match="`dp-pipeline budget upgrade --row 4:") as found:
+        busy.upgrade(by="ana")
+    rows_named = told(found.value)
+    with pytest.raises(DeclarationError, match="reason"):
+        busy.upgrade(by="ana", named=rows_named)
+    busy.upgrade(by="ana", named=rows_named, reason="typed")
+    assert [one.event for one in busy.entries()][3:] == ["upgraded", "quarantined"]
+    assert busy.balance("trips").spent == Fraction(4, 10)
+    busy.verify()
 
 
 def test_a_row_of_nobodys_is_named_charged_and_gone_beside(busy: Ledger, behind: Behind):
@@ -143,19 +387,17 @@ def test_several_such_rows_are_named_at_once(busy: Ledger, place: Place, behind:
         behind("ALTER TABLE entries DISABLE TRIGGER entries_follow_the_tip")
     behind(junk())
     behind(junk(key="'l'", nano=100_000_000))
-    first = named(busy)
-    with pytest.raises(Damaged, match="row 5") as found:
-        busy.quarantine(first, **WHY)
-    (second,) = re.findall(r"--row (\d+):([0-9a-f]{16}) ", str(found.value))
-    busy.quarantine({**first, int(second[0]): second[1]}, **WHY)
+    rows = named(busy)
+    assert list(rows) == [4, 5]
+    with pytest.raises(Damaged, match=r"row 5 .*quarantine --row 5:[0-9a-f]{16} --reason"):
+        busy.quarantine({4: rows[4]}, **WHY)
+    busy.quarantine(rows, **WHY)
     assert busy.balance("trips").spent == Fraction(5, 10)
     with pytest.raises(Damaged, match=r"trigger .* was removed"):
         busy.verify()
 
 
 def test_a_strange_row_that_names_a_good_one_takes_nothing_away(busy: Ledger, behind: Behind):
-    from dp_pipeline.ledger.journal import rows, stored_bytes
-
     with busy._book.auditing() as (connection, _):
         found = {row["sequence"]: stored_bytes(row, children) for row, children in rows(connection)}
     facts = json.dumps({"bytes": found[2], "row": "2"})
@@ -224,8 +466,6 @@ def postgres_behind(behind: Behind) -> Behind:
 
 
 def test_a_row_that_holds_or_that_the_head_covers_is_not_quarantined(busy: Ledger, place: Place):
-    from dp_pipeline.ledger.journal import rows, stored_bytes
-
     with busy._book.auditing() as (connection, _):
         found = {row["sequence"]: stored_bytes(row, children) for row, children in rows(connection)}
     with pytest.raises(Damaged, match="got one that the head covers"):
@@ -330,7 +570,10 @@ def test_a_ledger_of_the_second_format_goes_on_after_its_upgrade(
     with pytest.raises(PipelineError, match="got format 2: `dp-pipeline budget upgrade` takes it"):
         busy.balance("trips")
     assert busy.format() == 2
-    tip = busy.upgrade(by="ana")
+    with pytest.raises(PipelineError, match=f"got {charge('open').key[:12]}: finish them"):
+        busy.upgrade(by="ana")
+    assert busy.format() == 2
+    tip = busy.upgrade(by="ana", with_unfinished=True)
     assert (busy.format(), tip.sequence) == (3, len(before) + 1)
     after = busy.entries()
     assert [one.what for one in after] == [*(one.what for one in before), ""]

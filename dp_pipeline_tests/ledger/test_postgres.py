@@ -19,6 +19,7 @@ from dp_pipeline.ledger.postgres_store import PostgresStore
 from dp_pipeline.schema.errors import Damaged, DeclarationError, PipelineError
 from dp_pipeline_tests.ledger.places import Place
 from dp_pipeline_tests.ledger.population import Child, account, charge, release, say, spends
+from dp_pipeline_tests.ledger.test_mending import WHY, junk, named
 from dp_pipeline_tests.postgres_server import PostgresServer
 
 STORES = ("postgresql",)
@@ -457,6 +458,27 @@ def test_sums_change_with_a_row_of_the_ledger_alone(busy: Ledger, raw: Raw, stat
 
     with pytest.raises(psycopg2.IntegrityError, match="append-only"):
         raw(statement)
+    busy.verify()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO state VALUES ('ledger', 'x', '', 9, '{}')",
+        "UPDATE state SET kind = 'open', entry = (SELECT max(sequence) FROM entries) "
+        "WHERE kind = 'ledger'",
+        "DELETE FROM state WHERE kind = 'ledger'",
+    ],
+)
+def test_what_closes_the_sums_stays_one_row_also_while_they_are_open(
+    busy: Ledger, raw: Raw, statement: str
+):
+    import psycopg2
+
+    raw(junk())
+    with pytest.raises(psycopg2.IntegrityError, match="append-only"):
+        raw(statement)
+    busy.quarantine(named(busy), **WHY)
     busy.verify()
 
 

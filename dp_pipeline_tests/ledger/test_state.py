@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from sqlalchemy import event
 
 from dp_pipeline.ledger import Ledger, journal
 from dp_pipeline.ledger.state import State
@@ -184,6 +185,15 @@ def test_a_question_about_one_release_or_one_sum_reads_no_history(
     assert release(full, charge("free", epsilon="0")) == "new"
 
 
+def test_the_draws_of_a_lineage_are_read_at_once(full: Ledger):
+    with full._book.reading() as view:
+        asked: list[object] = []
+        event.listen(view.connection, "before_cursor_execute", lambda *said: asked.append(said[2]))
+        found = view.of_lineage("trips")
+        assert len(asked) == 2
+        assert [len(one.spends) for one in found if one.event == "settled"] == [1] * 4
+
+
 @pytest.mark.parametrize(
     ("which", "index"), [(RESERVED, "one_reserve_per_key"), (ENDED, "one_end_per_key")]
 )
@@ -211,3 +221,19 @@ def test_a_refused_claim_opens_no_account(ledger: Ledger):
     assert ledger.entries() == before
     ledger.open_account(account("buses"), sources=[SOURCE], distinct_population="drivers")
     assert [entry.event for entry in ledger.entries()][len(before) :] == ["account", "source"]
+
+
+def test_the_digest_changed_in_place_is_that_of_all_rows_sorted_anew():
+    draws = random.Random(13)
+    for _ in range(20):
+        kept, changed = State(), State()
+        for sequence in range(1, 60):
+            name = f"{draws.randrange(8)}"
+            event = draws.choice(["reserve", "interrupted", "settled", "dead", "source", "account"])
+            row = journal.Draft(
+                event, f"l{name}", key=name * 3, source=name, kind="dp", facts=account().facts()
+            )
+            for state in (kept, changed):
+                state.take(row, sequence=sequence, time="2026-11")
+            assert State(dict(kept.held)).digest == changed.digest
+    assert State({}).digest != State().digest

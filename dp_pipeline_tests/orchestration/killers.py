@@ -15,6 +15,7 @@ from dp_pipeline.gate.noise import NoiseSource, OpenDPNoise
 from dp_pipeline.ledger import Ledger, Reservation
 from dp_pipeline.orchestration import storage
 from dp_pipeline.orchestration.publishing import publish
+from dp_pipeline.release.answer_count import AnswerCount
 from dp_pipeline.schema.encoding import IntArray
 from dp_pipeline.schema.parser import load_spec
 from dp_pipeline_tests.orchestration.projects import Project
@@ -79,7 +80,7 @@ def _bundle_not_settled() -> None:
 
 
 def _settled() -> None:
-    storage.BundleStore.sealed = die  # type: ignore[method-assign, assignment]
+    AnswerCount.end = die  # type: ignore[method-assign, assignment]
 
 
 POINTS: Mapping[str, Callable[[], None]] = {

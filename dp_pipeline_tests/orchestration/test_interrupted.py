@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from dp_pipeline.ledger import DeadRelease
 from dp_pipeline.ledger.export import exported
+from dp_pipeline.orchestration import drawing
 from dp_pipeline.orchestration.release import ROWS
+from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.schema.errors import Damaged
 from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline_tests.ledger.population import raw
 from dp_pipeline_tests.orchestration.interrupting import (
     Crash,
     StoppingNoise,
@@ -155,6 +160,51 @@ def test_a_stored_bundle_tells_of_answers_that_were_put_back_together_with_their
     with pytest.raises(Damaged, match="expected that of the stored bundle"):
         project.publish(spec)
     is_dead(project, spec)
+
+
+def test_a_damaged_row_of_the_account_kills_no_release(project: Project, spec: DatasetSpec) -> None:
+    """It can be mended, and the answers are whole."""
+    interrupted(project, spec)
+    raw(project.ledger.folder, "UPDATE entries SET what = 'y' WHERE sequence = 1", checks=False)
+    with pytest.raises(Damaged, match="row 1"):
+        project.ledger.entries(spec.lineage)
+    assert (project.publish(spec).state, project.spent(spec)) == ("resumed", COST)
+
+
+def test_damage_that_is_found_while_the_bundle_is_made_kills_no_release(
+    project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted(project, spec)
+
+    def damaged(*_: object) -> None:
+        raise Damaged("ledger row 7 does not match its hash: it was changed")
+
+    with monkeypatch.context() as patch, pytest.raises(Damaged, match="row 7"):
+        patch.setattr(drawing, "_bundle", damaged)
+        project.publish(spec)
+    assert (project.publish(spec).state, project.spent(spec)) == ("resumed", COST)
+
+
+def test_what_lies_there_is_settled_whatever_newer_code_makes_of_the_answers(
+    project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def settle(*_: object, **__: object) -> None:
+        raise Crash
+
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        patch.setattr("dp_pipeline.ledger.Reservation.settle", settle)
+        project.publish(spec)
+    real = drawing._bundle
+
+    def newer(*arguments: Any) -> Bundle:
+        made = real(*arguments)
+        return replace(made, facts={**made.facts, "title": "Otherwise"})
+
+    with monkeypatch.context() as patch:
+        patch.setattr(drawing, "_bundle", newer)
+        resumed = project.publish(spec)
+    assert (resumed.state, "title" in resumed.bundle.facts) == ("resumed", False)
+    assert project.publish(spec).state == "replayed"
 
 
 def test_a_release_that_lost_its_count_is_dead(project: Project, spec: DatasetSpec) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dp_pipeline.ledger import DeadRelease
+from dp_pipeline.ledger.home import Home
+from dp_pipeline.orchestration.history import traces
 from dp_pipeline.orchestration.plan import plan_request
-from dp_pipeline.schema.errors import BoundaryViolation, Damaged, DeclarationError
+from dp_pipeline.schema.errors import BoundaryViolation, Damaged, DeclarationError, PipelineError
 from dp_pipeline_tests.orchestration.events import refusal
 from dp_pipeline_tests.orchestration.killers import publish_and_die
 from dp_pipeline_tests.orchestration.projects import HOMES, RIDES, Project
@@ -46,6 +51,25 @@ def test_a_ledger_that_is_gone_does_not_come_back_with_a_full_budget(released_ri
     for options in ({}, {"snapshot": "again"}, {"fresh": True}):
         with pytest.raises(Damaged, match="expected the ledger that knows lineage riders"):
             released_rides.run(spec, epsilons=["0.5"], **options)
+
+
+def test_releases_that_cannot_be_listed_are_not_taken_for_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    home = Home(tmp_path)
+    assert list(traces(home)) == []
+    closed = home.released / "rides"
+    (closed / "grid" / "key").mkdir(parents=True)
+    real = os.scandir
+
+    def refused(path: Path | str) -> Any:
+        if Path(path) == closed:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    with pytest.raises(PipelineError, match=r"rides: Permission denied; let the user"):
+        list(traces(home))
 
 
 def killed_before_it_was_settled(project: Project) -> Path:

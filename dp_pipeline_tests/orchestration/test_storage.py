@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from dp_pipeline.orchestration.storage import BundleStore
 from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.release.key import ReleaseKey
 from dp_pipeline.schema.errors import Damaged
 
 KEY = b"k" * 32
@@ -94,6 +96,28 @@ def test_a_bundle_that_lies_there_is_kept_as_it_is(tmp_path: Path) -> None:
     other = replace(bundle, tables={"synthetic": NONE})
     BundleStore(tmp_path).write(path, other, key=KEY)
     assert BundleStore(tmp_path).sealed(path, key=KEY).to_json() == bundle.to_json()
+
+
+def test_of_two_that_make_a_lost_bundle_again_at_once_the_first_one_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle, path = stored(tmp_path, synthetic=TABLE)
+    other = replace(bundle, tables={"synthetic": NONE})
+    real = Path.exists
+    # Both have looked, and seen none.
+    monkeypatch.setattr(Path, "exists", lambda self: self != path and real(self))
+    BundleStore(tmp_path).write(path, other, key=KEY)
+    assert BundleStore(tmp_path).sealed(path, key=KEY).to_json() == bundle.to_json()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_bundle_that_was_renamed_is_none_of_its_release(tmp_path: Path) -> None:
+    key = ReleaseKey("people", "toy", "s", "d", "grid", {}, Fraction(1), None, "opendp")
+    store = BundleStore(tmp_path)
+    path = store.bundle_path(key, {"k": "3"})
+    path.mkdir(parents=True)
+    path.with_name(f"{path.name}.away").mkdir()
+    assert store.bundle_paths(key) == (path,)
 
 
 values = st.one_of(

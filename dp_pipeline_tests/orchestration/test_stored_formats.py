@@ -6,16 +6,18 @@ import json
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import dagster as dg
 import numpy as np
 import pytest
 
-from dp_pipeline.orchestration.io import read_json
+from dp_pipeline.orchestration.io import JsonIOManager, PointerIOManager, read_json
 from dp_pipeline.orchestration.storage import BundleStore
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.schema.errors import UnknownFormat
+from dp_pipeline.schema.errors import Damaged, UnknownFormat
 
 Read = Callable[[], object]
 
@@ -95,3 +97,28 @@ def test_a_list_in_the_place_of_a_document_has_no_format(tmp_path: Path) -> None
     path.write_text("[]", encoding="utf-8")
     with pytest.raises(UnknownFormat):
         read_json(path)
+
+
+@pytest.mark.parametrize("content", [b"{", b'{"format": 1}', b"\xff", b"[" * 100_000])
+def test_a_document_that_is_none_is_damage_in_one_line(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "value.json"
+    path.write_bytes(content)
+    with pytest.raises(Damaged, match="expected a document, got none: run the data set again"):
+        read_json(path)
+
+
+@pytest.mark.parametrize("manager", [PointerIOManager, JsonIOManager])
+@pytest.mark.parametrize(("content", "line"), [("{", "a document"), ("{}", "format 1, got none")])
+def test_what_an_asset_cannot_be_given_is_told_in_one_line(
+    content: str, line: str, manager: Callable[[Path], Any], tmp_path: Path
+) -> None:
+    for name in ("partition-1.json", "1.json"):
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    asked = SimpleNamespace(
+        asset_key=dg.AssetKey(["toy"]), asset_partition_key="1", asset_partition_keys=["1"]
+    )
+    (tmp_path / "toy").symlink_to(tmp_path)
+    with pytest.raises(dg.Failure, match=f"expected {line}") as failed:
+        manager(tmp_path).load_input(asked)
+    assert failed.value.metadata["exit_code"].value == 1
+    assert not failed.value.allow_retries

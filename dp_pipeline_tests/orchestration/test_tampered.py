@@ -330,10 +330,10 @@ def test_a_pointer_to_another_genuine_release_is_refused(
 
 def test_a_pointer_out_of_the_store_is_refused(released: Project, spec: DatasetSpec) -> None:
     folder = bundle_folder(released)
-    shutil.copytree(folder, released.folder / "outside")
-    pointer = {"folder": "../../outside"}
-    with pytest.raises(Damaged, match="expected it as it was stored"):
-        pointed_bundle(spec, released.home, pointer)
+    shutil.copytree(folder, outside := released.folder / "outside")
+    for named in ("../../outside", str(outside)):
+        with pytest.raises(Damaged, match="expected a pointer to a folder in"):
+            pointed_bundle(spec, released.home, {"folder": named})
 
 
 # k-anonymous releases.

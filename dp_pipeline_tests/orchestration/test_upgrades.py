@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from dp_pipeline.gate import place_questions, question
 from dp_pipeline.gate.place_questions import PlaceQuestions
-from dp_pipeline.ledger import DeadRelease
+from dp_pipeline.ledger import Account, Charge, DeadRelease, Entry
+from dp_pipeline.ledger.home import Home
+from dp_pipeline.ledger.view import View
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.dpqt_kmeans import DpqtKMeans
 from dp_pipeline.orchestration import release as releasing
@@ -157,7 +161,7 @@ def test_who_gives_a_release_up_loses_what_it_cost_and_may_draw_anew(
     rides: Project, spec: DatasetSpec, begun: Path
 ):
     key, spent = events_key(rides, spec), rides.spent(spec)
-    told = give_up(rides.ledger, key[:12], reason="begun before the upgrade", by="ana")
+    told = give_up(rides.home, key[:12], reason="begun before the upgrade", by="ana")
     assert told.what == "rides/dpqt_kmeans at ε=0.5"
     assert rides.spent(spec) == spent
     last = rides.ledger.entries(spec.lineage)[-1]
@@ -166,6 +170,7 @@ def test_who_gives_a_release_up_loses_what_it_cost_and_may_draw_anew(
         {"reason": "given up by ana: begun before the upgrade"},
     )
     assert begun.is_file()
+    assert list(rides.home.answer_counts.iterdir()) == []
     ended = r"it was given up by ana: begun before the upgrade, and its ε is spent; only a fresh"
     with pytest.raises(DeadRelease, match=ended):
         rides.publish(spec)
@@ -179,19 +184,70 @@ def test_only_an_unfinished_release_named_by_its_own_key_is_given_up(
     rides: Project, spec: DatasetSpec, begun: Path
 ):
     key = events_key(rides, spec)
-    for wrong in ("", key[:7], "0" * 12, key[:12].upper()):
+    for short in ("", key[:7]):
         with pytest.raises(DeclarationError, match="expected the first 8 digits"):
-            give_up(rides.ledger, wrong, reason="old", by="ana")
+            give_up(rides.home, short, reason="old", by="ana")
+    for unknown in ("0" * 12, key[:12].upper()):
+        with pytest.raises(DeclarationError, match="expected an unfinished one, got none"):
+            give_up(rides.home, unknown, reason="old", by="ana")
     with pytest.raises(DeclarationError, match="reason"):
-        give_up(rides.ledger, key, reason=" ", by="ana")
+        give_up(rides.home, key, reason=" ", by="ana")
     rides.publish(spec)
-    with pytest.raises(DeclarationError, match="expected an unfinished release, got a settled one"):
-        give_up(rides.ledger, key, reason="old", by="ana")
+    with pytest.raises(DeclarationError, match="got none with such a key: it has ended"):
+        give_up(rides.home, key, reason="old", by="ana")
     assert begun.is_file()
     assert "dead" not in events(rides, spec)
 
 
+def test_digits_that_begin_two_keys_give_neither_up_and_no_history_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    home = Home(tmp_path)
+    home.ledger.open_account(Account("trips", "one row", "add_remove", "release", Fraction(1)))
+    for key in ("ab" * 8 + "01", "ab" * 8 + "02"):
+        with home.ledger.reserve(Charge(key, "trips", "dp", 10**8, f"trips/grid {key}", {})):
+            pass
+    monkeypatch.setattr(View, "entries", None)
+    monkeypatch.setattr(View, "of_lineage", None)
+    with pytest.raises(DeclarationError, match="got 2 that begin so, such as abab"):
+        give_up(home, "ab" * 8, reason="old", by="ana")
+    assert give_up(home, "ab" * 8 + "01", reason="old", by="ana").key == "ab" * 8 + "01"
+    assert home.ledger.unfinished() == ("ab" * 8 + "02",)
+
+
 # Formats.
+
+
+def test_a_release_begun_before_its_row_named_its_rows_is_refused_and_stays_alive(
+    rides: Project, spec: DatasetSpec, begun: Path, monkeypatch: pytest.MonkeyPatch
+):
+    key = events_key(rides, spec)
+    history = View.release
+
+    def without_rows(self: View, key: str) -> tuple[Entry, ...]:
+        told = history(self, key)
+        kept = [{n: text for n, text in one.facts.items() if n != releasing.ROWS} for one in told]
+        return tuple(replace(one, facts=facts) for one, facts in zip(told, kept, strict=True))
+
+    older = begun.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(View, "release", without_rows)
+        with pytest.raises(OtherQuestion, match=r"which rows .* budget give-up .* --fresh"):
+            rides.publish(spec)
+        begun.write_bytes(_without_format(older))
+        with pytest.raises(UnknownFormat, match="made by an older"):
+            rides.publish(spec)
+    begun.write_bytes(older)
+    assert rides.ledger.state(key) == "interrupted"
+    assert rides.publish(spec).state == "resumed"
+
+
+def _without_format(transcript: bytes) -> bytes:
+    """Its header as it was before it said a format, with a checksum that fits."""
+    fields = json.loads(transcript.splitlines()[0])["record"]
+    del fields["format"]
+    chain = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+    return json.dumps({"record": fields, "chain": chain}, sort_keys=True).encode() + b"\n"
 
 
 def test_a_transcript_of_another_format_is_refused_and_its_release_stays_alive(
