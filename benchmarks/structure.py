@@ -139,7 +139,8 @@ finally:
     files = {code.co_filename for code in deepest}
     print("PROFILED", len({file for file, _ in ran}), len(ran), len(deepest), len(files))
     if "FRAMES" in os.environ:
-        print(*(f"{code.co_filename[len(root):]} {code.co_qualname}" for code in deepest), sep="\\n")
+        for code in deepest:
+            print(code.co_filename[len(root):], code.co_qualname)
 """
 
 
