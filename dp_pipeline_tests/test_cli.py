@@ -376,7 +376,7 @@ def test_without_a_home_every_command_that_needs_one_is_refused(project: Project
 def test_a_home_that_cannot_be_a_folder_is_refused(project: Project):
     project.declare("rides", RIDES)
     home = str(project.datasets / "rides.csv")
-    assert_refused(project.cli("run", "rides", DP_PIPELINE_HOME=home), 1, "ledger: cannot use")
+    assert_refused(project.cli("run", "rides", DP_PIPELINE_HOME=home), 1, "cannot use")
 
 
 @pytest.mark.parametrize("dagster", ["", "somewhere/dagster"])

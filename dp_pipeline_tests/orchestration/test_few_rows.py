@@ -120,7 +120,8 @@ def test_the_command_that_released_them_says_so_too(
 ):
     project, spec = broken
     running._print_outcome(project.request(spec))
-    lines = [one for one in capsys.readouterr().out.splitlines() if one.startswith("warning: ")]
+    # By chance, so few rows may be a weak signal too.
+    lines = [one for one in capsys.readouterr().out.splitlines() if ": Few rows: " in one]
     assert [line.partition(": Few rows: ")[0] for line in lines] == [
         "warning: eug_kmeans at ε=1", "warning: independent at ε=1",
     ]  # fmt: skip
