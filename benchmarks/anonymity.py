@@ -1,4 +1,3 @@
-# ruff: noqa: T201
 """Seconds of k-anonymous selection: the kernel, kjig, and RFKA's forest beside plain fits of it.
 
     .venv/bin/python benchmarks/anonymity.py
@@ -16,12 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from dp_pipeline.anonymity.bit import bit_matrix, one_hot_bits
-from dp_pipeline.anonymity.coded_rows import CodedRows, Column
-from dp_pipeline.anonymity.forest import fitted_forest, permutation_importance
 from dp_pipeline.anonymity.kjig import Kjig
-from dp_pipeline.anonymity.promise import Promise
-from dp_pipeline.anonymity.search import kept_in_order
+from dp_pipeline.anonymity.method import bit_matrix, one_hot_bits
+from dp_pipeline.anonymity.partition import Promise
+from dp_pipeline.anonymity.ranking import fitted_forest, kept_in_order, permutation_importance
+from dp_pipeline.anonymity.rows import CodedRows, Column
+
+# ruff: noqa: T201
+
 
 SIZES = (5, 5, 7, 13, 6, 2, 4)
 TREES = 300

@@ -1,4 +1,3 @@
-# ruff: noqa: T201
 """Private clustering of a million places against scikit-learn's KMeans, in one run.
 
     .venv/bin/python benchmarks/clustering.py [rows, default 1000000] [k, default 100]
@@ -28,9 +27,12 @@ from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.release.accountant import Accountant
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.domain import Attribute, Domain
-from dp_pipeline.schema.encoding import Coordinate
-from dp_pipeline.schema.parameters import from_text
+from dp_pipeline.spec.domain import Attribute, Domain
+from dp_pipeline.spec.encoding import Coordinate
+from dp_pipeline.spec.parameters import from_text
+
+# ruff: noqa: T201
+
 
 SIDE = Coordinate(0.0, 1e6)
 DOMAIN = Domain(tuple(Attribute(name, name, "clip", coordinate=SIDE) for name in ("x", "y")))

@@ -1,4 +1,3 @@
-# ruff: noqa: T201
 """Counting kernels against NumPy's and scikit-learn's own, as ratios measured in one run.
 
     .venv/bin/python benchmarks/kernels.py [rows of the pairs, default 1000000]
@@ -17,13 +16,19 @@ from typing import TypeVar
 
 import numpy as np
 
-from dp_pipeline.gate.nearest_centre import NearestCentre
-from dp_pipeline.gate.pyramid import pyramid
-from dp_pipeline.raw.counters.cluster_sums import sums_by_centre
-from dp_pipeline.raw.counters.grids import grid_counts
-from dp_pipeline.raw.counters.marginals import exact_marginals
-from dp_pipeline.raw.counters.prefix_counts import prefix_counts, sorted_keys
-from dp_pipeline.release.bit_tree import BitTree, Prefixes
+from dp_pipeline.gate.rules import NearestCentre
+from dp_pipeline.gate.trees import pyramid
+from dp_pipeline.raw.counters.geometry import (
+    grid_counts,
+    prefix_counts,
+    sorted_keys,
+    sums_by_centre,
+)
+from dp_pipeline.raw.counters.tables import exact_marginals
+from dp_pipeline.release.trees import BitTree, Prefixes
+
+# ruff: noqa: T201
+
 
 Result = TypeVar("Result")
 

@@ -1,4 +1,3 @@
-# ruff: noqa: T201
 """Milliseconds of the ledger beside other releases: none, 5,000 and 100,000 of one population.
 
     .venv/bin/python benchmarks/ledger.py [numbers of releases, default 0 5000 100000]
@@ -23,7 +22,10 @@ from fractions import Fraction
 from pathlib import Path
 
 from dp_pipeline.ledger import Charge, Ledger, SpendRow
-from dp_pipeline.ledger.home import Home
+from dp_pipeline.publish.home import Home
+
+# ruff: noqa: T201
+
 
 NANO = 1_000_000
 RIDES = """
@@ -70,11 +72,11 @@ def fill(ledger: Ledger, releases: int) -> None:
 
 def declared(folder: Path) -> tuple[object, Home]:
     """A prepared data set in a home of its own, with its account."""
-    from dp_pipeline.orchestration.lineage import open_lineage
+    from dp_pipeline.publish.account import open_lineage
     from dp_pipeline.raw.ingest import ingest
     from dp_pipeline.raw.prepare import prepare
-    from dp_pipeline.raw.readiness import mark_validated
-    from dp_pipeline.schema.parser import load_spec
+    from dp_pipeline.raw.snapshot import mark_validated
+    from dp_pipeline.spec.parser import load_spec
 
     (folder / "rides.yaml").write_text(RIDES)
     rows = "".join(f"{47.3 + n / 1000:.4f},{8.4 + n / 1000:.4f}\n" for n in range(200))
@@ -103,8 +105,8 @@ def milliseconds(question: Callable[[], object], times: int) -> float:
 
 def measured(releases: int) -> Iterator[tuple[str, float]]:
     """Each question and its milliseconds beside so many releases."""
-    from dp_pipeline.orchestration.publishing import publish
-    from dp_pipeline.orchestration.release import Release
+    from dp_pipeline.publish.publish import publish
+    from dp_pipeline.publish.release import Release
 
     with tempfile.TemporaryDirectory() as folder:
         spec, home = declared(Path(folder))

@@ -1,4 +1,3 @@
-# ruff: noqa: T201
 """Seconds and memory of private tables: one release of a data set of many attributes.
 
     .venv/bin/python benchmarks/release.py [model, default one_shot] [ε, default 0.8 and 6.4]
@@ -26,6 +25,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+# ruff: noqa: T201
+
+
 TARGETS = {"adult": 3, "census": 3, "tic_like": 10}
 MOST_MEGABYTES = 200
 KEY = bytes(32)
@@ -50,10 +52,10 @@ def alone(work: Callable[..., Any], *arguments: object) -> Any:
 
 def store(dataset: str, folder: Path) -> None:
     """Ingest and prepare the rows."""
-    from dp_pipeline.raw.expectations import validate
     from dp_pipeline.raw.ingest import ingest
     from dp_pipeline.raw.prepare import prepare
-    from dp_pipeline.schema.discovery import find_spec
+    from dp_pipeline.raw.validate import validate
+    from dp_pipeline.spec.discovery import find_spec
 
     spec = find_spec(dataset)
     snapshot = ingest(spec, folder, key=KEY, snapshot_id="rows", today=date.min)
@@ -73,7 +75,7 @@ def fit(dataset: str, folder: Path, model: str, epsilon: str) -> Measured:
     from dp_pipeline.raw.snapshot import Snapshot
     from dp_pipeline.release.accountant import Accountant
     from dp_pipeline.release.transcript import Transcript
-    from dp_pipeline.schema.discovery import find_spec
+    from dp_pipeline.spec.discovery import find_spec
 
     spec = find_spec(dataset)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

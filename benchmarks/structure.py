@@ -1,4 +1,3 @@
-# ruff: noqa: T201
 """The structure of the package in figures: how it is cut, and how far ε travels to its noise.
 
 .venv/bin/python benchmarks/structure.py [folder of a checkout, default this one]
@@ -25,6 +24,9 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+
+# ruff: noqa: T201
+
 
 PACKAGE = "dp_pipeline"
 

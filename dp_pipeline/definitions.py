@@ -2,10 +2,10 @@
 
 import gc
 
-from dp_pipeline.orchestration.dagster_home import keep_files_private
+from dp_pipeline.orchestration.common import Pipeline
 from dp_pipeline.orchestration.dataset import pipeline_definitions
-from dp_pipeline.orchestration.resources import Pipeline
-from dp_pipeline.schema.discovery import discover
+from dp_pipeline.orchestration.instance import keep_files_private
+from dp_pipeline.spec.discovery import discover
 
 # A process that loads it runs assets, or starts the processes that do.
 keep_files_private()

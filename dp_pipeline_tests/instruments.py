@@ -10,20 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from dp_pipeline.gate.counts import Counter
+from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
-from dp_pipeline.release.accountant import (
-    EXPONENTIAL,
-    GAUSSIAN,
-    LAPLACE,
-    NOISY_MAX,
-    Accountant,
-)
+from dp_pipeline.release.accountant import EXPONENTIAL, GAUSSIAN, LAPLACE, NOISY_MAX, Accountant
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.currency import PURE, Currency
-from dp_pipeline.schema.domain import Domain
-from dp_pipeline.schema.encoding import IntArray
+from dp_pipeline.spec.amounts import PURE, Currency
+from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.encoding import IntArray
 from dp_pipeline_tests.populations import TOWN, LoopCounter, Row
 
 SILENT = Fraction(10**6)

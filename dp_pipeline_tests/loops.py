@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dp_pipeline.gate.nearest_centre import NearestCentre
-from dp_pipeline.gate.predicted_label import PredictedLabel
-from dp_pipeline.release.bit_tree import BitTree, Prefixes
-from dp_pipeline.schema.encoding import IntArray
+from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
+from dp_pipeline.release.trees import BitTree, Prefixes
+from dp_pipeline.spec.encoding import IntArray
 
 Place = tuple[int, ...]
 """Fixed-point coordinates of one row, in the order of the question's columns."""

@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from dp_pipeline.cli import main, running
+from dp_pipeline.cli import main, run
 from dp_pipeline.orchestration import runner
-from dp_pipeline.raw.expectations import expectations_of
-from dp_pipeline.reporting.terminal import print_table
+from dp_pipeline.raw.validate import expectations_of
+from dp_pipeline.reporting.text import print_table
 from dp_pipeline_tests.orchestration import patients
 from dp_pipeline_tests.orchestration.events import entries
 from dp_pipeline_tests.orchestration.projects import (
@@ -296,8 +296,8 @@ def test_the_demo_runs_its_data_sets_in_order_and_prints_each(
     for name, value in project.environment.items():
         monkeypatch.setenv(name, value)
     patients.declare(project, patients.WARD)
-    monkeypatch.setattr(running, "DEMO", ("plants", "rides"))
-    monkeypatch.setattr(running, "DEMO_ANONYMOUS", {"patients": "2"})
+    monkeypatch.setattr(run, "DEMO", ("plants", "rides"))
+    monkeypatch.setattr(run, "DEMO_ANONYMOUS", {"patients": "2"})
     monkeypatch.setattr(runner, "dagster_instance", lambda _: nullcontext(project.instance))
     result = CliRunner().invoke(main, ["demo"])
     assert (result.exit_code, result.stderr) == (0, "")

@@ -13,19 +13,19 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dp_pipeline.cli import main
-from dp_pipeline.cli.buildable import require_buildable
+from dp_pipeline.cli.check import require_buildable
 from dp_pipeline.ledger import Account, Ledger
-from dp_pipeline.ledger.home import Home
-from dp_pipeline.orchestration.lineage import declared_account
-from dp_pipeline.schema import parameters
-from dp_pipeline.schema.discovery import discover
-from dp_pipeline.schema.errors import DeclarationError
-from dp_pipeline.schema.field_lines import FieldLines
-from dp_pipeline.schema.parser import load_spec
-from dp_pipeline.schema.skeleton import SCHEMA_FILE
+from dp_pipeline.publish.account import declared_account
+from dp_pipeline.publish.home import Home
+from dp_pipeline.spec import parameters
+from dp_pipeline.spec.discovery import discover
+from dp_pipeline.spec.draft import SCHEMA_FILE
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.fields import FieldLines
+from dp_pipeline.spec.parser import load_spec
 from dp_pipeline_tests.ledger.population import charge
 from dp_pipeline_tests.orchestration.projects import definitions_of
-from dp_pipeline_tests.schema.declarations import declaration, written
+from dp_pipeline_tests.spec.declarations import declaration, written
 
 SECRET = "90210777"
 

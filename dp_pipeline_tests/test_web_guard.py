@@ -14,13 +14,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
 
-from dp_pipeline.cli.guarded_dagster import OURS, guarded_command
 from dp_pipeline.cli.web_guard import (
     ORIGINS_VARIABLE,
+    OURS,
     WebGuard,
     declared_origins,
+    guarded_command,
 )
-from dp_pipeline.schema.errors import DeclarationError, PipelineError
+from dp_pipeline.spec.errors import DeclarationError, PipelineError
 
 HERE = "127.0.0.1:3000"
 OWN = f"http://{HERE}"

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dp_pipeline.anonymity.cluster_k_anonymity import ClusterKAnonymity
+from dp_pipeline.anonymity.clustering import ClusterKAnonymity
 from dp_pipeline.anonymity.hamdist import HamdistBackward, HamdistForward, HamdistRatio
 from dp_pipeline.anonymity.kjig import Kjig
 from dp_pipeline.anonymity.method import Method
-from dp_pipeline.anonymity.mondrian import Mondrian
-from dp_pipeline.anonymity.rankings import MutualInformation
-from dp_pipeline.anonymity.rfka import Impurity, Rfka
-from dp_pipeline.anonymity.tree import Tree
-from dp_pipeline.schema.errors import DeclarationError
-from dp_pipeline.schema.name import one_of
-from dp_pipeline.schema.parameters import from_text
+from dp_pipeline.anonymity.mondrian import Mondrian, Tree
+from dp_pipeline.anonymity.ranking import Impurity, MutualInformation, Rfka
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.name import one_of
+from dp_pipeline.spec.parameters import from_text
 
 METHODS: Mapping[str, type[Method]] = {
     "cluster_k_anonymity": ClusterKAnonymity,

@@ -9,16 +9,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.anonymity.bit import Bit, bit_matrix, one_hot_bits
-from dp_pipeline.anonymity.coded_rows import CodedRows, Column
-from dp_pipeline.anonymity.method import Anonymized, Ranking
-from dp_pipeline.anonymity.patterns import Patterns
-from dp_pipeline.anonymity.promise import Promise
-from dp_pipeline.anonymity.ranked import RankedSearch
-from dp_pipeline.anonymity.rankings import on_and_off
-from dp_pipeline.anonymity.search import Started, fill
+from dp_pipeline.anonymity.method import Anonymized, Bit, Ranking, bit_matrix, one_hot_bits
+from dp_pipeline.anonymity.partition import Promise
+from dp_pipeline.anonymity.ranking import RankedSearch, Started, fill, on_and_off
+from dp_pipeline.anonymity.rows import CodedRows, Column, Patterns
 from dp_pipeline.metrics.equivalence_classes import class_ids
-from dp_pipeline.schema.encoding import FloatArray, IntArray
+from dp_pipeline.spec.encoding import FloatArray, IntArray
 
 
 def hamming_distances(rows: CodedRows, bits: Sequence[Bit]) -> IntArray:

@@ -10,14 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
-from dp_pipeline.anonymity.bit import Bit, cumulative_bits
-from dp_pipeline.anonymity.class_partition import ClassPartition, Splits
-from dp_pipeline.anonymity.coded_rows import CodedRows, Column
-from dp_pipeline.anonymity.method import Anonymized
-from dp_pipeline.anonymity.promise import Promise
-from dp_pipeline.anonymity.rare_rows import RareRows
-from dp_pipeline.anonymity.search import Started
-from dp_pipeline.schema.encoding import FloatArray, IntArray
+from dp_pipeline.anonymity.method import Anonymized, Bit, cumulative_bits
+from dp_pipeline.anonymity.partition import ClassPartition, Promise, Splits
+from dp_pipeline.anonymity.ranking import Started
+from dp_pipeline.anonymity.rows import CodedRows, Column, RareRows
+from dp_pipeline.spec.encoding import FloatArray, IntArray
 
 MOST_CELLS_AT_ONCE = 1 << 22
 """Bits × classes × labels that are counted together."""

@@ -1,18 +1,145 @@
-"""Method: what a way to a k-anonymous table is, and what it gives back."""
+"""Method: what a way to a k-anonymous table is, and what it gives back.
+
+Recoding: a public rule from rows to what is released of them. It holds no row.
+
+Unchanged: the recoding of a promise that promises nothing.
+
+Bit: a question with the answers yes and no about one column. What global recoding keeps.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.anonymity.bit import Bit
-from dp_pipeline.anonymity.coded_rows import CodedRows, Column
-from dp_pipeline.anonymity.promise import Promise
-from dp_pipeline.anonymity.recoding import Recoding
+from dp_pipeline.anonymity.partition import Promise
+from dp_pipeline.anonymity.rows import CodedRows, Column
+from dp_pipeline.spec.encoding import FloatArray
+
+
+@dataclass(frozen=True)
+class Bit:
+    """Whether the code of a column is ``code``, or at least ``code`` and not missing.
+
+    column   place among the columns of the rows
+
+    >>> ages = Column("age", ("[0, 20)", "[20, 40)", "missing"), ordered=True, missing=2)
+    >>> [bit.name((ages,)) for bit in cumulative_bits((ages,))]
+    ['age>=[20, 40)', 'age=missing']
+    """
+
+    column: int
+    code: int
+    asks: Literal["is", "at_least"] = "is"
+
+    def of(self, codes: NDArray[np.integer], columns: Sequence[Column]) -> NDArray[np.bool_]:
+        """The answer of every row, (n,), of codes (n, d)."""
+        column, values = columns[self.column], codes[:, self.column]
+        if self.asks == "is":
+            return np.asarray(values == self.code)
+        return np.asarray((values >= self.code) & (values < column.values))
+
+    def name(self, columns: Sequence[Column]) -> str:
+        """``column=level`` or ``column>=level``."""
+        column, sign = columns[self.column], "=" if self.asks == "is" else ">="
+        return f"{column.name}{sign}{column.levels[self.code]}"
+
+
+def one_hot_bits(columns: Sequence[Column]) -> tuple[Bit, ...]:
+    """One bit a level, as the papers have them."""
+    return tuple(Bit(at, code) for at, one in enumerate(columns) for code in range(one.size))
+
+
+def cumulative_bits(columns: Sequence[Column]) -> tuple[Bit, ...]:
+    """Thresholds of ordered columns, levels of the others; a bit for missing values of each.
+
+    Of a column with two levels one bit is left out, which says the contrary of the other.
+    """
+    return tuple(bit for at, one in enumerate(columns) for bit in _bits_of(at, one))
+
+
+def _bits_of(at: int, column: Column) -> list[Bit]:
+    if column.ordered:
+        steps = [Bit(at, code, "at_least") for code in range(1, column.values)]
+        return steps + [Bit(at, code) for code in range(column.values, column.size)]
+    return [Bit(at, code) for code in range(column.size)][column.size == 2 :]
+
+
+def bit_matrix(
+    bits: Sequence[Bit], codes: NDArray[np.integer], columns: Sequence[Column]
+) -> NDArray[np.bool_]:
+    """Answers (n, bits), one column a bit in memory's order."""
+    matrix = np.empty((len(codes), len(bits)), dtype=np.bool_, order="F")
+    # Side by side in memory: one column is read for each of its bits.
+    by_column = np.asfortranarray(codes)
+    for at, bit in enumerate(bits):
+        matrix[:, at] = bit.of(by_column, columns)
+    return matrix
+
+
+_NO_YES = ("0", "1")
+
+
+class Recoding(Protocol):
+    """What becomes of a row depends on that row and on the rule alone."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The released columns."""
+        ...
+
+    @property
+    def about(self) -> tuple[int, ...]:
+        """For every released column, the place of the quasi-identifier that it tells of."""
+        ...
+
+    def released(self, rows: CodedRows) -> CodedRows:
+        """The rows as they would be released: ``columns`` in place of the quasi-identifiers, the
+        target as it is. Rows with equal codes are one equivalence class.
+        """
+        ...
+
+    def features(self, rows: CodedRows) -> FloatArray:
+        """What classifiers see of the rows, (n, features), in 0..1."""
+        ...
+
+
+@dataclass(frozen=True)
+class BitRecoding:
+    """Some bits are kept, everything else is dropped: the result of a feature selection.
+
+    source   the quasi-identifiers that the bits ask about
+    bits     those that are kept
+    """
+
+    source: tuple[Column, ...]
+    bits: tuple[Bit, ...]
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """One column of ``0`` and ``1`` a kept bit."""
+        return tuple(Column(bit.name(self.source), _NO_YES, ordered=True) for bit in self.bits)
+
+    @property
+    def about(self) -> tuple[int, ...]:
+        """The column that each bit asks about."""
+        return tuple(bit.column for bit in self.bits)
+
+    def matrix(self, codes: NDArray[np.integer]) -> NDArray[np.bool_]:
+        """Kept bits (n, bits) of codes of the source columns (n, d)."""
+        return bit_matrix(self.bits, codes, self.source)
+
+    def released(self, rows: CodedRows) -> CodedRows:
+        """The kept bits of every row."""
+        return replace(rows, columns=self.columns, codes=self.matrix(rows.codes).astype(np.uint8))
+
+    def features(self, rows: CodedRows) -> FloatArray:
+        """The kept bits as numbers."""
+        return self.matrix(rows.codes).astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,3 +231,28 @@ class Ranking:
         """
         order = np.argsort(-worth, kind="stable")
         return cls(tuple(order.tolist()), tuple(worth.tolist()))
+
+
+@dataclass(frozen=True)
+class Unchanged:
+    """Every row is released as it is: all distinct values are kept.
+
+    columns   the quasi-identifiers, which are the released columns too
+    """
+
+    columns: tuple[Column, ...]
+
+    @property
+    def about(self) -> tuple[int, ...]:
+        """Every column tells of itself."""
+        return tuple(range(len(self.columns)))
+
+    def released(self, rows: CodedRows) -> CodedRows:
+        """The rows."""
+        return rows
+
+    def features(self, rows: CodedRows) -> FloatArray:
+        """All cumulative bits."""
+        return bit_matrix(cumulative_bits(self.columns), rows.codes, self.columns).astype(
+            np.float64
+        )

@@ -9,14 +9,12 @@ from typing import Literal, TypeGuard
 
 import numpy as np
 
-from dp_pipeline.anonymity.coded_rows import CodedRows
-from dp_pipeline.anonymity.method import Anonymized, Method, Ranked
-from dp_pipeline.anonymity.promise import Promise
-from dp_pipeline.anonymity.recoding import Recoding
+from dp_pipeline.anonymity.method import Anonymized, Method, Ranked, Recoding
+from dp_pipeline.anonymity.partition import Promise
+from dp_pipeline.anonymity.rows import CodedRows
 from dp_pipeline.metrics.auc import macro_auc
-from dp_pipeline.metrics.folds import stratified_folds
-from dp_pipeline.metrics.scorers import Features, Scorer, scores
-from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.metrics.classification import Features, Scorer, scores, stratified_folds
+from dp_pipeline.spec.errors import DeclarationError
 
 EvaluationProtocol = Literal["nested", "paper"]
 

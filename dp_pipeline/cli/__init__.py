@@ -9,19 +9,14 @@ from __future__ import annotations
 import click
 
 from dp_pipeline import __version__
-from dp_pipeline.cli.backfilling import backfill
-from dp_pipeline.cli.budgeting import budget
-from dp_pipeline.cli.declaring import data
+from dp_pipeline.cli.anonymize import anonymize
+from dp_pipeline.cli.budget import budget, give_up_command, move, quarantine, restate, upgrade
+from dp_pipeline.cli.data import data
 from dp_pipeline.cli.doctor.command import doctor
-from dp_pipeline.cli.giving_up import give_up_command
-from dp_pipeline.cli.guarded_dagster import dagster_dev, webserver
-from dp_pipeline.cli.mending import quarantine, restate, upgrade
-from dp_pipeline.cli.moving import move
-from dp_pipeline.cli.one_line_errors import OneLineErrors
-from dp_pipeline.cli.planning import plan
-from dp_pipeline.cli.running import demo, run
-from dp_pipeline.cli.serving import ui
-from dp_pipeline.orchestration.anonymize_command import anonymize
+from dp_pipeline.cli.errors import OneLineErrors
+from dp_pipeline.cli.run import backfill, demo, plan, run
+from dp_pipeline.cli.ui import ui
+from dp_pipeline.cli.web_guard import dagster_dev, webserver
 from dp_pipeline.studies.commands import study
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dp_pipeline.raw.first_look import likely_delimiter
-from dp_pipeline.schema.domain import Domain
-from dp_pipeline.schema.errors import DeclarationError
-from dp_pipeline.schema.fields import written_fields
-from dp_pipeline.schema.source import DATA_FOLDER_VARIABLE, Source
-from dp_pipeline.schema.source_parser import parse_source
-from dp_pipeline.schema.yaml_text import Value, flow_mapping
+from dp_pipeline.raw.proposals import likely_delimiter
+from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.fields import Value, flow_mapping, written_fields
+from dp_pipeline.spec.source import DATA_FOLDER_VARIABLE, Source
+from dp_pipeline.spec.source_parser import parse_source
 
 _SQLITE = "sqlite:///"
 

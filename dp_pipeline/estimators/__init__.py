@@ -4,11 +4,10 @@ data set file.
 Importing this costs an import of scikit-learn: nothing else in the package does so.
 """
 
-from dp_pipeline.estimators.errors import InvalidParameter
+from dp_pipeline.estimators.fit import InvalidParameter
 from dp_pipeline.estimators.k_anonymous_selector import KAnonymousSelector
-from dp_pipeline.estimators.private_kmeans import PrivateKMeans
+from dp_pipeline.estimators.private_kmeans import PrivateKMeans, WeakSignal
 from dp_pipeline.estimators.private_synthesizer import PrivateSynthesizer
-from dp_pipeline.estimators.signal import WeakSignal
 
 __all__ = [
     "InvalidParameter",

@@ -1,9 +1,15 @@
-"""KAnonymousSelector: columns under which rows are k-anonymous, with scikit-learn's manners."""
+"""KAnonymousSelector: columns under which rows are k-anonymous, with scikit-learn's manners.
+
+The name of a method, or a method → one that keeps some bits; nothing here sees a row.
+
+BitSelection: which bits a method keeps of some rows, and what a release with them looks like.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import compress
 from numbers import Integral, Real
@@ -15,18 +21,85 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dp_pipeline.anonymity.bit import Bit
-from dp_pipeline.anonymity.coded_rows import CodedRows
-from dp_pipeline.anonymity.method import Method, sensitive_diversity
-from dp_pipeline.anonymity.promise import Promise
-from dp_pipeline.estimators.bit_method import bit_method
-from dp_pipeline.estimators.bit_selection import BitSelection
-from dp_pipeline.estimators.errors import InvalidParameter, invalid_parameters
-from dp_pipeline.estimators.feature_series import Features, features_of
-from dp_pipeline.estimators.label_values import LabelValues, labels_of
-from dp_pipeline.estimators.selector_columns import SelectorColumn, answers, learned_column
-from dp_pipeline.estimators.selector_edges import declared_edges
-from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.anonymity import METHODS
+from dp_pipeline.anonymity.method import Bit, BitRecoding, Method, Selecting, sensitive_diversity
+from dp_pipeline.anonymity.partition import Promise, TooFewRows
+from dp_pipeline.anonymity.rows import CodedRows
+from dp_pipeline.estimators.fit import InvalidParameter, invalid_parameters
+from dp_pipeline.estimators.frames import Features, features_of
+from dp_pipeline.estimators.selector_columns import (
+    LabelValues,
+    SelectorColumn,
+    answers,
+    declared_edges,
+    labels_of,
+    learned_column,
+)
+from dp_pipeline.metrics.disclosure import DisclosureReport, disclosure_report
+from dp_pipeline.spec.errors import DeclarationError
+
+
+def bit_method(method: object) -> Selecting:
+    """The method that a selector is told to use.
+
+    DeclarationError for what is none, and for methods whose releases are boxes.
+    """
+    by_name = {name: made for name, made in METHODS.items() if hasattr(made, "bits")}
+    if isinstance(method, tuple(by_name.values())):
+        return method  # type: ignore[return-value]
+    if isinstance(method, str) and method in by_name:
+        return by_name[method]()  # type: ignore[return-value]
+    expected = f"method: expected one of {', '.join(by_name)}, or such a method with parameters"
+    if _makes_boxes(method):
+        raise DeclarationError(
+            f"{expected}, got one that makes boxes and selects no columns: "
+            "`dp-pipeline anonymize` releases it"
+        )
+    raise DeclarationError(f"{expected}, got {method!r:.60}")
+
+
+def _makes_boxes(method: object) -> bool:
+    if isinstance(method, str):
+        return method in METHODS
+    return hasattr(method, "recode") and not isinstance(method, type)
+
+
+@dataclass(frozen=True, eq=False)
+class BitSelection:
+    """The result of a method.
+
+    bits         all that could have been kept
+    support      (bits,) which of them are
+    suppressed   (n,) rows that are left out of the release
+    release      the others with kept bits in the order of ``bits``, sorted. Rows live here
+    report       of the release
+    """
+
+    bits: tuple[Bit, ...]
+    support: NDArray[np.bool_]
+    suppressed: NDArray[np.bool_]
+    release: CodedRows
+    report: DisclosureReport
+
+    @classmethod
+    def of(cls, rows: CodedRows, method: Selecting, promise: Promise, *, seed: int) -> BitSelection:
+        """Run a method; DeclarationError where not even one class of all rows is possible."""
+        try:
+            anonymized = method.recode(rows, promise, seed=seed)
+        except TooFewRows as error:
+            raise DeclarationError(str(error)) from None
+        bits, chosen = method.bits(rows.columns), set(_bits_of(anonymized.recoding))
+        support = np.array([bit in chosen for bit in bits], dtype=np.bool_)
+        release = anonymized.release(rows)
+        report = disclosure_report(
+            release.codes, release.target, labels=len(rows.target_levels), k=promise.k
+        )
+        return cls(bits, support, anonymized.suppressed, release, report)
+
+
+def _bits_of(recoding: Any) -> tuple[Bit, ...]:
+    assert isinstance(recoding, BitRecoding)
+    return recoding.bits
 
 
 class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]

@@ -1,31 +1,135 @@
-"""PrivateKMeans: differentially private k-means with the manners of scikit-learn."""
+"""PrivateKMeans: differentially private k-means with the manners of scikit-learn.
+
+Bounds as a user writes them → the declared domain of the columns.
+
+What a fit warns of: that its release is mostly noise, or of other rows than were declared.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dp_pipeline.estimators.arguments import (
+from dp_pipeline.estimators.fit import (
+    RELATION,
+    UNIT,
+    Fitted,
+    InvalidParameter,
+    PrivateFit,
+    clustering_model,
     exact_epsilon,
     generator,
+    invalid_parameters,
     is_fit_for_release,
     noise_of,
     number_of_clusters,
+    plain_claim,
+    run_charged,
 )
-from dp_pipeline.estimators.box import declared_domain
-from dp_pipeline.estimators.charged import run_charged
-from dp_pipeline.estimators.columns import Columns, counter_over, numeric_columns
-from dp_pipeline.estimators.errors import InvalidParameter, invalid_parameters
-from dp_pipeline.estimators.methods import clustering_model, plain_claim
-from dp_pipeline.estimators.private_fit import Fitted, PrivateFit
-from dp_pipeline.estimators.signal import clustering_doubts, warn_of
+from dp_pipeline.estimators.frames import Columns, counter_over, numeric_columns
+from dp_pipeline.inference.spatial.kmeans import cluster_synopsis
 from dp_pipeline.release.clusters import Clusters
-from dp_pipeline.release.weighted_kmeans import cluster_synopsis
-from dp_pipeline.schema.encoding import FloatArray, IntArray
+from dp_pipeline.release.synthetic_table import SyntheticTable
+from dp_pipeline.reporting.plausibility import NoisyTotal, clustering_warnings, table_warnings
+from dp_pipeline.spec.attribute_parser import is_interval
+from dp_pipeline.spec.domain import Attribute, Domain, reach
+from dp_pipeline.spec.encoding import Coordinate, FloatArray, IntArray
+from dp_pipeline.spec.errors import DeclarationError
+
+
+def declared_domain(bounds: object, names: tuple[str, ...]) -> Domain:
+    """One numeric attribute a column, clipped to its bounds.
+
+    names    all different
+    bounds   ``(low, high)`` for all columns; or one such pair a column in their order, as a
+             sequence or an array (d, 2); or a mapping column name → pair
+
+    Raises DeclarationError for anything else, and for an interval that is empty, not finite
+    or too narrow for its 2^17 steps.
+
+    >>> declared_domain((0, 1), ("x", "y")).names
+    ('x', 'y')
+    """
+    pairs = _pairs(bounds, names)
+    return Domain(tuple(_attribute(*one) for one in zip(names, pairs, strict=True)))
+
+
+def _pairs(bounds: object, names: tuple[str, ...]) -> list[list[float]]:
+    if isinstance(bounds, Mapping):
+        if set(bounds) != set(names):
+            raise DeclarationError(
+                f"bounds: expected a pair for each of the columns {', '.join(names)}, "
+                f"got {', '.join(map(str, bounds)) or 'none'}"
+            )
+        bounds = [bounds[name] for name in names]
+    array = _numbers(bounds)
+    if array is not None and array.shape == (2,):
+        array = np.tile(array, (len(names), 1))
+    if array is None or array.shape != (len(names), 2):
+        raise DeclarationError(
+            f"bounds: expected (low, high), or {len(names)} such pairs, "
+            f"got {'no numbers' if array is None else f'numbers of shape {array.shape}'}"
+        )
+    pairs: list[list[float]] = array.astype(np.float64).tolist()
+    return pairs
+
+
+def _numbers(bounds: object) -> np.ndarray | None:
+    try:
+        array = np.asarray(bounds)
+    except ValueError:
+        return None
+    return array if array.dtype.kind in "iuf" else None
+
+
+def _attribute(name: str, pair: list[float]) -> Attribute:
+    low, high = pair
+    if not is_interval(low, high):
+        raise DeclarationError(
+            f"bounds: column {name!r}: expected low < high, both within ±1e15, wide enough for "
+            f"2^17 steps, got ({low}, {high})"
+        )
+    return Attribute(name, name, "clip", coordinate=Coordinate(low, high))
+
+
+class WeakSignal(UserWarning):
+    """A release that says by its own noisy counts that it is mostly noise, or of few rows."""
+
+
+def clustering_doubts(
+    fitted: Fitted[Clusters], fit: PrivateFit[Clusters], *, nominal_rows: int | None
+) -> tuple[str, ...]:
+    """One sentence each, from noisy counts and declarations alone; none where all looks well."""
+    tables, columns = fitted.released.tables(), fitted.released.columns
+    return clustering_warnings(
+        tables,
+        [fit.domain[name] for name in columns],
+        NoisyTotal.of_tables(tables, fitted.spends, reach=reach(UNIT, RELATION)),
+        epsilon=fit.claim.epsilon,
+        nominal_rows=nominal_rows,
+    )
+
+
+def table_doubts(
+    fitted: Fitted[SyntheticTable], fit: PrivateFit[SyntheticTable], *, nominal_rows: int | None
+) -> tuple[str, ...]:
+    """The same of a synthetic table."""
+    table = fitted.released
+    shares = {name: table.probabilities((name,)) for name in table.attributes}
+    total = NoisyTotal.of_marginals(table.measured)
+    return table_warnings(shares, fit.domain, total, nominal_rows=nominal_rows)
+
+
+def warn_of(estimator: str, doubts: Sequence[str]) -> None:
+    """One WeakSignal a doubt, at the line that called ``fit``."""
+    for doubt in doubts:
+        warnings.warn(f"{estimator}: {doubt}", WeakSignal, stacklevel=3)
+
 
 _RECLUSTER_STARTS = 10
 

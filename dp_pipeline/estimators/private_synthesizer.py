@@ -1,9 +1,15 @@
-"""PrivateSynthesizer: a differentially private copy of a table, with scikit-learn's manners."""
+"""PrivateSynthesizer: a differentially private copy of a table, with scikit-learn's manners.
+
+New rows from a fit that is over: its stored answers once more, then other randomness.
+
+The graph of a released table's model, for networkx.
+"""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
@@ -11,27 +17,92 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from dp_pipeline.estimators.arguments import (
+from dp_pipeline.estimators.declared import DeclaredColumn, declared_columns, domain_of
+from dp_pipeline.estimators.fit import (
+    Fitted,
+    PrivateFit,
     exact_delta,
     exact_epsilon,
     generator,
+    invalid_parameters,
     is_fit_for_release,
     noise_of,
+    plain_claim,
+    run_charged,
+    table_model,
 )
-from dp_pipeline.estimators.charged import run_charged
-from dp_pipeline.estimators.clique_graph import clique_graph
-from dp_pipeline.estimators.coded_rows import counter_over_codes, declared_series, every_column
-from dp_pipeline.estimators.declared_column import DeclaredColumn
-from dp_pipeline.estimators.declared_columns import declared_columns, domain_of
-from dp_pipeline.estimators.errors import invalid_parameters
-from dp_pipeline.estimators.methods import plain_claim, table_model
-from dp_pipeline.estimators.private_fit import Fitted, PrivateFit
-from dp_pipeline.estimators.redrawn import redrawn
-from dp_pipeline.estimators.signal import table_doubts, warn_of
-from dp_pipeline.estimators.synthetic_frame import marginal_series, synthetic_frame
-from dp_pipeline.gate.counts import MOST_GRID_CELLS, Counter
+from dp_pipeline.estimators.private_kmeans import table_doubts, warn_of
+from dp_pipeline.estimators.rows import (
+    counter_over_codes,
+    declared_series,
+    every_column,
+    marginal_series,
+    synthetic_frame,
+)
+from dp_pipeline.gate.counter import MOST_GRID_CELLS, Counter
+from dp_pipeline.gate.noise import OpenDPNoise
+from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.spec.errors import DeclarationError
+
+
+class _StoredAnswers(Transcript):
+    """Answers of a fit; with the last of them the model's randomness becomes another.
+
+    A model may draw which questions it asks, so it must begin as it began; what it draws
+    after its last answer are rows.
+    """
+
+    def __init__(
+        self, answered: Transcript, *, rng: np.random.Generator, then: np.random.Generator
+    ) -> None:
+        super().__init__()
+        self._records = list(answered.records)
+        self._rng, self._then = rng, then
+
+    def recall(self, question: str, *, words: str = "") -> IntArray | None:
+        """The stored answer, as any transcript gives it."""
+        answer = super().recall(question, words=words)
+        if self._next == len(self._records):
+            self._rng.bit_generator.state = self._then.bit_generator.state
+        return answer
+
+
+def redrawn(
+    fit: PrivateFit[SyntheticTable],
+    transcript: Transcript,
+    *,
+    rows: int,
+    began: np.random.Generator,
+    rng: np.random.Generator,
+) -> SyntheticTable:
+    """Rows drawn anew from what was released: post-processing, no row is read, nothing is spent.
+
+    began   randomness as it was when the fit began
+    rng     randomness of the rows
+    """
+    assert isinstance(fit.model, TableModel)
+    began = copy.deepcopy(began)
+    answers = _StoredAnswers(transcript, rng=began, then=rng)
+    again = replace(fit, model=replace(fit.model, synthetic_rows=rows))
+    return again.replayed(answers, noise=OpenDPNoise(), rng=began).released
+
+
+def clique_graph(table: SyntheticTable) -> Any:
+    """An undirected graph: cliques with their ``cells``, edges with their ``separator``."""
+    import networkx as nx
+
+    graph = nx.Graph()
+    for clique in table.cliques:
+        graph.add_node(clique, cells=table.domain.cell_count(clique))
+    for parent, child in table.links:
+        first, second = table.cliques[parent], table.cliques[child]
+        shared = tuple(name for name in second if name in first)
+        graph.add_edge(first, second, separator=shared)
+    return graph
+
 
 MOST_ROWS = 10**9
 

@@ -1,23 +1,68 @@
-"""How values become levels that bits ask about: learned from rows, so as sensitive as they are."""
+"""How values become levels that bits ask about: learned from rows, so as sensitive as they are.
+
+The ``edges`` of a selector as a user writes them → the cuts of its columns. All of it public.
+
+The labels ``y`` of rows, of any type → codes, and the labels themselves. Rows live here.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.anonymity.bit import Bit
-from dp_pipeline.anonymity.coded_rows import Column
-from dp_pipeline.estimators.column_values import kind_of, numbers_of, text_places
-from dp_pipeline.estimators.selector_edges import Cuts
-from dp_pipeline.estimators.value_text import UNKNOWN, text_of
-from dp_pipeline.schema.encoding import IntArray
-from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.anonymity.method import Bit
+from dp_pipeline.anonymity.rows import Column
+from dp_pipeline.estimators.frames import UNKNOWN, kind_of, numbers_of, text_of, text_places
+from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.spec.errors import DeclarationError
+
+Cuts = tuple[float, ...]
+
+
+def declared_edges(edges: Any, names: Sequence[str]) -> tuple[Mapping[int, Cuts], Cuts | None]:
+    """Place of a column → its cuts, and the cuts of every column of numbers.
+
+    edges   None, one list of ascending numbers for all, or a mapping from names, or places, of
+            columns to one each
+    names   of the columns of X
+
+    DeclarationError for another form and for a column that X has not.
+    """
+    if edges is None:
+        return {}, None
+    if not isinstance(edges, Mapping):
+        return {}, _ascending(edges)
+    return {_place(column, names): _ascending(cuts) for column, cuts in edges.items()}, None
+
+
+def _place(column: object, names: Sequence[str]) -> int:
+    if isinstance(column, str) and column in names:
+        return names.index(column)
+    place = int(column) if isinstance(column, Integral) and not isinstance(column, bool) else -1
+    if 0 <= place < len(names):
+        return place
+    raise DeclarationError(f"edges: expected names or places of columns of X, got {column!r:.60}")
+
+
+def _ascending(cuts: Any) -> Cuts:
+    try:
+        array = np.asarray(cuts)
+    except ValueError:
+        array = np.asarray("ragged")
+    is_list = array.dtype.kind in "iuf" and array.ndim == 1 and len(array) > 0
+    numbers = tuple(float(cut) for cut in array) if is_list else ()
+    ascends = all(low < high for low, high in pairwise(numbers))
+    if not numbers or not ascends or not np.isfinite(numbers).all():
+        raise DeclarationError(f"edges: expected lists of ascending numbers, got {cuts!r:.60}")
+    return numbers
+
 
 MOST_NUMBERS = 64
 """Different whole numbers of a column that are levels without further ado."""
@@ -199,3 +244,103 @@ def _column(name: str, levels: list[str], values: Any, *, ordered: bool) -> Colu
     while missing in levels:
         missing = f"({missing})"
     return Column(name, (*levels, missing), ordered, missing=len(levels))
+
+
+@dataclass(frozen=True, eq=False)
+class LabelValues:
+    """What every row is labelled.
+
+    codes    (n,) places in ``values``
+    values   a pandas index of the different labels, ascending
+    name     of the series that they came in, where it is a text
+    """
+
+    codes: IntArray
+    values: Any
+    name: str | None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """One a label."""
+        return tuple(map(str, self.values))
+
+    def series(self, codes: IntArray) -> Any:
+        """The labels of some codes, of the type that ``y`` has; of categories, those there are."""
+        import pandas as pd
+
+        series = pd.Series(self.values.take(codes))
+        is_category = isinstance(series.dtype, pd.CategoricalDtype)
+        return series.cat.remove_unused_categories() if is_category else series
+
+
+def labels_of(y: Any, *, rows: int) -> LabelValues:
+    """Labels by position, one a row, without a look at an index.
+
+    DeclarationError, which is a ValueError at the estimator, unless each is a whole number, a
+    truth value, or of a class whose values can be compared, and for a missing one, an empty text
+    too. Labels that read the same, as 1 and "1" or "ill" and "ill ", are refused: whoever reads
+    the release sees one label where the promise has counted two.
+    """
+    import pandas as pd
+
+    series = _series(y)
+    if len(series) != rows:
+        raise DeclarationError("y: expected one label a row of X, got another number of them")
+    try:
+        found, different = pd.factorize(series)
+    except TypeError:
+        raise DeclarationError("y: expected texts, numbers or truth values, got others") from None
+    # As a label of its own, what is not known would pass for another label beside one that is.
+    if (found < 0).any():
+        raise DeclarationError("y: expected a label of every row, got missing ones")
+    values = pd.Index(different)
+    if any(_has_fraction(label) for label in values):
+        raise DeclarationError("y: expected labels of classes, got numbers with fractions")
+    if len(values) > MOST_LEVELS:
+        raise DeclarationError(f"y: expected at most {MOST_LEVELS} different labels, got more")
+    read = [_read(label) for label in values]
+    if "" in read:
+        raise DeclarationError("y: expected a label of every row, got empty ones")
+    if len(set(read)) < len(read):
+        raise DeclarationError("y: expected labels that differ as texts, got two that do not")
+    order = sorted(range(len(values)), key=lambda place: _sort_key(values[place]))
+    codes = np.argsort(order)[found] if order else found
+    name = series.name if isinstance(series.name, str) else None
+    return LabelValues(codes.astype(np.int64), values.take(order), name)
+
+
+def _series(y: Any) -> Any:
+    import pandas as pd
+    from sklearn.utils import column_or_1d
+
+    if y is None:
+        raise DeclarationError(
+            "y: expected a label of every row: a fit requires y to be passed, "
+            "but the target y is None"
+        )
+    if isinstance(y, pd.Series):
+        return y
+    try:
+        return pd.Series(column_or_1d(y, warn=True))
+    except UnicodeError:
+        raise DeclarationError("y: expected texts that can be encoded, got others") from None
+    except ValueError as error:
+        # What it says of complex numbers goes on with the values.
+        raise DeclarationError(f"y: {str(error).splitlines()[0]}") from None
+
+
+def _read(label: object) -> str:
+    """What a person sees of a label."""
+    text = text_of(label)
+    return str(label).strip() if text is None or text == UNKNOWN else text
+
+
+def _has_fraction(label: object) -> bool:
+    is_whole = isinstance(label, Integral) or not isinstance(label, Real)
+    return not is_whole and not float(label).is_integer()  # type: ignore[arg-type]
+
+
+def _sort_key(label: object) -> tuple[bool, int, str]:
+    """Numbers come first, whole ones all of them."""
+    is_number = isinstance(label, Real)
+    return not is_number, int(label) if is_number else 0, str(label)  # type: ignore[call-overload]

@@ -1,0 +1,1 @@
+"""The privacy boundary: questions, charges and noise."""

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dp_pipeline.gate.discrete_laplace import IntArray
-from dp_pipeline.gate.noise import NoiseSource
-from dp_pipeline.gate.numbers import int64_array
-from dp_pipeline.gate.roots import root_at_least
-from dp_pipeline.schema.errors import BoundaryViolation
+from dp_pipeline.gate.noise import NoiseSource, int64_array, root_at_least
+from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.spec.errors import BoundaryViolation
 
 
 def laplace_scale(*, l1: int, epsilon: Fraction) -> Fraction:

@@ -1,7 +1,13 @@
-"""Where noise comes from: OpenDP, our exact sampler, or a seed. Entropy is drawn here alone."""
+"""Where noise comes from: OpenDP, our exact sampler, or a seed. Entropy is drawn here alone.
+
+What passes the gate as a number: integers of int64, exact scales, floats rounded upwards.
+
+Square roots of exact numbers, rounded upwards.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import threading
@@ -13,19 +19,81 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from dp_pipeline.gate.discrete_gaussian import gaussian_noise
-from dp_pipeline.gate.discrete_laplace import (
-    IntArray,
+from dp_pipeline.gate.samplers import (
+    UniformIntegers,
+    exponential_choice,
+    gaussian_noise,
     laplace_noise,
     noisy_argmax,
     saturating_sum,
 )
-from dp_pipeline.gate.exponential_choice import exponential_choice
-from dp_pipeline.gate.numbers import LARGEST_SCALE, checked_scale, float_at_least, int64_array
-from dp_pipeline.gate.roots import root_at_least
-from dp_pipeline.gate.sparse_laplace import sparse_laplace
-from dp_pipeline.gate.words import UniformIntegers
-from dp_pipeline.schema.errors import BoundaryViolation, DeclarationError
+from dp_pipeline.gate.sparse import sparse_laplace
+from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError
+
+LARGEST_SCALE = 2**55
+"""At this scale noise passes 2^62 with probability e^(−128): int64 answers still mean something."""
+
+
+def int64_array(values: object, *, of: str) -> IntArray:
+    """The array as int64, value for value; anything but an integer array is refused.
+
+    Floats, booleans, dates and Python objects are refused by type, whatever they hold, and
+    unsigned numbers above 2^63 − 1 by size: a wrapped number has no sensitivity.
+
+    >>> int64_array(np.array([1, 2], np.uint8), of="counts")
+    array([1, 2])
+    >>> int64_array(np.array([1.0]), of="counts")
+    Traceback (most recent call last):
+    dp_pipeline.spec.errors.BoundaryViolation: counts: expected an integer array, got float64
+    """
+    if not isinstance(values, np.ndarray) or values.dtype.kind not in "iu":
+        got = values.dtype if isinstance(values, np.ndarray) else type(values).__name__
+        raise BoundaryViolation(f"{of}: expected an integer array, got {got}")
+    if values.dtype == np.uint64 and int(values.max(initial=0)) > np.iinfo(np.int64).max:
+        raise BoundaryViolation(f"{of}: expected integers below 2^63, got larger ones")
+    return np.asarray(values, np.int64)
+
+
+def checked_scale(scale: Fraction) -> Fraction:
+    """The scale itself; refused (by its public value alone) unless a Fraction, 0 < scale ≤ 2^55."""
+    if not isinstance(scale, Fraction) or scale <= 0:
+        raise BoundaryViolation(f"noise: expected a positive Fraction as scale, got {scale!r}")
+    if scale > LARGEST_SCALE:
+        raise BoundaryViolation(
+            f"noise: expected a scale of at most 2^55, got 2^{int(scale).bit_length() - 1}"
+        )
+    return scale
+
+
+def float_at_least(value: Fraction) -> float:
+    """The smallest float that is not below a positive ``value`` (up to 2^1023).
+
+    A scale rounded down would be less noise than was paid for.
+
+    >>> float_at_least(Fraction(1, 10)) >= Fraction(1, 10)
+    True
+    """
+    nearest = value.numerator / value.denominator
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
+def root_at_least(square: Fraction) -> Fraction:
+    """A short Fraction r with r² ≥ square > 0, above the root by less than one part in 10^9.
+
+    r is N / 2^k with 2^30 ≤ N ≤ 2^32, the smallest such N whose square is large enough: one step
+    less would be below the root, so r exceeds it by less than 1 / 2^k = r / N. It is a float
+    without rounding, unless too small for one.
+
+    >>> root_at_least(Fraction(4)), float(root_at_least(Fraction(2)))
+    (Fraction(2, 1), 1.4142135623842478)
+    """
+    # 2^(bits − 1) < square < 2^(bits + 1), so square · 4^k is from 2^60 to 2^63.
+    bits = square.numerator.bit_length() - square.denominator.bit_length()
+    k = (62 - bits) // 2
+    least = math.isqrt(math.ceil(square * Fraction(4) ** k) - 1) + 1
+    return least / Fraction(2) ** k
+
 
 _opendp_features = threading.Lock()
 

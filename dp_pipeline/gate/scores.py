@@ -18,9 +18,9 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp_pipeline.gate.discrete_laplace import IntArray
-from dp_pipeline.gate.numbers import int64_array
-from dp_pipeline.schema.errors import BoundaryViolation
+from dp_pipeline.gate.noise import int64_array
+from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.spec.errors import BoundaryViolation
 
 UNIT = 2**16
 """One row, in the units of every score."""

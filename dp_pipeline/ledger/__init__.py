@@ -23,9 +23,14 @@ Fraction(9, 10)
 
 from dp_pipeline.ledger.account import Account
 from dp_pipeline.ledger.balance import Balance
-from dp_pipeline.ledger.charge import Charge, SpendRow
-from dp_pipeline.ledger.entry import Entry
-from dp_pipeline.ledger.errors import DeadRelease, ReservationOver, UnbalancedSpends
+from dp_pipeline.ledger.entries import (
+    Charge,
+    DeadRelease,
+    Entry,
+    ReservationOver,
+    SpendRow,
+    UnbalancedSpends,
+)
 from dp_pipeline.ledger.ledger import Ledger
 from dp_pipeline.ledger.reservation import Reservation
 

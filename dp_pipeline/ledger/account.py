@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from dp_pipeline.ledger.words import require_line
-from dp_pipeline.schema.currency import PURE, Currency, delta_text
-from dp_pipeline.schema.epsilon import epsilon_text
-from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.ledger.entries import require_line
+from dp_pipeline.spec.amounts import PURE, Currency, delta_text, epsilon_text
+from dp_pipeline.spec.errors import DeclarationError
 
 RELATIONS = ("add_remove", "replace_one")
 PURPOSES = ("release", "benchmark")

@@ -6,11 +6,10 @@ from collections import Counter
 from fractions import Fraction
 
 from dp_pipeline.ledger.account import Account
-from dp_pipeline.ledger.charge import SpendRow
-from dp_pipeline.ledger.entry import Entry
+from dp_pipeline.ledger.entries import Entry, SpendRow
 from dp_pipeline.ledger.state import merged
-from dp_pipeline.schema.epsilon import NANO, epsilon_text, nano_epsilon
-from dp_pipeline.schema.errors import Damaged, DeclarationError
+from dp_pipeline.spec.amounts import NANO, epsilon_text, nano_epsilon
+from dp_pipeline.spec.errors import Damaged, DeclarationError
 
 OF_THE_LEDGER = ("upgraded", "restated", "quarantined")
 """Events that no account has to be open for."""

@@ -8,9 +8,8 @@ from fractions import Fraction
 
 from dp_pipeline.ledger.account import Account
 from dp_pipeline.ledger.state import Population
-from dp_pipeline.schema.currency import PURE, Currency
-from dp_pipeline.schema.epsilon import NANO
-from dp_pipeline.schema.errors import BudgetExceeded
+from dp_pipeline.spec.amounts import NANO, PURE, Currency
+from dp_pipeline.spec.errors import BudgetExceeded
 
 
 @dataclass(frozen=True)

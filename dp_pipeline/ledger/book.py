@@ -12,7 +12,7 @@ from dp_pipeline.ledger.head import Head, Tip, newest, require_known
 from dp_pipeline.ledger.store import StillHeld, Store
 from dp_pipeline.ledger.tables import FORMAT
 from dp_pipeline.ledger.view import Page, View
-from dp_pipeline.schema.errors import Damaged
+from dp_pipeline.spec.errors import Damaged
 
 
 class Book:

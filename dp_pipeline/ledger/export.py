@@ -3,6 +3,8 @@
 Left out are fingerprints, keys and hashes, sources, run ids, who did it, and
 times: of a release only the day it was asked for stays, because from asking to
 settling is as long as the rows took.
+
+Moving a ledger from its file to a server: the same rows, the same hashes, the same head.
 """
 
 from __future__ import annotations
@@ -10,11 +12,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from pathlib import Path
 
+from sqlalchemy import Connection, insert, select
+
+from dp_pipeline.files import sync
+from dp_pipeline.ledger import journal
 from dp_pipeline.ledger.audit import Audit
-from dp_pipeline.ledger.entry import Entry
+from dp_pipeline.ledger.entries import Entry
+from dp_pipeline.ledger.head import Tip, file_errors, newest
+from dp_pipeline.ledger.ledger import Ledger
+from dp_pipeline.ledger.postgres import PostgresStore
+from dp_pipeline.ledger.sqlite import SqliteStore
 from dp_pipeline.ledger.state import CHARGING
-from dp_pipeline.schema.epsilon import NANO, epsilon_text
+from dp_pipeline.ledger.tables import entries, spends, state
+from dp_pipeline.ledger.view import read_state
+from dp_pipeline.spec.amounts import NANO, epsilon_text
+from dp_pipeline.spec.errors import Damaged, PipelineError
 
 COLUMNS = (
     "date",
@@ -124,3 +138,45 @@ def _spends(end: Entry | None) -> list[Line]:
         }
         for spend in (end.spends if end else ())
     ]
+
+
+MOVED = "ledger.sqlite.moved"
+"""What the file is called afterwards: nothing opens it again."""
+
+
+def move_to_server(folder: Path, *, head: Path | None, url: str) -> Tip:
+    """Move the rows of the file in ``folder`` to an empty database; gives the newest of them.
+
+    Nobody writes meanwhile. Interrupted, it has done all or nothing of the copy, and
+    is asked once more. Raises PipelineError where there is nothing to move or another
+    ledger is there already, and whatever ``Ledger.verify`` finds before and after.
+    """
+    file, server = SqliteStore(folder), PostgresStore(url, folder)
+    Ledger(folder, head=head).verify()
+    if not file.exists():
+        raise PipelineError(f"ledger {file}: expected one to move to {server}, got none")
+    with file.alone():
+        with file.transaction(writing=False) as old:
+            tip = newest(old)
+            server.receive(lambda new: _copy(old, new), tip)
+        with file_errors(file.path):
+            file.path.rename(folder / MOVED)
+            sync(folder)
+    return Ledger(folder, head=head, store=server).verify()
+
+
+def _copy(old: Connection, new: Connection) -> None:
+    """Every row word for word, in order; Damaged if what is read back is another."""
+    left = []
+    for row, children in journal.rows(old):
+        new.execute(insert(entries), dict(row))
+        if children:
+            new.execute(insert(spends), [dict(child) for child in children])
+        left.append((row["sequence"], journal.stored_bytes(row, children)))
+    new.execute(insert(state), [dict(row) for row in old.execute(select(state)).mappings()])
+    arrived = [(row["sequence"], journal.stored_bytes(row, ch)) for row, ch in journal.rows(new)]
+    for (sequence, sent), found in zip(left, [*arrived, None], strict=False):
+        if (sequence, sent) != found:
+            raise Damaged(f"ledger row {sequence} did not arrive as it was sent")
+    if read_state(old) != read_state(new):
+        raise Damaged("ledger: what its rows add up to did not arrive as it was sent")

@@ -10,12 +10,10 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select
 
-from dp_pipeline.ledger.chain import Row, canonical, digest
-from dp_pipeline.ledger.charge import Charge, SpendRow
-from dp_pipeline.ledger.entry import Entry
+from dp_pipeline.ledger.entries import Charge, Entry, SpendRow
 from dp_pipeline.ledger.head import Tip
-from dp_pipeline.ledger.tables import entries, spends
-from dp_pipeline.schema.errors import Damaged
+from dp_pipeline.ledger.tables import Row, canonical, digest, entries, spends
+from dp_pipeline.spec.errors import Damaged
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from dp_pipeline.ledger.files import file_errors, publish
-from dp_pipeline.schema.errors import Damaged
+from dp_pipeline.ledger.head import file_errors, publish
+from dp_pipeline.spec.errors import Damaged
 
 KEY_BYTES = 32
 

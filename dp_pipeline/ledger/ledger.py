@@ -7,21 +7,19 @@ from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 
-from dp_pipeline.ledger import journal, keys, mending, reservation
-from dp_pipeline.ledger import sources as claims
+from dp_pipeline.ledger import journal, keys, reservation, verify
+from dp_pipeline.ledger import reservation as claims
 from dp_pipeline.ledger.account import Account
 from dp_pipeline.ledger.balance import Balance, this_month
 from dp_pipeline.ledger.book import Book
-from dp_pipeline.ledger.charge import Charge, require_key
-from dp_pipeline.ledger.entry import Entry
+from dp_pipeline.ledger.entries import Charge, Entry, require_key, require_line
 from dp_pipeline.ledger.head import Head, Tip
 from dp_pipeline.ledger.reservation import Reservation
-from dp_pipeline.ledger.sqlite_store import SqliteStore
+from dp_pipeline.ledger.sqlite import SqliteStore
 from dp_pipeline.ledger.store import Store
-from dp_pipeline.ledger.verifying import verified
+from dp_pipeline.ledger.verify import verified
 from dp_pipeline.ledger.view import Page, no_account, read_state
-from dp_pipeline.ledger.words import require_line
-from dp_pipeline.schema.errors import Damaged
+from dp_pipeline.spec.errors import Damaged
 
 
 class Ledger:
@@ -158,7 +156,7 @@ class Ledger:
         Raises DeclarationError if another lineage holds the source, unless both
         are benchmarks, or a release lineage gives the reason why its persons are
         different ones. A benchmark never opens what a release lineage holds.
-        The table of cases and the proof are in ``ledger/sources.py``.
+        The table of cases and the proof are in ``ledger/reservation.py``.
         """
         with self._writing_for(lineage) as page:
             claims.claim(page, lineage, source=source, distinct_population=distinct_population)
@@ -328,12 +326,12 @@ class Ledger:
         return found.tip
 
     def quarantine(self, named: Mapping[int, str], *, reason: str, by: str) -> Tip:
-        """Go on beside rows that somebody else wrote: see ``ledger/mending.py``."""
-        return mending.quarantine(self._book, named, reason=reason, by=by)
+        """Go on beside rows that somebody else wrote: see ``ledger/verify.py``."""
+        return verify.quarantine(self._book, named, reason=reason, by=by)
 
     def restate(self, *, reason: str, by: str) -> Tip:
-        """Compute the sums anew from the rows: see ``ledger/mending.py``."""
-        return mending.restate(self._book, reason=reason, by=by)
+        """Compute the sums anew from the rows: see ``ledger/verify.py``."""
+        return verify.restate(self._book, reason=reason, by=by)
 
     def upgrade(
         self,
@@ -343,8 +341,8 @@ class Ledger:
         named: Mapping[int, str] | None = None,
         reason: str = "",
     ) -> Tip:
-        """Bring a ledger of the second format to this one: see ``ledger/mending.py``."""
-        return mending.upgrade(
+        """Bring a ledger of the second format to this one: see ``ledger/verify.py``."""
+        return verify.upgrade(
             self._book, by=by, with_unfinished=with_unfinished, named=named, reason=reason
         )
 

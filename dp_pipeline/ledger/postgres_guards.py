@@ -4,6 +4,14 @@ The triggers fire ``ALWAYS``: a session that calls itself a replica does not pas
 them. Whoever may alter the tables can drop them, and is found by ``missing_guards``,
 by the hash chain, or by the head. A row of ``state`` may change while the row of the ledger that
 changes it is written, as in ``sqlite_guards.py``.
+
+Whether the indexes of a ledger on a PostgreSQL server tell what its tables hold.
+
+Two comparisons. The first is always made: the columns of each index as an index-only scan reads
+them, out of the index, against the same columns as a sequential scan reads them, out of the table.
+It finds entries of the index that are damaged, missing or too many; it cannot see a damaged page
+above them. The second is made where the extension ``amcheck`` is installed and may be called: it
+checks the whole tree of each index, and that every row of the table is in it.
 """
 
 from __future__ import annotations
@@ -14,6 +22,7 @@ from typing import Final
 from sqlalchemy import Connection, text
 
 from dp_pipeline.ledger.tables import CHARGES, GENESIS
+from dp_pipeline.spec.errors import Damaged
 
 _REFUSED = "RAISE EXCEPTION 'the ledger is append-only' USING ERRCODE = '23000';"
 _BEFORE, _EACH_ROW = 2, 1
@@ -138,3 +147,47 @@ def drop_guards(connection: Connection) -> None:
     for name, table, function in connection.execute(_PRESENT).all():
         connection.exec_driver_sql(f'DROP TRIGGER "{name}" ON {table}')
         connection.exec_driver_sql(f'DROP FUNCTION "{function}"()')
+
+
+_INDEXES: Final = {
+    "entries_pkey": ("entries", "sequence", "true"),
+    "entries_by_lineage": ("entries", "lineage, event, kind", "true"),
+    "one_reserve_per_key": ("entries", "key", "event = 'reserve'"),
+    "one_end_per_key": ("entries", "key", "event IN ('settled', 'dead')"),
+    "spends_pkey": ("spends", "entry, ordinal", "true"),
+    "state_pkey": ("state", "kind, lineage, name", "true"),
+}
+"""Index → table, columns, which rows."""
+
+_FROM_THE_INDEX = {"seqscan": "off", "bitmapscan": "off", "sort": "off"}
+_FROM_THE_TABLE = {"indexscan": "off", "indexonlyscan": "off", "bitmapscan": "off"}
+_CALLABLE = text(
+    "SELECT coalesce(has_function_privilege("
+    "to_regprocedure('bt_index_check(regclass, boolean)'), 'EXECUTE'), false)"
+)
+
+
+def require_sound(connection: Connection, *, of: str) -> None:
+    """Damaged, naming the index, where one does not tell what its table holds; ``of`` names the
+    ledger.
+    """
+    for index, (table, columns, which) in _INDEXES.items():
+        query = f"SELECT {columns} FROM {table} WHERE {which} ORDER BY {columns}"
+        if _rows(connection, query, _FROM_THE_INDEX) != _rows(connection, query, _FROM_THE_TABLE):
+            raise Damaged(
+                f"ledger {of}: index {index} does not tell what its table holds: `REINDEX INDEX "
+                f"{index}` in the database makes it anew"
+            )
+    if connection.execute(_CALLABLE).scalar_one():
+        for index in _INDEXES:
+            connection.execute(text("SELECT bt_index_check(:name, true)"), {"name": index})
+
+
+def _rows(connection: Connection, query: str, plan: dict[str, str]) -> list[tuple[object, ...]]:
+    """The answer of a query under a plan; of the values alone, so that an index answers it."""
+    for name, value in plan.items():
+        connection.exec_driver_sql(f"SET LOCAL enable_{name} = {value}")
+    found = [tuple(row) for row in connection.execute(text(query))]
+    for name in plan:
+        connection.exec_driver_sql(f"SET LOCAL enable_{name} = on")
+    return found

@@ -28,8 +28,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 from dp_pipeline.ledger.account import LIMITS, Account
-from dp_pipeline.ledger.chain import canonical
-from dp_pipeline.schema.errors import Damaged, DeclarationError
+from dp_pipeline.ledger.tables import canonical
+from dp_pipeline.spec.errors import Damaged, DeclarationError
 
 CHARGING = ("reserve", "quarantined")
 """Events whose rows may charge."""

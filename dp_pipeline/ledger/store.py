@@ -10,7 +10,7 @@ from typing import Protocol
 from sqlalchemy import Connection
 
 from dp_pipeline.ledger.tables import FORMAT
-from dp_pipeline.schema.errors import PipelineError
+from dp_pipeline.spec.errors import PipelineError
 
 StillHeld = Callable[[], None]
 """Raises ReservationOver where a lock that was taken is no longer held."""

@@ -10,12 +10,11 @@ from sqlalchemy import Connection, TextClause, delete, insert, select, update
 from dp_pipeline.ledger import journal
 from dp_pipeline.ledger.account import Account
 from dp_pipeline.ledger.balance import Balance, balance_of
-from dp_pipeline.ledger.chain import Row, digest
-from dp_pipeline.ledger.entry import Entry, entry_from
+from dp_pipeline.ledger.entries import Entry, entry_from
 from dp_pipeline.ledger.head import Tip
 from dp_pipeline.ledger.state import CHARGING, Held, Place, State
-from dp_pipeline.ledger.tables import ENDED, RESERVED, entries, state
-from dp_pipeline.schema.errors import Damaged, DeclarationError
+from dp_pipeline.ledger.tables import ENDED, RESERVED, Row, digest, entries, state
+from dp_pipeline.spec.errors import Damaged, DeclarationError
 
 _VERIFY = "`dp-pipeline budget verify` says where"
 

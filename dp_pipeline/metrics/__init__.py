@@ -1,0 +1,1 @@
+"""Quality of what was released: arrays in, numbers out."""

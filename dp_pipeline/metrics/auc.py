@@ -1,12 +1,20 @@
-"""Area under the ROC curve: how often a positive row is scored above a negative one."""
+"""Area under the ROC curve: how often a positive row is scored above a negative one.
+
+Area under the ROC curve of scores that all rows of a class share, from counts of classes.
+
+How well clusters agree with classes. Class × cluster tables in, numbers out.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.schema.encoding import FloatArray, IntArray
-from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.spec.encoding import FloatArray, IntArray
+from dp_pipeline.spec.errors import DeclarationError
 
 
 def auc(scores: FloatArray, positive: NDArray[np.bool_]) -> float:
@@ -58,3 +66,151 @@ def macro_auc(scores: FloatArray, target: IntArray) -> float:
         return auc(scores[:, 1], target == 1)
     found = [auc(scores[:, label], target == label) for label in np.unique(target).tolist()]
     return float(np.mean(found)) if found else float("nan")
+
+
+@dataclass(frozen=True)
+class ClassAuc:
+    """AUC of each label against the rest, averaged over the labels that some row has.
+
+    value      in 0..1 for exact counts; NaN where all rows have one label, or there are none
+    gradient   (classes, labels): what one more row in a class with a label adds to ``value``
+    """
+
+    value: float
+    gradient: FloatArray
+
+    @classmethod
+    def of(cls, counts: IntArray, scores: FloatArray) -> ClassAuc:
+        """counts   (classes, labels) rows; noisy ones may be negative
+        scores   (classes, labels): how much a row of the class looks like each label
+
+        Equal scores count half. Of two labels the second decides, as in ``metrics.auc.macro_auc``,
+        which this equals, computed over classes in place of rows.
+
+        >>> counts = np.array([[2, 0], [1, 1]])
+        >>> ClassAuc.of(counts, np.array([[0.9, 0.1], [0.5, 0.5]])).value.__round__(4)
+        0.8333
+        """
+        labels = counts.shape[1]
+        asked = [1] if labels == 2 else range(labels)
+        total = int(counts.sum())
+        found = [
+            _one_label(counts, scores[:, label], label)
+            for label in asked
+            if 0 < int(counts[:, label].sum()) < total
+        ]
+        if not found:
+            return cls(float("nan"), np.zeros(counts.shape))
+        return cls(
+            float(np.mean([one.value for one in found])),
+            np.mean([one.gradient for one in found], axis=0),
+        )
+
+
+def _one_label(counts: IntArray, scores: FloatArray, label: int) -> ClassAuc:
+    """AUC = Σ_i Σ_j p_i n_j (1[s_i > s_j] + ½·1[s_i = s_j]) / (P·N), p the label's rows of each
+    class and n all others.
+    """
+    positive = counts[:, label]
+    negative = counts.sum(axis=1) - positive
+    # Halves of whole numbers, so that tied classes leave no trace of their order.
+    beaten = _half_ranks(scores, negative)
+    beating = _half_ranks(-scores, positive)
+    pairs = int(positive.sum()) * int(negative.sum())
+    value = int(positive @ beaten) / (2 * pairs)
+    gradient = np.empty(counts.shape)
+    gradient[:] = ((beating / 2 - value * positive.sum()) / pairs)[:, None]
+    gradient[:, label] = (beaten / 2 - value * negative.sum()) / pairs
+    return ClassAuc(value, gradient)
+
+
+def _half_ranks(scores: FloatArray, rows: IntArray) -> IntArray:
+    """Twice the rows with a lower score than each class, and once those with an equal one."""
+    values, places = np.unique(scores, return_inverse=True)
+    held = np.zeros(len(values), dtype=np.int64)
+    np.add.at(held, places, rows)
+    ranks: IntArray = (2 * np.cumsum(held) - held)[places]
+    return ranks
+
+
+ClassTable = NDArray[Any]
+"""Rows of every class in every cluster, shape (classes, k): whole numbers, at least 0."""
+
+
+def class_table(classes: IntArray, clusters: IntArray, *, shape: tuple[int, int]) -> IntArray:
+    """How many rows of every class lie in every cluster.
+
+    classes    (N,) in 0..shape[0] − 1
+    clusters   (N,) in 0..shape[1] − 1
+
+    >>> import numpy as np
+    >>> class_table(np.array([0, 0, 1]), np.array([1, 1, 0]), shape=(2, 2)).tolist()
+    [[0, 2], [1, 0]]
+    """
+    cells = np.ravel_multi_index((classes, clusters), shape)
+    counts: IntArray = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
+    return counts
+
+
+def f_measure(table: ClassTable) -> float:
+    """F-measure with β = 1: every class is compared with the cluster that fits it best.
+
+    F = Σ_i (n_i/N) max_j F(i, j), F(i, j) = 2PR/(P + R) = 2 n_ij/(n_i + n_j) with precision
+    P = n_ij/n_j and recall R = n_ij/n_i. In 0..1, 1 where classes and clusters are the same
+    sets; NaN for no rows. DeclarationError for what is no class × cluster table.
+
+    Source: Larsen, Aone, "Fast and effective text mining using linear-time document
+    clustering", KDD 1999; classes are true labels, or the clusters of k-means without privacy.
+
+    >>> import numpy as np
+    >>> f_measure(np.array([[2, 0], [1, 1]]))
+    0.7333333333333334
+    """
+    counts = _checked(table)
+    rows = counts.sum()
+    if rows == 0:
+        return float("nan")
+    of_class, of_cluster = counts.sum(axis=1), counts.sum(axis=0)
+    # A class and a cluster without rows meet in a cell that is 0 as well.
+    both = np.maximum(of_class[:, None] + of_cluster[None, :], np.finfo(float).tiny)
+    return float(of_class @ (2 * counts / both).max(axis=1) / rows)
+
+
+def adjusted_rand(table: ClassTable) -> float:
+    """Adjusted Rand index: agreement about pairs of rows, above what chance gives.
+
+    1 for the same sets, about 0 for clusters that know nothing of the classes, below 0 for
+    worse. 1 as well where chance alone must agree: one class and one cluster, or every
+    row alone in both. NaN for no rows. DeclarationError for what is no class × cluster table.
+
+    Source: Hubert, Arabie, "Comparing partitions", Journal of Classification, 1985.
+
+    >>> import numpy as np
+    >>> adjusted_rand(np.array([[2, 0], [0, 2]])), round(adjusted_rand(np.ones((2, 2))), 12)
+    (1.0, -0.5)
+    """
+    counts = _checked(table)
+    rows = counts.sum()
+    if rows == 0:
+        return float("nan")
+    together = _pairs(counts)
+    in_classes, in_clusters = _pairs(counts.sum(axis=1)), _pairs(counts.sum(axis=0))
+    by_chance = in_classes * in_clusters / max(1.0, _pairs(rows))
+    at_most = (in_classes + in_clusters) / 2
+    if at_most == by_chance:
+        return 1.0
+    return float((together - by_chance) / (at_most - by_chance))
+
+
+def _pairs(counts: Any) -> float:
+    """Pairs of rows that lie together."""
+    return float((counts * (counts - 1)).sum() / 2)
+
+
+def _checked(table: ClassTable) -> NDArray[np.float64]:
+    if table.ndim != 2 or table.size == 0 or table.min() < 0:
+        raise DeclarationError(
+            f"class table: expected counts ≥ 0 of shape (classes, k), got shape {table.shape}"
+            + (" with a negative one" if table.size and table.min() < 0 else "")
+        )
+    return table.astype(np.float64)

@@ -5,33 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from dp_pipeline.models.aim_like import AimLike
 from dp_pipeline.models.base import Model, declared_claim, price
-from dp_pipeline.models.dp_kjig import DpKjig
-from dp_pipeline.models.dp_kmeans import DpKMeans
-from dp_pipeline.models.dp_kmeans_pp import DpKMeansPlusPlus
-from dp_pipeline.models.dplk_kmeans import DplkKMeans
-from dp_pipeline.models.dplloyd import DpLloyd
-from dp_pipeline.models.dpqt_kmeans import DpqtKMeans
-from dp_pipeline.models.eug_kmeans import EugKMeans
-from dp_pipeline.models.htree_kmeans import HTreeKMeans
-from dp_pipeline.models.hybrid_kmeans import HybridKMeans
-from dp_pipeline.models.idp_kmeans import IdpKMeans
-from dp_pipeline.models.independent import Independent
-from dp_pipeline.models.jtree import JTree
-from dp_pipeline.models.mst import Mst
-from dp_pipeline.models.oept_kmeans import OeptKMeans
-from dp_pipeline.models.one_shot import OneShot
-from dp_pipeline.models.privbayes import PrivBayes
-from dp_pipeline.models.privhd import PrivHd
-from dp_pipeline.models.priview import PriView
-from dp_pipeline.models.privtree_kmeans import PrivTreeKMeans
-from dp_pipeline.models.threshold_filter import ThresholdFilter
-from dp_pipeline.schema.epsilon import NANO, nano_epsilon
-from dp_pipeline.schema.errors import DeclarationError
-from dp_pipeline.schema.name import one_of
-from dp_pipeline.schema.parameters import from_text
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.models.clustering.dp_kmeans import DpKMeans
+from dp_pipeline.models.clustering.dp_kmeans_pp import DpKMeansPlusPlus
+from dp_pipeline.models.clustering.dplk_kmeans import DplkKMeans
+from dp_pipeline.models.clustering.dplloyd import DpLloyd
+from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
+from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
+from dp_pipeline.models.clustering.htree_kmeans import HTreeKMeans
+from dp_pipeline.models.clustering.hybrid_kmeans import HybridKMeans
+from dp_pipeline.models.clustering.idp_kmeans import IdpKMeans
+from dp_pipeline.models.clustering.oept_kmeans import OeptKMeans
+from dp_pipeline.models.clustering.privtree_kmeans import PrivTreeKMeans
+from dp_pipeline.models.tables.aim_like import AimLike
+from dp_pipeline.models.tables.dp_kjig import DpKjig
+from dp_pipeline.models.tables.independent import Independent
+from dp_pipeline.models.tables.jtree import JTree
+from dp_pipeline.models.tables.mst import Mst
+from dp_pipeline.models.tables.one_shot.model import OneShot
+from dp_pipeline.models.tables.privbayes import PrivBayes
+from dp_pipeline.models.tables.privhd import PrivHd
+from dp_pipeline.models.tables.priview import PriView
+from dp_pipeline.models.tables.threshold_filter import ThresholdFilter
+from dp_pipeline.spec.amounts import NANO, nano_epsilon
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.name import one_of
+from dp_pipeline.spec.parameters import from_text
 
 MODELS: Mapping[str, type[Model]] = {
     "aim_like": AimLike,

@@ -12,11 +12,10 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.release.class_table import ClassTable
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.schema.currency import PURE, Currency, delta_text
-from dp_pipeline.schema.domain import Domain
-from dp_pipeline.schema.epsilon import epsilon_text
-from dp_pipeline.schema.errors import BoundaryViolation, DeclarationError
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.spec.amounts import PURE, Currency, delta_text, epsilon_text
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError
 
 Released = Clusters | SyntheticTable | ClassTable
 

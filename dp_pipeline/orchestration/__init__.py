@@ -1,0 +1,1 @@
+"""The pipeline as Dagster sees it: assets, checks, jobs, schedules, sensors."""

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from functools import cache
-from importlib import resources
 from pathlib import Path
 
 import dagster as dg
 
 from dp_pipeline.models.base import Model
-from dp_pipeline.orchestration.anonymity_rows import declared_anonymity
-from dp_pipeline.orchestration.declared_methods import declared_method
-from dp_pipeline.orchestration.release import code_version
-from dp_pipeline.orchestration.syntactic_release import syntactic_code
+from dp_pipeline.publish.k_anonymous_release import (
+    declared_anonymity,
+    declared_method,
+    syntactic_code,
+)
+from dp_pipeline.publish.release import code_version
 from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.schema.parameters import texts_of
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.parameters import texts_of
 
 CODE_TAG = "dagster/code_version"
 """The tag of a materialization that Dagster compares with the asset's own version."""
@@ -30,7 +30,7 @@ CODE_TAG = "dagster/code_version"
 
 def raw_code(spec: DatasetSpec) -> str:
     """Of a stage that prepares rows: the code that reads and prepares, and what is declared."""
-    return _version(_code_of("raw", "schema"), spec.digest)
+    return _version(code_version(("raw", "spec")), spec.digest)
 
 
 def checking_code(spec: DatasetSpec) -> str:
@@ -48,7 +48,9 @@ def ingesting_code(spec: DatasetSpec) -> str:
 
 def internal_code() -> str:
     """Of evaluations, comparisons and the budget: the code that measures and draws pictures."""
-    return _version(_code_of("raw", "metrics", "reporting", "ledger", "orchestration"))
+    return _version(
+        code_version(("raw", "metrics", "reporting", "ledger", "publish", "orchestration"))
+    )
 
 
 def released_code(spec: DatasetSpec, model: Model, code: str | None = None) -> str:
@@ -79,19 +81,6 @@ def anonymous_code(spec: DatasetSpec, name: str, code: str | None = None) -> str
 def data_version(bundle: Bundle) -> dg.DataVersion:
     """Of a stored release: the same after every replay, so nothing downstream is called stale."""
     return dg.DataVersion(_version(bundle.to_json()))
-
-
-@cache
-def _code_of(*rooms: str) -> str:
-    """Version of the code in some folders of the package, and in the folders inside them."""
-    package = resources.files("dp_pipeline")
-    inside = [
-        f"{room}/{folder.name}"
-        for room in rooms
-        for folder in sorted(package.joinpath(room).iterdir(), key=lambda one: one.name)
-        if folder.is_dir()
-    ]
-    return code_version((*rooms, *inside))
 
 
 def _version(*parts: object) -> str:

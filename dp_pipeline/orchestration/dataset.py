@@ -9,16 +9,14 @@ from typing import Any
 
 import dagster as dg
 
-from dp_pipeline.orchestration.io import JsonIOManager, PointerIOManager
+from dp_pipeline.orchestration.automation import schedules_of, sensors_of
+from dp_pipeline.orchestration.common import JsonIOManager, Pipeline, PointerIOManager
 from dp_pipeline.orchestration.jobs import jobs_of
-from dp_pipeline.orchestration.resources import Pipeline
-from dp_pipeline.orchestration.schedules import schedules_of
-from dp_pipeline.orchestration.sensors import sensors_of
-from dp_pipeline.orchestration.stages.internal import internal_assets
-from dp_pipeline.orchestration.stages.raw import raw_assets
-from dp_pipeline.orchestration.stages.released import model_assets
-from dp_pipeline.orchestration.stages.syntactic import syntactic_assets
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.orchestration.k_anonymous_assets import syntactic_assets
+from dp_pipeline.orchestration.raw_assets import raw_assets
+from dp_pipeline.orchestration.release_assets import model_assets
+from dp_pipeline.orchestration.steward_assets import internal_assets
+from dp_pipeline.spec.dataset import DatasetSpec
 
 
 def dataset_assets(spec: DatasetSpec) -> dg.Definitions:

@@ -1,17 +1,160 @@
-"""Dagster's own storage: run history and event log, apart from the ledger."""
+"""Dagster's own storage: run history and event log, apart from the ledger.
+
+DAGSTER_HOME: Dagster's settings, and where its run history is. Imports no Dagster.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 import dagster as dg
+import yaml
 from sqlalchemy import create_engine, make_url
 from sqlalchemy.exc import DBAPIError
 
-from dp_pipeline.ledger.home import Home
-from dp_pipeline.ledger.postgres_url import place
-from dp_pipeline.orchestration.dagster_home import STORAGE_VARIABLE, alone_in, make_dagster_home
-from dp_pipeline.schema.errors import PipelineError
+from dp_pipeline.files import make_private
+from dp_pipeline.ledger.postgres import place, postgres_url
+from dp_pipeline.publish.home import Home, find_workspace
+from dp_pipeline.spec.errors import DeclarationError, PipelineError, bounded_bytes, system_line
+
+STORAGE_VARIABLE = "DP_PIPELINE_DAGSTER"
+_FOLDER_VARIABLE = "DAGSTER_HOME"
+_MOST_BYTES = 1 << 20
+"""Of Dagster's settings."""
+_QUIET = "telemetry:\n  enabled: false\nnux:\n  enabled: false\n"
+# The variable's name and not its value: no password stands in a file.
+_ON_SERVER = f"storage:\n  postgres:\n    postgres_url:\n      env: {STORAGE_VARIABLE}\n"
+
+
+def keep_files_private() -> None:
+    """Whatever this process, or one that it starts, writes from now on is for its owner only.
+
+    Dagster, Great Expectations and engines for files choose no mode for what they write.
+    """
+    os.umask(0o077)
+
+
+def code_location() -> list[str]:
+    """What Dagster's programs are told to load: the project's workspace, or the package alone."""
+    workspace = find_workspace()
+    if workspace is not None:
+        return ["--workspace", str(workspace)]
+    return ["--module-name", "dp_pipeline.definitions", "--working-directory", str(Path.cwd())]
+
+
+def dagster_folder(home: Home) -> Path:
+    """Where Dagster's settings and its run history are, or will be."""
+    # Dagster itself wants an absolute path.
+    return Path(os.environ.get(_FOLDER_VARIABLE) or home.root.parent / ".dagster_home").resolve()
+
+
+def make_dagster_home(home: Home) -> Path:
+    """The folder that ``$DAGSTER_HOME`` names, or ``.dagster_home`` beside the home, with its
+    settings: the project's own where it declares some. This process's environment then says so,
+    and whatever it writes from then on is for its owner only.
+
+    Raises PipelineError where no such folder can be, DeclarationError where its settings keep
+    the history elsewhere than ``$DP_PIPELINE_DAGSTER`` says.
+    """
+    keep_files_private()
+    folder = dagster_folder(home)
+    os.environ[_FOLDER_VARIABLE] = str(folder)
+    server = _server()
+    settings = folder / "dagster.yaml"
+    try:
+        make_private(folder)
+        ours = (home.root.parent / ".dagster_home").resolve()
+        _close(*home.folders, *([ours] if folder == ours else []))
+        # Nobody reads what another has half written.
+        with alone_in(folder):
+            if not settings.exists():
+                settings.write_text(_settings(home, on_server=server is not None), encoding="utf-8")
+            declared = bounded_bytes(settings, most=_MOST_BYTES).decode()
+    except OSError as error:
+        raise PipelineError(f"{_FOLDER_VARIABLE}: {system_line(error, folder)}") from None
+    except UnicodeDecodeError:
+        raise _no_settings(settings) from None
+    _require_agreement(declared, server, of=settings)
+    return folder
+
+
+def _close(*folders: Path) -> None:
+    """Folders of ours that an earlier program, or somebody, has opened to others."""
+    for folder in folders:
+        if folder.is_dir() and folder.stat().st_mode & 0o077:
+            folder.chmod(0o700)
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Hold the lock of DAGSTER_HOME; waits for whoever holds it. Not reentrant; OSError."""
+    # Closing it gives the lock back, and so does the end of the process.
+    with (folder / ".lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _server() -> str | None:
+    """Where the run history is kept, without a password; None: in the folder."""
+    named = os.environ.get(STORAGE_VARIABLE)
+    if not named:
+        return None
+    url = postgres_url(named, of=STORAGE_VARIABLE)
+    if find_spec("dagster_postgres") is None:
+        raise PipelineError(
+            f"{STORAGE_VARIABLE}: expected dagster-postgres, got none: "
+            "`pip install 'dp-pipeline[postgresql]'`"
+        )
+    # Dagster hands it on as it is.
+    os.environ[STORAGE_VARIABLE] = url.render_as_string(hide_password=False)
+    return place(url)
+
+
+def _settings(home: Home, *, on_server: bool) -> str:
+    declared = home.root.parent / "dagster.yaml"
+    settings = declared.read_text(encoding="utf-8") if declared.is_file() else _QUIET
+    if not on_server or "storage" in _parsed(settings, of=declared):
+        return settings
+    return f"{settings.rstrip()}\n{_ON_SERVER}"
+
+
+def _require_agreement(settings: str, server: str | None, *, of: Path) -> None:
+    storage = _parsed(settings, of=of).get("storage")
+    on_server = STORAGE_VARIABLE in str(storage)
+    if server is not None and not on_server:
+        raise DeclarationError(
+            f"{STORAGE_VARIABLE}: names {server}, but {of} keeps the run history elsewhere: "
+            f"expected its storage to be that variable, got {_named(storage)}"
+        )
+    if server is None and on_server:
+        raise DeclarationError(
+            f"{STORAGE_VARIABLE}: expected an address, as {of} keeps the run history there, "
+            "got none"
+        )
+
+
+def _named(storage: object) -> str:
+    return " and ".join(map(str, storage)) if isinstance(storage, dict) else "files in its folder"
+
+
+def _parsed(settings: str, *, of: Path) -> dict[str, Any]:
+    try:
+        found = yaml.safe_load(settings)
+    except (yaml.YAMLError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise _no_settings(of)
+    return found
+
+
+def _no_settings(of: Path) -> DeclarationError:
+    return DeclarationError(f"{of}: expected Dagster's settings in YAML, got something else")
 
 
 def dagster_instance(home: Home) -> dg.DagsterInstance:

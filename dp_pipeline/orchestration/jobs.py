@@ -1,19 +1,28 @@
-"""Jobs of one data set: what is started together, and what it costs at most."""
+"""Jobs of one data set: what is started together, and what it costs at most.
+
+Handing a backfill over ε to the Dagster that runs already: one run a partition.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
 
 import dagster as dg
 
 from dp_pipeline.models import build_model, price_of_everything
 from dp_pipeline.models.base import declared_claim, price
-from dp_pipeline.orchestration.anonymity_rows import declared_anonymity
-from dp_pipeline.orchestration.syntactic_release import FOLDER
+from dp_pipeline.orchestration.instance import code_location
+from dp_pipeline.publish.account import require_snapshot
+from dp_pipeline.publish.home import Home
+from dp_pipeline.publish.k_anonymous_release import FOLDER, declared_anonymity
+from dp_pipeline.raw.ingest import is_watchable
 from dp_pipeline.raw.prepare import stages_of
-from dp_pipeline.raw.source_stamp import is_watchable
-from dp_pipeline.schema.epsilon import epsilon_text
-from dp_pipeline.schema.spec import DatasetSpec, Publication
+from dp_pipeline.raw.snapshot import require_prepared
+from dp_pipeline.spec.amounts import epsilon_text
+from dp_pipeline.spec.dataset import DatasetSpec, Publication
+from dp_pipeline.spec.errors import PipelineError
 
 
 def jobs_of(spec: DatasetSpec) -> list[dg.job]:  # type: ignore[valid-type]
@@ -126,3 +135,38 @@ def _limits(spec: DatasetSpec) -> str:
         return "without a ceiling"
     month = "" if spec.per_month is None else f", at most {epsilon_text(spec.per_month)} a month"
     return f"of {epsilon_text(spec.ceiling)}{month}"
+
+
+DAEMON = "QUEUED_RUN_COORDINATOR"
+"""The daemon that starts waiting runs, in Dagster's words."""
+
+SILENT_SECONDS = 90
+"""It says that it is there every 30 seconds."""
+
+
+def require_daemon(instance: dg.DagsterInstance, *, now: float) -> None:
+    """PipelineError unless a daemon has been heard of lately: without one the runs would wait,
+    and be charged whenever somebody starts Dagster.
+
+    now   seconds since 1970
+    """
+    heard = instance.get_daemon_heartbeats().get(DAEMON)
+    if heard is None or now - heard.timestamp > SILENT_SECONDS:
+        raise PipelineError(
+            "backfill: expected a running Dagster daemon, got none: start `dp-pipeline ui`, or "
+            "use `dp-pipeline run`, which needs none"
+        )
+
+
+def submit_backfill(spec: DatasetSpec, home: Home, epsilons: Sequence[str]) -> None:
+    """Let Dagster queue one run of every model and its evaluation a partition.
+
+    Raises NotPrepared where there are no prepared rows, and PipelineError where Dagster refuses.
+    """
+    require_prepared(spec, require_snapshot(spec, home))
+    words = ["job", "backfill", *code_location(), "--job", sweep_job_name(spec)]
+    command = [sys.executable, "-m", "dagster", *words, "--partitions", ",".join(epsilons)]
+    done = subprocess.run([*command, "--noprompt"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["no reason given"]
+        raise PipelineError(f"backfill: expected Dagster to queue it, got: {lines[-1]}")

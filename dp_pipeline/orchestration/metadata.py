@@ -3,6 +3,16 @@
 What a raw asset shows comes from this file and ``column_metadata`` alone: names,
 stages and declarations. No count, no value, no preview: what the event log holds
 is read by more people than the raw store.
+
+Metadata of releases with an ε: what was spent, how it was drawn, where it comes from.
+
+Metadata of released tables: cliques and noise, or bits and claims; and what each step cost.
+
+Metadata of k-anonymous releases: what their card says, and numbers to plot over K.
+
+Of the released table alone: nothing of columns that were not kept, and no time on release data.
+
+Metadata of an account: what is spent and left, its charges, and a picture of them over time.
 """
 
 from __future__ import annotations
@@ -10,12 +20,27 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
 
 import dagster as dg
 import numpy as np
 
+from dp_pipeline.ledger import Balance, Entry, Ledger
+from dp_pipeline.publish.anonymize import Anonymous
+from dp_pipeline.publish.cards import TableFacts
+from dp_pipeline.publish.k_anonymous_evaluation import Figures
+from dp_pipeline.publish.k_anonymous_release import syntactic_code
+from dp_pipeline.publish.publish import Published
+from dp_pipeline.publish.release import code_version
 from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.reporting.rows import QualityRow
+from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.reporting.figures import budget_staircase
+from dp_pipeline.reporting.figures.budget import BudgetHistory
+from dp_pipeline.reporting.metrics import QualityRow
+from dp_pipeline.reporting.summary import steps_of
+from dp_pipeline.reporting.text import cost_text, count_text, number_text, question_words
+from dp_pipeline.spec.amounts import NANO, Currency, delta_text, epsilon_text
 
 Metadata = dict[str, dg.MetadataValue]
 
@@ -73,3 +98,226 @@ def _rounded(value: float | str) -> float | int | str:
     if not isinstance(value, float):
         return value
     return float(f"{value:.4g}") if math.isfinite(value) else str(value)
+
+
+def table_metadata(bundle: Bundle) -> Metadata:
+    """Of a released table: its cliques, the noise of what was measured, and what each step cost; of
+    a class table its bits, its claims and how many classes are published; nothing of centres.
+    """
+    if "claims" in bundle.tables:
+        return _class_metadata(bundle)
+    if "cliques" not in bundle.tables:
+        return {}
+    cliques, measured = bundle.tables["cliques"], bundle.tables["measured"]
+    cells = cliques["cells"].tolist()
+    largest = max(zip(cells, cliques["attributes"].tolist(), strict=True), default=(0, "none"))
+    return {
+        "privacy/steps": _step_table(bundle),
+        "table/synthetic rows": dg.MetadataValue.int(_rows(bundle.tables["codes"])),
+        "table/cliques": dg.MetadataValue.int(len(cells)),
+        "table/cells of all cliques": dg.MetadataValue.int(sum(cells)),
+        "table/cells of the largest clique": dg.MetadataValue.int(largest[0]),
+        "table/largest clique": dg.MetadataValue.text(largest[1]),
+        "table/model graph": record_table(cliques),
+        "table/noise": record_table(measured),
+    }
+
+
+def _class_metadata(bundle: Bundle) -> Metadata:
+    """What is claimed stands beside what is not."""
+    tables = bundle.tables
+    return {
+        "privacy/claims": record_table(tables["claims"]),
+        "table/bits": record_table(tables["bits"]),
+        "table/published classes": dg.MetadataValue.int(_rows(tables["classes"])),
+        "table/threshold": record_table(tables["threshold"]),
+    }
+
+
+def _step_table(bundle: Bundle) -> dg.MetadataValue:
+    """One row a step."""
+    lines = [
+        (one.name, one.charges, cost_text(one.cost), f"{float(one.share):.1%}")
+        for one in steps_of(bundle)
+    ]
+    return line_table(("step", "charges", bundle.currency.symbol, "share"), lines)
+
+
+def _rows(table: Mapping[str, np.ndarray]) -> int:
+    return max((len(values) for values in table.values()), default=0)
+
+
+def released_metadata(published: Published, card: Path, beside: Sequence[str] = ()) -> Metadata:
+    """What a release spent, from its accountant; how it was come by; where it comes from.
+
+    card     the file that says it in words
+    beside   releases of the same sensitive rows without any ε
+    """
+    bundle = published.bundle
+    return {
+        "release card": dg.MetadataValue.md(card.read_text(encoding="utf-8")),
+        **kind_metadata(bundle),
+        **beside_metadata(beside),
+        **_epsilon_metadata(bundle),
+        "privacy/charged by this run": dg.MetadataValue.text(
+            bundle.currency.text(Fraction(published.nano, NANO))
+        ),
+        "privacy/state": dg.MetadataValue.text(published.state),
+        # What is short stands first: there may be a hundred charges.
+        **table_metadata(bundle),
+        "privacy/mechanisms": spend_table(bundle),
+        "older code": dg.MetadataValue.bool(bundle.facts["code"] != code_version()),
+        "fit for release": dg.MetadataValue.bool(bundle.fit_for_release),
+        "release key": dg.MetadataValue.text(bundle.key),
+        "provenance": dg.MetadataValue.json(dict(bundle.facts)),
+        **{f"quality/{name}": number(one.value) for name, one in bundle.quality.items()},
+        "card": dg.MetadataValue.path(card),
+    }
+
+
+def kind_metadata(bundle: Bundle) -> Metadata:
+    """``dp`` or ``not-dp``, and why where it is not the ε that was asked."""
+    texts = {"privacy/kind": bundle.kind}
+    if bundle.caveat:
+        texts["privacy/caveat"] = bundle.caveat
+    return {name: dg.MetadataValue.text(text) for name, text in texts.items()}
+
+
+def beside_metadata(beside: Sequence[str]) -> Metadata:
+    """What was released of the same sensitive rows without any ε; nothing where nothing was."""
+    if not beside:
+        return {}
+    text = f"not differentially private, of the same persons: {'; '.join(beside)}"
+    return {"privacy/beside it": dg.MetadataValue.text(text)}
+
+
+def _epsilon_metadata(bundle: Bundle) -> Metadata:
+    """The ε that holds: a number to plot only where there is one, and exactly where that number
+    does not say it; and the ρ that was paid.
+    """
+    exactly: Metadata = {"privacy/epsilon exactly": dg.MetadataValue.text(bundle.spent_text)}
+    if not bundle.is_dp:
+        return exactly
+    plotted = number(float(bundle.epsilon))
+    told: Metadata = {"privacy/epsilon": plotted}
+    if bundle.spent_text != epsilon_text(Fraction(str(plotted.value))):
+        told |= exactly
+    if bundle.currency.delta is not None:
+        told["privacy/rho"] = number(float(bundle.charged))
+        told["privacy/delta"] = dg.MetadataValue.text(delta_text(bundle.currency.delta))
+    return told
+
+
+def spend_table(bundle: Bundle) -> dg.MetadataValue:
+    """One row a charge, with what it cost in the lineage's currency, in words and short numbers:
+    the bundle has every digit.
+    """
+    lines = [
+        (
+            question_words(one.what),
+            cost_text(cost),
+            one.mechanism,
+            number_text(float(one.scale)),
+            count_text(one.sensitivity),
+        )
+        for one, cost in zip(bundle.spends, bundle.costs, strict=True)
+    ]
+    # A narrow window cuts off what stands last.
+    names = ("question", bundle.currency.symbol, "mechanism", "scale", "sensitivity")
+    return line_table(names, lines)
+
+
+def anonymous_metadata(anonymous: Anonymous, beside: Sequence[str]) -> Metadata:
+    """What was released, how it was come by, and its card.
+
+    beside   other releases of the same sensitive rows without any ε
+    """
+    bundle = anonymous.bundle
+    shown = TableFacts.of(bundle)
+    return {
+        "release card": dg.MetadataValue.md(anonymous.card.read_text(encoding="utf-8")),
+        **kind_metadata(bundle),
+        **beside_metadata(beside),
+        "privacy/state": dg.MetadataValue.text(anonymous.state),
+        "anonymity/K": dg.MetadataValue.int(shown.k),
+        "anonymity/diversity": dg.MetadataValue.int(shown.diversity),
+        "anonymity/kept columns": dg.MetadataValue.int(shown.columns),
+        "anonymity/classes": dg.MetadataValue.int(shown.classes),
+        "anonymity/smallest class": dg.MetadataValue.int(shown.smallest),
+        "anonymity/homogeneous share": number(shown.homogeneous),
+        "anonymity/rows left out": dg.MetadataValue.int(shown.left_out),
+        "columns": record_table(bundle.tables["columns"]),
+        "measures": record_table(bundle.tables["measures"]),
+        "older code": dg.MetadataValue.bool(bundle.facts["code"] != syntactic_code()),
+        "fit for release": dg.MetadataValue.bool(bundle.fit_for_release),
+        "release key": dg.MetadataValue.text(bundle.key),
+        "provenance": dg.MetadataValue.json(dict(bundle.facts)),
+        "card": dg.MetadataValue.path(anonymous.card),
+    }
+
+
+def figure_metadata(figures: Mapping[str, Figures]) -> Metadata:
+    """One number a method and figure: what the Plots tab draws over K."""
+    return {
+        f"{method}/{name}": number(value)
+        for method, found in figures.items()
+        for name, value in found.items()
+    }
+
+
+def budget_report(ledger: Ledger, lineage: str) -> Metadata:
+    """Everything that the budget report shows of one population. The ledger is verified first:
+    Damaged where a row is not as it was written.
+    """
+    verified = ledger.verify()
+    balance, entries = ledger.balance(lineage), ledger.entries(lineage)
+    history = BudgetHistory.of(lineage, entries, balance.currency)
+    return {
+        **balance_metadata(balance),
+        "ledger/verified rows": dg.MetadataValue.int(verified.sequence),
+        "privacy/staircase": picture(budget_staircase(history)),
+        "privacy/releases": charge_table(ledger, lineage),
+    }
+
+
+def balance_metadata(balance: Balance) -> Metadata:
+    """What is spent, left and allowed for ever, and in this month where that has a limit."""
+    amounts = {"spent": balance.spent, "left": balance.left, "ceiling": balance.ceiling}
+    if balance.per_month is not None:
+        amounts |= {
+            f"spent in {balance.month}": balance.month_spent,
+            f"left in {balance.month}": balance.month_left,
+            "limit of a month": balance.per_month,
+        }
+    return amount_metadata(amounts, balance.currency)
+
+
+def limits_metadata(word: str) -> Metadata:
+    """One line where the data set file declares other limits than the account has; else nothing."""
+    return {"privacy/limits": dg.MetadataValue.text(word)} if word else {}
+
+
+def amount_metadata(amounts: Mapping[str, Fraction | None], currency: Currency) -> Metadata:
+    """Amounts in a currency, exactly, as text; ``none`` where there is no limit."""
+    return {
+        f"privacy/{name}": dg.MetadataValue.text("none" if one is None else currency.text(one))
+        for name, one in amounts.items()
+    }
+
+
+def charge_table(ledger: Ledger, lineage: str) -> dg.MetadataValue:
+    """One row a charge of a lineage, oldest first, with the sum so far."""
+    lines, total = [], 0
+    for entry in ledger.entries(lineage):
+        if entry.is_charge:
+            total += entry.nano_epsilon
+            time = entry.time[:19].replace("T", " ")
+            so_far = epsilon_text(Fraction(total, NANO))
+            lines.append((time, entry.what, _charged(entry), so_far, entry.kind or ""))
+    symbol = ledger.balance(lineage).currency.symbol
+    # A narrow window cuts off what stands last.
+    return line_table(("time", "release", symbol, "sum", "kind"), lines)
+
+
+def _charged(entry: Entry) -> str:
+    return epsilon_text(Fraction(entry.nano_epsilon, NANO)) if entry.kind == "dp" else "none"

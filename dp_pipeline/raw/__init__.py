@@ -1,0 +1,1 @@
+"""Rows: reading, checking, preparing and counting them."""

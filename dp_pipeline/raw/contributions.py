@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dp_pipeline.raw.values import REAL, TEXT, WHOLE, type_word
-from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.spec.errors import DeclarationError
 
 _PURPOSE = b"contribution\0"
 """Keeps these digests apart from every other use of the lineage's key."""

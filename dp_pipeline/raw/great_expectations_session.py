@@ -1,25 +1,50 @@
 """Short sessions with Great Expectations: expectations and frames in, booleans or its pages out.
 
 Every result format but BOOLEAN_ONLY puts offending values into the result: none is asked for.
+
+The two frames that expectations are tested on: the stored schema as one row, and the rows.
+
+Great Expectations' own suite and pages of a snapshot, for the steward, beside its rows.
+
+What they say of rows is no more than whether each expectation is fulfilled; of sensitive rows even
+that is the steward's alone. So they are written into the snapshot's folder, which only its owner
+can enter, and are deleted with its rows.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from dp_pipeline.raw.expectations import Expectation, Rule, frame_column
-from dp_pipeline.schema.database import has_driver
-from dp_pipeline.schema.encoding import Levels
-from dp_pipeline.schema.errors import PipelineError
-from dp_pipeline.schema.expectation import Argument
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.files import temporary_folder
+from dp_pipeline.raw.ingest import read_stage
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.raw.validate import (
+    PERSON,
+    Expectation,
+    Rule,
+    expectations_of,
+    frame_column,
+    source_columns,
+)
+from dp_pipeline.raw.values import WHOLE, Kind, kind_of, level_words, missing_cells, numbers, texts
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.domain import Attribute
+from dp_pipeline.spec.encoding import FloatArray, IntArray, Levels
+from dp_pipeline.spec.errors import PipelineError
+from dp_pipeline.spec.expectations import Argument
+from dp_pipeline.spec.source import has_driver
 
 _TYPES: dict[Rule, str] = {
     "exists": "expect_column_to_exist",
@@ -167,3 +192,127 @@ def _listed(value: Argument) -> Any:
 def _levels(spec: DatasetSpec, attribute: str) -> tuple[str, ...]:
     cells = spec.domain[attribute].cells
     return cells.values if isinstance(cells, Levels) else ()
+
+
+_SAMPLES: dict[Kind, pd.Series] = {
+    "text": pd.Series(["text"], dtype=object),
+    "number": pd.Series([0.0]),
+    "other": pd.Series([False]),
+}
+
+
+def schema_frame(spec: DatasetSpec, snapshot: Snapshot) -> pd.DataFrame:
+    """One made-up row with a column for every declared column that the stored file has once.
+
+    It depends on the file's schema alone, so whatever is concluded from it does too.
+    """
+    schema = pq.read_schema(snapshot.checked_path("ingested"))
+    columns = {}
+    for name, column in source_columns(spec).items():
+        places = schema.get_all_field_indices(column)
+        if len(places) == 1:
+            columns[name] = _SAMPLES[_kind_of_column(name, schema.field(places[0]).type)]
+    return pd.DataFrame(columns, index=[0])
+
+
+def _kind_of_column(name: str, type_: pa.DataType) -> Kind:
+    """What a stored column is; floating numbers are no persons."""
+    kind = kind_of(type_)
+    return "other" if name == PERSON and kind == "number" and type_ not in WHOLE else kind
+
+
+def row_frame(spec: DatasetSpec, snapshot: Snapshot) -> pd.DataFrame:
+    """The rows as preparation will read them: numbers as floats, levels as stripped texts.
+
+    A missing value, a text where a number is declared and a blank person id are null.
+    In a nullable number such a text is infinite instead, beyond every bound: only
+    what is missing is null there.
+    """
+    table = read_stage(snapshot, "ingested")
+    columns: dict[str, pd.Series | pd.Categorical] = {}
+    for attribute in spec.domain:
+        column = table.column(attribute.column)
+        if attribute.is_numeric:
+            columns[attribute.name] = pd.Series(_numbers(attribute, column))
+        else:
+            columns[attribute.name] = _categories(*level_words(attribute, column))
+    person = spec.protection.column
+    if person is not None:
+        places, words = texts(table.column(person))
+        words[words == ""] = None
+        columns[PERSON] = _categories(places, words)
+    for name in _named(spec):
+        # Some of the library's expectations fail at categories.
+        columns[name] = pd.Series(columns[name]).astype(object)
+    return pd.DataFrame(columns)
+
+
+def _named(spec: DatasetSpec) -> set[str]:
+    """The columns of texts that declared expectations name."""
+    named = {frame_column(spec, one) for e in spec.expectations for one in e.columns.values()}
+    return {one for one in named if one == PERSON or not spec.domain[one].is_numeric}
+
+
+def _numbers(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
+    values = numbers(column)
+    if not attribute.nullable:
+        return values
+    nothing = missing_cells(attribute, column)
+    return np.where(nothing, np.nan, np.where(np.isnan(values), np.inf, values))
+
+
+def _categories(places: IntArray, words: NDArray[np.object_]) -> pd.Categorical:
+    # Stripping can make two texts one, and categories must differ. A None gets the code −1.
+    merged, unique = pd.factorize(words)
+    codes = np.append(merged, -1)[places]
+    return pd.Categorical.from_codes(codes, categories=pd.Index(unique, dtype=object))
+
+
+FOLDER = "great_expectations"
+INDEX = Path("data_docs", "index.html")
+"""The page to begin with, inside of the folder."""
+
+_NOTHING_FROM_ELSEWHERE = (
+    b'<meta http-equiv="Content-Security-Policy" '
+    b"content=\"default-src 'unsafe-inline' file: data:\">"
+)
+"""The library's pages ask other people's servers for their styles and scripts."""
+
+
+def write_data_docs(spec: DatasetSpec, snapshot: Snapshot) -> Path:
+    """Write the suites as JSON and the pages, in place of those of before; their folder.
+
+    Rows are looked at only where the stored schema is as declared. Nothing is noted in the
+    manifest: this validates nothing. NotPrepared where there are no rows, Damaged where they are
+    not as they were stored.
+    """
+    with snapshot.alone():
+        parts = _parts(spec, snapshot)
+        folder = snapshot.folder / FOLDER
+        with temporary_folder(folder) as made:
+            write_pages(spec, parts, made)
+            _make_private(made)
+            if folder.exists():
+                shutil.rmtree(folder)
+            made.rename(folder)
+    return folder
+
+
+def _parts(spec: DatasetSpec, snapshot: Snapshot) -> list[Part]:
+    declared = expectations_of(spec)
+    structural = tuple(one for one in declared if one.structural)
+    schema = schema_frame(spec, snapshot)
+    parts: list[Part] = [(f"{spec.name}_schema", structural, schema)]
+    if all(passed(spec, structural, schema).values()):
+        rows = tuple(one for one in declared if not one.structural)
+        parts.append((f"{spec.name}_rows", rows, row_frame(spec, snapshot)))
+    return parts
+
+
+def _make_private(folder: Path) -> None:
+    """Nobody else may enter or read, and no page asks another server for anything."""
+    for path in folder.rglob("*"):
+        if path.suffix == ".html":
+            text = path.read_bytes()
+            path.write_bytes(text.replace(b"<head>", b"<head>" + _NOTHING_FROM_ELSEWHERE, 1))
+        path.chmod(0o700 if path.is_dir() else 0o600)

@@ -1,10 +1,18 @@
-"""Ingest: a source is read once, into a snapshot that never changes again."""
+"""Ingest: a source is read once, into a snapshot that never changes again.
+
+What a source says of itself without being read as rows: whether its bytes may be others now.
+
+For data alone whose changes are public: the answer decides when something is released.
+
+Writing a stage's table into a snapshot, whole or in parts.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import platform
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -12,9 +20,11 @@ from typing import BinaryIO
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
+import pyarrow.parquet as pq
 
 import dp_pipeline
-from dp_pipeline.raw.located import forget_downloads, located
+from dp_pipeline.files import sweep
+from dp_pipeline.raw.download import forget_downloads, located
 from dp_pipeline.raw.snapshot import (
     Snapshot,
     anew,
@@ -24,10 +34,11 @@ from dp_pipeline.raw.snapshot import (
     one_at_a_time,
 )
 from dp_pipeline.raw.sources import read_source
-from dp_pipeline.release.durable import sweep
-from dp_pipeline.schema.errors import Damaged, DeclarationError, NotPrepared
-from dp_pipeline.schema.identity import sha256_name
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.raw.sources.files import parquet_parts
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import Damaged, DeclarationError, NotPrepared
+from dp_pipeline.spec.identity import sha256_name
+from dp_pipeline.spec.source import Source
 
 INGESTED = "ingested"
 """The stage that holds the rows as the source had them."""
@@ -216,3 +227,110 @@ def _versions() -> dict[str, str]:
         "pyarrow": pa.__version__,
         "numpy": np.__version__,
     }
+
+
+FILES = ("csv", "parquet")
+"""Kinds of sources that are files, here or behind a URL."""
+
+
+@dataclass(frozen=True)
+class SourceStamp:
+    """A cheap look at a source.
+
+    text        another one when any file was written, came or went
+    changed_at  when the newest file was written; None behind a URL
+    """
+
+    text: str
+    changed_at: datetime | None
+
+
+def is_watchable(source: Source) -> bool:
+    """Whether it has a stamp at all: files here, or behind URLs with a declared hash. Decided by
+    the declaration: nothing is opened.
+    """
+    return source.kind in FILES and any(
+        not one.is_remote or _declared(one) for one in source.alternatives
+    )
+
+
+def source_stamp(source: Source) -> SourceStamp | None:
+    """The stamp of what would be read now; None where that is not there, or not whole yet.
+
+    Of files: names, sizes and times of writing. Of URLs, which are never opened for this: the
+    hashes that the data set file declares.
+    """
+    for one in source.alternatives:
+        if one.is_remote:
+            declared = _declared(one)
+            return SourceStamp(declared, None) if declared else None
+        files = _files(one)
+        if files:
+            return _stamp_of(files)
+    return None
+
+
+def source_digest(source: Source) -> str | None:
+    """Hash of the bytes that would be read now: of every file by itself, in order; None where
+    there are none, or where they changed meanwhile.
+    """
+    before = source_stamp(source)
+    if before is None or before.changed_at is None:
+        return None if before is None else before.text
+    files = next(found for found in map(_files, source.alternatives) if found)
+    digest = hashlib.sha256()
+    try:
+        for path in files:
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+    except OSError:
+        return None
+    return digest.hexdigest() if source_stamp(source) == before else None
+
+
+def _declared(source: Source) -> str:
+    """Declared hashes of every URL; empty where one is missing."""
+    hashes = [source.sha256.get(url, "") for url in source.locations]
+    return " ".join(hashes) if all(hashes) else ""
+
+
+def _files(source: Source) -> list[Path]:
+    """Every file of a local source; none where one is missing."""
+    if source.is_remote or not source.is_named:
+        return []
+    found: list[Path] = []
+    for path in map(Path, source.locations):
+        files = [path] if path.is_file() else parquet_parts(path)
+        if not files:
+            return []
+        found += files
+    return found
+
+
+def _stamp_of(files: list[Path]) -> SourceStamp | None:
+    try:
+        states = [(path, path.stat()) for path in files]
+    except OSError:
+        return None
+    lines = [f"{path} {state.st_size} {state.st_mtime_ns}" for path, state in states]
+    text = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    newest = max(state.st_mtime for _, state in states)
+    return SourceStamp(text, datetime.fromtimestamp(newest, UTC))
+
+
+def store(snapshot: Snapshot, stage: str, table: pa.Table) -> None:
+    """Store one stage's table as Parquet."""
+    store_parts(snapshot, stage, table.schema, [table])
+
+
+def store_parts(
+    snapshot: Snapshot, stage: str, schema: pa.Schema, parts: Iterable[pa.Table]
+) -> None:
+    """Store tables of one schema as one stage: they are never in memory together."""
+
+    def write(file: BinaryIO) -> None:
+        with pq.ParquetWriter(file, schema) as writer:
+            for part in parts:
+                writer.write_table(part)
+
+    snapshot.store_table(stage, write)

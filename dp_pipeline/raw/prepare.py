@@ -11,34 +11,68 @@ discretized  smallest unsigned code of every attribute with cells; missing is th
 one_hot      one 0/1 column ``attribute=label`` a cell
 
 All stages have the same rows in the same order.
+
+Cell codes as bits: one 0/1 column a cell, written in parts, because bits are many.
+
+Exact codes of prepared rows, for what reads rows as they are: nothing here is private.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dp_pipeline.raw.cells import level_codes, levels_of, missing_cells, valid_numbers
 from dp_pipeline.raw.contributions import keep_at_most
-from dp_pipeline.raw.ingest import read_stage
-from dp_pipeline.raw.one_hot import store_one_hot
-from dp_pipeline.raw.readiness import (
+from dp_pipeline.raw.ingest import read_stage, store, store_parts
+from dp_pipeline.raw.snapshot import (
+    Snapshot,
     forget_preparation,
     mark_stage,
+    require_prepared,
     require_stage,
     require_validated,
 )
-from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.raw.tables import store
-from dp_pipeline.raw.values import numbers
-from dp_pipeline.schema.domain import Attribute
-from dp_pipeline.schema.encoding import INVALID, Bins, IntArray
-from dp_pipeline.schema.errors import DeclarationError
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.raw.values import level_codes, levels_of, missing_cells, numbers, valid_numbers
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.domain import Attribute, Domain
+from dp_pipeline.spec.encoding import INVALID, Bins, IntArray
+from dp_pipeline.spec.errors import DeclarationError
+
+_ROWS_A_PART = 1 << 16
+
+
+def bit_names(attribute: Attribute) -> tuple[str, ...]:
+    """``attribute=label`` of every cell, in code order.
+
+    >>> from dp_pipeline.spec.encoding import Levels
+    >>> bit_names(Attribute("sex", "sex", "drop", cells=Levels(("f", "m"))))
+    ('sex=f', 'sex=m')
+    """
+    return tuple(f"{attribute.name}={label}" for label in attribute.labels())
+
+
+def store_one_hot(domain: Domain, snapshot: Snapshot, codes: pa.Table) -> None:
+    """Store the stage ``one_hot`` of a table of codes."""
+    names = [name for a in domain.discrete for name in bit_names(domain[a])]
+    schema = pa.schema([(name, pa.uint8()) for name in names])
+    store_parts(snapshot, "one_hot", schema, _parts(domain, codes, schema))
+
+
+def _parts(domain: Domain, codes: pa.Table, schema: pa.Schema) -> Iterator[pa.Table]:
+    for start in range(0, codes.num_rows, _ROWS_A_PART):
+        part = codes.slice(start, _ROWS_A_PART)
+        bits = []
+        for name in domain.discrete:
+            column = part.column(name).to_numpy()
+            bits += [
+                pa.array((column == code).astype(np.uint8)) for code in range(domain[name].size)
+            ]
+        yield pa.Table.from_arrays(bits, schema=schema)
+
 
 Step = Callable[[DatasetSpec, Snapshot], None]
 
@@ -200,3 +234,36 @@ def prepare(spec: DatasetSpec, snapshot: Snapshot) -> None:
     for stage in stages_of(spec):
         steps[stage](spec, snapshot)
     mark_prepared(spec, snapshot)
+
+
+STAGE = "discretized"
+
+
+def require_codes(spec: DatasetSpec, snapshot: Snapshot) -> None:
+    """NotPrepared unless the snapshot is prepared, DeclarationError for a data set without cells.
+
+    Reads the manifest alone.
+    """
+    require_prepared(spec, snapshot)
+    if STAGE not in stages_of(spec):
+        raise DeclarationError(f"{spec.name}: expected attributes with cells, got none")
+
+
+def exact_codes(spec: DatasetSpec, snapshot: Snapshot, names: Sequence[str]) -> NDArray[np.integer]:
+    """Cell codes of some discrete attributes (n, len(names)), in the order of the prepared rows.
+
+    A missing value of a nullable attribute is its last code. Raises what ``require_codes`` does,
+    and Damaged when the rows are not as they were stored.
+    """
+    require_codes(spec, snapshot)
+    table = read_stage(snapshot, STAGE)
+    codes = np.empty((table.num_rows, len(names)), dtype=_smallest(spec, names), order="F")
+    for at, name in enumerate(names):
+        codes[:, at] = table.column(name).to_numpy()
+    return codes
+
+
+def _smallest(spec: DatasetSpec, names: Sequence[str]) -> np.dtype[np.integer]:
+    """The smallest unsigned type that holds every code."""
+    most = max((spec.domain[name].size for name in names), default=1)
+    return np.min_scalar_type(most - 1)

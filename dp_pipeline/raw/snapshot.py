@@ -5,6 +5,18 @@ that depended on the rows would tell whether they changed. Its manifest says
 how far it has come (ingested, validated, prepared) and holds a keyed
 fingerprint of every stored table. One that was retired is a manifest alone,
 which keeps its name from ever being used again.
+
+How far a snapshot has come: marks in its manifest, each bound to one declaration.
+
+``validated``: {structural, refused, digest, checks}; ``stages``: stage → digest;
+``prepared``: {digest, stages}, or null. A declaration that changed makes every mark void.
+
+Retiring rows: every stored stage and every exact number of a population, gone for good.
+
+The manifest goes first, replaced by one that says *retired*: a snapshot of which half is deleted
+can never be read, or be mistaken for a damaged one, and whoever starts again goes on where
+the last one stopped. Files are unlinked, not overwritten: what a disk keeps of them, backups and
+the source itself are not reached from here.
 """
 
 from __future__ import annotations
@@ -15,17 +27,19 @@ import hmac
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from dp_pipeline.release.durable import make_private, write_whole
-from dp_pipeline.schema.errors import Damaged, DeclarationError, NotPrepared
-from dp_pipeline.schema.formats import MANIFEST, require_format
-from dp_pipeline.schema.identity import sha256_name
+from dp_pipeline.files import make_private, sync, write_whole
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import Damaged, DeclarationError, NotPrepared
+from dp_pipeline.spec.formats import MANIFEST, require_format
+from dp_pipeline.spec.identity import sha256_name
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MANIFEST = "manifest.json"
@@ -257,3 +271,133 @@ def make_current(snapshot: Snapshot) -> None:
     """Let releases read this snapshot from now on."""
     pointer = snapshot.folder.parent / CURRENT
     write_private(pointer, lambda file: _write_text(file, snapshot.id))
+
+
+def mark_validated(
+    spec: DatasetSpec, snapshot: Snapshot, *, structural: bool, refused: bool
+) -> None:
+    """Note the outcome of a validation; a refused snapshot loses its mark ``prepared``."""
+    facts = {
+        "structural": structural,
+        "refused": refused,
+        "digest": spec.digest,
+        "checks": spec.checks,
+    }
+    if refused:
+        snapshot.record(validated=facts, prepared=None)
+    else:
+        snapshot.record(validated=facts)
+
+
+def require_validated(spec: DatasetSpec, snapshot: Snapshot) -> None:
+    """NotPrepared unless the manifest says: validated as declared now, and not refused."""
+    validated = _marks(snapshot, "validated")
+    if validated.get("refused"):
+        raise NotPrepared(
+            f"{snapshot!r}: expected a valid snapshot, got a refused one: its checks say what to "
+            f"mend, then {anew(spec.name)}"
+        )
+    is_current = (validated.get("digest"), validated.get("checks")) == (spec.digest, spec.checks)
+    if validated.get("structural") is not True or not is_current:
+        raise NotPrepared(
+            f"{snapshot!r}: expected a snapshot validated as {spec.name} is declared now, "
+            f"got none: {preparing(spec.name)}"
+        )
+
+
+def forget_preparation(snapshot: Snapshot) -> None:
+    """Void every stage before the first one is written anew: stages of two runs never mix."""
+    snapshot.record(prepared=None, stages={})
+
+
+def mark_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> None:
+    """Note that one stage was stored under this declaration."""
+    snapshot.record(stages={**_marks(snapshot, "stages"), stage: spec.digest})
+
+
+def require_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> None:
+    """NotPrepared unless ``stage`` was stored under this declaration."""
+    if _marks(snapshot, "stages").get(stage) != spec.digest:
+        raise NotPrepared(
+            f"{snapshot!r}: expected the stage {stage!r} as {spec.name} is declared now, got none: "
+            f"{preparing(spec.name)}"
+        )
+
+
+def require_prepared(spec: DatasetSpec, snapshot: Snapshot) -> None:
+    """NotPrepared unless the manifest says: validated and prepared as declared now."""
+    require_validated(spec, snapshot)
+    prepared = _marks(snapshot, "prepared")
+    if prepared.get("digest") != spec.digest:
+        raise NotPrepared(
+            f"{snapshot!r}: expected a snapshot prepared as {spec.name} is declared now, got none: "
+            f"{preparing(spec.name)}"
+        )
+
+
+def _marks(snapshot: Snapshot, name: str) -> dict[str, Any]:
+    """One mapping of the manifest; empty where there is none."""
+    marks = snapshot.manifest.get(name)
+    return marks if isinstance(marks, dict) else {}
+
+
+def snapshots_of(store: Path, lineage: str, *, datasets: Collection[str]) -> tuple[Snapshot, ...]:
+    """Every snapshot of one population on a raw store of which more is left than its name.
+
+    datasets   names of the data sets that are declared under the lineage
+
+    A manifest says whose rows they are, declared or not. Where none does, because a run was
+    stopped while it wrote, they are those of the data set's other snapshots.
+    """
+    return tuple(
+        snapshot
+        for folder in _folders(store)
+        for snapshot in _of_one(folder, lineage, is_declared=folder.name in datasets)
+        if snapshot.remains()
+    )
+
+
+def _of_one(folder: Path, lineage: str, *, is_declared: bool) -> list[Snapshot]:
+    # Only names and manifests are read here, so no key is needed.
+    stored = {one: one.lineage for one in (Snapshot(path, b"") for path in _folders(folder))}
+    is_ours = is_declared or lineage in stored.values()
+    return [one for one, whose in stored.items() if whose == lineage or (whose is None and is_ours)]
+
+
+def stored_populations(store: Path) -> Iterator[tuple[Path, str | None]]:
+    """Every snapshot of a raw store, retired ones too, with whose rows its manifest says they are
+    or were; None where none can be read, and for files that no snapshot has.
+    """
+    for folder in sorted(store.iterdir()) if store.is_dir() else ():
+        if not folder.is_dir() or folder.name.startswith("."):
+            continue
+        for path in sorted(folder.iterdir()):
+            if path.is_dir() and any(path.iterdir()):
+                yield path, Snapshot(path, b"").lineage
+            elif path.is_file() and not path.name.startswith(".") and path.name != CURRENT:
+                yield path, None
+
+
+def _folders(folder: Path) -> Iterator[Path]:
+    if not folder.is_dir():
+        return iter(())
+    found = (path for path in sorted(folder.iterdir()) if not path.is_symlink())
+    return (path for path in found if path.is_dir())
+
+
+def retire(snapshot: Snapshot, *, lineage: str, on: date) -> None:
+    """Delete everything of a snapshot but its name; doing it again finishes what was begun."""
+    with snapshot.alone():
+        if not snapshot.is_retired():
+            snapshot.mark_retired(lineage=lineage, on=on)
+        for path in snapshot.remains():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        sync(snapshot.folder)
+
+
+def name_of(snapshot: Snapshot) -> str:
+    """How the ledger calls a snapshot: data set and name."""
+    return f"{snapshot.folder.parent.name}/{snapshot.id}"

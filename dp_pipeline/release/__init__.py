@@ -1,0 +1,1 @@
+"""Values that may leave."""

@@ -1,15 +1,20 @@
-"""What one release has spent: recorded by the code that draws the noise, never by the model."""
+"""What one release has spent: recorded by the code that draws the noise, never by the model.
+
+Dividing an exact ε into exact shares.
+
+What the charges of one budget cost the lineage that pays them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import isqrt
 from typing import Literal
 
-from dp_pipeline.schema.currency import PURE, Currency, rho_of_pure
-from dp_pipeline.schema.epsilon import epsilon_text
-from dp_pipeline.schema.errors import BoundaryViolation, BudgetExceeded
+from dp_pipeline.spec.amounts import PURE, Currency, epsilon_text, rho_of_pure
+from dp_pipeline.spec.errors import BoundaryViolation, BudgetExceeded
 
 LAPLACE = "discrete Laplace"
 NOISY_MAX = "noisy max"
@@ -211,3 +216,49 @@ def _proves(spend: Spend) -> bool:
     if spend.mechanism == EXPONENTIAL:
         return spend.epsilon * (1 - ROUNDED_UP) <= proven <= spend.epsilon
     return proven == spend.epsilon
+
+
+def split(epsilon: Fraction, weights: Sequence[int | Fraction]) -> tuple[Fraction, ...]:
+    """Shares of ``epsilon`` in proportion to ``weights``; they add up to it exactly.
+
+    weights   positive, at least one; whole numbers or fractions, never floats
+
+    >>> split(Fraction(1), [1, 2])
+    (Fraction(1, 3), Fraction(2, 3))
+    """
+    exact = [Fraction(weight) for weight in weights if not isinstance(weight, float)]
+    if len(exact) != len(weights) or not exact or min(exact) <= 0:
+        raise BoundaryViolation(
+            f"budget: expected positive whole or rational weights, got {len(weights)} others"
+        )
+    total = sum(exact, Fraction(0))
+    return tuple(epsilon * weight / total for weight in exact)
+
+
+def root_weights(sizes: Sequence[int]) -> tuple[int, ...]:
+    """√size in whole thousandths: the shares that give tables of these sizes the least
+    total noise (minimise Σ size/ε_i subject to Σ ε_i = ε), without a float.
+    """
+    return tuple(isqrt(size * 10**6) for size in sizes)
+
+
+def rho_costs(spends: Sequence[Spend], *, budget: Currency) -> tuple[Fraction, ...]:
+    """One ρ a spend; they add up to what the budget costs a lineage that pays in ρ.
+
+    budget   what the spends were accounted in
+
+    In a budget of ρ every pure spend was charged as ε²/2 by itself. A budget of pure ε
+    costs ε²/2 as a whole: (Σ ε_i)²/2 was reserved before anyone knew the ε_i, and each
+    spend is given its share of it.
+
+    >>> half = Spend("cells", "discrete Laplace", Fraction(1, 2), 1, Fraction(2))
+    >>> rho_costs([half, half], budget=PURE)
+    (Fraction(1, 4), Fraction(1, 4))
+    """
+    if budget == PURE:
+        total = sum((spend.epsilon for spend in spends), Fraction(0))
+        return tuple(spend.epsilon * total / 2 for spend in spends)
+    return tuple(
+        spend.epsilon if spend.currency == budget.name else rho_of_pure(spend.epsilon)
+        for spend in spends
+    )

@@ -2,6 +2,10 @@
 
 JSON and columns of numbers or text only, with None where a value is missing: nothing in it is
 code.
+
+ReleaseKey: what makes two releases the same one, so that asking again costs nothing.
+
+A key that was paid for stays the same for ever: see ``schema.as_before`` before adding a field.
 """
 
 from __future__ import annotations
@@ -9,20 +13,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from dp_pipeline.release.accountant import Spend
+from dp_pipeline.release.accountant import Spend, rho_costs
 from dp_pipeline.release.clusters import Tables
-from dp_pipeline.release.costs import rho_costs
 from dp_pipeline.release.measurement import NoisyNumber
-from dp_pipeline.schema.currency import PURE, Currency
-from dp_pipeline.schema.epsilon import epsilon_text
-from dp_pipeline.schema.errors import BoundaryViolation, Damaged
-from dp_pipeline.schema.formats import BUNDLE, require_format
+from dp_pipeline.spec.amounts import PURE, Currency, epsilon_text
+from dp_pipeline.spec.errors import BoundaryViolation, Damaged
+from dp_pipeline.spec.formats import BUNDLE, require_format, said
 
 EARLIER_EVALUATION = "earlier_evaluation"
 """The fact of a bundle made again that holds the ε of the evaluation it left out."""
@@ -260,3 +262,37 @@ def _spend_fields(spend: Spend) -> dict[str, Any]:
 def _spend(fields: dict[str, Any]) -> Spend:
     exact = {"epsilon": Fraction(fields["epsilon"]), "scale": Fraction(fields["scale"])}
     return Spend(**{**fields, **exact})
+
+
+@dataclass(frozen=True)
+class ReleaseKey:
+    """Everything that decides which noisy answers a release holds. No row enters.
+
+    declaration   digest of the measured declarations of the data set
+    measuring     the model's measuring parameters, as text
+    noise         noise source, with its seed if it has one
+    replicate     0, and one more with every fresh draw that was asked for by name
+    """
+
+    lineage: str
+    dataset: str
+    snapshot: str
+    declaration: str
+    model: str
+    measuring: Mapping[str, str]
+    epsilon: Fraction
+    evaluation: Fraction | None
+    noise: str
+    replicate: int = 0
+
+    @property
+    def digest(self) -> str:
+        """Hex digest of all fields that have to be named."""
+        fields = said(self)
+        fields["epsilon"] = epsilon_text(self.epsilon)
+        fields["evaluation"] = None if self.evaluation is None else epsilon_text(self.evaluation)
+        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
+    def with_replicate(self, replicate: int) -> ReleaseKey:
+        """The key of another draw of the same release."""
+        return replace(self, replicate=replicate)

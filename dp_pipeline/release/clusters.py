@@ -1,4 +1,9 @@
-"""Clusters: released centres, and the synopsis or the sizes that came with them."""
+"""Clusters: released centres, and the synopsis or the sizes that came with them.
+
+Synopsis: disjoint boxes with noisy weights.
+
+Any k, any picture and any count come from it without a further look at the rows.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +11,94 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp_pipeline.release.synopsis import Synopsis
-from dp_pipeline.schema.encoding import FloatArray
+from dp_pipeline.release.trees import Nodes
+from dp_pipeline.spec.encoding import Coordinate, FloatArray
+
+
+@dataclass(frozen=True)
+class Synopsis:
+    """Disjoint boxes in data units with noisy weights.
+
+    lower, upper   float (m, d)
+    weights        float (m,); may be negative
+    """
+
+    columns: tuple[str, ...]
+    lower: FloatArray
+    upper: FloatArray
+    weights: FloatArray
+
+    @property
+    def middles(self) -> FloatArray:
+        """Centres of the boxes, (m, d)."""
+        return (self.lower + self.upper) / 2
+
+    def refined(self, *, enough: int = 3000, most: int = 4) -> Synopsis:
+        """The same boxes, the positive ones cut where they are few, so that a large box does not
+        stand for its middle alone.
+
+        enough   positive boxes from which on nothing is cut; each is cut into
+                 ⌊(enough/m)^{1/d}⌋ parts an axis, at most ``most``
+        """
+        positive = self.weights > 0
+        d, m = self.lower.shape[1], max(1, int(positive.sum()))
+        cuts = min(most, int((enough / m) ** (1 / d) + 1e-9))
+        if cuts < 2:
+            return self
+        corners = np.stack(np.unravel_index(np.arange(cuts**d), (cuts,) * d), axis=1)
+        lower, upper = (ends[positive][:, None, :] for ends in (self.lower, self.upper))
+        size = (upper - lower) / cuts
+        parts = lower + corners * size
+        # The last part may end a digit above its box.
+        ends = np.minimum(parts + size, upper)
+        return Synopsis(
+            self.columns,
+            np.concatenate([self.lower[~positive], parts.reshape(-1, d)]),
+            np.concatenate([self.upper[~positive], ends.reshape(-1, d)]),
+            np.concatenate(
+                [self.weights[~positive], np.repeat(self.weights[positive] / cuts**d, cuts**d)]
+            ),
+        )
+
+    def table(self) -> dict[str, np.ndarray]:
+        """One row a box: bounds on every axis, and the weight."""
+        columns: dict[str, np.ndarray] = {}
+        for axis, name in enumerate(self.columns):
+            columns[f"{name}_lower"] = self.lower[:, axis]
+            columns[f"{name}_upper"] = self.upper[:, axis]
+        return {**columns, "weight": self.weights}
+
+    @classmethod
+    def of_nodes(
+        cls,
+        nodes: Nodes,
+        weights: FloatArray,
+        columns: tuple[str, ...],
+        box: tuple[Coordinate, ...],
+    ) -> Synopsis:
+        """Boxes of tree nodes."""
+        low = np.array([interval.lower for interval in box])
+        width = np.array([interval.upper - interval.lower for interval in box])
+        size = width / (1 << nodes.heights)[:, None]
+        lower = low + nodes.positions(len(box)) * size
+        # The last box may end a digit above the declared bound.
+        upper = np.minimum(lower + size, [interval.upper for interval in box])
+        return cls(columns, lower, upper, weights)
+
+    @classmethod
+    def of_grid(
+        cls, table: FloatArray, columns: tuple[str, ...], box: tuple[Coordinate, ...]
+    ) -> Synopsis:
+        """Boxes of a grid of equal cells, table (g,)·d."""
+        low = np.array([interval.lower for interval in box])
+        width = np.array([interval.upper - interval.lower for interval in box])
+        positions = np.stack(np.unravel_index(np.arange(table.size), table.shape), axis=1)
+        size = width / table.shape[0]
+        lower = low + positions * size
+        # The last box may end a digit above the declared bound.
+        upper = np.minimum(lower + size, [interval.upper for interval in box])
+        return cls(columns, lower, upper, table.ravel().astype(float))
+
 
 Tables = dict[str, dict[str, np.ndarray]]
 

@@ -1,14 +1,20 @@
-"""Noisy answers: frozen values that carry the scale of their noise and may leave."""
+"""Noisy answers: frozen values that carry the scale of their noise and may leave.
+
+NoiseRate: how the noise in a cell falls with what is paid for its table.
+
+SparseTable: the cells of a huge contingency table that are large after noise.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import pi, sinh, sqrt
+from math import exp, log, pi, sinh, sqrt
 
 import numpy as np
 
-from dp_pipeline.schema.encoding import FloatArray, IntArray
+from dp_pipeline.spec.encoding import FloatArray, IntArray
 
 MOST_RATE = 30.0
 """Above this rate nothing but 0 is drawn: a variance of 0 would divide by 0."""
@@ -135,3 +141,113 @@ def variances(rates: FloatArray) -> FloatArray:
     """
     few = np.minimum(rates, MOST_RATE)
     return np.asarray(2 * np.exp(-few) / np.expm1(-few) ** 2)
+
+
+@dataclass(frozen=True)
+class NoiseRate:
+    """Planning numbers, floats: nothing is charged by them.
+
+    concentrated   amounts are ρ, noise is Gaussian; else amounts are ε, noise is Laplace
+    reach          rows of one protected unit
+
+    One table of ``cells`` for the amount a has a total |noise| of about cells · deviation(a). For
+    several tables of weights w that share an amount, Σ w · deviation is least at shares ∝
+    w^(1/2) for Laplace (Lagrange: w/a² is equal) and ∝ w^(2/3) for Gaussian noise (w/a^(3/2)).
+
+    >>> NoiseRate(concentrated=False, reach=1).least([4.0, 16.0], 0.5)
+    72.0
+    """
+
+    concentrated: bool
+    reach: int
+
+    def deviation(self, amount: float) -> float:
+        """Mean |noise| of one cell."""
+        return self.reach / (sqrt(pi * amount) if self.concentrated else amount)
+
+    def variance(self, amount: float) -> float:
+        """Variance of the noise in one cell: 2·(reach/ε)², or reach²/(2ρ)."""
+        return self.reach**2 / (2 * amount) if self.concentrated else 2 * (self.reach / amount) ** 2
+
+    def together(self, one: float, other: float) -> float:
+        """The amount that is worth as much as two measurements for these two amounts."""
+        return one + other if self.concentrated else sqrt(one**2 + other**2)
+
+    def for_choice(self, reach: float) -> float:
+        """What a choice costs whose noise has a scale of 1 where a unit moves scores by ``reach``:
+        noisy max, scale 2·reach/ε; exponential mechanism, scale reach/√(2ρ).
+        """
+        return reach**2 / 2 if self.concentrated else 2 * reach
+
+    def share(self, weight: float) -> float:
+        """What a table's share of the amount is proportional to."""
+        return weight ** (2 / 3) if self.concentrated else sqrt(weight)
+
+    def of_shares(self, total: float, amount: float) -> float:
+        """Least Σ weight · deviation, from the sum of the shares: (Σs)²/a, or (Σs)^(3/2)/√(πa)."""
+        return self.reach * (
+            total**1.5 / sqrt(pi * amount) if self.concentrated else total**2 / amount
+        )
+
+    def least(self, weights: Sequence[float], amount: float) -> float:
+        """Least Σ weight · deviation."""
+        return self.of_shares(sum(map(self.share, weights)), amount)
+
+    def whole_shares(self, weights: Sequence[float]) -> list[Fraction]:
+        """The shares in whole thousandths and at least one, as exact weights for a split."""
+        return [Fraction(max(1, round(1000 * self.share(weight)))) for weight in weights]
+
+
+@dataclass(frozen=True)
+class SparseTable:
+    """All cells with a noisy count of at least a threshold.
+
+    attributes   of the table
+    shape        its size; the product may be larger than any array
+    table        int64 (kept, 2): key and noisy count, ascending by key; a key is the codes read
+                 as digits, the last attribute fastest
+    threshold    least count that was kept
+    scale        Laplace scale in rows, of every cell
+    """
+
+    attributes: tuple[str, ...]
+    shape: tuple[int, ...]
+    table: IntArray
+    threshold: int
+    scale: Fraction
+
+    @property
+    def codes(self) -> IntArray:
+        """The cells that were kept, int64 (kept, attributes)."""
+        return codes_of_keys(self.table[:, 0], self.shape)
+
+    @property
+    def counts(self) -> IntArray:
+        """Their noisy counts, int64 (kept,)."""
+        return self.table[:, 1]
+
+
+def codes_of_keys(keys: IntArray, shape: tuple[int, ...]) -> IntArray:
+    """Codes (m, axes) of cells with these keys, the last axis fastest.
+
+    >>> codes_of_keys(np.array([0, 5]), (2, 3)).tolist()
+    [[0, 0], [1, 2]]
+    """
+    codes = np.empty((len(keys), len(shape)), dtype=np.int64)
+    for axis in range(len(shape) - 1, -1, -1):
+        keys, codes[:, axis] = np.divmod(keys, shape[axis])
+    return codes
+
+
+def threshold_for(cells: int, scale: Fraction, *, empty_cells: int) -> int:
+    """The least threshold that at most ``empty_cells`` of as many empty cells reach, on average.
+
+    Whole, at least 1: a count of 0 is never kept. With q = e^(−1/scale) it is the least one
+    with cells · q^threshold / (1 + q) ≤ empty_cells.
+
+    >>> threshold_for(65536, Fraction(5), empty_cells=100)
+    30
+    """
+    expected = cells / (empty_cells * (1 + exp(-1 / scale)))
+    # Rounded up a hair, so that a float that is a little low does not pass one cell more.
+    return max(1, int(np.ceil(float(scale) * log(max(1.0, expected)) * (1 + 1e-12))))

@@ -38,10 +38,10 @@ from dp_pipeline.release.accountant import LAPLACE, TREE_PATHS, Spend
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.clusters import Tables
 from dp_pipeline.release.measurement import NoisyMarginal, variance
-from dp_pipeline.reporting.number_text import noisy_text, number_text
-from dp_pipeline.schema.domain import Attribute, Domain
-from dp_pipeline.schema.encoding import FloatArray
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.reporting.text import noisy_text, number_text
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.domain import Attribute, Domain
+from dp_pipeline.spec.encoding import FloatArray
 
 DOUBTFUL = "What speaks against it"
 """The heading above warnings."""

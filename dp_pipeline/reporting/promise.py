@@ -1,22 +1,64 @@
-"""What a report promises, to whom, and what it does not: the same words on every page."""
+"""What a report promises, to whom, and what it does not: the same words on every page.
+
+Sentences of the promise that pages and cards have in common.
+
+What is in a release, in words: of centres, of a synthetic table, of published classes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from dp_pipeline.reporting.markup import Markup, element, joined
-from dp_pipeline.reporting.promise_words import (
-    NOT_PROMISED,
-    PURPOSE,
-    at_delta,
-    difference_words,
-    unit_words,
-)
+import numpy as np
+
+from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.reporting.html import Markup, element, joined
+from dp_pipeline.reporting.k_anonymous_promise import named
 from dp_pipeline.reporting.summary import ReleaseSummary
-from dp_pipeline.schema.currency import delta_text
-from dp_pipeline.schema.epsilon import epsilon_text
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.spec.amounts import delta_text, epsilon_text
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.domain import RowsOfPerson
+
+PURPOSE: Mapping[str, str] = {
+    "benchmark": "Benchmark: the rows are public, so exact numbers about them are shown here.",
+    "release": "Release: the rows are sensitive. Every number here that depends on them was "
+    "drawn with noise and paid for with ε; exact ones are not shown.",
+}
+
+NOT_PROMISED = (
+    "Run time is not covered: how long a run took may depend on the rows.",
+    "Derived copies are not detected: the same persons under another name, in another "
+    "file, have another account.",
+    "Choosing ε, a model or its parameters by looking at exact numbers of sensitive rows "
+    "is not covered.",
+    "A draw from seeded noise or from a source not fit for release is marked NOT FOR RELEASE: "
+    "it shows how a method works and protects nobody.",
+)
+"""Of no release, whatever its ε."""
+
+
+def unit_words(spec: DatasetSpec) -> str:
+    """Whom the promise is about."""
+    if isinstance(spec.protection, RowsOfPerson):
+        return (
+            f"one person: all rows with the same {spec.protection.column}, "
+            f"of which at most {spec.protection.at_most} are used"
+        )
+    return "one row"
+
+
+def difference_words(spec: DatasetSpec) -> str:
+    """What the data that is compared with differs by."""
+    unit = "person" if isinstance(spec.protection, RowsOfPerson) else "row"
+    if spec.relation == "replace_one":
+        return f"any one {unit} is replaced by another (replace one)"
+    return f"any one {unit} is missing or added (add/remove)"
+
+
+def at_delta(epsilon: str, spec: DatasetSpec, rho: Fraction) -> str:
+    """An ε with the δ that it holds at, and the ρ that means both."""
+    return f"{epsilon} at δ = {delta_text(spec.delta or Fraction(0))} (ρ = {epsilon_text(rho)})"
 
 
 def protected_box(spec: DatasetSpec, releases: Sequence[ReleaseSummary]) -> Markup:
@@ -92,3 +134,74 @@ def _concentrated(spec: DatasetSpec) -> str:
         f"and δ = {delta_text(spec.delta)}. Where a δ stands beside an ε, a result may be more "
         "likely than that by δ at most."
     )
+
+
+_TABLES = {
+    "centres": "one line a centre, in the units of the data",
+    "synopsis": "one line a box, with its noisy number of rows",
+    "sizes": "one line a centre: its noisy number of rows",
+    "synthetic": "one line a synthetic row, in the columns of the source",
+    "codes": "the same rows as cell codes",
+    "marginals": "one line a level: its share of the synthetic rows",
+    "cliques": "one line a node of the model graph",
+    "measured": "one line a table that was measured, with its noise",
+    "cells": "one line a noisy count",
+    "groups": "one line a level, with the group it was counted in",
+    "bits": "one line a bit that was kept",
+    "bit_levels": "one line a level that a bit answers yes to",
+    "classes": "one line a published class, with its noisy number of rows",
+    "counts": "one line a published class and level of the label",
+    "total": "one line a level: all published classes together",
+    "claims": "what is promised of the classes, and what is not",
+    "threshold": "the numbers behind the claims",
+}
+
+_NO_ROWS = {
+    "synthetic": "A synthetic row is no person's row: each is drawn from the noisy tables above, "
+    "and what none of them holds together was filled in by the model.",
+    "centres": "A centre is no person's place: it was made from noisy counts and sums.",
+    "classes": "A class that is not listed may have many rows, and one that is listed few: sizes "
+    "are noisy.",
+}
+
+
+def content_table(bundle: Bundle) -> list[tuple[str, str]]:
+    """Table with what is in it, and how many lines: of everything that was released."""
+    return [
+        (f"{name}: {words}" if (words := _TABLES.get(name)) else name, f"{_lines(table):,}")
+        for name, table in bundle.tables.items()
+    ]
+
+
+def content_points(bundle: Bundle) -> list[str]:
+    """Which columns, and the cliques of a table or the bits of classes."""
+    tables = bundle.tables
+    said = []
+    if "centres" in tables:
+        said += [f"Centres in {named(list(tables['centres']))}."]
+    if "synthetic" in tables:
+        said += [f"Columns of the synthetic rows: {named(list(tables['synthetic']))}."]
+    if "cliques" in tables:
+        said += [f"Model graph: {_cliques(tables['cliques'])}."]
+    if "bits" in tables:
+        said += [f"Bits of the classes: {named(tables['bits']['bit'].tolist()) or 'none'}."]
+    return said
+
+
+def content_limits(bundle: Bundle) -> list[str]:
+    """What the tables are not."""
+    return [words for name, words in _NO_ROWS.items() if name in bundle.tables]
+
+
+def _cliques(cliques: Mapping[str, np.ndarray]) -> str:
+    texts = [
+        f"{names} ({cells:,} cells)"
+        for names, cells in zip(
+            cliques["attributes"].tolist(), cliques["cells"].tolist(), strict=True
+        )
+    ]
+    return named(texts) or "no clique"
+
+
+def _lines(table: Mapping[str, np.ndarray]) -> int:
+    return max((len(values) for values in table.values()), default=0)

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dp_pipeline.reporting.html_page import footer, header, write_page
-from dp_pipeline.reporting.markup import Markup, joined
+from dp_pipeline.reporting.html import Markup, footer, header, joined, write_page
+from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.promise import promise, protected_box
-from dp_pipeline.reporting.rows import QualityRow
 from dp_pipeline.reporting.sections import alarm, pictures, release_table, utility, warnings
 from dp_pipeline.reporting.summary import ReleaseSummary
-from dp_pipeline.schema.errors import BoundaryViolation
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import BoundaryViolation
 
 __all__ = ["ReleaseSummary", "write_report"]
 

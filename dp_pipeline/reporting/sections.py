@@ -6,16 +6,21 @@ import base64
 from collections.abc import Sequence
 from fractions import Fraction
 
-from dp_pipeline.reporting.indexed_png import SIGNATURE, is_tall
-from dp_pipeline.reporting.markup import Markup, details, element, joined, table
-from dp_pipeline.reporting.metric import metric_named
-from dp_pipeline.reporting.number_text import number_text
+from dp_pipeline.reporting.figures.picture import SIGNATURE, is_tall
+from dp_pipeline.reporting.html import Markup, details, element, joined, table
+from dp_pipeline.reporting.metrics import (
+    Pivot,
+    QualityRow,
+    SummaryTable,
+    metric_named,
+    metrics_of,
+    pivot,
+)
 from dp_pipeline.reporting.plausibility import DOUBTFUL
-from dp_pipeline.reporting.rows import Pivot, QualityRow, metrics_of, pivot
 from dp_pipeline.reporting.summary import ReleaseSummary
-from dp_pipeline.reporting.summary_table import SummaryTable
-from dp_pipeline.schema.epsilon import epsilon_text
-from dp_pipeline.schema.errors import BoundaryViolation
+from dp_pipeline.reporting.text import number_text
+from dp_pipeline.spec.amounts import epsilon_text
+from dp_pipeline.spec.errors import BoundaryViolation
 
 NOT_FOR_RELEASE = "NOT FOR RELEASE"
 NOT_DP = "NOT DIFFERENTIALLY PRIVATE"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 if TYPE_CHECKING:
-    from dp_pipeline.metrics.scorers import Scorer
+    from dp_pipeline.metrics.classification import Scorer
     from dp_pipeline.studies.study import Study
 
 
@@ -83,8 +83,8 @@ def study_clustering(systems: tuple[str, ...], places: tuple[str, ...], **asked:
 
     The same command again goes on where it was stopped; other settings add to the folder.
     """
-    from dp_pipeline.studies.clustering.study import ClusteringStudy
-    from dp_pipeline.studies.clustering.systems import find_systems
+    from dp_pipeline.studies.clustering.cells import find_systems
+    from dp_pipeline.studies.clustering.report import ClusteringStudy
 
     _run(
         ClusteringStudy(
@@ -108,9 +108,9 @@ def study_release(
 
     The same command again goes on where it was stopped; other settings add to the folder.
     """
-    from dp_pipeline.schema.currency import parse_delta
-    from dp_pipeline.studies.release.study import ReleaseStudy
-    from dp_pipeline.studies.release.systems import find_systems
+    from dp_pipeline.spec.amounts import parse_delta
+    from dp_pipeline.studies.tables.cells import find_systems
+    from dp_pipeline.studies.tables.report import ReleaseStudy
 
     _run(
         ReleaseStudy(
@@ -150,9 +150,9 @@ def study_anonymity(
 
     The same command again goes on where it was stopped; other settings add to the folder.
     """
-    from dp_pipeline.schema.k_anonymity import parse_k
-    from dp_pipeline.studies.anonymity.study import AnonymityStudy
-    from dp_pipeline.studies.anonymity.systems import find_systems
+    from dp_pipeline.spec.dataset import parse_k
+    from dp_pipeline.studies.k_anonymity.cells import find_systems
+    from dp_pipeline.studies.k_anonymity.report import AnonymityStudy
 
     _run(
         AnonymityStudy(
@@ -166,15 +166,15 @@ def study_anonymity(
 
 
 def _epsilons(texts: tuple[str, ...]) -> tuple[Fraction, ...]:
-    from dp_pipeline.schema.epsilon import parse_epsilon
+    from dp_pipeline.spec.amounts import parse_epsilon
 
     return tuple(sorted({parse_epsilon(text, of="--epsilon") for text in texts}))
 
 
 def _shared(datasets: tuple[str, ...], repeats: int, jobs: int, folder: Path) -> dict[str, Any]:
     """What every study is made of."""
-    from dp_pipeline.ledger.home import find_home
-    from dp_pipeline.schema.discovery import find_spec
+    from dp_pipeline.publish.home import find_home
+    from dp_pipeline.spec.discovery import find_spec
 
     return {
         "specs": tuple(find_spec(name) for name in dict.fromkeys(datasets)),
@@ -186,7 +186,7 @@ def _shared(datasets: tuple[str, ...], repeats: int, jobs: int, folder: Path) ->
 
 
 def _run(request: Study[Any]) -> None:
-    from dp_pipeline.schema.errors import PipelineError
+    from dp_pipeline.spec.errors import PipelineError
 
     try:
         click.echo(f"report: {request.run()}")

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from dp_pipeline.schema.errors import Damaged, DeclarationError
+from dp_pipeline.spec.errors import Damaged, DeclarationError
 
 Row = Mapping[str, Any]
 """One finished cell: text, whole numbers, floats, None where there is no number, or such rows."""

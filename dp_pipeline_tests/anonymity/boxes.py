@@ -6,14 +6,12 @@ from itertools import product
 
 import numpy as np
 
-from dp_pipeline.anonymity.box import Box
-from dp_pipeline.anonymity.box_recoding import BoxRecoding
-from dp_pipeline.anonymity.cluster_k_anonymity import ClusterKAnonymity
-from dp_pipeline.anonymity.coded_rows import CodedRows, Column
+from dp_pipeline.anonymity.boxes import Box, BoxRecoding
+from dp_pipeline.anonymity.clustering import ClusterKAnonymity
 from dp_pipeline.anonymity.method import Anonymized, Method
-from dp_pipeline.anonymity.mondrian import Mondrian
-from dp_pipeline.anonymity.promise import Promise, TooFewRows
-from dp_pipeline.anonymity.tree import Tree
+from dp_pipeline.anonymity.mondrian import Mondrian, Tree
+from dp_pipeline.anonymity.partition import Promise, TooFewRows
+from dp_pipeline.anonymity.rows import CodedRows, Column
 
 CUTTING: list[Method] = [Mondrian(), Tree(least=1), Tree(least=4)]
 BOXING: list[Method] = [*CUTTING, ClusterKAnonymity()]

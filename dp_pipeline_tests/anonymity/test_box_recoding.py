@@ -10,14 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.anonymity.bit import Bit, bit_matrix, cumulative_bits
-from dp_pipeline.anonymity.box import text_of, whole_box
-from dp_pipeline.anonymity.box_recoding import BoxRecoding
-from dp_pipeline.anonymity.box_tree import BoxTree, Fork
-from dp_pipeline.anonymity.coded_rows import Column
-from dp_pipeline.anonymity.method import Anonymized
-from dp_pipeline.anonymity.nearest_centre import NearestCentre
-from dp_pipeline.anonymity.promise import Promise, TooFewRows
+from dp_pipeline.anonymity.boxes import BoxRecoding, BoxTree, Fork, text_of, whole_box
+from dp_pipeline.anonymity.clustering import NearestCentre
+from dp_pipeline.anonymity.method import Anonymized, Bit, bit_matrix, cumulative_bits
+from dp_pipeline.anonymity.partition import Promise, TooFewRows
+from dp_pipeline.anonymity.rows import Column
 from dp_pipeline_tests.anonymity.boxes import BOXING, CUTTING, boxes_of, every_row, is_in, tried
 from dp_pipeline_tests.anonymity.mingen import kept_by
 from dp_pipeline_tests.anonymity.populations import TEN, WARD, coded_rows, rows_of

@@ -11,12 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.anonymity.class_partition import ClassPartition
-from dp_pipeline.anonymity.coded_rows import CodedRows
-from dp_pipeline.anonymity.promise import Promise, TooFewRows
-from dp_pipeline.anonymity.rare_rows import RareRows
-from dp_pipeline.anonymity.search import fill
-from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.anonymity.partition import ClassPartition, Promise, TooFewRows
+from dp_pipeline.anonymity.ranking import fill
+from dp_pipeline.anonymity.rows import CodedRows, RareRows
+from dp_pipeline.spec.errors import DeclarationError
 
 promises = st.builds(
     Promise,

@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.anonymity import cluster_k_anonymity
-from dp_pipeline.anonymity.box_recoding import BoxRecoding
-from dp_pipeline.anonymity.cluster_k_anonymity import ClusterKAnonymity
-from dp_pipeline.anonymity.coded_rows import CodedRows, Column
-from dp_pipeline.anonymity.gower import Gower
-from dp_pipeline.anonymity.promise import Promise
+from dp_pipeline.anonymity import clustering
+from dp_pipeline.anonymity.boxes import BoxRecoding
+from dp_pipeline.anonymity.clustering import ClusterKAnonymity, Gower
+from dp_pipeline.anonymity.partition import Promise
+from dp_pipeline.anonymity.rows import CodedRows, Column
 from dp_pipeline_tests.anonymity.boxes import boxes_of, tried
 from dp_pipeline_tests.anonymity.mingen import kept_by
 from dp_pipeline_tests.anonymity.populations import TEN, WARD, coded_rows, rows_of
@@ -101,9 +100,9 @@ def test_a_row_far_from_all_others_joins_the_nearest_cluster():
 
 def test_a_cluster_of_less_than_k_rows_has_no_centre_that_would_tell_of_them():
     rows = rows_of(*[(0, 0)] * 4, *[(4, 0)] * 7, (8, 0), columns=(NUMBER,))
-    patterns = cluster_k_anonymity._Patterns.of(rows)
-    assert cluster_k_anonymity._split(patterns, Promise(3)).tolist() == [[0], [4]]
-    assert cluster_k_anonymity._split(patterns, Promise(1, 1)).tolist() == [[0], [4], [8]]
+    patterns = clustering._Patterns.of(rows)
+    assert clustering._split(patterns, Promise(3)).tolist() == [[0], [4]]
+    assert clustering._split(patterns, Promise(1, 1)).tolist() == [[0], [4], [8]]
 
 
 def test_equal_rows_are_not_parted_though_they_are_more_than_twice_k():
@@ -156,7 +155,7 @@ def each_pattern_is_a_centre(patterns, promise):  # noqa: ARG001
 
 def test_clusters_that_are_not_merged_are_caught(monkeypatch: pytest.MonkeyPatch):
     promise = Promise(3, diversity=2)
-    monkeypatch.setattr(cluster_k_anonymity, "_split", each_pattern_is_a_centre)
+    monkeypatch.setattr(clustering, "_split", each_pattern_is_a_centre)
     assert kept_by(ClusterKAnonymity().recode(TEN, promise, seed=0).release(TEN), promise)
-    monkeypatch.setattr(cluster_k_anonymity, "_merged", nothing_is_merged)
+    monkeypatch.setattr(clustering, "_merged", nothing_is_merged)
     assert not kept_by(ClusterKAnonymity().recode(TEN, promise, seed=0).release(TEN), promise)

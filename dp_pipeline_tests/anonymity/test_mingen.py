@@ -7,17 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.anonymity.bit import Bit, bit_matrix, cumulative_bits, one_hot_bits
-from dp_pipeline.anonymity.cluster_k_anonymity import ClusterKAnonymity
-from dp_pipeline.anonymity.coded_rows import CodedRows
+from dp_pipeline.anonymity.clustering import ClusterKAnonymity
 from dp_pipeline.anonymity.hamdist import HamdistBackward, HamdistForward, HamdistRatio
 from dp_pipeline.anonymity.kjig import Kjig
-from dp_pipeline.anonymity.method import Method
-from dp_pipeline.anonymity.mondrian import Mondrian
-from dp_pipeline.anonymity.promise import Promise, TooFewRows
-from dp_pipeline.anonymity.rankings import MutualInformation
-from dp_pipeline.anonymity.rfka import Impurity, Rfka
-from dp_pipeline.anonymity.tree import Tree
+from dp_pipeline.anonymity.method import Bit, Method, bit_matrix, cumulative_bits, one_hot_bits
+from dp_pipeline.anonymity.mondrian import Mondrian, Tree
+from dp_pipeline.anonymity.partition import Promise, TooFewRows
+from dp_pipeline.anonymity.ranking import Impurity, MutualInformation, Rfka
+from dp_pipeline.anonymity.rows import CodedRows
 from dp_pipeline_tests.anonymity.mingen import (
     Node,
     generalised,

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.anonymity import box_growth
-from dp_pipeline.anonymity.bit import bit_matrix, cumulative_bits
-from dp_pipeline.anonymity.box_recoding import BoxRecoding
-from dp_pipeline.anonymity.coded_rows import CodedRows, Column
+from dp_pipeline.anonymity import boxes
+from dp_pipeline.anonymity.boxes import BoxRecoding
+from dp_pipeline.anonymity.method import bit_matrix, cumulative_bits
 from dp_pipeline.anonymity.mondrian import Mondrian
-from dp_pipeline.anonymity.promise import Promise
+from dp_pipeline.anonymity.partition import Promise
+from dp_pipeline.anonymity.rows import CodedRows, Column
 from dp_pipeline_tests.anonymity.boxes import tried
 from dp_pipeline_tests.anonymity.mingen import kept_by
 from dp_pipeline_tests.anonymity.populations import TEN, coded_rows, rows_of
@@ -181,5 +181,5 @@ def ignores_labels(counter, counts):
 def test_a_cut_that_breaks_the_promise_is_caught(mutant, monkeypatch: pytest.MonkeyPatch):
     promise = Promise(2, diversity=2)
     assert kept_by(Mondrian().recode(TEN, promise, seed=0).release(TEN), promise)
-    monkeypatch.setattr(box_growth._CutCounter, "_keeps", mutant)
+    monkeypatch.setattr(boxes._CutCounter, "_keeps", mutant)
     assert not kept_by(Mondrian().recode(TEN, promise, seed=0).release(TEN), promise)

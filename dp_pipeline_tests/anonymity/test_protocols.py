@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from dp_pipeline.anonymity import protocols
-from dp_pipeline.anonymity.coded_rows import CodedRows, Column
 from dp_pipeline.anonymity.kjig import Kjig
 from dp_pipeline.anonymity.method import Anonymized, Method, Ranking
-from dp_pipeline.anonymity.promise import Promise, TooFewRows
+from dp_pipeline.anonymity.partition import Promise, TooFewRows
 from dp_pipeline.anonymity.protocols import ProtocolResult, evaluate, evaluate_over
-from dp_pipeline.anonymity.rankings import MutualInformation
-from dp_pipeline.metrics.scorers import SCORERS
-from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.anonymity.ranking import MutualInformation
+from dp_pipeline.anonymity.rows import CodedRows, Column
+from dp_pipeline.metrics.classification import SCORERS
+from dp_pipeline.spec.errors import DeclarationError
 
 EVERYTHING = Promise(k=0)
 each_protocol = pytest.mark.parametrize("protocol", ["nested", "paper"])

@@ -13,16 +13,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.anonymity import METHODS
-from dp_pipeline.anonymity.bit import bit_matrix, cumulative_bits, one_hot_bits
-from dp_pipeline.anonymity.coded_rows import CodedRows, Column
 from dp_pipeline.anonymity.hamdist import HamdistBackward, HamdistRatio, hamming_distances
 from dp_pipeline.anonymity.kjig import Kjig, told_together
-from dp_pipeline.anonymity.method import Anonymized, Method, Ranking
-from dp_pipeline.anonymity.promise import Promise, TooFewRows
-from dp_pipeline.anonymity.ranked import RankedSearch
-from dp_pipeline.anonymity.recoding import BitRecoding
-from dp_pipeline.anonymity.rfka import Impurity, Rfka
-from dp_pipeline.anonymity.search import Started, fill, kept_in_order
+from dp_pipeline.anonymity.method import (
+    Anonymized,
+    BitRecoding,
+    Method,
+    Ranking,
+    bit_matrix,
+    cumulative_bits,
+    one_hot_bits,
+)
+from dp_pipeline.anonymity.partition import Promise, TooFewRows
+from dp_pipeline.anonymity.ranking import Impurity, RankedSearch, Rfka, Started, fill, kept_in_order
+from dp_pipeline.anonymity.rows import CodedRows, Column
 from dp_pipeline_tests.anonymity.populations import TEN, WARD, coded_rows, flags, rows_of
 
 FEW_TREES = {Rfka: {"trees": 5}, Impurity: {"trees": 5}}

@@ -9,7 +9,7 @@ import pandas as pd
 
 from dp_pipeline.estimators import PrivateSynthesizer
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.table import TableModel
+from dp_pipeline.models.tables.base import TableModel
 
 METHODS = [name for name, model in MODELS.items() if issubclass(model, TableModel)]
 CONCENTRATED = [name for name in METHODS if getattr(MODELS[name], "concentrated", False)]

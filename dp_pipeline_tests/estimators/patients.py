@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from dp_pipeline.anonymity.rfka import Impurity, Rfka
+from dp_pipeline.anonymity.ranking import Impurity, Rfka
 from dp_pipeline.estimators import KAnonymousSelector
 
 WITHOUT_A_FOREST = (

@@ -9,7 +9,7 @@ import numpy as np
 
 from dp_pipeline.estimators import PrivateKMeans
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.clustering import Clustering
+from dp_pipeline.models.clustering.base import Clustering
 
 METHODS = [name for name, model in MODELS.items() if issubclass(model, Clustering)]
 BOX = (0.0, 8.0)

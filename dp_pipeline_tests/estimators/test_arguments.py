@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 from dp_pipeline.estimators import InvalidParameter, PrivateKMeans
-from dp_pipeline.estimators.arguments import exact_delta, exact_epsilon
-from dp_pipeline.estimators.box import declared_domain
+from dp_pipeline.estimators.fit import exact_delta, exact_epsilon
+from dp_pipeline.estimators.private_kmeans import declared_domain
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import Claim
 from dp_pipeline.release.clusters import Clusters
-from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline_tests.estimators.people import METHODS, VILLAGES, private, quiet_fit
 from dp_pipeline_tests.instruments import RecordingNoise
 

@@ -8,13 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp_pipeline.estimators.coded_rows import (
-    counter_over_codes,
-    declared_series,
-    every_column,
-)
-from dp_pipeline.estimators.declared_columns import declared_columns
-from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.estimators.declared import declared_columns
+from dp_pipeline.estimators.rows import counter_over_codes, declared_series, every_column
+from dp_pipeline.spec.errors import DeclarationError
 
 NAN = float("nan")
 

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from dp_pipeline.estimators import InvalidParameter
-from dp_pipeline.estimators.declared_columns import declared_columns
-from dp_pipeline.estimators.value_text import UNKNOWN, text_of
+from dp_pipeline.estimators.declared import declared_columns
+from dp_pipeline.estimators.frames import UNKNOWN, text_of
 from dp_pipeline_tests.estimators.households import VILLAGE, copier
 
 SAME_LEVELS: list[Any] = [

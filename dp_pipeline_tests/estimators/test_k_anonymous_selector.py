@@ -17,8 +17,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 
-from dp_pipeline.anonymity.rfka import Rfka
-from dp_pipeline.anonymity.tree import Tree
+from dp_pipeline.anonymity.mondrian import Tree
+from dp_pipeline.anonymity.ranking import Rfka
 from dp_pipeline.estimators import InvalidParameter, KAnonymousSelector
 from dp_pipeline.metrics.disclosure import disclosure_report
 from dp_pipeline_tests.estimators.patients import (

@@ -16,8 +16,8 @@ from sklearn.model_selection import GridSearchCV
 from dp_pipeline.estimators import InvalidParameter
 from dp_pipeline.gate.noise import ExactNoise, SeededNoise
 from dp_pipeline.ledger import Account, Ledger
-from dp_pipeline.ledger.home import HOME_VARIABLE, find_home
-from dp_pipeline.schema.errors import BudgetExceeded
+from dp_pipeline.publish.home import HOME_VARIABLE, find_home
+from dp_pipeline.spec.errors import BudgetExceeded
 from dp_pipeline_tests.estimators.people import VILLAGES, private, quiet_fit
 from dp_pipeline_tests.instruments import IntArray, RecordingNoise
 

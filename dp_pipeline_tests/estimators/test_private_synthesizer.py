@@ -18,10 +18,10 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from dp_pipeline.estimators import InvalidParameter, PrivateSynthesizer
-from dp_pipeline.estimators.signal import WeakSignal
+from dp_pipeline.estimators.private_kmeans import WeakSignal
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.models.privbayes import PrivBayes
-from dp_pipeline.schema.currency import rho_of
+from dp_pipeline.models.tables.privbayes import PrivBayes
+from dp_pipeline.spec.amounts import rho_of
 from dp_pipeline_tests.estimators.households import (
     AWKWARD,
     CONCENTRATED,
@@ -35,7 +35,7 @@ from dp_pipeline_tests.estimators.households import (
 )
 from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise
 
-pytestmark = pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.signal.WeakSignal")
+pytestmark = pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.private_kmeans.WeakSignal")
 """Few rows are no news here."""
 DELTA = Fraction(1, 10**9)
 PURE_METHODS = [name for name in METHODS if name not in CONCENTRATED]

@@ -11,13 +11,13 @@ import pytest
 
 from dp_pipeline.estimators import InvalidParameter
 from dp_pipeline.ledger import Account, Ledger
-from dp_pipeline.ledger.home import HOME_VARIABLE, find_home
-from dp_pipeline.schema.currency import rho_of
-from dp_pipeline.schema.errors import BudgetExceeded
+from dp_pipeline.publish.home import HOME_VARIABLE, find_home
+from dp_pipeline.spec.amounts import rho_of
+from dp_pipeline.spec.errors import BudgetExceeded
 from dp_pipeline_tests.estimators.households import VILLAGE, copier
 from dp_pipeline_tests.instruments import RecordingNoise
 
-pytestmark = pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.signal.WeakSignal")
+pytestmark = pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.private_kmeans.WeakSignal")
 """Few rows are no news here."""
 
 DELTA = Fraction(1, 10**9)

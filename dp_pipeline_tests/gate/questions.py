@@ -10,16 +10,13 @@ import numpy as np
 from hypothesis import strategies as st
 
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.forest_plan import ForestPlan
-from dp_pipeline.gate.nearest_centre import NearestCentre
-from dp_pipeline.gate.predicted_label import PredictedLabel
+from dp_pipeline.gate.quality import whole_parts
+from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.gate.scores import Gap, Independence, Purity, Score
-from dp_pipeline.gate.table_quality import whole_parts
-from dp_pipeline.release.bit_tree import BitTree, Prefixes
-from dp_pipeline.release.derived_attribute import DerivedAttribute
-from dp_pipeline.release.grouping import Grouping
+from dp_pipeline.gate.selection import ForestPlan
+from dp_pipeline.release.derived_attribute import DerivedAttribute, Grouping
 from dp_pipeline.release.measurement import SHARES
-from dp_pipeline.release.quadtree import Nodes
+from dp_pipeline.release.trees import BitTree, Nodes, Prefixes
 from dp_pipeline_tests.populations import TOWN
 
 Question = Callable[..., object]

@@ -14,10 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dp_pipeline.gate import bernoulli
-from dp_pipeline.gate.bernoulli import bernoulli_exp_of_any
-from dp_pipeline.gate.roots import root_at_least
-from dp_pipeline.gate.words import UniformIntegers
+from dp_pipeline.gate import samplers
+from dp_pipeline.gate.noise import root_at_least
+from dp_pipeline.gate.samplers import UniformIntegers, bernoulli_exp_of_any
 from dp_pipeline_tests.gate.distributions import ALARM
 
 SIZE = 100_000
@@ -51,12 +50,12 @@ def test_a_coin_falls_true_with_probability_exp_of_minus_x(x: Fraction) -> None:
 
 
 def test_a_coin_that_forgets_the_whole_units_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = bernoulli.bernoulli_exp
+    right = samplers.bernoulli_exp
 
     def always_for_a_unit(part, whole, uniform):
         return right(part, whole, uniform) | (whole == 1)
 
-    monkeypatch.setattr(bernoulli, "bernoulli_exp", always_for_a_unit)
+    monkeypatch.setattr(samplers, "bernoulli_exp", always_for_a_unit)
     assert chance(Fraction(7, 3)) < ALARM
 
 

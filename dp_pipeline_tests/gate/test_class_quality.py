@@ -7,16 +7,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_pipeline.gate.evaluation import buy_quality
 from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.gate.quality import buy_quality
 from dp_pipeline.metrics.auc import macro_auc
-from dp_pipeline.release.bit_classes import BitClasses
-from dp_pipeline.release.class_promise import ClassPromise
-from dp_pipeline.release.class_table import ClassTable
-from dp_pipeline.release.declared_bits import declared_bits
+from dp_pipeline.release.bit_classes import BitClasses, declared_bits
+from dp_pipeline.release.class_table import ClassPromise, ClassTable
 from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.domain import Domain
+from dp_pipeline.spec.domain import Domain
 from dp_pipeline_tests.instruments import SILENT, RecordingNoise, curator_over
 from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of
 from dp_pipeline_tests.populations import AWKWARD, TEN_PEOPLE, TOWN, Row

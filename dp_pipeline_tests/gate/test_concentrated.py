@@ -15,8 +15,8 @@ from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.scores import Independence
 from dp_pipeline.release.accountant import EXPONENTIAL, GAUSSIAN, LAPLACE
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.currency import Currency
-from dp_pipeline.schema.errors import BoundaryViolation, BudgetExceeded, OtherQuestion
+from dp_pipeline.spec.amounts import Currency
+from dp_pipeline.spec.errors import BoundaryViolation, BudgetExceeded, OtherQuestion
 from dp_pipeline_tests.gate.questions import (
     ONE,
     PAIRS,

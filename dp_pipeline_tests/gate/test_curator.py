@@ -14,21 +14,19 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.gate.counts import MOST_GRID_CELLS, Counter, Sealed
+from dp_pipeline.gate.counter import MOST_GRID_CELLS, Counter, Sealed
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.forest_plan import ForestPlan
-from dp_pipeline.gate.nearest_centre import NearestCentre
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.gate.predicted_label import PredictedLabel
+from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.gate.scores import Gap, Independence, Purity
+from dp_pipeline.gate.selection import ForestPlan
 from dp_pipeline.release.accountant import LAPLACE, Accountant
-from dp_pipeline.release.bit_tree import BitTree, Prefixes
-from dp_pipeline.release.grouping import Grouping
-from dp_pipeline.release.quadtree import Nodes
+from dp_pipeline.release.derived_attribute import Grouping
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.domain import Attribute, Domain
-from dp_pipeline.schema.encoding import IntArray, Levels
-from dp_pipeline.schema.errors import (
+from dp_pipeline.release.trees import BitTree, Nodes, Prefixes
+from dp_pipeline.spec.domain import Attribute, Domain
+from dp_pipeline.spec.encoding import IntArray, Levels
+from dp_pipeline.spec.errors import (
     BoundaryViolation,
     BudgetExceeded,
     Damaged,

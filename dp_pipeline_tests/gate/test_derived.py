@@ -14,8 +14,8 @@ from dp_pipeline.gate.scores import UNIT, Purity
 from dp_pipeline.release.accountant import LAPLACE, NOISY_MAX
 from dp_pipeline.release.derived_attribute import DerivedAttribute
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.currency import Currency
-from dp_pipeline.schema.errors import (
+from dp_pipeline.spec.amounts import Currency
+from dp_pipeline.spec.errors import (
     BoundaryViolation,
     BudgetExceeded,
     DeclarationError,

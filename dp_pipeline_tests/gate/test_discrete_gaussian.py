@@ -13,11 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dp_pipeline.gate import discrete_gaussian
-from dp_pipeline.gate.discrete_gaussian import gaussian_noise
+from dp_pipeline.gate import samplers
 from dp_pipeline.gate.noise import ExactNoise, NoiseSource, OpenDPNoise, SeededNoise
-from dp_pipeline.gate.words import UniformIntegers
-from dp_pipeline.schema.errors import BoundaryViolation
+from dp_pipeline.gate.samplers import UniformIntegers, gaussian_noise
+from dp_pipeline.spec.errors import BoundaryViolation
 from dp_pipeline_tests.gate.distributions import ALARM, fit, gaussian_cdf, same
 
 SOURCES = [OpenDPNoise(), ExactNoise(), SeededNoise(1)]
@@ -82,17 +81,17 @@ def rounded_float_gaussian(size: int, sigma2: Fraction, _) -> NDArray[np.int64]:
 
 
 def every_proposal_kept(size: int, sigma2: Fraction, patch) -> NDArray[np.int64]:
-    patch.setattr(discrete_gaussian, "_kept", lambda proposed, *_: proposed)
+    patch.setattr(samplers, "_kept", lambda proposed, *_: proposed)
     return draws(SeededNoise(6), size, sigma2)
 
 
 def exponent_doubled(size: int, sigma2: Fraction, patch) -> NDArray[np.int64]:
-    right = discrete_gaussian.bernoulli_exp_of_any
+    right = samplers.bernoulli_exp_of_any
 
     def doubled(part, whole, uniform):
         return right(2 * part, whole, uniform)
 
-    patch.setattr(discrete_gaussian, "bernoulli_exp_of_any", doubled)
+    patch.setattr(samplers, "bernoulli_exp_of_any", doubled)
     return draws(SeededNoise(6), size, sigma2)
 
 

@@ -9,17 +9,16 @@ from functools import partial
 import numpy as np
 import pytest
 
-from dp_pipeline.gate import cluster_quality
+from dp_pipeline.gate import quality
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.evaluation import buy_quality
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.metrics.class_tables import adjusted_rand, f_measure
-from dp_pipeline.release.clusters import Clusters
+from dp_pipeline.gate.quality import buy_quality
+from dp_pipeline.metrics.auc import adjusted_rand, f_measure
+from dp_pipeline.release.clusters import Clusters, Synopsis
 from dp_pipeline.release.measurement import NoisyNumber
-from dp_pipeline.release.synopsis import Synopsis
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.domain import Attribute, Domain
-from dp_pipeline.schema.encoding import Coordinate
+from dp_pipeline.spec.domain import Attribute, Domain
+from dp_pipeline.spec.encoding import Coordinate
 from dp_pipeline_tests.instruments import SILENT, RecordingNoise, curator_over
 from dp_pipeline_tests.populations import AWKWARD, NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row
 
@@ -139,7 +138,7 @@ def test_the_scale_of_a_mean_distance_holds_the_noise_of_the_sum_and_of_the_rows
 ) -> None:
     # The deviation of 1,000 draws is known to within 4 %: four times that is passed by chance
     # once in 10,000. Without the noise of the rows the statement would be too small by half.
-    monkeypatch.setattr(cluster_quality, "redraw_error", lambda *_, **__: 0.0)
+    monkeypatch.setattr(quality, "redraw_error", lambda *_, **__: 0.0)
     exact = exact_nicv(TEN_PEOPLE, CORNER, 34.0)
     counter, noise, epsilon = Remembering(TEN_PEOPLE * 20), SeededNoise(3), Fraction(2)
     numbers = []
@@ -212,9 +211,9 @@ def test_the_scale_of_an_agreement_is_within_twice_its_error(name: str, metric) 
     # 200 draws know the error to within 15 % (three deviations), its statement is a mean of 20.
     table, scale, noise = TABLES[name], 10.0, np.random.default_rng(5)
     draws = [table + np.rint(noise.laplace(0, scale, (3, 3))).astype(int) for _ in range(200)]
-    values = np.array([metric(cluster_quality._without_noise(one)) for one in draws])
+    values = np.array([metric(quality._without_noise(one)) for one in draws])
     error = np.sqrt(np.mean((values - metric(table)) ** 2))
-    stated = [cluster_quality._agreement(metric, one, scale).scale for one in draws[:20]]
+    stated = [quality._agreement(metric, one, scale).scale for one in draws[:20]]
     assert error / 2 < np.sqrt(2) * np.mean(stated) < error * 2
 
 
@@ -223,7 +222,7 @@ def test_taking_the_noise_off_halves_the_error_of_cells_that_are_only_set_to_zer
     errors = {"off": 0.0, "zero": 0.0}
     for _ in range(100):
         noisy = table + np.rint(noise.laplace(0, 10.0, table.shape)).astype(int)
-        errors["off"] += 1 - f_measure(cluster_quality._without_noise(noisy))
+        errors["off"] += 1 - f_measure(quality._without_noise(noisy))
         errors["zero"] += 1 - f_measure(noisy.clip(min=0))
     assert errors["off"] < errors["zero"] / 2
 

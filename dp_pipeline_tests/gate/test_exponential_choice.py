@@ -13,14 +13,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from dp_pipeline.gate import exponential_choice as sampler
+from dp_pipeline.gate import samplers as sampler
 from dp_pipeline.gate.noise import ExactNoise, NoiseSource, OpenDPNoise, SeededNoise, float_at_least
-from dp_pipeline.schema.errors import BoundaryViolation
-from dp_pipeline_tests.gate.distributions import (
-    ALARM,
-    exponential_probabilities,
-    fit_of_choices,
-)
+from dp_pipeline.spec.errors import BoundaryViolation
+from dp_pipeline_tests.gate.distributions import ALARM, exponential_probabilities, fit_of_choices
 
 SOURCES = [OpenDPNoise(), ExactNoise(), SeededNoise(1)]
 CANDIDATES = (5, 7, 7, 4)

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.gate.forest_plan import ForestPlan, heaviest_forest
-from dp_pipeline.schema.errors import BoundaryViolation
+from dp_pipeline.gate.selection import ForestPlan, heaviest_forest
+from dp_pipeline.spec.errors import BoundaryViolation
 
 PAIRS = list(combinations("abcd", 2))
 fuzz = settings(derandomize=True, deadline=None, max_examples=200)

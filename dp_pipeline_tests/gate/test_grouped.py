@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from dp_pipeline.gate.scores import UNIT, Gap, Independence
 from dp_pipeline.release.accountant import LAPLACE
-from dp_pipeline.release.grouping import Grouping
+from dp_pipeline.release.derived_attribute import Grouping
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.currency import Currency
-from dp_pipeline.schema.errors import (
+from dp_pipeline.spec.amounts import Currency
+from dp_pipeline.spec.errors import (
     BoundaryViolation,
     BudgetExceeded,
     DeclarationError,

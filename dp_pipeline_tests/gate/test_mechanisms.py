@@ -24,7 +24,7 @@ from dp_pipeline.gate.mechanisms import (
     measure_gaussian,
 )
 from dp_pipeline.gate.noise import ExactNoise, OpenDPNoise, SeededNoise
-from dp_pipeline.schema.errors import BoundaryViolation
+from dp_pipeline.spec.errors import BoundaryViolation
 from dp_pipeline_tests.gate.distributions import (
     ALARM,
     exponential_probabilities,

@@ -18,8 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dp_pipeline.gate import discrete_laplace
-from dp_pipeline.gate.discrete_laplace import geometric_noise, saturating_sum
+from dp_pipeline.gate import samplers
 from dp_pipeline.gate.noise import (
     ExactNoise,
     NoiseSource,
@@ -28,8 +27,8 @@ from dp_pipeline.gate.noise import (
     float_at_least,
     noise_source,
 )
-from dp_pipeline.gate.words import UniformIntegers
-from dp_pipeline.schema.errors import BoundaryViolation, DeclarationError
+from dp_pipeline.gate.samplers import UniformIntegers, geometric_noise, saturating_sum
+from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError
 from dp_pipeline_tests.gate.distributions import (
     ALARM,
     SCALES,
@@ -97,7 +96,7 @@ def test_the_noise_of_noisy_max_is_the_one_sided_geometric(scale: Fraction) -> N
 
 
 def minus_zero_kept(size: int, scale: Fraction, patch: pytest.MonkeyPatch) -> NDArray[np.int64]:
-    patch.setattr(discrete_laplace, "_signed", lambda m, negative: np.where(negative, -m, m))
+    patch.setattr(samplers, "_signed", lambda m, negative: np.where(negative, -m, m))
     return draws(SeededNoise(6), size, scale)
 
 
@@ -111,12 +110,12 @@ def rounded_float_laplace(size: int, scale: Fraction, _: pytest.MonkeyPatch) -> 
 
 
 def even_rounds_say_yes(size: int, scale: Fraction, patch: pytest.MonkeyPatch) -> NDArray[np.int64]:
-    right = discrete_laplace.bernoulli_exp
+    right = samplers.bernoulli_exp
 
     def swapped(part, whole, uniform):
         return right(part, whole, uniform) ^ (part > 0)
 
-    patch.setattr(discrete_laplace, "bernoulli_exp", swapped)
+    patch.setattr(samplers, "bernoulli_exp", swapped)
     return draws(SeededNoise(6), size, scale)
 
 
@@ -233,7 +232,7 @@ def test_noise_too_large_for_int64_is_cut_only_after_the_sum() -> None:
 
 def test_draws_too_large_for_int64_stay_exact() -> None:
     uniform = UniformIntegers(np.random.default_rng(8).bytes)
-    drawn = discrete_laplace.laplace_noise(4000, Fraction(2**70), uniform)
+    drawn = samplers.laplace_noise(4000, Fraction(2**70), uniform)
     assert drawn.dtype == object
     assert fit((drawn // 2**60).astype(np.int64), Fraction(2**10)) > ALARM
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.gate import question as questions
-from dp_pipeline.gate import table_questions
-from dp_pipeline.gate.question import digest_of, question
+from dp_pipeline.gate import charge as questions
+from dp_pipeline.gate import curator
+from dp_pipeline.gate.charge import digest_of, question
 from dp_pipeline.release.accountant import LAPLACE, Spend
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.as_before import AS_BEFORE
-from dp_pipeline.schema.errors import OtherQuestion
+from dp_pipeline.spec.errors import OtherQuestion
+from dp_pipeline.spec.formats import AS_BEFORE
 from dp_pipeline_tests.gate.golden_questions import FILE, golden_questions
 from dp_pipeline_tests.gate.questions import ONE
 from dp_pipeline_tests.instruments import curator_over
@@ -26,7 +26,7 @@ from dp_pipeline_tests.populations import TEN_PEOPLE
 ADVICE = """a question of the gate has another identity than before.
 Releases that were begun could not be finished by who upgrades. Names of kinds and of fields that
 a question is about stay as they are; a field that is added goes unsaid where it says nothing
-(schema/as_before.py). If it is answered otherwise now, or is a new one, write the file anew:
+(spec/formats.py). If it is answered otherwise now, or is a new one, write the file anew:
     python -m dp_pipeline_tests.gate.golden_questions
 """
 SPEND = Spend("the marginal of age", LAPLACE, Fraction(1, 3), 2, Fraction(6))
@@ -41,7 +41,7 @@ def test_a_reworded_question_gets_the_answer_that_was_paid_for(
 ) -> None:
     transcript = Transcript()
     asked = curator_over(TEN_PEOPLE, transcript=transcript).measure(("smokes",), epsilon=ONE)
-    monkeypatch.setattr(table_questions, "_words", lambda names: f"how many {' × '.join(names)}")
+    monkeypatch.setattr(curator, "_words", lambda names: f"how many {' × '.join(names)}")
     again = curator_over(None, transcript=transcript.rewind())
     assert again.measure(("smokes",), epsilon=ONE).table.tolist() == asked.table.tolist()
     assert "marginal of smokes" in transcript.records[0].words

@@ -11,16 +11,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from dp_pipeline.gate import candidates as candidates_file
-from dp_pipeline.gate.candidates import LARGEST, Candidates
-from dp_pipeline.gate.counts import Sealed
+from dp_pipeline.gate import selection as candidates_file
+from dp_pipeline.gate.counter import Sealed
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.forest_plan import ForestPlan
-from dp_pipeline.gate.score_session import ScoreSession
 from dp_pipeline.gate.scores import UNIT, FScore, Gap, Independence, MutualInformation, Score
+from dp_pipeline.gate.selection import LARGEST, Candidates, ForestPlan, ScoreSession
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.encoding import IntArray
-from dp_pipeline.schema.errors import BoundaryViolation, BudgetExceeded, DeclarationError
+from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.spec.errors import BoundaryViolation, BudgetExceeded, DeclarationError
 from dp_pipeline_tests.gate.questions import ONE, PAIRS, people
 from dp_pipeline_tests.instruments import SILENT, ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row

@@ -22,7 +22,7 @@ from dp_pipeline.gate.scores import (
     Purity,
     Score,
 )
-from dp_pipeline.schema.errors import BoundaryViolation
+from dp_pipeline.spec.errors import BoundaryViolation
 
 Table = NDArray[np.int64]
 SHAPE = (3, 4)

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dp_pipeline.gate import sparse_laplace as file
+from dp_pipeline.gate import sparse as file
 from dp_pipeline.gate.noise import ExactNoise, OpenDPNoise, SeededNoise
-from dp_pipeline.gate.sparse_laplace import sparse_laplace
-from dp_pipeline.gate.words import UniformIntegers
-from dp_pipeline.schema.errors import BoundaryViolation
+from dp_pipeline.gate.samplers import UniformIntegers
+from dp_pipeline.gate.sparse import sparse_laplace
+from dp_pipeline.spec.errors import BoundaryViolation
 from dp_pipeline_tests.gate.distributions import ALARM, laplace_cdf
 
 COUNTS = (0, 3, 0, 1)

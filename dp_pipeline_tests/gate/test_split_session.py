@@ -15,17 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dp_pipeline.gate import split_session
-from dp_pipeline.gate.counts import Sealed
-from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.gate.numbers import LARGEST_SCALE, float_at_least
-from dp_pipeline.gate.split_session import SplitSession, decay, split_scale
+from dp_pipeline.gate import trees
+from dp_pipeline.gate.counter import Sealed
+from dp_pipeline.gate.noise import LARGEST_SCALE, SeededNoise, float_at_least
+from dp_pipeline.gate.trees import SplitSession, decay, split_scale
 from dp_pipeline.release.accountant import biased_splits
-from dp_pipeline.release.bit_tree import BitTree, Prefixes
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.domain import Domain
-from dp_pipeline.schema.encoding import IntArray
-from dp_pipeline.schema.errors import BoundaryViolation
+from dp_pipeline.release.trees import BitTree, Prefixes
+from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.spec.errors import BoundaryViolation
 from dp_pipeline_tests.gate.distributions import ALARM, log_probability_of_splits
 from dp_pipeline_tests.gate.questions import people
 from dp_pipeline_tests.instruments import RecordingNoise, curator_over
@@ -279,7 +278,7 @@ def test_the_person_who_joins_a_crowd_in_one_place_loses_no_more_than_epsilon(
 def worst_loss() -> float:
     """Of the crowds whose boxes have b = …, δ, 0, −δ, as the session counts."""
     epsilon = Fraction(1, 50)
-    delta = split_session.decay(fan=4, scale=split_scale(fan=4, reach=1, epsilon=epsilon))
+    delta = trees.decay(fan=4, scale=split_scale(fan=4, reach=1, epsilon=epsilon))
     return max(
         lost(OnePlace(crowd), OnePlace(crowd + 1), bits=2, reach=1, epsilon=epsilon, seed=1)
         for crowd in range(0, 10 * delta + 1, max(1, delta))
@@ -295,7 +294,7 @@ def test_a_smaller_decay_is_caught(part: Fraction, monkeypatch: pytest.MonkeyPat
     def smaller(*, fan: int, scale: Fraction) -> int:
         return int(decay(fan=fan, scale=scale) * part)
 
-    monkeypatch.setattr(split_session, "decay", smaller)
+    monkeypatch.setattr(trees, "decay", smaller)
     assert worst_loss() > 1.01
 
 

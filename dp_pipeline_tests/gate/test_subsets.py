@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from dp_pipeline.gate.subsets import subset_of
+from dp_pipeline.gate.rules import subset_of
 from dp_pipeline_tests import loops
 
 EDGE = 1 << 16

@@ -11,17 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.gate import table_quality
+from dp_pipeline.gate import quality
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.evaluation import buy_quality
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.gate.table_quality import whole_parts
+from dp_pipeline.gate.quality import buy_quality, whole_parts
 from dp_pipeline.metrics.classification import LinearClassifier, misclassification, train
 from dp_pipeline.metrics.marginals import average_distance, ways_of
 from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.target import Target
+from dp_pipeline.spec.dataset import Target
 from dp_pipeline_tests.instruments import SILENT, RecordingNoise, curator_over
 from dp_pipeline_tests.populations import AWKWARD, NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row
 
@@ -160,7 +159,7 @@ def test_a_table_of_few_attributes_has_the_numbers_that_it_can_have(names, expec
 def test_marginals_too_large_to_count_together_are_left_out(monkeypatch) -> None:
     # y × colour has 9 cells, y × smokes 6, colour × smokes 6, all three 18.
     for most, avd_2 in {15: 2, 12: 1, 5: 3}.items():
-        monkeypatch.setattr(table_quality, "MOST_CELLS", most)
+        monkeypatch.setattr(quality, "MOST_CELLS", most)
         curator = curator_over(TEN_PEOPLE, epsilon=Fraction(1))
         numbers = buy_quality(curator, SOME, epsilon=Fraction(1))
         assert tuple(numbers) == ("avd_2",)
@@ -173,7 +172,7 @@ def test_the_scale_that_is_stated_is_that_of_the_error(monkeypatch) -> None:
     # The deviation of 400 draws of Laplace noise is known to within √(5/1600) = 6 %: four times
     # that is passed by chance once in 10,000 for each number.
     rows, epsilon, noise = TEN_PEOPLE * 20, Fraction(2), SeededNoise(3)
-    monkeypatch.setattr(table_quality, "train", trained_once())
+    monkeypatch.setattr(quality, "train", trained_once())
     exact = bought(curator_over(rows), SILENT)
     counter, draws = Remembering(rows), []
     for _ in range(400):

@@ -10,7 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from dp_pipeline.ledger import DeadRelease, Ledger
-from dp_pipeline.schema.errors import PipelineError
+from dp_pipeline.spec.errors import PipelineError
 from dp_pipeline_tests.ledger.population import account, charge, release
 
 PAGE = 512

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dp_pipeline.ledger import Ledger
-from dp_pipeline.ledger.postgres_store import PostgresStore
+from dp_pipeline.ledger.postgres import PostgresStore
 
 EVERYWHERE = ("sqlite", "postgresql")
 """For a module of tests: ``STORES = EVERYWHERE`` runs them on both."""

@@ -12,7 +12,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from dp_pipeline.ledger import Account, Charge, Ledger, SpendRow
-from dp_pipeline.schema.epsilon import nano_epsilon
+from dp_pipeline.spec.amounts import nano_epsilon
 
 
 def account(

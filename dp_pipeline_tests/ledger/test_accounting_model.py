@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.ledger import DeadRelease, Ledger
-from dp_pipeline.schema.errors import BudgetExceeded
+from dp_pipeline.spec.errors import BudgetExceeded
 from dp_pipeline_tests.ledger.population import account, charge, spends
 
 CEILINGS = {"trips": "1", "adult": "0.3"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dp_pipeline.ledger import Ledger
-from dp_pipeline.schema.errors import DeclarationError
-from dp_pipeline.schema.identity import overlap
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.identity import overlap
 from dp_pipeline_tests.ledger.population import account
 
 FOLDER, FILE = "file:/data/rides", "file:/data/rides/2026/may.parquet"

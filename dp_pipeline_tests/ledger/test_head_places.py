@@ -8,7 +8,7 @@ import pytest
 
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.ledger.head import Head
-from dp_pipeline.schema.errors import Damaged
+from dp_pipeline.spec.errors import Damaged
 from dp_pipeline_tests.ledger.population import account, charge, release
 
 

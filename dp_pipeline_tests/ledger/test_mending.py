@@ -14,16 +14,16 @@ import pytest
 from click.testing import CliRunner
 
 from dp_pipeline.cli import main
-from dp_pipeline.ledger import DeadRelease, Ledger, mending
-from dp_pipeline.ledger.chain import canonical, digest
+from dp_pipeline.ledger import DeadRelease, Ledger, verify
 from dp_pipeline.ledger.export import exported
 from dp_pipeline.ledger.head import Head, Tip
 from dp_pipeline.ledger.journal import Draft, rows, stored_bytes, write
 from dp_pipeline.ledger.state import Held, State
 from dp_pipeline.ledger.state import Place as Sums
-from dp_pipeline.ledger.verifying import Verification
+from dp_pipeline.ledger.tables import canonical, digest
+from dp_pipeline.ledger.verify import Verification
 from dp_pipeline.ledger.view import write_state
-from dp_pipeline.schema.errors import BudgetExceeded, Damaged, DeclarationError, PipelineError
+from dp_pipeline.spec.errors import BudgetExceeded, Damaged, DeclarationError, PipelineError
 from dp_pipeline_tests.ledger.places import EVERYWHERE, Place
 from dp_pipeline_tests.ledger.population import account, charge, raw, release
 from dp_pipeline_tests.ledger.test_raising import in_month
@@ -122,7 +122,7 @@ def test_no_charge_is_taken_back_by_naming_rows_that_the_head_had_covered(
             else:
                 found.pass_over(row, children)
         drafts = [replace(one, facts={**one.facts, **WHY}) for one in found.drafts()]
-        mending._written(connection, found, drafts)
+        verify._written(connection, found, drafts)
     with pytest.raises(Damaged, match=f"row {last}: it was changed after the head had covered it"):
         busy.verify()
     for ask in (lambda: busy.balance("trips"), lambda: release(busy, charge("b"))):
@@ -494,7 +494,7 @@ def test_sums_that_were_changed_are_computed_anew_from_the_rows(
         behind("ALTER TABLE state DISABLE TRIGGER state_sealed_once")
     behind(change)
     if place.url is None:
-        from dp_pipeline.ledger.sqlite_guards import TRIGGERS
+        from dp_pipeline.ledger.sqlite import TRIGGERS
 
         raw(place.folder, next(one for one in TRIGGERS if " state_not_updated " in one))
     else:

@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from dp_pipeline.cli import main
-from dp_pipeline.ledger import Ledger, moving
+from dp_pipeline.ledger import Ledger, export
+from dp_pipeline.ledger.export import MOVED, move_to_server
 from dp_pipeline.ledger.head import Head
-from dp_pipeline.ledger.home import Home
-from dp_pipeline.ledger.moving import MOVED, move_to_server
-from dp_pipeline.schema.errors import Damaged, DeclarationError, PipelineError
+from dp_pipeline.publish.home import Home
+from dp_pipeline.spec.errors import Damaged, DeclarationError, PipelineError
 from dp_pipeline_tests.ledger.places import Place
 from dp_pipeline_tests.ledger.population import account, charge, raw, release
 from dp_pipeline_tests.postgres_server import PostgresServer
@@ -87,13 +87,13 @@ def test_a_damaged_ledger_stays_where_it_is(busy: Ledger, folder: Path, url: str
 def test_rows_that_do_not_arrive_as_they_left_are_not_taken(
     busy: Ledger, folder: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ):
-    found = moving.journal.rows
+    found = export.journal.rows
 
     def cheaper(connection: object):
         for row, children in found(connection):
             yield {**row, "nano_epsilon": row["nano_epsilon"] // 2}, children
 
-    monkeypatch.setattr(moving.journal, "rows", cheaper)
+    monkeypatch.setattr(export.journal, "rows", cheaper)
     monkeypatch.setattr(Ledger, "verify", lambda _: None)
     with pytest.raises(Damaged, match="row 2"):
         move_to_server(folder, head=None, url=url)

@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.ledger import Ledger, ReservationOver
-from dp_pipeline.ledger import postgres_store as module
-from dp_pipeline.ledger.home import Home, find_home
+from dp_pipeline.ledger import postgres as module
 from dp_pipeline.ledger.journal import Draft
-from dp_pipeline.ledger.postgres_sessions import Sessions
-from dp_pipeline.ledger.postgres_store import PostgresStore
-from dp_pipeline.schema.errors import Damaged, DeclarationError, PipelineError
+from dp_pipeline.ledger.postgres import PostgresStore, Sessions
+from dp_pipeline.publish.home import Home, find_home
+from dp_pipeline.spec.errors import Damaged, DeclarationError, PipelineError
 from dp_pipeline_tests.ledger.places import Place
 from dp_pipeline_tests.ledger.population import Child, account, charge, release, say, spends
 from dp_pipeline_tests.ledger.test_mending import WHY, junk, named
@@ -430,9 +429,9 @@ def test_an_index_that_lacks_a_row_loses_no_outcome_and_is_named(forgotten: Ledg
 def test_the_servers_own_check_of_indexes_is_asked_where_it_is_there(
     forgotten: Ledger, raw: Raw, monkeypatch: pytest.MonkeyPatch
 ):
-    from dp_pipeline.ledger import postgres_soundness
+    from dp_pipeline.ledger import postgres_guards
 
-    monkeypatch.setattr(postgres_soundness, "_rows", lambda *_: [])
+    monkeypatch.setattr(postgres_guards, "_rows", lambda *_: [])
     forgotten.verify()
     raw("CREATE EXTENSION amcheck")
     try:

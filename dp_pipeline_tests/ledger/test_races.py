@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.ledger import Ledger
-from dp_pipeline.schema.errors import BudgetExceeded
+from dp_pipeline.spec.errors import BudgetExceeded
 from dp_pipeline_tests.ledger.places import EVERYWHERE, Place
 from dp_pipeline_tests.ledger.population import Child, account, charge, release, say, spends
 

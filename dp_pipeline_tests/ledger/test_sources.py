@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.ledger import Ledger
-from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline_tests.ledger.places import EVERYWHERE
 from dp_pipeline_tests.ledger.population import account
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.metrics.auc import macro_auc
-from dp_pipeline.metrics.class_auc import ClassAuc
+from dp_pipeline.metrics.auc import ClassAuc, macro_auc
 
 
 @st.composite

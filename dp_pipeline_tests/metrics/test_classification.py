@@ -9,13 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.metrics import classification
-from dp_pipeline.metrics.classification import (
-    LinearClassifier,
-    held_out,
-    misclassification,
-    train,
-)
-from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.metrics.classification import LinearClassifier, held_out, misclassification, train
+from dp_pipeline.spec.errors import DeclarationError
 
 SIZES = {"a": 2, "b": 3}
 METHODS = ["svm", "logistic", "majority"]

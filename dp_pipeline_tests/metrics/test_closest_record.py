@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp_pipeline.metrics import closest_record
-from dp_pipeline.metrics.closest_record import MOST_ROWS, distance_to_closest_record
+from dp_pipeline.metrics import marginals
+from dp_pipeline.metrics.marginals import MOST_ROWS, distance_to_closest_record
 
 codes = st.tuples(st.integers(0, 2), st.integers(0, 300), st.integers(0, 1))
 rows = st.lists(codes, min_size=1, max_size=9)
@@ -30,8 +30,8 @@ def test_the_distance_is_that_of_a_loop_over_all_pairs_of_rows(real, released):
 def test_blocks_change_nothing(real, released):
     whole = distance_to_closest_record(table(real), table(released))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(closest_record, "_ROWS_A_BLOCK", 2)
-        patch.setattr(closest_record, "_PLACES_A_BLOCK", 3)
+        patch.setattr(marginals, "_ROWS_A_BLOCK", 2)
+        patch.setattr(marginals, "_PLACES_A_BLOCK", 3)
         assert distance_to_closest_record(table(real), table(released)) == whole
 
 

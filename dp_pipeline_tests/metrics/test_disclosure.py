@@ -10,17 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.metrics import disclosure
-from dp_pipeline.metrics.containment import containment_k
-from dp_pipeline.metrics.disclosure import DisclosureReport, disclosure_report, risks
-from dp_pipeline.metrics.equivalence_classes import EquivalenceClasses
-from dp_pipeline.metrics.label_closeness import delta_disclosure
-from dp_pipeline.metrics.label_diversity import (
+from dp_pipeline.metrics.disclosure import (
+    DisclosureReport,
+    containment_k,
+    delta_disclosure,
+    disclosure_report,
     distinct_labels,
     entropy_labels,
     largest_share,
     recursive_c,
+    risks,
 )
-from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.metrics.equivalence_classes import EquivalenceClasses
+from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline_tests.metrics.ward import (
     COLD,
     FLU,
@@ -289,7 +291,7 @@ def test_containment_is_that_of_sets_of_ones_and_never_below_k(table: list) -> N
     bits = np.array(table, dtype=np.uint8).reshape(len(table), -1)
     assert containment_k(bits) == containment_by_loops(table)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dp_pipeline.metrics.containment._CELLS_A_BLOCK", 3)
+        patch.setattr("dp_pipeline.metrics.disclosure._CELLS_A_BLOCK", 3)
         assert containment_k(bits.astype(np.bool_)) == containment_by_loops(table)
     assert containment_k(bits) >= disclosure_report(bits, bits[:, :0].sum(1), labels=1, k=1).k
 

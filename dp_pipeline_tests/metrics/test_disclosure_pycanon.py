@@ -14,9 +14,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp_pipeline.metrics.disclosure import DisclosureReport, disclosure_report
+from dp_pipeline.metrics.disclosure import DisclosureReport, disclosure_report, recursive_c
 from dp_pipeline.metrics.equivalence_classes import EquivalenceClasses
-from dp_pipeline.metrics.label_diversity import recursive_c
 
 checker: Any = pytest.importorskip(
     "pycanon.anonymity", reason="the extra anonymity is not installed"

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp_pipeline.metrics.folds import stratified_folds
+from dp_pipeline.metrics.classification import stratified_folds
 
 targets = st.lists(st.integers(0, 3), max_size=40).map(lambda labels: np.array(labels, dtype=int))
 

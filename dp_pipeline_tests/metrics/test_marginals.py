@@ -16,7 +16,7 @@ from dp_pipeline.metrics.marginals import (
     average_distance,
     ways_of,
 )
-from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.spec.errors import DeclarationError
 
 SIZES = {"a": 2, "b": 3, "c": 4}
 ALL_WAYS = [way for k in (1, 2, 3) for way in combinations(SIZES, k)]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dp_pipeline.metrics.redraw import REDRAWS, redraw_error
+from dp_pipeline.metrics.marginals import REDRAWS, redraw_error
 
 
 def total(table: np.ndarray) -> float:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.metrics import scorers
+from dp_pipeline.metrics import classification
 from dp_pipeline.metrics.auc import macro_auc
-from dp_pipeline.metrics.scorers import MOST_DIFFERENT_ROWS, SCORERS, scores
-from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.metrics.classification import MOST_DIFFERENT_ROWS, SCORERS, scores
+from dp_pipeline.spec.errors import DeclarationError
 
 each_scorer = pytest.mark.parametrize("scorer", SCORERS)
 each_solver = pytest.mark.parametrize("scorer", ["logistic", "svm"])
@@ -123,9 +123,9 @@ def test_rows_that_are_alike_are_learned_from_once_with_the_result_of_learning_f
     told = scores(scorer, learn, target, learn, classes)
     np.testing.assert_allclose(told, expected, atol=0.005)
     # A mutant that forgets how often each occurs says something else.
-    real = scorers._Learned.of
+    real = classification._Learned.of
     monkeypatch.setattr(
-        scorers._Learned,
+        classification._Learned,
         "of",
         lambda *rows, most: replace(real(*rows, most=most), weights=None),
     )
@@ -138,11 +138,13 @@ def test_of_too_many_different_rows_a_seeded_sample_is_learned_from(scorer, monk
     learn, target = rng.random((200, 2)), np.zeros(200, dtype=int)
     target[learn[:, 0] > 0.5] = 1
     sizes = []
-    real = scorers._solved
-    monkeypatch.setattr(scorers, "MOST_DIFFERENT_ROWS", dict.fromkeys(MOST_DIFFERENT_ROWS, 50))
+    real = classification._solved_scorer
     monkeypatch.setattr(
-        scorers,
-        "_solved",
+        classification, "MOST_DIFFERENT_ROWS", dict.fromkeys(MOST_DIFFERENT_ROWS, 50)
+    )
+    monkeypatch.setattr(
+        classification,
+        "_solved_scorer",
         lambda name, rows, asked: sizes.append(len(rows.target)) or real(name, rows, asked),
     )
     told = scores(scorer, learn, target, learn, 2)
@@ -154,7 +156,9 @@ def test_of_too_many_different_rows_a_seeded_sample_is_learned_from(scorer, monk
 @each_solver
 @pytest.mark.parametrize("place", [0, 77, 199])
 def test_no_class_is_lost_from_the_sample(scorer, place, monkeypatch):
-    monkeypatch.setattr(scorers, "MOST_DIFFERENT_ROWS", dict.fromkeys(MOST_DIFFERENT_ROWS, 10))
+    monkeypatch.setattr(
+        classification, "MOST_DIFFERENT_ROWS", dict.fromkeys(MOST_DIFFERENT_ROWS, 10)
+    )
     learn, target = np.linspace(0, 1, 200)[:, None], np.zeros(200, dtype=int)
     learn[place], target[place] = 2, 1
     assert macro_auc(scores(scorer, learn, target, learn, 2), target) == 1

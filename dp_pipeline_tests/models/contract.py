@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from dp_pipeline.gate.counts import Counter
+from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import Claim, Model, Released, claim_of
-from dp_pipeline.models.clustering import Clustering
+from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline.release.accountant import (
     EXPONENTIAL,
     GAUSSIAN,
@@ -26,9 +26,9 @@ from dp_pipeline.release.class_table import ClassTable
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.currency import PURE, Currency
-from dp_pipeline.schema.domain import Domain
-from dp_pipeline.schema.encoding import IntArray
+from dp_pipeline.spec.amounts import PURE, Currency
+from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.encoding import IntArray
 from dp_pipeline_tests.gate.distributions import log_probability_of_splits
 from dp_pipeline_tests.instruments import Draw, ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.schema.domain import Attribute, Domain
-from dp_pipeline.schema.encoding import Levels
+from dp_pipeline.spec.domain import Attribute, Domain
+from dp_pipeline.spec.encoding import Levels
 
 
 def domain_of(sizes: Sequence[int]) -> Domain:

@@ -8,22 +8,20 @@ from fractions import Fraction
 import numpy as np
 
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.nearest_centre import NearestCentre
-from dp_pipeline.models.dp_kmeans import DpKMeans
-from dp_pipeline.models.dpqt_kmeans import DpqtKMeans
-from dp_pipeline.models.eug_kmeans import EugKMeans
-from dp_pipeline.models.htree_kmeans import HTreeKMeans
-from dp_pipeline.models.idp_kmeans import IdpKMeans
-from dp_pipeline.models.independent import Independent
+from dp_pipeline.gate.rules import NearestCentre
+from dp_pipeline.models.clustering.dp_kmeans import DpKMeans
+from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
+from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
+from dp_pipeline.models.clustering.htree_kmeans import HTreeKMeans
+from dp_pipeline.models.clustering.idp_kmeans import IdpKMeans
+from dp_pipeline.models.tables.independent import Independent
 from dp_pipeline.release.accountant import Accountant
-from dp_pipeline.release.bit_tree import BitTree, Prefixes
-from dp_pipeline.release.clusters import Clusters
-from dp_pipeline.release.quadtree import Nodes
-from dp_pipeline.release.synopsis import Synopsis
+from dp_pipeline.release.clusters import Clusters, Synopsis
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.encoding import FloatArray
-from dp_pipeline.schema.parameters import integer
+from dp_pipeline.release.trees import BitTree, Nodes, Prefixes
+from dp_pipeline.spec.encoding import FloatArray
+from dp_pipeline.spec.parameters import integer
 from dp_pipeline_tests.instruments import CheaperNoise
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.schema.domain import Attribute, Domain
-from dp_pipeline.schema.encoding import Levels
+from dp_pipeline.spec.domain import Attribute, Domain
+from dp_pipeline.spec.encoding import Levels
 from dp_pipeline_tests.models.contract import Run
 
 

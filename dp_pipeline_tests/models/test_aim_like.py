@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.models import aim_like
-from dp_pipeline.models.aim_like import AimLike
+from dp_pipeline.inference.graphical.clique_growth import CliqueGrowth
 from dp_pipeline.models.base import claim_of
+from dp_pipeline.models.tables import aim_like
+from dp_pipeline.models.tables.aim_like import AimLike
 from dp_pipeline.release.accountant import EXPONENTIAL, NOISY_MAX, Spend
-from dp_pipeline.release.clique_growth import CliqueGrowth
 from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.schema.domain import Domain
-from dp_pipeline.schema.errors import DeclarationError, OtherQuestion
+from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.errors import DeclarationError, OtherQuestion
 from dp_pipeline_tests.models.contract import (
     Run,
     check_budget,

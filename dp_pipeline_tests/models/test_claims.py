@@ -13,12 +13,12 @@ import pytest
 from dp_pipeline import models
 from dp_pipeline.models import build_model, price_of_everything
 from dp_pipeline.models.base import Claim, claim_at, claim_of, declared_claim, price
-from dp_pipeline.models.eug_kmeans import EugKMeans
-from dp_pipeline.models.idp_kmeans import IdpKMeans
-from dp_pipeline.schema.currency import PURE, Currency, epsilon_of, rho_of
-from dp_pipeline.schema.errors import DeclarationError
-from dp_pipeline.schema.spec import DatasetSpec
-from dp_pipeline_tests.schema.declarations import loaded
+from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
+from dp_pipeline.models.clustering.idp_kmeans import IdpKMeans
+from dp_pipeline.spec.amounts import PURE, Currency, epsilon_of, rho_of
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline_tests.spec.declarations import loaded
 
 BILLIONTH = Fraction(1, 10**9)
 HALF, ONE = Fraction(1, 2), Fraction(1)

@@ -16,17 +16,16 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.gate.candidates import Candidates
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.forest_plan import ForestPlan
 from dp_pipeline.gate.scores import UNIT, Gap, Independence
+from dp_pipeline.gate.selection import Candidates, ForestPlan
 from dp_pipeline.models.base import Claim
 from dp_pipeline.release.accountant import GAUSSIAN, LAPLACE, Accountant
 from dp_pipeline.release.measurement import NoisyMarginal
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.domain import Domain
-from dp_pipeline.schema.errors import Damaged, OtherQuestion
+from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.errors import Damaged, OtherQuestion
 from dp_pipeline_tests.gate.questions import people
 from dp_pipeline_tests.instruments import CheaperNoise, ForcedNoise
 from dp_pipeline_tests.models.contract import (

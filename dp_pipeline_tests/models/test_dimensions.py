@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_pipeline.models.htree_kmeans import HTreeKMeans
+from dp_pipeline.models.clustering.htree_kmeans import HTreeKMeans
 from dp_pipeline_tests.models.contract import (
     check_budget,
     check_loss,

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.models.htree_kmeans import HTreeKMeans
+from dp_pipeline.models.clustering.htree_kmeans import HTreeKMeans
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.encoding import IntArray
-from dp_pipeline.schema.parameters import texts_of
+from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.spec.parameters import texts_of
 from dp_pipeline_tests.models.contract import Constant, Run, check_valid, run
 from dp_pipeline_tests.models.spaces import in_memory, space, two_groups
 

@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.gate.nearest_centre import NearestCentre
 from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.gate.rules import NearestCentre
 from dp_pipeline.models.base import Claim, Model, claim_of
-from dp_pipeline.models.dp_kmeans import DpKMeans
-from dp_pipeline.models.dp_kmeans_pp import DpKMeansPlusPlus
-from dp_pipeline.models.dplk_kmeans import DplkKMeans
-from dp_pipeline.models.dplloyd import DpLloyd, least_error, planned_rounds
-from dp_pipeline.models.hybrid_kmeans import HybridKMeans
-from dp_pipeline.models.idp_kmeans import IdpKMeans
-from dp_pipeline.models.lloyd import equal_noise, lloyd_round, lloyd_rounds, round_budgets
-from dp_pipeline.models.oept_kmeans import OeptKMeans
-from dp_pipeline.schema.errors import DeclarationError
-from dp_pipeline.schema.parameters import from_text
+from dp_pipeline.models.clustering.base import equal_noise, lloyd_round, lloyd_rounds, round_budgets
+from dp_pipeline.models.clustering.dp_kmeans import DpKMeans
+from dp_pipeline.models.clustering.dp_kmeans_pp import DpKMeansPlusPlus
+from dp_pipeline.models.clustering.dplk_kmeans import DplkKMeans
+from dp_pipeline.models.clustering.dplloyd import DpLloyd, least_error, planned_rounds
+from dp_pipeline.models.clustering.hybrid_kmeans import HybridKMeans
+from dp_pipeline.models.clustering.idp_kmeans import IdpKMeans
+from dp_pipeline.models.clustering.oept_kmeans import OeptKMeans
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.parameters import from_text
 from dp_pipeline_tests import loops
 from dp_pipeline_tests.instruments import SILENT, curator_over
 from dp_pipeline_tests.models.contract import Run, check_loss, run

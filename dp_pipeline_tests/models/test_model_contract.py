@@ -11,13 +11,14 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.models import MODELS, tree_growth
+from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import Model
+from dp_pipeline.models.clustering import htree_kmeans
 from dp_pipeline.release.accountant import NOISY_MAX
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.errors import Damaged, OtherQuestion
-from dp_pipeline.schema.protection import OneRow, RowsOfPerson, reach
+from dp_pipeline.spec.domain import OneRow, RowsOfPerson, reach
+from dp_pipeline.spec.errors import Damaged, OtherQuestion
 from dp_pipeline_tests.gate.questions import people
 from dp_pipeline_tests.instruments import NoiseOfContent
 from dp_pipeline_tests.models import mutants
@@ -168,7 +169,7 @@ def test_a_person_whose_rows_are_counted_every_time_uses_all_of_epsilon(
     # Not one share of ε is spent on noise that protects nobody. On a corner of the box a person
     # moves totals of coordinates by as much as anybody can. A tree of large answers alone would
     # grow to its cap.
-    monkeypatch.setattr(tree_growth, "MOST_NODES", 5000)
+    monkeypatch.setattr(htree_kmeans, "MOST_NODES", 5000)
     person = TEN_PEOPLE[-1:] * rows_reached
     alone, nobody = (
         run(CASES[case], rows, epsilon=epsilon, reach=rows_reached, noise=LargeAnswers())

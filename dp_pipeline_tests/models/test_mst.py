@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models.base import claim_of
-from dp_pipeline.models.mst import Mst
+from dp_pipeline.models.tables.mst import Mst
 from dp_pipeline.release.accountant import EXPONENTIAL, GAUSSIAN, LAPLACE, NOISY_MAX
 from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.schema.domain import Domain
-from dp_pipeline.schema.errors import BudgetExceeded, Damaged, DeclarationError, OtherQuestion
+from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.errors import BudgetExceeded, Damaged, DeclarationError, OtherQuestion
 from dp_pipeline_tests.models.contract import (
     check_budget,
     check_loss,

@@ -9,14 +9,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.models.network_families import (
+from dp_pipeline.inference.graphical.clique_join import overlap_links
+from dp_pipeline.models.tables.base import (
     Family,
     candidate_families,
     covering_sets,
     drawn_set,
     maximal_sets,
 )
-from dp_pipeline.release.ancestral_sampling import overlap_links
 
 SMALL_SIZES = st.lists(st.integers(1, 5), max_size=6).map(
     lambda sizes: {f"a{at}": size for at, size in enumerate(sizes)}

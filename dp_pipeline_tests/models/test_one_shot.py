@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.models.aim_like import AimLike
-from dp_pipeline.models.one_shot import MOST_PACKED, OneShot
-from dp_pipeline.models.one_shot_plan import LATE, LEAST_CHOICE, MOST_CHOICE, Planning
-from dp_pipeline.models.one_shot_search import shrunk
+from dp_pipeline.models.tables.aim_like import AimLike
+from dp_pipeline.models.tables.one_shot.model import MOST_PACKED, OneShot
+from dp_pipeline.models.tables.one_shot.plan import LATE, LEAST_CHOICE, MOST_CHOICE, Planning
+from dp_pipeline.models.tables.one_shot.search import shrunk
 from dp_pipeline.release.accountant import EXPONENTIAL, NOISY_MAX
-from dp_pipeline.release.noise_rate import NoiseRate
+from dp_pipeline.release.measurement import NoiseRate
 from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.schema.currency import Currency
+from dp_pipeline.spec.amounts import Currency
 from dp_pipeline_tests.models.contract import Run, check_valid, run
 from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of
 

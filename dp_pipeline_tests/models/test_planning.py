@@ -10,22 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.gate.counts import MOST_GRID_CELLS
+from dp_pipeline.gate.counter import MOST_GRID_CELLS
 from dp_pipeline.models import MODELS, build_model
 from dp_pipeline.models.base import planning_units
-from dp_pipeline.models.dpqt_kmeans import DpqtKMeans, tree_height
-from dp_pipeline.models.eug_kmeans import EugKMeans
-from dp_pipeline.models.independent import Independent
-from dp_pipeline.models.uniform_grid import cells_per_axis
-from dp_pipeline.release.quadtree import Nodes
-from dp_pipeline.schema.discovery import discover
-from dp_pipeline.schema.domain import Domain
-from dp_pipeline.schema.errors import DeclarationError
-from dp_pipeline.schema.parameters import from_text, texts_of
+from dp_pipeline.models.clustering.base import cells_per_axis
+from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans, tree_height
+from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
+from dp_pipeline.models.tables.independent import Independent
+from dp_pipeline.release.trees import Nodes
+from dp_pipeline.spec.discovery import discover
+from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.parameters import from_text, texts_of
 from dp_pipeline_tests.instruments import RecordingNoise, curator_over
 from dp_pipeline_tests.models.contract import LargeAnswers, built, run
 from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN
-from dp_pipeline_tests.schema.declarations import loaded
+from dp_pipeline_tests.spec.declarations import loaded
 
 WRONG = {
     "k of nothing": ("dpqt_kmeans", {"k": "0"}, "k: expected a whole number in 1..10000, got '0'"),

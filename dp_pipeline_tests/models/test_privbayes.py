@@ -14,17 +14,16 @@ from hypothesis import strategies as st
 
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import NoiseSource
-from dp_pipeline.models import privbayes
 from dp_pipeline.models.base import claim_of
-from dp_pipeline.models.network_growth import grown_network
-from dp_pipeline.models.privbayes import PrivBayes
+from dp_pipeline.models.tables import privbayes
+from dp_pipeline.models.tables.privbayes import PrivBayes, grown_network
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.release.accountant import NOISY_MAX
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.domain import Attribute, Domain
-from dp_pipeline.schema.encoding import Levels
-from dp_pipeline.schema.errors import (
+from dp_pipeline.spec.domain import Attribute, Domain
+from dp_pipeline.spec.encoding import Levels
+from dp_pipeline.spec.errors import (
     BoundaryViolation,
     BudgetExceeded,
     DeclarationError,

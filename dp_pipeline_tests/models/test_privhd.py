@@ -14,19 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.inference.graphical.junction_tree import JunctionTree
 from dp_pipeline.models import build_model
 from dp_pipeline.models.base import Claim, Model, claim_of, declared_claim
-from dp_pipeline.models.independent import Independent
-from dp_pipeline.models.privbayes import PrivBayes
-from dp_pipeline.models.privhd import PrivHd
+from dp_pipeline.models.tables.independent import Independent
+from dp_pipeline.models.tables.privbayes import PrivBayes
+from dp_pipeline.models.tables.privhd import PrivHd
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.release.accountant import LAPLACE, NOISY_MAX
-from dp_pipeline.release.junction_tree import JunctionTree
 from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.schema.discovery import find_spec
-from dp_pipeline.schema.domain import Attribute, Domain
-from dp_pipeline.schema.encoding import Levels
-from dp_pipeline.schema.errors import BoundaryViolation, BudgetExceeded, DeclarationError
+from dp_pipeline.spec.discovery import find_spec
+from dp_pipeline.spec.domain import Attribute, Domain
+from dp_pipeline.spec.encoding import Levels
+from dp_pipeline.spec.errors import BoundaryViolation, BudgetExceeded, DeclarationError
 from dp_pipeline_tests.instruments import SILENT, ForcedNoise, curator_over
 from dp_pipeline_tests.models.contract import (
     Run,
@@ -37,7 +37,7 @@ from dp_pipeline_tests.models.contract import (
     run,
 )
 from dp_pipeline_tests.populations import AWKWARD, TEN_PEOPLE, TOWN, LoopCounter
-from dp_pipeline_tests.schema.declarations import loaded
+from dp_pipeline_tests.spec.declarations import loaded
 
 ONE = Fraction(1)
 VARIANTS = ("tuned", "published", "composed", "peeling")

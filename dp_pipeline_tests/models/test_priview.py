@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.models import priview
-from dp_pipeline.models.priview import PriView
+from dp_pipeline.models.tables import priview
+from dp_pipeline.models.tables.priview import PriView
 from dp_pipeline.release.accountant import LAPLACE
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.errors import BudgetExceeded, DeclarationError
+from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError
 from dp_pipeline_tests.models.contract import check_budget, check_loss, check_replay, run
 from dp_pipeline_tests.models.tables import BITS, MIXED, TWINS, levels, table_of, wide
 from dp_pipeline_tests.populations import AWKWARD, TEN_PEOPLE, TOWN, LoopCounter

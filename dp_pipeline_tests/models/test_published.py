@@ -20,14 +20,14 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import Claim, Model, claim_of
-from dp_pipeline.models.dp_kmeans import DpKMeans
-from dp_pipeline.models.dpqt_kmeans import DpqtKMeans, node_around
-from dp_pipeline.models.idp_kmeans import IdpKMeans
+from dp_pipeline.models.clustering.dp_kmeans import DpKMeans
+from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans, node_around
+from dp_pipeline.models.clustering.idp_kmeans import IdpKMeans
 from dp_pipeline.release.accountant import Accountant
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.encoding import IntArray
-from dp_pipeline.schema.errors import BoundaryViolation, BudgetExceeded
+from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.spec.errors import BoundaryViolation, BudgetExceeded
 from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise
 from dp_pipeline_tests.models.contract import check_loss
 from dp_pipeline_tests.populations import AWKWARD, NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row

@@ -10,17 +10,11 @@ import numpy as np
 import pytest
 
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
-from dp_pipeline.models.residual_step import move_by_residuals
-from dp_pipeline.release.synopsis import Synopsis
-from dp_pipeline.schema.domain import Domain
-from dp_pipeline.schema.encoding import IntArray
-from dp_pipeline_tests.instruments import (
-    SILENT,
-    Draw,
-    ForcedNoise,
-    RecordingNoise,
-    curator_over,
-)
+from dp_pipeline.models.clustering.htree_kmeans import move_by_residuals
+from dp_pipeline.release.clusters import Synopsis
+from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline_tests.instruments import SILENT, Draw, ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.models.spaces import SIDES, Place, in_memory, place_in, space
 
 ONE = Fraction(1)

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.gate.survivors import expected_survivors
-from dp_pipeline.models.threshold_filter import ThresholdFilter
+from dp_pipeline.gate.sparse import expected_survivors
+from dp_pipeline.models.tables.threshold_filter import ThresholdFilter
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.release.sparse_table import codes_of_keys, threshold_for
-from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.release.measurement import codes_of_keys, threshold_for
+from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline_tests.gate.questions import ONE
 from dp_pipeline_tests.models.contract import check_budget, check_loss, check_replay, run
 from dp_pipeline_tests.models.tables import BITS, TWINS, levels, table_of

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
-from dp_pipeline.models import tree_growth
-from dp_pipeline.models.tree_growth import GrownTree, GrowthPlan, grow
-from dp_pipeline.release.bit_tree import BitTree
+from dp_pipeline.inference.spatial.noisy_tree import Sparsity
+from dp_pipeline.models.clustering import htree_kmeans
+from dp_pipeline.models.clustering.htree_kmeans import GrownTree, GrowthPlan, grow
 from dp_pipeline.release.measurement import SHARES
-from dp_pipeline.release.noisy_tree import Sparsity
-from dp_pipeline.schema.errors import BoundaryViolation
+from dp_pipeline.release.trees import BitTree
+from dp_pipeline.spec.errors import BoundaryViolation
 from dp_pipeline_tests.instruments import Draw, ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.models.contract import Constant
 from dp_pipeline_tests.models.spaces import in_memory, space, two_groups
@@ -171,7 +171,7 @@ def test_every_leaf_has_spent_all_and_the_leaves_tile_the_box(
     d: int, epsilon: Fraction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The session would not have closed otherwise. Forced answers would grow to the cap.
-    monkeypatch.setattr(tree_growth, "MOST_NODES", 5000)
+    monkeypatch.setattr(htree_kmeans, "MOST_NODES", 5000)
     for noise in (SeededNoise(1), ForcedNoise(2)):
         result, _ = grown(noise, d=d, epsilon=epsilon)
         nodes, counts = result.counts()
@@ -185,12 +185,12 @@ def test_every_leaf_has_spent_all_and_the_leaves_tile_the_box(
 
 def test_a_tree_that_keeps_a_share_does_not_close(monkeypatch: pytest.MonkeyPatch) -> None:
     # A mutant of growth: leaves do not spend their last share.
-    again = tree_growth._Growth.count_again
+    again = htree_kmeans._Growth.count_again
 
     def all_but_one(growth, nodes) -> None:
-        again(growth, tree_growth._Frontier(*_but_the_last_share(nodes)))
+        again(growth, htree_kmeans._Frontier(*_but_the_last_share(nodes)))
 
-    monkeypatch.setattr(tree_growth._Growth, "count_again", all_but_one)
+    monkeypatch.setattr(htree_kmeans._Growth, "count_again", all_but_one)
     with pytest.raises(BoundaryViolation, match="every path to spend all of ε, got 1 of 4096"):
         grown(Constant(6))
 
@@ -200,7 +200,7 @@ def _but_the_last_share(nodes) -> tuple:
 
 
 def test_a_tree_of_enough_nodes_grows_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree_growth, "MOST_NODES", 200)
+    monkeypatch.setattr(htree_kmeans, "MOST_NODES", 200)
     result, draws = grown(Constant(10**6))
     # 1 + 16 + 256 nodes are more than 200: the third generation spends all it has.
     assert shapes(draws) == [(1, 16), (16, 16), (256, 1)]

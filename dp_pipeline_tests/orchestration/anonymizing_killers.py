@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from dp_pipeline.ledger import Ledger, Reservation
-from dp_pipeline.orchestration import anonymizing
-from dp_pipeline.schema.parser import load_spec
+from dp_pipeline.publish import anonymize
+from dp_pipeline.spec.parser import load_spec
 from dp_pipeline_tests.orchestration.killers import POINTS as OF_PUBLISHING
 from dp_pipeline_tests.orchestration.killers import die
 from dp_pipeline_tests.orchestration.patients import anonymized
@@ -26,7 +26,7 @@ def _before_the_row() -> None:
 
 
 def _before_the_look() -> None:
-    anonymizing.coded_rows = die  # type: ignore[assignment]
+    anonymize.coded_rows = die  # type: ignore[assignment]
 
 
 def _not_settled() -> None:
@@ -34,7 +34,7 @@ def _not_settled() -> None:
 
 
 def _settled() -> None:
-    anonymizing.Anonymous = die  # type: ignore[misc, assignment]
+    anonymize.Anonymous = die  # type: ignore[misc, assignment]
 
 
 POINTS: Mapping[str, Callable[[], None]] = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dp_pipeline.orchestration.release import Release
-from dp_pipeline.orchestration.syntactic_release import SyntacticRelease
+from dp_pipeline.publish.k_anonymous_release import SyntacticRelease
+from dp_pipeline.publish.release import Release
 from dp_pipeline.release.bundle import Bundle
 
 

@@ -10,13 +10,13 @@ from importlib import resources
 from pathlib import Path
 
 from dp_pipeline.anonymity import METHODS
-from dp_pipeline.ledger.home import Home
 from dp_pipeline.models import MODELS
-from dp_pipeline.orchestration.release import Release
-from dp_pipeline.orchestration.syntactic_release import SyntacticRelease
+from dp_pipeline.publish.home import Home
+from dp_pipeline.publish.k_anonymous_release import SyntacticRelease
+from dp_pipeline.publish.release import Release
 from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.schema.parameters import texts_of
-from dp_pipeline.schema.parser import load_spec
+from dp_pipeline.spec.parameters import texts_of
+from dp_pipeline.spec.parser import load_spec
 
 FILE = Path(__file__).with_name("golden_keys.txt")
 _NOWHERE = Path("/nowhere")

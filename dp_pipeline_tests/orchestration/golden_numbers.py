@@ -18,25 +18,24 @@ from importlib import resources
 from pathlib import Path
 
 from dp_pipeline.anonymity import METHODS
-from dp_pipeline.anonymity.promise import Promise, TooFewRows
-from dp_pipeline.ledger.home import Home
+from dp_pipeline.anonymity.partition import Promise, TooFewRows
 from dp_pipeline.models import MODELS
-from dp_pipeline.orchestration.anonymity_rows import coded_rows
-from dp_pipeline.orchestration.declared_methods import declared_method
-from dp_pipeline.orchestration.drawing import draw
-from dp_pipeline.orchestration.release import Release
-from dp_pipeline.orchestration.syntactic_tables import syntactic_tables
+from dp_pipeline.publish.cards import syntactic_tables
+from dp_pipeline.publish.draw import draw
+from dp_pipeline.publish.home import Home
+from dp_pipeline.publish.k_anonymous_release import coded_rows, declared_method
+from dp_pipeline.publish.release import Release
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.raw.expectations import validate
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.raw.validate import validate
 from dp_pipeline.release.bundle import Tables, table_digest
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.epsilon import epsilon_text
-from dp_pipeline.schema.errors import PipelineError
-from dp_pipeline.schema.parser import load_spec
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.spec.amounts import epsilon_text
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import PipelineError
+from dp_pipeline.spec.parser import load_spec
 
 _KEY = bytes(32)
 

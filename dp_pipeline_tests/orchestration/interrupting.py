@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.orchestration.lineage import open_lineage
-from dp_pipeline.orchestration.publishing import Published, publish
+from dp_pipeline.publish.account import open_lineage
+from dp_pipeline.publish.publish import Published, publish
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare
-from dp_pipeline.raw.readiness import mark_validated
+from dp_pipeline.raw.snapshot import mark_validated
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.encoding import IntArray
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.encoding import IntArray
 from dp_pipeline_tests.orchestration.projects import Project
 
 DAY = date(2026, 11, 22)

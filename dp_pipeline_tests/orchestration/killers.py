@@ -13,11 +13,11 @@ import numpy as np
 
 from dp_pipeline.gate.noise import NoiseSource, OpenDPNoise
 from dp_pipeline.ledger import Ledger, Reservation
-from dp_pipeline.orchestration import storage
-from dp_pipeline.orchestration.publishing import publish
-from dp_pipeline.release.answer_count import AnswerCount
-from dp_pipeline.schema.encoding import IntArray
-from dp_pipeline.schema.parser import load_spec
+from dp_pipeline.publish import store
+from dp_pipeline.publish.publish import publish
+from dp_pipeline.release.transcript import AnswerCount
+from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.spec.parser import load_spec
 from dp_pipeline_tests.orchestration.projects import Project
 
 
@@ -64,7 +64,7 @@ def _before_the_charge() -> None:
 
 
 def _half_a_bundle() -> None:
-    write, written = storage._write_table, list[str]()
+    write, written = store._write_table, list[str]()
 
     def write_one(path: Path, table: Mapping[str, np.ndarray]) -> None:
         if written:
@@ -72,7 +72,7 @@ def _half_a_bundle() -> None:
         written.append(path.name)
         write(path, table)
 
-    storage._write_table = write_one
+    store._write_table = write_one
 
 
 def _bundle_not_settled() -> None:

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from datetime import date
 from typing import Any
 
-from dp_pipeline.orchestration.anonymizing import Anonymous, anonymize
-from dp_pipeline.orchestration.lineage import open_lineage
-from dp_pipeline.orchestration.syntactic_release import SyntacticRelease
+from dp_pipeline.publish.account import open_lineage
+from dp_pipeline.publish.anonymize import Anonymous, anonymize
+from dp_pipeline.publish.k_anonymous_release import SyntacticRelease
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare
-from dp_pipeline.raw.readiness import mark_validated
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.raw.snapshot import mark_validated
+from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.projects import Declaration, Project
 
 PATIENTS: Declaration = {

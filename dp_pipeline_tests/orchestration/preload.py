@@ -16,7 +16,7 @@ import sqlalchemy
 from sqlalchemy import event
 
 from dp_pipeline.orchestration.runner import run_dataset
-from dp_pipeline.schema.errors import PipelineError
+from dp_pipeline.spec.errors import PipelineError
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 from dp_pipeline_tests.orchestration.warm import WARM_SERVER
 

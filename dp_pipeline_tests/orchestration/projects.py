@@ -16,18 +16,18 @@ import pytest
 import yaml
 
 from dp_pipeline.ledger import Ledger
-from dp_pipeline.ledger.home import Home
 from dp_pipeline.orchestration import runner
+from dp_pipeline.orchestration.common import Pipeline
 from dp_pipeline.orchestration.dataset import pipeline_definitions
 from dp_pipeline.orchestration.instance import dagster_instance
-from dp_pipeline.orchestration.outcome import Outcome, outcomes
-from dp_pipeline.orchestration.publishing import Published, publish
-from dp_pipeline.orchestration.release import Release
-from dp_pipeline.orchestration.request import RunRequest
-from dp_pipeline.orchestration.resources import Pipeline
+from dp_pipeline.publish.home import Home
+from dp_pipeline.publish.outcome import Outcome, outcomes
+from dp_pipeline.publish.publish import Published, publish
+from dp_pipeline.publish.release import Release
+from dp_pipeline.publish.request import RunRequest
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot
-from dp_pipeline.schema.parser import load_spec
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.parser import load_spec
 from dp_pipeline_tests.orchestration.warm import Result, command, ended, start
 
 Declaration = Mapping[str, Any]

@@ -11,25 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dp_pipeline.anonymity.coded_rows import CodedRows, Column
-from dp_pipeline.anonymity.method import Anonymized
-from dp_pipeline.anonymity.promise import Promise, TooFewRows
-from dp_pipeline.anonymity.unchanged import Unchanged
+from dp_pipeline.anonymity.method import Anonymized, Unchanged
+from dp_pipeline.anonymity.partition import Promise, TooFewRows
+from dp_pipeline.anonymity.rows import CodedRows, Column
 from dp_pipeline.ledger import Ledger, Reservation
-from dp_pipeline.orchestration import anonymity_quality, anonymizing
-from dp_pipeline.orchestration.anonymity_quality import evaluate_anonymous
-from dp_pipeline.orchestration.declared_methods import promise_for
-from dp_pipeline.orchestration.syntactic_tables import keeps_promise, measures_of, syntactic_tables
-from dp_pipeline.raw.readiness import forget_preparation
+from dp_pipeline.publish import anonymize, k_anonymous_evaluation
+from dp_pipeline.publish.cards import keeps_promise, measures_of, syntactic_tables
+from dp_pipeline.publish.k_anonymous_evaluation import evaluate_anonymous
+from dp_pipeline.publish.k_anonymous_release import promise_for
+from dp_pipeline.raw.snapshot import forget_preparation
 from dp_pipeline.release.bundle import table_digest
-from dp_pipeline.schema.errors import (
-    BoundaryViolation,
-    Damaged,
-    DeclarationError,
-    NotPrepared,
-)
-from dp_pipeline.schema.k_anonymity import KAnonymity
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.spec.dataset import DatasetSpec, KAnonymity
+from dp_pipeline.spec.errors import BoundaryViolation, Damaged, DeclarationError, NotPrepared
 from dp_pipeline_tests.orchestration.patients import (
     LONELY,
     PATIENTS,
@@ -85,13 +78,13 @@ def test_the_row_is_in_the_ledger_before_the_first_look(
     project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
 ):
     seen: list[list[str]] = []
-    look = anonymizing.coded_rows
+    look = anonymize.coded_rows
 
     def looked(*of: object) -> object:
         seen.append(events_of(project.ledger))
         return look(*of)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(anonymizing, "coded_rows", looked)
+    monkeypatch.setattr(anonymize, "coded_rows", looked)
     anonymized(project, spec)
     assert seen == [["reserve"]]
 
@@ -155,7 +148,7 @@ def test_a_second_run_replays_the_same_bytes_and_looks_at_nothing(
     first = anonymized(project, spec)
     stored = project.files("released")
     ledger = project.ledger.entries()
-    monkeypatch.setattr(anonymizing, "coded_rows", unread)
+    monkeypatch.setattr(anonymize, "coded_rows", unread)
     (project.snapshot(spec).table_path("discretized")).unlink()
     again = anonymized(project, spec)
     assert again.state == "replayed"
@@ -168,13 +161,13 @@ def test_of_several_at_once_one_looks_and_the_others_replay(
     project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
 ):
     looks: list[object] = []
-    look = anonymizing.coded_rows
+    look = anonymize.coded_rows
 
     def looked(*of: object) -> object:
         looks.append(of)
         return look(*of)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(anonymizing, "coded_rows", looked)
+    monkeypatch.setattr(anonymize, "coded_rows", looked)
     with ThreadPoolExecutor(4) as pool:
         made = list(pool.map(lambda _: anonymized(project, spec), range(4)))
     assert sorted(one.state for one in made) == ["recorded", *["replayed"] * 3]
@@ -208,7 +201,7 @@ def test_release_data_that_the_file_does_not_allow_is_refused_and_nothing_record
     prepared(project, spec)
     unallowed = replace(spec, allow_not_dp=False)
     before = project.ledger.entries()
-    monkeypatch.setattr(anonymizing, "coded_rows", unread)
+    monkeypatch.setattr(anonymize, "coded_rows", unread)
     with pytest.raises(DeclarationError, match="expected `allow_not_dp: true`"):
         anonymized(project, unallowed)
     assert project.ledger.entries() == before
@@ -417,7 +410,7 @@ def test_what_the_file_does_not_allow_is_not_evaluated_and_its_rows_are_not_read
 ):
     bundle = anonymized(project, spec).bundle
     unallowed = replace(spec, allow_not_dp=False)
-    monkeypatch.setattr(anonymity_quality, "coded_rows", unread)
+    monkeypatch.setattr(k_anonymous_evaluation, "coded_rows", unread)
     with pytest.raises(DeclarationError, match="expected `allow_not_dp: true`"):
         evaluate_anonymous(unallowed, project.home, {"kjig": bundle})
     assert not (project.snapshot(spec).folder / "steward").exists()
@@ -451,7 +444,7 @@ def test_a_method_that_breaks_its_promise_releases_nothing(
         lambda _, rows, __, *, seed: recode(rows, careless, seed=seed),
     )
     with pytest.raises(BoundaryViolation, match="expected a table that keeps its promise"):
-        anonymizing.anonymize(release)
+        anonymize.anonymize(release)
     assert not list(project.home.released.rglob("*.json"))
 
 

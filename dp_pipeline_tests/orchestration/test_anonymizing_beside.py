@@ -6,18 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline.orchestration import anonymizing
-from dp_pipeline.orchestration.beside import BESIDE, not_dp_beside
-from dp_pipeline.orchestration.comparing import compare
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.publish import anonymize
+from dp_pipeline.publish.release import BESIDE, not_dp_beside
+from dp_pipeline.publish.report import compare
+from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.events import materializations
-from dp_pipeline_tests.orchestration.patients import (
-    PATIENTS,
-    WARD,
-    anonymized,
-    declare,
-    prepared,
-)
+from dp_pipeline_tests.orchestration.patients import PATIENTS, WARD, anonymized, declare, prepared
 from dp_pipeline_tests.orchestration.projects import Project
 
 TOLD = "patients/k_anonymous/kjig at K=2, snapshot 2026-01-01"
@@ -107,7 +101,7 @@ def test_what_was_begun_and_never_finished_is_told_as_well(
     def broken(*_: object) -> None:
         raise OSError("no disk")
 
-    monkeypatch.setattr(anonymizing, "coded_rows", broken)
+    monkeypatch.setattr(anonymize, "coded_rows", broken)
     with pytest.raises(OSError, match="no disk"):
         anonymized(project, spec)
     assert not_dp_beside(spec, project.ledger) == [TOLD]

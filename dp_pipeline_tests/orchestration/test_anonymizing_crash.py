@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline.orchestration import anonymizing
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.publish import anonymize
+from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.anonymizing_killers import anonymize_and_die
 from dp_pipeline_tests.orchestration.patients import anonymized, declare, prepared
 from dp_pipeline_tests.orchestration.projects import Project
@@ -73,6 +73,6 @@ def test_a_stored_bundle_is_settled_without_a_second_look(
     def unread(*_: object) -> None:
         raise AssertionError("somebody looked at the rows")
 
-    monkeypatch.setattr(anonymizing, "coded_rows", unread)
+    monkeypatch.setattr(anonymize, "coded_rows", unread)
     assert anonymized(project, spec).state == "resumed"
     assert project.files("released") == stored

@@ -12,17 +12,17 @@ import dagster as dg
 import numpy as np
 import pytest
 
-from dp_pipeline.orchestration.anonymity_quality import evaluate_anonymous
-from dp_pipeline.orchestration.anonymizing import Anonymous
+from dp_pipeline.orchestration import k_anonymous_assets
+from dp_pipeline.orchestration.checks import KEPT, kept_check
 from dp_pipeline.orchestration.dataset import dataset_assets
-from dp_pipeline.orchestration.replaying import settled_bundle
-from dp_pipeline.orchestration.stages import syntactic
-from dp_pipeline.orchestration.storage import BundleStore
-from dp_pipeline.orchestration.syntactic_checks import KEPT, kept_check
-from dp_pipeline.orchestration.syntactic_release import SyntacticRelease
+from dp_pipeline.publish.anonymize import Anonymous
+from dp_pipeline.publish.k_anonymous_evaluation import evaluate_anonymous
+from dp_pipeline.publish.k_anonymous_release import SyntacticRelease
+from dp_pipeline.publish.replay import settled_bundle
+from dp_pipeline.publish.store import BundleStore
 from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.schema.errors import DeclarationError
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline_tests.orchestration.events import (
     check_results,
     entries,
@@ -118,7 +118,7 @@ def test_the_chain_goes_from_the_last_stage_over_methods_and_evaluation_to_the_c
 
 
 def test_only_the_comparison_starts_by_itself_and_nothing_is_retried(project: Project):
-    for asset in syntactic.syntactic_assets(declare(project)):
+    for asset in k_anonymous_assets.syntactic_assets(declare(project)):
         (one,) = asset.specs
         is_free = one.key.path[-1] == "comparison"
         assert (one.automation_condition is not None) == is_free, one.key
@@ -148,7 +148,7 @@ def test_the_free_reports_are_asked_for_when_one_k_was_released_and_others_were_
 
 
 def test_every_method_says_that_it_is_not_private_before_it_was_run(project: Project):
-    for asset in syntactic.syntactic_assets(declare(project))[:2]:
+    for asset in k_anonymous_assets.syntactic_assets(declare(project))[:2]:
         (one,) = asset.specs
         assert one.metadata["privacy/kind"] == "not-dp"
         assert one.tags["promise"] == "syntactic"
@@ -158,7 +158,7 @@ def test_every_method_says_that_it_is_not_private_before_it_was_run(project: Pro
 def test_a_data_set_without_the_section_has_no_such_assets_and_needs_no_label(project: Project):
     spec = project.declare("rides", RIDES)
     assert spec.label is None
-    assert syntactic.syntactic_assets(spec) == []
+    assert k_anonymous_assets.syntactic_assets(spec) == []
     assert "rides_k_backfill" not in {job.name for job in dataset_assets(spec).jobs or []}
 
 
@@ -209,7 +209,7 @@ def test_a_table_that_breaks_its_promise_fails_the_check(
     assert not kept_check(broken).passed
     assert not kept_check(one_label(made.bundle)).passed
     monkeypatch.setattr(
-        syntactic, "anonymize", lambda _: Anonymous(broken, "replayed", made.folder)
+        k_anonymous_assets, "anonymize", lambda _: Anonymous(broken, "replayed", made.folder)
     )
     assert project.launch(spec, KJIG, partition="2").success
     (check,) = [one for one in check_results(project, spec) if one.check_name == KEPT]
@@ -363,7 +363,7 @@ def test_an_unexpected_error_on_release_data_keeps_its_words_to_itself(
     def broken(_: SyntacticRelease) -> None:
         raise ValueError(f"could not place {SECRET}")
 
-    monkeypatch.setattr(syntactic, "anonymize", broken)
+    monkeypatch.setattr(k_anonymous_assets, "anonymize", broken)
     refused = project.launch(spec, KJIG, partition="2")
     assert "its words are left out" in refusal(refused)
     assert SECRET not in logged(project)

@@ -9,12 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dp_pipeline.orchestration.anonymizing import Anonymous, anonymize
-from dp_pipeline.orchestration.released_columns import anonymous_columns
-from dp_pipeline.orchestration.stored_checks import WHOLE
-from dp_pipeline.orchestration.syntactic_checks import KEPT, anonymous_checks
-from dp_pipeline.orchestration.syntactic_release import SyntacticRelease
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.orchestration.checks import KEPT, WHOLE, anonymous_checks
+from dp_pipeline.orchestration.columns import anonymous_columns
+from dp_pipeline.publish.anonymize import Anonymous, anonymize
+from dp_pipeline.publish.k_anonymous_release import SyntacticRelease
+from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.forging import reseal
 from dp_pipeline_tests.orchestration.projects import HOMES, Project
 

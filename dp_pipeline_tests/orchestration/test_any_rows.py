@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.clustering import Clustering
-from dp_pipeline.orchestration.outcome import report_path
+from dp_pipeline.models.clustering.base import Clustering
+from dp_pipeline.publish.outcome import report_path
 from dp_pipeline_tests.orchestration.projects import HOMES, Project
 
 CLUSTERINGS = [name for name, model in MODELS.items() if issubclass(model, Clustering)]

@@ -9,11 +9,16 @@ from fractions import Fraction
 import pytest
 
 from dp_pipeline.ledger import Charge
-from dp_pipeline.orchestration import backfill, drawing
-from dp_pipeline.orchestration.backfill import SILENT_SECONDS, require_daemon, submit_backfill
-from dp_pipeline.orchestration.jobs import sweep_job_name
-from dp_pipeline.schema.errors import NotPrepared, PipelineError
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.orchestration import jobs
+from dp_pipeline.orchestration.jobs import (
+    SILENT_SECONDS,
+    require_daemon,
+    submit_backfill,
+    sweep_job_name,
+)
+from dp_pipeline.publish import draw as draw_file
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import NotPrepared, PipelineError
 from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
 
 EPSILONS = ("0.1", "0.2", "0.3", "0.4")
@@ -49,7 +54,7 @@ def spec(rides: Project) -> DatasetSpec:
 
 def failing(monkeypatch: pytest.MonkeyPatch, *, draws: tuple[int, ...], after: bool) -> None:
     """Some of the next draws end in an error, before or after their noise was drawn."""
-    real, done = drawing.draw, iter(range(100))
+    real, done = draw_file.draw, iter(range(100))
 
     def draw(*arguments: object) -> object:
         number = next(done)
@@ -60,7 +65,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, *, draws: tuple[int, ...], after: b
             raise RuntimeError("injected")
         return bundle
 
-    monkeypatch.setattr("dp_pipeline.orchestration.publishing.draw", draw)
+    monkeypatch.setattr("dp_pipeline.publish.publish.draw", draw)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before the noise", "after the noise"])
@@ -114,7 +119,7 @@ class Heard:
 
     def get_daemon_heartbeats(self) -> dict[str, object]:
         beat = type("Beat", (), {"timestamp": self.at})
-        return {} if self.at is None else {backfill.DAEMON: beat}
+        return {} if self.at is None else {jobs.DAEMON: beat}
 
 
 def test_a_backfill_needs_a_daemon_that_was_heard_of_lately():

@@ -8,10 +8,10 @@ from hashlib import sha256
 import dagster as dg
 import pytest
 
-from dp_pipeline.orchestration.failures import one_line_failures
-from dp_pipeline.orchestration.lineage import open_lineage, require_snapshot
-from dp_pipeline.orchestration.plan import plan_request
-from dp_pipeline.schema.errors import BudgetExceeded, DeclarationError
+from dp_pipeline.orchestration.common import one_line_failures
+from dp_pipeline.publish.account import open_lineage, require_snapshot
+from dp_pipeline.publish.request import plan_request
+from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError
 from dp_pipeline_tests.orchestration.events import failures, refusal
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 from dp_pipeline_tests.raw.file_server import file_server

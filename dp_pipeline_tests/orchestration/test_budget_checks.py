@@ -8,8 +8,8 @@ import dagster as dg
 import pytest
 
 from dp_pipeline.ledger import Account, Balance, Charge
-from dp_pipeline.orchestration.budget_checks import NOT_NEAR, WITHIN, budget_checks
-from dp_pipeline.orchestration.budget_metadata import budget_report
+from dp_pipeline.orchestration.checks import NOT_NEAR, WITHIN, budget_checks
+from dp_pipeline.orchestration.metadata import budget_report
 from dp_pipeline_tests.orchestration.events import check_results, materializations
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 

@@ -13,22 +13,12 @@ import numpy as np
 import pytest
 
 from dp_pipeline.orchestration.checks import PLAUSIBLE
-from dp_pipeline.orchestration.io import read_json
-from dp_pipeline.orchestration.outcome import report_path
-from dp_pipeline.orchestration.resources import Pipeline
-from dp_pipeline.schema.spec import DatasetSpec
-from dp_pipeline_tests.orchestration.events import (
-    charged,
-    check_results,
-    materializations,
-)
-from dp_pipeline_tests.orchestration.projects import (
-    HOMES,
-    PLANTS,
-    RIDES,
-    Project,
-    definitions_of,
-)
+from dp_pipeline.orchestration.common import Pipeline
+from dp_pipeline.publish.outcome import report_path
+from dp_pipeline.publish.replay import read_json
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline_tests.orchestration.events import charged, check_results, materializations
+from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, Project, definitions_of
 
 Ran = tuple[Project, DatasetSpec]
 DECLARED: Mapping[str, Mapping[str, Any]] = {"plants": PLANTS, "rides": RIDES, "homes": HOMES}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
-from dp_pipeline.orchestration import code_versions, release, released_metadata, stored_checks
+from dp_pipeline.orchestration import checks, code_versions, metadata
 from dp_pipeline.orchestration.code_versions import CODE_TAG
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.publish import release
+from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
 
 KEY = dg.AssetKey(["rides", "dpqt_kmeans"])
@@ -17,7 +18,7 @@ KEY = dg.AssetKey(["rides", "dpqt_kmeans"])
 def newer_code(monkeypatch: pytest.MonkeyPatch) -> str:
     """Told as the version of the measuring code, once this is asked for."""
     version = "dp_pipeline 9.9.9 ffffffffffff"
-    for module in (code_versions, release, released_metadata, stored_checks):
+    for module in (code_versions, release, metadata, checks):
         monkeypatch.setattr(module, "code_version", lambda *_: version)
     return version
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.ledger import DeadRelease
-from dp_pipeline.orchestration.plan import plan_request
+from dp_pipeline.publish.request import plan_request
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.errors import Damaged, DeclarationError
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import Damaged, DeclarationError
 from dp_pipeline_tests.orchestration.killers import publish_and_die
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 from dp_pipeline_tests.orchestration.warm import command, ended, start

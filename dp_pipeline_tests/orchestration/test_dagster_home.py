@@ -16,11 +16,10 @@ import yaml
 from dagster._core.storage.runs.sqlite import sqlite_run_storage
 from dagster._daemon.monitoring import run_monitoring
 
-from dp_pipeline.ledger.home import Home
 from dp_pipeline.orchestration import instance as making
-from dp_pipeline.orchestration.dagster_home import make_dagster_home
-from dp_pipeline.orchestration.instance import dagster_instance
-from dp_pipeline.schema.errors import DeclarationError, PipelineError
+from dp_pipeline.orchestration.instance import dagster_instance, make_dagster_home
+from dp_pipeline.publish.home import Home
+from dp_pipeline.spec.errors import DeclarationError, PipelineError
 from dp_pipeline_tests.orchestration.warm import ended, start
 
 STORED = {"postgres": {"postgres_url": {"env": "DP_PIPELINE_DAGSTER"}}}

@@ -12,20 +12,14 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from dp_pipeline.ledger.home import Home
 from dp_pipeline.models import MODELS
+from dp_pipeline.orchestration.common import Pipeline
 from dp_pipeline.orchestration.dataset import dataset_assets, pipeline_definitions
-from dp_pipeline.orchestration.resources import Pipeline
-from dp_pipeline.schema.discovery import discover
-from dp_pipeline.schema.errors import DeclarationError
-from dp_pipeline.schema.spec import DatasetSpec
-from dp_pipeline_tests.orchestration.projects import (
-    HOMES,
-    PLANTS,
-    RIDES,
-    Project,
-    definitions_of,
-)
+from dp_pipeline.publish.home import Home
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.discovery import discover
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, Project, definitions_of
 
 MIXTURES = {"mixture4", "mixture6", "mixture8"}
 WITHOUT_DATA = MIXTURES | {

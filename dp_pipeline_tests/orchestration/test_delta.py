@@ -15,16 +15,23 @@ import pytest
 from dp_pipeline import models
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models.base import Claim
-from dp_pipeline.models.eug_kmeans import EugKMeans
+from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
 from dp_pipeline.orchestration.checks import PLAUSIBLE
-from dp_pipeline.orchestration.outcome import Outcome, report_path
-from dp_pipeline.orchestration.plan import plan_request
+from dp_pipeline.publish.outcome import Outcome, report_path
+from dp_pipeline.publish.request import plan_request
 from dp_pipeline.release.accountant import GAUSSIAN, LAPLACE
 from dp_pipeline.release.clusters import Clusters
-from dp_pipeline.schema.currency import PURE, Currency, epsilon_of, rho_of
-from dp_pipeline.schema.epsilon import NANO, epsilon_text, nano_epsilon
-from dp_pipeline.schema.errors import BoundaryViolation, BudgetExceeded, DeclarationError
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.spec.amounts import (
+    NANO,
+    PURE,
+    Currency,
+    epsilon_of,
+    epsilon_text,
+    nano_epsilon,
+    rho_of,
+)
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import BoundaryViolation, BudgetExceeded, DeclarationError
 from dp_pipeline_tests.orchestration.events import check_results, materializations, refusal
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 

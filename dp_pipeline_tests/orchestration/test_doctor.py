@@ -13,16 +13,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dp_pipeline.cli import main
-from dp_pipeline.cli.doctor.command import findings
-from dp_pipeline.cli.doctor.finding import Finding
-from dp_pipeline.gate import question
+from dp_pipeline.cli.doctor.command import Finding, findings
+from dp_pipeline.gate import charge
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.dpqt_kmeans import DpqtKMeans
-from dp_pipeline.orchestration.release import code_version
+from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
+from dp_pipeline.publish.release import code_version
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.parameters import integer, later
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.parameters import integer, later
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
 SECRET = "90210777"
@@ -272,7 +271,7 @@ def obstacles(project: Project) -> list[str]:
 def test_an_unfinished_release_of_other_questions_cannot_be_finished_and_says_so(
     rides: Project, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(question, "VERSION", question.VERSION + 1)
+    monkeypatch.setattr(charge, "VERSION", charge.VERSION + 1)
     (text,) = obstacles(rides)
     assert "charged, and cannot be finished now: transcript: expected 'discrete Laplace" in text
     assert f"finish it with {code_version()}, or give it up (`budget give-up`)" in text

@@ -9,11 +9,11 @@ import dagster as dg
 import numpy as np
 import pytest
 
-from dp_pipeline.cli import running
+from dp_pipeline.cli import run
 from dp_pipeline.orchestration.checks import PLAUSIBLE
-from dp_pipeline.orchestration.outcome import Outcome, report_path
-from dp_pipeline.orchestration.private_cards import card_path
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.publish.cards import card_path
+from dp_pipeline.publish.outcome import Outcome, report_path
+from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.events import check_results
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, ROWS, Project
 
@@ -119,7 +119,7 @@ def test_the_command_that_released_them_says_so_too(
     broken: Broken, capsys: pytest.CaptureFixture[str]
 ):
     project, spec = broken
-    running._print_outcome(project.request(spec))
+    run._print_outcome(project.request(spec))
     # By chance, so few rows may be a weak signal too.
     lines = [one for one in capsys.readouterr().out.splitlines() if ": Few rows: " in one]
     assert [line.partition(": Few rows: ")[0] for line in lines] == [

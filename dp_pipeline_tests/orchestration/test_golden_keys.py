@@ -6,9 +6,9 @@ from dp_pipeline_tests.orchestration.golden_keys import FILE, golden_keys
 
 ADVICE = """the keys of built-in releases are others than before.
 Who upgrades would be charged again for what was paid for. Unless what is measured did change:
-* a new parameter of a model or method is `later(…, as_before=…)` (schema/parameters.py);
+* a new parameter of a model or method is `later(…, as_before=…)` (spec/parameters.py);
 * a new field of a data set file, an attribute or a key goes unsaid where it says nothing
-  (schema/as_before.py, DatasetSpec.digest).
+  (spec/formats.py, DatasetSpec.digest).
 Where it did change, or for a new data set, model or method, write the file anew and say why:
     python -m dp_pipeline_tests.orchestration.golden_keys
 """

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline.anonymity.promise import TooFewRows
-from dp_pipeline.orchestration import history
-from dp_pipeline.orchestration.lineage import open_lineage
-from dp_pipeline.raw.retire import retire
-from dp_pipeline.schema.errors import Damaged
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.anonymity.partition import TooFewRows
+from dp_pipeline.publish import account
+from dp_pipeline.publish.account import open_lineage
+from dp_pipeline.raw.snapshot import retire
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import Damaged
 from dp_pipeline_tests.orchestration.interrupting import DAY, interrupted
 from dp_pipeline_tests.orchestration.interrupting import prepared as prepared_rides
 from dp_pipeline_tests.orchestration.patients import ROWS, anonymized, declare, prepared
@@ -190,7 +190,7 @@ def test_a_population_that_the_ledger_knows_is_not_looked_for(
     def looked(*_: object) -> None:
         raise AssertionError("the home was searched")
 
-    monkeypatch.setattr(history, "traces", looked)
+    monkeypatch.setattr(account, "traces", looked)
     open_lineage(spec, project.home)
     open_lineage(another(project), project.home)
 

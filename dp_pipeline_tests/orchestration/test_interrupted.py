@@ -14,12 +14,12 @@ import pytest
 
 from dp_pipeline.ledger import DeadRelease
 from dp_pipeline.ledger.export import exported
-from dp_pipeline.orchestration import drawing
-from dp_pipeline.orchestration.release import ROWS
+from dp_pipeline.publish import draw
+from dp_pipeline.publish.release import ROWS
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.errors import Damaged
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import Damaged
 from dp_pipeline_tests.ledger.population import raw
 from dp_pipeline_tests.orchestration.interrupting import (
     Crash,
@@ -180,7 +180,7 @@ def test_damage_that_is_found_while_the_bundle_is_made_kills_no_release(
         raise Damaged("ledger row 7 does not match its hash: it was changed")
 
     with monkeypatch.context() as patch, pytest.raises(Damaged, match="row 7"):
-        patch.setattr(drawing, "_bundle", damaged)
+        patch.setattr(draw, "_bundle", damaged)
         project.publish(spec)
     assert (project.publish(spec).state, project.spent(spec)) == ("resumed", COST)
 
@@ -194,14 +194,14 @@ def test_what_lies_there_is_settled_whatever_newer_code_makes_of_the_answers(
     with monkeypatch.context() as patch, pytest.raises(Crash):
         patch.setattr("dp_pipeline.ledger.Reservation.settle", settle)
         project.publish(spec)
-    real = drawing._bundle
+    real = draw._bundle
 
     def newer(*arguments: Any) -> Bundle:
         made = real(*arguments)
         return replace(made, facts={**made.facts, "title": "Otherwise"})
 
     with monkeypatch.context() as patch:
-        patch.setattr(drawing, "_bundle", newer)
+        patch.setattr(draw, "_bundle", newer)
         resumed = project.publish(spec)
     assert (resumed.state, "title" in resumed.bundle.facts) == ("resumed", False)
     assert project.publish(spec).state == "replayed"

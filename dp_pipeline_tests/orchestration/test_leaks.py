@@ -14,12 +14,12 @@ import dagster as dg
 import numpy as np
 import pytest
 
-from dp_pipeline.orchestration.outcome import Outcome, report_path
-from dp_pipeline.orchestration.stages import internal, raw
-from dp_pipeline.raw.comparison import exact_points
+from dp_pipeline.orchestration import raw_assets, steward_assets
+from dp_pipeline.publish.outcome import Outcome, report_path
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.reporting.rows import QualityRow
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.raw.evaluate import exact_points
+from dp_pipeline.reporting.metrics import QualityRow
+from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.events import entries, failures, materializations
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, Project
 
@@ -196,8 +196,8 @@ def test_an_exact_number_that_reached_the_report_is_refused_there(
 ):
     spec = project.declare("rides", RIDES)
     planted = QualityRow("dpqt_kmeans", Fraction("0.1"), "nicv", 3.25, None, "share")
-    bought = internal.evaluate
-    monkeypatch.setattr(internal, "evaluate", lambda *args: [*bought(*args), planted])
+    bought = steward_assets.evaluate
+    monkeypatch.setattr(steward_assets, "evaluate", lambda *args: [*bought(*args), planted])
     with pytest.raises(Exception, match="expected numbers bought with ε, got exact nicv"):
         project.run(spec, epsilons=["0.1"])
     assert not report_path(project.request(spec)).exists()
@@ -216,14 +216,14 @@ def test_an_unexpected_error_on_release_data_is_told_without_its_words(
     spec = project.declare("rides", RIDES)
     assert project.launch(spec, "ingested").success
     if stage == "validated":
-        monkeypatch.setattr(raw.expectations, "validate", fail)
+        monkeypatch.setattr(raw_assets.validate, "validate", fail)
     elif stage == "normalized":
         assert project.launch(spec, "validated").success
-        monkeypatch.setitem(raw._STAGES, "normalized", ("Rows.", fail))
+        monkeypatch.setitem(raw_assets._STAGES, "normalized", ("Rows.", fail))
     else:
         assert project.launch(spec, "validated", "normalized").success
         assert project.launch(spec, "dpqt_kmeans", partition="0.1").success
-        monkeypatch.setattr(internal, "evaluate", fail)
+        monkeypatch.setattr(steward_assets, "evaluate", fail)
     result = project.launch(spec, stage, partition="0.1" if stage == "evaluation" else None)
     (failed,) = failures(result)
     line = failed.user_failure_data.description
@@ -239,7 +239,7 @@ def test_an_unexpected_error_on_a_benchmark_is_told_with_its_words(
 
     spec = project.declare("plants", PLANTS)
     assert project.launch(spec, "ingested").success
-    monkeypatch.setattr(raw.expectations, "validate", fail)
+    monkeypatch.setattr(raw_assets.validate, "validate", fail)
     assert not project.launch(spec, "validated").success
     assert SECRET in "".join(log_texts(project.instance)), "the search would not find a leak"
 
@@ -337,6 +337,6 @@ def test_a_planted_count_makes_the_raw_side_differ(
         size = snapshot.table_path("ingested").stat().st_size
         return {"size": dg.MetadataValue.int(size)}
 
-    monkeypatch.setattr(raw, "raw_metadata", counting)
+    monkeypatch.setattr(raw_assets, "raw_metadata", counting)
     told = raw_log_of(project, "4,100,renter")
     assert [a for a, b in zip(told, sixty_one, strict=True) if a != b]

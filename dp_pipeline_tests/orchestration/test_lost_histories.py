@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from dp_pipeline.ledger import DeadRelease
-from dp_pipeline.ledger.home import Home
-from dp_pipeline.orchestration.history import traces
-from dp_pipeline.orchestration.plan import plan_request
-from dp_pipeline.schema.errors import BoundaryViolation, Damaged, DeclarationError, PipelineError
+from dp_pipeline.publish.account import traces
+from dp_pipeline.publish.home import Home
+from dp_pipeline.publish.request import plan_request
+from dp_pipeline.spec.errors import BoundaryViolation, Damaged, DeclarationError, PipelineError
 from dp_pipeline_tests.orchestration.events import refusal
 from dp_pipeline_tests.orchestration.killers import publish_and_die
 from dp_pipeline_tests.orchestration.projects import HOMES, RIDES, Project

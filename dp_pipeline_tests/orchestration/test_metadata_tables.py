@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from dp_pipeline.orchestration.metadata import MOST_COLUMNS, number, record_table
-from dp_pipeline.reporting.charge_words import LONGEST_QUESTION
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.reporting.text import LONGEST_QUESTION
+from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.events import check_results, materializations
 from dp_pipeline_tests.orchestration.projects import HOMES, Project
 

@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline.ledger.home import Home
-from dp_pipeline.orchestration.dagster_home import make_dagster_home
-from dp_pipeline.orchestration.instance import dagster_instance
-from dp_pipeline.reporting.html_page import write_page
-from dp_pipeline.reporting.markup import Markup
+from dp_pipeline.orchestration.instance import dagster_instance, make_dagster_home
+from dp_pipeline.publish.home import Home
+from dp_pipeline.reporting.html import Markup, write_page
 from dp_pipeline_tests.orchestration.projects import HOMES, RIDES, Project
 from dp_pipeline_tests.orchestration.warm import ended, start
 

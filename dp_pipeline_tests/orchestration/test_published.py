@@ -17,15 +17,15 @@ from dp_pipeline import models
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.ledger import Entry
 from dp_pipeline.models.base import Claim
-from dp_pipeline.models.eug_kmeans import EugKMeans
-from dp_pipeline.orchestration.budget_metadata import charge_table
+from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
 from dp_pipeline.orchestration.dataset import dataset_assets
-from dp_pipeline.orchestration.outcome import Outcome, report_path
-from dp_pipeline.orchestration.plan import plan_request
+from dp_pipeline.orchestration.metadata import charge_table
+from dp_pipeline.publish.outcome import Outcome, report_path
+from dp_pipeline.publish.request import plan_request
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.reporting.sections import ANOTHER_EPSILON, NOT_DP
-from dp_pipeline.schema.errors import BoundaryViolation, BudgetExceeded, DeclarationError
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import BoundaryViolation, BudgetExceeded, DeclarationError
 from dp_pipeline_tests.orchestration.events import check_results, materializations
 from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dp_pipeline.orchestration.quality import evaluate
+from dp_pipeline.publish.evaluate import evaluate
 from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.schema.errors import DeclarationError
+from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline_tests.orchestration.projects import PLANTS, Project
 
 CODES = {"height": [0, 3, 3], "width": [1, 1, 0], "colour": [0, 1, 1]}

@@ -8,10 +8,9 @@ from fractions import Fraction
 import pyarrow as pa
 import pytest
 
-from dp_pipeline.raw.ingest import read_stage
-from dp_pipeline.raw.tables import store
-from dp_pipeline.schema.errors import Damaged, NotPrepared
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.raw.ingest import read_stage, store
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import Damaged, NotPrepared
 from dp_pipeline_tests.orchestration.events import failures, refusal
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.table import TableModel
+from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline_tests.models.test_planning import CHANGED
 from dp_pipeline_tests.orchestration.projects import HOMES, Project
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.schema.errors import NotPrepared
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import NotPrepared
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
 VALUE = b"6.5"

@@ -10,11 +10,11 @@ import dagster as dg
 import pytest
 
 from dp_pipeline.ledger import Account, Charge
+from dp_pipeline.orchestration.common import Pipeline
 from dp_pipeline.orchestration.dataset import dataset_assets
-from dp_pipeline.orchestration.plan import Plan
-from dp_pipeline.orchestration.resources import Pipeline
-from dp_pipeline.schema.errors import DeclarationError
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.publish.request import Plan
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
 
 MONDAY = datetime(2026, 11, 16, 6, tzinfo=UTC)

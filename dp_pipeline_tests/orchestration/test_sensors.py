@@ -10,11 +10,11 @@ from fractions import Fraction
 import dagster as dg
 import pytest
 
-from dp_pipeline.orchestration import watching
+from dp_pipeline.orchestration import automation
+from dp_pipeline.orchestration.common import Pipeline
 from dp_pipeline.orchestration.dataset import dataset_assets
-from dp_pipeline.orchestration.resources import Pipeline
-from dp_pipeline.raw import source_stamp
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.raw import ingest
+from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project, definitions_of
 from dp_pipeline_tests.orchestration.test_schedules import launched, spend
 
@@ -163,14 +163,14 @@ def test_a_file_that_is_written_while_it_is_hashed_is_waited_for(
 ):
     spec = project.declare("plants", PLANTS)
     sensor = Sensor(project, spec)
-    real = source_stamp.hashlib.file_digest
+    real = ingest.hashlib.file_digest
 
     def slow(file, name):  # type: ignore[no-untyped-def]
         project.write_rows("plants.csv", [*OTHER, "2,2,red"])
         return real(file, name)
 
     with monkeypatch.context() as patch:
-        patch.setattr(source_stamp.hashlib, "file_digest", slow)
+        patch.setattr(ingest.hashlib, "file_digest", slow)
         assert "being written" in str(sensor.tick())
     asked(sensor.tick())
 
@@ -178,9 +178,9 @@ def test_a_file_that_is_written_while_it_is_hashed_is_waited_for(
 def test_bytes_are_hashed_once_for_each_stamp(project: Project, monkeypatch: pytest.MonkeyPatch):
     spec = project.declare("plants", PLANTS)
     sensor, hashed = Sensor(project, spec), []
-    real = watching.source_digest
+    real = automation.source_digest
     monkeypatch.setattr(
-        watching, "source_digest", lambda source: hashed.append(source) or real(source)
+        automation, "source_digest", lambda source: hashed.append(source) or real(source)
     )
     for _ in range(3):
         sensor.tick()

@@ -10,8 +10,8 @@ import dagster as dg
 import pytest
 from dagster._core.loader import LoadingContextForTest
 
-from dp_pipeline.orchestration.stages import released
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.orchestration import release_assets
+from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.events import materializations, refusal
 from dp_pipeline_tests.orchestration.patients import WARD, declare, prepared
 from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
@@ -127,6 +127,6 @@ def test_a_refusal_that_says_no_verdict_again_is_caught(
     rides: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
 ):
     before = verdicts(rides, spec, MODEL)
-    monkeypatch.setattr(released, "standing_checks", lambda _: [])
+    monkeypatch.setattr(release_assets, "standing_checks", lambda _: [])
     refusal(rides.launch(spec, "dpqt_kmeans"))
     assert verdicts(rides, spec, MODEL) != before

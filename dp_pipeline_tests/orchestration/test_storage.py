@@ -14,10 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.orchestration.storage import BundleStore
-from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.release.key import ReleaseKey
-from dp_pipeline.schema.errors import Damaged
+from dp_pipeline.publish.store import BundleStore
+from dp_pipeline.release.bundle import Bundle, ReleaseKey
+from dp_pipeline.spec.errors import Damaged
 
 KEY = b"k" * 32
 

@@ -12,20 +12,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dp_pipeline.orchestration import stored_checks
-from dp_pipeline.orchestration.budget_checks import NOT_NEAR, WITHIN
-from dp_pipeline.orchestration.checks import PLAUSIBLE, SPENT, spent_check
-from dp_pipeline.orchestration.publishing import Published
-from dp_pipeline.orchestration.release import Release
-from dp_pipeline.orchestration.replaying import key_of
+from dp_pipeline.orchestration import checks
+from dp_pipeline.orchestration.checks import NOT_NEAR, PLAUSIBLE, SPENT, WITHIN, spent_check
+from dp_pipeline.publish.publish import Published
+from dp_pipeline.publish.release import Release
+from dp_pipeline.publish.replay import key_of
 from dp_pipeline.release.bundle import table_digest
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.events import check_results
 from dp_pipeline_tests.orchestration.forging import reseal
 from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project
 
-WHOLE, REPLAY = stored_checks.WHOLE, stored_checks.REPLAY
+WHOLE, REPLAY = checks.WHOLE, checks.REPLAY
 Stored = tuple[Project, DatasetSpec, Release, Published]
 
 
@@ -41,7 +40,7 @@ def faults(release: Release, published: Published) -> dict[str, str | None]:
     """Check → the line of its fault, or None."""
     return {
         one.check_name or "": None if one.passed else str(one.metadata["fault"].value)
-        for one in stored_checks.stored_checks(release, published)
+        for one in checks.stored_checks(release, published)
     }
 
 
@@ -199,10 +198,10 @@ def test_a_release_by_older_code_that_is_made_otherwise_is_a_warning(
     stored: Stored, monkeypatch: pytest.MonkeyPatch
 ):
     *_, release, published = stored
-    monkeypatch.setattr(stored_checks, "code_version", lambda: "dp_pipeline 99")
+    monkeypatch.setattr(checks, "code_version", lambda: "dp_pipeline 99")
     spends = published.bundle.spends[::-1]
     other = replace(published, bundle=replace(published.bundle, spends=spends))
-    _, warned = stored_checks.stored_checks(release, other)
+    _, warned = checks.stored_checks(release, other)
     assert (warned.passed, warned.severity) == (False, dg.AssetCheckSeverity.WARN)
 
 
@@ -226,7 +225,7 @@ def test_a_release_by_older_code_that_is_made_alike_is_green(stored: Stored):
     *_, release, published = stored
     older = {**published.bundle.facts, "code": "dp_pipeline 0"}
     other = replace(published, bundle=replace(published.bundle, facts=older))
-    _, made_again = stored_checks.stored_checks(release, other)
+    _, made_again = checks.stored_checks(release, other)
     assert made_again.passed
 
 

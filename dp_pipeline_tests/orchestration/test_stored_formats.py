@@ -13,11 +13,12 @@ import dagster as dg
 import numpy as np
 import pytest
 
-from dp_pipeline.orchestration.io import JsonIOManager, PointerIOManager, read_json
-from dp_pipeline.orchestration.storage import BundleStore
+from dp_pipeline.orchestration.common import JsonIOManager, PointerIOManager
+from dp_pipeline.publish.replay import read_json
+from dp_pipeline.publish.store import BundleStore
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.schema.errors import Damaged, UnknownFormat
+from dp_pipeline.spec.errors import Damaged, UnknownFormat
 
 Read = Callable[[], object]
 

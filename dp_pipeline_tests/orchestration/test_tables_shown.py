@@ -11,12 +11,12 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from dp_pipeline.models.table import BYTES_A_CELL
-from dp_pipeline.orchestration import comparing
-from dp_pipeline.orchestration.io import read_json
-from dp_pipeline.orchestration.plan import plan_request
+from dp_pipeline.models.tables.base import BYTES_A_CELL
+from dp_pipeline.publish import report
+from dp_pipeline.publish.replay import read_json
+from dp_pipeline.publish.request import plan_request
 from dp_pipeline.release.measurement import variance
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.events import materializations
 from dp_pipeline_tests.orchestration.projects import HOMES, Project
 
@@ -116,10 +116,10 @@ def test_a_table_that_was_stored_before_there_were_cliques_is_still_shown(
         kept = {name: one for name, one in bundle.tables.items() if name in old}
         return replace(bundle, tables=kept or bundle.tables)
 
-    original = comparing.pointed_bundle
-    monkeypatch.setattr(comparing, "pointed_bundle", without_cliques)
+    original = report.pointed_bundle
+    monkeypatch.setattr(report, "pointed_bundle", without_cliques)
     evaluated = read_json(project.home.internal / spec.name / "evaluation" / "1.json")
-    shown = [title for title, _ in comparing.compare(spec, project.home, {"1": evaluated}).pictures]
+    shown = [title for title, _ in report.compare(spec, project.home, {"1": evaluated}).pictures]
     assert shown[-1] == "Marginals of 2 models at ε=1"
 
 

@@ -15,20 +15,17 @@ import pyarrow.parquet as pq
 import pytest
 
 import dp_pipeline
-from dp_pipeline.orchestration import drawing
-from dp_pipeline.orchestration.anonymizing import Anonymous
-from dp_pipeline.orchestration.comparing import compare
-from dp_pipeline.orchestration.comparing_anonymous import compare_anonymous
-from dp_pipeline.orchestration.io import pointed_bundle, read_json
-from dp_pipeline.orchestration.outcome import outcomes
-from dp_pipeline.orchestration.replaying import MADE_AGAIN
-from dp_pipeline.orchestration.request import AnonymizeRequest
-from dp_pipeline.orchestration.storage import BundleStore
-from dp_pipeline.orchestration.syntactic_outcome import anonymous_outcomes
+from dp_pipeline.publish import draw
+from dp_pipeline.publish.anonymize import Anonymous
+from dp_pipeline.publish.outcome import anonymous_outcomes, outcomes
+from dp_pipeline.publish.replay import MADE_AGAIN, pointed_bundle, read_json
+from dp_pipeline.publish.report import compare, compare_anonymous
+from dp_pipeline.publish.request import AnonymizeRequest
+from dp_pipeline.publish.store import BundleStore
 from dp_pipeline.release.bundle import Bundle, table_digest
-from dp_pipeline.schema.errors import Damaged
-from dp_pipeline.schema.formats import DOCUMENT
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import Damaged
+from dp_pipeline.spec.formats import DOCUMENT
 from dp_pipeline_tests.orchestration.events import refusal
 from dp_pipeline_tests.orchestration.forging import reseal
 from dp_pipeline_tests.orchestration.interrupting import prepared as prepared_rides
@@ -259,7 +256,7 @@ def test_a_replay_fits_no_model_to_find_out(
     def fitted(*_: object) -> None:
         raise AssertionError("a model was fitted")
 
-    monkeypatch.setattr(drawing, "_fitted", fitted)
+    monkeypatch.setattr(draw, "_fitted", fitted)
     assert project.publish(spec).state == "replayed"
 
 
@@ -292,7 +289,7 @@ def test_a_lost_bundle_that_newer_code_makes_otherwise_says_so_and_is_read(
     prepared_rides(project, spec)
     first = project.publish(spec)
     shutil.rmtree(first.folder)
-    real = drawing._bundle
+    real = draw._bundle
 
     def newer(*arguments: Any) -> Bundle:
         made = real(*arguments)
@@ -304,7 +301,7 @@ def test_a_lost_bundle_that_newer_code_makes_otherwise_says_so_and_is_read(
 
     with monkeypatch.context() as patch:
         # The same answers, and other numbers made of them.
-        patch.setattr(drawing, "_bundle", newer)
+        patch.setattr(draw, "_bundle", newer)
         again = project.publish(spec)
     assert again.bundle.to_json() != first.bundle.to_json()
     assert MADE_AGAIN in again.bundle.facts
@@ -410,7 +407,7 @@ def test_a_k_anonymous_bundle_that_was_changed_before_it_was_settled_is_not_sett
 
 # The class of faults.
 
-MAY_READ_UNSETTLED = {"publishing", "anonymizing", "replaying"}
+MAY_READ_UNSETTLED = {"publish", "anonymize", "replay"}
 """Rooms that read a bundle before it is settled, and the one that compares it."""
 
 
@@ -425,4 +422,4 @@ def rooms_that_say(words: str) -> set[str]:
 
 def test_no_other_room_reads_a_bundle_without_asking_the_ledger() -> None:
     assert rooms_that_say(".sealed(") == MAY_READ_UNSETTLED
-    assert rooms_that_say('"bundle.json"') == {"storage"}
+    assert rooms_that_say('"bundle.json"') == {"store"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from dp_pipeline.orchestration.outcome import report_path
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.publish.outcome import report_path
+from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.projects import PLANTS, Project
 
 

@@ -13,23 +13,22 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline.gate import place_questions, question
-from dp_pipeline.gate.place_questions import PlaceQuestions
+from dp_pipeline.gate import charge, curator
+from dp_pipeline.gate.curator import PlaceQuestions
 from dp_pipeline.ledger import Account, Charge, DeadRelease, Entry
-from dp_pipeline.ledger.home import Home
 from dp_pipeline.ledger.view import View
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.dpqt_kmeans import DpqtKMeans
-from dp_pipeline.orchestration import release as releasing
-from dp_pipeline.orchestration.giving_up import give_up
-from dp_pipeline.orchestration.publishing import publish
-from dp_pipeline.orchestration.replaying import rebuilt
-from dp_pipeline.orchestration.stored_checks import stored_checks
+from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
+from dp_pipeline.orchestration.checks import stored_checks
+from dp_pipeline.publish import release as releasing
+from dp_pipeline.publish.home import Home
+from dp_pipeline.publish.publish import give_up, publish
+from dp_pipeline.publish.replay import rebuilt
 from dp_pipeline.release.accountant import Spend
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.errors import DeclarationError, OtherQuestion, UnknownFormat
-from dp_pipeline.schema.parameters import integer, later
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import DeclarationError, OtherQuestion, UnknownFormat
+from dp_pipeline.spec.parameters import integer, later
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
 ANSWERS = 2
@@ -75,7 +74,7 @@ def reworded() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PlaceQuestions, "_spend", other)
-        patch.setattr(place_questions, "Spend", OtherWords)
+        patch.setattr(curator, "Spend", OtherWords)
         yield
 
 
@@ -83,7 +82,7 @@ def reworded() -> Iterator[None]:
 def another_version() -> Iterator[None]:
     """A version that answers all questions otherwise."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(question, "VERSION", question.VERSION + 1)
+        patch.setattr(charge, "VERSION", charge.VERSION + 1)
         yield
 
 

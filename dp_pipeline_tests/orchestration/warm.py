@@ -17,7 +17,7 @@ PRELOADED = (
     "great_expectations.data_context.types.base",
     "great_expectations.expectations.core",
     "dp_pipeline.cli",
-    "dp_pipeline.reporting.terminal",
+    "dp_pipeline.reporting.text",
     "dp_pipeline.raw.great_expectations_session",
     "matplotlib.backends.backend_agg",
     "matplotlib.figure",

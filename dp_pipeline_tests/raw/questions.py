@@ -10,13 +10,11 @@ from itertools import combinations, permutations
 
 import numpy as np
 
-from dp_pipeline.gate.counts import Counter, Sealed
-from dp_pipeline.gate.nearest_centre import NearestCentre
-from dp_pipeline.gate.predicted_label import PredictedLabel
+from dp_pipeline.gate.counter import Counter, Sealed
+from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.release.bit_tree import MOST_BITS, BitTree, Prefixes
-from dp_pipeline.release.derived_attribute import DerivedAttribute
-from dp_pipeline.release.grouping import Grouping
+from dp_pipeline.release.derived_attribute import DerivedAttribute, Grouping
+from dp_pipeline.release.trees import MOST_BITS, BitTree, Prefixes
 from dp_pipeline_tests.raw.population import DOMAIN, EDGE, Population
 
 Engine = Callable[[Population], Counter]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dp_pipeline.schema.domain import Attribute, Domain
-from dp_pipeline.schema.encoding import Coordinate
-from dp_pipeline.schema.protection import OneRow, RowsOfPerson
-from dp_pipeline.schema.source import Source
-from dp_pipeline.schema.spec import DatasetSpec, Purpose
+from dp_pipeline.spec.dataset import DatasetSpec, Purpose
+from dp_pipeline.spec.domain import Attribute, Domain, OneRow, RowsOfPerson
+from dp_pipeline.spec.encoding import Coordinate
+from dp_pipeline.spec.source import Source
 
 
 def spec_of(

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.cli.draft_source import source_fields
-from dp_pipeline.raw.first_look import first_look
-from dp_pipeline.schema.errors import DeclarationError, SourceError
-from dp_pipeline.schema.source import Source
+from dp_pipeline.raw.proposals import first_look
+from dp_pipeline.spec.errors import DeclarationError, SourceError
+from dp_pipeline.spec.source import Source
 
 SECRET = "90210777"
 

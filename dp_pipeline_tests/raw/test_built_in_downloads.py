@@ -14,9 +14,9 @@ import pytest
 
 from dp_pipeline.raw.ingest import ingest, read_stage
 from dp_pipeline.raw.sources import read_source
-from dp_pipeline.schema.discovery import find_spec
-from dp_pipeline.schema.source import DATA_FOLDER_VARIABLE
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.discovery import find_spec
+from dp_pipeline.spec.source import DATA_FOLDER_VARIABLE
 from dp_pipeline_tests.raw.file_server import FileServer, file_server
 
 needs_data = pytest.mark.skipif(

@@ -10,14 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dp_pipeline.raw import reference_kmeans
-from dp_pipeline.raw.comparison import clustering_quality, steward_facts
+from dp_pipeline.raw import evaluate
 from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.raw.evaluate import clustering_quality, steward_facts
 from dp_pipeline.raw.prepare import prepare
-from dp_pipeline.raw.readiness import mark_validated
-from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.schema.errors import BoundaryViolation, Damaged, DeclarationError, NotPrepared
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.raw.snapshot import Snapshot, mark_validated
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import BoundaryViolation, Damaged, DeclarationError, NotPrepared
 from dp_pipeline_tests.raw.written import ingested, written_spec
 
 PLACES = "{x: {bounds: [0, 16], bins: 2}, y: {bounds: [-8, 8]}, sex: {levels: [f, m]}}"
@@ -63,7 +62,7 @@ def test_the_centres_of_kmeans_are_computed_once_and_kept_private(spec, tmp_path
     snapshot = ready(spec, tmp_path, FOUR)
     centres = np.array([[1.0, 0.0], [15.0, 0.0]])
     first = clustering_quality(spec, snapshot, XY, centres)
-    monkeypatch.setattr(reference_kmeans, "_kmeans", None)
+    monkeypatch.setattr(evaluate, "_kmeans", None)
     assert clustering_quality(spec, snapshot, XY, centres) == first
     (kept,) = (snapshot.folder / "kmeans").iterdir()
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from dp_pipeline.raw.contributions import _messages, keep_at_most
 from dp_pipeline.raw.sources import read_source
-from dp_pipeline.schema.discovery import find_spec
-from dp_pipeline.schema.errors import DeclarationError
-from dp_pipeline.schema.source import DATA_FOLDER_VARIABLE
+from dp_pipeline.spec.discovery import find_spec
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.source import DATA_FOLDER_VARIABLE
 
 KEY = b"k" * 32
 Row = tuple[str, float | None, str]

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dp_pipeline.gate.counts import Sealed
-from dp_pipeline.gate.nearest_centre import NearestCentre
+from dp_pipeline.gate.counter import Sealed
+from dp_pipeline.gate.rules import NearestCentre
+from dp_pipeline.raw.counters.geometry import Assignment
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.raw.counters.nearest import Assignment
 from dp_pipeline_tests.raw.population import EDGE, POPULATIONS, Population
 from dp_pipeline_tests.raw.questions import (
     CHECKS,

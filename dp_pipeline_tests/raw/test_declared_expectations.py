@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dp_pipeline.raw.expectations import Verdict, expectations_of, refusal, validate
 from dp_pipeline.raw.great_expectations_session import _class_name, _library
-from dp_pipeline.schema.errors import DeclarationError
-from dp_pipeline.schema.expectation import TYPES
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.raw.validate import Verdict, expectations_of, refusal, validate
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.expectations import TYPES
 from dp_pipeline_tests.raw.written import ingested, written_spec
 
 ATTRIBUTES = """

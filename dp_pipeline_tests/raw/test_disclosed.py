@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.gate.counts import Disclosing, Sealed
-from dp_pipeline.raw.counters import disclosed
+from dp_pipeline.gate.counter import Disclosing, Sealed
+from dp_pipeline.raw.counters import memory as memory_file
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.schema.errors import BoundaryViolation
+from dp_pipeline.spec.errors import BoundaryViolation
 from dp_pipeline_tests.populations import AWKWARD, LoopCounter
 from dp_pipeline_tests.raw.population import of_people
 from dp_pipeline_tests.raw.questions import ENGINES, Engine, assert_answer, memory
@@ -82,7 +82,7 @@ class ShowsTheFirstRows(MemoryCounter):
 
 class ForgetsTheSalt(MemoryCounter):
     def records(self, columns: tuple[str, ...], many: int, salt: int) -> Sealed:  # noqa: ARG002
-        return Sealed(disclosed.first_by_hash(self._columns(columns), many, 0))
+        return Sealed(memory_file.first_by_hash(self._columns(columns), many, 0))
 
 
 class ShowsNobodyAtTheMiddle(MemoryCounter):

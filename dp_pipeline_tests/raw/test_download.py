@@ -22,9 +22,9 @@ from dp_pipeline.raw import download
 from dp_pipeline.raw.download import Download
 from dp_pipeline.raw.ingest import DOWNLOADS, ingest, read_stage
 from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.schema.errors import DeclarationError, SourceError
-from dp_pipeline.schema.source import Source
-from dp_pipeline.schema.spec import DatasetSpec, Purpose
+from dp_pipeline.spec.dataset import DatasetSpec, Purpose
+from dp_pipeline.spec.errors import DeclarationError, SourceError
+from dp_pipeline.spec.source import Source
 from dp_pipeline_tests.raw.file_server import Fault, FileServer, file_server
 from dp_pipeline_tests.raw.source_specs import spec_of
 

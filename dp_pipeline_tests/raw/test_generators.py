@@ -8,8 +8,8 @@ import pytest
 
 from dp_pipeline.raw.generators import GENERATORS, tic_like
 from dp_pipeline.raw.generators.census_like import EDUCATIONS
+from dp_pipeline.raw.generators.clusters import CENTRES
 from dp_pipeline.raw.generators.drawing import draw_category, random_numbers, shares
-from dp_pipeline.raw.generators.pytest2d import CENTRES
 
 EVERY = sorted(GENERATORS)
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dp_pipeline.raw.held_out import HeldOut
+from dp_pipeline.raw.evaluate import HeldOut
 from dp_pipeline.raw.prepare import prepare
-from dp_pipeline.raw.readiness import mark_validated
-from dp_pipeline.schema.errors import NotPrepared
+from dp_pipeline.raw.snapshot import mark_validated
+from dp_pipeline.spec.errors import NotPrepared
 from dp_pipeline_tests.raw.written import ingested, written_spec
 
 PEOPLE = "{age: {bounds: [0, 16], bins: 2}, sex: {levels: [f, m]}, job: {levels: [a, b, c]}}"

@@ -17,9 +17,9 @@ import pytest
 from dp_pipeline.raw import ingest as ingest_module
 from dp_pipeline.raw.ingest import ingest, read_stage
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, write_private
-from dp_pipeline.schema.errors import Damaged, DeclarationError, NotPrepared, SourceError
-from dp_pipeline.schema.source import Source
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import Damaged, DeclarationError, NotPrepared, SourceError
+from dp_pipeline.spec.source import Source
 from dp_pipeline_tests.raw.source_specs import spec_of
 
 KEY = b"k" * 32

@@ -10,13 +10,13 @@ import psycopg2
 import pyarrow as pa
 import pytest
 
-from dp_pipeline.raw.sources import read_source, sql_source
-from dp_pipeline.schema.errors import DeclarationError, SourceError
-from dp_pipeline.schema.parser import load_spec
-from dp_pipeline.schema.spec import DatasetSpec, Purpose
+from dp_pipeline.raw.sources import read_source, sql
+from dp_pipeline.spec.dataset import DatasetSpec, Purpose
+from dp_pipeline.spec.errors import DeclarationError, SourceError
+from dp_pipeline.spec.parser import load_spec
 from dp_pipeline_tests.postgres_server import PostgresServer
 from dp_pipeline_tests.raw.test_sql_source import SECRET, VARIABLE, refusal, spec_at
-from dp_pipeline_tests.schema.declarations import declaration, written
+from dp_pipeline_tests.spec.declarations import declaration, written
 
 RIDES = """
 CREATE TYPE colour AS ENUM ('red', 'green');
@@ -159,20 +159,20 @@ def test_a_query_that_would_write_is_refused_and_writes_nothing(rides: str, quer
 
 
 def test_all_rows_are_of_one_moment(rides: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    table, other = sql_source._table, []
+    table, other = sql._table, []
 
     def later(*arguments: object) -> pa.Table:
         run(rides, "INSERT INTO rides (lat) VALUES (8)")
         other.append("written")
         return table(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(sql_source, "_table", later)
+    monkeypatch.setattr(sql, "_table", later)
     assert read_source(spec_at(rides, "SELECT lat FROM rides", "lat")).num_rows == 2
     assert other == ["written"]
 
 
 def test_rows_come_in_batches_and_none_is_lost(rides: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sql_source, "BATCH_ROWS", 7)
+    monkeypatch.setattr(sql, "BATCH_ROWS", 7)
     query = "SELECT n AS x, CAST(n AS text) AS word FROM generate_series(1, 50) AS n"
     table = read_source(spec_at(rides, query, "x", "word"))
     assert [len(chunk) for chunk in table.column("x").chunks] == [*[7] * 7, 1]

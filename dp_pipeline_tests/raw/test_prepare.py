@@ -19,12 +19,11 @@ from dp_pipeline.raw.prepare import (
     prepare,
     stages_of,
 )
-from dp_pipeline.raw.readiness import mark_validated, require_prepared
-from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.raw.snapshot import Snapshot, mark_validated, require_prepared
 from dp_pipeline.raw.values import numbers, texts
-from dp_pipeline.schema.encoding import Coordinate
-from dp_pipeline.schema.errors import DeclarationError, NotPrepared
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.encoding import Coordinate
+from dp_pipeline.spec.errors import DeclarationError, NotPrepared
 from dp_pipeline_tests.raw.written import ingested, written_spec
 
 PERSONS = "{unit: rows_of_person, column: rider, at_most: 2}"

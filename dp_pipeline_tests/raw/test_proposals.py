@@ -11,16 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.raw.cells import level_codes, missing_cells, valid_numbers
-from dp_pipeline.raw.proposals import MOST_CODES, MOST_LEVELS, neat_bounds, proposed
-from dp_pipeline.raw.public_look import public_look
-from dp_pipeline.schema.attribute_parser import parse_attribute
-from dp_pipeline.schema.domain import Attribute
-from dp_pipeline.schema.encoding import INVALID
-from dp_pipeline.schema.fields import written_fields
-from dp_pipeline.schema.found_column import FoundColumn
-from dp_pipeline.schema.source import Source
-from dp_pipeline.schema.yaml_text import field
+from dp_pipeline.raw.proposals import MOST_CODES, MOST_LEVELS, neat_bounds, proposed, public_look
+from dp_pipeline.raw.values import level_codes, missing_cells, valid_numbers
+from dp_pipeline.spec.attribute_parser import parse_attribute
+from dp_pipeline.spec.domain import Attribute
+from dp_pipeline.spec.draft import FoundColumn
+from dp_pipeline.spec.encoding import INVALID
+from dp_pipeline.spec.fields import field_text, written_fields
+from dp_pipeline.spec.source import Source
 
 X = FoundColumn("x", "unknown")
 
@@ -31,7 +29,7 @@ def proposal(values: list[str | None]) -> FoundColumn:
 
 def attribute(found: FoundColumn) -> Attribute:
     """The attribute that the proposal declares, by way of its text."""
-    lines = "\n".join(field("x", found.proposal))
+    lines = "\n".join(field_text("x", found.proposal))
     return parse_attribute(
         "x", written_fields(lines, Path("a.yaml")).section("x"), "drop", usable=Fraction(1)
     )

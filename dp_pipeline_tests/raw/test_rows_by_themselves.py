@@ -22,11 +22,11 @@ import pytest
 
 from dp_pipeline.raw.ingest import ingest, read_stage
 from dp_pipeline.raw.prepare import discretized, normalized
-from dp_pipeline.raw.sources import read_source, sql_source
-from dp_pipeline.schema.errors import SourceError
-from dp_pipeline.schema.protection import RowsOfPerson
-from dp_pipeline.schema.source import WHITESPACE, Source
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.raw.sources import read_source, sql
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.domain import RowsOfPerson
+from dp_pipeline.spec.errors import SourceError
+from dp_pipeline.spec.source import WHITESPACE, Source
 from dp_pipeline_tests.raw.source_specs import spec_of
 from dp_pipeline_tests.raw.written import KEY, written_spec
 
@@ -226,7 +226,7 @@ def test_csv_of_one_column_between_white_space(tmp_path: Path, spec: DatasetSpec
 def test_sqlite(
     tmp_path: Path, spec: DatasetSpec, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sql_source, "BATCH_ROWS", batch)
+    monkeypatch.setattr(sql, "BATCH_ROWS", batch)
     cells = [0, 7, 7.0, 0.5, "7", " 7 ", "7.0", "a", "", None, b"\xff", b"7", 1e300, 2**53 + 1]
 
     def read(parts: Parts) -> Counter[tuple[Any, ...]]:

@@ -18,7 +18,7 @@ from dp_pipeline.raw.snapshot import (
     make_current,
     write_private,
 )
-from dp_pipeline.schema.errors import Damaged, DeclarationError, NotPrepared
+from dp_pipeline.spec.errors import Damaged, DeclarationError, NotPrepared
 
 KEY = b"k" * 32
 ROWS = b"three rows of someone"

@@ -19,13 +19,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.raw.csv_file import _unmarked
-from dp_pipeline.raw.sources import read_source
-from dp_pipeline.raw.sources.named import BUNDLED
-from dp_pipeline.schema.discovery import find_spec
-from dp_pipeline.schema.errors import DeclarationError, PipelineError, SourceError
-from dp_pipeline.schema.source import DATA_FOLDER_VARIABLE, Source, SourceKind
-from dp_pipeline.schema.spec import Purpose
+from dp_pipeline.raw.sources import BUNDLED, read_source
+from dp_pipeline.raw.sources.csv_file import _unmarked
+from dp_pipeline.spec.dataset import Purpose
+from dp_pipeline.spec.discovery import find_spec
+from dp_pipeline.spec.errors import DeclarationError, PipelineError, SourceError
+from dp_pipeline.spec.source import DATA_FOLDER_VARIABLE, Source, SourceKind
 from dp_pipeline_tests.raw.source_specs import spec_of
 
 SECRET = "Waltraud-Ohnegleichen"

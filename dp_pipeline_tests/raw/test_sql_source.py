@@ -15,11 +15,10 @@ from sqlalchemy.exc import OperationalError
 
 from dp_pipeline.raw import great_expectations_session
 from dp_pipeline.raw.ingest import ingest, read_stage
-from dp_pipeline.raw.sources import read_source, sql_source
-from dp_pipeline.schema.database import database_name, database_url
-from dp_pipeline.schema.errors import DeclarationError, SourceError
-from dp_pipeline.schema.source import Source
-from dp_pipeline.schema.spec import DatasetSpec, Purpose
+from dp_pipeline.raw.sources import read_source, sql
+from dp_pipeline.spec.dataset import DatasetSpec, Purpose
+from dp_pipeline.spec.errors import DeclarationError, SourceError
+from dp_pipeline.spec.source import Source, database_name, database_url
 from dp_pipeline_tests.raw.source_specs import spec_of
 
 SECRET = "Waltraud-Ohnegleichen"
@@ -151,11 +150,11 @@ def test_a_file_of_sqlite_must_be_there_and_be_one(tmp_path: Path) -> None:
 
 def test_nothing_can_be_written_to_a_file_of_sqlite(rides: str) -> None:
     spec = spec_at(rides, "SELECT lat FROM rides", "lat")
-    engine = sql_source.sqlite_engine(sql_source._url(spec))
+    engine = sql.sqlite_engine(sql._url(spec))
     with engine.connect() as connection:
         with pytest.raises(OperationalError, match="readonly database"):
             connection.exec_driver_sql("DELETE FROM rides")
-        sql_source.sqlite_selection(connection, spec)
+        sql.sqlite_selection(connection, spec)
         # Not even beside the file.
         with pytest.raises(OperationalError, match="readonly database"):
             connection.exec_driver_sql("CREATE TEMP TABLE other (x)")
@@ -168,7 +167,7 @@ def test_a_name_with_quotes_is_a_name(rides: str) -> None:
 
 
 def test_batches_are_one_table(rides: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sql_source, "BATCH_ROWS", 2)
+    monkeypatch.setattr(sql, "BATCH_ROWS", 2)
     table = read_source(spec_at(rides, "SELECT lat FROM rides", "lat"))
     assert table.to_pydict() == {"lat": ["1.5", "5", None]}
     assert [len(chunk) for chunk in table.column("lat").chunks] == [2, 1]

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.raw.counters.mixed_radix import contingency_table
-from dp_pipeline.raw.counters.super_columns import CAPS, count_plan, fuse, plan
+from dp_pipeline.raw.counters.tables import CAPS, contingency_table, count_plan, fuse, plan
 
 
 @given(

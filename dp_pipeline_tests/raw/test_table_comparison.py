@@ -9,12 +9,11 @@ import pyarrow as pa
 import pytest
 
 from dp_pipeline.metrics.classification import held_out, misclassification, train
+from dp_pipeline.raw.evaluate import table_quality
 from dp_pipeline.raw.prepare import prepare
-from dp_pipeline.raw.readiness import mark_validated
-from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.raw.table_comparison import table_quality
-from dp_pipeline.schema.errors import DeclarationError, NotPrepared
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.raw.snapshot import Snapshot, mark_validated
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import DeclarationError, NotPrepared
 from dp_pipeline_tests.raw.written import ingested, written_spec
 
 PEOPLE = "{age: {bounds: [0, 16], bins: 2}, sex: {levels: [f, m]}, job: {levels: [a, b, c]}}"

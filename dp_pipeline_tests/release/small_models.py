@@ -10,11 +10,10 @@ import networkx as nx
 import numpy as np
 from hypothesis import strategies as st
 
-from dp_pipeline.release.graph import triangulated_cliques
-from dp_pipeline.release.graphical_model import GraphicalModel
-from dp_pipeline.release.junction_tree import JunctionTree
+from dp_pipeline.inference.graphical.graphical_model import GraphicalModel
+from dp_pipeline.inference.graphical.junction_tree import JunctionTree, triangulated_cliques
+from dp_pipeline.spec.encoding import Names
 
-Names = tuple[str, ...]
 Tables = list[np.ndarray]
 
 

@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dp_pipeline.release.answer_count import AnswerCount
-from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.errors import Damaged
+from dp_pipeline.release.transcript import AnswerCount, Transcript
+from dp_pipeline.spec.errors import Damaged
 
 KEY = "ab" * 32
 QUESTIONS = ("first", "second", "third", "fourth")

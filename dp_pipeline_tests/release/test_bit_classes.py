@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.release.bit_classes import CLASS, BitClasses
-from dp_pipeline.release.declared_bits import DeclaredBit, bit_count, declared_bits
-from dp_pipeline.schema.domain import Attribute, Domain
-from dp_pipeline.schema.encoding import Bins, Coordinate, Levels
+from dp_pipeline.release.bit_classes import CLASS, BitClasses, DeclaredBit, bit_count, declared_bits
+from dp_pipeline.spec.domain import Attribute, Domain
+from dp_pipeline.spec.encoding import Bins, Coordinate, Levels
 
 AGE = Attribute(
     "age",

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.release.bit_tree import AXIS_BITS, MOST_BITS, BitTree, Prefixes
-from dp_pipeline.schema.encoding import Coordinate
-from dp_pipeline.schema.errors import BoundaryViolation
+from dp_pipeline.release.trees import AXIS_BITS, MOST_BITS, BitTree, Prefixes
+from dp_pipeline.spec.encoding import Coordinate
+from dp_pipeline.spec.errors import BoundaryViolation
 from dp_pipeline_tests import loops
 
 EDGE = 1 << 16

@@ -17,9 +17,10 @@ from dp_pipeline.release.accountant import (
     Accountant,
     Spend,
     biased_splits,
+    root_weights,
+    split,
 )
-from dp_pipeline.release.budget import root_weights, split
-from dp_pipeline.schema.errors import BoundaryViolation, BudgetExceeded
+from dp_pipeline.spec.errors import BoundaryViolation, BudgetExceeded
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=200)
 epsilons = st.fractions(min_value=Fraction(1, 10**6), max_value=10**6)

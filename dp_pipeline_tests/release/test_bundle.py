@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dp_pipeline.release.accountant import LAPLACE, NOISY_MAX, Spend
 from dp_pipeline.release.bundle import Bundle, table_digest
 from dp_pipeline.release.measurement import NoisyNumber
-from dp_pipeline.schema.errors import BoundaryViolation, Damaged
+from dp_pipeline.spec.errors import BoundaryViolation, Damaged
 
 BUNDLE = Bundle(
     key="ab" * 32,

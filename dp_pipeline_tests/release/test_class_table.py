@@ -12,12 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.release.bit_classes import BitClasses
-from dp_pipeline.release.class_promise import ClassPromise
-from dp_pipeline.release.class_table import ClassTable
+from dp_pipeline.release.bit_classes import BitClasses, declared_bits, margin_of_sum
+from dp_pipeline.release.class_table import ClassPromise, ClassTable
 from dp_pipeline.release.clusters import Tables
-from dp_pipeline.release.declared_bits import declared_bits
-from dp_pipeline.release.laplace_sum import margin_of_sum
 from dp_pipeline_tests.models.discrete import domain_of
 
 BETA = Fraction(1, 20)

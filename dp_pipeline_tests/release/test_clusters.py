@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dp_pipeline.release.clusters import Clusters
-from dp_pipeline.release.synopsis import Synopsis
-from dp_pipeline.schema.encoding import Coordinate
+from dp_pipeline.release.clusters import Clusters, Synopsis
+from dp_pipeline.spec.encoding import Coordinate
 
 CENTRES = np.array([[1.0, 2.0], [3.0, 4.0]])
 

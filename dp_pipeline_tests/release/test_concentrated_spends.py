@@ -19,8 +19,8 @@ from dp_pipeline.release.accountant import (
     Spend,
     biased_splits,
 )
-from dp_pipeline.schema.currency import PURE, Currency
-from dp_pipeline.schema.errors import BoundaryViolation, BudgetExceeded
+from dp_pipeline.spec.amounts import PURE, Currency
+from dp_pipeline.spec.errors import BoundaryViolation, BudgetExceeded
 
 ZCDP = Currency(Fraction(1, 10**9))
 ONE = Fraction(1)

@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.release.accountant import GAUSSIAN, LAPLACE, Accountant, Spend
+from dp_pipeline.release.accountant import GAUSSIAN, LAPLACE, Accountant, Spend, rho_costs
 from dp_pipeline.release.bundle import EARLIER_EVALUATION, Bundle
-from dp_pipeline.release.costs import rho_costs
 from dp_pipeline.release.measurement import NoisyNumber
-from dp_pipeline.schema.currency import PURE, Currency
+from dp_pipeline.spec.amounts import PURE, Currency
 
 RHO = Currency(Fraction(1, 10**9))
 TENTH = Fraction(1, 10)

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.release.decoding import decoded
-from dp_pipeline.schema.attribute_parser import is_interval
-from dp_pipeline.schema.domain import Attribute, Domain
-from dp_pipeline.schema.encoding import Bins, Coordinate, Levels
+from dp_pipeline.release.synthetic_table import decoded
+from dp_pipeline.spec.attribute_parser import is_interval
+from dp_pipeline.spec.domain import Attribute, Domain
+from dp_pipeline.spec.encoding import Bins, Coordinate, Levels
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=200)
 

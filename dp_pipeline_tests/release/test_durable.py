@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline.release import durable
-from dp_pipeline.release.durable import leftovers, sweep, temporary_folder, write_whole
+from dp_pipeline import files
+from dp_pipeline.files import leftovers, sweep, temporary_folder, write_whole
 
 
 def aged(folder: Path) -> None:
@@ -124,7 +124,7 @@ def test_every_temporary_name_of_the_package_is_known_to_who_sweeps() -> None:
         for path in package.rglob("*.py")
         if re.search(r"tempfile\.mk\w+\(", path.read_text(encoding="utf-8"))
     }
-    # The ledger's own are swept by their age: see cli/doctor/leftovers.py.
-    ledger = {"ledger/head.py", "ledger/keys.py", "ledger/sqlite_store.py"}
-    assert made - ledger == {"release/durable.py"}
-    assert durable.LEFT_SECONDS >= 60
+    # The ledger's own are swept by their age: see cli/doctor/homes.py.
+    ledger = {"ledger/head.py", "ledger/keys.py", "ledger/sqlite.py"}
+    assert made - ledger == {"files.py"}
+    assert files.LEFT_SECONDS >= 60

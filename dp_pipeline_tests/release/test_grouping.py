@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.gate.admissible import require_groupings
-from dp_pipeline.release.grouping import Grouping
-from dp_pipeline.schema.domain import Domain
+from dp_pipeline.gate.checks import require_groupings
+from dp_pipeline.release.derived_attribute import Grouping
+from dp_pipeline.spec.domain import Domain
 from dp_pipeline_tests.populations import TOWN
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=200)

@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import pytest
 
-from dp_pipeline.release.key import ReleaseKey
-from dp_pipeline.schema.as_before import AS_BEFORE
+from dp_pipeline.release.bundle import ReleaseKey
+from dp_pipeline.spec.formats import AS_BEFORE
 
 KEY = ReleaseKey(
     lineage="people",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.release.laplace_sum import margin_of_sum, tail_of_sum
+from dp_pipeline.release.bit_classes import margin_of_sum, tail_of_sum
 
 SCALES = [Fraction(1, 2), Fraction(1), Fraction(7, 3), Fraction(10)]
 TERMS = [1, 2, 3, 10, 30]

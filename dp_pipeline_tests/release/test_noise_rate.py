@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.release.measurement import NoisyMarginal
-from dp_pipeline.release.noise_rate import NoiseRate
+from dp_pipeline.release.measurement import NoiseRate, NoisyMarginal
 
 both = pytest.mark.parametrize("concentrated", [False, True], ids=["Laplace", "Gaussian"])
 weights = st.lists(st.floats(0.5, 1e4), min_size=1, max_size=6)

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-LIMITED = "from dp_pipeline.release.one_thread import one_thread\nwith one_thread():\n"
+LIMITED = "from dp_pipeline.files import one_thread\nwith one_thread():\n"
 TOO_EARLY = "from threadpoolctl import threadpool_limits\nwith threadpool_limits(limits=1):\n"
 COUNTED = """
     import json, numpy, sklearn.cluster, threadpoolctl

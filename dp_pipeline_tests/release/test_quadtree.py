@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.release.quadtree import Nodes
+from dp_pipeline.release.trees import Nodes
 from dp_pipeline_tests.release.trees import grown_trees
 
 DEPTH = 4

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.release.bit_tree import BitTree, Prefixes
-from dp_pipeline.release.quadtree import Nodes
-from dp_pipeline.release.synopsis import Synopsis
-from dp_pipeline.schema.encoding import Coordinate
+from dp_pipeline.release.clusters import Synopsis
+from dp_pipeline.release.trees import BitTree, Nodes, Prefixes
+from dp_pipeline.spec.encoding import Coordinate
 from dp_pipeline_tests.release.trees import grown_trees
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=150)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from dp_pipeline.release import synthetic_table
 from dp_pipeline.release.measurement import NoisyMarginal
 from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.schema.domain import Attribute, Domain
-from dp_pipeline.schema.encoding import Bins, Coordinate, Levels
+from dp_pipeline.spec.domain import Attribute, Domain
+from dp_pipeline.spec.encoding import Bins, Coordinate, Levels
 from dp_pipeline_tests.populations import TOWN
 
 NAMES = ("y", "colour", "smokes")

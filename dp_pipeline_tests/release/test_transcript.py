@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.errors import Damaged, OtherQuestion
+from dp_pipeline.spec.errors import Damaged, OtherQuestion
 
 KEY = "ab" * 32
 ANSWERS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from dp_pipeline.release.quadtree import Nodes
+from dp_pipeline.release.trees import Nodes
 
 
 @st.composite

@@ -10,14 +10,13 @@ import numpy as np
 
 from dp_pipeline.metrics.disclosure import disclosure_report
 from dp_pipeline.release.accountant import LAPLACE, Spend
-from dp_pipeline.reporting.anonymous_release import AnonymousRelease, KeptColumn
+from dp_pipeline.reporting.k_anonymous_promise import AnonymousRelease, KeptColumn
+from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.report import ReleaseSummary
-from dp_pipeline.reporting.rows import QualityRow
-from dp_pipeline.schema.domain import Attribute, Domain
-from dp_pipeline.schema.encoding import Coordinate
-from dp_pipeline.schema.protection import OneRow
-from dp_pipeline.schema.source import Source
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.domain import Attribute, Domain, OneRow
+from dp_pipeline.spec.encoding import Coordinate
+from dp_pipeline.spec.source import Source
 
 HALF, ONE, TEN = Fraction(1, 2), Fraction(1), Fraction(10)
 SQUARE = (Coordinate(0.0, 4.0), Coordinate(0.0, 4.0))

@@ -7,8 +7,8 @@ import matplotlib.image as mpimg
 import numpy as np
 import pytest
 
-from dp_pipeline.reporting.anonymity_chart import anonymity_plot, figure_over_k
-from dp_pipeline.reporting.picture import MOST_BYTES
+from dp_pipeline.reporting.figures.k_anonymity import anonymity_plot, figure_over_k
+from dp_pipeline.reporting.figures.picture import MOST_BYTES
 from dp_pipeline_tests.reporting.samples import anonymous, measures
 
 NAN = math.nan

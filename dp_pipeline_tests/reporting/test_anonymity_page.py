@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline.reporting.anonymity_chart import anonymity_plot
-from dp_pipeline.reporting.anonymity_page import write_anonymity_page
-from dp_pipeline.reporting.anonymous_release import KeptColumn, LeftOut
+from dp_pipeline.reporting.figures.k_anonymity import anonymity_plot
+from dp_pipeline.reporting.k_anonymity_report import write_anonymity_page
+from dp_pipeline.reporting.k_anonymous_promise import KeptColumn, LeftOut
 from dp_pipeline.reporting.sections import NOT_DP
-from dp_pipeline.schema.errors import BoundaryViolation
+from dp_pipeline.spec.errors import BoundaryViolation
 from dp_pipeline_tests.reporting.samples import TEN, WRITTEN, anonymous, measures, spec
 from dp_pipeline_tests.reporting.test_report import HOSTILE, Page
 

@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.ledger import Account, Charge, Ledger
-from dp_pipeline.reporting.budget_history import BudgetHistory
-from dp_pipeline.reporting.budget_staircase import budget_staircase
-from dp_pipeline.reporting.indexed_png import SIGNATURE
-from dp_pipeline.reporting.picture import MOST_BYTES
-from dp_pipeline.schema.currency import Currency
+from dp_pipeline.reporting.figures.budget import BudgetHistory, budget_staircase
+from dp_pipeline.reporting.figures.picture import MOST_BYTES, SIGNATURE
+from dp_pipeline.spec.amounts import Currency
 
 DIALOG = 900
 """Pixels of a picture that a browser window of 1300 shows whole in Dagster's dialog."""

@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp_pipeline.reporting.charge_words import (
+from dp_pipeline.reporting.text import (
     LONGEST,
     LONGEST_QUESTION,
     cost_text,

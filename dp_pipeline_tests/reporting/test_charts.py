@@ -11,21 +11,25 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from dp_pipeline.reporting import cluster_chart
-from dp_pipeline.reporting.charts import (
+from dp_pipeline.reporting.figures import (
+    cluster_map,
     cluster_maps,
     marginal_bars,
     model_graph,
     utility_panels,
     utility_plot,
 )
-from dp_pipeline.reporting.cluster_chart import MOST_MAP_BYTES, MOST_NUMBERS, _draw_scale
-from dp_pipeline.reporting.cluster_view import ClusterView
-from dp_pipeline.reporting.density import MOST_EDGES, Density
-from dp_pipeline.reporting.indexed_png import encode_png
-from dp_pipeline.reporting.model_graph_chart import MOST_GRAPH_BYTES
-from dp_pipeline.reporting.picture import MOST_BYTES, WIDTH
-from dp_pipeline.schema.encoding import Coordinate
+from dp_pipeline.reporting.figures.cluster_map import (
+    MOST_EDGES,
+    MOST_MAP_BYTES,
+    MOST_NUMBERS,
+    Density,
+    _draw_scale,
+)
+from dp_pipeline.reporting.figures.cluster_view import ClusterView
+from dp_pipeline.reporting.figures.picture import MOST_BYTES, WIDTH, encode_png
+from dp_pipeline.reporting.figures.tables import MOST_GRAPH_BYTES
+from dp_pipeline.spec.encoding import Coordinate
 from dp_pipeline_tests.reporting.samples import (
     HALF,
     ONE,
@@ -196,7 +200,7 @@ def drawn_axes(view: ClusterView) -> tuple[Any, Any]:
         return b""
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cluster_chart, "png", kept)
+        patch.setattr(cluster_map, "png", kept)
         cluster_maps([view], title="t")
     return figures[0], figures[0].axes[0]
 

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dp_pipeline.reporting.centre_table import MOST_CENTRES, centre_table
-from dp_pipeline.reporting.cluster_sizes import cluster_sizes
-from dp_pipeline.reporting.metres import metre_rows
-from dp_pipeline.reporting.rows import QualityRow
-from dp_pipeline.schema.domain import Attribute, Domain
-from dp_pipeline.schema.encoding import Coordinate
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.reporting.card import MOST_CENTRES, centre_table
+from dp_pipeline.reporting.figures.cluster_view import cluster_sizes, metre_rows
+from dp_pipeline.reporting.metrics import QualityRow
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.domain import Attribute, Domain
+from dp_pipeline.spec.encoding import Coordinate
 from dp_pipeline_tests.reporting.samples import HALF, exact, spec, synopsis
 
 LAT, LON = Coordinate(47.3, 47.5), Coordinate(8.4, 8.6)

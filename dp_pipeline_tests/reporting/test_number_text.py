@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dp_pipeline.reporting.number_text import noisy_text, number_text
+from dp_pipeline.reporting.text import noisy_text, number_text
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_pipeline.models import MODELS
-from dp_pipeline.reporting.parameter_words import parameter_words
-from dp_pipeline.schema.parameter_facts import fact_text, fact_values
-from dp_pipeline.schema.parameters import texts_of
+from dp_pipeline.reporting.text import parameter_words
+from dp_pipeline.spec.parameters import fact_text, fact_values, texts_of
 
 
 @pytest.mark.parametrize(

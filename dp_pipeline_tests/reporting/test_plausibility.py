@@ -19,22 +19,20 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS, build_model
 from dp_pipeline.models.base import declared_claim
-from dp_pipeline.models.clustering import Clustering
+from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare
-from dp_pipeline.raw.readiness import mark_validated
-from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.raw.snapshot import Snapshot, mark_validated
 from dp_pipeline.release.accountant import Accountant
 from dp_pipeline.release.bundle import SYNTACTIC, Bundle
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.reporting.plausibility import NoisyTotal, bundle_warnings
-from dp_pipeline.schema.discovery import find_spec
-from dp_pipeline.schema.domain import Attribute, Domain
-from dp_pipeline.schema.encoding import Bins, Coordinate, IntArray, Levels
-from dp_pipeline.schema.protection import RowsOfPerson
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.discovery import find_spec
+from dp_pipeline.spec.domain import Attribute, Domain, RowsOfPerson
+from dp_pipeline.spec.encoding import Bins, Coordinate, IntArray, Levels
 from dp_pipeline_tests.reporting.samples import spec as sample_spec
 
 CLUSTERINGS = [name for name, model in MODELS.items() if issubclass(model, Clustering)]

@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 from dp_pipeline.ledger import Balance
 from dp_pipeline.release.accountant import LAPLACE, Spend
 from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.reporting.private_card import MOST_MECHANISMS, private_card
-from dp_pipeline.reporting.private_release import PrivateRelease
-from dp_pipeline.reporting.promise import promise
-from dp_pipeline.reporting.promise_words import NOT_PROMISED
-from dp_pipeline.schema.currency import Currency
-from dp_pipeline.schema.protection import RowsOfPerson
+from dp_pipeline.reporting.card import MOST_MECHANISMS, PrivateRelease, private_card
+from dp_pipeline.reporting.promise import NOT_PROMISED, promise
+from dp_pipeline.spec.amounts import Currency
+from dp_pipeline.spec.domain import RowsOfPerson
 from dp_pipeline_tests.reporting.samples import HALF, cliques, spec
 
 MOST_LINES = 80

@@ -5,8 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from dp_pipeline.reporting.promise import promise, protected_box
-from dp_pipeline.schema.currency import Currency, epsilon_of, rho_of
-from dp_pipeline.schema.epsilon import epsilon_text
+from dp_pipeline.spec.amounts import Currency, epsilon_of, epsilon_text, rho_of
 from dp_pipeline_tests.reporting.samples import TEN, spec, summary
 
 BILLIONTH = Fraction(1, 10**9)

@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from dp_pipeline.reporting.relative import relative_rows
+from dp_pipeline.reporting.metrics import relative_rows
 from dp_pipeline_tests.reporting.samples import HALF, ONE, bought, exact
 
 

@@ -10,12 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_pipeline.metrics.disclosure import DisclosureReport
-from dp_pipeline.reporting.anonymity_figures import FIGURES
-from dp_pipeline.reporting.anonymous_release import KeptColumn, LeftOut
-from dp_pipeline.reporting.disclosure_words import MEASURES
-from dp_pipeline.reporting.release_card import release_card
-from dp_pipeline.reporting.syntactic_promise import MOST_NAMED
-from dp_pipeline.schema.errors import BoundaryViolation
+from dp_pipeline.reporting.k_anonymity_card import release_card
+from dp_pipeline.reporting.k_anonymous_promise import MEASURES, MOST_NAMED, KeptColumn, LeftOut
+from dp_pipeline.reporting.metrics import FIGURES
+from dp_pipeline.spec.errors import BoundaryViolation
 from dp_pipeline_tests.reporting.samples import anonymous, measures
 
 MOST_LINES = 80

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dp_pipeline.release import durable
+from dp_pipeline import files
 from dp_pipeline.release.accountant import LAPLACE, Spend
 from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.reporting.charts import utility_plot
-from dp_pipeline.reporting.indexed_png import encode_png
-from dp_pipeline.reporting.markup import element
+from dp_pipeline.reporting.figures import utility_plot
+from dp_pipeline.reporting.figures.picture import encode_png
+from dp_pipeline.reporting.html import element
 from dp_pipeline.reporting.report import ReleaseSummary, write_report
 from dp_pipeline.reporting.sections import (
     ANOTHER_EPSILON,
@@ -24,9 +24,9 @@ from dp_pipeline.reporting.sections import (
     NOT_DP,
     NOT_FOR_RELEASE,
 )
-from dp_pipeline.reporting.spend_steps import Step
-from dp_pipeline.schema.errors import BoundaryViolation
-from dp_pipeline.schema.protection import RowsOfPerson
+from dp_pipeline.reporting.summary import Step
+from dp_pipeline.spec.domain import RowsOfPerson
+from dp_pipeline.spec.errors import BoundaryViolation
 from dp_pipeline_tests.reporting.samples import (
     HALF,
     ONE,
@@ -311,10 +311,10 @@ def test_a_failed_write_keeps_the_old_page_and_leaves_nothing_behind(tmp_path, m
 def test_a_page_of_a_killed_run_is_found_among_what_it_left_behind(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)
     monkeypatch.setattr(Path, "replace", lambda *_: None)
-    monkeypatch.setattr(durable, "LEFT_SECONDS", 0.0)
+    monkeypatch.setattr(files, "LEFT_SECONDS", 0.0)
     with pytest.raises(FileNotFoundError):
         written(tmp_path)
-    assert list(durable.leftovers(tmp_path)) == list(tmp_path.iterdir()) != []
+    assert list(files.leftovers(tmp_path)) == list(tmp_path.iterdir()) != []
 
 
 def test_the_time_is_given_or_now(tmp_path):

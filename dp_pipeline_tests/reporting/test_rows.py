@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 from dp_pipeline.release.measurement import NoisyNumber
-from dp_pipeline.reporting.rows import QualityRow, markdown_lines, metrics_of, pivot, sort_rows
+from dp_pipeline.reporting.metrics import QualityRow, markdown_lines, metrics_of, pivot, sort_rows
 from dp_pipeline_tests.reporting.samples import HALF, ONE, TEN, exact
 
 

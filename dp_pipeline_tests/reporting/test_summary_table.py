@@ -2,7 +2,7 @@
 
 import math
 
-from dp_pipeline.reporting.summary_table import SummaryTable
+from dp_pipeline.reporting.metrics import SummaryTable
 from dp_pipeline_tests.reporting.samples import HALF, ONE, bought, exact
 
 METRICS = ("nicv", "nicv_ratio", "nicv_floor", "f_label", "ari_label", "f_kmeans", "ari_kmeans")

@@ -9,8 +9,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from dp_pipeline.ledger import Ledger
-from dp_pipeline.schema.epsilon import NANO, epsilon_text
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.spec.amounts import NANO, epsilon_text
+from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.projects import Project
 
 _HEADER = re.compile(r"release ([0-9a-f]{16,128})")

@@ -8,10 +8,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from dp_pipeline.ledger import Charge, Ledger
-from dp_pipeline.orchestration import publishing, storage
-from dp_pipeline.orchestration.publishing import publish
+from dp_pipeline.publish import publish, store
+from dp_pipeline.publish.publish import publish
 from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.schema.parser import load_spec
+from dp_pipeline.spec.parser import load_spec
 from dp_pipeline_tests.orchestration.killers import die
 from dp_pipeline_tests.orchestration.projects import Project
 
@@ -19,13 +19,13 @@ from dp_pipeline_tests.orchestration.projects import Project
 def publish_in_place(folder: Path) -> None:
     """The store writes a bundle where it shall lie, and there is no process after a table."""
 
-    def write(_: storage.BundleStore, path: Path, bundle: Bundle, **__: bytes) -> None:
+    def write(_: store.BundleStore, path: Path, bundle: Bundle, **__: bytes) -> None:
         path.mkdir(parents=True)
         for name, table in bundle.tables.items():
-            storage._write_table(path / f"{name}.parquet", table)
+            store._write_table(path / f"{name}.parquet", table)
             die()
 
-    storage.BundleStore.write = write  # type: ignore[method-assign]
+    store.BundleStore.write = write  # type: ignore[method-assign]
     _publish(folder)
 
 
@@ -37,13 +37,13 @@ def publish_before_paying(folder: Path) -> None:
         yield SimpleNamespace(state="new", charge=charge, settle=die)
 
     Ledger.reserve = reserve  # type: ignore[method-assign, assignment]
-    publishing.reserved_entry = lambda *_: None  # type: ignore[assignment]
+    publish.reserved_entry = lambda *_: None  # type: ignore[assignment]
     _publish(folder)
 
 
 def publish_and_stop(folder: Path) -> None:
     """Nothing is broken, but there is no process after the last answer."""
-    storage.BundleStore.write = die  # type: ignore[method-assign, assignment]
+    store.BundleStore.write = die  # type: ignore[method-assign, assignment]
     _publish(folder)
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from dp_pipeline.ledger import Ledger
-from dp_pipeline.schema.discovery import find_spec
+from dp_pipeline.spec.discovery import find_spec
 from dp_pipeline.studies import journal
-from dp_pipeline.studies.clustering import study
-from dp_pipeline.studies.clustering.study import ClusteringStudy
-from dp_pipeline.studies.clustering.systems import find_systems
+from dp_pipeline.studies.clustering import report
+from dp_pipeline.studies.clustering.cells import find_systems
+from dp_pipeline.studies.clustering.report import ClusteringStudy
 
 DECLARATION = """
 name: {name}
@@ -81,7 +81,7 @@ def die_after(cells: int, folder: Path, code: str) -> None:
     code   the version of the code that goes on: in a working tree a file may change in between
     """
     write = journal._write
-    study.code_version = lambda *_: code
+    report.code_version = lambda *_: code
 
     def write_or_die(file: Any, line: dict[str, Any]) -> None:
         if len(finished(folder)) == cells:

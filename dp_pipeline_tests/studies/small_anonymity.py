@@ -9,10 +9,10 @@ from pathlib import Path
 
 from dp_pipeline.anonymity.protocols import EvaluationProtocol
 from dp_pipeline.ledger import Ledger
-from dp_pipeline.metrics.scorers import Scorer
-from dp_pipeline.schema.discovery import find_spec
-from dp_pipeline.studies.anonymity.study import AnonymityStudy
-from dp_pipeline.studies.anonymity.systems import find_systems
+from dp_pipeline.metrics.classification import Scorer
+from dp_pipeline.spec.discovery import find_spec
+from dp_pipeline.studies.k_anonymity.cells import find_systems
+from dp_pipeline.studies.k_anonymity.report import AnonymityStudy
 
 DECLARATION = """
 name: {name}

@@ -7,9 +7,9 @@ from fractions import Fraction
 from pathlib import Path
 
 from dp_pipeline.ledger import Ledger
-from dp_pipeline.schema.discovery import find_spec
-from dp_pipeline.studies.release.study import ReleaseStudy
-from dp_pipeline.studies.release.systems import find_systems
+from dp_pipeline.spec.discovery import find_spec
+from dp_pipeline.studies.tables.cells import find_systems
+from dp_pipeline.studies.tables.report import ReleaseStudy
 
 DECLARATION = """
 name: {name}

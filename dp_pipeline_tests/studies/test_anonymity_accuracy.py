@@ -13,14 +13,13 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.ledger import Ledger
-from dp_pipeline.schema.discovery import find_spec
-from dp_pipeline.schema.source import DATA_FOLDER_VARIABLE
-from dp_pipeline.studies.anonymity.claims import CLAIMS, OURS, Claim, Measured
-from dp_pipeline.studies.anonymity.study import AnonymityStudy
-from dp_pipeline.studies.anonymity.summary import Summary
-from dp_pipeline.studies.anonymity.systems import find_systems
+from dp_pipeline.spec.discovery import find_spec
+from dp_pipeline.spec.source import DATA_FOLDER_VARIABLE
+from dp_pipeline.studies.fit import SURE
 from dp_pipeline.studies.journal import open_journal
-from dp_pipeline.studies.means import SURE
+from dp_pipeline.studies.k_anonymity.cells import find_systems
+from dp_pipeline.studies.k_anonymity.claims import CLAIMS, OURS, Claim, Measured, Summary
+from dp_pipeline.studies.k_anonymity.report import AnonymityStudy
 
 pytestmark = [
     pytest.mark.study,

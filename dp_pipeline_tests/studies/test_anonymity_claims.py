@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from dp_pipeline.studies.anonymity.claims import CLAIMS, Claim, Measured
-from dp_pipeline.studies.anonymity.summary import Summary
+from dp_pipeline.studies.k_anonymity.claims import CLAIMS, Claim, Measured, Summary
 
 GOOD, BAD = 0.9, 0.6
 SHIFTS = (-0.3, -0.1, 0.0, 0.1, 0.3)

@@ -15,21 +15,19 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dp_pipeline.anonymity import METHODS
-from dp_pipeline.anonymity.coded_rows import CodedRows
 from dp_pipeline.anonymity.hamdist import HamdistForward
 from dp_pipeline.anonymity.kjig import Kjig
-from dp_pipeline.anonymity.method import Anonymized
-from dp_pipeline.anonymity.promise import Promise
-from dp_pipeline.anonymity.unchanged import Unchanged
+from dp_pipeline.anonymity.method import Anonymized, Unchanged
+from dp_pipeline.anonymity.partition import Promise
+from dp_pipeline.anonymity.rows import CodedRows
 from dp_pipeline.cli import main
 from dp_pipeline.ledger import Account
-from dp_pipeline.orchestration.anonymity_rows import coded_rows
-from dp_pipeline.schema.discovery import find_spec
-from dp_pipeline.schema.errors import BoundaryViolation, DeclarationError, PipelineError
-from dp_pipeline.studies.anonymity.cell import USES, Cell, all_cells
-from dp_pipeline.studies.anonymity.claims import CLAIMS
-from dp_pipeline.studies.anonymity.systems import find_systems, known_systems
-from dp_pipeline.studies.benchmark import Benchmark
+from dp_pipeline.publish.k_anonymous_release import coded_rows
+from dp_pipeline.spec.discovery import find_spec
+from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError, PipelineError
+from dp_pipeline.studies.k_anonymity.cells import USES, Cell, all_cells, find_systems, known_systems
+from dp_pipeline.studies.k_anonymity.claims import CLAIMS
+from dp_pipeline.studies.study import Benchmark
 from dp_pipeline_tests.studies.small import finished
 from dp_pipeline_tests.studies.small_anonymity import (
     CELLS,

@@ -7,10 +7,9 @@ from math import nan
 
 import pytest
 
-from dp_pipeline.studies.clustering.claims import CLAIMS, Claim
-from dp_pipeline.studies.clustering.summary import Summary
-from dp_pipeline.studies.clustering.systems import SYSTEMS, Planning
-from dp_pipeline.studies.means import Mean, compare
+from dp_pipeline.studies.clustering.cells import SYSTEMS, Planning
+from dp_pipeline.studies.clustering.claims import CLAIMS, Claim, Summary
+from dp_pipeline.studies.fit import Mean, compare
 
 GOOD, BAD = 1.0, 2.0
 NAMES = {system.name for system in SYSTEMS}

@@ -12,14 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline.schema.discovery import find_spec
-from dp_pipeline.schema.source import DATA_FOLDER_VARIABLE
-from dp_pipeline.studies.benchmark import Benchmark
-from dp_pipeline.studies.clustering.cell import Cell
-from dp_pipeline.studies.clustering.measuring import Measuring
-from dp_pipeline.studies.clustering.systems import known_systems
-from dp_pipeline.studies.means import SURE, Mean
-from dp_pipeline.studies.workers import each
+from dp_pipeline.spec.discovery import find_spec
+from dp_pipeline.spec.source import DATA_FOLDER_VARIABLE
+from dp_pipeline.studies.clustering.cells import Cell, Measuring, known_systems
+from dp_pipeline.studies.fit import SURE, Mean
+from dp_pipeline.studies.study import Benchmark, each
 
 pytestmark = [
     pytest.mark.study,

@@ -22,17 +22,16 @@ from dp_pipeline.cli import main
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.ledger import Account
 from dp_pipeline.models.base import Claim
-from dp_pipeline.models.dpqt_kmeans import DpqtKMeans
-from dp_pipeline.models.eug_kmeans import EugKMeans
-from dp_pipeline.schema.discovery import find_spec
-from dp_pipeline.schema.errors import BoundaryViolation, DeclarationError, PipelineError
-from dp_pipeline.schema.source import Source
-from dp_pipeline.studies.clustering import study as module
-from dp_pipeline.studies.clustering.cell import Cell
+from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
+from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
+from dp_pipeline.spec.discovery import find_spec
+from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError, PipelineError
+from dp_pipeline.spec.source import Source
+from dp_pipeline.studies.clustering import report as module
+from dp_pipeline.studies.clustering.cells import SYSTEMS, Cell, find_systems, known_systems
 from dp_pipeline.studies.clustering.claims import CLAIMS
-from dp_pipeline.studies.clustering.study import ClusteringStudy
-from dp_pipeline.studies.clustering.systems import SYSTEMS, find_systems, known_systems
-from dp_pipeline.studies.seeds import seed_of
+from dp_pipeline.studies.clustering.report import ClusteringStudy
+from dp_pipeline.studies.study import seed_of
 from dp_pipeline_tests.raw.file_server import file_server
 from dp_pipeline_tests.studies.small import CELLS, declare, finished, results, small_study
 

@@ -13,15 +13,14 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.ledger import Ledger
-from dp_pipeline.schema.currency import parse_delta
-from dp_pipeline.schema.discovery import find_spec
-from dp_pipeline.schema.source import DATA_FOLDER_VARIABLE
+from dp_pipeline.spec.amounts import parse_delta
+from dp_pipeline.spec.discovery import find_spec
+from dp_pipeline.spec.source import DATA_FOLDER_VARIABLE
+from dp_pipeline.studies.fit import SURE, Mean
 from dp_pipeline.studies.journal import open_journal
-from dp_pipeline.studies.means import SURE, Mean
-from dp_pipeline.studies.release.claims import CLAIMS, OURS, Claim
-from dp_pipeline.studies.release.study import ReleaseStudy
-from dp_pipeline.studies.release.summary import Summary
-from dp_pipeline.studies.release.systems import find_systems
+from dp_pipeline.studies.tables.cells import find_systems
+from dp_pipeline.studies.tables.claims import CLAIMS, OURS, Claim, Summary
+from dp_pipeline.studies.tables.report import ReleaseStudy
 
 pytestmark = [
     pytest.mark.study,

@@ -7,9 +7,8 @@ from math import nan
 
 import pytest
 
-from dp_pipeline.studies.means import Mean
-from dp_pipeline.studies.release.claims import CLAIMS, MEASURE_TITLES, Claim
-from dp_pipeline.studies.release.summary import Summary
+from dp_pipeline.studies.fit import Mean
+from dp_pipeline.studies.tables.claims import CLAIMS, MEASURE_TITLES, Claim, Summary
 
 GOOD, BAD = 1.0, 2.0
 

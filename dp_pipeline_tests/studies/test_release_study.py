@@ -18,14 +18,13 @@ from dp_pipeline.cli import main
 from dp_pipeline.ledger import Account
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import Claim
-from dp_pipeline.models.independent import Independent
-from dp_pipeline.models.privbayes import PrivBayes
-from dp_pipeline.models.table import TableModel
-from dp_pipeline.schema.discovery import find_spec
-from dp_pipeline.schema.errors import BoundaryViolation, DeclarationError, PipelineError
-from dp_pipeline.studies.release.cell import Cell, all_cells
-from dp_pipeline.studies.release.claims import CLAIMS
-from dp_pipeline.studies.release.systems import find_systems, known_systems
+from dp_pipeline.models.tables.base import TableModel
+from dp_pipeline.models.tables.independent import Independent
+from dp_pipeline.models.tables.privbayes import PrivBayes
+from dp_pipeline.spec.discovery import find_spec
+from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError, PipelineError
+from dp_pipeline.studies.tables.cells import Cell, all_cells, find_systems, known_systems
+from dp_pipeline.studies.tables.claims import CLAIMS
 from dp_pipeline_tests.studies.small import finished
 from dp_pipeline_tests.studies.small_release import CELLS, declare, results, small_study
 

@@ -6,9 +6,8 @@ import os
 
 import pytest
 
-from dp_pipeline.schema.errors import PipelineError
-from dp_pipeline.studies.progress import progress
-from dp_pipeline.studies.workers import each
+from dp_pipeline.spec.errors import PipelineError
+from dp_pipeline.studies.study import each, progress
 
 
 def test_results_of_this_process_come_in_the_order_of_the_items() -> None:

@@ -1,16 +1,23 @@
-"""`dp-pipeline doctor`: is everything in order here, and what would an upgrade do?"""
+"""`dp-pipeline doctor`: is everything in order here, and what would an upgrade do?
+
+Finding: one line of the doctor, and how one object's error stays that object's.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
+from dp_pipeline.spec.errors import PipelineError
+
 if TYPE_CHECKING:
-    from dp_pipeline.cli.doctor.finding import Finding
-    from dp_pipeline.ledger.home import Home
+    from dp_pipeline.publish.home import Home
 
 
 @click.command()
@@ -24,8 +31,8 @@ def doctor(context: click.Context, as_json: bool, sweep: bool) -> None:
     Reads no row, shows no exact number and, without --sweep, writes nothing. Exit code 1 where
     somebody has to do something.
     """
-    from dp_pipeline.cli.doctor.leftovers import sweep_all
-    from dp_pipeline.ledger.home import find_home
+    from dp_pipeline.cli.doctor.homes import sweep_all
+    from dp_pipeline.publish.home import find_home
 
     home = find_home()
     swept = [str(path) for path in sweep_all(home)] if sweep else []
@@ -41,12 +48,14 @@ def doctor(context: click.Context, as_json: bool, sweep: bool) -> None:
 
 def findings(home: Home) -> list[Finding]:
     """Everything that there is to say, topic by topic."""
-    from dp_pipeline.cli.doctor.finding import examined
-    from dp_pipeline.cli.doctor.formats import dataset_formats, stored_formats
-    from dp_pipeline.cli.doctor.history import run_history
-    from dp_pipeline.cli.doctor.ledgers import ledger_and_head
-    from dp_pipeline.cli.doctor.leftovers import left_behind
-    from dp_pipeline.cli.doctor.permissions import private_places
+    from dp_pipeline.cli.doctor.homes import (
+        dataset_formats,
+        ledger_and_head,
+        left_behind,
+        private_places,
+        run_history,
+        stored_formats,
+    )
     from dp_pipeline.cli.doctor.upgrade import releases
 
     return [
@@ -61,7 +70,7 @@ def findings(home: Home) -> list[Finding]:
 
 
 def _print(home: Home, found: list[Finding], swept: list[str]) -> None:
-    from dp_pipeline.reporting.terminal import print_table
+    from dp_pipeline.reporting.text import print_table
 
     for path in swept:
         click.echo(f"deleted: {path}")
@@ -69,3 +78,53 @@ def _print(home: Home, found: list[Finding], swept: list[str]) -> None:
     print_table(f"Doctor of {home.root}", ["about", "state", "found", "what to do"], rows)
     faults = sum(one.state == "fault" for one in found)
     click.echo("all is well" if not faults else f"{faults} need a hand")
+
+
+State = Literal["ok", "note", "fault"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found about one object.
+
+    state   ``ok``; ``note``: good to know; ``fault``: somebody has to do something
+    remedy  what to do; empty where nothing is to be done
+    """
+
+    topic: str
+    state: State
+    text: str
+    remedy: str = ""
+
+    def texts(self) -> dict[str, str]:
+        """For machines."""
+        return dict(vars(self))
+
+
+Examine = Callable[[], Iterator[Finding]]
+
+
+def examined(topic: str, examine: Examine) -> list[Finding]:
+    """What an examination finds; what it failed at is found as well, and ends nothing else."""
+    found: list[Finding] = []
+    try:
+        found += examine()
+    except PipelineError as error:
+        found.append(Finding(topic, "fault", " ".join(str(error).split())))
+    except OSError as error:
+        where = f" {error.filename}" if error.filename else ""
+        found.append(Finding(topic, "fault", f"cannot read{where}: {error.strerror}"))
+    return found
+
+
+@contextmanager
+def collected(found: list[Finding], topic: str, of: str) -> Iterator[None]:
+    """An error in the block becomes a finding about one object."""
+    try:
+        yield
+    except PipelineError as error:
+        found.append(Finding(topic, "fault", " ".join(str(error).split())))
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        # Of what is stored only the kind of the error is said: its words may quote the content.
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        found.append(Finding(topic, "fault", f"{of}: cannot be read: {reason}"))

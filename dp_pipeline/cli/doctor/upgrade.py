@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from dp_pipeline.cli.doctor.charged import Charged, charged_releases
-from dp_pipeline.cli.doctor.finding import Finding, collected
-from dp_pipeline.ledger.home import Home
-from dp_pipeline.orchestration.admission import require_as_begun
-from dp_pipeline.orchestration.drawing import draw
-from dp_pipeline.orchestration.release import code_version
+from dp_pipeline.cli.doctor.command import Finding, collected
+from dp_pipeline.cli.doctor.homes import Charged, charged_releases
+from dp_pipeline.files import is_locked
+from dp_pipeline.publish.draw import draw, require_as_begun
+from dp_pipeline.publish.home import Home
+from dp_pipeline.publish.release import code_version
 from dp_pipeline.raw.snapshot import current_snapshot
-from dp_pipeline.release.durable import is_locked
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.schema.discovery import dataset_files
-from dp_pipeline.schema.errors import DeclarationError, NoAnswer, PipelineError
-from dp_pipeline.schema.parser import load_spec
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.discovery import dataset_files
+from dp_pipeline.spec.errors import DeclarationError, NoAnswer, PipelineError
+from dp_pipeline.spec.parser import load_spec
 
 TOPIC = "releases"
 

@@ -1,4 +1,9 @@
-"""The engine for tables that fit in memory: NumPy arrays in, sealed exact counts out."""
+"""The engine for tables that fit in memory: NumPy arrays in, sealed exact counts out.
+
+What is shown of benchmark rows without noise: their bounds, and a few of them.
+
+How often a rule about codes is right, exact, block after block of rows.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dp_pipeline.gate.admissible import (
+from dp_pipeline.gate.checks import (
     require_axes,
     require_cells,
     require_derived,
@@ -22,31 +27,80 @@ from dp_pipeline.gate.admissible import (
     require_table,
     require_tree,
 )
-from dp_pipeline.gate.counts import MOST_GRID_CELLS, Sealed
-from dp_pipeline.gate.nearest_centre import NearestCentre
-from dp_pipeline.gate.predicted_label import PredictedLabel
-from dp_pipeline.raw.counters.cluster_sums import (
+from dp_pipeline.gate.counter import MOST_GRID_CELLS, Sealed
+from dp_pipeline.gate.rules import NearestCentre, PredictedLabel, hash_of
+from dp_pipeline.raw.counters.geometry import (
+    Columns,
+    exact_distance_total,
+    grid_counts,
     levels_by_centre,
+    prefix_counts,
     residual_totals,
+    sorted_keys,
     sums_by_centre,
 )
-from dp_pipeline.raw.counters.disclosed import exact_bounds, first_by_hash
-from dp_pipeline.raw.counters.distances import exact_distance_total
-from dp_pipeline.raw.counters.grids import grid_counts
-from dp_pipeline.raw.counters.marginals import exact_marginals
-from dp_pipeline.raw.counters.mixed_radix import keys_of, occupied_cells
-from dp_pipeline.raw.counters.predictions import right_and_wrong
-from dp_pipeline.raw.counters.prefix_counts import prefix_counts, sorted_keys
+from dp_pipeline.raw.counters.tables import (
+    ROWS_A_CHUNK,
+    Codes,
+    exact_marginals,
+    keys_of,
+    occupied_cells,
+)
 from dp_pipeline.raw.ingest import read_with_fingerprint
-from dp_pipeline.raw.readiness import require_prepared
-from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.release.bit_tree import BitTree, Prefixes
-from dp_pipeline.release.derived_attribute import DerivedAttribute
-from dp_pipeline.release.grouping import Grouping
-from dp_pipeline.schema.domain import Domain
-from dp_pipeline.schema.encoding import COORDINATE_BITS, IntArray
-from dp_pipeline.schema.errors import BoundaryViolation, Damaged
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.raw.snapshot import Snapshot, require_prepared
+from dp_pipeline.release.derived_attribute import DerivedAttribute, Grouping
+from dp_pipeline.release.trees import BitTree, Prefixes
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.encoding import COORDINATE_BITS, IntArray
+from dp_pipeline.spec.errors import BoundaryViolation, Damaged
+
+
+def exact_bounds(columns: Columns) -> IntArray:
+    """Smallest and largest coordinate of every column, (2, d); the box where there is no row."""
+    edge = 1 << COORDINATE_BITS
+    if not len(columns[0]):
+        return np.array([[-edge] * len(columns), [edge] * len(columns)], dtype=np.int64)
+    return np.array([[q.min() for q in columns], [q.max() for q in columns]], dtype=np.int64)
+
+
+def first_by_hash(columns: Columns, many: int, salt: int) -> IntArray:
+    """The ``many`` rows with the smallest hash, (many, d), zeros where there are fewer.
+
+    Rows of one hash are ordered by their coordinates: position decides nothing.
+    """
+    found = np.zeros((many, len(columns)), dtype=np.int64)
+    hashes = hash_of(columns, salt)
+    if len(hashes) > many:
+        few = np.flatnonzero(hashes <= np.partition(hashes, many - 1)[many - 1])
+        columns, hashes = [q[few] for q in columns], hashes[few]
+    order = np.lexsort((*reversed(columns), hashes))[:many]
+    for axis, q in enumerate(columns):
+        found[: len(order), axis] = q[order]
+    return found
+
+
+def right_and_wrong(rule: PredictedLabel, codes: Codes, *, rows: int) -> IntArray:
+    """Rows that an exact rule (``PredictedLabel.require_exact``) answers rightly, and wrongly.
+
+    >>> rule = PredictedLabel("b", (1,), ("a",), ((-1, 1),), 0)
+    >>> right_and_wrong(rule, {"a": np.array([0, 1, 1]), "b": np.array([0, 1, 0])}, rows=3)
+    array([2, 1])
+    """
+    weights = {
+        name: np.array(one, dtype=np.int64)
+        for name, one in zip(rule.columns, rule.weights, strict=True)
+    }
+    right = 0
+    for start in range(0, rows, ROWS_A_CHUNK):
+        block = slice(start, min(start + ROWS_A_CHUNK, rows))
+        total = np.full(block.stop - start, rule.intercept, dtype=np.int64)
+        for name, one in weights.items():
+            total += one[codes[name][block]]
+        positive = np.isin(codes[rule.target][block], rule.positive)
+        right += int(((total > 0) == positive).sum())
+    return np.array([right, rows - right], dtype=np.int64)
+
 
 MOST_ROWS = 1 << 31
 """Below this, no total that the engine gives can overflow."""
@@ -64,8 +118,8 @@ class MemoryCounter:
 
     Damaged when an array has another length or a value that preparation does not write.
 
-    >>> from dp_pipeline.schema.domain import Attribute
-    >>> from dp_pipeline.schema.encoding import Levels
+    >>> from dp_pipeline.spec.domain import Attribute
+    >>> from dp_pipeline.spec.encoding import Levels
     >>> domain = Domain((Attribute("sex", "sex", "drop", cells=Levels(("f", "m"))),))
     >>> MemoryCounter(domain, coordinates={}, codes={"sex": np.array([0, 1, 1])}, rows=3)
     MemoryCounter(1 attributes)

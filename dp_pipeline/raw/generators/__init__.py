@@ -11,23 +11,15 @@ from functools import partial
 
 import pyarrow as pa
 
-from dp_pipeline.raw.generators import (
-    birch3_like,
-    census_like,
-    mixture,
-    pytest2d,
-    tic_like,
-    trips_like,
-    unbalance_like,
-)
+from dp_pipeline.raw.generators import census_like, clusters, tic_like, trips_like
 
 GENERATORS: Mapping[str, Callable[..., pa.Table]] = {
-    "birch3_like": birch3_like.generate,
+    "birch3_like": clusters.birch3_like,
     "census_like": census_like.generate,
-    **{f"mixture{d}": partial(mixture.generate, dimensions=d) for d in (4, 6, 8)},
-    "pytest2d": pytest2d.generate,
+    **{f"mixture{d}": partial(clusters.mixture, dimensions=d) for d in (4, 6, 8)},
+    "pytest2d": clusters.pytest2d,
     "tic_like": tic_like.generate,
     "trips_like": trips_like.generate,
-    "unbalance_like": unbalance_like.generate,
+    "unbalance_like": clusters.unbalance_like,
 }
 """Name in a data set file → generator."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
+from dp_pipeline.spec.encoding import FloatArray, IntArray
 
 
 def random_numbers(seed: int) -> np.random.Generator:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from dp_pipeline.raw.generators.drawing import FloatArray, IntArray, draw_category, random_numbers
+from dp_pipeline.raw.generators.drawing import draw_category, random_numbers
+from dp_pipeline.spec.encoding import FloatArray, IntArray
 
 SIZES = (2, 3, 10, 5, 2, 7, 4, 8, 2, 6, 9, 3) * 7 + (2, 2)
 """Levels of the 86 attributes, 2 to 10."""

@@ -5,13 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from dp_pipeline.raw.generators.drawing import (
-    FloatArray,
-    IntArray,
-    draw_category,
-    draw_one_of_many,
-    random_numbers,
-)
+from dp_pipeline.raw.generators.drawing import draw_category, draw_one_of_many, random_numbers
+from dp_pipeline.spec.encoding import FloatArray, IntArray
 
 WIDTH, HEIGHT = 30.0, 20.0
 """The city's box in km: x from 0 to 30, y from 0 to 20."""

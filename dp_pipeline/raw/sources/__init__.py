@@ -3,6 +3,13 @@
 What is checked here is structure: readable, whole, columns there, types that can
 be text or numbers. No cell is judged. A message names the data set and its
 source and never quotes a row, so messages of pyarrow and of databases, which do, are dropped.
+
+Sources that are a name: the sets that scikit-learn bundles, and generators.
+
+A sample of rows in which every class has its share, for benchmarks.
+
+Whether a row is drawn depends on the rows beside it, which no protected row may
+do: data to be released is never sampled.
 """
 
 from __future__ import annotations
@@ -10,17 +17,99 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
-from dp_pipeline.raw.class_ratio_sample import sampled
-from dp_pipeline.raw.sources.csv_source import read_csv
-from dp_pipeline.raw.sources.named import read_bundled, read_generated
-from dp_pipeline.raw.sources.parquet_source import read_parquet
-from dp_pipeline.raw.sources.plain import plain_columns
-from dp_pipeline.raw.sources.reading import refusal
-from dp_pipeline.raw.sources.sql_source import read_sql
-from dp_pipeline.schema.errors import DeclarationError
-from dp_pipeline.schema.spec import DatasetSpec
+from dp_pipeline.raw.generators import GENERATORS
+from dp_pipeline.raw.sources.files import read_csv, read_parquet
+from dp_pipeline.raw.sources.reading import check_names, plain_columns, refusal
+from dp_pipeline.raw.sources.sql import read_sql
+from dp_pipeline.raw.values import level_codes
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.encoding import INVALID, IntArray
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.name import one_of
+from dp_pipeline.spec.source import Sample
+
+BUNDLED = ("breast_cancer", "digits", "iris", "wine")
+"""The sets that scikit-learn ships inside its wheel."""
+
+
+def read_bundled(spec: DatasetSpec) -> pa.Table:
+    """Feature columns under their own names, and ``target``: the class by name."""
+    _check_listed(spec, BUNDLED)
+    from sklearn import datasets
+
+    bundle = getattr(datasets, f"load_{spec.source.location}")()
+    columns = {
+        str(name): pa.array(values)
+        for name, values in zip(bundle.feature_names, bundle.data.T, strict=True)
+    }
+    classes = bundle.target_names.astype(str)[bundle.target]
+    columns["target"] = pa.array(classes.tolist(), pa.string())
+    check_names(spec, list(columns))
+    return pa.table(columns)
+
+
+def read_generated(spec: DatasetSpec) -> pa.Table:
+    """What the declared generator makes of its options."""
+    _check_listed(spec, tuple(GENERATORS))
+    unknown = sorted(set(spec.source.options) - {"seed", "rows"})
+    if unknown:
+        raise DeclarationError(
+            f"{spec.name}: source.options: expected {one_of(('seed', 'rows'), unknown[0])}"
+        )
+    table = GENERATORS[spec.source.location](**spec.source.options)
+    check_names(spec, table.column_names)
+    return table
+
+
+def _check_listed(spec: DatasetSpec, names: tuple[str, ...]) -> None:
+    if spec.source.location not in names:
+        raise DeclarationError(
+            f"{spec.name}: source.name: expected {one_of(names, spec.source.location)}"
+        )
+
+
+def sampled(table: pa.Table, sample: Sample, domain: Domain) -> pa.Table:
+    """The declared sample of a table with the columns of ``domain``, in the order of the table.
+
+    Two spellings of a level are one class. A text that is no level is of one more class, so that
+    a sample has the share of invalid rows that its source has.
+    """
+    attribute = domain[sample.by]
+    classes = level_codes(attribute, table.column(attribute.column)) - INVALID
+    return table.take(class_ratio_sample(classes, rows=sample.rows, seed=sample.seed))
+
+
+def class_ratio_sample(classes: IntArray, *, rows: int, seed: int) -> IntArray:
+    """Numbers of the rows drawn (rows,), ascending.
+
+    classes   (n,) whole numbers of at least 0, n ≥ rows
+
+    A class of n_c rows has rows·n_c/n of the sample, rounded by largest remainders, where ties go
+    to the lower class. Every row has a key, and of each class those with the least are drawn.
+
+    >>> class_ratio_sample(np.array([0, 0, 1, 0, 0, 1]), rows=3, seed=7)
+    array([2, 3, 4])
+    """
+    # Raw words of a bit generator stay what they are in every version of NumPy.
+    keys = np.random.PCG64(seed).random_raw(len(classes))
+    order = np.lexsort((keys, classes))
+    sizes = np.bincount(classes)
+    starts = np.cumsum(sizes) - sizes
+    places = np.arange(len(classes)) - np.repeat(starts, sizes)
+    return np.sort(order[places < np.repeat(_quotas(sizes, rows), sizes)])
+
+
+def _quotas(sizes: IntArray, rows: int) -> IntArray:
+    """Rows to draw of each class (classes,), ``rows`` in all: never more than it has."""
+    quotas, remainders = np.divmod(rows * sizes, sizes.sum())
+    left = rows - int(quotas.sum())
+    quotas[np.argsort(-remainders, kind="stable")[:left]] += 1
+    return quotas
+
 
 __all__ = ["read_source"]
 

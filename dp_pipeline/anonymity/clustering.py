@@ -1,0 +1,264 @@
+"""Clustering-based k-anonymity: rows that are alike are released as the box around them.
+
+Gower: how far coded rows are from one another, as whole numbers.
+
+NearestCentre: which of some typical rows a row is most like.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_pipeline.anonymity.boxes import Box, BoxRecoding, level_starts
+from dp_pipeline.anonymity.method import Anonymized, Unchanged
+from dp_pipeline.anonymity.partition import Promise
+from dp_pipeline.anonymity.rows import CodedRows, Column
+from dp_pipeline.spec.encoding import FloatArray, IntArray
+
+_UNIT = 1024
+"""What two rows are apart in one column at most. Sums stay far below 2^24: float32 is exact."""
+
+OUT_OF_REACH = 1 << 20
+"""Farther in one column than two rows can be."""
+
+_ROWS_AT_ONCE = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Gower:
+    """The sum over columns of a distance in 0..1024: for ordered columns the steps between two
+    values in proportion to all of its steps, for others 1024 where they differ. A missing value
+    is 1024 from every other.
+
+    apart    one matrix a column, the distance of each two of its levels
+    starts   where the levels of each column start when all lie in one line, and its end (d + 1,)
+
+    Whole numbers: a row's nearest centre does not depend on the rows beside it.
+
+    Source: Gower, "A general coefficient of similarity and some of its properties" (Biometrics
+    1971).
+    """
+
+    apart: tuple[FloatArray, ...]
+    starts: IntArray
+
+    @classmethod
+    def of(cls, columns: tuple[Column, ...]) -> Gower:
+        """The distance over these columns."""
+        return cls(tuple(_between_levels(column) for column in columns), level_starts(columns))
+
+    def to_one(self, codes: NDArray[np.integer], centre: IntArray) -> IntArray:
+        """Distances (n,) of codes (n, d) from one row of codes (d,)."""
+        return np.asarray(self.from_centres(centre[None])[self._line(codes), 0].sum(axis=1))
+
+    def from_centres(self, centres: IntArray) -> NDArray[np.float32]:
+        """Distance of every level from centres (m, d): what ``nearest`` adds up, (levels, m)."""
+        parts = [apart[:, centres[:, at]] for at, apart in enumerate(self.apart)]
+        return np.concatenate([np.zeros((0, len(centres))), *parts], dtype=np.float32)
+
+    def nearest(self, codes: NDArray[np.integer], by_level: NDArray[np.float32]) -> IntArray:
+        """The number of the nearest centre, of equally near ones the first, for codes (n, d)."""
+        found = np.zeros(len(codes), dtype=np.int64)
+        for first in range(0, len(codes), _ROWS_AT_ONCE):
+            some = slice(first, first + _ROWS_AT_ONCE)
+            found[some] = np.argmin(self._one_hot(codes[some]) @ by_level, axis=1)
+        return found
+
+    def middle(self, codes: NDArray[np.integer], weights: IntArray) -> IntArray:
+        """The codes (d,) of least total distance from codes (n, d), each counted ``weights``
+        times: medians of ordered columns, the most frequent levels of others; the first of ties.
+        """
+        each = np.repeat(weights, codes.shape[1])
+        counts = np.bincount(self._line(codes).ravel(), each, minlength=self.starts[-1])
+        best = [
+            np.argmin(apart @ counts[start : start + len(apart)])
+            for apart, start in zip(self.apart, self.starts[:-1], strict=True)
+        ]
+        return np.array(best, dtype=np.int64)
+
+    def _line(self, codes: NDArray[np.integer]) -> IntArray:
+        """Places of codes (n, d) in the line of all levels."""
+        return np.asarray(codes + self.starts[:-1], dtype=np.int64)
+
+    def _one_hot(self, codes: NDArray[np.integer]) -> NDArray[np.float32]:
+        bits = np.zeros((len(codes), self.starts[-1]), dtype=np.float32)
+        np.put_along_axis(bits, self._line(codes), 1.0, axis=1)
+        return bits
+
+
+def _between_levels(column: Column) -> FloatArray:
+    codes = np.arange(column.size)
+    apart = np.where(codes[:, None] == codes, 0.0, _UNIT)
+    if column.ordered and column.values > 1:
+        steps = np.abs(codes[:, None] - codes)[: column.values, : column.values]
+        scaled = np.ceil(steps * (_UNIT / (column.values - 1)))
+        apart[: column.values, : column.values] = np.minimum(scaled, _UNIT)
+    return apart
+
+
+@dataclass(frozen=True)
+class NearestCentre:
+    """The rule of a clustering, for rows that it was made of and for others alike.
+
+    source    the columns
+    centres   one code a column each; the first of equally near ones counts
+    """
+
+    source: tuple[Column, ...]
+    centres: tuple[tuple[int, ...], ...]
+
+    @cached_property
+    def _distance(self) -> Gower:
+        return Gower.of(self.source)
+
+    @cached_property
+    def _by_level(self) -> NDArray[np.float32]:
+        shape = len(self.centres), len(self.source)
+        return self._distance.from_centres(np.array(self.centres, dtype=np.int64).reshape(shape))
+
+    def places(self, codes: NDArray[np.integer]) -> IntArray:
+        """The number of the nearest centre of every row (n,), of codes (n, d)."""
+        return self._distance.nearest(codes, self._by_level)
+
+
+_ROUNDS = 5
+"""Of moving two centres. More change little and cost in proportion."""
+
+
+@dataclass(frozen=True)
+class ClusterKAnonymity:
+    """Clusters of more than 2K rows are split, those of fewer than K join the nearest others.
+
+    Splitting: from one cluster of all rows, each is parted by two centres, which start far apart
+    and move to the middle of their rows. Merging: every cluster that keeps the promise has a
+    centre; rows go to the nearest one; while some centre has rows that break the promise, the
+    one of fewest rows goes, and its rows to the nearest of the rest. The others only gain rows
+    by that, so what was kept stays kept. A class may end with more than 2K rows.
+
+    A row is released as the box around the rows of its class: an interval of an ordered column, a
+    set of levels of others. Boxes overlap (local recoding), and those of many rows in many columns
+    come near to any value at all. A row that the classes were not made of goes to the nearest
+    centre, and may lie outside that box. A centre is the middle of K rows or more, one level a
+    column; it is part of the rule, and published with it.
+
+    Equal rows are in one class, and nothing is drawn: the classes depend neither on the order of
+    the rows nor on the seed. The label is read where the promise asks for diversity. Nothing is
+    left out, whatever the promise allows to.
+    """
+
+    summary: ClassVar[str] = "clusters of like rows, at least K each, released as boxes around them"
+
+    def recode(self, rows: CodedRows, promise: Promise, *, seed: int) -> Anonymized:  # noqa: ARG002
+        """The boxes of the clusters, and their centres."""
+        promise.require_possible(len(rows), int(np.count_nonzero(rows.target_counts)))
+        nobody = np.zeros(len(rows), dtype=np.bool_)
+        if promise.is_empty:
+            return Anonymized(Unchanged(rows.columns), nobody)
+        patterns = _Patterns.of(rows)
+        centres = _merged(patterns, _split(patterns, promise), promise)
+        finder = NearestCentre(rows.columns, tuple(map(tuple, centres.tolist())))
+        places = finder.places(patterns.codes)
+        boxes = [_around(patterns.codes[places == at], rows.columns) for at in range(len(centres))]
+        return Anonymized(BoxRecoding(rows.columns, tuple(boxes), finder), nobody)
+
+
+@dataclass(frozen=True, eq=False)
+class _Patterns:
+    """The different rows, in order.
+
+    codes    (m, d)
+    counts   (m, labels) how many rows there are of each
+    """
+
+    codes: IntArray
+    counts: IntArray
+    distance: Gower
+
+    @classmethod
+    def of(cls, rows: CodedRows) -> _Patterns:
+        different, pattern_of = np.unique(rows.codes, axis=0, return_inverse=True)
+        labels = len(rows.target_levels)
+        keys = pattern_of.ravel() * labels + rows.target
+        counts = np.bincount(keys, minlength=len(different) * labels).reshape(-1, labels)
+        return cls(different.astype(np.int64), counts, Gower.of(rows.columns))
+
+    def keep(self, members: IntArray, promise: Promise) -> bool:
+        """Whether the rows of some patterns keep the promise as one class."""
+        return not _breaks(self.counts[members].sum(axis=0)[None], promise)[0]
+
+    def middle(self, members: IntArray) -> IntArray:
+        """The centre of some patterns."""
+        return self.distance.middle(self.codes[members], self.counts[members].sum(axis=1))
+
+
+def _breaks(counts: IntArray, promise: Promise) -> NDArray[np.bool_]:
+    """Which classes (m,) do not keep the promise, or are empty; labels of each (m, labels)."""
+    few_rows = counts.sum(axis=1) < max(1, promise.k)
+    return np.asarray(few_rows | (np.count_nonzero(counts, axis=1) < promise.diversity))
+
+
+def _split(patterns: _Patterns, promise: Promise) -> IntArray:
+    """Centres (m, d) of clusters that keep the promise, of at most 2K rows where they can be."""
+    most = 2 * max(promise.k, promise.diversity)
+    found, waiting = [], deque([np.arange(len(patterns.codes))])
+    while waiting:
+        members = waiting.popleft()
+        parts = []
+        if patterns.counts[members].sum() > most and len(members) > 1:
+            parts = [part for part in _halves(patterns, members) if patterns.keep(part, promise)]
+        if parts:
+            waiting += parts
+        else:
+            found.append(patterns.middle(members))
+    return np.unique(np.array(found), axis=0)
+
+
+def _halves(patterns: _Patterns, members: IntArray) -> list[IntArray]:
+    """Two parts of two patterns or more, neither of them empty."""
+    codes, distance = patterns.codes[members], patterns.distance
+    one = codes[np.argmax(distance.to_one(codes, patterns.middle(members)))]
+    other = codes[np.argmax(distance.to_one(codes, one))]
+    parts = [members, members[:0]]
+    for _ in range(_ROUNDS):
+        nearer = distance.to_one(codes, one) <= distance.to_one(codes, other)
+        if nearer.all() or not nearer.any():
+            break
+        parts = [members[nearer], members[~nearer]]
+        one, other = (patterns.middle(part) for part in parts)
+    return parts
+
+
+def _merged(patterns: _Patterns, centres: IntArray, promise: Promise) -> IntArray:
+    """Those of the centres that are left when the rows nearest to each keep the promise."""
+    by_level = patterns.distance.from_centres(centres)
+    places = patterns.distance.nearest(patterns.codes, by_level)
+    counts = np.zeros((len(centres), patterns.counts.shape[1]), dtype=np.int64)
+    np.add.at(counts, places, patterns.counts)
+    left = np.ones(len(centres), dtype=np.bool_)
+    while (bad := left & _breaks(counts, promise)).any():
+        fewest = int(np.argmin(np.where(bad, counts.sum(axis=1), np.iinfo(np.int64).max)))
+        left[fewest], by_level[:, fewest] = False, OUT_OF_REACH
+        moved = np.flatnonzero(places == fewest)
+        places[moved] = patterns.distance.nearest(patterns.codes[moved], by_level)
+        np.add.at(counts, places[moved], patterns.counts[moved])
+    return centres[left]
+
+
+def _around(codes: IntArray, columns: Sequence[Column]) -> Box:
+    """The smallest box that holds some rows (n, d)."""
+    return tuple(_codes_around(codes[:, at], column) for at, column in enumerate(columns))
+
+
+def _codes_around(codes: IntArray, column: Column) -> tuple[int, ...]:
+    found = sorted(set(codes.tolist()))
+    values = [code for code in found if code != column.missing]
+    if column.ordered and values:
+        values = list(range(values[0], values[-1] + 1))
+    return (*values, *(code for code in found if code == column.missing))

@@ -1,0 +1,269 @@
+"""`dp-pipeline budget`: what every population has spent; ceilings, the ledger's health, exports.
+
+`dp-pipeline budget move`: from the file of a home to a server.
+
+`dp-pipeline budget quarantine | restate | upgrade`: a ledger that would not go on, goes on.
+
+`dp-pipeline budget give-up`: end a charged release that this program cannot finish.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from dp_pipeline.cli.errors import operator_name
+
+if TYPE_CHECKING:
+    from dp_pipeline.ledger.account import Account
+    from dp_pipeline.ledger.export import Line
+
+
+class ShowsByDefault(click.Group):
+    """A group that takes what is no command of its own as arguments of `show`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """``budget``, ``budget trips`` and ``budget --json`` are `budget show …`."""
+        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+            args = ["show", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=ShowsByDefault)
+def budget() -> None:
+    """What every population has spent, over all runs; `budget DATASET` shows one."""
+
+
+@budget.command()
+@click.argument("dataset", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable, exact text amounts.")
+def show(dataset: str | None, as_json: bool) -> None:
+    """Show what every lineage, or DATASET's, has spent over all runs."""
+    from dp_pipeline.publish.account import budgets
+    from dp_pipeline.publish.home import find_home
+
+    accounts = budgets(find_home().ledger, dataset)
+    if as_json:
+        click.echo(json.dumps([one.texts() for one in accounts], indent=1))
+        return
+    from dp_pipeline.reporting.text import print_table
+
+    columns = ["lineage", "releases", "not-dp", "spent", "left", "ceiling", "a month", "its rest"]
+    print_table("Privacy budgets (ε)", columns, [one.cells() for one in accounts])
+
+
+@budget.command("raise")
+@click.argument("dataset")
+@click.option("--total", required=True, help="The new ceiling, for ever.")
+@click.option("--per-month", help="The new limit of a calendar month, or none; else as it is.")
+@click.option("--reason", required=True, help="Why; kept in the ledger, and exported.")
+def raise_(dataset: str, total: str, per_month: str | None, reason: str) -> None:
+    """Let the population of DATASET spend more, for ever. A row of the ledger says so."""
+    from dp_pipeline.publish.account import lineage_of
+    from dp_pipeline.publish.home import find_home
+    from dp_pipeline.spec.amounts import parse_epsilon
+
+    ledger, lineage = find_home().ledger, lineage_of(dataset)
+    opened = ledger.account(lineage)
+    now = opened.per_month if opened else None
+    raised = ledger.raise_ceiling(
+        lineage,
+        total=parse_epsilon(total, of="--total"),
+        per_month=now if per_month is None else _month(per_month),
+        reason=reason,
+        by=operator_name(),
+    )
+    click.echo(f"lineage {lineage}: {_limits(opened)} → {_limits(raised)}")
+    click.echo(f"the account rules from now on; its files may say so: {_declared(raised)}")
+
+
+@budget.command()
+def verify() -> None:
+    """Check every row, sum, limit, index and trigger of the ledger, its chain, and its head.
+
+    Lock files that nobody holds are removed.
+    """
+    from dp_pipeline.publish.home import find_home
+
+    ledger = find_home().ledger
+    tip = ledger.verify()
+    click.echo(f"{tip.sequence} rows; chain, sums, limits and head agree; newest {tip.hash[:16]}")
+    swept = ledger.sweep_locks()
+    if swept:
+        click.echo(f"{swept} lock files of ended runs removed")
+
+
+@budget.command()
+@click.argument("dataset", required=False)
+@click.option("--format", "as_", type=click.Choice(["csv", "json"]), default="csv")
+@click.option("--out", type=click.Path(path_type=Path), help="A file; else to the screen.")
+def export(dataset: str | None, as_: str, out: Path | None) -> None:
+    """Write accounts and releases for readers: no fingerprints, sources, runs or run times.
+
+    As CSV one line an event; as JSON with every spend of a release.
+    """
+    from dp_pipeline.ledger.export import exported
+    from dp_pipeline.publish.account import lineage_of
+    from dp_pipeline.publish.home import find_home
+
+    ledger = find_home().ledger
+    ledger.verify()
+    wanted = None if dataset is None else lineage_of(dataset)
+    write = _write_csv if as_ == "csv" else _write_json
+    lines = exported(ledger.entries(wanted))
+    if out is None:
+        write(lines, sys.stdout)
+        return
+    from dp_pipeline.ledger.head import file_errors
+
+    with file_errors(out), out.open("w", encoding="utf-8", newline="") as file:
+        write(lines, file)
+
+
+def _write_csv(lines: list[tuple[Line, list[Line]]], file: TextIO) -> None:
+    from dp_pipeline.ledger.export import COLUMNS
+    from dp_pipeline.spec.source_parser import plain_cells
+
+    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(plain_cells(line) for line, _ in lines)
+
+
+def _write_json(lines: list[tuple[Line, list[Line]]], file: TextIO) -> None:
+    told: list[dict[str, Any]] = [{**_values(line), "spends": spends} for line, spends in lines]
+    json.dump(told, file, indent=1, ensure_ascii=False)
+    file.write("\n")
+
+
+def _values(line: Line) -> dict[str, Any]:
+    """A line without its empty columns, and with parameters as an object."""
+    from dp_pipeline.spec.parameters import fact_values
+
+    told: dict[str, Any] = {name: text for name, text in line.items() if text}
+    values = fact_values(line["parameters"])
+    return told if values is None else {**told, "parameters": values}
+
+
+def _month(text: str) -> Fraction | None:
+    from dp_pipeline.spec.amounts import parse_epsilon
+
+    return None if text == "none" else parse_epsilon(text, of="--per-month")
+
+
+def _limits(account: Account | None) -> str:
+    return "no account" if account is None else f"ceiling {_declared(account)}"
+
+
+def _declared(account: Account) -> str:
+    """The limits as a data set file says them."""
+    from dp_pipeline.spec.amounts import epsilon_text
+
+    named = {"total": account.ceiling, "per_month": account.per_month}
+    texts = [f"{name}: {epsilon_text(one)}" for name, one in named.items() if one is not None]
+    return f"{{{', '.join(texts)}}}"
+
+
+@click.command()
+def move() -> None:
+    """Move this home's ledger to the server that DP_PIPELINE_LEDGER names: an empty database.
+
+    The rows keep their hashes and the ledger its head. Keys and locks stay in the home.
+    """
+    from dp_pipeline.ledger.export import move_to_server
+    from dp_pipeline.ledger.postgres import LEDGER_VARIABLE
+    from dp_pipeline.publish.home import find_home
+    from dp_pipeline.spec.errors import DeclarationError
+
+    home = find_home()
+    if home.database is None:
+        raise DeclarationError(
+            f"{LEDGER_VARIABLE}: expected the address of a server, got nothing: "
+            f"`export {LEDGER_VARIABLE}=postgresql://user@host/database`"
+        )
+    tip = move_to_server(home.ledger_folder, head=home.head, url=home.database)
+    click.echo(f"{tip.sequence} rows moved; keep {LEDGER_VARIABLE} set from now on")
+
+
+_WHY = "Why; kept in the ledger, and exported."
+_REASON = click.option("--reason", required=True, help=_WHY)
+_ROW = "A row that the ledger did not write, as a refusal names it; several times for several."
+
+
+@click.command()
+@click.option("--row", "rows", required=True, multiple=True, metavar="NUMBER:DIGEST", help=_ROW)
+@_REASON
+def quarantine(rows: tuple[str, ...], reason: str) -> None:
+    """Go on beside rows that somebody else wrote into the ledger's database.
+
+    A row of the ledger names each with the digest of its bytes. What looks like a charge is
+    charged: no sum gets smaller. Rows that the head covers are refused.
+    """
+    from dp_pipeline.publish.home import find_home
+
+    named = dict(_row(text) for text in rows)
+    tip = find_home().ledger.quarantine(named, reason=reason, by=operator_name())
+    numbers = ", ".join(str(number) for number in sorted(named))
+    click.echo(f"quarantined: row {numbers}; the ledger goes on at row {tip.sequence}")
+
+
+@click.command()
+@_REASON
+def restate(reason: str) -> None:
+    """Compute the ledger's sums anew from its rows, all of which have to hold."""
+    from dp_pipeline.publish.home import find_home
+
+    tip = find_home().ledger.restate(reason=reason, by=operator_name())
+    click.echo(f"sums computed anew from {tip.sequence - 1} rows; row {tip.sequence} says so")
+
+
+@click.command()
+@click.option("--row", "rows", multiple=True, metavar="NUMBER:DIGEST", help=_ROW)
+@click.option("--reason", default="", help=f"{_WHY} Asked for beside --row.")
+@click.option(
+    "--with-unfinished",
+    is_flag=True,
+    help="Although releases are unfinished: this program cannot finish them, and the one before "
+    "does not open the ledger any more.",
+)
+def upgrade(rows: tuple[str, ...], reason: str, with_unfinished: bool) -> None:
+    """Bring a ledger of the format before to the one of this program. Back it up first.
+
+    Its rows stay as they are. On a server the owner of the tables does this. Refused while charged
+    releases are unfinished: finish them with the version that began them.
+    """
+    from dp_pipeline.publish.home import find_home
+
+    named = dict(_row(text) for text in rows)
+    ledger = find_home().ledger
+    tip = ledger.upgrade(
+        by=operator_name(), with_unfinished=with_unfinished, named=named, reason=reason
+    )
+    before = tip.sequence - 1 - len(named)
+    click.echo(f"upgraded; {before} rows stay as they were, row {before + 1} says so")
+
+
+def _row(text: str) -> tuple[int, str]:
+    number, _, digest = text.partition(":")
+    if not number.lstrip("-").isdecimal() or not digest:
+        raise click.UsageError(f"--row: expected NUMBER:DIGEST, got {text[:80]!r}")
+    return int(number), digest
+
+
+@click.command("give-up")
+@click.argument("key")
+@click.option("--reason", required=True, help="Why; kept in the ledger.")
+def give_up_command(key: str, reason: str) -> None:
+    """End the unfinished release KEY for ever: what it cost stays spent, and `run --fresh` may draw
+    anew. `dp-pipeline doctor` shows keys; finishing a release costs nothing and is better.
+    """
+    from dp_pipeline.publish.home import find_home
+    from dp_pipeline.publish.publish import give_up
+
+    begun = give_up(find_home(), key, reason=reason, by=operator_name())
+    click.echo(f"{begun.what}: given up; its charge stays, `run --fresh` draws anew")

@@ -1,0 +1,180 @@
+"""What only models and methods know of a declaration, with the line of the file that is wrong.
+
+What stands in the way of a good declaration here: files, variables, other populations.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
+from importlib import resources
+from pathlib import Path
+
+from dp_pipeline.anonymity import METHODS
+from dp_pipeline.cli.run import request_for
+from dp_pipeline.ledger import Ledger
+from dp_pipeline.models import MODELS, build_model
+from dp_pipeline.publish.home import find_home
+from dp_pipeline.publish.k_anonymous_release import declared_method
+from dp_pipeline.publish.request import plan_request
+from dp_pipeline.raw.generators import GENERATORS
+from dp_pipeline.raw.sources import BUNDLED
+from dp_pipeline.spec.amounts import LARGEST
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.discovery import DATASETS_VARIABLE, dataset_files, require_available
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.fields import FieldLines
+from dp_pipeline.spec.identity import overlap
+from dp_pipeline.spec.name import one_of
+from dp_pipeline.spec.parameters import from_text
+
+
+def require_buildable(spec: DatasetSpec, lines: FieldLines) -> None:
+    """DeclarationError with file and line for a model or a k-anonymous method that does not exist,
+    for their parameters, for attributes that do not fit them, and for a ceiling in ρ.
+
+    lines   of the file that the declaration is of
+    """
+    _require_source(spec, lines)
+    for name in spec.models:
+        _require_model(spec, name, lines)
+    with _at(lines, "ceiling"):
+        build_model(spec, next(iter(spec.models)))
+    for name in spec.k_anonymity.methods if spec.k_anonymity else ():
+        _require_method(spec, name, lines)
+
+
+def _require_source(spec: DatasetSpec, lines: FieldLines) -> None:
+    """Of a source that is a name; whether a file or a database is there is no declaration."""
+    known = {"sklearn": BUNDLED, "generator": tuple(GENERATORS)}.get(spec.source.kind)
+    if known is not None and spec.source.location not in known:
+        error = _unknown(spec, "source", known, spec.source.location)
+        raise lines.located(error, "source", "name")
+    for option in spec.source.options:
+        if option not in ("seed", "rows"):
+            error = _unknown(spec, "source.options", ("seed", "rows"), option)
+            raise lines.located(error, "source", "options", option)
+
+
+def _require_model(spec: DatasetSpec, name: str, lines: FieldLines) -> None:
+    if name not in MODELS:
+        raise lines.located(_unknown(spec, "model", tuple(MODELS), name), "models", name)
+    for parameter, text in spec.models[name].items():
+        with _at(lines, "models", name, parameter):
+            from_text(MODELS[name], {parameter: text}, of=f"{spec.name}: {name}")
+    # That everything together costs too much is no fault of this model.
+    roomy = spec if spec.ceiling is None else replace(spec, ceiling=Fraction(LARGEST))
+    only = replace(roomy, models={name: spec.models[name]})
+    with _at(lines, "models", name):
+        build_model(only, name)
+
+
+def _require_method(spec: DatasetSpec, name: str, lines: FieldLines) -> None:
+    field = ("k_anonymity", "methods", name)
+    if name not in METHODS:
+        raise lines.located(_unknown(spec, "method", tuple(METHODS), name), *field)
+    declared = spec.k_anonymity.methods[name] if spec.k_anonymity else {}
+    for parameter, text in declared.items():
+        with _at(lines, *field, parameter):
+            from_text(METHODS[name], {parameter: text}, of=f"{spec.name}: {name}")
+    with _at(lines, *field):
+        declared_method(spec, name)
+
+
+def _unknown(spec: DatasetSpec, what: str, known: tuple[str, ...], got: str) -> DeclarationError:
+    return DeclarationError(f"{spec.name}: {what}: expected {one_of(known, got)}")
+
+
+@contextmanager
+def _at(lines: FieldLines, *field: str) -> Iterator[None]:
+    """An error inside gets the line of this field."""
+    try:
+        yield
+    except DeclarationError as error:
+        located = lines.located(error, *field)
+    else:
+        return
+    raise located
+
+
+def warnings(spec: DatasetSpec, file: Path) -> list[str]:
+    """One line each; none where everything is in place. Opens no source and writes nothing."""
+    return [*_source(spec), *_folder(file), *_home()]
+
+
+def require_runnable(spec: DatasetSpec, file: Path) -> None:
+    """Refuse what `plan` and `run` refuse before they read a row, in the same words.
+
+    DeclarationError for a variable that is not set, a name that another file has, a source that
+    another population holds, noise that is not fit for the rows, and an account that was opened
+    otherwise; BudgetExceeded where all of it does not fit. Nothing is claimed. Where there is no
+    project, there is no ledger to ask.
+    """
+    require_available(spec)
+    _require_own_name(spec, file)
+    if _has_home():
+        _require_own_sources(spec, find_home().ledger)
+        plan_request(request_for(spec)).require_budget()
+
+
+def _has_home() -> bool:
+    try:
+        find_home()
+    except DeclarationError:
+        return False
+    return True
+
+
+def _home() -> Iterator[str]:
+    try:
+        find_home()
+    except DeclarationError as error:
+        yield f"`run` and `plan` will not know where to write: {error}"
+
+
+def _source(spec: DatasetSpec) -> Iterator[str]:
+    source = spec.source
+    if source.kind in ("csv", "parquet") and not source.is_remote and source.download is None:
+        absent = (path for path in source.locations if not Path(path).exists())
+        yield from (f"the source {path} is not there" for path in absent)
+
+
+def _require_own_name(spec: DatasetSpec, file: Path) -> None:
+    other = dataset_files().get(spec.name)
+    if other is not None and not other.samefile(file):
+        raise DeclarationError(
+            f"{file}: expected a name of its own, got that of {other}: rename the file and its name"
+        )
+
+
+def _folder(file: Path) -> Iterator[str]:
+    """No command but this one finds a file outside of the folders of data sets."""
+    folder, named = file.resolve().parent, os.environ.get(DATASETS_VARIABLE)
+    known = {Path(str(resources.files("dp_pipeline.datasets"))).resolve()}
+    if named:
+        known.add(Path(named).resolve())
+    if folder not in known:
+        yield f"commands and Dagster look for it with {DATASETS_VARIABLE}={folder} alone"
+
+
+def _require_own_sources(spec: DatasetSpec, ledger: Ledger) -> None:
+    """DeclarationError where another lineage holds a source, so that this one may not open it."""
+    claims = ledger.claims()
+    for source in spec.source.identities:
+        if not spec.is_release:
+            # Benchmarks share sources; what a release lineage holds is refused with a line.
+            ledger.require_public(spec.lineage, source)
+        elif spec.distinct_population is None and (source, spec.lineage) not in claims:
+            others = [
+                holder
+                for name, holder in claims
+                if holder != spec.lineage and overlap(name, source)
+            ]
+            if others:
+                raise DeclarationError(
+                    f"source {source!r} belongs to lineage {others[0]}: lineage {spec.lineage} may "
+                    "open it only with distinct_population: <reason>"
+                )

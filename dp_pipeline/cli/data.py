@@ -1,0 +1,203 @@
+"""`dp-pipeline data`: data sets and their files.
+
+`dp-pipeline data check`: is this a good declaration, and what stands in its way here?
+
+`dp-pipeline data retire`: delete the rows of a population; what was released stays.
+
+`dp-pipeline data docs`: Great Expectations' suite and pages of the rows, for the steward.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dp_pipeline.cli.anonymize import anonymity_line
+from dp_pipeline.cli.draft import data_init, data_schema
+from dp_pipeline.cli.errors import operator_name
+
+if TYPE_CHECKING:
+    from dp_pipeline.spec.dataset import DatasetSpec
+
+
+@click.command("check")
+@click.argument("file", type=click.Path(path_type=Path))
+def data_check(file: Path) -> None:
+    """Check a data set file: its first mistake with the line, else what all of it would cost.
+
+    Refuses what `plan` and `run` would refuse here: a source that another population holds, an
+    account that was opened otherwise, a budget that is too small. Reads no rows. Warns of a source
+    that is not there, of a folder that no other command looks into, and where there is no project.
+    """
+    from dp_pipeline.cli.check import require_buildable, require_runnable, warnings
+    from dp_pipeline.models import price_of_everything
+    from dp_pipeline.spec.fields import FieldLines
+    from dp_pipeline.spec.parser import load_spec
+
+    spec = load_spec(file)
+    require_buildable(spec, FieldLines.of(file))
+    require_runnable(spec, file)
+    for warning in warnings(spec, file):
+        click.echo(f"warning: {warning}")
+    total = spec.currency.text(price_of_everything(spec))
+    click.echo(f"{file}: a good declaration; all models at all ε cost {total}")
+    without = _without_epsilon(spec)
+    if without:
+        click.echo(f"not differentially private: {', '.join(without)}")
+    if spec.k_anonymity is not None:
+        click.echo(anonymity_line(spec))
+
+
+def _without_epsilon(spec: DatasetSpec) -> list[str]:
+    """The models that have no finite ε at some ε of the file."""
+    from dp_pipeline.models import build_model
+    from dp_pipeline.models.base import declared_claim
+
+    models = {name: build_model(spec, name) for name in spec.models}
+    return [
+        name
+        for name, model in models.items()
+        if not all(declared_claim(spec, model, epsilon).is_dp for epsilon in spec.partitions)
+    ]
+
+
+@click.command("retire")
+@click.argument("dataset")
+@click.option("--yes", is_flag=True, help="Do not ask again.")
+def data_retire(dataset: str, yes: bool) -> None:
+    """Delete all stored rows of the population of DATASET: every snapshot of every data set of its
+    lineage in this home, with all stages and exact numbers.
+
+    Ledger and releases stay, and are replayed as before. A name of a snapshot is never used
+    again. The source itself is not touched.
+    """
+    from datetime import UTC, datetime
+
+    from dp_pipeline.publish.home import find_home
+    from dp_pipeline.raw.snapshot import name_of, retire, snapshots_of
+
+    home, declared = find_home(), _declared(dataset)
+    lineage = declared[dataset].lineage
+    together = {name for name, spec in declared.items() if spec.lineage == lineage}
+    snapshots = snapshots_of(home.raw, lineage, datasets=together)
+    if not snapshots:
+        click.echo(f"lineage {lineage}: no rows are stored here")
+        return
+    names = [name_of(snapshot) for snapshot in snapshots]
+    click.echo(f"lineage {lineage}: {', '.join(names)}")
+    if not yes:
+        click.confirm("Delete these rows for ever?", abort=True)
+    # First the row, then the deed: what the ledger does not know has not begun.
+    home.ledger.retire(lineage, names, by=operator_name())
+    for snapshot in snapshots:
+        retire(snapshot, lineage=lineage, on=datetime.now(UTC).date())
+    click.echo(f"deleted; releases and ledger stay. `--snapshot NAME` opens a new one of {dataset}")
+
+
+def _declared(dataset: str) -> dict[str, DatasetSpec]:
+    """Every good data set file by its name; DeclarationError where this one is none."""
+    from dp_pipeline.spec.discovery import dataset_files, file_of
+    from dp_pipeline.spec.errors import DeclarationError
+    from dp_pipeline.spec.parser import load_spec
+
+    file_of(dataset)
+    declared = {}
+    for name, path in dataset_files().items():
+        try:
+            declared[name] = load_spec(path)
+        except DeclarationError:
+            # Rows of a lineage are known by their manifests too: a draft of others stops nothing.
+            if name == dataset:
+                raise
+    return declared
+
+
+@click.command("docs")
+@click.argument("dataset")
+def data_docs(dataset: str) -> None:
+    """Write Great Expectations' suite and Data Docs of DATASET beside its rows.
+
+    For the steward alone: they say which expectations the rows fulfil. They lie in the folder of
+    the current snapshot, which only its owner can enter, and go when its rows are retired.
+    Nothing is charged, and nobody is asked over the network.
+    """
+    from dp_pipeline.publish.account import require_snapshot
+    from dp_pipeline.publish.home import find_home
+    from dp_pipeline.raw.great_expectations_session import INDEX, write_data_docs
+    from dp_pipeline.raw.snapshot import preparing
+    from dp_pipeline.spec.discovery import find_spec
+    from dp_pipeline.spec.errors import NotPrepared
+
+    spec, home = find_spec(dataset), find_home()
+    if home.ledger.account(spec.lineage) is None:
+        # Looking at rows that are not there must not open an account.
+        raise NotPrepared(f"{spec.name}: expected ingested rows, got none: {preparing(spec.name)}")
+    folder = write_data_docs(spec, require_snapshot(spec, home))
+    click.echo(f"{folder}: written, for the steward alone: it says what the rows are like")
+    click.echo(f"open {folder / INDEX}")
+
+
+@click.group()
+def data() -> None:
+    """Data sets: list them, draft a file, check it, document and retire rows."""
+
+
+@data.command("list")
+def data_list() -> None:
+    """List the data sets that can be run here, and those that need something."""
+    from dp_pipeline.reporting.text import print_table
+
+    specs, refusals = _loaded()
+    rows = [
+        [
+            spec.name,
+            spec.purpose,
+            str(spec.protection),
+            _first_of(tuple(spec.models)),
+            _availability(spec),
+        ]
+        for spec in specs
+    ]
+    print_table("Data sets", ["name", "purpose", "protected unit", "models", "available"], rows)
+    anonymous = [spec.name for spec in specs if spec.k_anonymity is not None]
+    click.echo(f"k-anonymous too, by `anonymize`, without any ε: {', '.join(anonymous)}")
+    for refusal in refusals:
+        click.echo(f"not a good declaration yet: {refusal}")
+
+
+def _loaded() -> tuple[list[DatasetSpec], list[str]]:
+    """Every declared data set, and one line for each file that is none: a draft is no reason to
+    hide the others.
+    """
+    from dp_pipeline.spec.discovery import dataset_files
+    from dp_pipeline.spec.errors import DeclarationError
+    from dp_pipeline.spec.parser import load_spec
+
+    specs, refusals = [], []
+    for path in dataset_files().values():
+        try:
+            specs.append(load_spec(path))
+        except DeclarationError as error:
+            refusals.append(str(error))
+    return specs, refusals
+
+
+def _availability(spec: DatasetSpec) -> str:
+    """Whether the source is at hand; nothing of it is opened."""
+    from dp_pipeline.spec.discovery import is_available
+
+    if not is_available(spec):
+        return f"needs {spec.source.needs}"
+    absent = spec.source.download and not all(Path(one).exists() for one in spec.source.locations)
+    return "by download" if absent or spec.source.is_remote else "yes"
+
+
+def _first_of(names: tuple[str, ...]) -> str:
+    """One or two names; of more the first, and how many others there are."""
+    return " ".join(names) if len(names) < 3 else f"{names[0]} + {len(names) - 1}"
+
+
+for command in (data_init, data_check, data_schema, data_docs, data_retire):
+    data.add_command(command)

@@ -1,0 +1,415 @@
+"""Charged: one release that the ledger knows, beside what the declarations of today would ask.
+
+Dagster's run history: whether it can be read. Imports no Dagster, and makes nothing.
+
+What killed runs left behind, and the only part of the doctor that deletes.
+
+The ledger: whether it is whole, and whether its head outside is in step and on another disk.
+
+Who may read what is private: the owner alone, or it is named.
+
+Which formats are stored, and whether this program reads them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import sqlite3
+import stat
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from urllib.parse import quote
+
+from sqlalchemy import create_engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from dp_pipeline import __version__, files
+from dp_pipeline.cli.doctor.command import Finding, collected
+from dp_pipeline.ledger import Entry
+from dp_pipeline.ledger.head import Head
+from dp_pipeline.ledger.postgres import place, postgres_url
+from dp_pipeline.orchestration.instance import STORAGE_VARIABLE, dagster_folder
+from dp_pipeline.publish.home import HEAD_VARIABLE, Home
+from dp_pipeline.publish.k_anonymous_release import SyntacticRelease
+from dp_pipeline.publish.release import Release
+from dp_pipeline.publish.store import BUNDLE_FILE
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.release.bundle import SYNTACTIC, ReleaseKey
+from dp_pipeline.spec import formats
+from dp_pipeline.spec.amounts import epsilon_text
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.discovery import dataset_files
+from dp_pipeline.spec.formats import require_format
+from dp_pipeline.spec.parameters import fact_text, fact_values, texts_of
+from dp_pipeline.spec.parser import load_spec
+
+_ENDS = {"settled", "dead"}
+
+
+@dataclass(frozen=True)
+class Charged:
+    """One release.
+
+    begun   the row that charged it
+    state   ``settled``, ``dead`` or ``unfinished``
+    """
+
+    begun: Entry
+    state: str
+
+    @property
+    def key(self) -> str:
+        """Its release key."""
+        return str(self.begun.key)
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        """What was written when it was charged."""
+        return self.begun.facts
+
+    @property
+    def is_syntactic(self) -> bool:
+        """Whether it is a k-anonymous table."""
+        return SYNTACTIC in self.facts
+
+    @property
+    def command(self) -> str:
+        """What finishes it, or gives it again."""
+        of = self.facts.get("dataset", "")
+        if self.is_syntactic:
+            name, k = self.facts["model"], self.facts["k"]
+            return f"dp-pipeline anonymize {of} --method {name} --k {k}"
+        name, epsilon = self.facts["model"], self.facts["epsilon"]
+        return f"dp-pipeline run {of} --model {name} --epsilon {epsilon}"
+
+    def release(self, spec: DatasetSpec, home: Home) -> Release:
+        """The same release as it is declared today; not of a k-anonymous one."""
+        epsilon = Fraction(self.facts["epsilon"])
+        return Release(spec, self.facts["model"], epsilon, home, self.facts["noise"])
+
+    def draw_key(self, release: Release) -> ReleaseKey:
+        """The key of this draw as it is declared today."""
+        return release.draw_key(self.facts["snapshot"], int(self.facts["replicate"]))
+
+    def key_today(self, spec: DatasetSpec, home: Home) -> str:
+        """The key that this program gives the same question now."""
+        if not self.is_syntactic:
+            return self.draw_key(self.release(spec, home)).digest
+        table = SyntacticRelease(spec, self.facts["model"], int(self.facts["k"]), home)
+        # Of a snapshot only its name enters a key.
+        return table.key(Snapshot(home.raw / spec.name / self.facts["snapshot"], b""))
+
+    def is_declared(self, spec: DatasetSpec) -> bool:
+        """Whether the file of today still asks for it."""
+        model = self.facts["model"]
+        if self.is_syntactic:
+            declared = spec.k_anonymity
+            return declared is not None and model in declared.methods
+        return model in spec.models and Fraction(self.facts["epsilon"]) in spec.partitions
+
+    def changes(self, spec: DatasetSpec, home: Home) -> list[str]:
+        """Why the key of today is another one, in words."""
+        told = []
+        if self.facts["declaration"] != spec.digest:
+            told.append("what is measured of the rows is declared otherwise")
+        if not self.is_syntactic:
+            release = self.release(spec, home)
+            told += _differences(self.facts["measuring"], texts_of(release.model, measuring=True))
+            bought = release.evaluation
+            now = "none" if bought is None else epsilon_text(bought)
+            if self.facts["evaluation"] != now:
+                told.append(f"evaluation: was {self.facts['evaluation']}, is {now}")
+        if self.begun.lineage != spec.lineage:
+            told.append(f"lineage: was {self.begun.lineage}, is {spec.lineage}")
+        return told
+
+
+def charged_releases(entries: tuple[Entry, ...]) -> Iterator[Charged]:
+    """Every release that was charged, in order."""
+    ends = {one.key: one.event for one in entries if one.event in _ENDS}
+    for one in entries:
+        if one.event == "reserve":
+            yield Charged(one, ends.get(one.key, "unfinished"))
+
+
+def _differences(stored: str, today: Mapping[str, str]) -> list[str]:
+    """What parameters were when they were charged, and are now."""
+    before, now = fact_values(stored) or {}, fact_values(fact_text(today)) or {}
+    return [
+        f"{name}: was {before.get(name, 'not there')}, is {now.get(name, 'not there')}"
+        for name in sorted({*before, *now})
+        if before.get(name, "not there") != now.get(name, "not there")
+    ]
+
+
+HISTORY = "dagster"
+_SECONDS = 5
+
+
+def run_history(home: Home) -> Iterator[Finding]:
+    """One line; with what to do where the history is damaged. No budget is in it."""
+    named = os.environ.get(STORAGE_VARIABLE)
+    if named:
+        yield _on_server(named)
+        return
+    folder = dagster_folder(home)
+    databases = sorted([*folder.glob("*.db"), *folder.glob("*/*.db"), *folder.glob("*/runs/*.db")])
+    broken = [path for path in databases if not _is_whole(path)]
+    for path in broken:
+        yield Finding(
+            HISTORY,
+            "fault",
+            f"{path}: expected Dagster's history, got what is no whole database",
+            f"move {folder} away: a new one is made, and no budget is lost with it",
+        )
+    if not broken:
+        many = f"{len(databases)} databases can be read" if databases else "no history yet"
+        yield Finding(HISTORY, "ok", f"{folder}: {many}")
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        # mode=rw makes no file; a reader of mode=ro would leave its own two behind.
+        connection = sqlite3.connect(
+            f"file:{quote(str(path.absolute()))}?mode=rw", uri=True, timeout=_SECONDS
+        )
+    except sqlite3.Error:
+        return False
+    try:
+        return bool(connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok")
+    except sqlite3.Error:
+        return False
+    finally:
+        connection.close()
+
+
+def _on_server(named: str) -> Finding:
+    url = postgres_url(named, of=STORAGE_VARIABLE)
+    engine = create_engine(url, connect_args={"connect_timeout": _SECONDS})
+    try:
+        engine.connect().close()
+    except SQLAlchemyError:
+        return Finding(HISTORY, "fault", f"{place(url)}: expected the run history, got no answer")
+    finally:
+        engine.dispose()
+    return Finding(HISTORY, "ok", f"{place(url)} answers")
+
+
+LEFTOVERS = "leftovers"
+_OF_LEDGER = re.compile(r"\.(new|head)-[a-z0-9_]{8}(-wal|-shm|-journal)?")
+_LEDGER_SECONDS = 24 * 3600.0
+"""The ledger's own temporary files live for a moment, and no lock tells whose they are."""
+
+
+def left_behind(home: Home) -> Iterator[Finding]:
+    """Temporary files and folders without a writer, and snapshots that were never finished."""
+    found = [*files.leftovers(home.root, below=True), *_of_ledger(home)]
+    for path in found:
+        yield Finding(
+            LEFTOVERS, "fault", f"{path}: left by a killed run", "dp-pipeline doctor --sweep"
+        )
+    if not found:
+        yield Finding(LEFTOVERS, "ok", "no temporary file or folder of a killed run")
+    yield from _half_read(home)
+
+
+def sweep_all(home: Home) -> list[Path]:
+    """Delete the temporary files and folders of killed runs; never a bundle, a transcript, a
+    snapshot or anything that a living process writes. Gives what was deleted.
+    """
+    swept = files.sweep(home.root, below=True)
+    for path in _of_ledger(home):
+        path.unlink(missing_ok=True)
+        swept.append(path)
+    return swept
+
+
+def _of_ledger(home: Home) -> list[Path]:
+    ledger = home.ledger_folder
+    folders = {ledger, ledger / "keys", Head.of(ledger, named=home.head).path.parent}
+    before = time.time() - _LEDGER_SECONDS
+    return [
+        path
+        for folder in sorted(folders)
+        for path in sorted(folder.glob(".*"))
+        if _OF_LEDGER.fullmatch(path.name) and path.is_file() and path.stat().st_mtime < before
+    ]
+
+
+def _half_read(home: Home) -> Iterator[Finding]:
+    """Snapshots without the last thing that is written: nothing is ever released from them."""
+    for folder in sorted(path for path in home.raw.glob("[!.]*/*") if path.is_dir()):
+        if not _is_finished(folder / "manifest.json"):
+            dataset = folder.parent.name
+            yield Finding(
+                LEFTOVERS,
+                "note",
+                f"snapshot {dataset}/{folder.name}: its rows were never read to the end",
+                f"dp-pipeline run {dataset} --snapshot {folder.name}",
+            )
+
+
+def _is_finished(manifest: Path) -> bool:
+    """Whether a manifest says so; one that cannot be read is the formats' matter."""
+    if not manifest.is_file():
+        return False
+    try:
+        stored = json.loads(manifest.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return True
+    return not isinstance(stored, dict) or bool({"ingested_at", "retired"} & set(stored))
+
+
+LEDGERS = "ledger"
+
+
+def ledger_and_head(home: Home) -> Iterator[Finding]:
+    """The newest row, verified, and the external checkpoint."""
+    ledger = home.ledger
+    head = Head.of(home.ledger_folder, named=home.head)
+    stored = head.read()
+    tip = ledger.verify()
+    if stored is None and not tip.sequence:
+        yield Finding(LEDGERS, "ok", "no ledger yet: nothing was ever charged here")
+        return
+    where = "rows on a server, format" if home.database is not None else "format"
+    yield Finding(
+        LEDGERS,
+        "ok",
+        f"{where} {ledger.format()}; {tip.sequence} rows verified, newest {tip.hash[:16]}",
+    )
+    if stored is None:
+        return
+    behind = tip.sequence - stored.sequence
+    step = "in step" if not behind else f"{behind} rows behind, which the next charge mends"
+    yield Finding(LEDGERS, "ok" if not behind else "note", f"head {head.path}: {step}")
+    yield from _disk(home, head.path)
+
+
+def _disk(home: Home, head: Path) -> Iterator[Finding]:
+    if head.stat().st_dev != home.ledger_folder.stat().st_dev:
+        return
+    where = "beside the keys" if home.database is not None else "on the disk of the ledger"
+    yield Finding(
+        LEDGERS,
+        "note",
+        f"head {head} is {where}: who puts back an older copy of that disk is not noticed",
+        f"name a file on another disk in {HEAD_VARIABLE}, and move the head there",
+    )
+
+
+PERMISSIONS = "permissions"
+
+
+def private_places(home: Home) -> Iterator[Finding]:
+    """One line a folder or file that others may enter or read, with the command that mends it."""
+    places = [path for path in _places(home) if path.exists()]
+    open_places = [path for path in places if _is_open(path)]
+    for path in open_places:
+        yield Finding(
+            PERMISSIONS,
+            "fault",
+            f"{path}: expected for its owner alone, got {stat.filemode(path.stat().st_mode)}",
+            f"chmod go-rwx {shlex.quote(str(path))}",
+        )
+    for path in places:
+        if path.stat().st_uid != os.geteuid():
+            owner = f"user {path.stat().st_uid}"
+            yield Finding(PERMISSIONS, "fault", f"{path}: expected to be yours, got one of {owner}")
+    if not open_places:
+        yield Finding(
+            PERMISSIONS, "ok", f"{len(places)} private folders and files are their owner's"
+        )
+
+
+def _places(home: Home) -> Iterator[Path]:
+    ledger = home.ledger_folder
+    yield from (home.root, ledger, ledger / "keys", home.raw, dagster_folder(home))
+    yield Head.of(ledger, named=home.head).path
+    yield from sorted(ledger.glob("ledger.sqlite*"))
+    yield from sorted((ledger / "keys").glob("*"))
+    # What lies deeper is reached through these alone.
+    yield from sorted(path for path in home.raw.glob("*") if path.is_dir())
+
+
+def _is_open(path: Path) -> bool:
+    return bool(stat.S_IMODE(path.stat().st_mode) & (stat.S_IRWXG | stat.S_IRWXO))
+
+
+FORMATS = "formats"
+
+
+def stored_formats(home: Home) -> Iterator[Finding]:
+    """One line a kind with how many there are of each format, and one line each of what is not
+    read.
+    """
+    bundles = sorted(home.released.rglob(BUNDLE_FILE))
+    transcripts = sorted(home.released.rglob("transcript.jsonl"))
+    manifests = sorted(home.raw.glob("*/*/manifest.json"))
+    documents = [*home.internal.rglob("*.json"), *home.released.rglob("partition-*.json")]
+    yield from _tally("bundles", bundles, formats.BUNDLE, _whole_file)
+    yield from _tally("transcripts", transcripts, formats.TRANSCRIPT, _first_line)
+    yield from _tally("manifests", manifests, formats.MANIFEST, _whole_file)
+    yield from _tally("documents", sorted(documents), formats.DOCUMENT, _whole_file)
+    yield from _makers(manifests)
+
+
+def dataset_formats() -> Iterator[Finding]:
+    """The data set files that can be read, and one line each of the others."""
+    found: list[Finding] = []
+    good = 0
+    for name, path in dataset_files().items():
+        with collected(found, FORMATS, name):
+            load_spec(path)
+            good += 1
+    yield Finding(FORMATS, "ok", f"data set files: {good} of format {formats.DATASET_FILE}")
+    yield from found
+
+
+def _tally(
+    kind: str, paths: Iterable[Path], expected: int, number_in: Callable[[Path], object]
+) -> Iterator[Finding]:
+    """How many there are of each format."""
+    found: list[Finding] = []
+    counts: Counter[str] = Counter()
+    for path in paths:
+        with collected(found, FORMATS, str(path)):
+            number = number_in(path)
+            counts["none" if number is None else str(number)[:20]] += 1
+            require_format(number, expected, of=str(path), older="use the version that made it")
+    told = ", ".join(f"{count} of format {one}" for one, count in sorted(counts.items()))
+    yield Finding(FORMATS, "ok", f"{kind}: {told or 'none yet'}")
+    yield from found
+
+
+def _makers(manifests: Iterable[Path]) -> Iterator[Finding]:
+    """Which versions read the snapshots; a retired one does not say."""
+    counts: Counter[str] = Counter()
+    for path in manifests:
+        # What cannot be read is said once, with its format.
+        with collected([], FORMATS, str(path)):
+            versions = json.loads(path.read_text(encoding="utf-8")).get("versions", {})
+            counts[str(versions.get("dp_pipeline", "that they do not say"))[:20]] += 1
+    for version, many in sorted(counts.items()):
+        text = f"{many} snapshots by dp_pipeline {version}; this is {__version__}"
+        yield Finding(FORMATS, "ok", text)
+
+
+def _whole_file(path: Path) -> object:
+    return _format_in(json.loads(path.read_text(encoding="utf-8")))
+
+
+def _first_line(path: Path) -> object:
+    with path.open("rb") as file:
+        return _format_in(json.loads(file.readline())["record"])
+
+
+def _format_in(fields: object) -> object:
+    return fields.get("format") if isinstance(fields, dict) else None

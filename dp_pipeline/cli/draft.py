@@ -1,0 +1,167 @@
+"""`dp-pipeline data init`: the draft of a data set file, from names and types of columns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from dp_pipeline.spec.draft import FoundColumn
+    from dp_pipeline.spec.fields import Value
+    from dp_pipeline.spec.source import Source
+
+_FROM = (
+    "A CSV or Parquet file, a folder of Parquet files, or a database: sqlite:///PATH, or '$NAME' "
+    "of a variable with its URL."
+)
+_PUBLIC = "Anyone may see the rows: look at all of them, and propose levels and bounds."
+_FOLDER = "Where to write; else the folder of DP_PIPELINE_DATASETS, or this one."
+
+
+@click.command("init")
+@click.argument("name")
+@click.option("--from", "origin", required=True, help=_FROM)
+@click.option("--query", default="", help="Of a database: one SELECT.")
+@click.option("--header", default="", help="Names, with commas, for a CSV file without any.")
+@click.option("--delimiter", default="", help="Of a CSV file; else the likely one.")
+@click.option("--person", default="", help="The column that names a person with several rows.")
+@click.option("--public", is_flag=True, help=_PUBLIC)
+@click.option("--folder", type=click.Path(path_type=Path), help=_FOLDER)
+def data_init(
+    name: str, origin: str, person: str, public: bool, folder: Path | None, **form: str
+) -> None:
+    """Write NAME.yaml, the draft of a data set file, to be finished with an editor.
+
+    From names and types of columns alone, and of a CSV file from its first line: no row is
+    looked at, unless the rows are public.
+    """
+    from dp_pipeline.cli.draft_source import drafted_source, source_fields
+    from dp_pipeline.spec.discovery import DATASETS_VARIABLE
+
+    where = folder or Path(os.environ.get(DATASETS_VARIABLE) or ".")
+    path = where.resolve() / f"{name}.yaml"
+    _require_new(name, path)
+    fields = source_fields(origin, path.parent, **form)
+    shown = "a query" if form["query"] else Path(origin).name
+    source = drafted_source(fields, path)
+    if public:
+        _require_public(name, source)
+    _write(path, _draft(name, source, fields, origin=shown, person=person, public=public))
+    _print_next(where / path.name, is_open=not public)
+
+
+def _require_new(name: str, path: Path) -> None:
+    """DeclarationError for a name that none can have, or another data set has."""
+    from dp_pipeline.spec.discovery import dataset_files
+    from dp_pipeline.spec.errors import DeclarationError
+    from dp_pipeline.spec.name import EXPECTED_NAME, is_name
+
+    if not is_name(name):
+        raise DeclarationError(f"data init: expected a name of {EXPECTED_NAME}, got {name[:60]!r}")
+    taken = path if path.exists() else dataset_files().get(name)
+    if taken is not None:
+        raise DeclarationError(f"data init: expected a new name, got that of {taken}")
+
+
+def _require_public(name: str, source: Source) -> None:
+    """DeclarationError where a release lineage of this project holds the source: its rows are not
+    public, whoever says so.
+    """
+    from dp_pipeline.publish.home import find_home
+    from dp_pipeline.spec.errors import DeclarationError
+
+    try:
+        home = find_home()
+    except DeclarationError:
+        return  # Outside of a project nobody holds anything.
+    for one in source.identities:
+        home.ledger.require_public(name, one)
+
+
+def _draft(
+    name: str,
+    source: Source,
+    fields: dict[str, Value],
+    *,
+    origin: str,
+    person: str,
+    public: bool,
+) -> str:
+    """The text of the file."""
+    from dp_pipeline.raw.proposals import first_look, public_look
+    from dp_pipeline.spec.draft import Outline, attribute_names, public_skeleton, sensitive_skeleton
+
+    columns = first_look(source)
+    if person:
+        _require_person(person, columns)
+    others = tuple(column for column in columns if column.name != person)
+    if not public:
+        outline = Outline(name, origin, fields, attribute_names(others), person or None)
+        return sensitive_skeleton(outline)
+    rows, looked = public_look(source, others, name=name)
+    outline = Outline(name, origin, fields, attribute_names(looked), person or None)
+    return public_skeleton(outline, rows=rows)
+
+
+def _require_person(name: str, columns: Sequence[FoundColumn]) -> None:
+    """DeclarationError where the source has no such column, or one of a type that is no id's."""
+    from dp_pipeline.spec.errors import DeclarationError
+
+    found = next((column for column in columns if column.name == name), None)
+    if found is None:
+        raise DeclarationError(
+            f"data init: expected a person's column of the source, got {name[:60]!r}"
+        )
+    if not (found.whole or found.kind in ("text", "unknown")):
+        raise DeclarationError(
+            f"data init: expected text or whole numbers in the person's column {name[:60]!r}, "
+            f"got the type {found.type}: write it as int64 or text"
+        )
+
+
+def _write(path: Path, text: str) -> None:
+    """A new file, and beside it what editors check it with; neither is ever overwritten."""
+    from dp_pipeline.spec.draft import SCHEMA_FILE
+    from dp_pipeline.spec.errors import DeclarationError
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+        beside = path.with_name(SCHEMA_FILE)
+        if not beside.exists():
+            beside.write_text(schema_text(), encoding="utf-8")
+    except OSError as error:
+        raise DeclarationError(
+            f"data init: expected to write {path}, got {error.strerror}"
+        ) from None
+
+
+def schema_text() -> str:
+    """The JSON Schema of data set files."""
+    from dp_pipeline.spec.draft import SCHEMA_FILE
+
+    return resources.files("dp_pipeline.spec").joinpath(SCHEMA_FILE).read_text(encoding="utf-8")
+
+
+@click.command("schema")
+def data_schema() -> None:
+    """Print the JSON Schema of data set files, with which editors check and complete them."""
+    click.echo(schema_text(), nl=False)
+
+
+def _print_next(path: Path, *, is_open: bool) -> None:
+    from dp_pipeline.spec.discovery import DATASETS_VARIABLE
+
+    click.echo(
+        f"{path}: written" + ("; every TODO in it is a decision of yours" if is_open else "")
+    )
+    folder = path.resolve().parent
+    if Path(os.environ.get(DATASETS_VARIABLE) or "/").resolve() != folder:
+        click.echo(f"export {DATASETS_VARIABLE}={folder}")
+    click.echo(f"dp-pipeline data check {path}")

@@ -1,0 +1,211 @@
+"""`dp-pipeline run` and `demo`.
+
+`dp-pipeline plan`: what a run would cost.
+
+What `run` does, `plan` foretells and `data check` looks for: one request for all of them.
+
+`dp-pipeline backfill`: every model at several ε, as runs of the Dagster that is running.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dp_pipeline.cli.anonymize import anonymity_line, anonymize, print_failed_checks
+
+if TYPE_CHECKING:
+    from dp_pipeline.publish.request import Plan, PlannedRelease, RunRequest
+    from dp_pipeline.spec.dataset import DatasetSpec
+
+
+def request_options(command: Callable[..., None]) -> Callable[..., None]:
+    """What `run` does and `plan` foretells: the same words for both."""
+    options = (
+        click.argument("dataset"),
+        click.option("--model", "models", multiple=True, help="Only this model; may be repeated."),
+        click.option("--epsilon", "epsilons", multiple=True, help="Only this ε; may be repeated."),
+        click.option("--fresh", is_flag=True, help="Draw once more, at the full price."),
+        click.option("--snapshot", default="", help="Open a new snapshot under this name."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def requested(
+    dataset: str,
+    *,
+    models: tuple[str, ...] = (),
+    epsilons: tuple[str, ...] = (),
+    fresh: bool = False,
+    snapshot: str = "",
+) -> RunRequest:
+    """The request that the options make; DeclarationError for what is not declared."""
+    from dp_pipeline.raw.snapshot import check_snapshot_id
+    from dp_pipeline.spec.discovery import find_spec
+
+    spec = find_spec(dataset)
+    request = request_for(spec, models=models, epsilons=epsilons)
+    if snapshot:
+        check_snapshot_id(snapshot)
+    return replace(request, fresh=fresh, snapshot=snapshot)
+
+
+def request_for(
+    spec: DatasetSpec, *, models: tuple[str, ...] = (), epsilons: tuple[str, ...] = ()
+) -> RunRequest:
+    """What a run of a data set is asked: all that its file declares, or these models and ε of it.
+    DeclarationError for what is not declared or cannot be built, and outside of a project.
+    """
+    from dp_pipeline.models import build_model
+    from dp_pipeline.publish.home import find_home, noise_name
+    from dp_pipeline.publish.k_anonymous_release import require_methods
+    from dp_pipeline.publish.request import RunRequest
+
+    require_methods(spec)
+    chosen = tuple(dict.fromkeys(models)) or tuple(spec.models)
+    for name in chosen:
+        build_model(spec, name)
+    listed = tuple(sorted({spec.partition(text) for text in epsilons})) or spec.partitions
+    return RunRequest(spec, chosen, listed, find_home(), noise_name())
+
+
+DEMO = ("wdbc", "census", "trips")
+DEMO_ANONYMOUS = {"wdbc": "5"}
+"""Data set → K of the k-anonymous table that the demo makes of it."""
+
+
+@click.command()
+@request_options
+def run(dataset: str, **options: Any) -> None:
+    """Run the chain of DATASET: rows, models, evaluation, report."""
+    _run([requested(dataset, **options)])
+
+
+@click.command()
+@click.pass_context
+def demo(context: click.Context) -> None:
+    """Run three example data sets, one k-anonymously too, and print what was released."""
+    _run([requested(name) for name in DEMO])
+    for name, k in DEMO_ANONYMOUS.items():
+        context.invoke(anonymize, dataset=name, ks=(k,))
+
+
+def _run(requests: list[RunRequest]) -> None:
+    """Run every request with a progress bar on a terminal, then print what came of it."""
+    from dp_pipeline.orchestration.runner import run_dataset, step_count
+    from dp_pipeline.reporting.text import progress
+
+    with progress(sum(step_count(request) for request in requests)) as on_step:
+        failed = [run_dataset(request, on_step) for request in requests]
+    for request, checks in zip(requests, failed, strict=True):
+        _print_outcome(request)
+        print_failed_checks(request.spec, checks)
+
+
+def _print_outcome(request: RunRequest) -> None:
+    from dp_pipeline.publish.account import limits_word
+    from dp_pipeline.publish.outcome import outcomes, report_path
+    from dp_pipeline.reporting.metrics import MOST_METRICS, metric_named, metrics_of
+    from dp_pipeline.reporting.text import print_table
+    from dp_pipeline.spec.amounts import NANO
+
+    found = list(outcomes(request))
+    metrics = metrics_of(row for one in found for row in one.quality)[:MOST_METRICS]
+    shorts = [metric_named(metric).short for metric in metrics]
+    currency = request.spec.currency
+    charge = "charged now" if currency.delta is None else f"charged now ({currency.symbol})"
+    columns = ["model", "ε", *shorts, "ε spent", charge, "state"]
+    print_table(request.spec.title, columns, [one.cells(metrics) for one in found])
+    # Of the model that is declared first, at the largest ε: the report shows the others.
+    first = next((one for one in found[-len(request.models) :] if one.has_centres), None)
+    if first is not None:
+        title = f"Centres of {first.bundle.model} at ε={first.bundle.facts['epsilon']}"
+        print_table(title, *first.centre_table())
+    for line in (text for one in found for text in one.warnings):
+        click.echo(f"warning: {line}")
+    charged = Fraction(sum(one.charged for one in found), NANO)
+    click.echo(f"charged by this run: {currency.text(charged)}")
+    word = limits_word(request.spec, request.home)
+    if word:
+        click.echo(word)
+    click.echo(f"report: {report_path(request)}")
+
+
+@click.command()
+@request_options
+def plan(dataset: str, **options: Any) -> None:
+    """Show what `run` would cost: asked, spent, left, ceiling. Nothing is read or charged."""
+    from dp_pipeline.publish.request import plan_request
+
+    planned = plan_request(requested(dataset, **options))
+    print_plan(planned)
+    if planned.spec.k_anonymity is not None:
+        click.echo(anonymity_line(planned.spec))
+    planned.require_budget()
+
+
+def print_plan(planned: Plan) -> None:
+    """A line a release, and what the account has."""
+    from dp_pipeline.reporting.text import print_table
+    from dp_pipeline.spec.amounts import epsilon_text
+
+    rows = [
+        [one.model, epsilon_text(one.epsilon), one.state, epsilon_text(one.cost), *_size(one)]
+        for one in planned.releases
+    ]
+    currency = planned.spec.currency
+    cost = "cost" if currency.delta is None else f"cost ({currency.symbol})"
+    columns = ["model", "ε", "state", cost, "cells at most", "MB at most"]
+    if not planned.has_tables:
+        columns, rows = columns[:-2], [row[:-2] for row in rows]
+    print_table(f"Plan of {planned.spec.name}", columns, rows)
+    texts = {
+        name: "no limit" if amount is None else currency.text(amount)
+        for name, amount in planned.amounts.items()
+    }
+    click.echo(", ".join(f"{name} {text}" for name, text in texts.items()))
+    if planned.word:
+        click.echo(planned.word)
+
+
+def _size(planned: PlannedRelease) -> tuple[str, str]:
+    """Cells and memory of a table, as text; dashes where the model releases none."""
+    from dp_pipeline.reporting.text import number_text
+
+    cells, megabytes = planned.cells, planned.megabytes
+    if cells is None or megabytes is None:
+        return "–", "–"
+    return f"{cells:,}", number_text(megabytes)
+
+
+@click.command()
+@click.argument("dataset")
+@click.option("--epsilon", "epsilons", multiple=True, help="Only this ε; may be repeated.")
+def backfill(dataset: str, epsilons: tuple[str, ...]) -> None:
+    """Let the running Dagster release DATASET with every model at every ε, one run an ε. Shows
+    what it costs first, and refuses what does not fit.
+    """
+    from dp_pipeline.orchestration.instance import dagster_instance
+    from dp_pipeline.orchestration.jobs import require_daemon, submit_backfill
+    from dp_pipeline.publish.request import plan_request
+    from dp_pipeline.spec.amounts import epsilon_text
+
+    request = requested(dataset, epsilons=epsilons)
+    planned = plan_request(request)
+    print_plan(planned)
+    planned.require_budget()
+    with dagster_instance(request.home) as instance:
+        require_daemon(instance, now=time.time())
+    click.echo("Dagster reads the definitions once more, which takes a while …")
+    submit_backfill(request.spec, request.home, [epsilon_text(one) for one in request.epsilons])
+    click.echo(
+        f"{len(request.epsilons)} runs wait in Dagster: its page Runs shows them. A run that "
+        "fails is begun again by the same command; what is released by then costs nothing."
+    )

@@ -1,0 +1,418 @@
+"""PrivateFit: one private model of rows in memory, through the gate.
+
+A fit that a lineage pays for: its ε is in the ledger before anyone looks.
+
+A fit is in memory: there is nothing to replay and nothing to resume. Whatever
+stops it after the charge leaves the charge, dead and never refunded.
+
+The name of a method and its parameters → a model; nothing here sees a row.
+
+Constructor arguments as the values that a fit needs; nothing here sees a row.
+
+A wrong parameter, as this package and as scikit-learn name it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from numbers import Integral, Real
+from typing import Generic, TypeVar
+from uuid import uuid4
+
+import numpy as np
+
+from dp_pipeline import __version__
+from dp_pipeline.gate.counter import Counter
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.noise import (
+    FIT_FOR_RELEASE,
+    NoiseSource,
+    OpenDPNoise,
+    SeededNoise,
+    named_noise,
+)
+from dp_pipeline.ledger import Account, Charge, Ledger, SpendRow
+from dp_pipeline.models import MODELS
+from dp_pipeline.models.base import Claim, Model, claim_at, claim_of
+from dp_pipeline.models.clustering.base import Clustering
+from dp_pipeline.models.tables.base import TableModel
+from dp_pipeline.publish.home import find_home
+from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.release.accountant import Accountant, Spend, rho_costs
+from dp_pipeline.release.clusters import Clusters
+from dp_pipeline.release.synthetic_table import SyntheticTable
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.spec.amounts import (
+    PURE,
+    Currency,
+    delta_text,
+    epsilon_text,
+    nano_epsilon,
+    parse_delta,
+    parse_epsilon,
+)
+from dp_pipeline.spec.domain import Domain, OneRow, Relation, reach
+from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError
+from dp_pipeline.spec.parameters import fact_text, from_text, texts_of
+
+UNIT = OneRow()
+RELATION: Relation = "add_remove"
+
+ReleaseType = TypeVar("ReleaseType", Clusters, SyntheticTable)
+
+
+@dataclass(frozen=True)
+class Fitted(Generic[ReleaseType]):
+    """What a fit releases.
+
+    spends       every look at the rows; they add up to what the fit claims
+    transcript   all questions and noisy answers
+    """
+
+    released: ReleaseType
+    spends: tuple[Spend, ...]
+    transcript: Transcript
+
+
+@dataclass(frozen=True)
+class PrivateFit(Generic[ReleaseType]):
+    """Everything of one fit but the rows: public.
+
+    estimator   name of its class
+    method      name of the model
+    releases    what the model gives
+    claim       the ε that was asked, and what it is accounted in
+    """
+
+    estimator: str
+    method: str
+    releases: type[ReleaseType]
+    model: Model
+    domain: Domain
+    claim: Claim
+
+    def run(
+        self, counter: Counter, *, noise: NoiseSource, rng: np.random.Generator
+    ) -> Fitted[ReleaseType]:
+        """Ask through the gate; spends exactly the claim, or raises. ``rng`` is for
+        post-processing.
+        """
+        return self._run(counter, noise, Transcript(), rng)
+
+    def replayed(
+        self, transcript: Transcript, *, noise: NoiseSource, rng: np.random.Generator
+    ) -> Fitted[ReleaseType]:
+        """The same fit over stored answers, without rows and at no cost; draws no noise."""
+        return self._run(None, noise, transcript, rng)
+
+    def _run(
+        self,
+        counter: Counter | None,
+        noise: NoiseSource,
+        transcript: Transcript,
+        rng: np.random.Generator,
+    ) -> Fitted[ReleaseType]:
+        accountant = Accountant(self.claim.amount, self.claim.currency)
+        curator = Curator(
+            counter,
+            domain=self.domain,
+            reach=reach(UNIT, RELATION),
+            accountant=accountant,
+            transcript=transcript,
+            noise=noise,
+        )
+        released = self.model.fit(curator, epsilon=self.claim.epsilon, rng=rng)
+        accountant.require_all_spent()
+        if not isinstance(released, self.releases):
+            raise BoundaryViolation(
+                f"{self.method}: expected {self.releases.__name__}, got another release"
+            )
+        return Fitted(released, accountant.spends, transcript)
+
+
+def run_charged(
+    fit: PrivateFit[ReleaseType],
+    counter: Counter,
+    *,
+    lineage: str,
+    noise: NoiseSource,
+    rng: np.random.Generator,
+) -> Fitted[ReleaseType]:
+    """Reserve ε, or ρ, in the ledger of the project's home, fit, settle with the spends.
+
+    Raises DeclarationError for a lineage without an account, one with another unit, relation
+    or δ, and a seed where the account is for releases; BudgetExceeded when ε does not fit.
+    Then nothing was charged and nothing drawn.
+    """
+    ledger = find_home().ledger
+    account = _require_account(ledger, lineage, noise)
+    _require_currency(account, fit.claim.currency)
+    _rehearse(fit)
+    with ledger.reserve(_charge(fit, account, noise)) as reservation:
+        try:
+            fitted = fit.run(counter, noise=noise, rng=rng)
+        except BaseException as error:
+            reservation.die(f"the fit ended in {type(error).__name__}")
+            raise
+        rows = _rows(fitted.spends, account.currency, paid_in=fit.claim.currency)
+        reservation.settle(rows, facts={"transcript": fitted.transcript.chain})
+    return fitted
+
+
+def _require_account(ledger: Ledger, lineage: object, noise: NoiseSource) -> Account:
+    account = ledger.account(lineage) if isinstance(lineage, str) else None
+    if account is None:
+        raise DeclarationError(
+            f"lineage: expected one with an account in {ledger.folder}, got {lineage!r:.60}: "
+            "`dp-pipeline run` of a data set file that declares it opens one"
+        )
+    if (account.unit, account.relation) != (str(UNIT), RELATION):
+        raise DeclarationError(
+            f"lineage {account.lineage}: expected an account that protects {UNIT} under "
+            f"{RELATION}, got {account.unit} under {account.relation}"
+        )
+    if account.purpose == "release" and type(noise) not in FIT_FOR_RELEASE:
+        raise DeclarationError(
+            f"lineage {account.lineage}: noise: expected a source fit for sensitive data "
+            f"({' or '.join(one.name for one in FIT_FOR_RELEASE)}), got another"
+        )
+    return account
+
+
+def _require_currency(account: Account, currency: Currency) -> None:
+    if currency not in (PURE, account.currency):
+        raise DeclarationError(
+            f"lineage {account.lineage}: delta: expected {_said(account.currency)} as its account "
+            f"has, got {_said(currency)}"
+        )
+
+
+def _said(currency: Currency) -> str:
+    return "0" if currency.delta is None else delta_text(currency.delta)
+
+
+def _rehearse(fit: PrivateFit[ReleaseType]) -> None:
+    """Fit nobody, with a seed: what cannot be drawn or written down must not be charged."""
+    nobody = MemoryCounter(
+        fit.domain,
+        coordinates={name: np.zeros(0, dtype=np.int32) for name in fit.domain.numeric},
+        codes={name: np.zeros(0, dtype=np.uint16) for name in fit.domain.discrete},
+        rows=0,
+    )
+    fitted = fit.run(nobody, noise=SeededNoise(0), rng=np.random.default_rng(0))
+    _rows(fitted.spends, fit.claim.currency, paid_in=fit.claim.currency)
+
+
+def _charge(fit: PrivateFit[ReleaseType], account: Account, noise: NoiseSource) -> Charge:
+    """The charge of one fit; every fit is a new draw, so its key is new."""
+    claim, epsilon = fit.claim, epsilon_text(fit.claim.epsilon)
+    delta = claim.currency.delta
+    price = f"ε={epsilon}" if delta is None else f"ε={epsilon} at δ={delta_text(delta)}"
+    cost = account.currency.cost_of(claim.amount, claim.currency)
+    return Charge(
+        key=uuid4().hex,
+        lineage=account.lineage,
+        kind="dp",
+        nano_epsilon=nano_epsilon(cost),
+        what=f"{fit.estimator}/{fit.method} at {price}",
+        facts={
+            "estimator": fit.estimator,
+            "method": fit.method,
+            "epsilon": epsilon,
+            "delta": _said(claim.currency),
+            "measuring": fact_text(texts_of(fit.model, measuring=True)),
+            "postprocessing": fact_text(texts_of(fit.model, measuring=False)),
+            "unit": account.unit,
+            "relation": account.relation,
+            "purpose": account.purpose,
+            "noise": noise.name,
+            "fit_for_release": "yes" if noise.fit_for_release else "no",
+            "code": f"dp_pipeline {__version__}",
+        },
+        currency=account.currency,
+    )
+
+
+def _rows(spends: tuple[Spend, ...], currency: Currency, *, paid_in: Currency) -> list[SpendRow]:
+    """What the ledger keeps of the charges, in what the account counts in."""
+    pure = currency == PURE
+    costs = [one.epsilon for one in spends] if pure else rho_costs(spends, budget=paid_in)
+    return [
+        SpendRow(one.what, one.mechanism, cost, one.scale)
+        for one, cost in zip(spends, costs, strict=True)
+    ]
+
+
+_OF_CLUSTERING = {"k": "n_clusters", "columns": "the columns of X"}
+_OF_TABLES = {"attributes": "the columns of domain"}
+
+
+def clustering_model(
+    method: object,
+    *,
+    clusters: int,
+    nominal_rows: object,
+    params: Mapping[str, object] | None,
+) -> Model:
+    """The model of a method's name; ``nominal_rows`` reaches it if it plans with one.
+
+    Raises DeclarationError for a method that releases no centres, and for wrong parameters.
+    """
+    name = _method(method, Clustering)
+    texts = _texts(name, params, nominal_rows, set_elsewhere=_OF_CLUSTERING)
+    return from_text(MODELS[name], {**texts, "k": str(clusters)}, of=name)
+
+
+def table_model(
+    method: object, *, nominal_rows: object, params: Mapping[str, object] | None
+) -> Model:
+    """The model of a method's name; ``nominal_rows`` reaches it if it plans with one.
+
+    Raises DeclarationError for a method that releases no table, and for wrong parameters.
+    """
+    name = _method(method, TableModel)
+    texts = _texts(name, params, nominal_rows, set_elsewhere=_OF_TABLES)
+    return from_text(MODELS[name], texts, of=name)
+
+
+def _method(method: object, family: type) -> str:
+    methods = [name for name, model in MODELS.items() if issubclass(model, family)]
+    if not isinstance(method, str) or method not in methods:
+        raise DeclarationError(f"method: expected one of {', '.join(methods)}, got {method!r:.60}")
+    return method
+
+
+def _texts(
+    method: str,
+    params: Mapping[str, object] | None,
+    nominal_rows: object,
+    *,
+    set_elsewhere: Mapping[str, str],
+) -> dict[str, str]:
+    """Parameters as a data set file would write them."""
+    if params is not None and not isinstance(params, Mapping):
+        raise DeclarationError(f"method_params: expected a mapping, got {type(params).__name__}")
+    texts = {str(name): str(value) for name, value in (params or {}).items()}
+    for name, where in {**set_elsewhere, "nominal_rows": "nominal_rows"}.items():
+        if name in texts:
+            raise DeclarationError(f"method_params: {name} is set by {where}, got it here")
+    known = getattr(MODELS[method], "__dataclass_fields__", {})
+    if nominal_rows is not None and "nominal_rows" in known:
+        texts["nominal_rows"] = str(nominal_rows)
+    return texts
+
+
+def plain_claim(
+    method: str,
+    model: Model,
+    epsilon: Fraction,
+    *,
+    domain: Domain,
+    delta: Fraction | None = None,
+) -> Claim:
+    """What the model promises at the ε, and the δ, of one fit.
+
+    Raises DeclarationError for a published variant that costs another ε than the one asked or
+    has none, for one that is for benchmarks alone, and for a δ that the model has no use for.
+    """
+    claim = claim_of(model, epsilon, delta, domain=domain)
+    if not claim.is_plain:
+        raise DeclarationError(
+            f"{method}: expected a sound variant, at the ε asked, got another: {claim.reason}"
+        )
+    return claim_at(model, epsilon, delta)
+
+
+MOST_CLUSTERS = 10_000
+"""As many centres as a model takes."""
+
+
+def exact_epsilon(value: object) -> Fraction:
+    """ε of decimal text, a Fraction, a whole number, or a float by its shortest decimal text.
+
+    Raises DeclarationError for anything else, and for what ``parse_epsilon`` refuses.
+
+    >>> exact_epsilon(0.1) == exact_epsilon("0.1") == Fraction(1, 10)
+    True
+    """
+    if isinstance(value, Fraction):
+        return parse_epsilon(epsilon_text(value))
+    return parse_epsilon(_decimal_text(value, of="epsilon"))
+
+
+def exact_delta(value: object) -> Fraction | None:
+    """δ as ``exact_epsilon`` reads it; None for 0, which is pure ε.
+
+    Raises DeclarationError for anything else, and for what ``parse_delta`` refuses.
+
+    >>> exact_delta(1e-9) == exact_delta("0.000000001") == Fraction(1, 10**9)
+    True
+    """
+    if isinstance(value, Fraction):
+        return parse_delta(delta_text(value)) if value else None
+    text = _decimal_text(value, of="delta")
+    return None if text.strip() in ("0", "0.0") else parse_delta(text)
+
+
+def _decimal_text(value: object, *, of: str) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise DeclarationError(
+            f"{of}: expected text, a Fraction, a whole number or a float, "
+            f"got {type(value).__name__}"
+        )
+    return str(int(value)) if isinstance(value, Integral) else repr(float(value))
+
+
+def noise_of(value: object) -> NoiseSource:
+    """OpenDP for None, the source that text names, or the source itself."""
+    if value is None:
+        return OpenDPNoise()
+    if isinstance(value, str):
+        return named_noise(value)
+    if isinstance(value, type) or not hasattr(value, "fit_for_release"):
+        raise DeclarationError(
+            f"noise: expected None, opendp, exact, seeded:NUMBER or a source, got {value!r:.60}"
+        )
+    source: NoiseSource = value  # type: ignore[assignment]
+    return source
+
+
+def is_fit_for_release(value: object) -> bool:
+    """Whether the source that ``noise_of`` gives is one that protects persons."""
+    return type(noise_of(value)) in FIT_FOR_RELEASE
+
+
+def number_of_clusters(value: object) -> int:
+    """A whole number in 1..10,000; DeclarationError for anything else."""
+    whole = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else 0
+    if not 1 <= whole <= MOST_CLUSTERS:
+        raise DeclarationError(
+            f"n_clusters: expected a whole number in 1..{MOST_CLUSTERS}, got {value!r:.60}"
+        )
+    return whole
+
+
+def generator(random_state: object) -> np.random.Generator:
+    """Post-processing randomness from what scikit-learn takes for ``random_state``."""
+    from sklearn.utils import check_random_state
+
+    words = check_random_state(random_state).randint(0, 2**31 - 1, size=4)
+    return np.random.default_rng(words.tolist())
+
+
+class InvalidParameter(DeclarationError, ValueError):
+    """A parameter or the form of ``X`` is wrong; nothing was charged or drawn."""
+
+
+@contextmanager
+def invalid_parameters() -> Iterator[None]:
+    """What a declaration is refused for, as an error that is a ValueError too."""
+    try:
+        yield
+    except DeclarationError as error:
+        raise InvalidParameter(str(error)) from None

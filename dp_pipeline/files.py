@@ -1,0 +1,146 @@
+"""Folders for their owner only, files that survive a loss of power, and none left half written.
+
+A file is written under a temporary name beside its own, held by a lock until it is whole. Who finds
+such a name without a holder knows that its writer was killed, and may delete it.
+
+One thread: sums of floats depend on how many there are, and a replay gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+_ENDING = ".tmp"
+_TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp")
+LEFT_SECONDS = 60.0
+"""A name that is younger may be of a writer who has not locked it yet."""
+
+
+def sync(path: Path) -> None:
+    """fsync of a file or of a folder: without the latter a new name may not survive."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_private(folder: Path) -> None:
+    """Create a folder that only its owner can enter, and those above it that are missing.
+
+    ``mkdir(parents=True)`` would open the ones above to everyone: the mode is the last one's only.
+    """
+    for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
+
+
+def write_whole(path: Path, write: Callable[[BinaryIO], object], *, over: bool = True) -> None:
+    """Write a 0600 file whole or not at all; it is on disk when this returns.
+
+    over   False: a file that is there stays as it is
+    """
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_ENDING, dir=path.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+            if over:
+                temporary.replace(path)
+            else:
+                # A hard link appears whole or not at all, and never over another file.
+                with contextlib.suppress(FileExistsError):
+                    path.hardlink_to(temporary)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync(path.parent)
+
+
+@contextmanager
+def temporary_folder(path: Path) -> Iterator[Path]:
+    """A 0700 folder beside ``path``, to be renamed when it is whole; what is left of it goes when
+    the block ends.
+    """
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=_ENDING, dir=path.parent))
+    descriptor = os.open(temporary, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield temporary
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        os.close(descriptor)
+
+
+def leftovers(folder: Path, *, below: bool = False) -> Iterator[Path]:
+    """Temporary files and folders in a folder whose writers were killed.
+
+    below   in every folder under it too
+    """
+    for path in sorted(folder.rglob(f".*{_ENDING}") if below else folder.glob(f".*{_ENDING}")):
+        inside = any(map(_TEMPORARY.fullmatch, path.relative_to(folder).parts[:-1]))
+        if _TEMPORARY.fullmatch(path.name) and not inside and _is_left(path):
+            yield path
+
+
+def sweep(folder: Path, *, below: bool = False) -> list[Path]:
+    """Delete these; gives what was deleted. Nothing that a living process writes, and nothing with
+    a name of its own, is touched.
+    """
+    found = list(leftovers(folder, below=below))
+    for path in found:
+        # What cannot be deleted is in nobody's way.
+        with contextlib.suppress(OSError):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+    return [path for path in found if not path.exists()]
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock of a file or folder; OSError where it is not there."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _is_left(path: Path) -> bool:
+    """Whether nobody holds it, and nobody is about to."""
+    try:
+        is_old = time.time() - path.lstat().st_mtime >= LEFT_SECONDS
+        return is_old and not is_locked(path)
+    except OSError:
+        # Gone meanwhile, a link, or not ours to open.
+        return False
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Numerical libraries use one thread meanwhile, in the first fit of a process as in any."""
+    from threadpoolctl import threadpool_limits
+
+    load_threaded_libraries()
+    with threadpool_limits(limits=1):
+        yield
+
+
+def load_threaded_libraries() -> None:
+    """A limit reaches only libraries that are loaded already."""
+    import sklearn.cluster  # noqa: F401

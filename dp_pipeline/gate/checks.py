@@ -1,0 +1,189 @@
+"""What may be asked: refusals from public numbers alone, before anything is charged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from dp_pipeline.gate.counter import MOST_GRID_AXES, MOST_GRID_CELLS
+from dp_pipeline.gate.rules import NearestCentre
+from dp_pipeline.gate.sparse import MOST_CELLS, MOST_SCALES, expected_survivors
+from dp_pipeline.release.derived_attribute import MOST_DERIVED_CELLS, DerivedAttribute, Grouping
+from dp_pipeline.release.trees import BitTree, Prefixes
+from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.spec.errors import BoundaryViolation
+
+MOST_EMPTY_CELLS = 1 << 20
+"""Empty cells that noise may carry over a threshold on average."""
+
+
+def require_table(domain: Domain, attributes: tuple[str, ...]) -> tuple[int, ...]:
+    """Shape of a marginal; BoundaryViolation if no engine would count it."""
+    cells = domain.cell_count(attributes)
+    if len(set(attributes)) < len(attributes) or cells > MOST_GRID_CELLS:
+        raise BoundaryViolation(
+            f"marginal: expected different attributes and at most {MOST_GRID_CELLS} cells, "
+            f"got {', '.join(attributes)} with {cells}"
+        )
+    return domain.shape(attributes)
+
+
+def require_groupings(domain: Domain, groupings: Mapping[str, Grouping]) -> None:
+    """BoundaryViolation unless every level has a group and the groups are 0, 1, … in order."""
+    for name, one in groupings.items():
+        # The first group is 0: a step of 1 from −1.
+        steps = np.diff(one.groups, prepend=-1) if type(one) is Grouping else np.array([-1])
+        fits = len(steps) == domain[name].size and steps[0] == 1
+        if not fits or not set(steps.tolist()) <= {0, 1}:
+            raise BoundaryViolation(f"groups of {name}: expected one for every level, got others")
+
+
+def require_derived(domain: Domain, derived: Mapping[str, DerivedAttribute]) -> None:
+    """BoundaryViolation unless every new attribute has a name of its own and a group for every
+    cell of others, in tuples that never change, and no group is left out.
+    """
+    for name, one in derived.items():
+        fixed = type(one) is DerivedAttribute and type(name) is str and name not in domain.names
+        # A list could be changed between two questions.
+        if not fixed or not all(type(x) is tuple for x in (one.attributes, one.groups)):
+            raise BoundaryViolation(f"attribute {name}: expected a new one, derived, got another")
+        cells = domain.cell_count(one.attributes)
+        whole = cells <= MOST_DERIVED_CELLS and all(type(group) is int for group in one.groups)
+        used = set(one.groups) if whole else set()
+        if not one.attributes or len(set(one.attributes)) < len(one.attributes):
+            raise BoundaryViolation(f"attribute {name}: expected one of different others")
+        if len(one.groups) != cells or used != set(range(len(used))) or not used:
+            raise BoundaryViolation(
+                f"attribute {name}: expected a group for each of at most {MOST_DERIVED_CELLS} "
+                f"cells, none left out, got {len(one.groups)} for {cells}"
+            )
+
+
+def require_cells(domain: Domain, attributes: tuple[str, ...]) -> int:
+    """Cells of a table that is too large for an array; BoundaryViolation if no key holds them."""
+    cells = domain.cell_count(attributes)
+    if not attributes or len(set(attributes)) < len(attributes) or cells > MOST_CELLS:
+        raise BoundaryViolation(
+            f"cells: expected different attributes and at most 2^62 cells, "
+            f"got {', '.join(attributes) or 'none'} with {cells}"
+        )
+    return cells
+
+
+def require_sparse(
+    domain: Domain, attributes: tuple[str, ...], *, threshold: int, scale: Fraction
+) -> int:
+    """Cells of a table of which only those from a threshold on are given; BoundaryViolation
+    where the sampler has no proof, or too many empty cells would reach it.
+    """
+    cells = require_cells(domain, attributes)
+    if type(threshold) is not int or not 1 <= threshold <= MOST_SCALES * scale:
+        raise BoundaryViolation(
+            f"threshold: expected a whole number of 1 to 2^32 scales, got {threshold!r:.30}"
+        )
+    if expected_survivors(cells, threshold, scale) > MOST_EMPTY_CELLS:
+        raise BoundaryViolation(
+            f"threshold: expected one that at most {MOST_EMPTY_CELLS} empty cells reach, "
+            f"got {threshold} at a scale of {float(scale):.4g} and {cells} cells"
+        )
+    return cells
+
+
+def require_axes(domain: Domain, columns: tuple[str, ...]) -> None:
+    """BoundaryViolation unless the columns are different; DeclarationError without bounds."""
+    domain.box(columns)
+    if not columns or len(set(columns)) < len(columns):
+        raise BoundaryViolation(
+            f"axes: expected one or more different columns, got {', '.join(columns) or 'none'}"
+        )
+
+
+def require_grid(domain: Domain, columns: tuple[str, ...], cells: int) -> None:
+    """BoundaryViolation for a grid without cells, or with more cells or axes than an engine
+    counts.
+    """
+    require_axes(domain, columns)
+    if len(columns) > MOST_GRID_AXES:
+        raise BoundaryViolation(f"grid: expected at most {MOST_GRID_AXES} axes, got {len(columns)}")
+    if cells < 1 or cells ** len(columns) > MOST_GRID_CELLS:
+        raise BoundaryViolation(
+            f"grid: expected 1 to {MOST_GRID_CELLS} cells, got {cells} an axis "
+            f"on {len(columns)} axes"
+        )
+
+
+def require_tree(domain: Domain, tree: BitTree) -> None:
+    """BoundaryViolation unless the tree halves declared columns and can never change."""
+    # A list could be changed between two questions: the same nodes would be other boxes.
+    fixed = type(tree) is BitTree and all(type(x) is tuple for x in (tree.axes, tree.columns))
+    if not fixed or not all(type(axis) is int for axis in tree.axes):
+        raise BoundaryViolation("tree: expected tuples of columns and whole numbers, got another")
+    require_axes(domain, tree.columns)
+    tree.require_axes()
+
+
+def require_nodes(tree: BitTree, nodes: Prefixes, bits: int) -> None:
+    """BoundaryViolation unless ``nodes`` are whole numbers of 64 bits and boxes of this tree, and
+    an engine counts as many as there are ``bits`` below them.
+    """
+    # Its keys and children are what a session accounts by.
+    if type(nodes) is not Prefixes:
+        raise BoundaryViolation("tree nodes: expected Prefixes, got another")
+    # Shifted in fewer bits, a node would lose its first ones and be taken for another.
+    require_int64(nodes.depths, of="tree nodes")
+    require_int64(nodes.bits, of="tree nodes")
+    tree.require_nodes(nodes, bits)
+    _require_size(len(nodes) << bits, of="tree nodes")
+
+
+def require_fan(bits: int) -> None:
+    """BoundaryViolation unless a split is into 2, 4, 8 or 16 boxes."""
+    if bits not in (1, 2, 3, 4):
+        raise BoundaryViolation(f"splits: expected 1 to 4 bits a level, got {bits}")
+
+
+def require_int64(values: IntArray, *, of: str) -> None:
+    """BoundaryViolation unless the values are an int64 vector."""
+    if not isinstance(values, np.ndarray) or values.dtype != np.int64 or values.ndim != 1:
+        raise BoundaryViolation(f"{of}: expected a vector of int64, got another")
+
+
+def require_rule(domain: Domain, rule: NearestCentre) -> None:
+    """BoundaryViolation unless the rule is over declared columns, and exact."""
+    require_axes(domain, rule.columns)
+    rule.require_exact()
+
+
+def require_classes(domain: Domain, rule: NearestCentre, attribute: str) -> None:
+    """BoundaryViolation unless the rule is exact and an engine counts levels × centres."""
+    require_rule(domain, rule)
+    (levels,) = require_table(domain, (attribute,))
+    _require_size(levels * len(rule.centres), of="classes")
+
+
+def require_subsets(domain: Domain, rules: Sequence[NearestCentre], salt: int) -> None:
+    """BoundaryViolation unless the rules are of one kind and exact."""
+    if not rules or not 0 <= salt < 1 << 63:
+        raise BoundaryViolation("clusters: expected one or more rules and a salt in 0..2^63 − 1")
+    for rule in rules:
+        require_rule(domain, rule)
+    kinds = {(rule.columns, rule.weights, len(rule.centres)) for rule in rules}
+    if len(kinds) > 1 or len(rules) * len(rules[0].centres) > MOST_GRID_CELLS:
+        raise BoundaryViolation("clusters: expected rules of one size and columns, got others")
+
+
+def require_released(domain: Domain, released: Mapping[tuple[str, ...], IntArray]) -> None:
+    """BoundaryViolation unless every table is whole parts q ≥ 0 of 2^16 in its marginal's shape."""
+    for attributes, q in released.items():
+        shape = require_table(domain, attributes)
+        # Anything but int64 would make the sum a float, and rounding has no sensitivity.
+        if q.dtype != np.int64 or q.min() < 0 or q.sum() != 1 << 16 or q.shape != shape:
+            raise BoundaryViolation("marginal error: expected int64 q ≥ 0, sum 2^16, got others")
+
+
+def _require_size(cells: int, *, of: str) -> None:
+    if cells > MOST_GRID_CELLS:
+        raise BoundaryViolation(f"{of}: expected at most {MOST_GRID_CELLS} counts, got {cells}")

@@ -1,0 +1,141 @@
+"""The questions that the gate asks of rows, and the sealed exact answers it gets.
+
+``Counter`` is the port: the gate owns it, an engine in ``raw.counters``
+implements it. No callable crosses it and every answer is whole numbers, so
+all engines agree to the last digit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NoReturn, Protocol, runtime_checkable
+
+from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
+from dp_pipeline.release.derived_attribute import DerivedAttribute, Grouping
+from dp_pipeline.release.trees import BitTree, Prefixes
+from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.encoding import IntArray
+
+MOST_GRID_CELLS = 1 << 24
+"""A dense grid above this size is refused: it is a public number times a public number."""
+
+MOST_GRID_AXES = 32
+"""Axes of a dense grid; NumPy's arrays have no more than 64."""
+
+
+class Sealed:
+    """An exact answer on its way to the noise: it shows nothing and cannot be stored."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self, counts: IntArray) -> None:
+        self._counts = counts
+
+    def __repr__(self) -> str:
+        return "Sealed(exact counts)"
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError("exact counts are not stored: expected noise first, got pickle or copy")
+
+    def __eq__(self, other: object) -> NoReturn:
+        raise TypeError("exact counts are not compared: expected noise first")
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def open_at_the_gate(self) -> IntArray:
+        """The counts. Called between a charge and its noise, in ``gate`` and nowhere else."""
+        return self._counts
+
+
+class Counter(Protocol):
+    """Exact whole numbers about the rows of one prepared data set."""
+
+    @property
+    def domain(self) -> Domain:
+        """The declared attributes: public."""
+        ...
+
+    def count(self, marginals: Sequence[tuple[str, ...]]) -> list[Sealed]:
+        """One table a marginal, in the order asked; () is the number of rows, shape ()."""
+        ...
+
+    def grouped(self, groupings: Mapping[str, Grouping]) -> Counter:
+        """The same rows where the levels of some attributes are groups: one row stays one row."""
+        ...
+
+    def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> Counter:
+        """The same rows with attributes more, which a row's own others decide: one row stays one
+        row.
+        """
+        ...
+
+    def occupied(self, attributes: tuple[str, ...]) -> Sealed:
+        """Cells with rows of a table of up to 2^62 cells, shape (m, 2), ascending by key.
+
+        A row is a cell's key, the codes read as digits with the last attribute fastest, and
+        its number of rows.
+        """
+        ...
+
+    def grid(self, columns: tuple[str, ...], cells: int) -> Sealed:
+        """Counts of ``cells`` equal intervals an axis over the declared box, all cells included.
+
+        Row cell of coordinate q: min(cells − 1, ((q + 2^16) · cells) >> 17). Shape (cells,) · d.
+        """
+        ...
+
+    def distance_total(self, rule: NearestCentre, *, clip: int, shift: int) -> Sealed:
+        """Σ over rows of min(D, clip) >> shift, shape (); D = min over centres of
+        Σ_j (weight_j · (q_j − c_j))², in whole numbers.
+        """
+        ...
+
+    def children(self, tree: BitTree, nodes: Prefixes, bits: int) -> Sealed:
+        """Rows in every box ``bits`` further bits below each node, empty boxes included; shape
+        (m, 2^bits), in the order of ``nodes.children(bits)``; bits = 0 is the nodes themselves.
+
+        Bit i of a row is its r-th halving of axis a = axes[i], r = 0 at the first:
+        (u >> (16 − r)) & 1 with u = min(q_a + 2^16, 2^17 − 1).
+        """
+        ...
+
+    def sum_by_centre(self, rules: Sequence[NearestCentre], *, salt: int) -> Sealed:
+        """Sizes and totals of the clusters of every subset, shape (m, k, 1 + d).
+
+        Row → subset ``subset_of(q, salt) mod m`` (see ``gate.subsets``), m the number of rules;
+        its cluster is the lowest index of the nearest centre of that subset's rule. Entry
+        [s, j] is the number of such rows, then Σ q_a for each column a.
+        All rules have the same columns, weights and number of centres.
+        """
+        ...
+
+    def residuals(self, rule: NearestCentre, radii: tuple[int, ...]) -> Sealed:
+        """Clipped residual totals of every cluster, shape (k, d).
+
+        y_a = weight_a · (q_a − c_a) to the nearest centre j, n = Σ|y_a|; a row adds
+        sign(y_a) · (|y_a| · 2^16 // max(n, radii_j)), so at most 2^16 in L1.
+        """
+        ...
+
+    def classify(self, rule: NearestCentre, attribute: str) -> Sealed:
+        """Rows of every level of ``attribute`` in every cluster, shape (levels, k)."""
+        ...
+
+    def mistakes(self, rule: PredictedLabel) -> Sealed:
+        """Rows that the rule answers rightly, and rows that it answers wrongly, shape (2,)."""
+        ...
+
+
+@runtime_checkable
+class Disclosing(Protocol):
+    """What an engine shows of benchmark rows without noise; see ``gate.disclosures``."""
+
+    def bounds(self, columns: tuple[str, ...]) -> Sealed:
+        """Smallest and largest coordinate of every column, shape (2, d); the box of nobody."""
+        ...
+
+    def records(self, columns: tuple[str, ...], many: int, salt: int) -> Sealed:
+        """The ``many`` rows with the smallest ``gate.subsets.hash_of(q, salt)``, shape (many, d),
+        ascending by hash, then by coordinates; where rows are missing the middle of the box, 0.
+        """
+        ...

@@ -1,0 +1,343 @@
+"""Buying quality numbers: how good a release is on the true rows is a question about rows.
+
+Each is bought with an ε of its own, reserved together with the release's.
+
+Buying how good released centres are: their NICV, and how well they agree with a label.
+
+Buying how good a released table is: its marginals, and what classifiers learn from it.
+
+Buying how good a class table is: what the rates of its classes say about true labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from math import hypot, isnan, sqrt
+
+import numpy as np
+
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
+from dp_pipeline.inference.graphical.consistency import project_to_simplex
+from dp_pipeline.metrics.auc import ClassAuc, adjusted_rand, f_measure
+from dp_pipeline.metrics.classification import train
+from dp_pipeline.metrics.marginals import redraw_error, ways_of
+from dp_pipeline.release.accountant import split
+from dp_pipeline.release.bit_classes import CLASS
+from dp_pipeline.release.class_table import ClassTable
+from dp_pipeline.release.clusters import Clusters, Synopsis
+from dp_pipeline.release.derived_attribute import DerivedAttribute
+from dp_pipeline.release.measurement import NoisyNumber
+from dp_pipeline.release.synthetic_table import SyntheticTable
+from dp_pipeline.spec.dataset import Target
+from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.encoding import Coordinate, FloatArray, IntArray
+
+ROWS_SHARE = Fraction(1, 4)
+"""Share of ε that counts the rows; the rest goes to the sum that is divided by them."""
+
+CLASSES_SHARE = Fraction(1, 2)
+"""Share that buys the class × cluster table; its total is the number of rows."""
+
+CLIP_QUANTILE = 0.98
+"""Share of a synopsis' weight that lies within the distance at which rows are clipped."""
+
+SQUARED_UNITS = "squared data units"
+
+
+def buy_cluster_quality(
+    curator: Curator, clusters: Clusters, *, epsilon: Fraction, label: str | None
+) -> dict[str, NoisyNumber]:
+    """``nicv``; with a label ``f_label`` and ``ari_label`` too. Spends exactly ``epsilon``."""
+    rule = NearestCentre.of(
+        clusters.columns, clusters.centres, curator.domain.box(clusters.columns)
+    )
+    share = ROWS_SHARE if label is None else CLASSES_SHARE
+    of_total, of_rest = split(epsilon, [1 - share, share])
+    total = _buy_square_distance(curator, clusters, rule, of_total)
+    scale = float(curator.reach / of_rest)
+    if label is None:
+        rows = int(curator.measure((), epsilon=of_rest).table)
+        return {"nicv": _mean(total, NoisyNumber(rows, scale, "rows"))}
+    table = curator.measure_classes(rule, label, epsilon=of_rest)
+    # The total of m cells has √m times the noise of one; a separate count costs the sum more.
+    rows = int(table.sum())
+    return {
+        "nicv": _mean(total, NoisyNumber(rows, scale * sqrt(table.size), "rows")),
+        "f_label": _agreement(f_measure, table, scale),
+        "ari_label": _agreement(adjusted_rand, table, scale),
+    }
+
+
+def _buy_square_distance(
+    curator: Curator, clusters: Clusters, rule: NearestCentre, epsilon: Fraction
+) -> NoisyNumber:
+    """Σ over rows of min(d², B), in squared data units.
+
+    B is far below the box's diagonal, so the noise is small. A row farther from every centre
+    counts as that far, so the number is biased downwards (by up to 8 % on trips).
+    """
+    box = curator.domain.box(clusters.columns)
+    unit = rule.unit_in(box) ** 2
+    clip = max(1, int(_clip(clusters, box) / unit))
+    # The sum keeps 20 bits a row: finer would be noise, and the total stays far below 2^63.
+    shift = max(0, clip.bit_length() - 20)
+    total = curator.measure_distance(rule, clip=clip, shift=shift, epsilon=epsilon)
+    coarse = unit * (1 << shift)
+    scale = float((clip >> shift) * curator.reach / epsilon)
+    return NoisyNumber(int(total) * coarse, scale * coarse, SQUARED_UNITS)
+
+
+def _clip(clusters: Clusters, box: tuple[Coordinate, ...]) -> float:
+    """Squared distance, in data units, that few rows are thought to pass: of released values."""
+    if clusters.synopsis is not None:
+        return _quantile_of_synopsis(clusters.centres, clusters.synopsis)
+    return _widest_gap(clusters.centres, box)
+
+
+def _quantile_of_synopsis(centres: FloatArray, synopsis: Synopsis) -> float:
+    """The distance that ``CLIP_QUANTILE`` of the synopsis' own weight does not pass."""
+    middles, weights = synopsis.middles, synopsis.weights.clip(min=0)
+    distances = np.full(len(middles), np.inf)
+    for centre in centres:
+        distances = np.minimum(distances, ((middles - centre) ** 2).sum(axis=1))
+    boxes = ((synopsis.upper - synopsis.lower) ** 2).sum(axis=1) / 4
+    order = np.argsort(distances)
+    passed = np.cumsum(weights[order])
+    last = np.searchsorted(passed, CLIP_QUANTILE * passed[-1])
+    # A box's rows are up to half its diagonal from its middle.
+    return float(distances[order][last] + boxes[order][last])
+
+
+def _widest_gap(centres: FloatArray, box: tuple[Coordinate, ...]) -> float:
+    """The largest distance from a centre to the nearest other place with a centre; half the
+    box's diagonal where all are at one place: two equal centres say nothing about the rows.
+    """
+    places = np.unique(centres, axis=0)
+    if len(places) == 1:
+        return sum(interval.half_width**2 for interval in box)
+    gaps = []
+    for index, place in enumerate(places):
+        distances = ((places - place) ** 2).sum(axis=1)
+        gaps.append(np.delete(distances, index).min())
+    return float(max(gaps))
+
+
+def _mean(total: NoisyNumber, rows: NoisyNumber) -> NoisyNumber:
+    """total/rows, at least 0, and the scale of Laplace noise of the same standard deviation.
+
+    Var(S/n) ≈ (Var S + (S/n)² Var n)/n²: to first order, good while n is far above its noise.
+    """
+    n = max(1.0, rows.value)
+    value = max(0.0, total.value / n)
+    return NoisyNumber(value, hypot(total.scale, value * rows.scale) / n, total.unit)
+
+
+def _agreement(
+    metric: Callable[[FloatArray], float], noisy_table: IntArray, scale: float
+) -> NoisyNumber:
+    """A metric of the table that is left when the noise is taken off, and how sure it is.
+
+    scale   of the noise in one cell
+
+    Nearest to the noisy table among those of its own total without negative cells: cells set to
+    0 alone would leave the positive half of the noise, and with it twice the error at ε = 0.1
+    (unbalance). The scale is that of Laplace noise with the error that redrawing shows.
+    """
+
+    def estimate(table: FloatArray) -> float:
+        value = metric(_without_noise(table))
+        return 0.0 if isnan(value) else value
+
+    believed = _without_noise(noisy_table)
+    error = redraw_error(estimate, believed, scale=scale)
+    return NoisyNumber(estimate(believed), error / sqrt(2), "share")
+
+
+def _without_noise(table: FloatArray | IntArray) -> FloatArray:
+    """Whole counts ≥ 0 of about the table's total; all 0 where that is not above 0."""
+    total = float(table.sum())
+    if total <= 0:
+        return np.zeros(table.shape)
+    return np.rint(project_to_simplex(table, total))
+
+
+BOUGHT_WAYS = (2, 3)
+"""Sizes of the marginals whose average distance is bought; larger ones have too many cells."""
+
+MOST_CELLS = 1 << 22
+"""Cells of all marginals of one size together; of the sampled ones, those that fit count."""
+
+ROWS_WEIGHT = Fraction(1, 4)
+"""Weight of the number of rows beside 1 for each number: it moves a distance little."""
+
+
+def buy_table_quality(
+    curator: Curator, table: SyntheticTable, *, epsilon: Fraction, targets: Sequence[Target]
+) -> dict[str, NoisyNumber]:
+    """``avd_2``, ``avd_3`` and ``misclassified_logistic/<attribute>`` of every target that the
+    table has. Spends exactly ``epsilon``, the same on each of them.
+
+    ``avd_2`` is of the attributes one by one where no pair of them fits; no ``avd_3`` is bought
+    where no three do.
+    """
+    ways = _ways(curator.domain, table.attributes)
+    asked = [target for target in targets if target.attribute in table.attributes]
+    weights = [ROWS_WEIGHT] + [Fraction(1)] * (len(ways) + len(asked))
+    of_rows, *parts = split(epsilon, weights)
+    counted = int(curator.measure((), epsilon=of_rows).table)
+    rows = NoisyNumber(max(1, counted), float(curator.reach / of_rows), "rows")
+    distances = {
+        name: _buy_table_distance(curator, table, chosen, rows, part)
+        for (name, chosen), part in zip(ways.items(), parts[: len(ways)], strict=True)
+    }
+    mistakes = {
+        f"misclassified_logistic/{target.attribute}": _buy_mistakes(curator, table, target, part)
+        for target, part in zip(asked, parts[len(ways) :], strict=True)
+    }
+    return distances | mistakes
+
+
+def _ways(domain: Domain, attributes: tuple[str, ...]) -> Mapping[str, list[tuple[str, ...]]]:
+    """Metric → marginals that it is the mean over."""
+    found = {f"avd_{k}": _fitting(domain, ways_of(attributes, k)) for k in BOUGHT_WAYS}
+    found["avd_2"] = found["avd_2"] or [(name,) for name in attributes]
+    return {name: ways for name, ways in found.items() if ways}
+
+
+def _fitting(domain: Domain, ways: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Those that are counted together with the ones before them in at most ``MOST_CELLS``."""
+    chosen, left = [], MOST_CELLS
+    for way in ways:
+        cells = domain.cell_count(way)
+        if cells <= left:
+            chosen.append(way)
+            left -= cells
+    return chosen
+
+
+def _buy_table_distance(
+    curator: Curator,
+    table: SyntheticTable,
+    ways: Sequence[tuple[str, ...]],
+    rows: NoisyNumber,
+    epsilon: Fraction,
+) -> NoisyNumber:
+    """Total variation distance to the true table, averaged over marginals: ½Σ|c − n·q|/n.
+
+    One row moves the average of ½Σ|c − n·q| by at most 1.
+    """
+    released = {way: whole_parts(table.probabilities(way)) for way in ways}
+    error = int(curator.measure_marginal_error(released, epsilon=epsilon))
+    value = min(1.0, max(0.0, error / (len(ways) << 17) / rows.value))
+    # Var(S/n) ≈ (Var S + (S/n)² Var n)/n², to first order.
+    scale = hypot(float(curator.reach / epsilon), value * rows.scale) / rows.value
+    return NoisyNumber(value, scale, "share")
+
+
+def _buy_mistakes(
+    curator: Curator, table: SyntheticTable, target: Target, epsilon: Fraction
+) -> NoisyNumber:
+    """Share of the true rows that logistic regression, learned from the synthetic ones, gets
+    wrong.
+
+    The released table has seen all rows, so none is held out: the number is of the table, not
+    of rows to come.
+    """
+    domain = curator.domain
+    codes = dict(zip(table.attributes, table.codes.T, strict=True))
+    seen, answers = target.asked_of(codes, domain)
+    sizes = {name: domain[name].size for name in seen}
+    classifier = train("logistic", seen, answers, sizes)
+    rule = PredictedLabel.of(classifier, target=target.attribute, positive=target.codes(domain))
+    right, wrong = curator.measure_mistakes(rule, epsilon=epsilon).tolist()
+    rows = max(1, right + wrong)
+    value = min(1.0, max(0.0, wrong / rows))
+    # ∂/∂wrong = (1 − v)/n and ∂/∂right = −v/n: both cells have the same noise.
+    scale = float(curator.reach / epsilon) * hypot(value, 1 - value) / rows
+    return NoisyNumber(value, scale, "share")
+
+
+def whole_parts(probabilities: FloatArray) -> IntArray:
+    """Probabilities as whole numbers of 2^-16 that add up to 2^16: the largest remainders get
+    what rounding down has left. On Adult's triples that moves an average by less than 0.0003.
+    """
+    scaled = probabilities * (1 << 16)
+    parts = np.floor(scaled).astype(np.int64)
+    missing = (1 << 16) - int(parts.sum())
+    order = np.argsort((parts - scaled).ravel(), kind="stable")
+    flat = parts.ravel()
+    flat[order[:missing]] += 1
+    return flat.reshape(probabilities.shape)
+
+
+PUBLISHED = "published class"
+"""A derived attribute: the place among the published classes, the others together at the end."""
+
+
+def buy_class_quality(
+    curator: Curator, table: ClassTable, *, epsilon: Fraction
+) -> dict[str, NoisyNumber]:
+    """``auc_class_rate/<label>``: AUC of the published classes' rates, and for all other rows of
+    the rates of the published classes together, against the true labels. Spends exactly
+    ``epsilon``.
+
+    The label's table over published classes, and the others as one, is measured once more: one row
+    is in one cell, Δ1 = 1 a row. The released counts know their own noise, so they cannot tell
+    how well their rates do.
+
+    The others may be a single class, whose counts can be computed from a bought number that they
+    are in. So they must be as large as a published class, by this noise, or count as none; what
+    they may have changed is added to the scale. A class of fewer than K persons that is withheld
+    alone is in the number with a probability of β at most.
+    """
+    counts, left_out = _measured(curator, table, epsilon)
+    found = ClassAuc.of(counts, table.rates)
+    if np.isnan(found.value):
+        # As if nothing was known, and as far off as anything.
+        return {f"auc_class_rate/{table.label}": NoisyNumber(0.5, 0.5, "share")}
+    # To first order, with the same noise in every cell; an AUC is never further off than 1.
+    scale = float(curator.reach / epsilon) * float(np.sqrt((found.gradient**2).sum()))
+    scale += left_out * float(np.abs(found.gradient[-1]).max())
+    value = min(1.0, max(0.0, found.value))
+    return {f"auc_class_rate/{table.label}": NoisyNumber(value, min(1.0, scale), "share")}
+
+
+def _measured(curator: Curator, table: ClassTable, epsilon: Fraction) -> tuple[np.ndarray, int]:
+    """Noisy counts (p + 1, C), of the last line 0 where every class is published or the others are
+    too small, and how many rows may so be left out.
+    """
+    classes = table.classes
+    view = curator.with_attributes(classes.derived_groups())
+    view = view.with_attributes(classes.derived_class())
+    places = tuple(table.places.tolist())
+    view = view.with_attributes({PUBLISHED: DerivedAttribute((CLASS,), places)})
+    noisy = view.measure((table.label, PUBLISHED), epsilon=epsilon)
+    counts, published = noisy.table.T, len(table.published)
+    least = replace(table.promise, rows=curator.reach, scale=noisy.scale).least_size
+    if counts[published:].sum() >= least:
+        return counts, 0
+    nothing = np.zeros((1, counts.shape[1]), dtype=np.int64)
+    return np.vstack([counts[:published], nothing]), (len(counts) - published) * least
+
+
+def buy_quality(
+    curator: Curator,
+    released: Clusters | SyntheticTable | ClassTable,
+    *,
+    epsilon: Fraction,
+    label: str | None = None,
+    targets: Sequence[Target] = (),
+) -> dict[str, NoisyNumber]:
+    """Private quality numbers of one release; spends exactly ``epsilon``.
+
+    label     the attribute with levels that clusters are compared with, or None
+    targets   what classifiers are asked that learn from a synthetic table
+    """
+    if isinstance(released, Clusters):
+        return buy_cluster_quality(curator, released, epsilon=epsilon, label=label)
+    if isinstance(released, ClassTable):
+        return buy_class_quality(curator, released, epsilon=epsilon)
+    return buy_table_quality(curator, released, epsilon=epsilon, targets=targets)

@@ -1,0 +1,345 @@
+"""Discrete Laplace and one-sided geometric noise, exact for every rational scale, in whole arrays.
+
+Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy" (NeurIPS 2020,
+arXiv:2004.00010): Algorithm 1 is ``bernoulli_exp``, Algorithm 2 is ``laplace_noise``. The paper
+draws one number in a loop; here every round of the loop is one array operation on the draws that
+are still undecided. Only integers are compared, so no rounding can tell two neighbours apart.
+Numbers that do not fit 64 bits are Python integers in an object array: slower, the same formulas.
+
+Discrete Gaussian noise, exact for every rational variance parameter, in whole arrays.
+
+Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy" (NeurIPS 2020,
+arXiv:2004.00010), Algorithm 3: rejection from the discrete Laplace. As in ``discrete_laplace``,
+only integers are compared, and those that 64 bits cannot hold are Python integers.
+
+The exponential mechanism over a vector of whole scores, exact for every rational scale.
+
+Coins that fall True with probability exp(−x), exact for every rational x ≥ 0.
+
+Uniform integers from random bytes: exact rejection, never a float, never a modulo bias.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_pipeline.spec.encoding import IntArray
+
+WholeNumbers = NDArray[Any]
+"""int64 or unsigned integers, or Python integers (dtype object) where 64 bits are too few."""
+
+_WIDTHS = ((2**8, np.uint16), (2**24, np.uint32), (2**63, np.uint64))
+"""(largest bound, word): the narrowest word that rejects less than one draw in 256, since random
+bytes from the operating system cost more than the arithmetic; above 2^55 up to half is rejected."""
+
+
+@dataclass(frozen=True, slots=True)
+class UniformIntegers:
+    """Independent uniform integers below any bound, from a source of random bytes.
+
+    entropy   ``entropy(n)`` returns n fresh, independent, uniform bytes
+
+    >>> import random
+    >>> UniformIntegers(random.Random(1).randbytes).below(6, 1000).max()
+    np.uint16(5)
+    """
+
+    entropy: Callable[[int], bytes] = field(repr=False)
+
+    def below(self, bound: int, size: int) -> WholeNumbers:
+        """``size`` integers, each uniform on 0 … bound − 1, for every bound ≥ 1.
+
+        The array is unsigned, or holds Python integers when the bound exceeds 2^63.
+        A word w of b bits becomes w // ⌊2^b / bound⌋: every result below ``bound`` comes
+        from equally many words, and all other results are rejected and drawn again.
+        """
+        if bound == 1:
+            return np.zeros(size, np.uint16)
+        kept = self._attempt(bound, size)
+        while kept.size < size:
+            kept = np.concatenate([kept, self._attempt(bound, size - kept.size)])
+        return kept
+
+    def _attempt(self, bound: int, size: int) -> WholeNumbers:
+        """What survives of ``size`` words; whether one survives does not depend on the others."""
+        for largest, word in _WIDTHS:
+            if bound <= largest:
+                width = np.dtype(word).itemsize
+                words: WholeNumbers = np.frombuffer(self.entropy(width * size), word)
+                break
+        else:
+            width = bound.bit_length() // 8 + 2
+            words = self._python_integers(width, size)
+        draws = words // (256**width // bound)
+        kept: WholeNumbers = draws[draws < bound]
+        return kept
+
+    def _python_integers(self, width: int, size: int) -> WholeNumbers:
+        """``size`` uniform integers of ``width`` bytes each."""
+        text = self.entropy(width * size)
+        words = np.empty(size, object)
+        words[:] = [
+            int.from_bytes(text[at : at + width], "little") for at in range(0, len(text), width)
+        ]
+        return words
+
+
+_INT64 = np.iinfo(np.int64)
+_BLOCK = 1 << 16
+"""Numbers drawn at a time: the working arrays of one block stay in the processor's cache."""
+
+
+def laplace_noise(size: int, scale: Fraction, uniform: UniformIntegers) -> WholeNumbers:
+    """``size`` independent draws with P(x) ∝ exp(−|x| / scale) over all integers x.
+
+    Algorithm 2: a one-sided geometric magnitude with a fair sign, where "−0" is rejected, or
+    else 0 would be twice as likely as it should be.
+    The array is int64 unless a draw is too large for it (probability below e^(−2^63 / scale)).
+
+    >>> import random
+    >>> uniform = UniformIntegers(random.Random(1).randbytes)
+    >>> noise = laplace_noise(100_000, Fraction(7, 3), uniform)
+    >>> noise.dtype, bool(abs(noise.mean()) < 0.1), bool(abs(noise.std() - 3.27) < 0.1)
+    (dtype('int64'), True, True)
+    """
+
+    def attempt(proposals: int) -> WholeNumbers:
+        magnitudes = _magnitudes(proposals, scale, uniform)
+        return _signed(magnitudes, uniform.below(2, magnitudes.size) == 1)
+
+    return _first_accepted(size, attempt)
+
+
+def geometric_noise(size: int, scale: Fraction, uniform: UniformIntegers) -> WholeNumbers:
+    """``size`` independent draws with P(x) ∝ exp(−x / scale) over the integers x ≥ 0.
+
+    Algorithm 2 without its sign, so P(X ≥ m) = exp(−m / scale) for every integer m ≥ 0.
+    """
+    return _first_accepted(size, lambda proposals: _magnitudes(proposals, scale, uniform))
+
+
+def noisy_argmax(scores: IntArray, scale: Fraction, uniform: UniformIntegers) -> int:
+    """Report noisy max: the index of the largest score + geometric noise, ties to the lowest.
+
+    Promise: if no score moves by more than Δ between neighbours, the index is 2Δ/scale-DP.
+
+    Proof. Write X for the noise of one candidate and s for the scale.
+    (1) P(X ≥ m + t) ≥ e^(−t/s) · P(X ≥ m) for all integers m and t ≥ 0. If m ≥ 0 both sides are
+    e^(−(m+t)/s). If m < 0, then P(X ≥ m) = 1 and P(X ≥ m + t) = e^(−max(m+t, 0)/s) ≥ e^(−t/s).
+    (2) Fix the noise x of all candidates but i. Index i is returned exactly if its noisy score is
+    strictly above those before it and not below those after it; in integers, exactly if X_i ≥ m,
+    m = max( max over j < i of scores_j + x_j + 1 , max over j > i of scores_j + x_j ) − scores_i.
+    The tie-break is in the +1, which is the same for both neighbours.
+    (3) Between neighbours each term of the maximum moves by at most Δ, hence the maximum does,
+    and scores_i moves by at most Δ: m' ≤ m + 2Δ. With (1), given x,
+    P'(i | x) = P(X ≥ m') ≥ P(X ≥ m + 2Δ) ≥ e^(−2Δ/s) · P(i | x). Averaging over x, whose
+    distribution is the same for both neighbours, gives P'(i) ≥ e^(−2Δ/s) · P(i). ∎
+    (With a single candidate the index is constant.) No monotonicity is used, so none is needed.
+
+    The sums are Python integers: a score cut at the end of int64 would break step (2).
+    """
+    noise = geometric_noise(scores.size, scale, uniform)
+    return int(np.argmax(scores.astype(object) + noise))
+
+
+def saturating_sum(counts: IntArray, noise: WholeNumbers) -> IntArray:
+    """counts + noise, cut to what int64 holds.
+
+    The exact sum is what is private; cutting it afterwards is post-processing.
+    """
+    if noise.dtype == np.int64 and _largest(counts) + _largest(noise) <= _INT64.max:
+        return np.asarray(counts + noise, np.int64)
+    total = np.clip(counts.astype(object) + noise, int(_INT64.min), int(_INT64.max))
+    return np.asarray(total, np.int64)
+
+
+def bernoulli_exp(part: WholeNumbers, whole: int, uniform: UniformIntegers) -> NDArray[np.bool_]:
+    """True with probability exp(−part / whole), for each 0 ≤ part ≤ whole (Algorithm 1).
+
+    Round k goes on with probability part / (whole · k), and the answer is whether the round
+    that stops is odd. The two factors are drawn apart, so whole · k need not fit 64 bits.
+    """
+    answer = np.zeros(part.size, np.bool_)
+    undecided = np.arange(part.size)
+    k = 1
+    while undecided.size:
+        goes_on = uniform.below(whole, part.size) < part
+        if k > 1:
+            goes_on &= uniform.below(k, part.size) == 0
+        # Right for those that stop here; the others are overwritten in the round where they stop.
+        answer[undecided] = goes_on == (k % 2 == 0)
+        still = np.flatnonzero(goes_on)
+        undecided, part = undecided[still], part[still]
+        k += 1
+    return answer
+
+
+def _magnitudes(proposals: int, scale: Fraction, uniform: UniformIntegers) -> WholeNumbers:
+    """At most ``proposals`` draws of the one-sided geometric: ⌊(U + n·V) / d⌋, scale = n / d.
+
+    U + n·V is geometric with scale n: U carries exp(−U/n) by rejection, V counts whole factors
+    e^(−1). Dividing by d and rounding down makes it geometric with scale n / d.
+    """
+    n, d = scale.numerator, scale.denominator
+    low = uniform.below(n, proposals)
+    low = low[bernoulli_exp(low, n, uniform)]
+    high = _successes(low.size, uniform)
+    if n * (_largest(high) + 1) <= _INT64.max and d <= _INT64.max:
+        return np.asarray((low.astype(np.int64) + n * high) // d)
+    exact: WholeNumbers = (low.astype(object) + n * high.astype(object)) // d
+    return exact.astype(np.int64) if _largest(exact) <= _INT64.max else exact
+
+
+def _successes(size: int, uniform: UniformIntegers) -> IntArray:
+    """How often exp(−1) comes true before it first does not: P(v) ∝ e^(−v)."""
+    counts = np.zeros(size, np.int64)
+    running = np.arange(size)
+    while running.size:
+        came_true = bernoulli_exp(np.ones(running.size, np.uint16), 1, uniform)
+        running = running[np.flatnonzero(came_true)]
+        counts[running] += 1
+    return counts
+
+
+def _signed(magnitudes: WholeNumbers, negative: NDArray[np.bool_]) -> WholeNumbers:
+    """Magnitudes with signs, without those that would be "−0"."""
+    kept = ~negative | (magnitudes > 0)
+    magnitudes = magnitudes[kept]
+    return np.where(negative[kept], -magnitudes, magnitudes)
+
+
+def _first_accepted(size: int, attempt: Callable[[int], WholeNumbers]) -> WholeNumbers:
+    """The first ``size`` accepted draws of independent proposals, block by block.
+
+    At least 1 − 1/e of the proposals are accepted, or a little less for a scale near 0:
+    7/4 of what is missing is mostly enough in one attempt.
+    """
+    parts: list[WholeNumbers] = [np.zeros(0, np.int64)]
+    while size > 0:
+        block = min(size, _BLOCK)
+        parts.append(attempt(block * 7 // 4 + 16)[:block])
+        size -= parts[-1].size
+    return np.asarray(np.concatenate(parts))
+
+
+def _largest(numbers: WholeNumbers) -> int:
+    """The largest absolute value as a Python integer; 0 of nothing."""
+    return max(int(numbers.max(initial=0)), -int(numbers.min(initial=0)))
+
+
+def bernoulli_exp_of_any(
+    part: WholeNumbers, whole: int, uniform: UniformIntegers
+) -> NDArray[np.bool_]:
+    """True with probability exp(−part / whole), for each part ≥ 0, however large.
+
+    part   int64, or Python integers (dtype object) where ``part`` or ``whole`` is too large
+
+    Canonne, Kamath, Steinke 2020, Algorithm 1 for γ > 1: exp(−γ) is exp(−1) as often as γ has
+    whole units, times exp(−rest). One unit is drawn for all at a time, and the first that fails
+    decides: about ln(size) rounds, even if every γ is astronomical.
+    """
+    answer = np.ones(part.size, np.bool_)
+    units = part // whole
+    running = np.flatnonzero(units > 0)
+    while running.size:
+        came_true = bernoulli_exp(np.ones(running.size, np.uint16), 1, uniform)
+        answer[running[~came_true]] = False
+        running = running[came_true]
+        units[running] -= 1
+        running = running[units[running] > 0]
+    left = np.flatnonzero(answer)
+    answer[left] = bernoulli_exp(part[left] % whole, whole, uniform)
+    return answer
+
+
+"""Numbers drawn at a time: the working arrays of one block stay in the processor's cache."""
+
+
+def gaussian_noise(size: int, sigma2: Fraction, uniform: UniformIntegers) -> WholeNumbers:
+    """``size`` independent draws with P(x) ∝ exp(−x² / (2·sigma2)) over all integers x.
+
+    Algorithm 3. With t = ⌊σ⌋ + 1, a discrete Laplace y of scale t is kept with probability
+    exp(−(|y| − σ²/t)² / (2σ²)). Multiplied out, exp(−|y|/t) times this is exp(−y²/(2σ²)) times
+    exp(−σ²/(2t²)), which is the same for every y: what is kept has the right distribution.
+    At least 0.44 of the proposals are kept, whatever σ² is.
+
+    About 0.5 µs a number; 1 to 2 µs where a σ² of many digits needs Python integers.
+    The array is int64 unless a draw is too large for it (σ above 2^60, or as good as never).
+
+    >>> import random
+    >>> uniform = UniformIntegers(random.Random(1).randbytes)
+    >>> noise = gaussian_noise(100_000, Fraction(7, 3), uniform)
+    >>> noise.dtype, bool(abs(noise.mean()) < 0.05), bool(abs(noise.var() - 7 / 3) < 0.1)
+    (dtype('int64'), True, True)
+    """
+    scale = Fraction(math.isqrt(math.floor(sigma2)) + 1)
+    parts: list[WholeNumbers] = [np.zeros(0, np.int64)]
+    while size > 0:
+        proposed = laplace_noise(2 * min(size, _BLOCK) + 16, scale, uniform)
+        parts.append(_kept(proposed, sigma2, int(scale), uniform)[:size])
+        size -= parts[-1].size
+    return np.asarray(np.concatenate(parts))
+
+
+def _kept(
+    proposed: WholeNumbers, sigma2: Fraction, t: int, uniform: UniformIntegers
+) -> WholeNumbers:
+    """Those of the draws y that pass with probability exp(−(|y| − σ²/t)² / (2σ²)).
+
+    In integers, with σ² = n / d, the exponent is (|y|·d·t − n)² / (2·n·d·t²).
+    """
+    n, d = sigma2.numerator, sigma2.denominator
+    magnitudes = np.abs(proposed)
+    whole = 2 * n * d * t * t
+    largest = int(magnitudes.max(initial=0)) * d * t + n
+    if max(largest * largest, whole, d * t) > np.iinfo(np.int64).max:
+        magnitudes = magnitudes.astype(object)
+    distances: WholeNumbers = magnitudes * (d * t) - n
+    return proposed[bernoulli_exp_of_any(distances * distances, whole, uniform)]
+
+
+_BATCH = 1 << 12
+"""Proposals at a time: many enough for NumPy, few enough where every proposal is a good one."""
+
+
+def exponential_choice(scores: IntArray, scale: Fraction, uniform: UniformIntegers) -> int:
+    """An index i with P(i) = exp(scores_i / scale) / Σ_j exp(scores_j / scale).
+
+    scores   int64, at least one; ``mechanisms.choose_exponential`` says what the choice costs
+
+    Rejection: propose an index uniformly, accept it with probability exp(−(max − score) / scale),
+    and answer the first that is accepted.
+
+    Proof. A proposal is index i *and* accepted with probability exp(−(max − scores_i)/scale)/m,
+    for m candidates. Proposals are independent and alike, so given that one is the first to be
+    accepted it is i with probability proportional to this, that is to exp(scores_i / scale):
+    max and m are the same for every i. Drawing proposals in batches and reading them in order
+    changes nothing, since what follows the first accepted one is thrown away. ∎
+
+    The largest score accepts whenever it is proposed: m proposals are expected at most, even
+    where one candidate has all the probability. About 3 ms for 4,000 candidates, 50 ms for 10^5.
+    """
+    gaps = _gaps(scores, scale)
+    batch = min(scores.size, _BATCH)
+    while True:
+        proposed = uniform.below(scores.size, batch)
+        accepted = bernoulli_exp_of_any(gaps[proposed], scale.numerator, uniform)
+        first = np.flatnonzero(accepted)[:1]
+        if first.size:
+            return int(proposed[first[0]])
+
+
+def _gaps(scores: IntArray, scale: Fraction) -> WholeNumbers:
+    """(max − score) · d of every candidate, for scale = n / d; int64 where they and n fit."""
+    top, bottom = int(scores.max()), int(scores.min())
+    if max((top - bottom) * scale.denominator, scale.numerator) > np.iinfo(np.int64).max:
+        wide: WholeNumbers = (top - scores.astype(object)) * scale.denominator
+        return wide
+    return np.asarray((top - scores) * scale.denominator)

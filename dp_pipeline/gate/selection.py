@@ -1,0 +1,309 @@
+"""ScoreSession: many paid questions about scores that were looked up once.
+
+Candidates: tables and their scores, how far a person moves each, and the exact ones, sealed.
+
+ForestPlan: how much a forest of pairs, or the best pairs, would be worth, less what it would
+cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+
+import numpy as np
+
+from dp_pipeline.gate.charge import Asked, Once, PaidNoise, Prices, digest_of
+from dp_pipeline.gate.checks import require_table
+from dp_pipeline.gate.counter import Counter, Sealed
+from dp_pipeline.gate.scores import SCORES, Score
+from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.encoding import IntArray, Names
+from dp_pipeline.spec.errors import BoundaryViolation
+
+LARGEST = 1 << 61
+"""Scores and penalties are cut to ±2^61: their differences and the noise on them fit int64."""
+
+MOST_CELLS_AT_ONCE = 1 << 22
+"""Cells counted by one call: the exact tables of one scan are in memory together."""
+
+
+class Candidates:
+    """What is scored. Everything but the exact scores is public.
+
+    scores   attributes → the score of their table
+    reach    rows that two neighbouring data sets differ by
+
+    Cutting a score to ±LARGEST moves no two values further apart: no sensitivity grows.
+    """
+
+    def __init__(self, scores: Mapping[Names, Score], *, domain: Domain, reach: int) -> None:
+        self._scores = dict(scores)
+        _require_scores(self._scores, domain)
+        self._cells = [domain.cell_count(names) for names in self._scores]
+        self._places = {names: at for at, names in enumerate(self._scores)}
+        self._moves = [score.linf(reach) for score in self._scores.values()]
+        self._exact = Once(self._look)
+        self.digest = digest_of({names: (one.kind, one) for names, one in self._scores.items()})
+
+    def __len__(self) -> int:
+        return len(self._scores)
+
+    @property
+    def names(self) -> tuple[Names, ...]:
+        """The candidates, in their order."""
+        return tuple(self._scores)
+
+    def places(self, names: Sequence[Names]) -> list[int]:
+        """Positions of some candidates; BoundaryViolation for none, one twice, or another."""
+        if not names or len(set(names)) < len(names) or not set(names) <= set(self._places):
+            raise BoundaryViolation("scores: expected different candidates, got others")
+        return [self._places[one] for one in names]
+
+    def moves(self, places: Sequence[int]) -> list[int]:
+        """Most that one protected unit moves each of these scores by, in 1/2^16 row."""
+        return [self._moves[at] for at in places]
+
+    def penalties(self, penalties: Mapping[Names, int]) -> IntArray:
+        """A vector of public penalties, 0 where none is given."""
+        values = dict(penalties)
+        whole = all(type(value) is int and abs(value) <= LARGEST for value in values.values())
+        if not whole or not set(values) <= set(self._places):
+            raise BoundaryViolation(
+                "penalties: expected candidates with whole numbers of at most 2^61, got others"
+            )
+        return np.array([values.get(names, 0) for names in self._scores], dtype=np.int64)
+
+    def exact(self, counter: Counter) -> IntArray:
+        """Every score, int64, in the order of ``names``: between a charge and its noise only."""
+        return self._exact(counter).open_at_the_gate()
+
+    def _look(self, counter: Counter) -> Sealed:
+        found = []
+        for names in self._batches():
+            tables = zip(names, counter.count(names), strict=True)
+            found += [self._scores[one].score(sealed.open_at_the_gate()) for one, sealed in tables]
+        return Sealed(np.array([cut(score) for score in found], dtype=np.int64))
+
+    def _batches(self) -> Iterator[list[Names]]:
+        batch: list[Names] = []
+        held = 0
+        for names, cells in zip(self._scores, self._cells, strict=True):
+            if batch and held + cells > MOST_CELLS_AT_ONCE:
+                yield batch
+                batch, held = [], 0
+            batch.append(names)
+            held += cells
+        yield batch
+
+
+def cut(score: int) -> int:
+    """The score, cut to ±LARGEST."""
+    return max(-LARGEST, min(LARGEST, score))
+
+
+def _require_scores(scores: Mapping[Names, Score], domain: Domain) -> None:
+    """BoundaryViolation unless there are candidates, all with a score that was proven."""
+    if not scores:
+        raise BoundaryViolation("scores: expected candidates, got none")
+    if not {type(score) for score in scores.values()} <= set(SCORES):
+        known = " or ".join(score.__name__ for score in SCORES)
+        raise BoundaryViolation(f"scores: expected {known}, got another")
+    for names, score in scores.items():
+        score.require_shape(require_table(domain, names))
+
+
+@dataclass(frozen=True)
+class ForestPlan:
+    """A score of all pairs together: ⌊weight · W⌋ − offset.
+
+    W = weight of the heaviest forest of at most ``edges`` of the pairs, where a pair weighs
+    max(0, score − penalty); 0 for no edges. With ``cycles`` any pairs count, not those of a forest.
+
+    edges       at least 0
+    penalties   pair → public whole number in 1/2^16 row; 0 for a pair without one
+    weight      at least 0
+    offset      public whole number in 1/2^16 row
+    cycles      whether pairs may form cycles
+
+    If no pair's score moves by more than Δ, the plan's moves by at most ⌈weight · edges · Δ⌉.
+    *Proof.* The penalties are public, and max(0, ·) moves no more than what is in it: each
+    pair's weight moves by at most Δ, that of a fixed set of at most ``edges`` pairs by at
+    most edges·Δ, and so does the largest over a fixed family of sets, of forests or of all.
+    Rounding down moves a difference of at most D to a whole number below D + 1, so to at most
+    ⌈D⌉. ∎
+    """
+
+    edges: int
+    penalties: Mapping[tuple[str, ...], int]
+    weight: Fraction
+    offset: int
+    cycles: bool = False
+
+    def __post_init__(self) -> None:
+        whole = all(type(value) is int for value in (self.edges, self.offset))
+        if not whole or self.edges < 0 or not isinstance(self.weight, Fraction) or self.weight < 0:
+            raise BoundaryViolation(
+                "plan: expected edges ≥ 0 and an offset in whole numbers and a Fraction ≥ 0 as "
+                "weight, got others"
+            )
+
+    def score(self, pairs: Sequence[tuple[str, ...]], gains: IntArray) -> int:
+        """The score from what each pair gains: int64 score − penalty, in the order of ``pairs``."""
+        if self.cycles:
+            largest = np.sort(np.maximum(gains, 0))[::-1][: self.edges].tolist()
+            worth = self.weight * sum(largest)
+        else:
+            worth = self.weight * heaviest_forest(pairs, gains, self.edges)
+        return int(worth.numerator // worth.denominator) - self.offset
+
+    def linf(self, of_pair: int) -> int:
+        """⌈weight · edges · Δ⌉ for pairs that move by at most Δ."""
+        return ceil(self.weight * self.edges * of_pair)
+
+
+def heaviest_forest(pairs: Sequence[tuple[str, ...]], weights: IntArray, edges: int) -> int:
+    """Largest total weight of at most ``edges`` pairs without a cycle (Kruskal).
+
+    Greedy is exact: the forests of at most so many edges are the independent sets of a matroid.
+
+    >>> pairs = [("a", "b"), ("b", "c"), ("a", "c")]
+    >>> [heaviest_forest(pairs, np.array([3, 2, 1]), edges) for edges in (3, 1)]
+    [5, 3]
+    """
+    above: dict[str, str] = {}
+
+    def root(name: str) -> str:
+        while name in above:
+            name = above[name]
+        return name
+
+    total = 0
+    for at in np.argsort(-weights, kind="stable"):
+        if edges == 0 or weights[at] <= 0:
+            break
+        one, other = map(root, pairs[at])
+        if one != other:
+            above[one] = other
+            total += int(weights[at])
+            edges -= 1
+    return total
+
+
+Ask = Callable[[PaidNoise, Asked, Callable[[Counter], IntArray]], IntArray]
+"""``ask(paid, asked, exact)``: charge, look, noise, store."""
+
+
+class ScoreSession:
+    """Scores of candidate tables, asked about as often as is paid for.
+
+    The exact scores are computed at the first answer that is drawn, and stay sealed behind the
+    gate: every method is a question of its own, charged before it looks. Amounts are in the
+    release's currency, ε or ρ. Scores are whole numbers in 1/2^16 row.
+
+    Δ_i is the most that one protected unit moves the score of candidate i by (``gate.scores``).
+    """
+
+    def __init__(self, candidates: Candidates, *, prices: Prices, ask: Ask) -> None:
+        self._candidates, self._prices, self._ask = candidates, prices, ask
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self._candidates)} candidates)"
+
+    def measure_all(self, *, amount: Fraction) -> IntArray:
+        """Every score, noisy, (m,), in the order of the candidates: Δ1 = Σ Δ_i, Δ2² = Σ Δ_i²."""
+        moves = self._moves(self._candidates.names)
+        paid = self._prices.of_vector(
+            f"scores of {len(moves)} tables",
+            l1=sum(moves),
+            l2_squared=sum(move * move for move in moves),
+            amount=amount,
+        )
+        return self._ask(paid, ("scores", self._candidates.digest), self._candidates.exact)
+
+    def measure_total(self, *, amount: Fraction) -> int:
+        """Σ of all scores, noisy: Δ = Σ Δ_i."""
+        most = sum(self._moves(self._candidates.names))
+        what = f"total of the scores of {len(self._candidates)} tables"
+
+        def exact(counter: Counter) -> IntArray:
+            # Python integers: a sum that wrapped would have no sensitivity.
+            total = cut(sum(self._candidates.exact(counter).tolist()))
+            return np.array(total, dtype=np.int64)
+
+        return self._measure_number(what, ("total of scores",), most, amount, exact)
+
+    def measure_one(self, attributes: Names, *, amount: Fraction) -> int:
+        """The score of one candidate, noisy: Δ = Δ_i."""
+        (place,), (most,) = self._candidates.places([attributes]), self._moves([attributes])
+        return self._measure_number(
+            f"score of {', '.join(attributes)}",
+            ("score", attributes),
+            most,
+            amount,
+            lambda counter: self._candidates.exact(counter)[[place]].reshape(()),
+        )
+
+    def choose(
+        self,
+        what: str,
+        among: Sequence[Names],
+        *,
+        amount: Fraction,
+        penalties: Mapping[Names, int] | None = None,
+    ) -> Names:
+        """The candidate of ``among`` with a nearly highest score − penalty: Δ∞ = max Δ_i.
+
+        penalties   public whole numbers in 1/2^16 row; 0 where none is given
+        """
+        names = tuple(among)
+        places = self._candidates.places(names)
+        minus = self._candidates.penalties(penalties or {})[places]
+        paid = self._prices.of_choice(what, linf=max(self._moves(names)), amount=amount)
+        asked = ("choice", self._candidates.digest, names, minus)
+        chosen = self._ask(
+            paid, asked, lambda counter: self._candidates.exact(counter)[places] - minus
+        )
+        return names[int(chosen)]
+
+    def choose_plan(self, what: str, plans: Sequence[ForestPlan], *, amount: Fraction) -> int:
+        """The index of a plan with a nearly highest score, the candidates being pairs:
+        Δ∞ = max over plans of ⌈weight · edges · max Δ_i⌉ (``ForestPlan``).
+        """
+        pairs, fixed = self._candidates.names, tuple(plans)
+        if not fixed or not {type(plan) for plan in fixed} <= {ForestPlan}:
+            raise BoundaryViolation(f"{what}: expected plans to choose from, got others")
+        if any(len(pair) != 2 for pair in pairs):
+            raise BoundaryViolation(f"{what}: expected pairs as candidates, got others")
+        minus = [self._candidates.penalties(plan.penalties) for plan in fixed]
+        of_pair = max(self._moves(pairs))
+        # Without any edge in any plan all is public, and still charged.
+        linf = max(1, *(plan.linf(of_pair) for plan in fixed))
+
+        def exact(counter: Counter) -> IntArray:
+            scores = self._candidates.exact(counter)
+            worth = [
+                plan.score(pairs, scores - less) for plan, less in zip(fixed, minus, strict=True)
+            ]
+            return np.array([cut(one) for one in worth], dtype=np.int64)
+
+        paid = self._prices.of_choice(what, linf=linf, amount=amount)
+        public = [(plan.edges, plan.weight, plan.offset, plan.cycles) for plan in fixed]
+        asked = ("choice of a plan", self._candidates.digest, public, minus)
+        return int(self._ask(paid, asked, exact))
+
+    def _moves(self, names: Sequence[Names]) -> list[int]:
+        return self._candidates.moves(self._candidates.places(names))
+
+    def _measure_number(
+        self,
+        what: str,
+        asked: Asked,
+        most: int,
+        amount: Fraction,
+        exact: Callable[[Counter], IntArray],
+    ) -> int:
+        paid = self._prices.of_vector(what, l1=most, l2_squared=most * most, amount=amount)
+        return int(self._ask(paid, (*asked, self._candidates.digest), exact))

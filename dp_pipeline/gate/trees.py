@@ -1,0 +1,262 @@
+"""TreeSession: one budget spent along every path of a tree, as far down as each path goes.
+
+SplitSession: which boxes hold many rows, at a cost that does not grow with the depth.
+
+NodeLevels: exact counts of quadtree nodes, one scan a tree.
+
+All levels of a regular tree out of its finest one, by summing 2×2×…×2 cells upwards.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import ceil, log
+
+import numpy as np
+
+from dp_pipeline.gate.charge import Answer
+from dp_pipeline.gate.checks import require_int64, require_nodes
+from dp_pipeline.gate.counter import Counter, Sealed
+from dp_pipeline.gate.mechanisms import laplace_scale, measure
+from dp_pipeline.gate.noise import NoiseSource
+from dp_pipeline.release.measurement import SHARES
+from dp_pipeline.release.trees import BitTree, Nodes, Prefixes
+from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.spec.errors import BoundaryViolation
+
+
+class TreeSession:
+    """Counts of tree nodes whose ε is accounted path by path, in whole shares of ε/SHARES.
+
+    The *frontier* is a set of disjoint nodes, each with the shares that are left to it; at
+    first the root with all of them. A node without shares leaves it. A count of a frontier
+    node takes its shares from that node; a count of all its 2^b descendants b bits down takes
+    them from the node and puts the descendants in its place, each with what is left.
+
+    *Proof.* A row lies in at most one frontier node at any time; in none when nothing is left
+    to it. A measurement that counts
+    the row is of that node or of its descendants, where the row is in one: Δ1 = 1, at s
+    shares its loss is s·ε/SHARES, and the shares left to the row's frontier node fall by
+    exactly s. A measurement elsewhere does not count the row: loss 0. What is measured next
+    is a function of earlier answers. So along any answers a row's losses add up to (SHARES −
+    left) · ε/SHARES ≤ ε, with equality when nothing is left, which ``close`` requires. A unit
+    of L rows: every scale is multiplied by L, and the losses of L rows add up to ε. ∎
+    """
+
+    def __init__(
+        self,
+        tree: BitTree,
+        *,
+        epsilon: Fraction,
+        reach: int,
+        noise: NoiseSource,
+        answer: Answer,
+    ) -> None:
+        self._tree, self._epsilon, self._reach = tree, epsilon, reach
+        self._noise, self._answer = noise, answer
+        self._keys = Prefixes.root().keys
+        self._left = np.array([SHARES], dtype=np.int64)
+
+    def expand(self, nodes: Prefixes, *, bits: int, shares: IntArray) -> IntArray:
+        """Noisy counts of the 2^bits boxes below each node, (m, 2^bits), at its shares of ε.
+
+        nodes    different frontier nodes, m of them; bits = 0 counts the nodes themselves
+        shares   int64 (m,), each 1 … what is left to the node; noise scale SHARES·reach/(s·ε)
+
+        BoundaryViolation for anything else. No nodes are no measurement.
+        """
+        require_nodes(self._tree, nodes, bits)
+        places = self._places(nodes)
+        require_int64(shares, of="shares")
+        if shares.shape != (len(nodes),):
+            raise BoundaryViolation(f"shares: expected {len(nodes)}, got {len(shares)}")
+        if (shares < 1).any() or (shares > self._left[places]).any():
+            raise BoundaryViolation("tree: expected shares from 1 to what is left, got others")
+        if not len(nodes):
+            return np.zeros((0, 1 << bits), dtype=np.int64)
+        # Like a charge: taken before the look, whatever comes of it.
+        self._advance(places, nodes, bits, shares)
+        return self._answer(
+            f"{len(nodes)} nodes, {bits} bits down",
+            ("boxes along paths", self._tree, nodes, bits, shares, SHARES),
+            lambda counter: self._noisy(counter, nodes, bits, shares),
+        )
+
+    def close(self) -> None:
+        """BoundaryViolation unless every path has spent exactly ε."""
+        if self._left.any():
+            raise BoundaryViolation(
+                f"tree: expected every path to spend all of ε, got {int(self._left.max())} of "
+                f"{SHARES} shares left on one"
+            )
+
+    def _noisy(self, counter: Counter, nodes: Prefixes, bits: int, shares: IntArray) -> IntArray:
+        exact = counter.children(self._tree, nodes, bits).open_at_the_gate()
+        noisy = np.empty_like(exact)
+        for share in np.unique(shares):
+            here = shares == share
+            epsilon = self._epsilon * int(share) / SHARES
+            noisy[here] = measure(exact[here], l1=self._reach, epsilon=epsilon, noise=self._noise)
+        return noisy
+
+    def _places(self, nodes: Prefixes) -> IntArray:
+        """Positions of nodes in the frontier."""
+        wanted = nodes.keys
+        places = np.searchsorted(self._keys, wanted).clip(max=max(0, len(self._keys) - 1))
+        if len(wanted) and not len(self._keys):
+            raise BoundaryViolation("tree: expected nodes with ε left, got others")
+        if (self._keys[places] != wanted).any() or len(np.unique(wanted)) < len(wanted):
+            raise BoundaryViolation("tree: expected different frontier nodes, got others")
+        return places
+
+    def _advance(self, places: IntArray, nodes: Prefixes, bits: int, shares: IntArray) -> None:
+        left = self._left[places] - shares
+        if bits:
+            below = np.repeat(left, 1 << bits)
+            keys = np.concatenate([np.delete(self._keys, places), nodes.children(bits).keys])
+            remaining = np.concatenate([np.delete(self._left, places), below])
+        else:
+            keys, remaining = self._keys, self._left.copy()
+            remaining[places] = left
+        # A path that has spent everything is done: it is never measured again.
+        order = np.argsort(keys[remaining > 0], kind="stable")
+        self._keys = keys[remaining > 0][order]
+        self._left = remaining[remaining > 0][order]
+
+
+def split_scale(*, fan: int, reach: int, epsilon: Fraction) -> Fraction:
+    """Scale λ = L·(2β − 1)/((β − 1)·ε) of the noise on a β-way tree's splits.
+
+    >>> split_scale(fan=4, reach=1, epsilon=Fraction(1))
+    Fraction(7, 3)
+    """
+    return laplace_scale(l1=reach, epsilon=epsilon) * Fraction(2 * fan - 1, fan - 1)
+
+
+def decay(*, fan: int, scale: Fraction) -> int:
+    """Rows δ by which a box's count is lowered a level: a whole number with e^(−δ/λ) ≤ 1/β.
+
+    >>> decay(fan=4, scale=Fraction(7, 3))
+    4
+    """
+    # A hair above λ·ln β, so that nothing is lost to rounded floats; and never no decay at all.
+    return max(1, ceil(float(scale) * log(fan) * (1 + 1e-9)))
+
+
+class SplitSession:
+    """Yes or no for every box asked: split it? The shape costs ε, however deep it goes.
+
+    A box at level t of a β-way tree has the whole number b = max(−δ, c − t·δ), c its
+    rows; it is split when b + X > 0, X discrete Laplace of scale λ, δ ≥ λ·ln β whole. Asked
+    are the root, then children of boxes that were split, each once. Only the bits leave.
+
+    *Proof* (Zhang, Xiao, Xie, SIGMOD 2016, Theorem 3.1, here for whole numbers and with
+    its constants derived). Let q = e^(−1/λ). P(X ≥ m) is q^m/(1+q) for m ≥ 1 and
+    1 − q^(1−m)/(1+q) for m ≤ 0. One row more raises c by 1 in the boxes of one path; b
+    rises by 1 where c − tδ ≥ −δ, else not at all. Write ρ(b) for ln of P(split | b+1) over
+    P(split | b).
+    (1) ρ(b) ≤ 1/λ always.
+    (2) For b ≥ 1, ρ(b) ≤ (1−q)·q^b: the ratio is 1 + q^b(1−q)/(1+q−q^b), and 1+q−q^b ≥ 1.
+    (3) Down the path c does not rise, so b falls by at least δ a level while it is above
+    −δ. Of the boxes with b in [−δ, 0] there are at most two. If two, they are at −δ and 0
+    and the others at δ, 2δ, … at least; if one or none, the others are at 1, 1+δ, … at
+    least. With 1−q ≤ 1/λ both cases give Σρ ≤ (1/λ)(1 + 1/(1 − q^δ)), and q^δ ≤ 1/β:
+    Σρ ≤ (1/λ)(2β−1)/(β−1).
+    Of the path's boxes all but the last are split, and one more row makes "not split" less
+    likely: so the row raises the log-probability of the bits by at most Σρ. It lowers it by
+    what the last box loses, at most 1/λ. A unit of L rows is L such steps. With
+    λ = L(2β−1)/((β−1)ε) the bits cost ε. ∎
+    """
+
+    def __init__(
+        self,
+        tree: BitTree,
+        *,
+        bits: int,
+        scale: Fraction,
+        noise: NoiseSource,
+        answer: Answer,
+    ) -> None:
+        self._tree, self._bits, self._scale = tree, bits, scale
+        self._noise, self._answer = noise, answer
+        self._decay = decay(fan=1 << bits, scale=scale)
+        self._allowed = Prefixes.root().keys
+
+    def split(self, nodes: Prefixes) -> np.ndarray:
+        """Whether each node is split, bool (m,).
+
+        nodes   the root, or children of nodes that were split, each asked once
+
+        BoundaryViolation for others.
+        """
+        require_nodes(self._tree, nodes, 0)
+        keys = nodes.keys
+        if len(np.unique(keys)) < len(keys) or not np.isin(keys, self._allowed).all():
+            raise BoundaryViolation("splits: expected children of split boxes, each once")
+        if not len(nodes):
+            return np.zeros(0, dtype=np.bool_)
+        # Like a charge: asked once is asked, whatever comes of it.
+        self._allowed = self._allowed[~np.isin(self._allowed, keys)]
+        chosen = self._answer(
+            f"{len(nodes)} nodes",
+            ("splits", self._tree, nodes, self._bits, self._decay),
+            lambda counter: self._noisy(counter, nodes),
+        ).astype(np.bool_)
+        below = nodes.where(chosen & (nodes.depths + self._bits <= self._tree.depth))
+        self._allowed = np.concatenate([self._allowed, below.children(self._bits).keys])
+        return chosen
+
+    def _noisy(self, counter: Counter, nodes: Prefixes) -> IntArray:
+        counts = counter.children(self._tree, nodes, 0).open_at_the_gate()[:, 0]
+        biased = np.maximum(-self._decay, counts - nodes.depths // self._bits * self._decay)
+        noisy = self._noise.discrete_laplace(biased, self._scale)
+        return (noisy > 0).astype(np.int64)
+
+
+def pyramid(finest: IntArray) -> list[IntArray]:
+    """Levels 0..h of a grid of shape (2^h,) · d: level i has 2^i cells an axis.
+
+    The last one is ``finest`` itself. One pass over the rows is enough for a
+    whole quadtree. BoundaryViolation for a shape that is not such a grid.
+
+    >>> [level.tolist() for level in pyramid(np.array([[1, 0], [2, 4]]))]
+    [[[7]], [[1, 0], [2, 4]]]
+    """
+    cells = finest.shape[0] if finest.ndim else 0
+    if cells < 1 or cells & (cells - 1) or set(finest.shape) != {cells}:
+        raise BoundaryViolation(f"pyramid: expected 2^h cells on every axis, got {finest.shape}")
+    levels = [np.ascontiguousarray(finest)]
+    while levels[-1].shape[0] > 1:
+        levels.append(_halved(levels[-1]))
+    return levels[::-1]
+
+
+def _halved(grid: IntArray) -> IntArray:
+    """Neighbouring pairs of cells summed along every axis."""
+    for axis in range(grid.ndim):
+        before = (slice(None),) * axis
+        grid = grid[(*before, slice(0, None, 2))] + grid[(*before, slice(1, None, 2))]
+    return np.ascontiguousarray(grid)
+
+
+class NodeLevels:
+    """One scan at the finest height and sums upwards, kept sealed for the other measures of a
+    release.
+    """
+
+    def __init__(self) -> None:
+        self._levels: dict[tuple[tuple[str, ...], int], list[Sealed]] = {}
+
+    def counts(
+        self, counter: Counter, columns: tuple[str, ...], nodes: Nodes, depth: int
+    ) -> IntArray:
+        """Exact counts of the nodes, in their order."""
+        if (columns, depth) not in self._levels:
+            finest = counter.grid(columns, 1 << depth).open_at_the_gate()
+            self._levels[columns, depth] = [Sealed(level) for level in pyramid(finest)]
+        levels = self._levels[columns, depth]
+        counts = np.zeros(len(nodes), dtype=np.int64)
+        for height in range(depth + 1):
+            here = nodes.heights == height
+            counts[here] = levels[height].open_at_the_gate().ravel()[nodes.cells[here]]
+        return counts

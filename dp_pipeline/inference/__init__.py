@@ -1,0 +1,1 @@
+"""Post-processing of noisy answers: no rows and no noise of its own."""

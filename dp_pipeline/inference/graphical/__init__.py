@@ -1,0 +1,1 @@
+"""Tables that noisy marginals agree on: junction trees, graphical models, views."""

@@ -1,0 +1,195 @@
+"""Rows from the tables of a junction tree: Clique-Join with counts instead of single draws.
+
+Tables without negative cells from noisy ones that overlap.
+
+Rows of a Bayesian network: every attribute drawn from its parents, group by group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dp_pipeline.inference.graphical.consistency import make_consistent, project_to_simplex
+from dp_pipeline.inference.graphical.junction_tree import JunctionTree, cell_count
+from dp_pipeline.release.derived_attribute import drawn_cells, rounded_counts
+from dp_pipeline.release.measurement import NoisyMarginal
+from dp_pipeline.spec.encoding import FloatArray, IntArray, Names
+from dp_pipeline.spec.errors import BoundaryViolation
+
+
+def join_cliques(
+    tree: JunctionTree,
+    tables: Mapping[Names, FloatArray],
+    rows: int,
+    rng: np.random.Generator,
+    sizes: Mapping[str, int],
+) -> IntArray:
+    """Synthetic codes (rows, attributes), columns in the order of ``sizes``, rows in no order.
+
+    tables   clique of the tree → cells ≥ 0 of any total; axes in the clique's order
+    sizes    cells of every attribute that some clique has
+
+    The root's cells are ∝ its table, then every clique's other attributes are drawn given its
+    separator (Clique-Join: Zhang et al., J. Computer Research and Development 55(12), 2018).
+    A slice of nothing is replaced by the table's marginal over those attributes, that by equal
+    cells. Every number of rows is its expectation, rounded up or down without bias
+    (:func:`rounded_counts`), so tables of rows lie closer to ``tables`` than independent draws.
+    BoundaryViolation for attributes of ``sizes`` that no clique has, or the reverse.
+
+    >>> tree = JunctionTree((("a", "b"),), ())
+    >>> tables = {("a", "b"): np.array([[1.0, 0.0], [1.0, 2.0]])}
+    >>> codes = join_cliques(tree, tables, 8, np.random.default_rng(0), {"b": 2, "a": 2})
+    >>> np.unique(codes, axis=0, return_counts=True)[1].tolist()
+    [2, 2, 4]
+    """
+    _require_covered(tree, sizes)
+    places = {name: at for at, name in enumerate(sizes)}
+    codes = np.zeros((len(sizes), rows), dtype=np.int64)
+    known: set[str] = set()
+    for at in tree.order:
+        clique = tree.cliques[at]
+        given = tuple(name for name in clique if name in known)
+        new = tuple(name for name in clique if name not in known)
+        if not new:
+            continue
+        axes = [clique.index(name) for name in (*given, *new)]
+        table = tables[clique].transpose(axes).reshape(cell_count(given, sizes), -1)
+        groups = _keys(codes, [(places[name], sizes[name]) for name in given])
+        cells, where = drawn_cells(table, groups, rng)
+        levels = np.unravel_index(np.arange(table.shape[1]), [sizes[name] for name in new])
+        for name, level in zip(new, levels, strict=True):
+            codes[places[name], where] = level[cells]
+        known.update(new)
+    return codes.T
+
+
+def _keys(codes: IntArray, given: list[tuple[int, int]]) -> IntArray:
+    """The cell of every row in the table over some attributes, (place, size) each."""
+    keys = np.zeros(codes.shape[1], dtype=np.int64)
+    for place, size in given:
+        keys = keys * size + codes[place]
+    return keys
+
+
+def _require_covered(tree: JunctionTree, sizes: Mapping[str, int]) -> None:
+    covered = {name for clique in tree.cliques for name in clique}
+    if covered != set(sizes):
+        raise BoundaryViolation(
+            f"clique join: expected cliques over {', '.join(sizes)}, "
+            f"got {', '.join(sorted(covered)) or 'none'}"
+        )
+
+
+ROUNDS = 3
+"""Projecting tables makes them disagree again, less and less."""
+
+
+def clique_counts(
+    measured: Sequence[NoisyMarginal], *, total: float | None = None
+) -> dict[Names, FloatArray]:
+    """Cells ≥ 0 of one total for every set of attributes, nearly consistent.
+
+    measured   at least one; where two are over the same attributes they count as one
+    total      of every table; None: what the tables estimate, at least 1
+
+    Tables are made consistent, each weighted by its own noise, and projected to the nearest
+    ones without negative cells, in turn.
+
+    >>> from fractions import Fraction
+    >>> tall = NoisyMarginal(("a", "b"), np.array([[9, 0], [1, -2]]), Fraction(2))
+    >>> one_way = NoisyMarginal(("a",), np.array([10, 0]), Fraction(1))
+    >>> counts = clique_counts([tall, one_way])
+    >>> [table.round(1).tolist() for table in counts.values()]
+    [[[9.2, 0.3], [0.2, 0.0]], [9.7, 0.1]]
+    """
+    tables, variances = _pooled(measured)
+    for _ in range(ROUNDS):
+        tables = make_consistent(tables, variances=variances)
+        if total is None:
+            total = max(1.0, float(next(iter(tables.values())).sum()))
+        tables = {names: project_to_simplex(table, total) for names, table in tables.items()}
+    return tables
+
+
+def _pooled(
+    measured: Sequence[NoisyMarginal],
+) -> tuple[dict[Names, FloatArray], dict[Names, float]]:
+    """One table for every set of attributes, the inverse-variance mean, and its variance."""
+    weights: dict[Names, float] = {}
+    sums: dict[Names, FloatArray] = {}
+    for one in measured:
+        # At a very large ε the variance is 0 to every digit of a float.
+        weight = 1 / max(one.variance, 1e-100)
+        weights[one.attributes] = weights.get(one.attributes, 0.0) + weight
+        before = sums.get(one.attributes, np.zeros(one.table.shape))
+        sums[one.attributes] = before + weight * one.table
+    means = {names: total / weights[names] for names, total in sums.items()}
+    return means, {names: 1 / weight for names, weight in weights.items()}
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """How one attribute is drawn from those before it.
+
+    parents   drawn before it; () for an attribute that is drawn by itself
+    table     float64 ≥ 0 of any total, one axis a parent and the child's as the last
+    """
+
+    child: str
+    parents: tuple[str, ...]
+    table: FloatArray
+
+
+def sample_network(
+    network: Sequence[Conditional],
+    rows: int,
+    rng: np.random.Generator,
+    sizes: Mapping[str, int],
+) -> IntArray:
+    """Synthetic codes (rows, attributes), columns in the order of ``sizes``, rows in no order.
+
+    network   every attribute of ``sizes`` once, after its parents
+
+    In every cell of its parents a child is ∝ that slice of its table; a slice of nothing is
+    replaced by the table's marginal over the child, that by equal levels. Numbers of rows are
+    their expectations, rounded up or down without bias (``clique_join.rounded_counts``).
+    Source: PrivBayes (TODS 2017), §3, which draws every row by itself.
+
+    >>> coin = Conditional("a", (), np.array([1.0, 1.0]))
+    >>> same = Conditional("b", ("a",), np.eye(2))
+    >>> codes = sample_network([coin, same], 6, np.random.default_rng(0), {"a": 2, "b": 2})
+    >>> codes.sum(axis=0).tolist(), bool((codes[:, 0] == codes[:, 1]).all())
+    ([3, 3], True)
+    """
+    columns: dict[str, IntArray] = {}
+    for one in network:
+        keys = np.zeros(rows, dtype=np.int64)
+        for name in one.parents:
+            keys = keys * sizes[name] + columns[name]
+        columns[one.child] = _drawn(one.table.reshape(-1, sizes[one.child]), keys, rng)
+    return np.stack([columns[name] for name in sizes], axis=1)
+
+
+def _drawn(table: FloatArray, keys: IntArray, rng: np.random.Generator) -> IntArray:
+    """A level for every row; ``keys`` says the row of ``table`` (groups, levels)."""
+    counts = rounded_counts(table, np.bincount(keys, minlength=len(table)), rng)
+    # Random inside its group: a level depends on nothing but the parents.
+    shuffled = rng.permutation(len(keys))
+    grouped = shuffled[np.argsort(keys[shuffled], kind="stable")]
+    levels = np.empty(len(keys), dtype=np.int64)
+    levels[grouped] = np.repeat(np.tile(np.arange(table.shape[1]), len(table)), counts.ravel())
+    return levels
+
+
+def overlap_links(sets: Sequence[tuple[str, ...]]) -> tuple[tuple[int, int], ...]:
+    """(parent, child) places of a tree over the sets, each below the earlier one that it shares
+    most attributes with; the first of several.
+
+    >>> overlap_links((("b", "a"), ("c", "b"), ("d", "b", "a")))
+    ((0, 1), (0, 2))
+    """
+    shared = [[len({*one} & {*other}) for other in sets[:at]] for at, one in enumerate(sets)]
+    return tuple((one.index(max(one)), at) for at, one in enumerate(shared) if at)

@@ -1,0 +1,275 @@
+"""Mutual consistency of noisy tables: what two of them share, they agree on.
+
+Noisy marginals that overlap made one: the best linear unbiased estimate of all of them.
+
+The nearest table without negative cells and with a given total.
+
+Ripple: negative cells are paid for by their neighbours, so a table's marginals stay near.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Protocol
+
+import numpy as np
+
+from dp_pipeline.spec.encoding import FloatArray, IntArray, Names
+from dp_pipeline.spec.errors import BoundaryViolation
+
+
+def make_consistent(
+    tables: Mapping[Names, FloatArray | IntArray],
+    *,
+    variances: Mapping[Names, float] | None = None,
+) -> dict[Names, FloatArray]:
+    """Tables of which every two have the same marginal over the attributes that they share.
+
+    tables      attributes → cells, of any sign; one axis an attribute
+    variances   of one cell of each table; alike in all when None
+
+    For every shared set I, small to large, the tables over C_l ⊇ I agree on
+    ccnt_I = Σ w_l Tab_l / Σ w_l, w_l = 1/∏_{j ∈ C_l∖I} |Ω_j|, divided by the variance of a cell
+    (the inverse variances of their marginals), and each spreads its difference evenly over its
+    cells (Zhang et al., J. Computer Research and Development 55(12), 2018, Equations 14 and 15,
+    for equal variances; Qardaji et al., SIGMOD 2014). The empty set is shared by all, so totals
+    agree too. Cells may be negative afterwards.
+
+    >>> tables = {("a",): np.array([2.0, 4.0]), ("a", "b"): np.array([[1.0, 1.0], [5.0, 1.0]])}
+    >>> {names: table.round(2).tolist() for names, table in make_consistent(tables).items()}
+    {('a',): [2.0, 4.67], ('a', 'b'): [[1.0, 1.0], [4.33, 0.33]]}
+    """
+    agreed = {names: table.astype(np.float64) for names, table in tables.items()}
+    noise = dict.fromkeys(agreed, 1.0) if variances is None else variances
+    for shared in shared_sets(tables):
+        holding = [names for names in agreed if shared <= set(names)]
+        if len(holding) < 2:
+            continue
+        order = tuple(name for name in holding[0] if name in shared)
+        marginals = np.stack([marginal_of(agreed[names], names, order) for names in holding])
+        # Cells of each table in one cell of its marginal: they share its difference alike.
+        others = np.array([agreed[names].size for names in holding]) / marginals[0].size
+        weights = 1 / (others * [noise[names] for names in holding])
+        average = np.average(marginals, axis=0, weights=weights)
+        for names, marginal, cells in zip(holding, marginals, others, strict=True):
+            agreed[names] = agreed[names] + spread((average - marginal) / cells, order, names)
+    return agreed
+
+
+def shared_sets(cliques: Iterable[Names]) -> tuple[frozenset[str], ...]:
+    """All intersections of two or more cliques and the empty set, small to large.
+
+    The sets are closed under intersection and every one comes after its subsets (a linear
+    extension of ⊆, read off the Hasse diagram level by level), so no step of
+    :func:`make_consistent` undoes an earlier one: tables that meet in I differ from their new
+    marginal over J by what they disagree on over I ∩ J, and that was settled before.
+
+    >>> [sorted(shared) for shared in shared_sets([("a", "b", "c"), ("b", "c", "d"), ("c", "e")])]
+    [[], ['c'], ['b', 'c']]
+    """
+    seen: set[frozenset[str]] = set()
+    closed: set[frozenset[str]] = {frozenset()}
+    for clique in map(frozenset, cliques):
+        # What meets an earlier clique or an earlier intersection, and each of those once.
+        closed |= {clique & other for other in seen | closed}
+        seen.add(clique)
+    return tuple(sorted(closed, key=lambda shared: (len(shared), sorted(shared))))
+
+
+def marginal_of(table: FloatArray, names: Names, onto: Collection[str]) -> FloatArray:
+    """Sums of a table with axes ``names`` over what is not in ``onto``, axes in its order.
+
+    >>> marginal_of(np.array([[1.0, 2.0], [3.0, 4.0]]), ("a", "b"), ("b",)).tolist()
+    [4.0, 6.0]
+    """
+    left = [name for name in names if name in onto]
+    summed = table.sum(axis=tuple(axis for axis, name in enumerate(names) if name not in onto))
+    return np.asarray(summed).transpose([left.index(name) for name in onto])
+
+
+def spread(table: FloatArray, names: Names, over: Names) -> FloatArray:
+    """A table with axes ``names`` in the shape that broadcasts over the axes ``over``.
+
+    >>> spread(np.ones((2, 3)), ("a", "b"), ("b", "c", "a")).shape
+    (3, 1, 2)
+    """
+    inside = table.transpose([names.index(name) for name in over if name in names])
+    sizes = iter(inside.shape)
+    return inside.reshape([next(sizes) if name in names else 1 for name in over])
+
+
+class Noisy(Protocol):
+    """A noisy marginal: a NoisyMarginal, or sums of one."""
+
+    @property
+    def attributes(self) -> Names:
+        """In the order of the axes."""
+        ...
+
+    @property
+    def table(self) -> FloatArray | IntArray:
+        """Counts; may be negative."""
+        ...
+
+    @property
+    def variance(self) -> float:
+        """Of every cell, in squared rows."""
+        ...
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A table made of noisy ones; see ``Noisy``."""
+
+    attributes: Names
+    table: FloatArray
+    variance: float
+
+
+def reconciled(
+    measured: Sequence[Noisy], sizes: Mapping[str, int]
+) -> tuple[float, dict[Names, FloatArray]]:
+    """The number of rows, and every largest measured marginal, all of them consistent.
+
+    measured   noisy tables, at least one; () is the number of rows
+    sizes      levels of every attribute; marginals come out in this order of attributes
+    returns    tables that may have negative cells; those inside another one are in it
+
+    A table is a sum of orthogonal parts, one for every set S of its attributes: what S alone adds
+    to the smaller sets. All tables that hold S measure its part with independent noise, and the
+    parts are free of each other, so the mean of each part by inverse variance is the
+    least-squares solution for all tables together (Xiao, He, Zhang, Kifer, "ResidualPlanner",
+    NeurIPS 2023, for measured tables of any kind). BoundaryViolation for no table.
+
+    >>> pair = Estimate(("a", "b"), np.array([[4.0, 1.0], [1.0, 4.0]]), 1.0)
+    >>> way = Estimate(("a",), np.array([9.0, 5.0]), 1.0)
+    >>> rows, tables = reconciled([pair, way], {"a": 2, "b": 2})
+    >>> round(rows, 2), tables["a", "b"].sum(axis=1).round(2).tolist()
+    (12.67, [7.67, 5.0])
+    """
+    if not measured:
+        raise BoundaryViolation("reconciled: expected one or more noisy tables, got none")
+    sums: dict[Names, FloatArray] = {}
+    weights: dict[Names, float] = {}
+    shapes = {}
+    for one in measured:
+        names, table = _ordered(one, sizes)
+        shapes[names] = table.shape
+        table = _reflected(table)
+        for part, place, summed in _parts(names, sizes):
+            weight = 1 / (one.variance * summed)
+            sums[part] = sums.get(part, 0.0) + table[place] * (np.sqrt(summed) * weight)
+            weights[part] = weights.get(part, 0.0) + weight
+    tables = {}
+    for names in _largest(shapes):
+        table = np.zeros(shapes[names])
+        for part, place, summed in _parts(names, sizes):
+            table[place] = sums[part] / (weights[part] * np.sqrt(summed))
+        tables[names] = _reflected(table)
+    return float(sums[()] / weights[()]), tables
+
+
+def _reflected(table: FloatArray) -> FloatArray:
+    """Coefficients of a table in an orthonormal basis of every axis whose first vector is
+    constant, or the table of such coefficients: a Householder reflection, its own inverse.
+    """
+    for axis, size in enumerate(table.shape):
+        if size > 1:
+            last = np.moveaxis(table, axis, -1)
+            mirror = np.full(size, -(size**-0.5))
+            mirror[0] += 1
+            along = last @ mirror * (2 / (mirror @ mirror))
+            table = np.moveaxis(last - along[..., None] * mirror, -1, axis)
+    return table
+
+
+def _ordered(one: Noisy, sizes: Mapping[str, int]) -> tuple[Names, FloatArray]:
+    names = tuple(name for name in sizes if name in one.attributes)
+    axes = [one.attributes.index(name) for name in names]
+    return names, one.table.transpose(axes).astype(np.float64)
+
+
+def _parts(
+    names: Names, sizes: Mapping[str, int]
+) -> Iterator[tuple[Names, tuple[slice | int, ...], int]]:
+    """Every set of the attributes, where its coefficients are, and the cells that are summed."""
+    for kept in product((False, True), repeat=len(names)):
+        part = tuple(name for name, keep in zip(names, kept, strict=True) if keep)
+        place = tuple(slice(1, None) if keep else 0 for keep in kept)
+        yield part, place, prod(sizes[n] for n, keep in zip(names, kept, strict=True) if not keep)
+
+
+def _largest(tables: Mapping[Names, tuple[int, ...]]) -> list[Names]:
+    """The tables that are in no other one."""
+    sets = {names: frozenset(names) for names in tables}
+    return [names for names in tables if not any(sets[names] < sets[other] for other in tables)]
+
+
+def project_to_simplex(table: FloatArray | IntArray, total: float = 1.0) -> FloatArray:
+    """Euclidean projection of ``table`` onto {x ≥ 0, Σx = total}, of the same shape;
+    total > 0.
+
+    A noisy table keeps its large cells' differences and loses its small cells' noise.
+
+    >>> project_to_simplex(np.array([3.0, 1.0, -2.0]), total=2.0).tolist()
+    [2.0, 0.0, 0.0]
+    """
+    # A constant on all cells changes nothing; below the largest, sums of huge cells stay exact.
+    below = table.astype(np.float64) - float(table.max())
+    values = np.sort(below.ravel())[::-1]
+    surplus = (np.cumsum(values) - total) / np.arange(1, values.size + 1)
+    kept = np.nonzero(values > surplus)[0][-1]
+    return np.asarray(np.maximum(below - surplus[kept], 0.0))
+
+
+def project_rows(table: FloatArray, totals: FloatArray) -> FloatArray:
+    """Each row of ``table`` (g, m) onto {x ≥ 0, Σx = its total}; totals (g,) ≥ 0.
+
+    >>> project_rows(np.array([[3.0, 1.0], [1.0, -2.0]]), np.array([2.0, 0.0])).tolist()
+    [[2.0, 0.0], [0.0, 0.0]]
+    """
+    below = table - table.max(axis=1, keepdims=True)
+    values = -np.sort(-below, axis=1)
+    surplus = (np.cumsum(values, axis=1) - totals[:, None]) / np.arange(1, table.shape[1] + 1)
+    # With a total above 0 the largest cell always stays; with 0 none does.
+    kept = np.maximum((values > surplus).sum(axis=1) - 1, 0)
+    return np.asarray(np.maximum(below - surplus[np.arange(len(table)), kept, None], 0.0))
+
+
+SWEEPS = 1000
+"""Most of them: the negative part shrinks geometrically, but slowly where little is above 0."""
+
+
+def ripple(table: FloatArray | IntArray, *, tolerance: float = 1e-3) -> FloatArray:
+    """A table ≥ 0 of the same shape and total; all 0 where the total is not above 0.
+
+    tolerance   in rows: cells above −tolerance count as settled and are cut at 0 in the end,
+                where the others are scaled back to the total
+
+    Every negative cell becomes 0 and takes what it lacked from its neighbours, the cells that
+    differ from it in one attribute, in equal parts; all negative cells at once, until none is
+    left (PriView: Qardaji, Yang, Li, SIGMOD 2014; there attributes are binary, and a cell of ℓ
+    attributes has ℓ neighbours). Unlike a projection to the simplex it moves
+    counts along the table's axes, which leaves marginals alone as far as it can.
+
+    >>> ripple(np.array([[-2.0, 5.0], [5.0, 9.0]])).tolist()
+    [[0.0, 4.0], [4.0, 9.0]]
+    """
+    total = float(table.sum())
+    if total <= 0:
+        return np.zeros(table.shape)
+    cells = table.astype(np.float64)
+    neighbours = sum(size - 1 for size in table.shape)
+    for _ in range(SWEEPS):
+        lacking = np.minimum(cells, 0.0)
+        if lacking.min() > -tolerance:
+            break
+        share = lacking / neighbours
+        cells -= lacking
+        for axis in range(cells.ndim):
+            cells += share.sum(axis=axis, keepdims=True) - share
+    settled = np.maximum(cells, 0.0)
+    return np.asarray(settled * (total / settled.sum()))

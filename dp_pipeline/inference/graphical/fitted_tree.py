@@ -1,0 +1,356 @@
+"""FittedTree: the distribution of a junction tree, fitted to noisy tables, and what it predicts.
+
+FittedRows: what noisy tables say together, as a distribution that rows are drawn from.
+
+OneWays: the one-way marginals of a table, and the number of rows that they agree on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations
+from math import prod
+
+import numpy as np
+
+from dp_pipeline.inference.graphical.clique_join import join_cliques, overlap_links, sample_network
+from dp_pipeline.inference.graphical.consistency import (
+    Estimate,
+    Noisy,
+    project_to_simplex,
+    reconciled,
+)
+from dp_pipeline.inference.graphical.graphical_model import GraphicalModel, fit_tree
+from dp_pipeline.inference.graphical.junction_tree import JunctionTree, triangulated_cliques
+from dp_pipeline.inference.graphical.views import view_network, view_tables
+from dp_pipeline.release.derived_attribute import Grouping
+from dp_pipeline.release.measurement import NoisyMarginal
+from dp_pipeline.release.synthetic_table import SyntheticTable
+from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.encoding import FloatArray, IntArray, Names
+
+ROWS_OF_A_COUNT = 1 << 16
+"""Rows drawn from the distribution where what it predicts is counted."""
+
+
+@dataclass(frozen=True, eq=False)
+class FittedTree:
+    """Probabilities of the cells of every clique.
+
+    tree     its cliques are those of the model, in its order
+    model    the same cliques, with the axes of its nodes
+    tables   one a node of the model, of sum 1; they agree on what cliques share
+    rows     number of rows, at least 1, as all noisy tables estimate it
+    """
+
+    tree: JunctionTree
+    model: GraphicalModel
+    tables: tuple[FloatArray, ...]
+    rows: float
+
+    @classmethod
+    def of(
+        cls,
+        cliques: Sequence[Names],
+        measured: Sequence[Noisy],
+        sizes: Mapping[str, int],
+        *,
+        iterations: int,
+    ) -> FittedTree:
+        """The distribution that fits the tables best.
+
+        measured     each inside a clique; every attribute is in one of them
+        iterations   at most
+        """
+        tree = JunctionTree.of(cliques, sizes)
+        model = GraphicalModel(tree, sizes)
+        rows, tables = reconciled(measured, sizes)
+        rows = max(1.0, rows)
+        start = {name: _shares(name, tables, rows) for name in sizes}
+        fitted = fit_tree(model, measured, start=start, iterations=iterations)
+        return cls(tree, model, tuple(fitted), rows)
+
+    def codes(self, rows: int, rng: np.random.Generator) -> IntArray:
+        """Synthetic codes (rows, attributes)."""
+        tables = self.model.by_clique(list(self.tables))
+        return join_cliques(self.tree, tables, rows, rng, self.model.sizes)
+
+    def predicted(self, names: Names) -> FloatArray:
+        """Rows expected in every cell over two attributes or more, in declared order: exact inside
+        a clique and for two, else counted in drawn rows.
+        """
+        for node, table in zip(self.model.nodes, self.tables, strict=True):
+            if set(names) <= set(node.names):
+                return np.asarray(self.rows * _kept(table, node.names, names))
+        if len(names) == 2:
+            return self.rows * self._pairs[names]
+        shape = tuple(self.model.sizes[name] for name in names)
+        cells = np.zeros(ROWS_OF_A_COUNT, dtype=np.int64)
+        for name, size in zip(names, shape, strict=True):
+            cells = cells * size + self._drawn[name]
+        counts = np.bincount(cells, minlength=prod(shape)).reshape(shape)
+        return np.asarray(counts * (self.rows / ROWS_OF_A_COUNT), dtype=np.float64)
+
+    @cached_property
+    def _drawn(self) -> dict[str, IntArray]:
+        """Always drawn alike: what is asked next must not depend on another seed."""
+        codes = self.codes(ROWS_OF_A_COUNT, np.random.default_rng(0))
+        return dict(zip(self.model.sizes, np.ascontiguousarray(codes.T), strict=True))
+
+    @cached_property
+    def _pairs(self) -> dict[Names, FloatArray]:
+        """Probabilities of all pairs, also where no clique has both."""
+        place = {name: at for at, name in enumerate(self.model.sizes)}
+        found: dict[Names, FloatArray] = {}
+        # From the attribute with fewer levels to the other: less to carry through the tree.
+        for name in sorted(self.model.sizes, key=lambda one: self.model.sizes[one]):
+            for other, table in self._with(name):
+                if place[name] < place[other]:
+                    found.setdefault((name, other), table)
+                else:
+                    found.setdefault((other, name), table.T)
+        return found
+
+    def _with(self, name: str) -> Iterator[tuple[str, FloatArray]]:
+        """Tables of one attribute, the first axis, and each other one: carried outwards from the
+        cliques that have it.
+        """
+        to_do = []
+        for at, node in enumerate(self.model.nodes):
+            if name in node.names:
+                others = (other for other in node.names if other != name)
+                yield from (
+                    (one, _kept(self.tables[at], node.names, (name, one))) for one in others
+                )
+                to_do += [(at, next_, self.tables[at], node.names) for next_ in self._around[at]]
+        while to_do:
+            before, at, joint, names = to_do.pop()
+            there = self.model.nodes[at].names
+            if name in there:
+                continue
+            shared = tuple(one for one in there if one in names)
+            joint = self._carried(_kept(joint, names, (name, *shared)), at, shared)
+            names = (name, *there)
+            others = (other for other in there if other not in shared)
+            yield from ((one, _kept(joint, names, (name, one))) for one in others)
+            to_do += [(at, next_, joint, names) for next_ in self._around[at] if next_ != before]
+
+    def _carried(self, table: FloatArray, at: int, shared: Names) -> FloatArray:
+        """P(x, clique) from P(x, what it shares): nothing where that has no probability."""
+        clique, names = self.tables[at], self.model.nodes[at].names
+        axes = tuple(axis for axis, name in enumerate(names) if name not in shared)
+        total = clique.sum(axis=axes, keepdims=True)
+        given = np.divide(clique, total, out=np.zeros_like(clique), where=total > 0)
+        return np.asarray(table.reshape(len(table), *total.shape) * given)
+
+    @cached_property
+    def _around(self) -> list[list[int]]:
+        """Neighbours of every node."""
+        around: list[list[int]] = [[] for _ in self.model.nodes]
+        for at, node in enumerate(self.model.nodes):
+            if node.parent is not None:
+                around[at].append(node.parent)
+                around[node.parent].append(at)
+        return around
+
+
+def _shares(name: str, tables: Mapping[Names, FloatArray], rows: float) -> FloatArray:
+    """Shares of the levels of an attribute, from a table that has it."""
+    names, table = next((names, table) for names, table in tables.items() if name in names)
+    counts = project_to_simplex(_kept(table, names, (name,)), total=rows)
+    return np.asarray(counts / counts.sum())
+
+
+def _kept(table: FloatArray, names: Names, wanted: Names) -> FloatArray:
+    """The marginal over ``wanted``, axes in this order."""
+    axes = tuple(axis for axis, name in enumerate(names) if name not in wanted)
+    left = [name for name in names if name in wanted]
+    return np.asarray(table.sum(axis=axes).transpose([left.index(name) for name in wanted]))
+
+
+@dataclass(frozen=True)
+class OneWays:
+    """Noisy one-way marginals.
+
+    measured   one table an attribute
+    rows       number of rows, at least 1
+    shares     attribute → shares of its levels, with sum 1
+
+    >>> from fractions import Fraction
+    >>> sex = NoisyMarginal(("sex",), np.array([6, 2]), Fraction(1))
+    >>> ways = OneWays.of([sex, NoisyMarginal(("smokes",), np.array([9, -1]), Fraction(1))])
+    >>> ways.rows, ways.shares["smokes"].tolist()
+    (8.0, [1.0, 0.0])
+    """
+
+    measured: tuple[NoisyMarginal, ...]
+    rows: float
+    shares: dict[str, FloatArray]
+
+    @classmethod
+    def of(cls, measured: Sequence[NoisyMarginal], *others: NoisyMarginal) -> OneWays:
+        """Every table's total estimates the number of rows, as do those of ``others``: their mean
+        by inverse variance. The shares are the nearest counts without negative ones that add up
+        to it (projecting to a sum of 1 would leave the largest level alone).
+        """
+        rows = float(max(1, estimated_rows((*measured, *others))))
+        sums: dict[str, FloatArray] = {}
+        weights: dict[str, float] = {}
+        for one in measured:
+            name, weight = one.attributes[0], 1 / max(one.variance, 1e-100)
+            sums[name] = np.asarray(sums.get(name, 0.0) + weight * one.table)
+            weights[name] = weights.get(name, 0.0) + weight
+        means = {name: project_to_simplex(sums[name] / weights[name], rows) for name in sums}
+        return cls(tuple(measured), rows, {n: mean / mean.sum() for n, mean in means.items()})
+
+    @classmethod
+    def within(cls, measured: Sequence[NoisyMarginal], sizes: Mapping[str, int]) -> OneWays:
+        """One-way marginals inside larger tables, which tell no more by being looked at alone."""
+        rows, tables = reconciled(measured, sizes)
+        rows = max(1.0, rows)
+        shares = {}
+        for name in sizes:
+            names = next(names for names in tables if name in names)
+            axes = tuple(axis for axis, other in enumerate(names) if other != name)
+            shares[name] = project_to_simplex(tables[names].sum(axis=axes), rows) / rows
+        return cls((), rows, shares)
+
+    def grouped(self, groupings: dict[str, Grouping]) -> list[Estimate]:
+        """The marginals over groups of levels; a sum of several levels has the noise of all."""
+        estimates = []
+        for one in self.measured:
+            grouping = groupings[one.attributes[0]]
+            levels_a_group = one.table.size / grouping.size
+            table = grouping.summed(one.table)
+            estimates.append(Estimate(one.attributes, table, one.variance * levels_a_group))
+        return estimates
+
+
+def estimated_rows(marginals: Sequence[NoisyMarginal]) -> int:
+    """Inverse-variance mean of the tables' totals, at least 0: each total estimates n."""
+    # At a very large ε the variance is 0 to every digit of a float.
+    variances = np.array([one.table.size * max(one.variance, 1e-100) for one in marginals])
+    weights = 1 / variances
+    totals = np.array([one.table.sum() for one in marginals], dtype=np.float64)
+    return max(0, round(float((weights * totals).sum() / weights.sum())))
+
+
+def shares(marginal: NoisyMarginal, rows: float) -> FloatArray:
+    """Probabilities of the cells: the nearest counts that add up to ``rows``, divided by them.
+
+    Projecting the counts themselves to a sum of 1 would leave their largest cell alone.
+    """
+    counts = project_to_simplex(marginal.table, total=max(1.0, rows))
+    return np.asarray(counts / counts.sum())
+
+
+FAMILY_CELLS = 1024
+"""Of the table of an attribute and its parents, where no tree holds all tables."""
+
+
+@dataclass(frozen=True)
+class FittedRows:
+    """Noisy tables of one release.
+
+    measured    all of them, () first; those of groups of levels too
+    sizes       levels of every attribute
+    ways        one-way marginals that were measured before; None: those inside the tables
+    groupings   attribute → groups of its levels in ``measured``; the others have their levels
+    cap         most cells of a clique; where triangulation needs larger ones, rows are drawn
+                from a network of smaller tables of largest entropy
+    """
+
+    measured: tuple[NoisyMarginal, ...]
+    sizes: Mapping[str, int]
+    ways: OneWays | None = None
+    groupings: Mapping[str, Grouping] = field(default_factory=dict)
+    cap: int = 1 << 16
+
+    def table(
+        self,
+        names: Names,
+        domain: Domain,
+        rng: np.random.Generator,
+        rows_to_draw: Callable[[float], int],
+    ) -> SyntheticTable:
+        """Synthetic rows; attributes of ``names`` without a size have one level."""
+        ways = self.ways or OneWays.within(self.measured, self.sizes)
+        rows = rows_to_draw(ways.rows)
+        cliques = self._cliques
+        if max((self._cells(one) for one in cliques), default=0) > self.cap:
+            codes, cliques, links = self._by_network(rows, rng)
+        else:
+            codes, cliques, links = self._by_tree(cliques, ways, rows, rng)
+        columns = dict(zip(self.sizes, codes.T, strict=True))
+        constant = np.zeros(rows, dtype=np.int64)
+        return SyntheticTable(
+            attributes=names,
+            codes=np.stack([columns.get(name, constant) for name in names], axis=1),
+            measured=self._paid,
+            cliques=(*cliques, *((name,) for name in names if name not in self.sizes)),
+            links=links,
+            domain=domain,
+            seed=int(rng.integers(1 << 62)),
+            groupings=dict(self.groupings),
+        )
+
+    @property
+    def _paid(self) -> tuple[NoisyMarginal, ...]:
+        """Everything that was measured, in the order in which it was."""
+        early = () if self.ways is None else self.ways.measured
+        return (*self.measured[:1], *early, *self.measured[1:])
+
+    @property
+    def _levels(self) -> dict[str, int]:
+        """Groups, or levels, of every attribute in the tables."""
+        return {
+            name: self.groupings[name].size if name in self.groupings else size
+            for name, size in self.sizes.items()
+        }
+
+    @property
+    def _cliques(self) -> tuple[Names, ...]:
+        import networkx as nx
+
+        graph = nx.Graph()
+        graph.add_nodes_from(self.sizes)
+        for one in self.measured:
+            graph.add_edges_from(combinations(one.attributes, 2))
+        return triangulated_cliques(graph, self._levels)
+
+    def _cells(self, names: Names) -> int:
+        levels = self._levels
+        return int(np.prod([levels[name] for name in names], dtype=object))
+
+    def _by_tree(
+        self, cliques: Sequence[Names], ways: OneWays, rows: int, rng: np.random.Generator
+    ) -> tuple[IntArray, tuple[Names, ...], tuple[tuple[int, int], ...]]:
+        """The tree that fits all tables best."""
+        if not cliques:
+            return np.zeros((rows, 0), dtype=np.int64), (), ()
+        levels = self._levels
+        tree = JunctionTree.of(cliques, levels)
+        model = GraphicalModel(tree, levels)
+        alone = {n: Grouping(tuple(range(size))) for n, size in self.sizes.items()}
+        groupings = {**alone, **self.groupings}
+        start = {name: groupings[name].summed(ways.shares[name]) for name in levels}
+        tables = fit_tree(model, (*self.measured, *ways.grouped(groupings)), start=start)
+        codes = join_cliques(tree, model.by_clique(tables), rows, rng, levels)
+        columns = [
+            self.groupings[name].expanded(column, ways.shares[name], rng)
+            if name in self.groupings
+            else column
+            for name, column in zip(levels, codes.T, strict=True)
+        ]
+        return np.stack(columns, axis=1), tree.cliques, tree.links
+
+    def _by_network(
+        self, rows: int, rng: np.random.Generator
+    ) -> tuple[IntArray, tuple[Names, ...], tuple[tuple[int, int], ...]]:
+        """One attribute after another, each by a table over those that it depends on most."""
+        views = self.measured[1:]
+        network = view_network(view_tables(views), self.sizes, most_cells=FAMILY_CELLS)
+        names = tuple(one.attributes for one in views)
+        return sample_network(network, rows, rng, self.sizes), names, overlap_links(names)

@@ -1,0 +1,353 @@
+"""GraphicalModel: the distribution of a junction tree with one log-potential a clique.
+
+Inference is exact: one pass to the root and one back (Lauritzen, Spiegelhalter 1988; the form
+with one division a separator is of Jensen, Lauritzen, Olesen 1990). Every slice over a separator
+is scaled by its own largest cell, so nothing underflows and nothing is divided by zero.
+
+Projection: from the cells of all cliques of a model to those of measured marginals, and back.
+
+A linear map and its transpose, both in two stages. Axes of a clique are fused into a few groups;
+the clique is summed to every set of groups that some marginal needs, once for all marginals of
+that set; a sparse matrix does the rest. For all 120 pairs of 16 binary attributes this reads the
+65,536 cells of their clique 10 times and not 120 times.
+
+Fitting the distribution of a junction tree to noisy marginals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from dp_pipeline.inference.graphical.consistency import Noisy, reconciled
+from dp_pipeline.inference.graphical.junction_tree import JunctionTree
+from dp_pipeline.spec.encoding import FloatArray, Names
+
+
+@dataclass(frozen=True)
+class Node:
+    """One clique, its axes ordered so that the separator to the parent comes first.
+
+    names      attributes in the order of the axes
+    shape      their sizes
+    parent     place of the parent in ``GraphicalModel.nodes``, None for the root
+    separator  number of first axes that are shared with the parent, in the parent's order
+    spread     shape in which a table over the separator broadcasts over the parent's axes
+    summed     the parent's axes that are not in the separator
+    """
+
+    names: Names
+    shape: tuple[int, ...]
+    parent: int | None
+    separator: int
+    spread: tuple[int, ...]
+    summed: tuple[int, ...]
+
+    @property
+    def split(self) -> tuple[int, int]:
+        """Cells of the separator, and of the rest given the separator."""
+        cells = int(np.prod(self.shape[: self.separator], dtype=np.int64))
+        return cells, int(np.prod(self.shape[self.separator :], dtype=np.int64))
+
+
+class GraphicalModel:
+    """P(x) ∝ exp Σ_C θ_C(x_C) over the cliques of a junction tree.
+
+    tree    cliques and links
+    sizes   levels of every attribute
+
+    >>> tree = JunctionTree((("a", "b"), ("b", "c")), ((0, 1),))
+    >>> model = GraphicalModel(tree, {"a": 2, "b": 2, "c": 2})
+    >>> [table.round(2).tolist() for table in model.marginals(model.zeros())[0]]
+    [[[0.25, 0.25], [0.25, 0.25]], [[0.25, 0.25], [0.25, 0.25]]]
+    """
+
+    def __init__(self, tree: JunctionTree, sizes: Mapping[str, int]) -> None:
+        parents = {child: parent for parent, child in tree.links}
+        self.sizes = dict(sizes)
+        self.nodes: list[Node] = []
+        places: dict[int, int] = {}
+        order = (0, *(child for _, child in tree.links))
+        self._cliques = tuple(tree.cliques[clique] for clique in order)
+        for clique in order:
+            parent = places.get(parents[clique]) if clique in parents else None
+            above = None if parent is None else self.nodes[parent]
+            self.nodes.append(_node(tree.cliques[clique], above, parent, sizes))
+            places[clique] = len(self.nodes) - 1
+
+    @property
+    def cells(self) -> int:
+        """Σ of the cliques' cells."""
+        return sum(int(np.prod(node.shape, dtype=np.int64)) for node in self.nodes)
+
+    def zeros(self) -> list[FloatArray]:
+        """Log-potentials of the uniform distribution."""
+        return [np.zeros(node.shape) for node in self.nodes]
+
+    def home(self, attributes: Names) -> int:
+        """The node with the fewest cells that holds the attributes; ValueError for none."""
+        holding = [at for at, node in enumerate(self.nodes) if set(attributes) <= set(node.names)]
+        return min(holding, key=lambda at: int(np.prod(self.nodes[at].shape)))
+
+    def marginals(self, potentials: Sequence[FloatArray]) -> tuple[list[FloatArray], float]:
+        """Probabilities of every clique's cells, one table a node with sum 1; and log Z.
+
+        potentials   one table a node, of its shape; finite
+        """
+        inward = [potential.copy() for potential in potentials]
+        scaled: list[FloatArray] = [np.zeros(0)] * len(self.nodes)
+        for at in range(len(self.nodes) - 1, -1, -1):
+            node, (over, within) = self.nodes[at], self.nodes[at].split
+            flat = inward[at].reshape(over, within)
+            largest = flat.max(axis=1)
+            table = np.exp(flat - largest[:, None])
+            total = table.sum(axis=1)
+            scaled[at] = table / total[:, None]
+            if node.parent is not None:
+                inward[node.parent] += (np.log(total) + largest).reshape(node.spread)
+            else:
+                log_total = float(np.log(total[0]) + largest[0])
+        tables: list[FloatArray] = []
+        for node, table in zip(self.nodes, scaled, strict=True):
+            if node.parent is not None:
+                above = tables[node.parent].sum(axis=node.summed).reshape(-1, 1)
+                np.multiply(table, above, out=table)
+            tables.append(table.reshape(node.shape))
+        return tables, log_total
+
+    def by_clique(self, tables: Sequence[FloatArray]) -> dict[Names, FloatArray]:
+        """Clique of the tree → its table, axes in the clique's order, from one table a node."""
+        return {
+            clique: tables[at].transpose([self.nodes[at].names.index(name) for name in clique])
+            for at, clique in enumerate(self._cliques)
+        }
+
+
+def _node(clique: Names, above: Node | None, parent: int | None, sizes: Mapping[str, int]) -> Node:
+    shared = () if above is None else tuple(name for name in above.names if name in clique)
+    names = (*shared, *(name for name in clique if name not in shared))
+    shape = tuple(sizes[name] for name in names)
+    if above is None:
+        return Node(names, shape, None, 0, (), ())
+    spread = tuple(
+        size if name in shared else 1 for name, size in zip(above.names, above.shape, strict=True)
+    )
+    summed = tuple(axis for axis, name in enumerate(above.names) if name not in shared)
+    return Node(names, shape, parent, len(shared), spread, summed)
+
+
+CELLS_A_GROUP = 16
+"""Axes are fused while their cells are at most this many."""
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """One set of groups of one node.
+
+    node     place in the model's nodes
+    shape    of the node with its groups as axes
+    summed   the groups that are summed
+    kept     shape of the rest, in which it broadcasts over the groups
+    matrix   from the kept cells to the cells of all marginals
+    turned   its transpose
+    """
+
+    node: int
+    shape: tuple[int, ...]
+    summed: tuple[int, ...]
+    kept: tuple[int, ...]
+    matrix: Any
+    turned: Any
+
+
+class Projection:
+    """All cells of ``tables``, in their order, from clique tables of ``model``.
+
+    tables   attributes of every marginal, each inside one clique
+
+    >>> from dp_pipeline.inference.graphical.junction_tree import JunctionTree
+    >>> tree = JunctionTree((("a", "b"), ("b", "c")), ((0, 1),))
+    >>> model = GraphicalModel(tree, {"a": 2, "b": 2, "c": 2})
+    >>> Projection(model, [("a",), ("c", "b")]).forward(model.marginals(model.zeros())[0]).tolist()
+    [0.5, 0.5, 0.25, 0.25, 0.25, 0.25]
+    """
+
+    def __init__(self, model: GraphicalModel, tables: Sequence[Names]) -> None:
+        self._model = model
+        firsts = np.cumsum([0, *(prod(model.sizes[name] for name in names) for names in tables)])
+        self._size = int(firsts[-1])
+        wanted: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+        groups = [_groups(node) for node in model.nodes]
+        for place, names in enumerate(tables):
+            at = model.home(names)
+            axes = {model.nodes[at].names.index(name) for name in names}
+            needed = tuple(g for g, group in enumerate(groups[at]) if axes & set(group))
+            wanted.setdefault((at, needed), []).append(place)
+        self._stages = [
+            _stage(
+                model.nodes[at],
+                at,
+                groups[at],
+                needed,
+                [(tables[p], int(firsts[p])) for p in places],
+                self._size,
+            )
+            for (at, needed), places in wanted.items()
+        ]
+
+    def forward(self, cliques: Sequence[FloatArray]) -> FloatArray:
+        """Cells of the marginals, flat, from one table a node."""
+        cells = np.zeros(self._size)
+        for one in self._stages:
+            table = cliques[one.node].reshape(one.shape)
+            cells += one.matrix @ (table.sum(axis=one.summed) if one.summed else table).ravel()
+        return cells
+
+    def backward(self, cells: FloatArray) -> list[FloatArray]:
+        """One table a node: every cell is the sum of the marginals' cells that it is in."""
+        cliques = self._model.zeros()
+        for one in self._stages:
+            added = (one.turned @ cells).reshape(one.kept)
+            cliques[one.node].reshape(one.shape)[...] += added
+        return cliques
+
+
+def _groups(node: Node) -> list[tuple[int, ...]]:
+    """Neighbouring axes, fused."""
+    groups: list[tuple[int, ...]] = []
+    cells = CELLS_A_GROUP + 1
+    for axis, size in enumerate(node.shape):
+        if cells * size <= CELLS_A_GROUP:
+            groups[-1] = (*groups[-1], axis)
+            cells *= size
+        else:
+            groups.append((axis,))
+            cells = size
+    return groups
+
+
+def _stage(
+    node: Node,
+    at: int,
+    groups: Sequence[tuple[int, ...]],
+    needed: tuple[int, ...],
+    tables: Sequence[tuple[Names, int]],
+    size: int,
+) -> _Stage:
+    from scipy.sparse import csr_array
+
+    shape = tuple(prod(node.shape[axis] for axis in group) for group in groups)
+    kept = tuple(cells if g in needed else 1 for g, cells in enumerate(shape))
+    axes = [axis for g in needed for axis in groups[g]]
+    rows = [_cells(node, axes, names) + first for names, first in tables]
+    columns = np.tile(np.arange(prod(kept)), len(tables))
+    ones = np.ones(len(columns))
+    matrix = csr_array((ones, (np.concatenate(rows), columns)), shape=(size, prod(kept)))
+    summed = tuple(g for g in range(len(groups)) if g not in needed)
+    return _Stage(at, shape, summed, kept, matrix, matrix.T.tocsr())
+
+
+def _cells(node: Node, axes: Sequence[int], names: Names) -> np.ndarray:
+    """For every cell over ``axes`` of the node the cell over ``names`` that it is in."""
+    shape = [node.shape[axis] for axis in axes]
+    cell, width = np.zeros(shape, dtype=np.int64), 1
+    for name in reversed(names):
+        place = axes.index(node.names.index(name))
+        along = [-1 if other == place else 1 for other in range(len(axes))]
+        cell += np.arange(shape[place]).reshape(along) * width
+        width *= shape[place]
+    return cell.ravel()
+
+
+ENTROPY = 0.35
+"""Weight of the entropy, in signals of one table (rows per deviation of its noise): cells that
+noise has made negative are left at a small share and not driven to none."""
+
+ITERATIONS = 300
+KEPT_STEPS = 20
+SMALLEST_SHARE = 1e-9
+SMALLEST_VARIANCE = 1e-100
+"""At a very large ε it is 0 to every digit of a float."""
+
+
+def fit_tree(
+    model: GraphicalModel,
+    measured: Sequence[Noisy],
+    *,
+    start: Mapping[str, FloatArray],
+    entropy: float = ENTROPY,
+    iterations: int = ITERATIONS,
+) -> list[FloatArray]:
+    """Probabilities of every clique's cells, one table a node of the model.
+
+    measured   each inside one clique of the model
+    start      attribute → shares: where nothing is measured the fit stays at their product
+
+    With y the reconciled tables of N rows, σ² the variance of their cells and μ those of the
+    tree's distribution, minimises ½ Σ ‖N μ_a − y_a‖² / σ_a² + w · KL(μ ‖ start). The dual,
+    log Z(θ) − Σ ⟨θ_a, y_a/N⟩ + ½ Σ λ_a ‖θ_a‖² with λ_a = w · σ_a² / N², is convex and has
+    no constraint; one inference gives its value and its gradient, and L-BFGS-B minimises it.
+
+    Sources: maximum entropy with relaxed constraints, Dudík, Phillips, Schapire, JMLR 2007;
+    marginals of noisy tables by graphical models, McKenna, Sheldon, Miklau, ICML 2019.
+
+    >>> from dp_pipeline.inference.graphical.junction_tree import JunctionTree
+    >>> from dp_pipeline.inference.graphical.consistency import Estimate
+    >>> model = GraphicalModel(JunctionTree((("a",),), ()), {"a": 2})
+    >>> table = Estimate(("a",), np.array([300.0, 100.0]), variance=1e-6)
+    >>> fit_tree(model, [table], start={"a": np.array([0.5, 0.5])})[0].round(3).tolist()
+    [0.75, 0.25]
+    """
+    base = _potentials(model, start)
+    if not measured:
+        return model.marginals(base)[0]
+    from scipy.optimize import minimize
+
+    sizes = {name: model.sizes[name] for name in start}
+    rows, tables = reconciled(measured, sizes)
+    rows = max(1.0, rows)
+    variances = [_variance(names, measured) for names in tables]
+    weight = entropy * rows / float(np.median(np.sqrt(variances)))
+    target = np.concatenate([table.ravel() for table in tables.values()]) / rows
+    noise = np.repeat(variances, [table.size for table in tables.values()]) / rows**2
+    # In units of the noise, the dual is about as steep in every direction.
+    scale = noise**-0.25
+    projection = Projection(model, list(tables))
+
+    def potentials(scaled: FloatArray) -> list[FloatArray]:
+        return [b + t for b, t in zip(base, projection.backward(scaled * scale), strict=True)]
+
+    def dual(scaled: FloatArray) -> tuple[float, FloatArray]:
+        found, log_total = model.marginals(potentials(scaled))
+        theta = scaled * scale
+        slope = projection.forward(found) - target + weight * noise * theta
+        value = log_total - float(theta @ target) + weight / 2 * float(noise @ theta**2)
+        return value, np.asarray(slope * scale)
+
+    options = {"maxiter": iterations, "maxcor": KEPT_STEPS, "ftol": 1e-10, "gtol": 1e-8}
+    best = minimize(dual, np.zeros(len(target)), jac=True, method="L-BFGS-B", options=options)
+    return model.marginals(potentials(best.x))[0]
+
+
+def _potentials(model: GraphicalModel, start: Mapping[str, FloatArray]) -> list[FloatArray]:
+    """Log-potentials of the product of the shares, every attribute in one clique."""
+    position = model.zeros()
+    for name, shares in start.items():
+        at = model.home((name,))
+        shape = [-1 if other == name else 1 for other in model.nodes[at].names]
+        position[at] += np.log(np.maximum(shares, SMALLEST_SHARE)).reshape(shape)
+    return position
+
+
+def _variance(names: Names, measured: Sequence[Noisy]) -> float:
+    """Of a cell of the table over these attributes, however often it was measured."""
+    precisions = [
+        1 / max(one.variance, SMALLEST_VARIANCE)
+        for one in measured
+        if set(one.attributes) == set(names)
+    ]
+    return 1 / sum(precisions)

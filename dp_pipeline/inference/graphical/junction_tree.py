@@ -1,0 +1,238 @@
+"""JunctionTree: cliques of attributes and the tree that joins them.
+
+Triangulation of a graph of attributes: elimination orders and the cliques that they leave.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from dp_pipeline.spec.errors import BoundaryViolation
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+
+@dataclass(frozen=True)
+class JunctionTree:
+    """Cliques, and links (parent, child) that span them breadth-first from clique 0.
+
+    cliques   attributes of each, in the order of its table's axes
+    links     positions in ``cliques``; cliques that share nothing are linked too
+
+    >>> tree = JunctionTree.of((("a", "b"), ("b", "c"), ("d",)), {"a": 2, "b": 2, "c": 3, "d": 2})
+    >>> tree.cliques, tree.links
+    ((('b', 'c'), ('a', 'b'), ('d',)), ((0, 1), (1, 2)))
+    >>> tree.separator((0, 1)), tree.separator((1, 2))
+    (('b',), ())
+    """
+
+    cliques: tuple[tuple[str, ...], ...]
+    links: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, cliques: Sequence[tuple[str, ...]], sizes: Mapping[str, int]) -> JunctionTree:
+        """The maximum spanning tree of the clique graph, weighted by the attributes shared.
+
+        The root is the clique with the most cells, and ``cliques`` of the tree are in
+        breadth-first order from it, each with its names as given. Ties go to the earlier
+        cliques: all junction trees of a graph have the same separators (Build-Noisy-
+        JunctionTree: Zhang et al., J. Computer Research and Development 55(12), 2018,
+        Algorithm 4). BoundaryViolation when no tree over the cliques has running
+        intersection: cliques of a triangulated graph always have one.
+        """
+        if not cliques:
+            return cls((), ())
+        cells = [cell_count(clique, sizes) for clique in cliques]
+        root = cells.index(max(cells))
+        links = _spanning(cliques, root)
+        order = (root, *(child for _, child in links))
+        place = {at: rank for rank, at in enumerate(order)}
+        tree = cls(
+            tuple(tuple(cliques[at]) for at in order),
+            tuple((place[parent], place[child]) for parent, child in links),
+        )
+        tree.require_running_intersection()
+        return tree
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Positions of the cliques, every parent before its children."""
+        return tuple(range(len(self.cliques)))[:1] + tuple(child for _, child in self.links)
+
+    def separator(self, link: tuple[int, int]) -> tuple[str, ...]:
+        """Attributes that both cliques of a link have, in the child's order."""
+        parent, child = link
+        return tuple(name for name in self.cliques[child] if name in self.cliques[parent])
+
+    def cells(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """Cells of every clique's table, in the order of ``cliques``.
+
+        >>> JunctionTree((("a", "b"), ("b", "c")), ((0, 1),)).cells({"a": 2, "b": 2, "c": 3})
+        (4, 6)
+        """
+        return tuple(cell_count(clique, sizes) for clique in self.cliques)
+
+    def require_running_intersection(self) -> None:
+        """BoundaryViolation unless the links span the cliques from clique 0, and the cliques with
+        any one attribute hang together.
+
+        Along ``order`` that is: what a clique shares with any earlier one, its parent has.
+        """
+        if sorted(self.order) != list(range(len(self.cliques))):
+            raise BoundaryViolation(
+                f"junction tree: expected a link to each of {len(self.cliques)} cliques but the "
+                f"first, got {len(self.links)} links"
+            )
+        seen = {at: set(clique) for at, clique in enumerate(self.cliques[:1])}
+        known = set().union(*seen.values())
+        for parent, child in self.links:
+            clique = set(self.cliques[child])
+            if parent not in seen:
+                raise BoundaryViolation(
+                    f"junction tree: expected links from clique 0 outwards, got clique {child} "
+                    f"below clique {parent} too early"
+                )
+            if not clique & known <= seen[parent]:
+                raise BoundaryViolation(
+                    f"junction tree: expected running intersection, got clique {child} "
+                    f"({', '.join(self.cliques[child])}) below a clique without "
+                    f"{', '.join(sorted(clique & known - seen[parent]))}"
+                )
+            seen[child] = clique
+            known |= clique
+
+
+def cell_count(clique: Sequence[str], sizes: Mapping[str, int]) -> int:
+    """Cells of the table over a clique; 1 for no attribute.
+
+    >>> cell_count(("a", "b"), {"a": 2, "b": 3})
+    6
+    """
+    return math.prod(sizes[name] for name in clique)
+
+
+def _spanning(cliques: Sequence[tuple[str, ...]], root: int) -> list[tuple[int, int]]:
+    """Links of the heaviest tree over the cliques, breadth-first from ``root``."""
+    import networkx as nx
+
+    graph = nx.Graph()
+    graph.add_nodes_from(range(len(cliques)))
+    graph.add_weighted_edges_from(
+        (at, other, len(set(left) & set(right)))
+        for (at, left), (other, right) in combinations(enumerate(cliques), 2)
+    )
+    return list(nx.bfs_edges(nx.maximum_spanning_tree(graph), root, sort_neighbors=sorted))
+
+
+def elimination_cliques(graph: nx.Graph, order: Sequence[str]) -> tuple[frozenset[str], ...]:
+    """Maximal cliques of ``graph`` after its triangulation along ``order``, as they arise.
+
+    For each u in ``order`` all pairs of its neighbours that are not yet eliminated are
+    connected, and N(u) ∪ {u} is a clique (Triangulation-Partition: Zhang et al., J. Computer
+    Research and Development 55(12), 2018, Algorithm 3). Names of ``order`` that are no
+    vertices count as vertices without edges. BoundaryViolation unless ``order`` has every
+    vertex once.
+
+    >>> import networkx as nx
+    >>> square = nx.cycle_graph(["a", "b", "c", "d"])
+    >>> [sorted(clique) for clique in elimination_cliques(square, ["a", "b", "c", "d"])]
+    [['a', 'b', 'd'], ['b', 'c', 'd']]
+    """
+    neighbours = _neighbours(graph, order)
+    cliques: list[int] = []
+    for at in range(len(order)):
+        clique = _eliminate(neighbours, at) | 1 << at
+        # A later clique lacks ``at``, so only an earlier one can contain this one.
+        if all(clique & ~earlier for earlier in cliques):
+            cliques.append(clique)
+    return tuple(frozenset(order[at] for at in _members(clique)) for clique in cliques)
+
+
+def min_fill_order(graph: nx.Graph, sizes: Mapping[str, int]) -> tuple[str, ...]:
+    """An elimination order: each time the vertex that adds the fewest edges.
+
+    sizes   cells of every attribute; their keys are the vertices
+
+    Ties go to the vertex whose clique has the fewest cells, then to the first in ``sizes``:
+    the order is a function of public values. BoundaryViolation for a vertex without a size.
+
+    >>> import networkx as nx
+    >>> min_fill_order(nx.path_graph(["a", "b", "c"]), {"a": 9, "b": 2, "c": 3})
+    ('c', 'a', 'b')
+    """
+    names, cells = tuple(sizes), tuple(sizes.values())
+    neighbours = _neighbours(graph, names)
+    costs = {at: _cost(neighbours, at, cells) for at in range(len(names))}
+    order = []
+    while costs:
+        fill, _, best = min(costs.values())
+        del costs[best]
+        order.append(names[best])
+        changed = around = _eliminate(neighbours, best)
+        # A new edge changes the fill of every vertex that sees both of its ends.
+        for at in _members(around if fill else 0):
+            changed |= neighbours[at]
+        costs.update({at: _cost(neighbours, at, cells) for at in _members(changed)})
+    return tuple(order)
+
+
+def triangulated_cliques(graph: nx.Graph, sizes: Mapping[str, int]) -> tuple[tuple[str, ...], ...]:
+    """Maximal cliques of ``graph`` after triangulation in min-fill order.
+
+    Names inside a clique are in the order of ``sizes``; an attribute without edges is a
+    clique of its own. BoundaryViolation for a vertex without a size.
+
+    >>> import networkx as nx
+    >>> triangulated_cliques(nx.Graph([("c", "a")]), {"a": 2, "b": 2, "c": 2})
+    (('b',), ('a', 'c'))
+    """
+    cliques = elimination_cliques(graph, min_fill_order(graph, sizes))
+    return tuple(tuple(name for name in sizes if name in clique) for clique in cliques)
+
+
+def _neighbours(graph: nx.Graph, order: Sequence[str]) -> list[int]:
+    """Neighbours of each vertex of ``order``, as the bits of a whole number."""
+    places = {name: at for at, name in enumerate(order)}
+    if len(places) != len(order) or not all(vertex in places for vertex in graph):
+        raise BoundaryViolation(
+            f"elimination order: expected each of {len(graph)} vertices once, got another order"
+        )
+    neighbours = [0] * len(order)
+    for left, right in graph.edges:
+        if left != right:
+            neighbours[places[left]] |= 1 << places[right]
+            neighbours[places[right]] |= 1 << places[left]
+    return neighbours
+
+
+def _eliminate(neighbours: list[int], at: int) -> int:
+    """Connect all neighbours of a vertex with each other and take it out; returns them."""
+    around = neighbours[at]
+    for one in _members(around):
+        neighbours[one] = (neighbours[one] | around) & ~(1 << one | 1 << at)
+    neighbours[at] = 0
+    return around
+
+
+def _cost(neighbours: list[int], at: int, cells: Sequence[int]) -> tuple[int, int, int]:
+    """Edges that eliminating a vertex adds, cells of its clique, and the vertex."""
+    missing, product = 0, cells[at]
+    around = neighbours[at]
+    for one in _members(around):
+        # A vertex is no neighbour of itself.
+        missing += (around & ~neighbours[one]).bit_count() - 1
+        product *= cells[one]
+    return missing // 2, product, at
+
+
+def _members(vertices: int) -> Iterator[int]:
+    """Positions of the bits of a set, smallest first."""
+    while vertices:
+        lowest = vertices & -vertices
+        yield lowest.bit_length() - 1
+        vertices ^= lowest

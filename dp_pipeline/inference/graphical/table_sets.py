@@ -1,0 +1,337 @@
+"""TableSets: which tables of several attributes are worth measuring together.
+
+Post-processing: everything here is public or was released.
+
+Disjoint tables: attributes put together where that tells more about each, or about pairs.
+
+Post-processing: everything here is public or was released.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import combinations
+from math import fsum, prod, sqrt
+
+import networkx as nx
+
+from dp_pipeline.inference.graphical.junction_tree import triangulated_cliques
+from dp_pipeline.release.measurement import NoiseRate
+from dp_pipeline.spec.encoding import Names
+
+Attributes = frozenset[str]
+Gaps = Mapping[tuple[str, str], float]
+
+MOST_TABLE_CELLS = 1024
+MOST_REFUSALS = 300
+"""Pairs that do not fit the cliques before no further one is tried."""
+
+
+@dataclass(frozen=True)
+class TableSearch:
+    """What a search for tables is told.
+
+    sizes     levels of every attribute, in declared order
+    gaps      pair, in declared order → what its independence is off by, in rows
+    amount    what all tables cost together, in the release's currency
+    rate      what noise that buys
+    rows      number of rows, estimated
+    cap       most cells of a clique of the tree that holds all tables
+    total     most cells of all cliques
+    room      how many times its noise a table's rows must be
+
+    >>> gaps = {("a", "b"): 900.0, ("a", "c"): 1.0, ("b", "c"): 2.0}
+    >>> sizes = {"a": 2, "b": 2, "c": 2}
+    >>> rate = NoiseRate(concentrated=False, reach=1)
+    >>> TableSearch(sizes, gaps, 1.0, rate, rows=5e3, cap=64, total=640, room=1.0).run(gaps)
+    (('a', 'b'),)
+    """
+
+    sizes: Mapping[str, int]
+    gaps: Gaps
+    amount: float
+    rate: NoiseRate
+    rows: float
+    cap: int
+    total: int
+    room: float
+
+    def run(self, candidates: Iterable[tuple[str, str]]) -> tuple[Names, ...]:
+        """Tables, none inside another, whose gain is large beside the noise in their pairs; every
+        attribute by itself where no pair fits.
+
+        candidates   pairs to begin with
+
+        The objective is Σ gaps of the pairs inside some table − the least total noise of all
+        pairs at that amount. Pairs are added while it rises, by gain for their cost; then
+        overlapping tables are put together while it rises: one table of three attributes costs
+        less than its three pairs.
+        """
+        chosen = self._pairs(candidates) or [(name,) for name in self.sizes]
+        return self._merged(chosen)
+
+    def _pairs(self, candidates: Iterable[tuple[str, str]]) -> list[Names]:
+        # An attribute of one level has no noise beside its pairs' margins, and no dependence.
+        free = [pair for pair in candidates if self.share(pair) > 0]
+        worth = sorted(free, key=lambda pair: -self.gaps[pair] / self.share(pair))
+        graph, chosen, shares, refused = self._graph(()), list[Names](), 0.0, 0
+        for pair in worth:
+            share = self.share(pair)
+            rise = self.cost(shares + share) - self.cost(shares)
+            if self.gaps[pair] <= rise:
+                continue
+            if refused < MOST_REFUSALS and not self._fits_with(graph, pair):
+                refused += 1
+                continue
+            if refused == MOST_REFUSALS:
+                break
+            graph.add_edge(*pair)
+            chosen.append(pair)
+            shares += share
+        return chosen
+
+    def _merged(self, tables: list[Names]) -> tuple[Names, ...]:
+        """Greedy with late evaluation: a candidate's gain is looked at again when it is first."""
+        state = _Merging(self, [frozenset(table) for table in tables])
+        heap: list[tuple[float, Names]] = []
+        for one, other in combinations(state.chosen, 2):
+            self._push(heap, state, one, other)
+        while heap:
+            _, table = heapq.heappop(heap)
+            gain = state.gain(table)
+            if gain <= 0:
+                continue
+            if heap and gain < -heap[0][0]:
+                heapq.heappush(heap, (-gain, table))
+                continue
+            after = state.with_table(table)
+            if not self._fits(self._graph(after), after):
+                continue
+            state.choose(table, after)
+            for one in state.chosen[:-1]:
+                self._push(heap, state, one, state.chosen[-1])
+        return tuple(sorted(map(self.ordered, state.chosen), key=self._place))
+
+    def _push(
+        self, heap: list[tuple[float, Names]], state: _Merging, one: Attributes, other: Attributes
+    ) -> None:
+        """A candidate: two tables that overlap, as one."""
+        if not one & other:
+            return
+        table = self.ordered(one | other)
+        if table not in state.seen and self.cells(table) <= MOST_TABLE_CELLS:
+            state.seen.add(table)
+            gain = state.gain(table)
+            if gain > 0:
+                heapq.heappush(heap, (-gain, table))
+
+    def cost(self, shares: float) -> float:
+        """Least total noise of all pairs of tables with this sum of shares."""
+        return self.rate.of_shares(shares, self.amount)
+
+    def share(self, table: Names) -> float:
+        """What a table's share of the amount is proportional to."""
+        return self.rate.share(self.weight(table))
+
+    def weight(self, table: Names) -> float:
+        """What the noise of a table counts."""
+        return pair_noise(tuple(self.sizes[name] for name in table))
+
+    def cells(self, table: Iterable[str]) -> int:
+        """Cells of a table."""
+        return prod(self.sizes[name] for name in table)
+
+    def ordered(self, table: Iterable[str]) -> Names:
+        """The attributes in declared order."""
+        return tuple(sorted(table, key=self._order.__getitem__))
+
+    @cached_property
+    def _order(self) -> dict[str, int]:
+        return {name: at for at, name in enumerate(self.sizes)}
+
+    def _place(self, table: Names) -> list[int]:
+        return [self._order[name] for name in table]
+
+    def _graph(self, tables: Iterable[Iterable[str]]) -> nx.Graph:
+        graph = nx.Graph()
+        graph.add_nodes_from(self.sizes)
+        for table in tables:
+            graph.add_edges_from(combinations(table, 2))
+        return graph
+
+    def _fits_with(self, graph: nx.Graph, pair: tuple[str, str]) -> bool:
+        graph.add_edge(*pair)
+        fits = self._fits(graph, graph.edges)
+        graph.remove_edge(*pair)
+        return fits
+
+    def _fits(self, graph: nx.Graph, tables: Iterable[Iterable[str]]) -> bool:
+        """Whether cliques and tables have no more cells than they may."""
+        cells = [self.cells(clique) for clique in triangulated_cliques(graph, self.sizes)]
+        measured = sum(self.cells(table) for table in tables)
+        return max(cells) <= self.cap and max(sum(cells), measured) <= self.total
+
+
+class _Merging:
+    """Tables chosen so far, in an order that another process has too: a replay has to find the
+    same ones.
+
+    seen   candidates that were looked at
+    """
+
+    def __init__(self, search: TableSearch, tables: list[Attributes]) -> None:
+        self._search, self.chosen = search, tables
+        self.seen: set[Names] = set()
+        self._covered = {pair for table in tables for pair in self._pairs(table)}
+        self._shares = {table: self._share(table) for table in tables}
+        self._total = fsum(self._shares.values())
+
+    def gain(self, table: Names) -> float:
+        """Rise of the objective when ``table`` takes the place of what is inside it; nothing where
+        its cells would drown in noise.
+        """
+        search, joined = self._search, frozenset(table)
+        share = search.share(table)
+        inside = fsum(self._shares[one] for one in self.chosen if one <= joined)
+        after = self._total - inside + share
+        noise = search.rate.deviation(search.amount * share / after)
+        if search.cells(table) * noise * search.room > search.rows:
+            return 0.0
+        pairs = (pair for pair in combinations(table, 2) if pair not in self._covered)
+        new = fsum(search.gaps.get(pair, 0.0) for pair in pairs)
+        return new + search.cost(self._total) - search.cost(after)
+
+    def with_table(self, table: Names) -> list[Attributes]:
+        """What is chosen when ``table`` takes the place of what is inside it."""
+        joined = frozenset(table)
+        return [*(one for one in self.chosen if not one <= joined), joined]
+
+    def choose(self, table: Names, after: list[Attributes]) -> None:
+        """Take ``table``; ``after`` is ``with_table`` of it."""
+        self.chosen = after
+        self._covered.update(self._pairs(after[-1]))
+        self._shares[after[-1]] = self._search.share(table)
+        self._total = fsum(self._shares[one] for one in after)
+
+    def _pairs(self, table: Attributes) -> Iterable[tuple[str, str]]:
+        return combinations(self._search.ordered(table), 2)
+
+    def _share(self, table: Attributes) -> float:
+        return self._search.share(self._search.ordered(table))
+
+
+@cache
+def pair_noise(sizes: tuple[float, ...]) -> float:
+    """Noise of all pairs of one table, in deviations of one cell, once their one-way marginals are
+    known: Σ over pairs of √(|C| · |i||j| · (1 − 1/|i|)(1 − 1/|j|)).
+
+    A pair's cell is a sum of |C|/|ij| cells; knowing the margins leaves (|i| − 1)(|j| − 1) of
+    its |ij| degrees of freedom. A single attribute counts as its cells.
+
+    >>> pair_noise((2, 2)), pair_noise((2, 2, 2)) < 3 * pair_noise((2, 2))
+    (2.0, False)
+    """
+    if len(sizes) == 1:
+        return float(sizes[0])
+    cells = prod(sizes)
+    return sum(sqrt(cells * (a - 1) * (b - 1)) for a, b in combinations(sizes, 2))
+
+
+INDIRECT = 3
+"""A gap that is in a table makes about two more pairs better."""
+
+
+def packed(
+    sizes: Mapping[str, int],
+    gaps: Gaps,
+    *,
+    amount: float,
+    rate: NoiseRate,
+    most_cells: int,
+) -> tuple[Names, ...]:
+    """Tables that hold every attribute once, names in the order of ``sizes``.
+
+    gaps         pair, in that order → what its independence is off by, in rows; others 0
+    amount       what all tables cost together
+    most_cells   of a table of several attributes
+
+    Begins with one table an attribute. Two tables are put together while the error of all pairs
+    falls: d − 1 times the noise in the one-way marginals (a marginal of a table of |C| cells
+    has √(|C|·|i|) deviations of one cell, and each table an amount of its own), less the gaps
+    of the pairs inside tables, which help other pairs too.
+
+    >>> rate = NoiseRate(concentrated=False, reach=1)
+    >>> packed({"a": 2, "b": 2, "c": 9}, {("a", "c"): 0.0}, amount=1.0, rate=rate, most_cells=99)
+    (('a', 'b'), ('c',))
+    """
+    packing = _Packing(sizes, gaps, amount, rate)
+    tables: list[Names] = [(name,) for name in sizes]
+    while True:
+        fitting = [
+            (one, other)
+            for one, other in combinations(tables, 2)
+            if prod(sizes[name] for name in (*one, *other)) <= most_cells
+        ]
+        total = fsum(packing.share(table) for table in tables)
+        gain, pair = max(
+            ((packing.gain(total, *pair), pair) for pair in fitting),
+            key=lambda found: found[0],
+            default=(0.0, ((), ())),
+        )
+        if gain <= 0:
+            return tuple(tables)
+        joined = packing.joined(*pair)
+        tables = [joined if table == pair[0] else table for table in tables if table != pair[1]]
+
+
+class _Packing:
+    """What two tables gain by being put together; nothing is computed twice."""
+
+    def __init__(
+        self, sizes: Mapping[str, int], gaps: Gaps, amount: float, rate: NoiseRate
+    ) -> None:
+        self._sizes, self._gaps, self._amount, self._rate = sizes, gaps, amount, rate
+        self._place = {name: at for at, name in enumerate(sizes)}
+        self._shares: dict[Names, float] = {}
+        self._told: dict[tuple[Names, Names], float] = {}
+        self._joined: dict[tuple[Names, Names], Names] = {}
+
+    def share(self, table: Names) -> float:
+        """What the table's share of the amount is proportional to."""
+        if table not in self._shares:
+            self._shares[table] = self._rate.share(one_way_noise(table, self._sizes))
+        return self._shares[table]
+
+    def joined(self, one: Names, other: Names) -> Names:
+        """The two tables as one."""
+        if (one, other) not in self._joined:
+            both = sorted((*one, *other), key=self._place.__getitem__)
+            self._joined[one, other] = tuple(both)
+        return self._joined[one, other]
+
+    def gain(self, total: float, one: Names, other: Names) -> float:
+        """How much smaller the error of all pairs is with the two together.
+
+        total   sum of all shares as they are
+        """
+        joined = self.joined(one, other)
+        after = total - self.share(one) - self.share(other) + self.share(joined)
+        before = self._rate.of_shares(total, self._amount)
+        saved = before - self._rate.of_shares(after, self._amount)
+        return (len(self._sizes) - 1) * saved + INDIRECT * self._told_by(one, other)
+
+    def _told_by(self, one: Names, other: Names) -> float:
+        """Gaps of the pairs of which one is in either table."""
+        if (one, other) not in self._told:
+            pairs = (self.joined((a,), (b,)) for a in one for b in other)
+            self._told[one, other] = fsum(self._gaps.get((a, b), 0.0) for a, b in pairs)
+        return self._told[one, other]
+
+
+def one_way_noise(table: Names, sizes: Mapping[str, int]) -> float:
+    """Noise of all one-way marginals of a table, in deviations of one cell."""
+    cells = prod(sizes[name] for name in table)
+    return sum(sqrt(cells * sizes[name]) for name in table)

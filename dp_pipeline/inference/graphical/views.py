@@ -1,0 +1,261 @@
+"""Tables of overlapping views without negative cells that agree on what they share.
+
+A Bayesian network from overlapping views: every family by maximum entropy.
+
+A marginal that no view holds, as the distribution of largest entropy that fits the views.
+
+Covering designs: few sets of attributes such that every two attributes are in one together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import combinations
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_pipeline.inference.graphical.clique_join import Conditional
+from dp_pipeline.inference.graphical.consistency import make_consistent, marginal_of, ripple, spread
+from dp_pipeline.release.measurement import NoisyMarginal
+from dp_pipeline.spec.encoding import FloatArray, Names
+
+TABLES_SETTLED = 1e-3
+"""Negative cells that are left alone, in mean absolute deviations of the noise."""
+
+ROUNDS = 3
+"""Rippled tables disagree again, less and less."""
+
+
+def view_tables(measured: Sequence[NoisyMarginal]) -> dict[Names, FloatArray]:
+    """Cells ≥ 0 of one total for every view, nearly consistent; all 0 where no total is above 0.
+
+    measured   views with noise of one scale, at least one
+
+    Consistency and Ripple in turn (PriView: Qardaji, Yang, Li, SIGMOD 2014, Sections 4.4, 4.5).
+
+    >>> from fractions import Fraction
+    >>> tall = NoisyMarginal(("a", "b"), np.array([[9, 0], [1, -2]]), Fraction(2))
+    >>> wide = NoisyMarginal(("b", "c"), np.array([[6, 4], [-2, 0]]), Fraction(2))
+    >>> [round(float(table.min()), 3) for table in view_tables([tall, wide]).values()]
+    [0.0, 0.0]
+    """
+    tables: dict[Names, FloatArray] = {
+        one.attributes: one.table.astype(np.float64) for one in measured
+    }
+    tolerance = TABLES_SETTLED * max(1.0, measured[0].deviation)
+    for _ in range(ROUNDS):
+        tables = {
+            names: ripple(table, tolerance=tolerance)
+            for names, table in make_consistent(tables).items()
+        }
+    return tables
+
+
+ENTROPY_SWEEPS = 500
+"""Most of them; consistent views settle in far fewer, others not at all."""
+
+ENTROPY_SETTLED = 1e-9
+"""Largest change of a cell in one sweep, as a share of the total."""
+
+
+def max_entropy(
+    attributes: Names,
+    views: Mapping[Names, FloatArray],
+    sizes: Mapping[str, int],
+    *,
+    sweeps: int = ENTROPY_SWEEPS,
+) -> FloatArray:
+    """The marginal over ``attributes``, of shape ``sizes`` of them, that the views leave open.
+
+    views   attributes → cells ≥ 0 that agree on what they share, one axis an attribute
+    sizes   cells of every attribute
+    sweeps  most of them
+
+    Iterative proportional fitting from equal cells: it is scaled to what each view says about
+    ``attributes``, again and again, and among all tables that fit ends at the one of largest
+    entropy (PriView: Qardaji, Yang, Li, SIGMOD 2014; Csiszár, Annals of Probability 3(1), 1975).
+    The total is the mean of the views' totals, or 1 without views. Where no view has two of the
+    attributes together they come out independent.
+
+    >>> views = {("a", "b"): np.diag([2.0, 2.0]), ("b", "c"): np.diag([2.0, 2.0])}
+    >>> max_entropy(("a", "c"), views, {"a": 2, "b": 2, "c": 2}).tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
+    targets = _targets(attributes, views)
+    total = float(np.mean([view.sum() for view in views.values()])) if views else 1.0
+    shape = tuple(sizes[name] for name in attributes)
+    table = np.full(shape, total / np.prod(shape, dtype=np.float64))
+    for _ in range(sweeps):
+        before = table
+        for names, target in targets.items():
+            now = marginal_of(table, attributes, names)
+            factor = np.divide(target, now, out=np.zeros(target.shape), where=now > 0)
+            table = table * spread(factor, names, attributes)
+        if np.abs(table - before).max() <= ENTROPY_SETTLED * total:
+            break
+    return np.asarray(table)
+
+
+def _targets(attributes: Names, views: Mapping[Names, FloatArray]) -> dict[Names, FloatArray]:
+    """What views say about ``attributes``; the sets that others contain follow from those."""
+    shared: dict[Names, list[FloatArray]] = {}
+    for names, view in views.items():
+        inside = tuple(name for name in attributes if name in names)
+        shared.setdefault(inside, []).append(marginal_of(view, names, inside))
+    return {
+        names: np.asarray(np.mean(tables, axis=0))
+        for names, tables in shared.items()
+        if not any(set(names) < set(other) for other in shared)
+    }
+
+
+NETWORK_SWEEPS = 30
+"""Of the fit of one family: what is left after them is far below the noise of any view."""
+
+
+def view_network(
+    views: Mapping[Names, FloatArray], sizes: Mapping[str, int], *, most_cells: int
+) -> tuple[Conditional, ...]:
+    """Every attribute of ``sizes`` once, after its parents: what ``sample_network`` draws from.
+
+    views        attributes → cells ≥ 0, nearly consistent; every two attributes are in one
+    most_cells   of a family's table, unless the attribute alone has more
+
+    First comes the attribute that depends most on all others, then always the one that depends
+    most on one that is placed. Its parents are the placed attributes that it depends on most,
+    as many as fit; the table over them is the one of largest entropy that agrees with the
+    views. Two attributes depend on each other by half the L1 distance of their table from
+    independence.
+
+    >>> same = {("a", "b"): np.diag([2.0, 2.0]), ("b", "c"): np.diag([2.0, 2.0])}
+    >>> every = same | {("a", "c"): np.diag([2.0, 2.0])}
+    >>> [one.parents for one in view_network(every, {"a": 2, "b": 2, "c": 2}, most_cells=4)]
+    [(), ('a',), ('a',)]
+    """
+    names = tuple(sizes)
+    dependence = _dependence(views, names)
+    placed = [int(np.argmax(dependence.sum(axis=0)))]
+    families: list[Names] = [()]
+    while len(placed) < len(names):
+        strongest = dependence[placed].max(axis=0)
+        strongest[placed] = -1
+        child = int(np.argmax(strongest))
+        order = sorted(placed, key=lambda at: -dependence[child, at])
+        families.append(_parents([names[at] for at in order], names[child], sizes, most_cells))
+        placed.append(child)
+    return tuple(
+        Conditional(
+            names[at],
+            parents,
+            max_entropy((*parents, names[at]), views, sizes, sweeps=NETWORK_SWEEPS),
+        )
+        for at, parents in zip(placed, families, strict=True)
+    )
+
+
+def _parents(
+    ordered: Sequence[str], child: str, sizes: Mapping[str, int], most_cells: int
+) -> Names:
+    """The first of ``ordered`` that fit beside the child."""
+    parents: list[str] = []
+    cells = sizes[child]
+    for name in ordered:
+        if cells * sizes[name] <= most_cells:
+            parents.append(name)
+            cells *= sizes[name]
+    return tuple(parents)
+
+
+def _dependence(views: Mapping[Names, FloatArray], names: Names) -> FloatArray:
+    """Distance of every pair from independence, (d, d), in rows; 0 on the diagonal."""
+    places = {name: at for at, name in enumerate(names)}
+    found = np.zeros((len(names), len(names)))
+    for view, table in views.items():
+        for pair in combinations(view, 2):
+            cells = marginal_of(table, view, pair)
+            product = np.outer(cells.sum(axis=1), cells.sum(axis=0)) / max(1e-9, cells.sum())
+            at = places[pair[0]], places[pair[1]]
+            found[at] = found[at[::-1]] = np.abs(cells - product).sum() / 2
+    return found
+
+
+SEED = 1
+"""Ties are broken at random, but by this seed for everybody: a design is a public value."""
+
+TRIES = 8
+"""Sets that are built for each one that is taken."""
+
+
+def covering_design(
+    sizes: Mapping[str, int], *, most_cells: int, most_attributes: int
+) -> tuple[tuple[str, ...], ...]:
+    """Views of the attributes, names in the order of ``sizes``: a function of its arguments.
+
+    sizes            cells of every attribute
+    most_cells       of a view with more than two attributes
+    most_attributes  in a view, at least 2
+
+    Every pair is in some view, and a single attribute is a view by itself. Greedy: a view starts
+    with a pair that is in none yet and takes the attribute that brings most such pairs, of those
+    the one that is in most of them outside, as long as one brings any; of ``TRIES`` views the
+    one that covers most is taken. (PriView: Qardaji, Yang, Li, SIGMOD 2014, takes the best
+    designs known: 6 views of 8 attributes for 16, as here.)
+
+    >>> covering_design({"a": 2, "b": 2, "c": 2, "d": 9}, most_cells=18, most_attributes=3)
+    (('a', 'b', 'c'), ('b', 'd'), ('c', 'd'), ('a', 'd'))
+    """
+    return _design(tuple(sizes.items()), most_cells, most_attributes)
+
+
+@cache
+def _design(
+    sizes: tuple[tuple[str, int], ...], most_cells: int, most_attributes: int
+) -> tuple[tuple[str, ...], ...]:
+    """Kept: it is asked for several times while a data set's chain is declared."""
+    names = tuple(name for name, _ in sizes)
+    if len(names) == 1:
+        return (names,)
+    cells = np.array([size for _, size in sizes], dtype=np.float64)
+    uncovered = ~np.eye(len(names), dtype=np.bool_)
+    rng = np.random.default_rng(SEED)
+    views = []
+    while uncovered.any():
+        tried = [_view(uncovered, cells, most_cells, most_attributes, rng) for _ in range(TRIES)]
+        view = max(tried, key=lambda one: int(uncovered[np.ix_(one, one)].sum()))
+        uncovered[np.ix_(view, view)] = False
+        views.append(tuple(names[at] for at in sorted(view)))
+    return tuple(views)
+
+
+def view_cells(view: tuple[str, ...], sizes: Mapping[str, int]) -> int:
+    """Cells of the table over a view."""
+    return prod(sizes[name] for name in view)
+
+
+def _view(
+    uncovered: NDArray[np.bool_],
+    cells: NDArray[np.float64],
+    most_cells: int,
+    most_attributes: int,
+    rng: np.random.Generator,
+) -> list[int]:
+    """Places of one view; it covers a pair at least."""
+    left = uncovered.sum(axis=1)
+    view = [_best(left, left, rng)]
+    view.append(_best(uncovered[view[0]] * 1, left, rng))
+    while len(view) < most_attributes:
+        gains = uncovered[view].sum(axis=0) * (cells * cells[view].prod() <= most_cells)
+        gains[view] = 0
+        if not gains.any():
+            break
+        view.append(_best(gains, left, rng))
+    return view
+
+
+def _best(gains: NDArray[np.int64], left: NDArray[np.int64], rng: np.random.Generator) -> int:
+    """The place that gains most; of several that of which most is left, of several any."""
+    best = np.flatnonzero(gains == gains.max())
+    return int(rng.choice(best[left[best] == left[best].max()]))

@@ -1,0 +1,1 @@
+"""Clusters from noisy counts of cells."""

@@ -1,0 +1,311 @@
+"""k-means on the weighted boxes of a synopsis: post-processing, it reads no row.
+
+Swaps that k-means' own steps cannot make: one centre moves to where points are far.
+
+A few weighted points that stand for many in k-means.
+
+Starts of Lloyd's algorithm, from public draws and noisy grids: no row is read.
+
+Places far from one another and from the walls of a box: starts that read no row.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from math import log
+
+import numpy as np
+
+from dp_pipeline.files import one_thread
+from dp_pipeline.release.clusters import Synopsis
+from dp_pipeline.spec.encoding import COORDINATE_BITS, Coordinate, FloatArray, IntArray
+
+_BLOCK_CELLS = 1 << 21
+
+
+class _Nearest:
+    """The two nearest centres of every point: indices and squared distances."""
+
+    def __init__(self, points: FloatArray, centres: FloatArray) -> None:
+        self.first = np.empty(len(points), dtype=np.int64)
+        self.second = np.empty(len(points), dtype=np.int64)
+        self.near = np.empty(len(points))
+        self.next = np.empty(len(points))
+        self.look(np.arange(len(points)), points, centres)
+
+    def look(self, at: IntArray, points: FloatArray, centres: FloatArray) -> None:
+        """Search again for the points ``at``."""
+        step = max(1, _BLOCK_CELLS // len(centres))
+        for start in range(0, len(at), step):
+            here = at[start : start + step]
+            squares = (centres * centres).sum(axis=1) - 2.0 * (points[here] @ centres.T)
+            best = np.argpartition(squares, 1, axis=1)[:, :2]
+            pair = np.take_along_axis(squares, best, axis=1)
+            order = np.argsort(pair, axis=1, kind="stable")
+            best = np.take_along_axis(best, order, axis=1)
+            pair = (
+                np.take_along_axis(pair, order, axis=1) + (points[here] ** 2).sum(axis=1)[:, None]
+            )
+            self.first[here], self.second[here] = best.T
+            self.near[here], self.next[here] = np.maximum(pair, 0.0).T
+
+    def swap(self, j: int, distances: FloatArray, points: FloatArray, centres: FloatArray) -> None:
+        """Centre j has moved; ``distances`` are squared ones to its new place."""
+        lost = (self.first == j) | (self.second == j)
+        closest = ~lost & (distances < self.near)
+        closer = ~lost & ~closest & (distances < self.next)
+        self.second[closest], self.next[closest] = self.first[closest], self.near[closest]
+        self.first[closest], self.near[closest] = j, distances[closest]
+        self.second[closer], self.next[closer] = j, distances[closer]
+        self.look(np.flatnonzero(lost), points, centres)
+
+
+def swapped(
+    points: FloatArray,
+    weights: FloatArray,
+    centres: FloatArray,
+    *,
+    steps: int,
+    rng: np.random.Generator,
+) -> tuple[FloatArray, bool]:
+    """Centres after ``steps`` trials of a swap, and whether any was made.
+
+    points    (n, d), near the origin
+    weights   (n,) ≥ 0
+    centres   (k, d), k ≥ 2
+
+    A trial draws a point with probability ∝ weight · squared distance, and moves there the
+    centre whose absence costs least, if the total cost falls.
+
+    Source: Lattanzi, Sohler, "A Better k-means++ Algorithm via Local Search", ICML 2019.
+    """
+    centres, nearest, any_made = centres.copy(), _Nearest(points, centres), False
+    for _ in range(steps):
+        costs = np.cumsum(weights * nearest.near)
+        if not costs[-1] > 0:
+            break
+        drawn = np.searchsorted(costs, rng.random() * costs[-1], side="right")
+        place = points[min(drawn, len(points) - 1)]
+        distances = ((points - place) ** 2).sum(axis=1)
+        with_it = np.minimum(distances, nearest.near)
+        without = weights * (np.minimum(distances, nearest.next) - with_it)
+        price = np.bincount(nearest.first, without, minlength=len(centres))
+        j = int(np.argmin(price))
+        if float((weights * with_it).sum() + price[j]) < costs[-1] * (1 - 1e-9):
+            centres[j], any_made = place, True
+            nearest.swap(j, distances, points, centres)
+    return centres, any_made
+
+
+def lightweight_coreset(
+    points: FloatArray, weights: FloatArray, *, size: int, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
+    """``size`` points, drawn with replacement, and weights that keep every k-means cost right
+    in expectation; all points as they are when there are no more than ``size``.
+
+    points    (n, d)
+    weights   (n,) > 0
+
+    Half of a point's probability is its weight's, half its part of the cost of one centre.
+    Source: Bachem, Lucic, Krause, "Scalable k-Means Clustering via Lightweight Coresets", KDD
+    2018, Algorithm 1, with weights.
+    """
+    if len(points) <= size:
+        return points, weights
+    share = weights / weights.sum()
+    cost = share * ((points - share @ points) ** 2).sum(axis=1)
+    total = cost.sum()
+    chance = share if total == 0 else (share + cost / total) / 2
+    drawn = np.searchsorted(np.cumsum(chance), rng.random(size) * chance.sum(), side="right")
+    drawn = np.minimum(drawn, len(points) - 1)
+    return points[drawn], weights[drawn] / (size * chance[drawn])
+
+
+MOST_SEARCHED = 1 << 14
+"""Points that starts and swaps work on; more are only used to settle the best centres."""
+
+MOST_STEPS = 200
+ROUNDS = 3
+
+
+def cluster_synopsis(
+    synopsis: Synopsis, *, k: int, starts: int, rng: np.random.Generator
+) -> FloatArray:
+    """k centres, float (k, d) in data units, each inside the box that the synopsis covers.
+
+    Boxes stand for their middles; negative weights count as 0. Fewer positive
+    boxes than centres (an empty or tiny population): every such middle is a centre
+    and the others are drawn uniformly from the box.
+    """
+    positive = synopsis.weights > 0
+    points, weights = synopsis.middles[positive], synopsis.weights[positive]
+    if len(points) <= k:
+        return _filled_up(points, synopsis, k, rng)
+    with one_thread():
+        origin = np.average(points, axis=0, weights=weights)
+        return _searched(points - origin, weights, k=k, starts=starts, rng=rng) + origin
+
+
+def _searched(
+    points: FloatArray, weights: FloatArray, *, k: int, starts: int, rng: np.random.Generator
+) -> FloatArray:
+    """The best of several starts, improved by swaps until those are of no use."""
+    few, their_weights = lightweight_coreset(points, weights, size=MOST_SEARCHED, rng=rng)
+    seed = int(rng.integers(2**31 - 1))
+    centres, cost = _settled(few, their_weights, k=k, starts=starts, seed=seed)
+    for _ in range(ROUNDS if k > 1 else 0):
+        steps = min(max(50, k), MOST_STEPS)
+        moved, any_moved = swapped(few, their_weights, centres, steps=steps, rng=rng)
+        if not any_moved:
+            break
+        better, cost_now = _settled(few, their_weights, start=moved)
+        if cost_now >= cost:
+            break
+        centres, cost = better, cost_now
+    return centres if few is points else _settled(points, weights, start=centres)[0]
+
+
+def _settled(
+    points: FloatArray,
+    weights: FloatArray,
+    *,
+    start: FloatArray | None = None,
+    k: int = 0,
+    starts: int = 1,
+    seed: int = 0,
+) -> tuple[FloatArray, float]:
+    """Lloyd's iterations from given centres, or from the best of ``starts`` k-means++ starts."""
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+
+    if start is None:
+        kmeans = KMeans(n_clusters=k, n_init=starts, random_state=seed)
+    else:
+        kmeans = KMeans(n_clusters=len(start), init=start, n_init=1)
+    with warnings.catch_warnings():
+        # Fewer distinct middles than centres is no mistake here: the boxes are disjoint.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        kmeans.fit(points, sample_weight=weights)
+    return np.asarray(kmeans.cluster_centers_, dtype=np.float64), float(kmeans.inertia_)
+
+
+def _filled_up(
+    points: FloatArray, synopsis: Synopsis, k: int, rng: np.random.Generator
+) -> FloatArray:
+    low, high = synopsis.lower.min(axis=0), synopsis.upper.max(axis=0)
+    missing = rng.uniform(low, high, size=(k - len(points), len(low)))
+    return np.concatenate([points, missing])
+
+
+def uniform_places(k: int, box: Sequence[Coordinate], rng: np.random.Generator) -> FloatArray:
+    """k independent uniform places in the box, float (k, d) in data units."""
+    low, high = ([getattr(one, end) for one in box] for end in ("lower", "upper"))
+    return rng.uniform(low, high, size=(k, len(box)))
+
+
+def spread_seeds(
+    synopsis: Synopsis, *, k: int, box: Sequence[Coordinate], rng: np.random.Generator
+) -> FloatArray:
+    """k middles of boxes of positive weight by greedy D² sampling, float (k, d).
+
+    Each time 2 + ⌊ln k⌋ boxes are drawn with probability ∝ weight · squared distance to the
+    nearest seed so far, and the one that leaves the least of that sum becomes a seed
+    (k-means++, Arthur and Vassilvitskii, SODA 2007). Fewer such boxes than k: all of
+    them, and uniform places.
+    """
+    positive = synopsis.weights > 0
+    points, weights = synopsis.middles[positive], synopsis.weights[positive]
+    if len(points) <= k:
+        return np.concatenate([points, uniform_places(k - len(points), box, rng)])
+    trials = 2 + int(log(k))
+    seeds = [int(rng.choice(len(points), p=weights / weights.sum()))]
+    costs = weights * _squares(points, seeds)[0]
+    while len(seeds) < k:
+        drawn = rng.choice(len(points), size=trials, p=costs / costs.sum())
+        left = np.minimum(costs, weights * _squares(points, drawn))
+        best = int(left.sum(axis=1).argmin())
+        seeds.append(int(drawn[best]))
+        costs = left[best]
+    return np.asarray(points[seeds])
+
+
+def _squares(points: FloatArray, chosen: Sequence[int] | IntArray) -> FloatArray:
+    """Squared distances of chosen points to all, (chosen, points)."""
+    return np.asarray(((points[chosen][:, None] - points) ** 2).sum(axis=2))
+
+
+def dense_seeds(
+    synopsis: Synopsis, *, k: int, box: Sequence[Coordinate], rng: np.random.Generator
+) -> FloatArray:
+    """k middles of the heaviest boxes of a grid with equally many cells an axis, float (k, d).
+
+    A cell beside a chosen one comes after all others; cells without positive weight are
+    no places, and uniform ones stand in for them.
+    """
+    order = np.argsort(-synopsis.weights, kind="stable")
+    order = order[: int((synopsis.weights > 0).sum())]
+    cells = round(len(synopsis.weights) ** (1 / len(box)))
+    free = np.ones((cells,) * len(box), dtype=bool)
+    peaks: list[int] = []
+    for cell in order.tolist():
+        if len(peaks) == k:
+            break
+        place = np.unravel_index(cell, free.shape)
+        if free[place]:
+            peaks.append(cell)
+            free[tuple(slice(max(0, int(one) - 1), int(one) + 2) for one in place)] = False
+    taken = set(peaks)
+    chosen = [*peaks, *(cell for cell in order.tolist() if cell not in taken)][:k]
+    missing = uniform_places(k - len(chosen), box, rng)
+    return np.concatenate([synopsis.middles[chosen], missing])
+
+
+_HALVINGS = 8
+_BATCHES, _BATCH = 20, 5
+"""Candidates for one place before a radius is given up."""
+
+
+def pack_spheres(k: int, box: Sequence[Coordinate], rng: np.random.Generator) -> FloatArray:
+    """k places, float (k, d) in data units, inside the box.
+
+    In the box scaled to [−1, 1]^d, the centres of k spheres that lie inside it and do not
+    overlap; their common radius is the largest, by bisection, for which random
+    insertion finds room for all. Source: Su et al., CODASPY 2016.
+    """
+    low, high = 0.0, min(1.0, 2 * k ** (-1 / len(box)))
+    places = rng.uniform(-1, 1, size=(k, len(box)))
+    for _ in range(_HALVINGS):
+        radius = (low + high) / 2
+        packed = _packed(places.shape, radius, rng)
+        if packed is None:
+            high = radius
+        else:
+            low, places = radius, packed
+    columns = (places * (1 << COORDINATE_BITS)).T
+    return np.stack([one.decode(q) for one, q in zip(box, columns, strict=True)], axis=1)
+
+
+def _packed(shape: tuple[int, ...], radius: float, rng: np.random.Generator) -> FloatArray | None:
+    places = np.empty(shape)
+    for at in range(len(places)):
+        place = _apart(places[:at], radius, rng)
+        if place is None:
+            return None
+        places[at] = place
+    return places
+
+
+def _apart(places: FloatArray, radius: float, rng: np.random.Generator) -> FloatArray | None:
+    """A random place for one more sphere beside those at ``places``, if one is found."""
+    for _ in range(_BATCHES):
+        candidates = rng.uniform(radius - 1, 1 - radius, size=(_BATCH, places.shape[1]))
+        # Axis by axis, not by a matrix product, whose last digit depends on the machine: a
+        # replay must find the same places.
+        squares = np.zeros((_BATCH, len(places)))
+        for mine, theirs in zip(candidates.T, places.T, strict=True):
+            squares += (mine[:, None] - theirs) ** 2
+        fits = (squares >= 4 * radius**2).all(axis=1)
+        if fits.any():
+            return np.asarray(candidates[fits.argmax()])
+    return None

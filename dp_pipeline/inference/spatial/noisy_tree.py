@@ -1,0 +1,157 @@
+"""NoisyTree: counts of tree nodes with their variances, made to agree with one another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dp_pipeline.inference.graphical.consistency import project_rows
+from dp_pipeline.release.trees import Prefixes
+from dp_pipeline.spec.encoding import FloatArray, IntArray
+
+SHRINK = 0.25
+"""Share of the noise's expected part that is taken out of differences between siblings."""
+
+
+@dataclass(frozen=True)
+class Sparsity:
+    """When the small ones among siblings are taken for empty.
+
+    one    deviations above which a child is certainly not empty
+    rest   deviations that the sum of all other children must pass to be kept
+    """
+
+    one: float
+    rest: float
+
+
+@dataclass(frozen=True)
+class _Families:
+    """Parents with the same number of children.
+
+    parents    int64 (g,): positions among all nodes
+    children   int64 (g, m)
+    """
+
+    parents: IntArray
+    children: IntArray
+
+
+class NoisyTree:
+    """Noisy counts of a tree that grows downwards. The root itself is not counted."""
+
+    def __init__(self) -> None:
+        self._nodes = [Prefixes.root()]
+        self._values: FloatArray = np.zeros(1)
+        # What was never counted has no weight beside what was.
+        self._precisions: FloatArray = np.zeros(1)
+        self._families: list[_Families] = []
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def add(
+        self,
+        parents: IntArray,
+        nodes: Prefixes,
+        values: FloatArray | IntArray,
+        variance: FloatArray,
+    ) -> IntArray:
+        """Put counted children below their parents; returns their positions, (g·m,).
+
+        parents    int64 (g,), positions
+        nodes      the children, parent by parent, g·m of them
+        values     (g, m), noisy counts
+        variance   float (g,), of each of a parent's counts
+        """
+        positions = len(self) + np.arange(values.size, dtype=np.int64)
+        if not positions.size:
+            return positions
+        self._families.append(_Families(parents, positions.reshape(values.shape)))
+        self._nodes.append(nodes)
+        self._values = np.concatenate([self._values, values.ravel()])
+        precision = np.repeat(1 / variance, values.shape[1])
+        self._precisions = np.concatenate([self._precisions, precision])
+        return positions
+
+    def count_again(self, positions: IntArray, values: IntArray, variance: FloatArray) -> None:
+        """Combine second counts (m,) of nodes with their first, by inverse variance."""
+        estimates = _Estimates(self._values, self._precisions)
+        estimates.combine(positions, values.astype(np.float64), 1 / variance)
+
+    @property
+    def leaves(self) -> tuple[IntArray, Prefixes]:
+        """Positions of the nodes without children, and those nodes."""
+        is_leaf = np.ones(len(self), dtype=np.bool_)
+        for family in self._families:
+            is_leaf[family.parents] = False
+        return np.flatnonzero(is_leaf), Prefixes.joined(self._nodes).where(is_leaf)
+
+    def counts(self, *, first: Sparsity | None, below: Sparsity | None) -> FloatArray:
+        """A count ≥ 0 for every node, (m,); the counts add up along the tree.
+
+        first   for the root's children; None takes no child for empty
+        below   for all others
+
+        Upwards, a node's count and its children's sum are averaged by inverse variance.
+        Downwards, a parent's count is given to its children: each child takes its own count
+        and an equal part of what is missing, differences from the mean are shrunk by the
+        part that is expected to be noise (James–Stein), children that look empty get
+        nothing, and the nearest counts ≥ 0 with the parent's sum are taken.
+        """
+        agreed = self._added_upwards()
+        counts = np.zeros(len(self))
+        counts[0] = max(1.0, agreed.values[0])
+        for family in self._families:
+            sparsity = below if family.parents[0] else first
+            counts[family.children] = agreed.shared(family, counts[family.parents], sparsity)
+        return counts
+
+    def _added_upwards(self) -> _Estimates:
+        estimates = _Estimates(self._values.copy(), self._precisions.copy())
+        for family in reversed(self._families):
+            variance = (1 / estimates.precisions[family.children]).sum(axis=1)
+            sums = estimates.values[family.children].sum(axis=1)
+            estimates.combine(family.parents, sums, 1 / variance)
+        return estimates
+
+
+@dataclass(frozen=True)
+class _Estimates:
+    """Counts of all nodes and their inverse variances; combined in place."""
+
+    values: FloatArray
+    precisions: FloatArray
+
+    def combine(self, at: IntArray, values: FloatArray, precision: FloatArray) -> None:
+        """Average with second estimates of the nodes ``at``, by inverse variance."""
+        total = self.precisions[at] + precision
+        weighted = self.values[at] * self.precisions[at] + values * precision
+        self.values[at] = weighted / total
+        self.precisions[at] = total
+
+    def shared(
+        self, family: _Families, parents: FloatArray, sparsity: Sparsity | None
+    ) -> FloatArray:
+        """Counts of parents (g,) given to their children, (g, m)."""
+        fan = family.children.shape[1]
+        values, variance = self.values[family.children], 1 / self.precisions[family.children]
+        away = values - values.mean(axis=1, keepdims=True)
+        noise = (fan - 1) * variance.mean(axis=1)
+        seen = (away**2).sum(axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            kept = np.where(seen > 0, np.maximum(0.0, 1 - SHRINK * noise / seen), 0.0)
+        shares = (parents / fan)[:, None] + kept[:, None] * away
+        if sparsity is not None:
+            shares[_look_empty(values, variance, sparsity)] = -np.inf
+        return project_rows(shares, parents)
+
+
+def _look_empty(values: FloatArray, variance: FloatArray, sparsity: Sparsity) -> np.ndarray:
+    """Children beside a certain one whose sum is no more than noise, (g, m)."""
+    certain = values > sparsity.one * np.sqrt(variance)
+    rest = np.where(certain, 0.0, values).sum(axis=1)
+    noise = np.sqrt(np.where(certain, 0.0, variance).sum(axis=1))
+    empty = certain.any(axis=1) & (rest <= sparsity.rest * noise)
+    return np.asarray(empty[:, None] & ~certain)

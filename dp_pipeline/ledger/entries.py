@@ -1,0 +1,236 @@
+"""A charge: what one release costs, and the spends it consists of.
+
+An entry: one row of the ledger, read back.
+
+What counts as text in a ledger row.
+
+What only a ledger can refuse.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from dp_pipeline.spec.amounts import PURE, Currency
+from dp_pipeline.spec.errors import Damaged, DeclarationError, PipelineError
+
+
+def require_line(text: str, *, of: str) -> None:
+    """Refuse anything but one line of printable text: these words stand in messages.
+
+    Raises DeclarationError.
+    """
+    if not isinstance(text, str) or not text.strip() or text != text.strip():
+        raise DeclarationError(f"{of}: expected text without outer spaces, got {text!r}")
+    if not text.isprintable():
+        raise DeclarationError(f"{of}: expected one line of printable text, got {text!r}")
+
+
+def require_text(text: str, *, of: str) -> None:
+    """Refuse what a database cannot store as text: other types, NUL, lone surrogates.
+
+    Raises DeclarationError.
+    """
+    if not isinstance(text, str) or not text:
+        raise DeclarationError(f"{of}: expected text, got {text!r}")
+    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise DeclarationError(f"{of}: expected text that UTF-8 can store, got {text!r}")
+
+
+def as_line(text: str) -> str:
+    """Any text as one printable line; for reasons, which must never be refused."""
+    line = " ".join(str(text).split())
+    return "".join(letter if letter.isprintable() else "?" for letter in line) or "no reason given"
+
+
+KINDS = ("dp", "not-dp")
+LARGEST_CHARGE = 10**16
+"""In nano-ε. Far above any ε that can be declared, and 900 of them still fit an SQL integer."""
+
+_KEY = re.compile(r"[0-9a-f]{16,128}")
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One release, as the ledger sees it.
+
+    key           release key: 16 to 128 lower-case hex digits, chosen by the caller
+    lineage       whose account pays
+    kind          "dp", or "not-dp" for a publication without any ε
+    nano_epsilon  ⌈ε·10⁹⌉, or ⌈ρ·10⁹⌉ of an account that counts in ρ; 0 exactly if ``kind``
+                  is "not-dp"
+    what          the words for messages: "trips/dpqt_kmeans at ε=0.1"
+    facts         whatever else is to be kept, all text: snapshot, parameters, run id, …
+    currency      what ``nano_epsilon`` is counted in; that of the account, or it is refused
+
+    Raises DeclarationError for anything else.
+
+    >>> Charge("0f" * 32, "trips", "dp", 100_000_000, "trips/grid at ε=0.1", {}).nano_epsilon
+    100000000
+    """
+
+    key: str
+    lineage: str
+    kind: str
+    nano_epsilon: int
+    what: str
+    facts: Mapping[str, str]
+    currency: Currency = PURE
+
+    def __post_init__(self) -> None:
+        require_line(self.what, of="what of a charge")
+        require_line(self.lineage, of=f"lineage of {self.what}")
+        require_key(self.key, of=f"key of {self.what}")
+        self._require_cost()
+        for name, text in self.facts.items():
+            require_text(name, of=f"name of a fact of {self.what}")
+            if not isinstance(text, str):
+                raise DeclarationError(f"{self.what}: fact {name!r} must be text, got {text!r}")
+        # A copy: what was reserved must not change with the caller's dictionary.
+        object.__setattr__(self, "facts", dict(self.facts))
+
+    def _require_cost(self) -> None:
+        if self.kind not in KINDS:
+            raise DeclarationError(f"{self.what}: kind is dp or not-dp, got {self.kind!r}")
+        if type(self.nano_epsilon) is not int:
+            raise DeclarationError(
+                f"{self.what}: expected whole nano-ε as int, got {self.nano_epsilon!r}"
+            )
+        lowest, highest = (1, LARGEST_CHARGE) if self.kind == "dp" else (0, 0)
+        if not lowest <= self.nano_epsilon <= highest:
+            raise DeclarationError(
+                f"{self.what}: a {self.kind} charge is {lowest} to {highest} nano-ε, "
+                f"got {self.nano_epsilon}"
+            )
+
+
+@dataclass(frozen=True)
+class SpendRow:
+    """One draw of noise inside a release; a child row of its settlement.
+
+    what       what was measured
+    mechanism  how: "laplace", "noisy_max", …
+    epsilon    exact, not negative; its part of the charge, in what the account counts in
+    scale      of the noise, exact, in the units of what was measured
+
+    Raises DeclarationError for floats and negative numbers: a negative spend is a refund.
+
+    >>> SpendRow("counts", "laplace", Fraction(1, 3), Fraction(3)).epsilon
+    Fraction(1, 3)
+    """
+
+    what: str
+    mechanism: str
+    epsilon: Fraction
+    scale: Fraction
+
+    def __post_init__(self) -> None:
+        require_text(self.what, of="what of a spend")
+        require_text(self.mechanism, of=f"mechanism of spend {self.what!r}")
+        for name in ("epsilon", "scale"):
+            value = getattr(self, name)
+            if not isinstance(value, Fraction) or value < 0:
+                raise DeclarationError(
+                    f"spend {self.what!r}: {name} must be a Fraction of at least 0, got {value!r}"
+                )
+
+
+def require_key(key: str, *, of: str = "release key") -> None:
+    """Refuse what is not a hex digest: a key names a file in ``locks/``.
+
+    Raises DeclarationError.
+    """
+    if not isinstance(key, str) or not _KEY.fullmatch(key):
+        raise DeclarationError(f"{of}: expected 16 to 128 lower-case hex digits, got {key!r}")
+
+
+_EXACT = re.compile(r"[0-9]+(/[0-9]+)?")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row, in the order of writing.
+
+    sequence      1, 2, 3, …
+    event         "account", "raise", "source", "retired", "reserve", "interrupted", "settled" or
+                  "dead"; of the ledger itself "upgraded", "restated", "quarantined"
+    time          UTC, ISO 8601
+    lineage       whose account; empty on rows about the ledger itself
+    key           release key; None on rows about the account alone
+    source        the source claimed; None on all other rows
+    kind          "dp" or "not-dp" of the release; None on rows about the account alone
+    nano_epsilon  what this row charges, nano-ρ where the account counts in ρ; 0 on every row
+                  but a reserve row, and one that names a row that is not the ledger's and looks
+                  like a charge
+    what          the words of the release
+    facts         everything else, all text
+    previous      hash of the row before
+    hash          hash over all of these and the spends
+    state         digest of what all rows add up to with this one; None on a row of the second
+                  format
+    spends        the draws of a settled release
+    """
+
+    sequence: int
+    event: str
+    time: str
+    lineage: str
+    key: str | None
+    source: str | None
+    kind: str | None
+    nano_epsilon: int
+    what: str
+    facts: Mapping[str, str]
+    previous: str
+    hash: str
+    state: str | None
+    spends: tuple[SpendRow, ...]
+
+    @property
+    def is_charge(self) -> bool:
+        """Whether the account paid for it, be it 0: a release, or a row that only looks like one
+        and that the ledger goes on beside.
+        """
+        return self.kind is not None and self.event in ("reserve", "quarantined")
+
+
+def entry_from(row: Mapping[str, Any], spends: Sequence[Mapping[str, Any]]) -> Entry:
+    """A stored row as a value; Damaged names the row if it does not parse."""
+    try:
+        facts = json.loads(row["facts"])
+        return Entry(**{**row, "facts": facts, "spends": tuple(map(_spend, spends))})
+    except (ValueError, TypeError, ZeroDivisionError, RecursionError):
+        raise Damaged(f"ledger row {row['sequence']}: its text cannot be parsed") from None
+
+
+def _spend(row: Mapping[str, Any]) -> SpendRow:
+    epsilon, scale = _fraction(row["epsilon"]), _fraction(row["scale"])
+    return SpendRow(row["what"], row["mechanism"], epsilon, scale)
+
+
+def _fraction(text: object) -> Fraction:
+    if not isinstance(text, str):
+        raise TypeError("an exact number is stored as text")
+    # "1e999999999" would be computed for hours.
+    if _EXACT.fullmatch(text) is None:
+        raise ValueError("an exact number is stored as one or two whole numbers")
+    return Fraction(text)
+
+
+class DeadRelease(PipelineError):
+    """A release whose noisy answers are lost, or that a person gave up: its ε is spent, only a
+    fresh replicate goes on.
+    """
+
+
+class ReservationOver(PipelineError):
+    """A reservation that was settled, has died or was left, and is used once more."""
+
+
+class UnbalancedSpends(PipelineError):
+    """The spends of a release do not sum to its charge; the release stays unsettled."""

@@ -1,0 +1,296 @@
+"""A ledger in one SQLite file: made once, opened for each transaction.
+
+What keeps the tables of a SQLite file append-only.
+
+A row of ``state`` may change while the row that changes it is written and not sealed yet: between
+the insert of an entry and the moment at which the row ``ledger`` of ``state`` takes its number.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from dp_pipeline.ledger.head import file_errors, locked, private_folder, publish, sweep_locks
+from dp_pipeline.ledger.store import StillHeld, require_format
+from dp_pipeline.ledger.tables import CHARGES, FORMAT, GENESIS, add_state, metadata, write_seal
+from dp_pipeline.spec.errors import Damaged, PipelineError, with_remedy
+
+_TIP = "(SELECT coalesce(max(sequence), 0) FROM entries)"
+_SEAL = (
+    "coalesce((SELECT entry FROM state WHERE kind = 'ledger' AND lineage = '' AND name = ''), -1)"
+)
+_NEW_IS_SEAL, _OLD_IS_SEAL = (
+    f"{row}.kind IS 'ledger' AND {row}.lineage IS '' AND {row}.name IS ''" for row in ("NEW", "OLD")
+)
+_IS_CLOSED = f"{_SEAL} = {_TIP}"
+
+
+def _abort(name: str, moment: str, when: str = "") -> str:
+    return (
+        f"CREATE TRIGGER {name} BEFORE {moment} {when}"
+        "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
+    )
+
+
+# INSERT OR REPLACE deletes without firing a DELETE trigger: hence the checks before an insert.
+TRIGGERS: Final = (
+    _abort("entries_not_updated", "UPDATE ON entries"),
+    _abort("entries_not_deleted", "DELETE ON entries"),
+    _abort("spends_not_updated", "UPDATE ON spends"),
+    _abort("spends_not_deleted", "DELETE ON spends"),
+    _abort(
+        "entries_follow_the_tip",
+        "INSERT ON entries",
+        f"WHEN NEW.sequence IS NOT {_TIP} + 1 "
+        "OR NEW.previous IS NOT coalesce("
+        f"(SELECT hash FROM entries ORDER BY sequence DESC LIMIT 1), '{GENESIS}') ",
+    ),
+    _abort(
+        "entries_follow_a_sealed_row",
+        "INSERT ON entries",
+        f"WHEN {_SEAL} <> {_TIP} AND NEW.event NOT IN ('quarantined', 'restated') ",
+    ),
+    _abort(
+        "reserves_not_replaced",
+        "INSERT ON entries",
+        "WHEN NEW.event = 'reserve' AND EXISTS "
+        "(SELECT 1 FROM entries WHERE key = NEW.key AND event = 'reserve') ",
+    ),
+    _abort(
+        "ends_not_replaced",
+        "INSERT ON entries",
+        "WHEN NEW.event IN ('settled', 'dead') AND EXISTS "
+        "(SELECT 1 FROM entries WHERE key = NEW.key AND event IN ('settled', 'dead')) ",
+    ),
+    _abort(
+        "spends_belong_to_the_tip",
+        "INSERT ON spends",
+        f"WHEN NEW.entry IS NOT {_TIP} OR {_IS_CLOSED} OR EXISTS "
+        "(SELECT 1 FROM spends WHERE entry = NEW.entry AND ordinal = NEW.ordinal) ",
+    ),
+    _abort(
+        "state_not_inserted",
+        "INSERT ON state",
+        f"WHEN {_IS_CLOSED} OR (NEW.kind IS 'ledger' "
+        f"AND NOT ({_NEW_IS_SEAL} AND {_SEAL} = -1 AND NEW.entry IS {_TIP})) ",
+    ),
+    _abort("state_not_updated", "UPDATE ON state", f"WHEN {_IS_CLOSED} "),
+    _abort("state_not_deleted", "DELETE ON state", f"WHEN ({_OLD_IS_SEAL}) OR {_IS_CLOSED} "),
+    _abort(
+        "state_sealed_once",
+        "UPDATE ON state",
+        f"WHEN (({_OLD_IS_SEAL}) OR NEW.kind IS 'ledger') "
+        f"AND NOT ({_NEW_IS_SEAL} AND ({_OLD_IS_SEAL}) AND NEW.entry IS {_TIP}) ",
+    ),
+)
+
+
+def create_guards(connection: Connection) -> None:
+    """Make all triggers."""
+    for statement in TRIGGERS:
+        connection.exec_driver_sql(statement)
+
+
+def missing_guards(connection: Connection) -> list[str]:
+    """What should be there, word for word, and is not: triggers, and the limit of a charge."""
+    rows = connection.exec_driver_sql("SELECT type, sql FROM sqlite_master WHERE sql IS NOT NULL")
+    present = {(row[0], row[1]) for row in rows}
+    missing = [
+        f"trigger {text.split()[2]}" for text in TRIGGERS if ("trigger", text) not in present
+    ]
+    # A table of the second format has other words behind it.
+    if not any(kind == "table" and CHARGES in text for kind, text in present):
+        missing.append(f"limit {CHARGES}")
+    return missing
+
+
+BUSY_SECONDS = 120
+_APPLICATION = 0x64706C67
+_CORRUPT = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+class SqliteStore:
+    """``ledger.sqlite`` with its folders ``locks/`` and ``keys/``.
+
+    Every transaction opens the file and closes it again. That costs about 2.5
+    milliseconds and buys three things: nothing is shared across a fork, no lock
+    outlives its holder, and the last one to close moves the write-ahead log into
+    the file, so that a copy of an idle ledger is a whole ledger.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.path = folder / "ledger.sqlite"
+        self.locks = folder / "locks"
+        self.keys = folder / "keys"
+        self._engine = _engine(self.path)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def exists(self) -> bool:
+        """Whether there is a ledger; Damaged if there was one.
+
+        Locks and keys are only ever made after the file, so seeing one without
+        the other means that the file was lost, and an empty ledger in its place
+        would reset every budget.
+        """
+        with file_errors(self.folder):
+            if self.path.exists():
+                return True
+            orphans = any(next(d.iterdir(), None) for d in (self.locks, self.keys) if d.is_dir())
+            # Looked at again: another process may have made all of it in between.
+            if orphans and not self.path.exists():
+                raise Damaged(
+                    f"ledger {self.path}: the file is lost, its locks or keys are not; "
+                    "DP_PIPELINE_LEDGER names no other place"
+                )
+            return self.path.exists()
+
+    def create(self, before: Callable[[], None]) -> None:
+        """Make the ledger if it is absent; any number of processes may do so at once."""
+        if self.exists():
+            return
+        with file_errors(self.folder):
+            for folder in (self.folder, self.locks, self.keys):
+                private_folder(folder)
+            # Whatever made the folder, what lies in it is for its owner only.
+            self.folder.chmod(0o700)
+            descriptor, name = tempfile.mkstemp(prefix=".new-", dir=self.folder)
+            os.close(descriptor)
+            _fill(Path(name))
+            before()
+            publish(Path(name), self.path)
+
+    def alone(self) -> AbstractContextManager[None]:
+        """The lock of all writers.
+
+        SQLite keeps writers apart by itself, but by polling: of six busy processes
+        the unluckiest waited 1.5 s for its turn, with the lock as a queue 0.4 s.
+        """
+        return locked(self.locks / "ledger.lock")
+
+    @contextmanager
+    def holding(self, key: str) -> Iterator[StillHeld]:
+        """The lock of one release: a file's, which nobody can lose."""
+        with locked(self.locks / f"{key}.lock", remove=True):
+            yield lambda: None
+
+    def sweep_locks(self) -> int:
+        """Remove the lock files that killed runs left; nobody who waits loses one."""
+        return sweep_locks(self.locks)
+
+    @contextmanager
+    def transaction(self, *, writing: bool, format: int = FORMAT) -> Iterator[Connection]:
+        """One transaction; a reader sees one state of the rows and does not wait for writers."""
+        begin = "BEGIN IMMEDIATE" if writing else "BEGIN"
+        try:
+            with self._engine.execution_options(begin=begin).begin() as connection:
+                require_format(self._format(connection), expected=format, of=str(self))
+                yield connection
+        except DBAPIError as error:
+            raise self._explained(error) from None
+
+    def format(self) -> int:
+        """What the header of the file says."""
+        try:
+            with self._engine.execution_options(begin="BEGIN").begin() as connection:
+                return self._format(connection)
+        except DBAPIError as error:
+            raise self._explained(error) from None
+
+    def upgrade_tables(self, connection: Connection) -> None:
+        """The third format has a column and a table more, and other indexes and triggers."""
+        objects = connection.exec_driver_sql(
+            "SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'index') "
+            "AND sql IS NOT NULL"
+        )
+        for kind, name in objects.all():
+            connection.exec_driver_sql(f'DROP {kind} "{name}"')
+        add_state(connection)
+        _finish(connection)
+
+    def missing_guards(self, connection: Connection) -> list[str]:
+        """The triggers and limits that should be there, word for word, and are not."""
+        return missing_guards(connection)
+
+    def require_sound(self, connection: Connection) -> None:
+        """SQLite's own comparison of every table with its indexes; not of rows with the limit of a
+        charge, which the rows themselves are verified by: one that is gone beside may break it.
+        """
+        connection.exec_driver_sql("PRAGMA ignore_check_constraints = ON")
+        said = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalars().all()
+        if said != ["ok"]:
+            raise Damaged(
+                f"ledger {self.path}: {' '.join(' '.join(said).split())}: where only an index is "
+                "damaged, `REINDEX` in the sqlite3 program makes it anew"
+            )
+
+    def _format(self, connection: Connection) -> int:
+        application = connection.exec_driver_sql("PRAGMA application_id").scalar_one()
+        if application != _APPLICATION:
+            raise Damaged(f"ledger {self.path}: the file is not a ledger")
+        return int(connection.exec_driver_sql("PRAGMA user_version").scalar_one())
+
+    def _explained(self, error: DBAPIError) -> PipelineError:
+        code = getattr(error.orig, "sqlite_errorcode", None)
+        reason = " ".join(str(error.orig).split())
+        # No code: Python could not even decode what SQLite handed over.
+        if code is None or code & 0xFF in _CORRUPT:
+            return Damaged(f"ledger {self.path}: {reason}")
+        return PipelineError(with_remedy(f"ledger {self.path}: {reason}", error.orig))
+
+
+def _engine(path: Path) -> Engine:
+    engine = create_engine("sqlite://", creator=lambda: _connect(path), poolclass=NullPool)
+
+    # The driver's own BEGIN is switched off: it would start as a reader and then
+    # fail, instead of waiting, when a reader wants to become a writer.
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        connection.exec_driver_sql(connection.get_execution_options()["begin"])
+
+    return engine
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    # mode=rw: opening must never make an empty file in the place of a lost one.
+    connection = sqlite3.connect(
+        f"file:{quote(str(path.absolute()))}?mode=rw",
+        uri=True,
+        timeout=BUSY_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    return connection
+
+
+def _fill(path: Path) -> None:
+    """Turn an empty file into an empty ledger."""
+    connection = _connect(path)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.close()
+    with _engine(path).execution_options(begin="BEGIN IMMEDIATE").begin() as transaction:
+        transaction.exec_driver_sql(f"PRAGMA application_id = {_APPLICATION}")
+        metadata.create_all(transaction)
+        _finish(transaction)
+
+
+def _finish(connection: Connection) -> None:
+    """What closes the tables: the seal of a ledger without rows, the triggers, the format."""
+    write_seal(connection)
+    create_guards(connection)
+    connection.exec_driver_sql(f"PRAGMA user_version = {FORMAT}")

@@ -1,0 +1,1 @@
+"""Private clusterings: one file a model."""

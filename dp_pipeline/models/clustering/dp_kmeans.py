@@ -1,0 +1,79 @@
+"""DPk-means: Lloyd's algorithm with noisy sums and counts (Blum, Dwork, McSherry, Nissim, 2005)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.inference.spatial.kmeans import pack_spheres, uniform_places
+from dp_pipeline.models.base import Claim, clustering_columns
+from dp_pipeline.models.clustering.base import Clustering, equal_noise, lloyd_rounds, round_budgets
+from dp_pipeline.release.clusters import Clusters
+from dp_pipeline.spec.encoding import FloatArray
+from dp_pipeline.spec.parameters import choice, integer, variant
+
+
+@dataclass(frozen=True)
+class DpKMeans(Clustering):
+    """T rounds of k-means whose cluster sizes and sums are noisy.
+
+    k         number of centres
+    columns   numeric attributes, d of them; all when empty
+    rounds    T, a fixed number
+    budgets   ``fixed``: ε/T a round; ``halving``: ε/2, ε/4, …, the last gets the rest
+    start     ``uniform``: independent places in the box; ``packing``: places far apart
+    variant   ``sound``; ``published``: it starts from records, on benchmarks alone
+
+    *Proof.* A round at e is two measures of disjoint clusters: sizes with Δ1 = 1 at
+    e/(d+1) and sums of fixed-point coordinates with Δ1 = d·2^16 at d·e/(d+1),
+    under add/remove, times the reach. It costs e, and Σ e = ε over the T rounds. The
+    start reads the box alone; T is declared; where a centre goes, or that it stays, is a
+    function of noisy answers. ∎
+    As published it is not ε-DP: it starts from records, and stops when the true
+    assignments stay as they are. ``published`` is the first of these faults alone: k
+    records, drawn by a hash of their content, without noise. A centre whose noisy size
+    is below 1 in every round stays such a record to the last digit.
+
+    Source: Blum et al. 2005 (SuLQ k-means).
+    """
+
+    summary: ClassVar[str] = "k-means by rounds of noisy sizes and sums over the declared box"
+
+    rounds: int = integer(5, at_least=1, at_most=20, measuring=True)
+    budgets: str = choice("fixed", "halving")
+    start: str = choice("uniform", "packing")
+    variant: str = variant()
+
+    def claim(self, epsilon: Fraction) -> Claim:
+        """ε, or none where it starts from records."""
+        if self.variant == "sound":
+            return Claim("dp", epsilon)
+        return Claim("not-dp", epsilon, "the initial centres are records without noise")
+
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
+        """Centres (k, d) and their noisy sizes in the last round; spends exactly ``epsilon``."""
+        columns = clustering_columns(self.columns, curator.domain)
+        start = self._start(curator, columns, rng)
+        means = lloyd_rounds(
+            curator,
+            columns,
+            start[None],
+            epsilons=round_budgets(epsilon, self.rounds, self.budgets),
+            sizes_share=equal_noise(len(columns)),
+        )
+        return means.clusters()
+
+    def _start(
+        self, curator: Curator, columns: tuple[str, ...], rng: np.random.Generator
+    ) -> FloatArray:
+        """Initial centres (k, d) in data units: places in the box, or as published records."""
+        box = curator.domain.box(columns)
+        if self.variant == "sound":
+            return (uniform_places if self.start == "uniform" else pack_spheres)(self.k, box, rng)
+        salt, reason = int(rng.integers(1 << 63)), self.claim(Fraction(1)).reason
+        records = curator.disclose_records(columns, self.k, salt, reason=reason)
+        return np.stack([one.decode(records[:, axis]) for axis, one in enumerate(box)], axis=1)

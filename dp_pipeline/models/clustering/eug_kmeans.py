@@ -1,0 +1,48 @@
+"""EUGkM: k-means on a noisy uniform grid (Su, Cao, Li, Bertino, Jin, CODASPY 2016)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from dp_pipeline.gate.counter import MOST_GRID_AXES
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.models.base import clustering_columns, planning_units
+from dp_pipeline.models.clustering.base import SynopsisClustering, noisy_grid
+from dp_pipeline.release.clusters import Clusters
+from dp_pipeline.spec.parameters import integer
+
+
+@dataclass(frozen=True)
+class EugKMeans(SynopsisClustering):
+    """One noisy count a cell of a public grid, then weighted k-means on the cells.
+
+    k              number of centres
+    columns        numeric attributes, d of them; all when empty
+    nominal_rows   declared number of rows N; a paid noisy count when None
+    starts         starts of the weighted k-means
+
+    The grid has M = (N·ε/10)^{2d/(2+d)} cells, ⌊M^{1/d}⌋ an axis.
+
+    *Proof.* The box and the number of cells are declared, or functions of a
+    paid noisy count. All cells are measured, empty ones included; one row is in
+    one cell, so Δ1 = 1 under add/remove, times the reach: one measure costs its
+    ε, and the count of rows the rest. k-means on noisy cells is post-processing. ∎
+    As published it is not ε-DP: the box is the data's own and M reads the exact N.
+
+    Source: Su et al. 2016, EUGkM; the exponent for d > 2 is theirs.
+    """
+
+    summary: ClassVar[str] = "k-means on a noisy uniform grid over the declared box"
+    most_columns: ClassVar[int | None] = MOST_GRID_AXES
+
+    nominal_rows: int | None = integer(None, at_least=1, measuring=True)
+
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
+        """Centres (k, d) and the noisy grid as synopsis; spends exactly ``epsilon``."""
+        columns = clustering_columns(self.columns, curator.domain)
+        units, left = planning_units(curator, self.nominal_rows, epsilon)
+        return self.clusters(noisy_grid(curator, columns, units=units, epsilon=left), rng)

@@ -1,0 +1,361 @@
+"""htree_kmeans: the default. A tree that spends ε along each path, deep where rows are dense.
+
+How htree's tree grows: who is counted next, how far below, with how much of its ε.
+
+Everything here is a function of noisy counts and declared numbers. A node that
+holds few rows beside its noise stops and spends all it has left on its own
+count; a node that holds many hands most of its ε on to its descendants.
+
+The residual step: released centres move to the noisy means of what a tree left over.
+
+A tree's boxes grow long with the dimension, and a mean of box middles is off by a
+part of a box. The rows' own distances from the released centres, clipped, are not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from fractions import Fraction
+from math import log
+from typing import ClassVar
+
+import numpy as np
+
+from dp_pipeline.files import one_thread
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.rules import NearestCentre
+from dp_pipeline.gate.trees import TreeSession
+from dp_pipeline.inference.spatial.kmeans import cluster_synopsis
+from dp_pipeline.inference.spatial.noisy_tree import NoisyTree, Sparsity
+from dp_pipeline.metrics.clustering import nearest_centres
+from dp_pipeline.models.base import clustering_columns
+from dp_pipeline.models.clustering.base import Clustering
+from dp_pipeline.release.clusters import Clusters, Synopsis
+from dp_pipeline.release.measurement import SHARES, variance, variances
+from dp_pipeline.release.trees import BitTree, Prefixes
+from dp_pipeline.spec.encoding import COORDINATE_BITS, FloatArray, IntArray
+from dp_pipeline.spec.parameters import integer
+
+BLOCK = 4
+"""Bits counted at once: 16 children."""
+
+GROWTH = 2.0
+"""How much more ε each generation gets than its parents'."""
+
+FIRST_SHARE = 0.2
+"""Part of ε for the first generation, which shows how much signal there is."""
+
+MOST_NODES = 400_000
+"""Nodes at which a tree stops growing."""
+
+
+@dataclass(frozen=True)
+class GrowthPlan:
+    """What the first generation says about the whole tree.
+
+    signal     noisy rows a cluster, in units of the noise's scale at all of ε; at least 1
+    doubt      noise deviations below which a count is no reason to go on
+    caution    factor on counts when depth is chosen, in (0, 1]: many rows a cluster allow
+               coarser leaves than the noise alone would
+    first      which of the root's children are taken for empty; they are large, and rows
+               lost there would be far from every centre: only at a strong signal
+    below      the same for all other nodes
+    """
+
+    signal: float
+    doubt: float
+    caution: float
+    first: Sparsity | None
+    below: Sparsity | None
+
+    @classmethod
+    def of(cls, total: float, *, clusters: int, rate: float) -> GrowthPlan:
+        """From the noisy number of rows, k, and ε per row of one unit."""
+        signal = max(1.0, total * rate / clusters)
+        return cls(
+            signal=signal,
+            doubt=min(2.0, max(1.0, log(signal) / 3)),
+            caution=min(1.0, max(0.35, (20 / signal) ** (2 / 3))),
+            first=_sparsity(log(signal / 200) + 1),
+            below=_sparsity(log(signal / 5)),
+        )
+
+
+def _sparsity(deviations: float) -> Sparsity | None:
+    """Deviations for one child, one less for the rest; at most 3, and nothing below 1."""
+    one = min(3.0, deviations)
+    return Sparsity(one, one - 1) if one >= 1 else None
+
+
+@dataclass(frozen=True)
+class _Frontier:
+    """Nodes of one generation: position in the tree, count, variance, shares left."""
+
+    nodes: Prefixes
+    positions: IntArray
+    values: FloatArray
+    variance: FloatArray
+    left: IntArray
+
+    def where(self, chosen: np.ndarray) -> _Frontier:
+        return _Frontier(
+            self.nodes.where(chosen),
+            self.positions[chosen],
+            self.values[chosen],
+            self.variance[chosen],
+            self.left[chosen],
+        )
+
+
+class _Growth:
+    """One tree on its session; ``rate`` is ε a row of one unit."""
+
+    def __init__(self, session: TreeSession, tree: BitTree, rate: float) -> None:
+        self._session, self._tree, self._rate = session, tree, rate
+        self.noisy = NoisyTree()
+
+    def first(self) -> _Frontier:
+        shares = max(1, int(FIRST_SHARE * SHARES))
+        root = _Frontier(
+            Prefixes.root(),
+            np.zeros(1, dtype=np.int64),
+            np.zeros(1),
+            np.full(1, np.inf),
+            np.array([SHARES]),
+        )
+        return self.count_below(root, BLOCK, np.array([shares]))
+
+    def count_below(self, parents: _Frontier, bits: int, shares: IntArray) -> _Frontier:
+        """Count all descendants ``bits`` further down; they are the next generation."""
+        values = self._session.expand(parents.nodes, bits=bits, shares=shares)
+        variance = variances(shares * self._rate / SHARES)
+        nodes, fan = parents.nodes.children(bits), 1 << bits
+        positions = self.noisy.add(parents.positions, nodes, values, variance)
+        left = np.repeat(parents.left - shares, fan)
+        spread = np.repeat(variance, fan)
+        return _Frontier(nodes, positions, values.ravel().astype(np.float64), spread, left)
+
+    def count_again(self, nodes: _Frontier) -> None:
+        """Spend what is left to nodes on their own counts."""
+        values = self._session.expand(nodes.nodes, bits=0, shares=nodes.left)
+        variance = variances(nodes.left * self._rate / SHARES)
+        self.noisy.count_again(nodes.positions, values[:, 0], variance)
+
+    def depths(self, frontier: _Frontier, plan: GrowthPlan) -> FloatArray:
+        """How many bits below each node its leaves should be, (m,).
+
+        A uniform grid over z rows at rate e is best with about (z·e)^{2d/(2+d)} cells (Su et
+        al. 2016); a node is treated as a small grid of its own.
+        """
+        d = len(self._tree.columns)
+        signal = frontier.values * frontier.left * (self._rate / SHARES * plan.caution)
+        wanted = 2 * d / (2 + d) * np.log2(np.maximum(1.0, signal))
+        hopeless = frontier.values < plan.doubt * np.sqrt(frontier.variance)
+        if len(self.noisy) > MOST_NODES:
+            hopeless[:] = True
+        room = self._tree.depth - frontier.nodes.depths
+        return np.where(hopeless, 0.0, np.minimum(wanted, room))
+
+
+@dataclass(frozen=True)
+class GrownTree:
+    """A tree that has spent all of its session's ε, and the plan it grew by."""
+
+    noisy: NoisyTree
+    plan: GrowthPlan
+
+    def counts(self) -> tuple[Prefixes, FloatArray]:
+        """The leaves and their counts ≥ 0."""
+        positions, nodes = self.noisy.leaves
+        return nodes, self.noisy.counts(first=self.plan.first, below=self.plan.below)[positions]
+
+
+def grow(session: TreeSession, tree: BitTree, *, clusters: int, rate: float) -> GrownTree:
+    """Spend all of a session's ε, on every path.
+
+    clusters   k that the tree is planned for
+    rate       ε divided by the reach
+    """
+    growth = _Growth(session, tree, rate)
+    live = growth.first()
+    plan = GrowthPlan.of(float(live.values.sum()), clusters=clusters, rate=rate)
+    while len(live.positions):
+        live = live.where(live.left > 0)
+        # Whole bits, so that many nodes share one scale of noise.
+        bits = np.rint(growth.depths(live, plan)).astype(np.int64)
+        ending = bits <= BLOCK
+        growth.count_again(live.where(ending & (bits == 0)))
+        for last in range(1, BLOCK + 1):
+            leaves = live.where(ending & (bits == last))
+            growth.count_below(leaves, last, leaves.left)
+        live, bits = live.where(~ending), bits[~ending]
+        live = growth.count_below(live, BLOCK, _shares(live.left, bits))
+    return GrownTree(growth.noisy, plan)
+
+
+def _shares(left: IntArray, bits: IntArray) -> IntArray:
+    """Whole shares for the next generation: a geometric series that ends with what is left."""
+    part = (GROWTH - 1) / (GROWTH ** (bits / BLOCK) - 1)
+    return np.maximum(1, np.floor(left * np.minimum(1.0, part))).astype(np.int64)
+
+
+QUANTILE = 0.8
+"""Part of a cluster's weight within the distance at which its rows are clipped."""
+
+_ONE = 1 << COORDINATE_BITS
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """What a synopsis says about its clusters.
+
+    sizes   float (k,), rows
+    radii   float (k,), L1 distance in data units
+    """
+
+    sizes: FloatArray
+    radii: FloatArray
+
+    @classmethod
+    def of(cls, centres: FloatArray, synopsis: Synopsis) -> _Spread:
+        weights = synopsis.weights.clip(min=0)
+        middles, k = synopsis.middles, len(centres)
+        nearest = nearest_centres(middles, centres)
+        away = np.abs(middles - centres[nearest]).sum(axis=1)
+        # A row is a quarter of a side from its box's middle, on average.
+        away += (synopsis.upper - synopsis.lower).sum(axis=1) / 4
+        radii = [_quantile(away[nearest == j], weights[nearest == j]) for j in range(k)]
+        sizes = np.bincount(nearest, weights, minlength=k).astype(np.float64)
+        return cls(sizes, np.array(radii))
+
+
+def move_by_residuals(
+    curator: Curator, centres: FloatArray, synopsis: Synopsis, *, epsilon: Fraction
+) -> FloatArray:
+    """Centres (k, d) of a synopsis, moved by the noisy clipped means of their rows' residuals.
+
+    *Proof.* Radii are functions of the released synopsis. A row is in one cluster and adds at
+    most one radius in L1, 2^16 in whole numbers rounded towards zero: one measure with
+    Δ1 = 2^16. Division by released sizes, shrinkage and clipping are post-processing. ∎
+
+    A centre stays when the noise of its mean is half its radius or more. All moves of one
+    centre are shrunk by the part of them that noise explains, judged over all centres.
+    """
+    # The question depends on these floats, whose last digits depend on the number of threads.
+    with one_thread():
+        spread = _Spread.of(centres, synopsis)
+    box = curator.domain.box(synopsis.columns)
+    rule = NearestCentre.of(synopsis.columns, centres, box)
+    steps = np.maximum(1, np.ceil(spread.radii / rule.unit_in(box))).astype(np.int64)
+    noisy = curator.measure_residuals(rule, tuple(steps.tolist()), epsilon=epsilon)
+    sizes = np.maximum(1.0, spread.sizes)
+    # One whole step of axis a is unit / weight_a of its own fixed-point digits.
+    digits = np.array([one.half_width / _ONE for one in box]) / np.array(rule.weights)
+    means = noisy * (steps / _ONE / sizes)[:, None] * digits
+    rate = float(epsilon) / curator.reach
+    deviations = np.sqrt(2) * steps[:, None] * digits / (rate * sizes)[:, None]
+    far = np.sqrt(2) / (rate * sizes) >= 0.5
+    means[far | (spread.sizes < 1)] = 0.0
+    low, high = ([getattr(one, end) for one in box] for end in ("lower", "upper"))
+    return np.asarray(np.clip(centres + _shrunk(means, deviations), low, high))
+
+
+def _shrunk(means: FloatArray, deviations: FloatArray) -> FloatArray:
+    """Means (k, d) times signal / (signal + noise), the signal's variance pooled by axis."""
+    moved = (means != 0).any(axis=1)
+    if not moved.any():
+        return means
+    signal = (means[moved] ** 2 - deviations[moved] ** 2).mean(axis=0).clip(min=0)
+    return np.asarray(means * (signal / (signal + deviations**2)))
+
+
+def _quantile(distances: FloatArray, weights: FloatArray) -> float:
+    """The distance within which QUANTILE of the weight lies; 0 of no weight."""
+    order = np.argsort(distances, kind="stable")
+    passed = np.cumsum(weights[order])
+    if not passed.size or passed[-1] <= 0:
+        return 0.0
+    return float(distances[order][np.searchsorted(passed, QUANTILE * passed[-1])])
+
+
+ENOUGH = 50.0
+"""Rows a cluster, in units of the noise's scale, from which on centres are moved."""
+
+
+@dataclass(frozen=True)
+class HTreeKMeans(Clustering):
+    """Count boxes of a tree, deeper where noisy counts are large, and cluster its leaves.
+
+    k           number of centres that the tree is planned for
+    columns     numeric attributes, d of them; all when empty
+    recluster   number of centres to release instead of k, k when None: from the same tree,
+                at no cost
+    starts      starts of the weighted k-means
+
+    With three columns or more, a share φ = min(0.4, d/16) of ε is kept from the tree.
+    Where the tree shows a strong signal it moves the k centres (``residual_step``); else
+    it counts the leaves once more.
+
+    *Proof.* One tree session at (1 − φ)ε: ``gate.tree_session`` proves that the counts along
+    every root-to-leaf path cost exactly that, and that siblings are disjoint. Which node is
+    counted next, with how many shares and how far below, is a function of earlier noisy
+    counts, of ε, k, d and the reach (``tree_growth``); no number of rows enters. What φε
+    is used for is a function of noisy counts; leaves are disjoint, Δ1 = 1, and the
+    residuals have their own proof. The centres that these are of depend on answers and
+    measuring parameters alone. Agreement between levels and k-means are post-processing. ∎
+
+    Source: our own; sharing ε along paths instead of levels, a budget that grows towards the
+    leaves (Cormode, Procopiuc, Srivastava, Shen, Yu, ICDE 2012), inverse-variance
+    consistency (Hay, Rastogi, Miklau, Suciu, VLDB 2010).
+    """
+
+    summary: ClassVar[str] = "k-means on a noisy tree that is deep where rows are dense"
+
+    recluster: int | None = integer(None, at_least=1, at_most=10_000)
+    starts: int = integer(10, at_least=1, at_most=1000, measuring=True)
+
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
+        """Centres (k, d) and the tree's leaves as synopsis; spends exactly ``epsilon``."""
+        columns = clustering_columns(self.columns, curator.domain)
+        kept = _kept_share(len(columns)) * epsilon
+        synopsis, signal = self._tree(curator, columns, epsilon - kept, kept)
+        clusters = self._clusters(synopsis, self.k, _generator(synopsis))
+        if kept and signal >= ENOUGH:
+            moved = move_by_residuals(curator, clusters.centres, synopsis, epsilon=kept)
+            clusters = Clusters(columns, moved, synopsis)
+        return clusters if self.recluster is None else self._clusters(synopsis, self.recluster, rng)
+
+    def _tree(
+        self, curator: Curator, columns: tuple[str, ...], epsilon: Fraction, kept: Fraction
+    ) -> tuple[Synopsis, float]:
+        """The noisy leaves, and the signal a cluster; spends ``kept`` too if that is weak."""
+        box = curator.domain.box(columns)
+        tree = BitTree.over(columns, box)
+        session = curator.open_tree(tree, epsilon=epsilon)
+        grown = grow(session, tree, clusters=self.k, rate=float(epsilon) / curator.reach)
+        session.close()
+        if kept and grown.plan.signal < ENOUGH:
+            positions, nodes = grown.noisy.leaves
+            again = curator.measure_boxes(tree, nodes, epsilon=kept)
+            spread = np.full(len(nodes), variance(again.scale))
+            grown.noisy.count_again(positions, again.table, spread)
+        nodes, weights = grown.counts()
+        return Synopsis(columns, *tree.boxes(nodes, box), weights), grown.plan.signal
+
+    def _clusters(self, synopsis: Synopsis, k: int, rng: np.random.Generator) -> Clusters:
+        centres = cluster_synopsis(synopsis.refined(), k=k, starts=self.starts, rng=rng)
+        return Clusters(synopsis.columns, centres, synopsis)
+
+
+def _kept_share(dimensions: int) -> Fraction:
+    """φ: the share of ε that is not the tree's."""
+    return Fraction(0) if dimensions < 3 else min(Fraction(2, 5), Fraction(dimensions, 16))
+
+
+def _generator(synopsis: Synopsis) -> np.random.Generator:
+    """Starts of k-means as a function of the noisy answers: a later question depends on the
+    centres, so no other generator may choose them.
+    """
+    digest = hashlib.sha256(synopsis.weights.tobytes()).digest()
+    return np.random.default_rng(int.from_bytes(digest[:16]))

@@ -1,0 +1,87 @@
+"""IDPk-means: DPk-means that starts at noisy means of random subsets (Li Yang et al.)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.inference.spatial.kmeans import uniform_places
+from dp_pipeline.models.base import Claim, clustering_columns
+from dp_pipeline.models.clustering.base import Clustering, equal_noise, lloyd_round, lloyd_rounds
+from dp_pipeline.release.clusters import Clusters
+from dp_pipeline.spec.encoding import FloatArray
+from dp_pipeline.spec.parameters import integer, variant
+
+
+@dataclass(frozen=True)
+class IdpKMeans(Clustering):
+    """Noisy means of k subsets of the rows, then T rounds of noisy k-means.
+
+    k         number of centres, and of subsets
+    columns   numeric attributes, d of them; all when empty
+    rounds    T, a fixed number, not counting the round of the start
+    variant   ``sound``: the start is a round that is charged; ``published``: it is not
+              charged, so the release costs more than was asked, and says so
+
+    *Proof.* A row goes to one of k subsets by a hash of itself and a public salt, so
+    another row moves it nowhere. The start is one round over subsets in place of
+    clusters: sizes with Δ1 = 1 and sums with Δ1 = d·2^16 under add/remove, times
+    the reach. It and the T rounds cost ε/(T+1) each, T + 1 of them: ε. Everything
+    else is a function of noisy answers. ∎
+    As published it is not ε-DP: the start is not charged (``published`` composes to
+    ε·(T+1)/T), and subsets of equal size move many rows when one is added.
+
+    Source: Li Yang et al., "Research on differentially private k-means".
+    """
+
+    summary: ClassVar[str] = "k-means by noisy rounds that starts at noisy means of random subsets"
+
+    rounds: int = integer(5, at_least=1, at_most=20, measuring=True)
+    variant: str = variant()
+
+    def claim(self, epsilon: Fraction) -> Claim:
+        """ε, or what an uncharged start makes of it."""
+        if self.variant == "sound":
+            return Claim("dp", epsilon)
+        return Claim(
+            "dp",
+            epsilon * (self.rounds + 1) / self.rounds,
+            f"the initial round is not charged: {self.rounds + 1} rounds at ε/{self.rounds} "
+            f"compose to {self.rounds + 1}/{self.rounds} of ε",
+        )
+
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
+        """Centres (k, d) and their noisy sizes in the last round; spends exactly the claim."""
+        columns = clustering_columns(self.columns, curator.domain)
+        share = self.claim(epsilon).epsilon / (self.rounds + 1)
+        means = lloyd_rounds(
+            curator,
+            columns,
+            self._start(curator, columns, share, rng)[None],
+            epsilons=[share] * self.rounds,
+            sizes_share=equal_noise(len(columns)),
+        )
+        return means.clusters()
+
+    def _start(
+        self,
+        curator: Curator,
+        columns: tuple[str, ...],
+        epsilon: Fraction,
+        rng: np.random.Generator,
+    ) -> FloatArray:
+        """Noisy means of k subsets; a random place for one whose noisy size is below 1."""
+        places = uniform_places(self.k, curator.domain.box(columns), rng)
+        means = lloyd_round(
+            curator,
+            columns,
+            places[:, None],
+            epsilon=epsilon,
+            sizes_share=equal_noise(len(columns)),
+            salt=int(rng.integers(1 << 63)),
+        )
+        return means.centres[:, 0]

@@ -1,0 +1,1 @@
+"""Private tables: one file a model."""

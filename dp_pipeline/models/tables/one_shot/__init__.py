@@ -1,0 +1,1 @@
+"""The default for tables: a plan, a search over it, the model."""

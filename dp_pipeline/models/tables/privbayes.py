@@ -1,0 +1,228 @@
+"""PrivBayes: a Bayesian network of noisy tables, and rows drawn along it.
+
+Growing a Bayesian network, one attribute and its parents at a time, by what depends most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import prod
+from typing import ClassVar
+
+import numpy as np
+
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.scores import FScore, Independence, MutualInformation, Score
+from dp_pipeline.inference.graphical.clique_join import Conditional, overlap_links, sample_network
+from dp_pipeline.inference.graphical.consistency import project_to_simplex
+from dp_pipeline.inference.graphical.fitted_tree import estimated_rows
+from dp_pipeline.models.base import Claim, planning_units
+from dp_pipeline.models.tables.base import (
+    Family,
+    Sizes,
+    TableModel,
+    candidate_families,
+    clique_cells,
+    covering_sets,
+)
+from dp_pipeline.release.accountant import split
+from dp_pipeline.release.measurement import NoisyMarginal
+from dp_pipeline.release.synthetic_table import SyntheticTable
+from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.encoding import FloatArray
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.parameters import choice, integer, share
+
+ScoreOf = Callable[[Family], Score]
+
+
+def grown_network(
+    curator: Curator,
+    sizes: Sizes,
+    score_of: ScoreOf,
+    *,
+    cells: int,
+    candidates: int,
+    step_price: Fraction,
+    rng: np.random.Generator,
+) -> tuple[tuple[Family, ...], int]:
+    """Every attribute's family, parents before children, and how many steps were paid for.
+
+    sizes        of the attributes, in declared order
+    score_of     the score of a family's table
+    cells        most that a family's table has
+    candidates   most families to choose from at a step
+    step_price   ε of one step, at most one fewer than there are attributes
+
+    Where one family is on offer, or none, nothing is asked; without an offer some attribute that
+    is left is drawn by itself. Which one, the first attribute and the sample of families are
+    random, and depend on declared sizes and on what was chosen before.
+    """
+    families = [Family(_any_of(list(sizes), rng))]
+    paid = 0
+    while len(families) < len(sizes):
+        placed = [one.child for one in families]
+        found = candidate_families(sizes, placed, cells=cells, most=candidates, rng=rng)
+        if len(found) > 1:
+            paid += 1
+            by_table = {one.attributes: one for one in found}
+            scores = {table: score_of(one) for table, one in by_table.items()}
+            what = f"network, step {len(placed)}"
+            families.append(by_table[curator.choose(what, scores, epsilon=step_price)])
+        else:
+            left = [name for name in sizes if name not in placed]
+            families.append(found[0] if found else Family(_any_of(left, rng)))
+    return tuple(families), paid
+
+
+def _any_of(names: Sequence[str], rng: np.random.Generator) -> str:
+    return names[int(rng.integers(len(names)))]
+
+
+NETWORK_SEED = 2014
+"""Public, and the same for every release: ``rng`` is another one under another post-processing,
+and must not change what was asked."""
+
+
+@dataclass(frozen=True)
+class PrivBayes(TableModel):
+    """A network grown one attribute at a time, each with the parents that it depends on most.
+
+    attributes        discrete attributes, d of them; all when empty
+    synthetic_rows    rows to draw; None: the number that the tables' totals estimate
+    score             what a child depends on its parents by: ``R``; ``I``, mutual information, or
+                      ``F``, of binary attributes, both on benchmarks alone, where one row is
+                      replaced and the number of rows is public
+    structure_share   β: share of ε that chooses the network
+    usefulness        θ: rows of an average cell, in scales of its noise, at least
+    candidates        most families (child and parents) to choose from at a step: where there
+                      are more, a sample by a fixed seed, which depends on no row
+    clique_cells      most cells of a table, however large ε is
+    negatives         noisy tables are ``projected`` to the nearest one without negative cells,
+                      or ``clipped`` at 0 as published
+    nominal_rows      N, a declared constant; None pays 2 % of ε for a noisy one
+
+    ε1 = β·ε pays for d − 1 steps of ε1/(d − 1), ε2 = ε − ε1 for the tables. The first attribute
+    is drawn by a fixed seed. A step chooses a child X and a maximal set of parents Π by noisy
+    max of n·R, R = ½‖P(X, Π) − P(X)P(Π)‖₁, of n·I or of n·F. A table over X and Π is useful where
+    N/cells ≥ θ·m/ε2, m the number of tables. All attributes binary: the degree is the largest k
+    at which m = d − k tables of 2^(k+1) cells are; else m = d, and Π is as large as that allows.
+    An attribute that fits with no other one is drawn by itself. Where no choice is left no step
+    is asked, and its share goes to the tables. A table that another one holds is not measured,
+    as published for the first k attributes.
+
+    *Proof.* A step is a noisy max of scores, each with its sensitivity (``gate.scores``: one
+    row moves n·R by less than 2), and costs ε1/(d − 1). The families on offer are functions of
+    declared sizes, N and earlier answers. One row is in one cell of each table: Δ1 = 1 under
+    add/remove, times the reach. The tables share equally what N and the steps left, so the
+    total is ε, exactly. Projection and sampling are post-processing. ∎
+
+    Source: Zhang, Cormode, Procopiuc, Srivastava, Xiao, "PrivBayes" (SIGMOD 2014; TODS 2017),
+    Algorithms 1, 2, 4 and 5. Its usefulness for neighbours that replace a row, at reach 2, is
+    N·ε2/(2·d·cells) ≥ θ. Not here: generalised levels of an attribute as parents.
+    """
+
+    summary: ClassVar[str] = "a Bayesian network of noisy tables, and rows drawn along it"
+
+    score: str = choice("R", "I", "F")
+    structure_share: Fraction = share(Fraction(3, 10))
+    usefulness: int = integer(4, at_least=1, at_most=10**6, measuring=True)
+    candidates: int = integer(200, at_least=1, at_most=10**5, measuring=True)
+    clique_cells: int = clique_cells(8192)
+    negatives: str = choice("projected", "clipped", measuring=False)
+    nominal_rows: int | None = integer(None, at_least=1, measuring=True)
+
+    @property
+    def needs_public_rows(self) -> bool:
+        """Whether it reads the number of rows: under ``replace_one``, on benchmarks alone."""
+        return self.score != "R"
+
+    def claim(self, epsilon: Fraction) -> Claim:
+        """ε; with a reason to stay on benchmarks where the number of rows has to be public."""
+        if not self.needs_public_rows:
+            return Claim("dp", epsilon)
+        return Claim("dp", epsilon, f"score {self.score} needs a public number of rows")
+
+    def check(self, domain: Domain) -> None:
+        """DeclarationError as for every table model, and for F unless all attributes are binary."""
+        super().check(domain)
+        for name in self.chosen(domain) if self.score == "F" else ():
+            if domain[name].size != 2:
+                raise DeclarationError(
+                    f"PrivBayes: expected binary attributes for score F, "
+                    f"got {name} with {domain[name].size} cells"
+                )
+
+    def fit(
+        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
+    ) -> SyntheticTable:
+        """Noisy tables of a network, and rows drawn along it; spends exactly ``epsilon``."""
+        names = self.chosen(curator.domain)
+        sizes = dict(zip(names, curator.domain.shape(names), strict=True))
+        public = curator.public_rows() if self.needs_public_rows else None
+        nominal = public if self.nominal_rows is None else self.nominal_rows
+        units, left = planning_units(curator, nominal, epsilon)
+        step_price = left * self.structure_share / max(1, len(names) - 1)
+        families, paid = grown_network(
+            curator,
+            sizes,
+            lambda family: self._score_of(family, sizes, public),
+            cells=self._useful_cells(sizes, units * float(left * (1 - self.structure_share))),
+            candidates=self.candidates,
+            step_price=step_price,
+            rng=np.random.default_rng(NETWORK_SEED),
+        )
+        sets = covering_sets(families)
+        shares = split(left - paid * step_price, [1] * len(sets))
+        measured = curator.tabulate(dict(zip(sets, shares, strict=True)))
+        rows = estimated_rows(measured)
+        tables = [self._without_negatives(one, rows) for one in measured]
+        network = [_conditional(one, sets, tables) for one in families]
+        return SyntheticTable(
+            attributes=names,
+            codes=sample_network(network, self.rows_to_draw(rows), rng, sizes),
+            measured=measured,
+            cliques=sets,
+            links=overlap_links(sets),
+            domain=curator.domain,
+            seed=int(rng.integers(1 << 62)),
+        )
+
+    def _useful_cells(self, sizes: Sizes, signal: float) -> int:
+        """Most cells of a table; ``signal`` is N·ε2, of units at reach 1."""
+        d = len(sizes)
+        if max(sizes.values()) > 2:
+            return int(min(self.clique_cells, signal / (self.usefulness * d)))
+        useful = [
+            degree
+            for degree in range(min(d, self.clique_cells.bit_length() - 1))
+            if signal >= self.usefulness * (d - degree) * (2 << degree)
+        ]
+        return 2 << max(useful, default=0)
+
+    def _score_of(self, family: Family, sizes: Sizes, public: int | None) -> Score:
+        if public is None:
+            return Independence()
+        if self.score == "F":
+            return FScore()
+        levels = sizes[family.child], prod(sizes[name] for name in family.parents)
+        return MutualInformation(public, binary=min(levels) <= 2)
+
+    def _without_negatives(self, noisy: NoisyMarginal, rows: int) -> FloatArray:
+        if self.negatives == "clipped":
+            return np.maximum(noisy.table, 0).astype(np.float64)
+        return project_to_simplex(noisy.table, total=float(max(1, rows)))
+
+
+def _conditional(
+    family: Family, sets: Sequence[tuple[str, ...]], tables: Sequence[FloatArray]
+) -> Conditional:
+    """The family's table, summed from the first one that holds it."""
+    names = (*family.parents, family.child)
+    at = next(at for at, one in enumerate(sets) if set(names) <= set(one))
+    kept = [name for name in sets[at] if name in names]
+    others = tuple(axis for axis, name in enumerate(sets[at]) if name not in names)
+    table = tables[at].sum(axis=others).transpose([kept.index(name) for name in names])
+    return Conditional(family.child, family.parents, table)

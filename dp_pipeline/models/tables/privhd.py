@@ -1,0 +1,345 @@
+"""PrivHD: noisy tables of the cliques of a noisy Markov network, joined along a junction tree.
+
+A noisy Markov network: edges between attributes, drawn while their cliques stay small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+from math import ceil
+from typing import ClassVar
+
+import numpy as np
+
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.scores import UNIT, Gap, MutualInformation, Score
+from dp_pipeline.gate.selection import ScoreSession
+from dp_pipeline.inference.graphical.clique_growth import CliqueGrowth, bigger_cliques
+from dp_pipeline.inference.graphical.clique_join import clique_counts, join_cliques
+from dp_pipeline.inference.graphical.fitted_tree import estimated_rows, shares
+from dp_pipeline.inference.graphical.junction_tree import JunctionTree
+from dp_pipeline.models.base import Claim
+from dp_pipeline.models.tables.base import TableModel, clique_cells
+from dp_pipeline.release.accountant import root_weights, split
+from dp_pipeline.release.measurement import NoisyMarginal
+from dp_pipeline.release.synthetic_table import SyntheticTable
+from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.encoding import Names
+from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError
+from dp_pipeline.spec.parameters import choice, decimal, share
+
+
+@dataclass(frozen=True)
+class NetworkPlan:
+    """What the network and its tables may cost, fixed before the rows are asked.
+
+    filter   ε of the comparison of all pairs; 0 where pairs are not compared
+    draws    number of edges that are drawn
+    draw     ε of one draw
+    tables   ε of the tables, without what draws that are not made leave over
+    fixed    whether every draw is made, though nothing be left to draw: as published
+    """
+
+    filter: Fraction
+    draws: int
+    draw: Fraction
+    tables: Fraction
+    fixed: bool = False
+
+    @property
+    def total(self) -> Fraction:
+        """ε of everything: parallel nowhere, so it adds up."""
+        return self.filter + self.draws * self.draw + self.tables
+
+
+@dataclass(frozen=True)
+class Network:
+    """A drawn network, and how many draws it took."""
+
+    growth: CliqueGrowth
+    draws: int
+
+
+def pairs_of(names: Names) -> tuple[Names, ...]:
+    """All pairs of attributes, in order.
+
+    >>> pairs_of(("a", "b", "c"))
+    (('a', 'b'), ('a', 'c'), ('b', 'c'))
+    """
+    return tuple(combinations(names, 2))
+
+
+def draws_of(kappa: Fraction, attributes: int) -> int:
+    """k = ⌈κ·(d − 1)⌉, the edges of κ spanning trees.
+
+    >>> draws_of(Fraction(3, 2), 16)
+    23
+    """
+    return ceil(kappa * (attributes - 1))
+
+
+def paper_plan(variant: str, epsilon: Fraction, *, attributes: int, kappa: Fraction) -> NetworkPlan:
+    """What PrivHD's ``published``, ``composed`` or ``peeling`` asks: of ε and declared sizes.
+
+    ε1 = 0.1, or ε/2 up to ε = 0.1. Without a pair the tables get all.
+
+    >>> str(paper_plan("published", Fraction("0.8"), attributes=16, kappa=Fraction(2)).total)
+    '41/5'
+    """
+    draws = draws_of(kappa, attributes)
+    if not draws:
+        return NetworkPlan(Fraction(0), 0, Fraction(0), epsilon)
+    price = Fraction(1, 10) if epsilon > Fraction(1, 10) else epsilon / 2
+    half, tables = price / 2, epsilon - price
+    pairs = attributes * (attributes - 1) // 2
+    if variant == "published":
+        return NetworkPlan(pairs * half, draws, half, tables, fixed=True)
+    if variant == "composed":
+        return NetworkPlan(half, draws, half / draws, tables)
+    return NetworkPlan(Fraction(0), draws, price / draws, tables)
+
+
+def high_pass(
+    session: ScoreSession, thresholds: Mapping[Names, int], *, epsilon: Fraction
+) -> tuple[Names, ...]:
+    """Pairs whose noisy score is at least their threshold: Algorithm 2, its first half.
+
+    thresholds   of every candidate of the session, in its order and unit
+
+    *Proof.* One unit moves the scores of all pairs at once, so the comparison is one measure
+    of a vector with Δ1 = Σ Δ_i, and costs ε; the thresholds are public. ∎
+    """
+    noisy = session.measure_all(amount=epsilon)
+    return tuple(
+        pair
+        for (pair, threshold), score in zip(thresholds.items(), noisy.tolist(), strict=True)
+        if score >= threshold
+    )
+
+
+def drawn_network(
+    session: ScoreSession, growth: CliqueGrowth, pairs: Collection[Names], plan: NetworkPlan
+) -> Network:
+    """Edges with nearly the highest scores, one draw each: Algorithm 2, its second half.
+
+    pairs   to draw from, each at most once, as long as its cliques fit; a pair inside a
+            clique would change nothing
+
+    Which pairs are left out depends on earlier draws and public sizes alone. Where none is
+    left it ends; a fixed plan draws from all pairs then, and does not use the answer.
+    """
+    left = dict.fromkeys(pairs)
+    for draw in range(plan.draws):
+        useful = growth.fitting - growth.held
+        among = [pair for pair in left if pair in useful]
+        if not among and not plan.fixed:
+            return Network(growth, draw)
+        chosen = session.choose(
+            f"edge {draw + 1}", among or pairs_of(tuple(growth.sizes)), amount=plan.draw
+        )
+        if among:
+            del left[chosen]
+            growth = growth.with_edge(chosen)
+    return Network(growth, plan.draws)
+
+
+ZERO = Fraction(0)
+
+
+Sizes = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class _Structure:
+    """What is known once the network is drawn.
+
+    left         ε for the tables
+    most_cells   of a merged clique
+    one_ways     tables that were paid for on the way
+    rows         the public number of rows, or None
+    """
+
+    growth: CliqueGrowth
+    left: Fraction
+    most_cells: int
+    one_ways: tuple[NoisyMarginal, ...] = ()
+    rows: int | None = None
+
+
+@dataclass(frozen=True)
+class PrivHd(TableModel):
+    """Draw edges between dependent attributes, triangulate, count cliques with noise, join them.
+
+    attributes        discrete attributes, d of them; all when empty
+    synthetic_rows    rows to draw; None: the number that the tables' totals estimate
+    variant           ``tuned``, or one of the paper's: ``published``, ``composed``, ``peeling``
+    kappa             κ: at most k = ⌈κ·(d − 1)⌉ edges are drawn; None is 5 where tuned, else 2
+    structure_share   tuned: share of ε that draws the edges
+    one_way_share     tuned: share of ε for the tables of single attributes
+    phi               φ: published and composed keep pairs of I ≥ φ²·(min(|Ω_i|, |Ω_j|) − 1)/2
+                      bits, as JTree has it: the paper's own threshold is lost
+    clique_cells      most cells of a clique
+
+    The five algorithms of the paper: edges are drawn (2), the graph is triangulated (3, in
+    min-fill order), its cliques are joined by a maximum spanning tree (4), linked cliques are
+    merged while that lowers the expected error (5), and noisy tables of the m cliques, each
+    at 1/m of what is left, are made consistent, projected and sampled from the root (1).
+
+    ``tuned``: one-way tables first, ε_i ∝ √|Ω_i|; with their N̂ and p̂ the score of a pair is
+    G = ‖c_ij − N̂·p̂_i·p̂_jᵀ‖₁ (Δ = 1), ε1 = structure_share·ε pays for k draws, but for no more
+    than N̂·ε1/10 (or (d − 1)/2), and a clique has at most N̂·ε2/(4d) cells, N̂ in protected
+    units. The one-ways count as tables.
+    The others draw by the mutual information I, for neighbours that replace a row, with n
+    public: benchmark rows alone. ε1 = 0.1, or ε/2 up to ε = 0.1, and ε11 = ε12 = ε1/2.
+    ``published``: all p = d(d − 1)/2 pairs are compared with noise for one (ε11 each), and
+    each draw uses all of ε12. ``composed``: the noise of the comparison is p times as large,
+    a draw costs ε12/k. ``peeling``: no comparison, a draw costs ε1/k.
+
+    *Proof.* Draws: a noisy max each, of scores with their sensitivity (``gate.scores``), among
+    pairs that public sizes and earlier draws leave. Tables: one row is in one cell, Δ1 = 1
+    under add/remove (2 when a row is replaced), times the reach; the cliques are functions of
+    the draws. What draws that were not made leave over goes to the tables, so all adds up to
+    ε, exactly. The rest is post-processing. ∎
+    As published it is not ε-DP: p comparisons at ε11, k draws at ε12 and the tables compose to
+    p·ε11 + k·ε12 + ε2, and this is what it claims and spends: 8.2 on 16 attributes at ε = 0.8
+    (120·0.05 + 30·0.05 + 0.7). Its tables have noise 2m/ε2, twice the printed one: what is
+    printed does not cover a row that is replaced. A draw is by noisy max, at the same ε.
+
+    Source: Zhang, Chen, Jin, Meng, "Private High-Dimensional Data Publication with Junction
+    Tree", J. Computer Research and Development 55(12), 2018.
+    """
+
+    summary: ClassVar[str] = "noisy tables of the cliques of a noisy Markov network, joined"
+
+    variant: str = choice("tuned", "published", "composed", "peeling")
+    kappa: Fraction | None = decimal(None, at_least=1, at_most=16)
+    structure_share: Fraction = share(Fraction(3, 10))
+    one_way_share: Fraction = share(Fraction(1, 10))
+    phi: Fraction = share(Fraction(2, 10))
+    clique_cells: int = clique_cells(1024)
+
+    def check(self, domain: Domain) -> None:
+        """DeclarationError as for every table model, and for shares that leave no tables."""
+        super().check(domain)
+        taken = self.structure_share + self.one_way_share
+        if taken >= 1:
+            raise DeclarationError(
+                "PrivHd: expected structure_share and one_way_share below 1 together, "
+                f"got {float(taken):g}"
+            )
+
+    @property
+    def needs_public_rows(self) -> bool:
+        """Whether it reads the number of rows: under ``replace_one``, on benchmarks alone."""
+        return self.variant != "tuned"
+
+    def claim_over(self, epsilon: Fraction, domain: Domain | None) -> Claim:
+        """ε, or what the published comparisons and draws compose to over these attributes."""
+        if not self.needs_public_rows:
+            return Claim("dp", epsilon)
+        if self.variant != "published":
+            return Claim("dp", epsilon, "mutual information needs a public number of rows")
+        if domain is None:
+            raise BoundaryViolation("privhd: expected the attributes of its claim, got none")
+        plan = self._paper_plan(epsilon, len(self.chosen(domain)))
+        return Claim(
+            "dp",
+            plan.total,
+            f"pairs are compared with noise for one and {plan.draws} draws use a whole share "
+            "each: comparisons, draws and tables compose to more than ε",
+        )
+
+    def fit(
+        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
+    ) -> SyntheticTable:
+        """Noisy tables of cliques and rows drawn from them; spends exactly the claim."""
+        names = self.chosen(curator.domain)
+        sizes = dict(zip(names, curator.domain.shape(names), strict=True))
+        drawn = self._tuned if self.variant == "tuned" else self._by_information
+        structure = drawn(curator, sizes, epsilon)
+        tree = bigger_cliques(
+            JunctionTree.of(structure.growth.cliques, sizes),
+            sizes,
+            most_cells=structure.most_cells,
+        )
+        amounts = split(structure.left, [1] * len(tree.cliques))
+        cliques = curator.tabulate(dict(zip(tree.cliques, amounts, strict=True)))
+        measured = (*structure.one_ways, *cliques)
+        public = structure.rows
+        tables = clique_counts(measured, total=None if public is None else max(1.0, public))
+        rows = float(tables[tree.cliques[0]].sum()) if public is None else public
+        return SyntheticTable(
+            attributes=names,
+            codes=join_cliques(tree, tables, self.rows_to_draw(rows), rng, sizes),
+            measured=measured,
+            cliques=tree.cliques,
+            links=tree.links,
+            domain=curator.domain,
+            seed=int(rng.integers(1 << 62)),
+        )
+
+    def _tuned(self, curator: Curator, sizes: Sizes, epsilon: Fraction) -> _Structure:
+        """A network by gaps from independence: nothing in it needs the number of rows."""
+        prices = split(epsilon * self.one_way_share, root_weights(tuple(sizes.values())))
+        one_ways = curator.tabulate(
+            {(name,): price for name, price in zip(sizes, prices, strict=True)}
+        )
+        left = epsilon * (1 - self.one_way_share)
+        rows = estimated_rows(one_ways)
+        units = Fraction(rows, curator.reach)
+        plan = self._tuned_plan(epsilon, units, len(sizes))
+        growth = CliqueGrowth(sizes, self._useful_cells(sizes, units * plan.tables))
+        if plan.draws:
+            expected = {one.attributes[0]: shares(one, rows) for one in one_ways}
+            gaps: dict[Names, Score] = {
+                (i, j): Gap.of_product(rows, expected[i], expected[j])
+                for i, j in pairs_of(tuple(sizes))
+            }
+            network = drawn_network(curator.open_scores(gaps), growth, tuple(gaps), plan)
+            growth, left = network.growth, left - network.draws * plan.draw
+        return _Structure(growth, left, self._useful_cells(sizes, units * left), one_ways)
+
+    def _tuned_plan(self, epsilon: Fraction, units: Fraction, attributes: int) -> NetworkPlan:
+        """At most N̂·ε1/10 draws: the noise of one has a scale of a fifth of the rows then."""
+        price = epsilon * self.structure_share
+        most = max(draws_of(Fraction(1, 2), attributes), ceil(units * price / 10))
+        draws = min(draws_of(self.kappa or Fraction(5), attributes), most)
+        tables = epsilon * (1 - self.one_way_share - self.structure_share)
+        return NetworkPlan(ZERO, draws, price / max(1, draws), tables)
+
+    def _useful_cells(self, sizes: Sizes, signal: Fraction) -> int:
+        """Most cells of a clique whose rows stand out from the noise of about d tables."""
+        return min(self.clique_cells, int(signal / (4 * len(sizes))))
+
+    def _by_information(self, curator: Curator, sizes: Sizes, epsilon: Fraction) -> _Structure:
+        """A network by mutual information, from the number of rows in public."""
+        rows, plan = curator.public_rows(), self._paper_plan(epsilon, len(sizes))
+        growth, left = CliqueGrowth(sizes, self.clique_cells), plan.tables
+        if plan.draws:
+            pairs = pairs_of(tuple(sizes))
+            session = curator.open_scores(
+                {
+                    (i, j): MutualInformation(rows, binary=min(sizes[i], sizes[j]) <= 2)
+                    for i, j in pairs
+                }
+            )
+            if plan.filter:
+                thresholds = {pair: self._threshold(pair, sizes, rows) for pair in pairs}
+                pairs = high_pass(session, thresholds, epsilon=plan.filter)
+            network = drawn_network(session, growth, pairs, plan)
+            growth = network.growth
+            left += (plan.draws - network.draws) * plan.draw
+        return _Structure(growth, left, self.clique_cells, rows=rows)
+
+    def _paper_plan(self, epsilon: Fraction, attributes: int) -> NetworkPlan:
+        return paper_plan(
+            self.variant, epsilon, attributes=attributes, kappa=self.kappa or Fraction(2)
+        )
+
+    def _threshold(self, pair: Names, sizes: Sizes, rows: int) -> int:
+        """Of n·I, in the unit of scores."""
+        freedom = min(sizes[name] for name in pair) - 1
+        return int(rows * UNIT * self.phi**2 * freedom / 2)

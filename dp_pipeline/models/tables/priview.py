@@ -1,0 +1,116 @@
+"""PriView: noisy tables of a few overlapping views, and rows that agree with all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import prod
+from typing import ClassVar
+
+import numpy as np
+
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.inference.graphical.clique_join import overlap_links, sample_network
+from dp_pipeline.inference.graphical.views import (
+    covering_design,
+    max_entropy,
+    view_cells,
+    view_network,
+    view_tables,
+)
+from dp_pipeline.models.tables.base import TableModel, clique_cells
+from dp_pipeline.release.synthetic_table import SyntheticTable
+from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.encoding import FloatArray, Names
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.parameters import integer
+
+
+@dataclass(frozen=True)
+class PriView(TableModel):
+    """Tables of views such that every two attributes are in one, and what they leave open by
+    maximum entropy.
+
+    attributes       discrete attributes; all when empty
+    synthetic_rows   rows to draw; None: the number that the views estimate
+    view_size        ℓ, attributes of a view; None: as many as have ``view_cells`` cells together
+    view_cells       cells of a view where ℓ is not declared, at most: 256 are those of 8 binary
+                     attributes; a pair that has more is a view by itself
+    clique_cells     a view with more cells is refused
+    family_cells     most cells of a table that rows are drawn from
+
+    The w views are a covering design (``release.covering_design``): a function of the declared
+    sizes. Each is measured with ε/w; the tables are made consistent, and rippled to have no
+    negative cell. Any other marginal is the one of largest entropy that agrees with the views
+    (``answer``). The views overlap too much for a junction tree, so rows are drawn attribute by
+    attribute: each one given the earlier attributes that it depends on most in the views, as
+    many as ``family_cells`` holds, from the table of largest entropy over all of them.
+
+    *Proof.* The views are public. One row is in one cell of each: Δ1 = 1 a view under
+    add/remove, times the reach, and w times ε/w is ε, exactly. The rest is post-processing. ∎
+
+    Source: Qardaji, Yang, Li, "PriView" (SIGMOD 2014), whose ℓ and w depend on the number of
+    rows, and which answers marginals but draws no rows.
+    """
+
+    summary: ClassVar[str] = "noisy tables of a few views that hold every pair of attributes"
+
+    view_size: int | None = integer(None, at_least=2, at_most=64, measuring=True)
+    view_cells: int = integer(256, at_least=4, at_most=1 << 24, measuring=True)
+    clique_cells: int = clique_cells(8192)
+    family_cells: int = integer(256, at_least=4, at_most=1 << 16)
+
+    def check(self, domain: Domain) -> None:
+        """DeclarationError as for every table model, and for a view with too many cells."""
+        super().check(domain)
+        sizes = self._sizes(domain)
+        for view in self.views(domain):
+            if view_cells(view, sizes) > self.clique_cells:
+                raise DeclarationError(
+                    f"PriView: expected views of at most {self.clique_cells} cells, "
+                    f"got {', '.join(view)} with {view_cells(view, sizes)}"
+                )
+
+    def views(self, domain: Domain) -> tuple[Names, ...]:
+        """The sets of attributes that are measured: known before it runs."""
+        sizes = self._sizes(domain)
+        if self.view_size is None:
+            most_cells = min(self.view_cells, self.clique_cells)
+            return covering_design(sizes, most_cells=most_cells, most_attributes=len(sizes))
+        return covering_design(
+            sizes, most_cells=prod(sizes.values()), most_attributes=self.view_size
+        )
+
+    def most_cells(self, domain: Domain) -> int:
+        """Cells of all views together."""
+        sizes = self._sizes(domain)
+        return sum(view_cells(view, sizes) for view in self.views(domain))
+
+    def fit(
+        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
+    ) -> SyntheticTable:
+        """Noisy tables of the views, and rows drawn from them; spends exactly ``epsilon``."""
+        sizes, views = self._sizes(curator.domain), self.views(curator.domain)
+        measured = curator.tabulate(dict.fromkeys(views, epsilon / len(views)))
+        tables = view_tables(measured)
+        rows = self.rows_to_draw(float(next(iter(tables.values())).sum()))
+        network = view_network(tables, sizes, most_cells=self.family_cells)
+        return SyntheticTable(
+            attributes=tuple(sizes),
+            codes=sample_network(network, rows, rng, sizes),
+            measured=measured,
+            cliques=views,
+            links=overlap_links(views),
+            domain=curator.domain,
+            seed=int(rng.integers(1 << 62)),
+        )
+
+    def answer(self, table: SyntheticTable, attributes: Names) -> FloatArray:
+        """Rows in every cell over some attributes, estimated from the views that were released
+        rather than from the synthetic rows: the marginal of largest entropy.
+        """
+        return max_entropy(attributes, view_tables(table.measured), self._sizes(table.domain))
+
+    def _sizes(self, domain: Domain) -> dict[str, int]:
+        names = self.chosen(domain)
+        return dict(zip(names, domain.shape(names), strict=True))

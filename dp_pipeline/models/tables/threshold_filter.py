@@ -1,0 +1,100 @@
+"""threshold_filter: the cells of one huge table that are still large after noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.mechanisms import laplace_scale
+from dp_pipeline.gate.sparse import MOST_CELLS
+from dp_pipeline.models.base import ROWS_SHARE
+from dp_pipeline.models.tables.base import MOST_ESTIMATED_ROWS, TableModel
+from dp_pipeline.release.derived_attribute import rounded_counts
+from dp_pipeline.release.measurement import SparseTable, threshold_for
+from dp_pipeline.release.synthetic_table import SyntheticTable
+from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.parameters import integer
+
+
+@dataclass(frozen=True)
+class ThresholdFilter(TableModel):
+    """One table over all attributes; of its noisy cells, those of at least a threshold.
+
+    attributes      discrete attributes with at most 2^62 cells together; all when empty
+    synthetic_rows  rows to draw; a noisy number of rows when None
+    empty_cells     empty cells that reach the threshold on average, at most: the threshold is
+                    the least one that so many do, a function of ε and of declared sizes
+
+    2 % of ε buys the number of rows, the rest is the noise of the table. Rows are drawn from
+    the cells that are kept, in proportion to their noisy counts, and uniformly where none is:
+    what is lost below the threshold is not guessed at.
+
+    *Proof.* One row is in one cell of the table: Δ1 = 1 under add/remove, times the reach, for
+    noise on every cell, empty ones included; keeping the large ones is post-processing, and
+    not drawing the others one by one changes no probability (``gate.sparse_laplace``). The
+    number of rows is one more measure, and the two add up to ε, exactly. ∎
+
+    Source: Cormode, Procopiuc, Srivastava, Tran, "Differentially Private Summaries for Sparse
+    Data" (ICDT 2012): the filter. Where hardly two rows share a cell, as in a wide table, all
+    that is kept is noise.
+    """
+
+    summary: ClassVar[str] = "the cells of the table of all attributes that stay large after noise"
+
+    empty_cells: int = integer(100, at_least=1, at_most=10**6, measuring=True)
+
+    def check(self, domain: Domain) -> None:
+        """DeclarationError as for every table model, and for a table of more than 2^62 cells."""
+        super().check(domain)
+        names = self.chosen(domain)
+        cells = domain.cell_count(names)
+        if cells > MOST_CELLS:
+            raise DeclarationError(
+                f"ThresholdFilter: expected attributes with at most 2^62 cells together, "
+                f"got {', '.join(names)} with {cells:.3g}"
+            )
+
+    def most_cells(self, domain: Domain) -> int:
+        """Cells that are kept at most, but for a bad day's noise: as many as rows are drawn,
+        and the empty ones.
+        """
+        cells = domain.cell_count(self.chosen(domain))
+        return min(cells, MOST_ESTIMATED_ROWS + 2 * self.empty_cells)
+
+    def fit(
+        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
+    ) -> SyntheticTable:
+        """The large cells, and rows drawn from them; spends exactly ``epsilon``."""
+        names = self.chosen(curator.domain)
+        of_rows = curator.measure((), epsilon=epsilon * ROWS_SHARE)
+        left = epsilon * (1 - ROWS_SHARE)
+        threshold = threshold_for(
+            curator.domain.cell_count(names),
+            laplace_scale(l1=curator.reach, epsilon=left),
+            empty_cells=self.empty_cells,
+        )
+        kept = curator.sparse_table(names, threshold=threshold, epsilon=left)
+        return SyntheticTable(
+            attributes=names,
+            codes=_drawn(kept, self.rows_to_draw(float(of_rows.table)), rng),
+            measured=(of_rows,),
+            cliques=(names,),
+            links=(),
+            domain=curator.domain,
+            seed=int(rng.integers(1 << 62)),
+        )
+
+
+def _drawn(kept: SparseTable, rows: int, rng: np.random.Generator) -> IntArray:
+    """Codes (rows, attributes) in no order."""
+    if not len(kept.counts):
+        return rng.integers(0, kept.shape, size=(rows, len(kept.shape)))
+    counts = kept.counts[None].astype(np.float64)
+    (many,) = rounded_counts(counts, np.array([rows]), rng)
+    return rng.permutation(np.repeat(kept.codes, many, axis=0))

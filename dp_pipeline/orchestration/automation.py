@@ -1,0 +1,299 @@
+"""The weekly schedule of one data set: off until somebody turns it on.
+
+The sensor on new rows of one data set: off until somebody turns it on.
+
+There is none for sensitive rows whose changes are not public: that something was released would
+tell that a row changed.
+
+What a schedule or sensor answers: the run that it asks for, or in one line why there is none.
+
+Decided by the calendar, the declarations and the ledger. Nothing is written here, and no row is
+looked at.
+
+What a sensor knows of a source, and when a run is due: for data alone whose changes are
+public.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, date, datetime
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from dp_pipeline.orchestration.common import Pipeline, PipelineResource
+from dp_pipeline.orchestration.jobs import (
+    is_watched,
+    new_snapshot_job_name,
+    prepare_job_name,
+    publication_text,
+    published_assets,
+    sweep_job_name,
+)
+from dp_pipeline.publish.home import Home
+from dp_pipeline.publish.request import RunRequest, plan_request
+from dp_pipeline.raw.ingest import SourceStamp, source_digest, source_stamp
+from dp_pipeline.raw.snapshot import current_snapshot
+from dp_pipeline.spec.amounts import epsilon_text
+from dp_pipeline.spec.dataset import DatasetSpec, Publication
+from dp_pipeline.spec.errors import BudgetExceeded
+
+Answer = dg.RunRequest | dg.SkipReason
+
+
+def publish_current(
+    spec: DatasetSpec, publication: Publication, pipeline: Pipeline, *, run_key: str
+) -> Answer:
+    """Publish from the current snapshot: a replay at no cost once it was published."""
+    refusal = _refusal(spec, publication, pipeline, snapshot="")
+    if refusal is not None:
+        return refusal
+    return dg.RunRequest(
+        run_key=run_key,
+        partition_key=epsilon_text(publication.epsilon),
+        asset_selection=list(published_assets(spec, publication)),
+    )
+
+
+def publish_new_snapshot(
+    spec: DatasetSpec, publication: Publication, pipeline: Pipeline, *, snapshot: str, run_key: str
+) -> Answer:
+    """Open a snapshot and publish from it, in one run: a new charge."""
+    refusal = _refusal(spec, publication, pipeline, snapshot=snapshot)
+    if refusal is not None:
+        return refusal
+    return dg.RunRequest(
+        run_key=run_key,
+        partition_key=epsilon_text(publication.epsilon),
+        run_config=ingest_config(spec, snapshot),
+    )
+
+
+def ingest_config(spec: DatasetSpec, snapshot: str) -> dict[str, Any]:
+    """Configuration of a run that opens a snapshot."""
+    return {"ops": {f"{spec.name}__ingested": {"config": {"snapshot": snapshot}}}}
+
+
+def _refusal(
+    spec: DatasetSpec, publication: Publication, pipeline: Pipeline, *, snapshot: str
+) -> dg.SkipReason | None:
+    """The one line of a budget that does not allow it; other mistakes are raised and turn the
+    tick red.
+    """
+    request = RunRequest(
+        spec,
+        (publication.model,),
+        (publication.epsilon,),
+        pipeline.home,
+        pipeline.noise,
+        snapshot=snapshot,
+    )
+    try:
+        plan_request(request).require_budget()
+    except BudgetExceeded as refused:
+        return dg.SkipReason(str(refused))
+    return None
+
+
+# Dagster reads the annotations of these functions when they are defined, so they are not deferred.
+
+
+MONDAY_MORNING = "0 6 * * 1"
+_ONCE = "A refused or failed week is not tried again before the next."
+
+
+def schedules_of(spec: DatasetSpec) -> list[dg.ScheduleDefinition]:
+    """The one that publishes what is declared, where something is."""
+    if spec.publish is None:
+        return []
+    make = _refresh if spec.refresh == "weekly" else _replay
+    return [make(spec, spec.publish)]
+
+
+def _replay(spec: DatasetSpec, publication: Publication) -> dg.ScheduleDefinition:
+    """Publish from the current snapshot: the same one is replayed at no cost."""
+
+    @dg.schedule(
+        name=f"{spec.name}_weekly",
+        cron_schedule=MONDAY_MORNING,
+        job_name=sweep_job_name(spec),
+        description=f"Publish {publication_text(spec, publication)} every Monday at 06:00 UTC, "
+        f"from the current snapshot: at no cost once it was published from there. {_ONCE}",
+        execution_timezone="UTC",
+    )
+    def weekly(context: dg.ScheduleEvaluationContext, pipeline: PipelineResource) -> Answer:
+        key = _run_key(context.scheduled_execution_time, publication)
+        return publish_current(spec, publication, pipeline, run_key=key)
+
+    return weekly
+
+
+def _refresh(spec: DatasetSpec, publication: Publication) -> dg.ScheduleDefinition:
+    """Publish from a new snapshot of each ISO week, whether or not any row changed: what is done
+    must not tell. Its name is not the other schedule's: who turned on what is free pays for
+    nothing.
+    """
+
+    @dg.schedule(
+        name=f"{spec.name}_weekly_refresh",
+        cron_schedule=MONDAY_MORNING,
+        job_name=new_snapshot_job_name(spec),
+        description=f"Open a new snapshot every Monday at 06:00 UTC, changed or not, and publish "
+        f"{publication_text(spec, publication)} from it: every week is charged. A week that the "
+        f"ceiling does not allow is skipped before anything is read. {_ONCE}",
+        execution_timezone="UTC",
+    )
+    def refresh(context: dg.ScheduleEvaluationContext, pipeline: PipelineResource) -> Answer:
+        time = context.scheduled_execution_time
+        key = _run_key(time, publication)
+        return publish_new_snapshot(
+            spec, publication, pipeline, snapshot=iso_week(time), run_key=key
+        )
+
+    return refresh
+
+
+def iso_week(time: datetime) -> str:
+    """The name of the week's snapshot.
+
+    >>> iso_week(datetime(2027, 1, 1))
+    '2026-W53'
+    """
+    year, week, _ = time.isocalendar()
+    return f"{year}-W{week:02d}"
+
+
+def _run_key(time: datetime, publication: Publication) -> str:
+    return f"{iso_week(time)}-{epsilon_text(publication.epsilon)}"
+
+
+@dataclass(frozen=True)
+class Watched:
+    """The sensor's memory, kept by Dagster between two looks.
+
+    stamp, digest   of the bytes that were looked at last
+    taken           digest of those that a snapshot was made of; empty before the first
+    runs            how many runs were asked for: a look that is forgotten in a crash asks for
+                    the same run once more, not for another
+    """
+
+    stamp: str = ""
+    digest: str = ""
+    taken: str = ""
+    runs: int = 0
+
+    @classmethod
+    def from_cursor(cls, cursor: str | None) -> Watched:
+        """What was remembered; nothing at first, and after somebody wrote anything else there."""
+        try:
+            return cls(**json.loads(cursor or "{}"))
+        except (TypeError, ValueError):
+            return cls()
+
+    def to_cursor(self) -> str:
+        """As text, for Dagster."""
+        return json.dumps(asdict(self))
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the bytes are others than those of the last snapshot."""
+        return self.digest != self.taken
+
+    @property
+    def run_key(self) -> str:
+        """Of the run that is due."""
+        return f"{self.runs + 1}-{self.digest[:16]}"
+
+    def after_run(self) -> Watched:
+        """Once the run was asked for."""
+        return replace(self, taken=self.digest, runs=self.runs + 1)
+
+
+def look(spec: DatasetSpec, home: Home, known: Watched) -> Watched | None:
+    """What is known after one more look; None while the source is not there or being written.
+
+    Bytes are read where a stamp changed, and only hashed.
+    """
+    stamp = source_stamp(spec.source)
+    if stamp is None or stamp.text == known.stamp:
+        return None if stamp is None else known
+    digest = source_digest(spec.source)
+    if digest is None:
+        return None
+    seen = replace(known, stamp=stamp.text, digest=digest)
+    if not known.taken and _is_older(spec, home, stamp):
+        return replace(seen, taken=digest)
+    return seen
+
+
+def free_snapshot_name(spec: DatasetSpec, home: Home, today: date) -> str:
+    """The calendar day, with a number where a snapshot of that day is there."""
+    for number in count(1):
+        name = today.isoformat() if number == 1 else f"{today.isoformat()}-{number}"
+        if not Path(home.raw, spec.name, name).exists():
+            return name
+    raise AssertionError("count never ends")
+
+
+def _is_older(spec: DatasetSpec, home: Home, stamp: SourceStamp) -> bool:
+    """Whether the source was written before the current snapshot was read from it."""
+    snapshot = current_snapshot(home.raw, spec.name, b"")
+    if snapshot is None or not snapshot.exists():
+        return False
+    read = snapshot.manifest.get("read_at")
+    if read is None:
+        return False
+    return stamp.changed_at is None or stamp.changed_at < datetime.fromisoformat(read)
+
+
+# Dagster reads the annotations of these functions when they are defined, so they are not deferred.
+
+
+SECONDS = 60
+
+
+def sensors_of(spec: DatasetSpec) -> list[dg.SensorDefinition]:
+    """One where the rows' changes are public and can be seen from outside."""
+    return [_new_rows(spec)] if is_watched(spec) else []
+
+
+def _new_rows(spec: DatasetSpec) -> dg.SensorDefinition:
+    job_name = prepare_job_name(spec) if spec.publish is None else new_snapshot_job_name(spec)
+
+    @dg.sensor(
+        job_name,
+        name=f"{spec.name}_new_rows",
+        minimum_interval_seconds=SECONDS,
+        description=f"Open a new snapshot when the source of {spec.name} has other bytes than "
+        f"before, and {_then(spec)}. That it changed may be seen by anyone.",
+    )
+    def new_rows(context: dg.SensorEvaluationContext, pipeline: PipelineResource) -> Answer:
+        seen = look(spec, pipeline.home, Watched.from_cursor(context.cursor))
+        if seen is None:
+            return dg.SkipReason(f"{spec.name}: its source is not there, or being written")
+        context.update_cursor(seen.to_cursor())
+        if not seen.is_new:
+            return dg.SkipReason(f"{spec.name}: its source has the same bytes as before")
+        answer = _answer(spec, pipeline, seen)
+        if isinstance(answer, dg.RunRequest):
+            context.update_cursor(seen.after_run().to_cursor())
+        return answer
+
+    return new_rows
+
+
+def _then(spec: DatasetSpec) -> str:
+    if spec.publish is None:
+        return "prepare it; spends nothing"
+    return f"publish {publication_text(spec, spec.publish)} from it: every change is charged"
+
+
+def _answer(spec: DatasetSpec, pipeline: Pipeline, seen: Watched) -> Answer:
+    name = free_snapshot_name(spec, pipeline.home, datetime.now(UTC).date())
+    if spec.publish is None:
+        return dg.RunRequest(run_key=seen.run_key, run_config=ingest_config(spec, name))
+    return publish_new_snapshot(spec, spec.publish, pipeline, snapshot=name, run_key=seen.run_key)

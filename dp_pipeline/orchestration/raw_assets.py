@@ -1,0 +1,158 @@
+"""Raw-side assets: ingested → validated → normalized → discretized → one_hot."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from dp_pipeline.orchestration.code_versions import checking_code, ingesting_code, raw_code
+from dp_pipeline.orchestration.columns import column_metadata, raw_columns
+from dp_pipeline.orchestration.common import (
+    PipelineResource,
+    group_name,
+    one_line_failures,
+    side_tags,
+    source_kind,
+)
+from dp_pipeline.orchestration.metadata import raw_metadata
+from dp_pipeline.publish.account import claiming, open_lineage, require_snapshot
+from dp_pipeline.raw import prepare, validate
+from dp_pipeline.raw.ingest import ingest
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.spec.dataset import DatasetSpec
+
+# Dagster reads the annotations of these functions when they are defined, so they are not deferred.
+
+
+_STAGES: dict[str, tuple[str, Callable[[DatasetSpec, Snapshot], None]]] = {
+    "normalized": (
+        "Every row by itself: numbers clipped to the declared bounds and made fixed-point "
+        "coordinates, unknown levels renamed or dropped as declared, rows of a person bounded.",
+        prepare.normalize,
+    ),
+    "discretized": (
+        "Every attribute with declared levels or bins as a cell code.",
+        prepare.discretize,
+    ),
+    "one_hot": ("The cell codes as bits, one column a cell.", prepare.encode_one_hot),
+}
+
+
+class IngestConfig(dg.Config):
+    """snapshot   a name for a new snapshot; empty keeps the current one, or starts with today's"""
+
+    snapshot: str = ""
+
+
+def raw_assets(spec: DatasetSpec) -> list[dg.AssetsDefinition]:
+    """The raw chain of one data set, with only the stages it needs."""
+    assets = [_ingested(spec), _validated(spec)]
+    upstream = "validated"
+    stages = prepare.stages_of(spec)
+    for stage in stages:
+        assets.append(_prepared(spec, stage, upstream=upstream, last=stage == stages[-1]))
+        upstream = stage
+    return assets
+
+
+def _ingested(spec: DatasetSpec) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=[spec.name, "ingested"],
+        description=f"An immutable snapshot of the rows of “{spec.title}”, named by the calendar "
+        "or by hand. Materializing it again keeps the current snapshot unless a new name is given.",
+        group_name=group_name(spec, "raw"),
+        kinds={source_kind(spec), "parquet"},
+        tags=side_tags(spec, "raw"),
+        owners=list(spec.owners),
+        metadata=column_metadata(spec, raw_columns(spec, "ingested")),
+        code_version=ingesting_code(spec),
+    )
+    def ingested(config: IngestConfig, pipeline: PipelineResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
+        with one_line_failures(spec):
+            ledger = open_lineage(spec, pipeline.home)
+            snapshot = ingest(
+                spec,
+                pipeline.home.raw,
+                key=ledger.key(spec.lineage),
+                snapshot_id=config.snapshot or None,
+                today=datetime.now(UTC).date(),
+                claim=claiming(spec, ledger),
+            )
+        # What is new is said by the name that the calendar gave, never by the rows.
+        return dg.MaterializeResult(
+            metadata=raw_metadata(snapshot, source=spec.source.kind),
+            data_version=dg.DataVersion(snapshot.id),
+        )
+
+    return ingested
+
+
+def _validated(spec: DatasetSpec) -> dg.AssetsDefinition:
+    key = dg.AssetKey([spec.name, "validated"])
+    declared = validate.expectations_of(spec)
+
+    @dg.asset(
+        key=key,
+        deps=[[spec.name, "ingested"]],
+        check_specs=[
+            dg.AssetCheckSpec(
+                one.name, asset=key, description=one.description, blocking=one.blocking
+            )
+            for one in declared
+        ],
+        description="Whether the snapshot is what the data set file declares, judged by Great "
+        "Expectations. The verdict is written into the snapshot: without it nothing is released.",
+        group_name=group_name(spec, "raw"),
+        kinds={"greatexpectations"},
+        tags=side_tags(spec, "raw"),
+        owners=list(spec.owners),
+        code_version=checking_code(spec),
+    )
+    def validated(pipeline: PipelineResource):  # type: ignore[no-untyped-def]
+        with one_line_failures(spec):
+            snapshot = require_snapshot(spec, pipeline.home)
+            verdicts = validate.validate(spec, snapshot)
+        yield dg.MaterializeResult(
+            asset_key=key,
+            metadata=raw_metadata(snapshot),
+            check_results=[
+                dg.AssetCheckResult(
+                    passed=verdict.passed,
+                    check_name=verdict.expectation.name,
+                    severity=dg.AssetCheckSeverity.ERROR
+                    if verdict.expectation.blocking
+                    else dg.AssetCheckSeverity.WARN,
+                )
+                for verdict in verdicts
+            ],
+        )
+        refusal = validate.refusal(spec, verdicts)
+        if refusal is not None:
+            raise dg.Failure(refusal, metadata={"exit_code": 1}, allow_retries=False)
+
+    return validated
+
+
+def _prepared(spec: DatasetSpec, stage: str, *, upstream: str, last: bool) -> dg.AssetsDefinition:
+    description, make = _STAGES[stage]
+
+    @dg.asset(
+        key=[spec.name, stage],
+        deps=[[spec.name, upstream]],
+        description=description,
+        group_name=group_name(spec, "raw"),
+        kinds={"parquet"},
+        tags=side_tags(spec, "raw"),
+        owners=list(spec.owners),
+        metadata=column_metadata(spec, raw_columns(spec, stage)),
+        code_version=raw_code(spec),
+    )
+    def prepared(pipeline: PipelineResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
+        with one_line_failures(spec):
+            snapshot = require_snapshot(spec, pipeline.home)
+            make(spec, snapshot)
+            if last:
+                prepare.mark_prepared(spec, snapshot)
+        return dg.MaterializeResult(metadata=raw_metadata(snapshot, stage=stage))
+
+    return prepared

@@ -1,0 +1,1 @@
+"""One release protocol: reserve, draw, store, settle; replay, evaluate, verify. No Dagster."""

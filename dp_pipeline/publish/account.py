@@ -1,0 +1,245 @@
+"""The account of a data set's population, and the snapshot that is read under it.
+
+Accounts of lineages as plain values, for people and for programs.
+
+What lies in a home of a population that its ledger does not know: then the ledger was lost.
+
+Looked at before an account is opened, and never again: whoever is known pays for nothing here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+
+from dp_pipeline.ledger import Account, Balance, Ledger
+from dp_pipeline.publish.home import Home
+from dp_pipeline.publish.store import BUNDLE_FILE, POPULATION, TRANSCRIPT_FILE
+from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, preparing, stored_populations
+from dp_pipeline.spec.amounts import delta_text, epsilon_text
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import Damaged, NotPrepared, PipelineError, system_line
+
+
+@dataclass(frozen=True)
+class Budget:
+    """One lineage.
+
+    releases   charges, settled or not
+    """
+
+    lineage: str
+    releases: int
+    balance: Balance
+
+    def texts(self) -> dict[str, str]:
+        """Exact amounts as text; ``none`` where there is no ceiling. An account in ρ also says
+        its δ, and which ε there what was spent means.
+        """
+        texts, currency = self._texts(epsilon_text), self.balance.currency
+        if currency.delta is None:
+            return texts
+        return {
+            **texts,
+            "currency": currency.name,
+            "delta": delta_text(currency.delta),
+            "spent_epsilon": epsilon_text(currency.epsilon_of(self.balance.spent)),
+        }
+
+    def cells(self) -> list[str]:
+        """One line of a table for a person."""
+        return list(self._texts(self.balance.currency.text).values())
+
+    def _texts(self, text: Callable[[Fraction], str]) -> dict[str, str]:
+        balance = self.balance
+        amounts = {
+            "spent": balance.spent,
+            "left": balance.left,
+            "ceiling": balance.ceiling,
+            "per_month": balance.per_month,
+            "month_left": balance.month_left,
+        }
+        return {
+            "lineage": self.lineage,
+            "releases": str(self.releases),
+            "not_dp": str(balance.not_dp),
+            **{name: "none" if one is None else text(one) for name, one in amounts.items()},
+        }
+
+
+def budgets(ledger: Ledger, dataset: str | None) -> Sequence[Budget]:
+    """Every account, or the one of a data set's lineage; the ledger's chain is verified first."""
+    ledger.verify()
+    lineages = ledger.lineages()
+    if dataset is not None:
+        wanted = lineage_of(dataset)
+        lineages = tuple(one for one in lineages if one == wanted)
+    return [_budget(ledger, lineage) for lineage in lineages]
+
+
+def lineage_of(dataset: str) -> str:
+    """The population of a declared data set; DeclarationError where none is called so."""
+    from dp_pipeline.spec.discovery import file_of
+    from dp_pipeline.spec.parser import load_spec
+
+    return load_spec(file_of(dataset)).lineage
+
+
+def _budget(ledger: Ledger, lineage: str) -> Budget:
+    return Budget(
+        lineage=lineage, releases=ledger.releases(lineage), balance=ledger.balance(lineage)
+    )
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Rows or releases of somebody.
+
+    lineage   whose they are; None where nothing that can be read says so
+    """
+
+    path: Path
+    lineage: str | None
+
+
+def require_no_history(spec: DatasetSpec, home: Home) -> None:
+    """Damaged, naming where, when a home holds rows, releases, evaluations or reports of a data
+    set, or under any name rows or releases of its population, or of one that cannot be read.
+    """
+    expected = f"{spec.name}: expected the ledger that knows lineage {spec.lineage}, got one that"
+    if any(_holds(path) for path in _of_dataset(spec, home)):
+        raise Damaged(f"{expected} does not, beside rows or releases of {spec.name} in {home.root}")
+    for trace in traces(home):
+        if trace.lineage == spec.lineage:
+            raise Damaged(f"{expected} does not, beside rows or releases of it in {trace.path}")
+        if trace.lineage is None:
+            raise Damaged(
+                f"{expected} does not, beside rows or releases in {trace.path} that name no "
+                f"population: run their data set again, or put them outside of {home.root}"
+            )
+
+
+def traces(home: Home) -> Iterator[Trace]:
+    """Every snapshot and every release of a home."""
+    for path, lineage in stored_populations(home.raw):
+        yield Trace(path, lineage)
+    yield from _releases(home.released)
+
+
+def _of_dataset(spec: DatasetSpec, home: Home) -> tuple[Path, ...]:
+    folders = (home.raw, home.released, home.internal)
+    reports = (home.reports / f"{spec.name}{ending}" for ending in (".html", ".cards"))
+    return (*(folder / spec.name for folder in folders), *reports)
+
+
+def _holds(path: Path) -> bool:
+    return any(path.iterdir()) if path.is_dir() else path.exists()
+
+
+def _releases(root: Path) -> Iterator[Trace]:
+    """Every folder of a release, for each whom it or its bundles name."""
+    for name, folders, files in os.walk(root, followlinks=True, onerror=_refused):
+        if not {POPULATION, TRANSCRIPT_FILE, BUNDLE_FILE}.isdisjoint(files):
+            # What lies below belongs to it.
+            below, folders[:] = [Path(name, one) for one in folders], []
+            named = _named(Path(name), below)
+            yield from (Trace(Path(name), one) for one in sorted(named))
+            if not named:
+                yield Trace(Path(name), None)
+
+
+def _refused(error: OSError) -> None:
+    """What cannot be listed may hold anybody's releases; what is not there holds none."""
+    if not isinstance(error, FileNotFoundError):
+        raise PipelineError(system_line(error)) from None
+
+
+def _named(folder: Path, below: list[Path]) -> set[str]:
+    named = {_in_bundle(one / BUNDLE_FILE) for one in (folder, *below)}
+    with contextlib.suppress(OSError, ValueError):
+        named.add((folder / POPULATION).read_text(encoding="utf-8").strip())
+    return {one for one in named if one}
+
+
+def _in_bundle(path: Path) -> str | None:
+    """Whom a bundle names; None where there is none, or it cannot be read."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))["facts"]["lineage"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return found if isinstance(found, str) else None
+
+
+def open_lineage(spec: DatasetSpec, home: Home) -> Ledger:
+    """Open the account of a data set's population, claim its source for it, give the ledger.
+
+    Both are one transaction of the ledger: a refused claim opens no account. The account rules: a
+    file that declares lower limits goes on, and ``limits_word`` says so.
+
+    Raises DeclarationError when the account has another unit, relation, purpose or delta, or lower
+    limits than the file, or the source belongs to another lineage; Damaged when this home
+    holds rows or releases of the data set or of its population, or of nobody knows whom, and its
+    ledger has never heard of the lineage: a ledger that is gone must not come back with a full
+    budget.
+    """
+    ledger = home.ledger
+    if ledger.account(spec.lineage) is None:
+        require_no_history(spec, home)
+    ledger.open_account(
+        declared_account(spec),
+        sources=spec.source.identities,
+        distinct_population=spec.distinct_population,
+    )
+    return ledger
+
+
+def claiming(spec: DatasetSpec, ledger: Ledger) -> Callable[[str], None]:
+    """Claims one more name of a data set's source for its lineage, as the declared ones are: the
+    hash of a download that nobody declared.
+    """
+    reason = spec.distinct_population
+    return partial(ledger.claim_source, spec.lineage, distinct_population=reason)
+
+
+def limits_word(spec: DatasetSpec, home: Home) -> str:
+    """One line where the data set file declares other limits than the account has; else empty."""
+    opened = home.ledger.account(spec.lineage)
+    return "" if opened is None else declared_account(spec).difference_from(opened)
+
+
+def declared_account(spec: DatasetSpec) -> Account:
+    """The account as the data set file declares it."""
+    return Account(
+        lineage=spec.lineage,
+        unit=str(spec.protection),
+        relation=spec.relation,
+        purpose=spec.purpose,
+        ceiling=spec.ceiling,
+        delta=spec.delta,
+        per_month=spec.per_month,
+    )
+
+
+def require_snapshot(spec: DatasetSpec, home: Home) -> Snapshot:
+    """The snapshot that is read now, under the account that the file declares.
+
+    Raises what ``open_lineage`` does, so that no stage reads rows, and no evaluation
+    shows exact numbers, under a declaration that the ledger does not know; NotPrepared
+    before the first snapshot.
+    """
+    ledger = open_lineage(spec, home)
+    snapshot = current_snapshot(home.raw, spec.name, ledger.key(spec.lineage))
+    if snapshot is None:
+        raise NotPrepared(
+            f"{spec.name}: expected a prepared snapshot, got none: {preparing(spec.name)}"
+        )
+    # Since it was read, another lineage may have come to hold what was downloaded for it.
+    for name in snapshot.downloaded:
+        claiming(spec, ledger)(name)
+    return snapshot

@@ -1,0 +1,199 @@
+"""Settled releases: read back as the ledger settled them, or made again from their transcript
+alone, over nobody and at no cost.
+
+JSON documents that assets hand to each other: quality rows and pointers to bundles.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path, PurePath
+from typing import Any
+
+from dp_pipeline.ledger import Entry, Ledger
+from dp_pipeline.publish.draw import begun_with, derive, draw
+from dp_pipeline.publish.home import Home
+from dp_pipeline.publish.release import Release
+from dp_pipeline.publish.store import BundleStore
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.release.bundle import Bundle, ReleaseKey
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.reporting.metrics import QualityRow
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import Damaged, PipelineError, system_line
+from dp_pipeline.spec.formats import DOCUMENT, require_format
+from dp_pipeline.spec.parameters import fact_text
+
+TRANSCRIPT = "transcript"
+"""The fact of a settled ledger row that holds the digest of the answers."""
+CONTENT = "bundle"
+"""The one that holds the digest of the bundle, as it was drawn."""
+FOLDER = "folder"
+"""The one that names the folder of that bundle: others hold the same answers, shaped otherwise."""
+MADE_AGAIN = "made again"
+"""The fact of a bundle that was made again later and is not, byte for byte, what was settled."""
+
+
+def settled_bundle(store: BundleStore, path: Path, *, ledger: Ledger, lineage: str) -> Bundle:
+    """A settled bundle: the one way in which whoever shows, compares or hands one out reads it.
+
+    Damaged, naming it and saying what to do, unless a) its seal fits, b) it is of the answers that
+    the ledger settled, and c) in the folder that was settled lies what was settled. A bundle of
+    another post-processing is in no ledger row: it is bound by a) and b). So is one that was lost
+    and made again by code that gives other pictures of the same answers.
+    """
+    bundle = store.sealed(path, key=ledger.key(lineage))
+    settled = settled_entry(bundle.key, lineage, ledger).facts
+    is_as_drawn = path.name == settled.get(FOLDER) and MADE_AGAIN not in bundle.facts
+    is_another = is_as_drawn and content_digest(bundle) != settled[CONTENT]
+    if is_another or bundle.transcript != settled.get(TRANSCRIPT, ""):
+        raise store.another(path)
+    return bundle
+
+
+def facts_of(bundle: Bundle, path: Path) -> dict[str, str]:
+    """What the settled row of a ledger keeps of the bundle that was drawn."""
+    kept = {CONTENT: content_digest(bundle), FOLDER: path.name}
+    return {**kept, TRANSCRIPT: bundle.transcript} if bundle.transcript else kept
+
+
+def key_of(release: Release, bundle: Bundle) -> ReleaseKey:
+    """The key of a stored release of this question, made from the declaration; Damaged where that
+    is not the key that was stored.
+    """
+    # Of a snapshot only its name enters a key.
+    read = Snapshot(Path(release.home.raw, release.spec.name, bundle.facts["snapshot"]), b"")
+    newest = release.key(release.home.ledger, read, fresh=False)
+    key = newest.with_replicate(int(bundle.facts["replicate"]))
+    if key.digest != bundle.key:
+        raise Damaged(f"bundle {bundle.key[:12]}: expected the release {key.digest[:12]}")
+    return key
+
+
+def rebuilt(release: Release, key: ReleaseKey) -> Bundle:
+    """The bundle of a settled release, made again from its stored answers; no row is read.
+
+    Raises Damaged where an answer is missing, OtherQuestion where another question is asked than
+    was answered.
+    """
+    ledger = release.home.ledger
+    answers = Transcript(release.store.transcript_path(key)).rewind()
+    as_drawn = begun_with(key, ledger) == fact_text(release.postprocessing)
+    again = draw(release, key, None, answers) if as_drawn else derive(release, key, answers)
+    return in_words_of(settled_entry(key.digest, key.lineage, ledger), again)
+
+
+def in_words_of(settled: Entry, again: Bundle) -> Bundle:
+    """A bundle that was made again, with the words that its charges had when they were settled:
+    a later program may say them otherwise.
+    """
+    said = [
+        replace(spend, what=row.what) if row.mechanism == spend.mechanism else spend
+        for spend, row in zip(again.spends, settled.spends, strict=False)
+    ]
+    return replace(again, spends=(*said, *again.spends[len(said) :]))
+
+
+def restored(release: Release, key: ReleaseKey, path: Path) -> Bundle:
+    """What is to be stored in the place of a settled bundle that is not there; no row is read.
+
+    Raises Damaged where its transcript is not the one that was settled.
+    """
+    settled = settled_entry(key.digest, key.lineage, release.home.ledger).facts
+    if Transcript(release.store.transcript_path(key)).chain != settled[TRANSCRIPT]:
+        raise Damaged(
+            f"transcript: expected that of {key.dataset}/{key.model} as settled, got another"
+        )
+    bundle = rebuilt(release, key)
+    if path.name != settled.get(FOLDER) or content_digest(bundle) == settled[CONTENT]:
+        return bundle
+    return replace(bundle, facts={**bundle.facts, MADE_AGAIN: "by other code or libraries"})
+
+
+def content_digest(bundle: Bundle) -> str:
+    """What the ledger keeps of a bundle when it is settled: a digest of its tables, charges,
+    quality and facts; but for the code, which is another where a lost bundle is made again later.
+    """
+    same = replace(bundle, facts={**bundle.facts, "code": ""})
+    return hashlib.sha256(same.to_json().encode()).hexdigest()
+
+
+def settled_entry(key: str, lineage: str, ledger: Ledger) -> Entry:
+    """The row that settled a release; Damaged where there is none."""
+    found = [one for one in ledger.history(key) if one.event == "settled"]
+    if not found or found[0].lineage != lineage:
+        raise Damaged(f"ledger: expected that the release {key[:12]} is settled, got no such row")
+    return found[0]
+
+
+def reserved_entry(key: str, lineage: str, ledger: Ledger) -> Entry:
+    """The row that a release was charged with; Damaged where there is none."""
+    found = ledger.history(key)
+    if not found or found[0].lineage != lineage:
+        raise Damaged(f"ledger: expected that the release {key[:12]} is charged, got no such row")
+    return found[0]
+
+
+_AGAIN = "run the data set again, at no cost"
+
+
+def to_documents(rows: Sequence[QualityRow]) -> list[dict[str, Any]]:
+    """Rows as JSON values."""
+    return [{**vars(row), "epsilon": str(row.epsilon)} for row in rows]
+
+
+def from_documents(documents: Sequence[Mapping[str, Any]]) -> list[QualityRow]:
+    """Rows of JSON values."""
+    return [QualityRow(**{**one, "epsilon": Fraction(one["epsilon"])}) for one in documents]
+
+
+def document(value: Any) -> bytes:
+    """A value as ``read_json`` takes it."""
+    return json.dumps({"format": DOCUMENT, "value": value}, sort_keys=True, indent=1).encode()
+
+
+def read_json(path: Path) -> Any:
+    """The value that was written to a file, None when there is none; UnknownFormat where another
+    program wrote it, Damaged where none did, PipelineError where it cannot be read.
+    """
+    if not path.is_file():
+        return None
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        found = stored.get("format") if isinstance(stored, dict) else None
+        require_format(found, DOCUMENT, of=str(path), older=_AGAIN)
+        return stored["value"]
+    except OSError as error:
+        raise PipelineError(system_line(error, path)) from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise Damaged(f"{path}: expected a document, got none: {_AGAIN}") from None
+
+
+def pointed_bundle(
+    spec: DatasetSpec, home: Home, pointer: Mapping[str, str], **expected: str
+) -> Bundle:
+    """The settled bundle that a pointer names, as it was settled.
+
+    expected   facts of it, such as its model and ε
+
+    Raises Damaged for a bundle that is another one, or not as it was settled.
+    """
+    named = PurePath(pointer["folder"])
+    if named.is_absolute() or ".." in named.parts:
+        raise Damaged(
+            f"{spec.name}: expected a pointer to a folder in {home.released}, got one to "
+            f"{pointer['folder']}: materialize it again, at no cost"
+        )
+    store, path = BundleStore(home.released), home.released / named
+    bundle = settled_bundle(store, path, ledger=home.ledger, lineage=spec.lineage)
+    for name, text in {"dataset": spec.name, **expected}.items():
+        if bundle.facts.get(name) != text:
+            raise Damaged(
+                f"{spec.name}: {name}: expected a pointer to a release of {text}, got one to "
+                f"{pointer['folder']}: materialize it again, at no cost"
+            )
+    return bundle

@@ -1,0 +1,273 @@
+"""Comparing the releases of one data set over ε: a table, pictures, and the HTML report.
+
+Comparing the k-anonymous releases of one data set over K: a table, pictures, and a page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dp_pipeline.publish.account import open_lineage
+from dp_pipeline.publish.cards import anonymous_release
+from dp_pipeline.publish.home import Home
+from dp_pipeline.publish.k_anonymous_release import declared_anonymity
+from dp_pipeline.publish.release import not_dp_beside
+from dp_pipeline.publish.replay import from_documents, pointed_bundle
+from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.reporting.figures import (
+    cluster_maps,
+    marginal_bars,
+    model_graph,
+    utility_panels,
+    utility_plot,
+)
+from dp_pipeline.reporting.figures.cluster_view import ClusterView
+from dp_pipeline.reporting.figures.k_anonymity import anonymity_plot, figure_over_k
+from dp_pipeline.reporting.k_anonymity_report import write_anonymity_page
+from dp_pipeline.reporting.k_anonymous_promise import AnonymousRelease
+from dp_pipeline.reporting.metrics import (
+    QualityRow,
+    SummaryTable,
+    markdown_lines,
+    metrics_of,
+    relative_rows,
+)
+from dp_pipeline.reporting.plausibility import bundle_warnings
+from dp_pipeline.reporting.report import write_report
+from dp_pipeline.reporting.summary import ReleaseSummary
+from dp_pipeline.reporting.text import model_labels, number_text
+from dp_pipeline.spec.dataset import DatasetSpec
+
+_TITLES = {
+    "nicv": "Mean squared distance to the nearest released centre",
+    "nicv_ratio": "NICV relative to k-means without privacy",
+}
+_PANELS = {
+    "avd": ("AVD over ε", "Total variation distance, mean over sets of k attributes"),
+    "misclassified": ("mistakes over ε", "Share of true rows that classifiers get wrong"),
+    "auc_class_rate": ("AUC over ε", "AUC of the rates of released classes"),
+}
+"""Kind of a table's metrics → caption and title of their picture."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What the comparison asset shows.
+
+    summary    the best model first, a line and a table of at most five columns in markdown;
+               None without numbers
+    pictures   (title, PNG)
+    path       the HTML report
+    """
+
+    rows: tuple[QualityRow, ...]
+    summary: str | None
+    pictures: tuple[tuple[str, bytes], ...]
+    path: Path
+
+
+def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Comparison:
+    """Table, pictures and HTML report from what was evaluated, over all ε.
+
+    Under the account that the file declares: a report says for whom it protects.
+    """
+    ledger = open_lineage(spec, home)
+    ascending = {key: evaluations[key] for key in spec.partition_keys if key in evaluations}
+    evaluated = [row for one in ascending.values() for row in from_documents(one["rows"])]
+    found = [
+        (name, pointed_bundle(spec, home, pointer, model=name, epsilon=key), pointer["state"])
+        for key, one in ascending.items()
+        for name, pointer in one["pointers"].items()
+        if pointer is not None
+    ]
+    newest = {name: bundle for name, bundle, _ in found}
+    labels = model_labels(newest.values())
+    named = [replace(row, model=labels.get(row.model, row.model)) for row in evaluated]
+    rows = (*named, *relative_rows(named))
+    pictures = (*_utility_pictures(rows), *_pictures(spec, list(newest.values())))
+    path = write_report(
+        home.reports / f"{spec.name}.html",
+        spec=spec,
+        rows=rows,
+        pictures=pictures,
+        releases=[
+            ReleaseSummary.of(bundle, state=state, warnings=bundle_warnings(spec, bundle))
+            for _, bundle, state in found
+        ],
+        beside=not_dp_beside(spec, ledger),
+    )
+    summary = SummaryTable.of(rows)
+    text = None if summary is None else f"{summary.caption}\n\n{summary.markdown()}"
+    return Comparison(rows, text, pictures, path)
+
+
+def _utility_pictures(rows: Sequence[QualityRow]) -> list[tuple[str, bytes]]:
+    """One picture of the clusterings' metric that says most, one of each kind of the tables'."""
+    metrics = metrics_of(rows)
+    first = [one for one in _TITLES if one in metrics][:1]
+    pictures = [
+        ("utility over ε", utility_plot(rows, metric=one, title=_TITLES[one])) for one in first
+    ]
+    for kind, (caption, title) in _PANELS.items():
+        shown = [one for one in metrics if one.startswith(kind)]
+        # What is said of one attribute stands side by side.
+        shown.sort(key=lambda one: one.partition("/")[2])
+        if shown:
+            pictures += [(caption, utility_panels(rows, metrics=shown, title=title))]
+    return pictures
+
+
+def _pictures(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[tuple[str, bytes]]:
+    """One picture with a map of every clustering, one of the tables' marginals, and one of every
+    table's cliques; none of other releases.
+    """
+    maps = [one for one in bundles if "centres" in one.tables]
+    tables = [one for one in bundles if "marginals" in one.tables]
+    return [*_maps(spec, maps), *_marginals(tables), *_graphs(tables)]
+
+
+def _marginals(bundles: Sequence[Bundle]) -> list[tuple[str, bytes]]:
+    """One picture of the tables, if there are any."""
+    if not bundles:
+        return []
+    title = _title_of(bundles, "Marginals")
+    shown = dict(zip(_names(bundles), (one.tables["marginals"] for one in bundles), strict=True))
+    return [(title, marginal_bars(shown, title=title))]
+
+
+def _graphs(bundles: Sequence[Bundle]) -> list[tuple[str, bytes]]:
+    """A picture of every table that has cliques of several attributes."""
+    titles = {f"Cliques of {_title(one)}": one.tables.get("cliques") for one in bundles}
+    return [
+        (title, model_graph(cliques, title=title))
+        for title, cliques in titles.items()
+        if cliques is not None and any(", " in text for text in cliques["attributes"].tolist())
+    ]
+
+
+def _maps(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[tuple[str, bytes]]:
+    """One picture of the clusterings, if there are any."""
+    if not bundles:
+        return []
+    views = [
+        ClusterView.of(
+            name, bundle.tables, spec.domain.box(tuple(bundle.tables["centres"])), spec.point
+        )
+        for name, bundle in zip(_names(bundles), bundles, strict=True)
+    ]
+    title = _title_of(bundles, "Centres")
+    return [(title, cluster_maps(views, title=title))]
+
+
+def _names(bundles: Sequence[Bundle]) -> list[str]:
+    """Models; with their ε where it is not the same."""
+    alike = len({bundle.facts["epsilon"] for bundle in bundles}) == 1
+    return [bundle.model if alike else _title(bundle) for bundle in bundles]
+
+
+def _title_of(bundles: Sequence[Bundle], what: str) -> str:
+    if len(bundles) == 1:
+        return f"{what} of {_title(bundles[0])}"
+    epsilons = {bundle.facts["epsilon"] for bundle in bundles}
+    where = f"ε={epsilons.pop()}" if len(epsilons) == 1 else "the largest ε of each"
+    return f"{what} of {len(bundles)} models at {where}"
+
+
+def _title(bundle: Bundle) -> str:
+    return f"{bundle.model} at ε={bundle.facts['epsilon']}"
+
+
+_PICTURES = {"auc": "AUC over K", "seconds": "run time over K"}
+"""Figure → caption of its picture."""
+
+
+@dataclass(frozen=True)
+class AnonymousComparison:
+    """What the comparison asset shows.
+
+    figures    K → method → figures; of public rows only
+    summary    tables in markdown
+    pictures   (title, PNG)
+    path       the HTML page
+    """
+
+    figures: Mapping[str, Any]
+    summary: str
+    pictures: tuple[tuple[str, bytes], ...]
+    path: Path
+
+
+def page_path(spec: DatasetSpec, home: Home) -> Path:
+    """The HTML page of a data set's k-anonymous releases."""
+    return home.reports / f"{spec.name}.k_anonymous.html"
+
+
+def compare_anonymous(
+    spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]
+) -> AnonymousComparison:
+    """Tables, pictures and page from what was released and evaluated, over all K.
+
+    Under the account that the file declares: a page says for whom it does not protect.
+    """
+    ledger = open_lineage(spec, home)
+    releases = list(_releases(spec, home, evaluations))
+    pictures = tuple(
+        (caption, anonymity_plot(values, figure=name, title=f"{spec.title}: {caption}"))
+        for name, caption in _PICTURES.items()
+        if (values := figure_over_k(releases, name))
+    )
+    path = write_anonymity_page(
+        page_path(spec, home),
+        spec=spec,
+        releases=releases,
+        pictures=pictures,
+        beside=not_dp_beside(spec, ledger),
+    )
+    figures = {key: one["figures"] for key, one in evaluations.items()}
+    return AnonymousComparison(figures, _summary(releases), pictures, path)
+
+
+def _releases(
+    spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]
+) -> Sequence[AnonymousRelease]:
+    """Every release that was evaluated: methods as declared, K ascending."""
+    declared, found = declared_anonymity(spec), []
+    for name in declared.methods:
+        for key in declared.partition_keys:
+            evaluated = evaluations.get(key, {"pointers": {}, "figures": {}})
+            pointer = evaluated["pointers"].get(name)
+            if pointer is not None:
+                figures = evaluated["figures"].get(name, {})
+                bundle = pointed_bundle(spec, home, pointer, model=name, k=key)
+                found.append(anonymous_release(spec, bundle, figures))
+    return found
+
+
+def _summary(releases: Sequence[AnonymousRelease]) -> str:
+    """Methods × K: how well classifiers learn, where that is known, and who is still told."""
+    if not releases:
+        return "Nothing was released k-anonymously yet."
+    parts = ["Not differentially private: a promise about the released rows alone."]
+    if any("auc" in one.figures for one in releases):
+        parts += ["AUC of logistic regression", _table(releases, _auc)]
+    parts += ["Share of rows in classes with one label", _table(releases, _homogeneous)]
+    return "\n\n".join(parts)
+
+
+def _auc(release: AnonymousRelease) -> str:
+    return number_text(release.figures["auc"]) if "auc" in release.figures else "–"
+
+
+def _homogeneous(release: AnonymousRelease) -> str:
+    return f"{release.measures['homogeneous_rows'] / max(1, release.rows):.1%}"
+
+
+def _table(releases: Sequence[AnonymousRelease], text: Callable[[AnonymousRelease], str]) -> str:
+    found = {(one.method, one.k): text(one) for one in releases}
+    ks = sorted({one.k for one in releases})
+    methods = dict.fromkeys(one.method for one in releases)
+    body = [[method, *(found.get((method, k), "–") for k in ks)] for method in methods]
+    return markdown_lines([["method", *(f"K={k}" for k in ks)], *body])

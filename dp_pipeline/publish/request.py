@@ -1,0 +1,218 @@
+"""RunRequest and AnonymizeRequest: what one command asks of one data set.
+
+What a run would cost, from declarations and ledger alone: nothing is read or charged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+
+from dp_pipeline.ledger import Account, Balance
+from dp_pipeline.models.tables.base import BYTES_A_CELL, TableModel
+from dp_pipeline.publish.account import declared_account, limits_word
+from dp_pipeline.publish.home import Home
+from dp_pipeline.publish.k_anonymous_release import SyntacticRelease
+from dp_pipeline.publish.release import Release
+from dp_pipeline.raw.snapshot import Snapshot, current_snapshot
+from dp_pipeline.spec.amounts import NANO
+from dp_pipeline.spec.dataset import DatasetSpec
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What to run, where.
+
+    snapshot   a name for a new snapshot, or empty for the current one
+    """
+
+    spec: DatasetSpec
+    models: Sequence[str]
+    epsilons: Sequence[Fraction]
+    home: Home
+    noise_name: str
+    fresh: bool = False
+    snapshot: str = ""
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """Every model at every ε."""
+        return tuple(
+            Release(self.spec, model, epsilon, self.home, self.noise_name)
+            for epsilon in self.epsilons
+            for model in self.models
+        )
+
+    @property
+    def partition_count(self) -> int:
+        """Partitions that it asks for."""
+        return len(self.epsilons)
+
+
+@dataclass(frozen=True)
+class AnonymizeRequest:
+    """Which k-anonymous releases to make, where.
+
+    ks         ascending
+    snapshot   a name for a new snapshot, or empty for the current one
+    """
+
+    spec: DatasetSpec
+    methods: Sequence[str]
+    ks: Sequence[int]
+    home: Home
+    snapshot: str = ""
+
+    @property
+    def releases(self) -> tuple[SyntacticRelease, ...]:
+        """Every method at every K."""
+        return tuple(
+            SyntacticRelease(self.spec, method, k, self.home)
+            for k in self.ks
+            for method in self.methods
+        )
+
+    @property
+    def partition_count(self) -> int:
+        """Partitions that it asks for."""
+        return len(self.ks)
+
+
+@dataclass(frozen=True)
+class PlannedRelease:
+    """One release of a plan.
+
+    cost    what it would charge, in the lineage's currency: 0 when it was settled or reserved
+            before, or has no ε
+    state   ``new``, ``settled``, ``unfinished`` or ``dead``; with ``, not-dp`` or
+            ``, composed`` where the model does not promise the ε that is asked
+    cells   most cells that the tables of a model of a table can have together; else None
+    """
+
+    model: str
+    epsilon: Fraction
+    cost: Fraction
+    state: str
+    cells: int | None = None
+
+    @property
+    def megabytes(self) -> float | None:
+        """Memory for as many cells, in MB; None where there are none."""
+        return None if self.cells is None else self.cells * BYTES_A_CELL / 1e6
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Planned releases against the account of their lineage.
+
+    balance   before the run, under the limits of the account, or of the data set file where
+              there is no account yet; all amounts in the lineage's currency
+    word      one line where the file declares other limits than the account has; else empty
+    """
+
+    spec: DatasetSpec
+    releases: tuple[PlannedRelease, ...]
+    balance: Balance
+    word: str = ""
+
+    @property
+    def asked(self) -> Fraction:
+        """Σ of the costs."""
+        return sum((release.cost for release in self.releases), Fraction(0))
+
+    @property
+    def spent(self) -> Fraction:
+        """What the account has spent before the run."""
+        return self.balance.spent
+
+    @property
+    def left(self) -> Fraction | None:
+        """What it has left before the run; None for a benchmark without a ceiling."""
+        return self.balance.left
+
+    @property
+    def ceiling(self) -> Fraction | None:
+        """The limit for ever; None for a benchmark without one."""
+        return self.balance.ceiling
+
+    @property
+    def has_tables(self) -> bool:
+        """Whether any release is of a model of a table."""
+        return any(release.cells is not None for release in self.releases)
+
+    @property
+    def amounts(self) -> dict[str, Fraction | None]:
+        """What is asked, spent, left and allowed, for ever and in this month; None for no limit."""
+        amounts = {
+            "asked": self.asked,
+            "spent": self.spent,
+            "left": self.left,
+            "ceiling": self.ceiling,
+        }
+        if self.balance.per_month is None:
+            return amounts
+        return {
+            **amounts,
+            "spent this month": self.balance.month_spent,
+            "left this month": self.balance.month_left,
+            "a month": self.balance.per_month,
+        }
+
+    def require_budget(self) -> None:
+        """BudgetExceeded when the whole plan does not fit: then no part of it is begun."""
+        spec = self.spec
+        self.balance.require_room(self.asked, what=spec.name, where=f"lineage {spec.lineage}")
+
+
+def plan_request(request: RunRequest) -> Plan:
+    """The plan of one request, on the current snapshot or the one it names.
+
+    Raises DeclarationError for a noise source that these releases may not use, and for a
+    file that disagrees with the account of its lineage, or declares more than it has.
+    """
+    spec, home = request.spec, request.home
+    for release in request.releases:
+        release.require_fit_noise()
+    opened = home.ledger.account(spec.lineage)
+    if opened is not None:
+        declared_account(spec).require_within(opened)
+    reads = _snapshot(spec, home, request.snapshot)
+    return Plan(
+        spec=spec,
+        releases=tuple(_planned(one, reads, fresh=request.fresh) for one in request.releases),
+        balance=_balance(spec, home, opened),
+        word=limits_word(spec, home),
+    )
+
+
+def _balance(spec: DatasetSpec, home: Home, opened: Account | None) -> Balance:
+    balance, account = home.ledger.balance(spec.lineage), declared_account(spec)
+    if opened is not None:
+        return balance
+    return replace(
+        balance,
+        ceiling=account.limit,
+        currency=account.currency,
+        per_month=account.month_limit,
+    )
+
+
+def _snapshot(spec: DatasetSpec, home: Home, name: str) -> Snapshot:
+    """The snapshot that a run would read. Only its name enters a plan, so no key is needed."""
+    current = None if name else current_snapshot(home.raw, spec.name, b"")
+    today = datetime.now(UTC).date().isoformat()
+    return current or Snapshot(Path(home.raw, spec.name, name or today), b"")
+
+
+def _planned(release: Release, snapshot: Snapshot, *, fresh: bool) -> PlannedRelease:
+    ledger = release.home.ledger
+    state = ledger.state(release.key(ledger, snapshot, fresh=fresh).digest)
+    cost = Fraction(release.nano, NANO) if state is None else Fraction(0)
+    model = release.model
+    names = {None: "new", "settled": "settled", "dead": "dead"}
+    words = release.claim.marked(names.get(state, "unfinished"))
+    cells = model.most_cells(release.spec.domain) if isinstance(model, TableModel) else None
+    return PlannedRelease(release.name, release.epsilon, cost, words, cells)

@@ -1,0 +1,271 @@
+"""Sizes, totals, residuals and levels of clusters, as whole numbers a cluster.
+
+Which centre every row is nearest to, exact to the last digit, for every question that asks.
+
+Squared distances of fixed-point rows to their nearest centre, exact to the last digit.
+
+Counts of a regular grid over fixed-point coordinates, by whole-number arithmetic only.
+
+Rows in nodes of a binary tree, by one sorted key a row: no grid, however deep the tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_pipeline.gate.rules import NearestCentre, subset_of
+from dp_pipeline.raw.counters.tables import ROWS_A_CHUNK
+from dp_pipeline.release.trees import AXIS_BITS, BitTree, Prefixes
+from dp_pipeline.spec.encoding import COORDINATE_BITS, FloatArray, IntArray
+
+Columns = Sequence[NDArray[Any]]
+"""Fixed-point coordinates (rows,) of some rows, in the order of the rule's columns."""
+
+_MOST_ROWS = 1 << 13
+_MOST_PRODUCTS = 1 << 18
+
+
+class Assignment:
+    """A rule that is exact (``NearestCentre.require_exact``), ready for block after block of rows.
+
+    >>> rule = NearestCentre(("x",), ((-8,), (8,)), (1,))
+    >>> Assignment(rule).labels([np.array([-9, 0, 1])]).tolist()
+    [0, 0, 1]
+    """
+
+    def __init__(self, rule: NearestCentre) -> None:
+        self._weights = np.array(rule.weights, dtype=np.int64)
+        self._centres = np.array(rule.centres, dtype=np.int64)
+        self._reduced = np.array(rule.reduced_weights, dtype=np.int64)
+        self._matrix = self._products() if rule.fits_floats else None
+
+    def blocks(self, rows: int) -> Iterator[slice]:
+        """All rows in order, as many at a time as stay in the cache of one core."""
+        k, d = self._centres.shape
+        # BLAS shares larger products among threads, which costs more than it gains.
+        step = max(16, min(_MOST_ROWS, _MOST_PRODUCTS // (k * (d + 1))))
+        for start in range(0, rows, step):
+            yield slice(start, start + step)
+
+    def labels(self, columns: Columns) -> IntArray:
+        """The lowest index of the nearest centre of every row of a block."""
+        if self._matrix is None:
+            return self._by_differences(columns)
+        x = np.ones((len(columns[0]), len(self._matrix)))
+        for axis, column in enumerate(columns):
+            x[:, axis] = column
+        labels: IntArray = (x @ self._matrix).argmin(axis=1)
+        return labels
+
+    def differences(self, columns: Columns, labels: IntArray) -> IntArray:
+        """weight · (q − c) of every row to the centre of its label, (d, rows)."""
+        axes = zip(columns, self._centres.T, self._weights, strict=True)
+        return np.stack([(q.astype(np.int64) - c[labels]) * weight for q, c, weight in axes])
+
+    def _products(self) -> FloatArray:
+        """(x, 1) times this is |c|² − 2xc, a whole number that floats hold, in any order."""
+        squares = (self._reduced * self._centres) ** 2
+        return np.vstack([-2.0 * (self._reduced**2 * self._centres).T, squares.sum(axis=1)])
+
+    def _by_differences(self, columns: Columns) -> IntArray:
+        """In int64: no |x − c|² is above the largest distance, which was checked."""
+        table = np.zeros((len(columns[0]), len(self._centres)), dtype=np.int64)
+        for q, c, weight in zip(columns, self._centres.T, self._reduced, strict=True):
+            difference = q.astype(np.int64)[:, None] - c
+            difference *= weight
+            difference *= difference
+            table += difference
+        labels: IntArray = table.argmin(axis=1)
+        return labels
+
+
+_ROWS_TO_SORT = 1 << 18
+
+
+def sums_by_centre(
+    rules: Sequence[NearestCentre], columns: Columns, *, rows: int, salt: int
+) -> IntArray:
+    """Sizes and totals of the clusters of every subset, (subsets, centres, 1 + columns).
+
+    See ``gate.counts.Counter.sum_by_centre``.
+    """
+    sums = np.zeros((len(rules), len(rules[0].centres), 1 + len(columns)), dtype=np.int64)
+    if len(rules) == 1:
+        _add_sums(sums[0], rules[0], columns, rows=rows)
+        return sums
+    for start in range(0, rows, _ROWS_TO_SORT):
+        part = [column[start : start + _ROWS_TO_SORT] for column in columns]
+        _add_subsets(sums, rules, part, salt=salt)
+    return sums
+
+
+def _add_subsets(
+    sums: IntArray, rules: Sequence[NearestCentre], columns: Columns, *, salt: int
+) -> None:
+    """Add the rows, sorted by subset first: each rule then sees its own rows together."""
+    subsets = subset_of(columns, salt, len(rules))
+    # Small whole numbers are sorted by radix.
+    order = np.argsort(subsets.astype(np.min_scalar_type(len(rules))), kind="stable")
+    columns = [column[order] for column in columns]
+    ends = np.cumsum(np.bincount(subsets, minlength=len(rules))).tolist()
+    for rule, into, begin, end in zip(rules, sums, [0, *ends[:-1]], ends, strict=True):
+        _add_sums(into, rule, [column[begin:end] for column in columns], rows=end - begin)
+
+
+def _add_sums(sums: IntArray, rule: NearestCentre, columns: Columns, *, rows: int) -> None:
+    """Add the rows' sizes and totals to ``sums`` (centres, 1 + columns)."""
+    assignment, k = Assignment(rule), len(rule.centres)
+    for block in assignment.blocks(rows):
+        part = [column[block] for column in columns]
+        labels = assignment.labels(part)
+        sums[:, 0] += np.bincount(labels, minlength=k)
+        for axis, column in enumerate(part):
+            sums[:, 1 + axis] += _totals(labels, column, k)
+
+
+def residual_totals(
+    rule: NearestCentre, radii: Sequence[int], columns: Columns, *, rows: int
+) -> IntArray:
+    """Σ over the rows of a cluster of their residuals clipped to its radius in L1, (k, d).
+
+    See ``gate.counts.Counter.residuals``.
+    """
+    assignment, k = Assignment(rule), len(rule.centres)
+    least = np.array(radii, dtype=np.int64)
+    sums = np.zeros((k, len(columns)), dtype=np.int64)
+    for block in assignment.blocks(rows):
+        part = [column[block] for column in columns]
+        labels = assignment.labels(part)
+        y = assignment.differences(part, labels)
+        lengths = np.maximum(np.abs(y).sum(axis=0), least[labels])
+        clipped = np.sign(y) * ((np.abs(y) << COORDINATE_BITS) // lengths)
+        for axis, values in enumerate(clipped):
+            sums[:, axis] += _totals(labels, values, k)
+    return sums
+
+
+def levels_by_centre(
+    rule: NearestCentre, codes: NDArray[Any], levels: int, columns: Columns, *, rows: int
+) -> IntArray:
+    """Rows of every level in every cluster, (levels, k)."""
+    assignment, k = Assignment(rule), len(rule.centres)
+    table = np.zeros(levels * k, dtype=np.int64)
+    for block in assignment.blocks(rows):
+        labels = assignment.labels([column[block] for column in columns])
+        np.add.at(table, codes[block].astype(np.int64) * k + labels, 1)
+    return table.reshape(levels, k)
+
+
+def _totals(labels: IntArray, values: NDArray[Any], k: int) -> IntArray:
+    """Σ of values of at most 2^16 by label; floats hold all sums of fewer than 2^37 of them."""
+    return np.bincount(labels, weights=values, minlength=k).astype(np.int64)
+
+
+def exact_distance_total(
+    rule: NearestCentre, columns: Columns, *, rows: int, clip: int, shift: int
+) -> int:
+    """Σ over rows of min(D, clip) >> shift, D = min over centres of Σ (weight · (q − c))².
+
+    columns   coordinates (rows,), in the order of the rule's
+    """
+    assignment = Assignment(rule)
+    most = min(clip, rule.largest_distance)
+    total = 0
+    for block in assignment.blocks(rows):
+        part = [column[block] for column in columns]
+        exact = (assignment.differences(part, assignment.labels(part)) ** 2).sum(axis=0)
+        total += int((np.minimum(exact, most) >> shift).sum())
+    return total
+
+
+def cells_of(coordinates: NDArray[Any], cells: int) -> IntArray:
+    """Interval of every coordinate in [−2^16, 2^16]: min(cells − 1, ((q + 2^16)·cells) >> 17).
+
+    >>> cells_of(np.array([-65536, -1, 0, 65536]), 4).tolist()
+    [0, 1, 2, 3]
+    """
+    index = coordinates.astype(np.int64)
+    index += 1 << COORDINATE_BITS
+    index *= cells
+    index >>= COORDINATE_BITS + 1
+    # Only the upper edge of the box itself falls outside, by one.
+    return np.minimum(index, cells - 1, out=index)
+
+
+def grid_counts(columns: Sequence[NDArray[Any]], cells: int, *, rows: int) -> IntArray:
+    """Rows in each of ``cells`` intervals an axis, empty ones included; shape (cells,) · d."""
+    size = cells ** len(columns)
+    table = np.zeros(size, dtype=np.int64)
+    # About as many rows as cells: bincount writes a whole grid every time.
+    step = max(ROWS_A_CHUNK, size)
+    for start in range(0, rows, step):
+        keys = cells_of(columns[0][start : start + step], cells)
+        for column in columns[1:]:
+            keys *= cells
+            keys += cells_of(column[start : start + step], cells)
+        table += np.bincount(keys, minlength=size)
+    return table.reshape((cells,) * len(columns))
+
+
+Keys = NDArray[np.signedinteger[Any]]
+"""Whole numbers (rows,)."""
+
+_BOXES_A_CHUNK = 1 << 17
+_LOW_BITS = 8
+
+
+def sorted_keys(tree: BitTree, columns: Sequence[NDArray[Any]], *, rows: int) -> Keys:
+    """The first ``tree.depth`` bits of every row as one number, in rising order; (rows,).
+
+    int32 where the depth allows it, else int64.
+    """
+    kind: type[np.signedinteger[Any]] = np.int32 if tree.depth < 31 else np.int64
+    keys: Keys = np.zeros(rows, dtype=kind)
+    # Bits are spread by two small tables an axis, which stay in the nearest cache.
+    low = np.arange(1 << _LOW_BITS)
+    high = np.arange(1 << (AXIS_BITS - _LOW_BITS)) << _LOW_BITS
+    tables = [
+        (_spread(tree.axes, axis, high).astype(kind), _spread(tree.axes, axis, low).astype(kind))
+        for axis in range(len(columns))
+    ]
+    for start in range(0, rows, ROWS_A_CHUNK):
+        chunk = slice(start, start + ROWS_A_CHUNK)
+        for (of_high, of_low), column in zip(tables, columns, strict=True):
+            places = _places(column[chunk])
+            keys[chunk] |= of_high[places >> _LOW_BITS] | of_low[places & (len(low) - 1)]
+    keys.sort()
+    return keys
+
+
+def prefix_counts(keys: Keys, depth: int, nodes: Prefixes, bits: int) -> IntArray:
+    """Rows in every box ``bits`` below each node, (nodes, 2^bits), from keys in rising order."""
+    counts = np.zeros((len(nodes), 1 << bits), dtype=np.int64)
+    step = max(1, _BOXES_A_CHUNK >> bits)
+    for start in range(0, len(nodes), step):
+        chunk = slice(start, start + step)
+        below = depth - nodes.depths[chunk, None] - bits
+        edges = (nodes.bits[chunk, None] << bits) + np.arange((1 << bits) + 1) << below
+        places = np.searchsorted(keys, edges.astype(keys.dtype))
+        counts[chunk] = np.diff(places, axis=1)
+    return counts
+
+
+def _places(coordinates: NDArray[Any]) -> IntArray:
+    """Cells 0..2^17 − 1 of coordinates; the upper edge of the box is in the last one."""
+    places = coordinates.astype(np.int64)
+    places += 1 << COORDINATE_BITS
+    return np.minimum(places, (1 << AXIS_BITS) - 1, out=places)
+
+
+def _spread(axes: Sequence[int], axis: int, places: IntArray) -> IntArray:
+    """What cells of one axis put into the keys of their rows."""
+    spread = np.zeros(len(places), dtype=np.int64)
+    halvings = [bit for bit, halved in enumerate(axes) if halved == axis]
+    for done, bit in enumerate(halvings):
+        half = places >> (AXIS_BITS - 1 - done) & 1
+        spread |= half << (len(axes) - 1 - bit)
+    return spread

@@ -1,0 +1,364 @@
+"""Exact answers for internal evaluation: the steward's side only, nothing here is private.
+
+On benchmark data the numbers may be shown. On release data they go to a 0600
+file on the raw store, and whoever records metadata says only that it exists.
+
+Exact answers about released tables, for internal evaluation: the steward's side only.
+
+See ``raw.comparison`` for who may see the numbers.
+
+Exact answers about released class tables, for internal evaluation: the steward's side only.
+
+See ``raw.comparison`` for who may see the numbers.
+
+k-means without privacy: the centres that released ones are compared with.
+
+They are exact answers about rows: they stay in private files of the snapshot.
+
+HeldOut: a fifth of the prepared rows of a benchmark, which no model sees before it is tested.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dp_pipeline.metrics.auc import ClassAuc, adjusted_rand, class_table, f_measure
+from dp_pipeline.metrics.classification import Method, held_out, misclassification, train
+from dp_pipeline.metrics.clustering import nearest_centres, nicv
+from dp_pipeline.metrics.marginals import average_distance, distance_to_closest_record, ways_of
+from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.raw.ingest import read_stage
+from dp_pipeline.raw.snapshot import Snapshot, require_prepared, write_private
+from dp_pipeline.release.class_table import ClassTable
+from dp_pipeline.spec.dataset import DatasetSpec, Target
+from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.encoding import FloatArray, IntArray
+from dp_pipeline.spec.errors import DeclarationError
+
+COMPARED_WAYS = (2, 3, 5, 6)
+"""Sizes of the marginals whose average distance is stated, as in the papers."""
+
+METHODS: tuple[Method, ...] = ("svm", "logistic")
+
+Codes = Mapping[str, IntArray]
+"""Attribute → codes (rows,)."""
+
+
+def table_quality(
+    spec: DatasetSpec, snapshot: Snapshot, released: Codes, *, classify: bool = True
+) -> dict[str, float]:
+    """How good a released table is on the prepared rows.
+
+    released   synthetic codes of some declared attributes, at least one
+    classify   whether classifiers learn the declared targets: it takes seconds each
+
+    ``avd_k`` for k = 2, 3, 5, 6 where there are as many attributes (``avd_2`` of one attribute is
+    its own distance): average k-way variation distance. ``misclassified_svm/<attribute>`` and
+    ``misclassified_logistic/<attribute>`` of every declared target among them: learned from the
+    released rows, tested on all prepared ones, of which the release has seen every one.
+    ``dcr``: distance to the closest record. NaN with no prepared rows.
+
+    NotPrepared unless the snapshot is prepared; DeclarationError for codes of other attributes,
+    for none, and for codes that the attributes do not have.
+    """
+    require_prepared(spec, snapshot)
+    domain, names = spec.domain, tuple(released)
+    _require_codes(domain, released)
+    stored = read_stage(snapshot, "discretized")
+    real = {name: stored.column(name).to_numpy().astype(np.int64) for name in names}
+    sizes = {name: domain[name].size for name in names}
+    targets = [target for target in spec.targets if classify and target.attribute in names]
+    return {
+        **{
+            f"avd_{k}": average_distance(real, released, sizes, ways)
+            for k in COMPARED_WAYS
+            if (ways := ways_of(names, min(k, len(names)) if k == 2 else k))
+        },
+        **{
+            f"misclassified_{method}/{target.attribute}": _misclassified(
+                method, target, domain, real, released
+            )
+            for target in targets
+            for method in METHODS
+        },
+        "dcr": distance_to_closest_record(real, released),
+    }
+
+
+def _misclassified(
+    method: Method, target: Target, domain: Domain, real: Codes, released: Codes
+) -> float:
+    """Share of the real rows that a classifier learned from released ones gets wrong."""
+    seen, answers = target.asked_of(released, domain)
+    classifier = train(method, seen, answers, {name: domain[name].size for name in seen})
+    return misclassification(classifier, *target.asked_of(real, domain))
+
+
+def _require_codes(domain: Domain, released: Codes) -> None:
+    if not released:
+        raise DeclarationError("synthetic table: expected at least one attribute, got none")
+    for name, codes in released.items():
+        size = domain[name].size
+        if len(codes) and not 0 <= codes.min() <= codes.max() < size:
+            raise DeclarationError(
+                f"synthetic table: expected codes of {name} in 0..{size - 1}, got others"
+            )
+
+
+def class_quality(spec: DatasetSpec, snapshot: Snapshot, table: ClassTable) -> dict[str, float]:
+    """How good a released class table is on the prepared rows.
+
+    ``auc_class_rate/<label>``: AUC of the published classes' rates, and for all other rows of the
+    rates of the published classes together, against the true labels; of more than two labels the
+    mean over each against the rest. ``withheld``: share of the rows whose class is not published:
+    exact, and of public rows alone. NaN with no prepared rows.
+
+    NotPrepared unless the snapshot is prepared.
+    """
+    require_prepared(spec, snapshot)
+    stored = read_stage(snapshot, "discretized")
+    codes = {name: stored.column(name).to_numpy() for name in table.classes.groups}
+    labels = stored.column(table.label).to_numpy().astype(np.int64)
+    rates = table.rates
+    counts = class_table(table.places_of(codes), labels, shape=rates.shape)
+    rows = int(counts.sum())
+    return {
+        f"auc_class_rate/{table.label}": ClassAuc.of(counts, rates).value,
+        "withheld": int(counts[-1].sum()) / rows if rows else float("nan"),
+    }
+
+
+def reference_centres(
+    spec: DatasetSpec, snapshot: Snapshot, columns: tuple[str, ...], points: FloatArray, *, k: int
+) -> FloatArray:
+    """Centres (m, d) of scikit-learn's KMeans(k, n_init=10, random_state=0), in data units.
+
+    points   the prepared rows on ``columns``, (N, d), N ≥ 1
+
+    m = k; with fewer rows than k every different row is a centre of its own. Seconds
+    of work, so they are kept for these columns, this k, declaration and snapshot.
+    """
+    rows = snapshot.manifest["fingerprints"]["normalized"]
+    what = json.dumps([columns, k, spec.digest, rows])
+    path = snapshot.folder / "kmeans" / f"{hashlib.sha256(what.encode()).hexdigest()[:32]}.json"
+    if not path.is_file():
+        _keep(path, _kmeans(points, k))
+    return np.array(json.loads(path.read_text())["centres"], dtype=np.float64)
+
+
+def _keep(path: Path, centres: FloatArray) -> None:
+    def write(file: BinaryIO) -> None:
+        file.write(json.dumps({"centres": centres.tolist()}).encode())
+
+    write_private(path, write)
+
+
+def _kmeans(points: FloatArray, k: int) -> FloatArray:
+    if len(points) < k:
+        return np.unique(points, axis=0)
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings():
+        # Fewer different rows than k is no mistake here; the text would say how many there are.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fitted = KMeans(k, n_init=10, random_state=0).fit(points)
+    return np.asarray(fitted.cluster_centers_, dtype=np.float64)
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+def exact_points(spec: DatasetSpec, snapshot: Snapshot, columns: tuple[str, ...]) -> FloatArray:
+    """Prepared rows in data units (N, d): clipped, and rounded to the fixed-point grid.
+
+    NotPrepared unless the snapshot is prepared; DeclarationError for an attribute without bounds.
+    """
+    require_prepared(spec, snapshot)
+    box = spec.domain.box(columns)
+    table = read_stage(snapshot, "normalized")
+    decoded = [
+        interval.decode(table.column(name).to_numpy().astype(np.float64))
+        for name, interval in zip(columns, box, strict=True)
+    ]
+    return np.stack(decoded, axis=1)
+
+
+def keep_reference(
+    spec: DatasetSpec, snapshot: Snapshot, columns: tuple[str, ...], *, k: int
+) -> None:
+    """Compute k-means without privacy now, so that several processes do not later."""
+    points = exact_points(spec, snapshot, columns)
+    if len(points):
+        reference_centres(spec, snapshot, columns, points, k=k)
+
+
+def clustering_quality(
+    spec: DatasetSpec, snapshot: Snapshot, columns: tuple[str, ...], centres: FloatArray
+) -> dict[str, float]:
+    """How good released centres are on the prepared rows, and beside k-means without privacy.
+
+    columns   d numeric attributes
+    centres   (k, d) in data units
+
+    ``nicv``, that of scikit-learn's KMeans as ``nicv_floor``, and their ratio;
+    ``f_kmeans`` and ``ari_kmeans``, agreement with the clusters of that KMeans; ``f_label``
+    and ``ari_label``, with the declared label where there is one. The floor is 0 where
+    there are fewer rows than k, and there is no ratio to it: NaN. With no rows all are NaN.
+    """
+    points = exact_points(spec, snapshot, columns)
+    if len(points) == 0:
+        truths = ("kmeans",) if spec.label is None else ("kmeans", "label")
+        names = [f"{metric}_{truth}" for truth in truths for metric in ("f", "ari")]
+        return dict.fromkeys(["nicv", "nicv_floor", "nicv_ratio", *names], float("nan"))
+    centres = np.asarray(centres, dtype=np.float64)
+    best = reference_centres(spec, snapshot, columns, points, k=len(centres))
+    quality, floor = nicv(points, centres), nicv(points, best)
+    clusters = nearest_centres(points, centres)
+    tables = {"kmeans": _table(nearest_centres(points, best), clusters)}
+    if spec.label is not None:
+        tables["label"] = _table(_codes(snapshot, spec.label), clusters)
+    return {
+        "nicv": quality,
+        "nicv_floor": floor,
+        "nicv_ratio": quality / floor if floor > 0 else float("nan"),
+        **{f"f_{truth}": f_measure(table) for truth, table in tables.items()},
+        **{f"ari_{truth}": adjusted_rand(table) for truth, table in tables.items()},
+    }
+
+
+def _codes(snapshot: Snapshot, attribute: str) -> IntArray:
+    """Cell codes of one discrete attribute, in the order of the prepared rows."""
+    column = read_stage(snapshot, "discretized").column(attribute)
+    codes: IntArray = column.to_numpy().astype(np.int64)
+    return codes
+
+
+def _table(classes: IntArray, clusters: IntArray) -> IntArray:
+    """Class × cluster counts; classes and clusters without a row at the end change no metric."""
+    shape = (int(classes.max()) + 1, int(clusters.max()) + 1)
+    return class_table(classes, clusters, shape=shape)
+
+
+def steward_facts(
+    snapshot: Snapshot, name: str, compute: Callable[[], Mapping[str, float]]
+) -> dict[str, float]:
+    """Exact facts about a release, kept in a 0600 JSON file of the snapshot: computed once, so
+    that looking at a settled release again reads no row.
+
+    The file is sealed with the lineage's key: one that another lineage wrote, or that
+    was changed, is computed anew. DeclarationError unless ``name`` is a safe file name.
+    """
+    if not _NAME.fullmatch(name):
+        raise DeclarationError(f"steward file: expected letters, digits, . _ or -, got {name!r}")
+    path = snapshot.folder / "steward" / f"{name}.json"
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if kept.get("seal") != _seal(snapshot, name, kept.get("facts", {})):
+        facts = dict(compute())
+        kept = {"facts": facts, "seal": _seal(snapshot, name, facts)}
+        _write_json(path, kept)
+    return dict(kept["facts"])
+
+
+def _seal(snapshot: Snapshot, name: str, facts: Mapping[str, float]) -> str:
+    text = json.dumps([name, facts], sort_keys=True)
+    return hmac.new(snapshot.key, text.encode(), "sha256").hexdigest()
+
+
+def _write_json(path: Path, facts: Mapping[str, Any]) -> None:
+    def write(file: Any) -> None:
+        file.write(json.dumps(dict(facts), indent=1, sort_keys=True).encode())
+
+    write_private(path, write)
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Four fifths of the prepared rows to fit on, and a fifth to test on: the papers' protocol.
+
+    seed   decides by chance which rows are tested on
+
+    NotPrepared, when rows are read, unless the snapshot is prepared.
+    """
+
+    spec: DatasetSpec
+    snapshot: Snapshot
+    seed: int
+
+    def counter(self) -> MemoryCounter:
+        """A new engine over the rows to fit on."""
+        fitted, domain = self._rows[0], self.spec.domain
+        stored = read_stage(self.snapshot, "normalized")
+        return MemoryCounter(
+            domain,
+            coordinates=_some(stored, domain.numeric, fitted),
+            codes=self._fitted,
+            rows=len(fitted),
+        )
+
+    def misclassified(self, released: Codes) -> dict[str, float]:
+        """Share of the tested rows that classifiers learned from a released table get wrong.
+
+        released   codes of every attribute with cells
+
+        ``misclassified_svm/<attribute>`` and ``misclassified_logistic/<attribute>`` of every
+        declared target, and their means as ``misclassified_svm`` and ``misclassified_logistic``;
+        NaN where no row is tested on.
+        """
+        return self._wrong({method: (method, released) for method in METHODS})
+
+    def misclassified_without_privacy(self) -> dict[str, float]:
+        """The same, learned from the rows to fit on."""
+        return self.misclassified(self._fitted)
+
+    def misclassified_by_majority(self) -> dict[str, float]:
+        """The same, where the only answer is that of most of the rows to fit on."""
+        return self._wrong(dict.fromkeys(METHODS, ("majority", self._fitted)))
+
+    def _wrong(self, learned: Mapping[str, tuple[Method, Codes]]) -> dict[str, float]:
+        domain = self.spec.domain
+        found: dict[str, float] = {}
+        for name, (method, table) in learned.items():
+            each = {}
+            for target in self.spec.targets:
+                seen, answers = target.asked_of(table, domain)
+                classifier = train(method, seen, answers, {one: domain[one].size for one in seen})
+                asked = target.asked_of(self._tested, domain)
+                wrong = misclassification(classifier, *asked)
+                each[f"misclassified_{name}/{target.attribute}"] = wrong
+            found |= {**each, f"misclassified_{name}": float(np.mean(list(each.values())))}
+        return found
+
+    @cached_property
+    def _codes(self) -> pa.Table:
+        require_prepared(self.spec, self.snapshot)
+        return read_stage(self.snapshot, "discretized")
+
+    @cached_property
+    def _rows(self) -> tuple[IntArray, IntArray]:
+        return held_out(self._codes.num_rows, seed=self.seed)
+
+    @cached_property
+    def _fitted(self) -> dict[str, NDArray[Any]]:
+        return _some(self._codes, self.spec.domain.discrete, self._rows[0])
+
+    @cached_property
+    def _tested(self) -> dict[str, NDArray[Any]]:
+        return _some(self._codes, self.spec.domain.discrete, self._rows[1])
+
+
+def _some(table: pa.Table, names: tuple[str, ...], rows: IntArray) -> dict[str, NDArray[Any]]:
+    return {name: table.column(name).to_numpy()[rows] for name in names}

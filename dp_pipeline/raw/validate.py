@@ -1,0 +1,238 @@
+"""What is expected of a snapshot, derived from its declaration; verdicts out, no values.
+
+*Structural* expectations are functions of the stored file's schema alone: they
+may stop anything. *Row-dependent* ones look at rows, so on data to be released
+they never stop anything: one row would switch a release on or off, and that
+switch would be seen. Declaring is cheap; Great Expectations is loaded by ``validate`` only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from dp_pipeline.raw.snapshot import Snapshot, anew, mark_validated
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.domain import Attribute
+from dp_pipeline.spec.expectations import DeclaredExpectation
+
+PERSON = "person id"
+"""How the column that names the person is called beside attributes; no attribute has a space."""
+
+Rule = Literal["exists", "type", "rows", "present", "levels", "bounds", "declared"]
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """One sentence that a snapshot should fulfil.
+
+    name         of letters, digits and _: also the name of its asset check
+    description  the sentence, for people; it says what is declared and nothing of the rows
+    structural   whether it is a function of the stored schema alone
+    blocking     whether its failure stops the snapshot from being prepared
+    rule         what is tested
+    attribute    of which attribute, PERSON for the person's column, None for the table
+    share        of the rows, or of the values that are not missing, that have to be as expected
+    declared     what the data set file declares in Great Expectations' words, or None
+    """
+
+    name: str
+    description: str
+    structural: bool
+    blocking: bool
+    rule: Rule
+    attribute: str | None = None
+    share: Fraction = Fraction(1)
+    declared: DeclaredExpectation | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether an expectation was fulfilled.
+
+    ran     False for a row-dependent one after a structural failure: nothing was looked at,
+            and it counts as not passed
+    """
+
+    expectation: Expectation
+    passed: bool
+    ran: bool = True
+
+
+def expectations_of(spec: DatasetSpec) -> tuple[Expectation, ...]:
+    """Every expectation that follows from the declaration; reads nothing, loads nothing.
+
+    Row-dependent ones block on benchmark data only, and want the declared share ``usable`` of
+    the rows to be as declared. Unknown texts of an attribute that declares a level for them
+    never block: the declaration itself says where they go.
+    """
+    declared = [
+        *_structural_of_columns(spec),
+        Expectation(
+            "has_rows", "The table has at least one row.", False, not spec.is_release, "rows"
+        ),
+    ]
+    for attribute in spec.domain:
+        declared += _rows_of(attribute, may_block=not spec.is_release)
+    if spec.protection.column is not None:
+        every = (
+            "Every row has" if spec.usable == 1 else f"{_at_least(spec.usable)} of the rows have"
+        )
+        declared.append(
+            Expectation(
+                "present_person_id",
+                f"{every} a person id in {spec.protection.column!r}.",
+                False,
+                not spec.is_release,
+                "present",
+                PERSON,
+                share=spec.usable,
+            )
+        )
+    declared += [_of_user(spec, one) for one in spec.expectations]
+    return tuple(declared)
+
+
+def source_columns(spec: DatasetSpec) -> dict[str, str]:
+    """Attribute, or PERSON, → its source column."""
+    columns = {attribute.name: attribute.column for attribute in spec.domain}
+    person = spec.protection.column
+    return columns if person is None else {**columns, PERSON: person}
+
+
+def frame_column(spec: DatasetSpec, column: str) -> str:
+    """How a column that a declared expectation names is called in the frame of rows."""
+    return column if column in spec.domain.names else PERSON
+
+
+def _structural_of_columns(spec: DatasetSpec) -> list[Expectation]:
+    declared = []
+    for attribute, column in source_columns(spec).items():
+        # Two underscores before an attribute: no attribute's name can be taken for the person's.
+        end = "_person_id" if attribute == PERSON else f"__{attribute}"
+        there = f"The source has exactly one column {column!r}."
+        numbers = "whole numbers" if attribute == PERSON else "numbers"
+        stored = f"Column {column!r} is stored as text or as {numbers}."
+        declared.append(Expectation(f"column{end}", there, True, True, "exists", attribute))
+        declared.append(Expectation(f"type{end}", stored, True, True, "type", attribute))
+    return declared
+
+
+def _rows_of(attribute: Attribute, *, may_block: bool) -> list[Expectation]:
+    rule: Rule = "bounds" if attribute.is_numeric else "levels"
+    sentences = {rule: _known(attribute)}
+    if not attribute.nullable:
+        sentences = {"present": _present(attribute), **sentences}
+    blocking = may_block and attribute.on_invalid != "other"
+    return [
+        Expectation(
+            f"{one}__{attribute.name}",
+            sentence,
+            False,
+            blocking,
+            one,
+            attribute.name,
+            share=attribute.usable,
+        )
+        for one, sentence in sentences.items()
+    ]
+
+
+def _present(attribute: Attribute) -> str:
+    name, some = attribute.name, _at_least(attribute.usable)
+    if attribute.usable != 1:
+        return (
+            f"{some} of the rows have a {'number' if attribute.is_numeric else 'value'} in {name}."
+        )
+    if attribute.is_numeric:
+        return f"Every value of {name} is a number; none is missing."
+    return f"No value of {name} is missing."
+
+
+def _known(attribute: Attribute) -> str:
+    """What is said of the values that are not missing."""
+    name, some = attribute.name, _at_least(attribute.usable)
+    what = "one of the declared levels"
+    if attribute.coordinate is not None:
+        what = f"between {attribute.coordinate.lower:g} and {attribute.coordinate.upper:g}"
+        what = f"a number {what}" if attribute.nullable else what
+    if attribute.usable != 1:
+        return f"Of the values of {name} that are not missing, {some.lower()} are {what}."
+    if attribute.nullable:
+        return f"Every value of {name} is missing or {what}."
+    if attribute.is_numeric:
+        return f"Every number of {name} lies {what}."
+    return f"Every value of {name} is {what}."
+
+
+def _at_least(share: Fraction) -> str:
+    return f"At least {float(share * 100):g} %"
+
+
+def _of_user(spec: DatasetSpec, declared: DeclaredExpectation) -> Expectation:
+    """What the data set file declares in Great Expectations' words."""
+    columns = tuple(declared.columns.values())
+    # As of other checks on rows: no attribute's name can be taken for the person's column.
+    ends = [f"__{one}" if one in spec.domain.names else "_person_id" for one in columns]
+    name = f"__{declared.name}" if declared.name else ""
+    said = ", ".join(f"{key} {value}" for key, value in declared.arguments.items())
+    sentence = f"{declared.type} of {' and '.join(columns)}{said and ': ' + said}."
+    if declared.mostly != 1:
+        sentence += f" {_at_least(declared.mostly)} of the values that are not missing."
+    return Expectation(
+        f"{declared.type}{''.join(ends)}{name}",
+        sentence,
+        False,
+        declared.is_critical and not spec.is_release,
+        "declared",
+        share=declared.mostly,
+        declared=declared,
+    )
+
+
+def validate(spec: DatasetSpec, snapshot: Snapshot) -> tuple[Verdict, ...]:
+    """Test every expectation with Great Expectations and note in the manifest what may go on.
+
+    Verdicts come in the order of ``expectations_of``. After a structural
+    failure no row is looked at, and the row-dependent ones are reported not
+    passed, with ``ran`` False. The manifest then says
+    ``validated: {structural, refused, digest, checks}``; a refused snapshot also loses
+    its mark ``prepared``. On release data the manifest holds nothing that
+    depends on a row.
+    """
+    from dp_pipeline.raw.great_expectations_session import passed, row_frame, schema_frame
+
+    declared = expectations_of(spec)
+    structural = tuple(expectation for expectation in declared if expectation.structural)
+    result = passed(spec, structural, schema_frame(spec, snapshot))
+    sound = all(result.values())
+    if sound:
+        others = tuple(e for e in declared if not e.structural)
+        result |= passed(spec, others, row_frame(spec, snapshot))
+    verdicts = tuple(
+        Verdict(e, passed=result.get(e.name, False), ran=e.name in result) for e in declared
+    )
+    refused = refusal(spec, verdicts) is not None
+    mark_validated(spec, snapshot, structural=sound, refused=refused)
+    return verdicts
+
+
+def refusal(spec: DatasetSpec, verdicts: tuple[Verdict, ...]) -> str | None:
+    """One line that names the blocking expectations that failed, or None when none did.
+
+    >>> from dp_pipeline.spec.discovery import find_spec
+    >>> refusal(find_spec("trips"), ())
+    """
+    failed = [
+        verdict.expectation.name
+        for verdict in verdicts
+        if verdict.ran and verdict.expectation.blocking and not verdict.passed
+    ]
+    if not failed:
+        return None
+    return (
+        f"{spec.name}: expected the snapshot to be as declared, got failed expectations: "
+        f"{', '.join(failed)}; mend the source or the file, then name a new snapshot: "
+        f"{anew(spec.name)}"
+    )

@@ -1,0 +1,351 @@
+"""Maps of clusterings, one panel a model: boxes shaded by density, released centres on top.
+
+Density of a synopsis on two axes of the box: what a map of it shades.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dp_pipeline.reporting.figures.cluster_view import ClusterView, rows_text
+from dp_pipeline.reporting.figures.picture import (
+    INK,
+    MUTED,
+    RULE,
+    WIDTH,
+    new_figure,
+    plain,
+    png,
+    quiet,
+    say_nothing_to_show,
+    set_footnote,
+    set_title,
+)
+from dp_pipeline.spec.encoding import Coordinate, FloatArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import PowerNorm
+    from matplotlib.figure import Figure
+
+MOST_EDGES = 1025
+"""Edges on one axis; boxes of a synopsis with more are widened to whole pixels."""
+
+
+@dataclass(frozen=True)
+class Density:
+    """Cells of unequal size over the unit square, and the density in each.
+
+    x_edges, y_edges   ascending shares of the box, from 0 to 1
+    cells              float (x, y): multiples of the mean density, at least 0
+    """
+
+    x_edges: FloatArray
+    y_edges: FloatArray
+    cells: FloatArray
+
+    @property
+    def highest(self) -> float:
+        """What three quarters of the weight do not pass, 0 where there is none: a few tiny boxes
+        would leave all others pale.
+        """
+        areas = np.diff(self.x_edges)[:, None] * np.diff(self.y_edges)
+        order = np.argsort(self.cells, axis=None)
+        passed = np.cumsum((self.cells * areas).ravel()[order])
+        return float(self.cells.ravel()[order][np.searchsorted(passed, 0.75 * passed[-1])])
+
+    @classmethod
+    def of_synopsis(
+        cls, columns: Sequence[str], table: Mapping[str, np.ndarray], box: Sequence[Coordinate]
+    ) -> Density:
+        """Weight over area on two ``columns`` of ``Synopsis.table()``; below 0 counts as 0.
+
+        Boxes that lie over each other (more than two columns) add up. One pass for any
+        number of boxes: a difference array at their corners, summed along both axes.
+        """
+        (left, right), (bottom, top) = (
+            _on_few_edges(*_shares(table, name, interval))
+            for name, interval in zip(columns, box, strict=True)
+        )
+        x_edges, x = np.unique(np.concatenate([left, right, [0.0, 1.0]]), return_inverse=True)
+        y_edges, y = np.unique(np.concatenate([bottom, top, [0.0, 1.0]]), return_inverse=True)
+        weights = table["weight"] / ((right - left) * (top - bottom))
+        corners = np.zeros((len(x_edges), len(y_edges)))
+        low, high = slice(0, len(weights)), slice(len(weights), 2 * len(weights))
+        for x_at, y_at, sign in ((low, low, 1), (high, low, -1), (low, high, -1), (high, high, 1)):
+            np.add.at(corners, (x[x_at], y[y_at]), sign * weights)
+        cells = np.maximum(corners.cumsum(axis=0).cumsum(axis=1)[:-1, :-1], 0.0)
+        total = float(np.diff(x_edges) @ cells @ np.diff(y_edges))
+        return cls(x_edges, y_edges, cells / total if total > 0 else np.zeros_like(cells))
+
+
+def _shares(
+    table: Mapping[str, np.ndarray], name: str, interval: Coordinate
+) -> tuple[FloatArray, FloatArray]:
+    """Sides of the boxes as shares of the declared interval; equal ones are made equal."""
+    lower, upper = (
+        np.round((table[f"{name}_{side}"] - interval.lower) / (2 * interval.half_width), 9)
+        for side in ("lower", "upper")
+    )
+    return np.clip(lower, 0.0, 1.0), np.clip(upper, 0.0, 1.0)
+
+
+def _on_few_edges(lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray]:
+    if len(np.unique(np.concatenate([lower, upper]))) <= MOST_EDGES:
+        return lower, upper
+    pixels = MOST_EDGES - 1
+    left = np.minimum(np.floor(lower * pixels), pixels - 1)
+    return left / pixels, np.maximum(np.rint(upper * pixels), left + 1) / pixels
+
+
+MOST_OUTLINES = 2500
+"""Boxes that an eye still tells apart by their outlines, in a picture of one panel."""
+
+MOST_MAP_BYTES = 200_000
+"""Many panels are worth a larger picture than one chart is."""
+
+MOST_NUMBERS = 36
+"""Centres whose numbers can be told apart in a picture of one panel; of many panels a third."""
+
+_MARGIN = 0.15
+"""Part of the width at either side in which a number goes inwards."""
+
+_SHADES = ("#ffffff", "#d6e8f5", "#94c3e4", "#4594cb", "#1a659e", "#0c2c52")
+_CENTRE = "#d55e00"
+
+
+def cluster_maps(views: Sequence[ClusterView], *, title: str) -> bytes:
+    """PNG of less than ``MOST_MAP_BYTES``: one panel a clustering, all with the same shades.
+
+    Negative weights are white. Where there are more than two columns the two with the widest
+    declared intervals are shown, or those that are a place, and boxes are summed over the others;
+    one column makes a strip. A centre with a noisy size is drawn as large as that, hollow where it
+    is not above 0, with the number beside it where there is room for all of them.
+    """
+    across = min(len(views), 1 if len(views) == 1 else 2 if len(views) <= 4 else 3) or 1
+    down = max(1, math.ceil(len(views) / across))
+    figure = new_figure(WIDTH, _height(views, across, down))
+    set_title(figure, title)
+    panels = figure.subplots(down, across, squeeze=False).ravel()
+    for panel in panels[len(views) :]:
+        panel.set_axis_off()
+    if not views:
+        say_nothing_to_show(panels[0], "no centres yet")
+        return png(figure, most=MOST_MAP_BYTES)
+    densities = [Density.of_synopsis(view.columns, view.table, view.box) for view in views]
+    highest = max(1.0, *(density.highest for density in densities))
+    is_shared = len({view.axes for view in views}) == 1
+    for index, (panel, view) in enumerate(zip(panels, views, strict=False)):
+        _draw(panel, view, densities[index], highest=highest, is_small=across > 1)
+        is_outer = index % across == 0, index + across >= len(views)
+        _name_axes(panel, view, is_named=is_outer if is_shared else (True, True))
+        if index == 0 and view.metres is not None:
+            _draw_scale(panel, view, view.metres.x)
+        panel.locator_params(nbins=4 if across == 1 else 3)
+    if across == 1 and len(views[0].table["weight"]):
+        _explain_shades(figure, panels[0], highest)
+    set_footnote(figure, _footnote(views))
+    return png(figure, most=MOST_MAP_BYTES)
+
+
+def _height(views: Sequence[ClusterView], across: int, down: int) -> float:
+    """Inches: panels keep the shape of their box where it is drawn true to scale."""
+    width = (WIDTH - (1.5 if across == 1 else 0.7)) / across
+    ratios = [
+        0.3 if view.is_strip else view.ratio if view.is_true_to_scale else 0.75 for view in views
+    ]
+    return 0.95 + down * (width * max(ratios, default=0.3) + 0.24)
+
+
+def _draw(
+    axes: Axes, view: ClusterView, density: Density, *, highest: float, is_small: bool
+) -> None:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    x, y = (
+        interval.lower + edges * side
+        for interval, edges, side in zip(
+            view.box, (density.x_edges, density.y_edges), view.sides, strict=True
+        )
+    )
+    shades = LinearSegmentedColormap.from_list("density", _SHADES)
+    axes.pcolormesh(x, y, density.cells.T, cmap=shades, norm=_norm(highest), linewidth=0)
+    if not is_small:
+        _outline(axes, view)
+    _mark_centres(axes, view, is_small=is_small)
+    _number_centres(axes, view, is_small=is_small)
+    if is_small:
+        axes.set_title(plain(view.name, width=26), loc="left", fontsize=8, color=INK, pad=3)
+
+
+def _norm(highest: float) -> PowerNorm:
+    """A root scale, so that sparse boxes are seen too."""
+    from matplotlib.colors import PowerNorm
+
+    return PowerNorm(0.45, vmin=0.0, vmax=highest)
+
+
+def _outline(axes: Axes, view: ClusterView) -> None:
+    """Thin sides of the boxes, where there are few enough and none lies over another."""
+    from matplotlib.collections import PolyCollection
+
+    if view.others or len(view.table["weight"]) > MOST_OUTLINES:
+        return
+    left, bottom = (view.table[f"{name}_lower"] for name in view.columns)
+    right, top = (view.table[f"{name}_upper"] for name in view.columns)
+    corners = np.stack([left, bottom, right, bottom, right, top, left, top], axis=1)
+    axes.add_collection(
+        PolyCollection(
+            list(corners.reshape(-1, 4, 2)),
+            facecolors="none",
+            edgecolors="#10243a",
+            linewidths=0.3,
+            alpha=0.28,
+        ),
+        autolim=False,
+    )
+
+
+def _mark_centres(axes: Axes, view: ClusterView, *, is_small: bool) -> None:
+    """Discs of one size, or of an area that grows with the noisy number of rows."""
+    many = max(1, len(view.centres))
+    area = min(70.0, 2800.0 / many) / (3.5 if is_small else 1)
+    areas, is_hollow = np.full(len(view.centres), max(3.0, area)), np.zeros(many, dtype=bool)
+    if view.sizes is not None:
+        share = view.sizes.clip(min=0) * many / max(1.0, view.sizes.clip(min=0).sum())
+        areas, is_hollow = (area * share).clip(3.0, 4 * area), view.sizes <= 0
+    for chosen, face in ((~is_hollow, _CENTRE), (is_hollow, "none")):
+        here = np.nonzero(chosen[: len(view.centres)])[0]
+        axes.scatter(
+            view.centres[here, 0],
+            view.centres[here, 1],
+            s=areas[here],
+            facecolors=face,
+            edgecolors="white" if face == _CENTRE else _CENTRE,
+            linewidths=1.2 if area > 20 else 0.4,
+            zorder=5,
+            clip_on=False,
+        )
+
+
+def _number_centres(axes: Axes, view: ClusterView, *, is_small: bool) -> None:
+    """The noisy rows of every centre beside it, or of none where they would cover each other."""
+    from matplotlib.patheffects import withStroke
+
+    if view.sizes is None or len(view.sizes) > (MOST_NUMBERS // 3 if is_small else MOST_NUMBERS):
+        return
+    for centre, size in zip(view.centres, view.sizes.tolist(), strict=True):
+        is_left = _has_room_left(centre, view)
+        axes.annotate(
+            rows_text(size),
+            tuple(centre.tolist()),
+            xytext=(-6 if is_left else 6, 3),
+            textcoords="offset points",
+            ha="right" if is_left else "left",
+            fontsize=6 if is_small else 7.5,
+            color=INK,
+            path_effects=[withStroke(linewidth=1.6, foreground="white")],
+            zorder=6,
+        )
+
+
+def _has_room_left(centre: np.ndarray, view: ClusterView) -> bool:
+    """Whether a number stands better at the left of a centre: away from the nearest other one, and
+    inside the box.
+    """
+    share = (centre[0] - view.box[0].lower) / view.sides[0]
+    if not _MARGIN < share < 1 - _MARGIN:
+        return bool(share > _MARGIN)
+    away = (view.centres - centre) / view.sides
+    others = away[(away != 0).any(axis=1)]
+    return len(others) > 0 and bool(others[(others**2).sum(axis=1).argmin(), 0] > 0)
+
+
+def _draw_scale(axes: Axes, view: ClusterView, metres: float) -> None:
+    """A line in the lower left corner: a round number of metres, at most a quarter of the width."""
+    from matplotlib.patheffects import withStroke
+
+    quarter = view.sides[0] * metres / 4
+    power = 10.0 ** math.floor(math.log10(quarter))
+    # With a half, because the logarithm of a number just below a power of ten is rounded up to it.
+    length = power * max(step for step in (0.5, 1, 2, 5) if step * power <= quarter)
+    left, low = view.box[0].lower + 0.04 * view.sides[0], view.box[1].lower + 0.05 * view.sides[1]
+    white = [withStroke(linewidth=4.0, foreground="white")]
+    right = left + length / metres
+    axes.plot([left, right], [low, low], color=INK, linewidth=1.6, path_effects=white, zorder=7)
+    text = f"{length / 1000:,.0f} km" if length >= 1000 else f"{length:,.3g} m"
+    axes.annotate(
+        text,
+        ((left + right) / 2, low),
+        xytext=(0, 3),
+        textcoords="offset points",
+        ha="center",
+        fontsize=7,
+        color=INK,
+        path_effects=[withStroke(linewidth=1.6, foreground="white")],
+        zorder=7,
+    )
+
+
+def _name_axes(axes: Axes, view: ClusterView, *, is_named: tuple[bool, bool]) -> None:
+    """Ticks and names; of panels with the same axes only the outer ones are named."""
+    from matplotlib.ticker import EngFormatter
+
+    horizontal, vertical = view.box
+    axes.set_xlim(horizontal.lower, horizontal.upper)
+    axes.set_ylim(vertical.lower, vertical.upper)
+    for axis in (axes.xaxis, axes.yaxis):
+        # An "m" behind a degree would be read as metres.
+        axis.set_major_formatter("{x:.8g}" if view.degrees else EngFormatter(sep=""))
+    if view.is_strip:
+        axes.set_yticks([])
+    elif view.is_true_to_scale:
+        axes.set_aspect(view.aspect)
+    quiet(axes)
+    is_left, is_lowest = is_named
+    axes.tick_params(labelsize=7.5, labelleft=is_left, labelbottom=is_lowest)
+    across, up = (plain(name, width=30) + " (°)" * view.degrees for name in view.columns)
+    if is_left:
+        axes.set_ylabel(up, fontsize=8.5)
+    if is_lowest:
+        axes.set_xlabel(across, fontsize=8.5)
+
+
+def _explain_shades(figure: Figure, axes: Axes, highest: float) -> None:
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import LinearSegmentedColormap
+
+    shades = LinearSegmentedColormap.from_list("density", _SHADES)
+    scale = ScalarMappable(_norm(highest), shades)
+    bar = figure.colorbar(scale, ax=axes, shrink=0.85, pad=0.02, aspect=36, extend="max")
+    bar.set_ticks(_density_ticks(highest))
+    bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:.3g}×")
+    bar.ax.tick_params(colors=MUTED, labelsize=8, length=0)
+    bar.outline.set_edgecolor(RULE)
+    bar.set_label("density ÷ mean", color=MUTED, size=8.5)
+
+
+def _density_ticks(highest: float) -> list[float]:
+    """0, 1, 3, 10, 30 … and the highest density, which is written instead of a close one."""
+    steps = [digit * 10.0**power for power in range(9) for digit in (1, 3)]
+    return [0.0, *(step for step in steps if step < 0.7 * highest), highest]
+
+
+def _footnote(views: Sequence[ClusterView]) -> str:
+    """How to read the picture, with what a single panel would not say by itself."""
+    text = "Orange: released centres"
+    if any(view.sizes is not None for view in views):
+        text += " (area, number: noisy rows)"
+    if any(len(view.table["weight"]) for view in views):
+        text += ". Blue: noisy boxes, darker where denser"
+    others = max(view.others for view in views)
+    if others:
+        text += f".\nShown are two of {others + 2} columns, summed over the others"
+    if any(view.metres is not None for view in views):
+        text += ".\nMetres are approximate: one length of a degree for the whole box"
+    return f"{text}."

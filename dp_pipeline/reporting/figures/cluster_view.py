@@ -1,0 +1,221 @@
+"""ClusterView: the two axes on which one clustering is drawn.
+
+Errors in metres where places are in degrees: one number more beside each NICV.
+
+Noisy rows of every released centre: as they were counted, or from the synopsis, for free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import cos, radians, sqrt
+
+import numpy as np
+
+from dp_pipeline.metrics.clustering import nearest_centres
+from dp_pipeline.release.clusters import Synopsis
+from dp_pipeline.reporting.metrics import QualityRow
+from dp_pipeline.reporting.text import number_text
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.encoding import (
+    Coordinate,
+    FloatArray,
+    MetresPerUnit,
+    Point,
+    is_degrees,
+    metres_per_unit,
+    point_of,
+)
+
+METRES = "rms_metres"
+"""The metric: √NICV in metres."""
+
+
+def metre_rows(
+    spec: DatasetSpec, columns: Sequence[str], rows: Iterable[QualityRow]
+) -> list[QualityRow]:
+    """``rms_metres`` of every ``nicv``; none where ``columns`` are not a place in degrees alone, or
+    their box is too high for one length of a degree.
+
+    Approximate: as if errors along both axes were alike in degrees (``MetresPerUnit.together``).
+    """
+    point = point_of(columns, spec.point)
+    if point is None or set(point) != set(columns):
+        return []
+    x, y = spec.domain.box(point)
+    metres = metres_per_unit(point, (x, y))
+    if metres is None:
+        return []
+    return [_in_metres(row, metres.together) for row in rows if row.metric == "nicv"]
+
+
+def _in_metres(row: QualityRow, metres: float) -> QualityRow:
+    root = sqrt(max(0.0, row.value))
+    scale = row.scale
+    if scale is not None:
+        # To first order, which needs a value above its noise; below, the noise alone is left: the
+        # root of a number that is 0 but for its noise.
+        scale = scale / (2 * root) * metres if row.value > scale else sqrt(scale) * metres
+    return replace(row, metric=METRES, value=root * metres, scale=scale, unit="metres")
+
+
+Tables = Mapping[str, Mapping[str, np.ndarray]]
+
+
+def cluster_sizes(tables: Tables) -> FloatArray | None:
+    """Float (k,), may be negative; None where a release has neither sizes nor a synopsis.
+
+    tables   ``Clusters.tables()``
+
+    From a synopsis a size is the weight of all boxes, cut where they are few, whose middles are
+    nearest to the centre.
+    """
+    if "sizes" in tables:
+        return np.asarray(tables["sizes"]["size"], dtype=np.float64)
+    if "synopsis" not in tables:
+        return None
+    centres = np.stack(list(tables["centres"].values()), axis=1)
+    boxes = _synopsis(tables, tuple(tables["centres"])).refined()
+    if not len(centres) or not len(boxes.weights):
+        return np.zeros(len(centres))
+    nearest = nearest_centres(boxes.middles, centres)
+    counts = np.bincount(nearest, weights=boxes.weights, minlength=len(centres))
+    return counts.astype(np.float64)
+
+
+def _synopsis(tables: Tables, columns: tuple[str, ...]) -> Synopsis:
+    table = tables["synopsis"]
+    lower, upper = (
+        np.stack([table[f"{name}_{side}"] for name in columns], axis=1)
+        for side in ("lower", "upper")
+    )
+    return Synopsis(columns, lower, upper, np.asarray(table["weight"], dtype=np.float64))
+
+
+def rows_text(size: float) -> str:
+    """A noisy number of rows: whole, with three digits.
+
+    >>> rows_text(1234.5), rows_text(-3.7), rows_text(-0.2)
+    ('1,230', '-4', '0')
+    """
+    return number_text(size) if abs(size) >= 100 else f"{round(size)}"
+
+
+WIDEST_RATIO = 3.0
+"""Sides within this ratio are drawn true to scale."""
+
+_FLATTEST = 0.1
+"""Near a pole no picture with straight axes is true."""
+
+
+@dataclass(frozen=True)
+class ClusterView:
+    """The two columns that are a place, else those with the widest declared intervals, or the only
+    one and an axis without meaning.
+
+    name       heading of the panel
+    columns    the one that runs to the right, then the one that runs upwards: those of
+               ``point_of``, else in the order in which they were released
+    centres    float (k, 2), data units
+    sizes      float (k,), noisy rows of each centre, or None
+    table      sides of the synopsis' boxes on both columns, and their weight; no rows without one
+    is_strip   whether the second axis means nothing
+    others     columns that are not shown
+    degrees    whether the axes are longitude and latitude
+    metres     metres a degree, or None where it is none, or not one for the whole box
+    """
+
+    name: str
+    columns: tuple[str, str]
+    centres: FloatArray
+    sizes: FloatArray | None
+    table: Mapping[str, np.ndarray]
+    box: tuple[Coordinate, Coordinate]
+    is_strip: bool
+    others: int
+    degrees: bool = False
+    metres: MetresPerUnit | None = None
+
+    @property
+    def sides(self) -> tuple[float, float]:
+        """Widths of the declared intervals."""
+        return 2 * self.box[0].half_width, 2 * self.box[1].half_width
+
+    @property
+    def aspect(self) -> float:
+        """Length of one unit upwards, in units to the right: degrees of longitude are shorter."""
+        if not self.degrees:
+            return 1.0
+        return 1 / max(_FLATTEST, cos(radians(self.box[1].middle)))
+
+    @property
+    def ratio(self) -> float:
+        """Height of the box beside its width, as it is."""
+        return self.sides[1] * self.aspect / self.sides[0]
+
+    @property
+    def is_true_to_scale(self) -> bool:
+        """Whether a step along one axis is as long as along the other."""
+        return not self.is_strip and 1 / WIDEST_RATIO <= self.ratio <= WIDEST_RATIO
+
+    @property
+    def axes(self) -> tuple[object, ...]:
+        """What two panels with the same axes have in common."""
+        return self.columns, self.box, self.others
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        tables: Tables,
+        box: Sequence[Coordinate],
+        declared: Point | None = None,
+    ) -> ClusterView:
+        """The view of a clustering with any number of columns, at least one.
+
+        tables     ``Clusters.tables()``
+        box        declared interval of every column of ``centres``
+        declared   ``point`` of the data set file
+        """
+        columns = tuple(tables["centres"])
+        centres = np.stack(list(tables["centres"].values()), axis=1)
+        sizes = cluster_sizes(tables)
+        table = tables.get("synopsis", _no_boxes(columns))
+        if len(columns) == 1:
+            middle = np.column_stack([centres[:, 0], np.full(len(centres), 0.5)])
+            intervals = (box[0], Coordinate(0.0, 1.0))
+            strip = _strip(table)
+            return cls(name, (columns[0], ""), middle, sizes, strip, intervals, True, 0)
+        point = point_of(columns, declared)
+        x, y = _widest(box) if point is None else map(columns.index, point)
+        shown = (box[x], box[y])
+        return cls(
+            name=name,
+            columns=(columns[x], columns[y]),
+            centres=centres[:, [x, y]],
+            sizes=sizes,
+            table=table,
+            box=shown,
+            is_strip=False,
+            others=len(columns) - 2,
+            degrees=point is not None and is_degrees(point, shown),
+            metres=None if point is None else metres_per_unit(point, shown),
+        )
+
+
+def _widest(box: Sequence[Coordinate]) -> tuple[int, int]:
+    """The two columns with the widest intervals, in their order."""
+    widest = sorted(range(len(box)), key=lambda axis: (-box[axis].half_width, axis))[:2]
+    return min(widest), max(widest)
+
+
+def _no_boxes(columns: tuple[str, ...]) -> dict[str, np.ndarray]:
+    names = [f"{name}_{side}" for name in columns for side in ("lower", "upper")]
+    return {name: np.zeros(0) for name in (*names, "weight")}
+
+
+def _strip(table: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The table with a second axis on which every box is as high as the strip."""
+    boxes = len(table["weight"])
+    return {**table, "_lower": np.zeros(boxes), "_upper": np.ones(boxes)}

@@ -1,0 +1,287 @@
+"""Pictures: figures without global state, small PNGs, colours that everybody can tell apart.
+
+Matplotlib is imported late: whoever only reads tables does not wait for it.
+
+Small multiples: panels two beside each other, with one list of names for all of them.
+
+Names at the ends of lines: no legend to look up, and none over another.
+
+PNG with a palette: charts have few colours, and one byte a pixel makes small files.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_pipeline.reporting.metrics import Pivot
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Pixels = NDArray[np.uint8]
+
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
+_FINER_TO_COARSER = (1, 2, 4, 8, 12, 16, 24, 32, 48)
+
+
+def is_tall(png: bytes) -> bool:
+    """Whether a PNG is higher than wide.
+
+    >>> is_tall(encode_png(np.zeros((3, 2, 3), dtype=np.uint8)))
+    True
+    """
+    width, height = struct.unpack(">II", png[16:24])
+    return bool(height > width)
+
+
+def encode_png(pixels: Pixels) -> bytes:
+    """PNG of opaque ``pixels`` (height, width, 3), with at most 256 colours.
+
+    Close colours become the most frequent one among them, so paper stays white and a
+    line keeps its colour; only the blends at their edges move.
+    """
+    palette, indices = _palette(pixels)
+    height, width = indices.shape
+    header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
+    scanlines = np.zeros((height, width + 1), dtype=np.uint8)  # each begins with "no filter"
+    scanlines[:, 1:] = indices
+    chunks = (
+        (b"IHDR", header),
+        (b"PLTE", palette.tobytes()),
+        (b"IDAT", zlib.compress(scanlines.tobytes(), 9)),
+        (b"IEND", b""),
+    )
+    return SIGNATURE + b"".join(_chunk(name, content) for name, content in chunks)
+
+
+def _palette(pixels: Pixels) -> tuple[Pixels, Pixels]:
+    """At most 256 colours (m, 3), and for every pixel the index of its own."""
+    packed = pixels.reshape(-1, 3).astype(np.int64) @ (1 << 16, 1 << 8, 1)
+    codes, place, counts = np.unique(packed, return_inverse=True, return_counts=True)
+    colours = np.stack([codes >> 16, codes >> 8 & 255, codes & 255], axis=1)
+    for width in _FINER_TO_COARSER:
+        near = (colours // width) @ (1 << 16, 1 << 8, 1)
+        groups, group_of = np.unique(near, return_inverse=True)
+        if len(groups) <= 256:
+            break
+    palette = np.zeros((len(groups), 3), dtype=np.uint8)
+    rarest_first: NDArray[Any] = np.argsort(counts, kind="stable")
+    palette[group_of[rarest_first]] = colours[rarest_first]  # the most frequent is written last
+    return palette, group_of[place].reshape(pixels.shape[:2]).astype(np.uint8)
+
+
+def _chunk(name: bytes, content: bytes) -> bytes:
+    checksum = zlib.crc32(name + content)
+    return struct.pack(">I", len(content)) + name + content + struct.pack(">I", checksum)
+
+
+MOST_BYTES = 50_000
+"""Dagster shows a picture inside markdown; above this it gets slow."""
+
+WIDTH = 5.4
+"""Inches: half a page shows letters of 9 points at their own size, a phone still legibly."""
+
+INK, MUTED, RULE = "#1c2530", "#5d6b7a", "#d9dfe5"
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#3b3b3b")
+"""Okabe and Ito's palette without its yellow, which white paper swallows."""
+
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", "p", ">", "h")
+"""Not as many as colours, nor a multiple: a colour comes back with another marker."""
+
+_RESOLUTIONS = (160, 128, 100, 80, 64, 48, 32, 16)
+"""The first makes 864 pixels of WIDTH: Dagster cuts off what is wider than its dialog."""
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty white figure, in inches, drawn by Agg and known to nobody else."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    engine: Any = figure.get_layout_engine()
+    engine.set(w_pad=0.09, h_pad=0.09, wspace=0.04, hspace=0.05)
+    return figure
+
+
+def plain(text: str, *, width: int = 64) -> str:
+    """One short line in which no character is a formula.
+
+    >>> plain("a  title with $x$")
+    'a title with \\\\$x\\\\$'
+    """
+    line = " ".join(text.split())
+    short = line if len(line) <= width else line[: width - 1].rstrip() + "…"
+    return short.replace("$", r"\$")
+
+
+def set_title(figure: Figure, title: str) -> None:
+    """A title at the left edge."""
+    text = plain(title, width=60)
+    figure.suptitle(text, x=0.02, ha="left", fontsize=10.5, fontweight="bold", color=INK)
+
+
+def set_footnote(figure: Figure, text: str) -> None:
+    """One line below the axes, for how to read them."""
+    figure.supxlabel(text, x=0.02, ha="left", fontsize=8, color=MUTED)
+
+
+def quiet(axes: Axes) -> None:
+    """Fewer lines: no box, pale ticks, text in ink."""
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(RULE)
+    axes.tick_params(colors=MUTED, labelsize=9, length=3, color=RULE)
+    axes.xaxis.label.set(color=INK, size=9.5)
+    axes.yaxis.label.set(color=INK, size=9.5)
+    axes.set_axisbelow(True)
+
+
+def say_nothing_to_show(axes: Axes, why: str) -> None:
+    """An empty picture that says why it is empty."""
+    axes.set_axis_off()
+    axes.text(0.5, 0.5, why, ha="center", va="center", color=MUTED, transform=axes.transAxes)
+
+
+def png(figure: Figure, *, most: int = MOST_BYTES) -> bytes:
+    """The figure as PNG of less than ``most`` bytes, as sharp as fits.
+
+    The same figure gives the same bytes: no time and no version is written into it.
+    """
+    for resolution in _RESOLUTIONS:
+        encoded = encode_png(_drawn(figure, resolution))
+        if len(encoded) < most:
+            return encoded
+    raise ValueError(f"picture: expected less than {most} bytes, got {len(encoded)}")
+
+
+def _drawn(figure: Figure, resolution: int) -> Pixels:
+    """The figure's pixels (height, width, 3)."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    figure.set_dpi(resolution)
+    canvas: Any = FigureCanvasAgg(figure)
+    canvas.draw()
+    return np.array(canvas.buffer_rgba(), dtype=np.uint8)[:, :, :3]
+
+
+_AROUND, _LINE = 0.9, 0.21
+"""Inches for title and footnote, and of one line of names."""
+
+_ACROSS = 3
+"""Names beside each other."""
+
+
+def new_panels(
+    many: int, *, inches: float, title: str, names: Sequence[str] = ()
+) -> tuple[Figure, list[Axes]]:
+    """A figure with ``many`` empty panels of some inches' height; without any it says so.
+
+    names   in the order of colours and markers, listed below the panels
+    """
+    across, down = min(2, max(1, many)), max(1, math.ceil(many / 2))
+    below = _LINE * math.ceil(len(names) / _ACROSS)
+    figure = new_figure(WIDTH, _AROUND + inches * down + below)
+    set_title(figure, title)
+    grid = figure.add_gridspec(
+        down + bool(names), across, height_ratios=[inches] * down + [below] * bool(names)
+    )
+    if not many:
+        say_nothing_to_show(figure.add_subplot(grid[0, 0]), "nothing to show yet")
+    if names:
+        _list_names(figure.add_subplot(grid[down, :]), names)
+    return figure, [figure.add_subplot(grid[at // across, at % across]) for at in range(many)]
+
+
+def _list_names(axes: Axes, names: Sequence[str]) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D(
+            [],
+            [],
+            color=COLOURS[at % len(COLOURS)],
+            marker=MARKERS[at % len(MARKERS)],
+            label=plain(name, width=24),
+            linewidth=0,
+        )
+        for at, name in enumerate(names)
+    ]
+    axes.set_axis_off()
+    axes.legend(
+        handles=handles,
+        loc="upper left",
+        borderaxespad=0.0,
+        ncols=_ACROSS,
+        frameon=False,
+        fontsize=8.5,
+        labelcolor=INK,
+        handletextpad=0.3,
+    )
+
+
+@dataclass(frozen=True)
+class End:
+    """Where a line ends, in the units of its axes.
+
+    place   of the line in its picture: decides its colour and marker
+    """
+
+    name: str
+    place: int
+    x: float
+    y: float
+
+
+def name_lines(axes: Axes, table: Pivot, *, gap: float) -> None:
+    """Each model's name beside the end of its line, pushed ``gap`` (a share of the height) apart
+    where ends are close.
+    """
+    ends = []
+    for place, model in enumerate(table.models):
+        last = max(e for m, e in table.cells if m == model)
+        values = [row.value for row in table.cells[model, last]]
+        ends.append(End(model, place, float(last), float(np.mean(values))))
+    name_ends(axes, ends, gap=gap)
+
+
+def name_ends(axes: Axes, ends: Sequence[End], *, gap: float) -> None:
+    """The names of some lines, beside their ends and ``gap`` apart."""
+    at = (axes.transScale + axes.transLimits).transform([(end.x, end.y) for end in ends])
+    heights = spread_apart(at[:, 1].tolist(), gap=gap)
+    for end, (x, y), height in zip(ends, at, heights, strict=True):
+        colour, marker = COLOURS[end.place % len(COLOURS)], MARKERS[end.place % len(MARKERS)]
+        inside: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False, "color": colour}
+        axes.plot([x, 1.025], [y, height], linewidth=0.7, alpha=0.6, **inside)
+        axes.plot([1.025], [height], marker=marker, markersize=6, **inside)
+        text: dict[str, Any] = {"va": "center", "fontsize": 9, "color": INK}
+        axes.text(1.05, height, plain(end.name, width=24), transform=axes.transAxes, **text)
+
+
+def spread_apart(heights: Sequence[float], *, gap: float) -> list[float]:
+    """Heights in 0..1 moved as little as needed to stand ``gap`` apart, in their old order.
+
+    >>> [round(height, 2) for height in spread_apart([0.5, 0.5, 0.1], gap=0.1)]
+    [0.5, 0.6, 0.1]
+    """
+    gap = min(gap, 1 / max(1, len(heights)))
+    order = sorted(range(len(heights)), key=lambda index: heights[index])
+    result = list(heights)
+    for below, above in pairwise(order):
+        result[above] = max(result[above], result[below] + gap)
+    for places, index in enumerate(reversed(order)):
+        result[index] = min(result[index], 1 - places * gap)
+    return result

@@ -1,0 +1,320 @@
+"""Metric: what a quality number is called, and what a person has to know to read it.
+
+QualityRow: one quality number of one release, and tables of many.
+
+The summary of a comparison: one line a model, a few numbers each, the best model first.
+
+Numbers that need two models: how much better than another one a model is.
+
+What is tried with k-anonymous releases of public rows: names, and words for a reader.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from dp_pipeline.metrics.clustering import rcp
+from dp_pipeline.release.measurement import NoisyNumber
+from dp_pipeline.reporting.text import noisy_text, number_text
+from dp_pipeline.spec.amounts import epsilon_text
+
+RATIO_UNIT = "1 = without privacy"
+_HIGHER = "higher is better"
+_SHARE = "1 = the same sets"
+_SETS = {2: "pairs of", 3: "sets of 3", 5: "sets of 5", 6: "sets of 6"}
+_WRONG = "Share of true rows that {} learned from synthetic rows gets wrong"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One kind of quality number.
+
+    short       column header of a narrow table
+    title       what it is, in words
+    unit        its own unit, or None where the row says it
+    better      which values are better, in words
+    reference   the value that a method without privacy has, or None
+    """
+
+    short: str
+    title: str
+    unit: str | None = None
+    better: str = "lower is better"
+    reference: float | None = None
+
+
+_METRICS = {
+    "nicv_ratio": Metric(
+        "NICV ratio", "NICV relative to k-means without privacy", RATIO_UNIT, reference=1.0
+    ),
+    "nicv": Metric("NICV", "Mean squared distance to the nearest released centre (NICV)"),
+    "rms_metres": Metric(
+        "√NICV in m", "Root mean square distance to the nearest released centre, approximate"
+    ),
+    "f_label": Metric("F (label)", "F-measure of clusters against the label", _SHARE, _HIGHER),
+    "ari_label": Metric(
+        "ARI (label)", "Adjusted Rand index of clusters against the label", _SHARE, _HIGHER
+    ),
+    "f_kmeans": Metric(
+        "F (k-means)", "F-measure against k-means without privacy", _SHARE, _HIGHER, 1.0
+    ),
+    "ari_kmeans": Metric(
+        "ARI (k-means)", "Adjusted Rand index against k-means without privacy", _SHARE, _HIGHER, 1.0
+    ),
+    "rcp": Metric("RCP", "NICV lower than that of EUGkM (RCP)", "percent", _HIGHER),
+    "nicv_floor": Metric("NICV floor", "NICV of k-means without privacy", better="for comparison"),
+    "auc_class_rate": Metric(
+        "AUC", "AUC of the rates of released classes", "1 = perfect, 0.5 = chance", _HIGHER
+    ),
+    **{
+        f"avd_{k}": Metric(
+            f"AVD-{k}",
+            f"Total variation distance to the true table, mean over {sets} attributes",
+        )
+        for k, sets in _SETS.items()
+    },
+    "misclassified_svm": Metric("SVM", _WRONG.format("a support vector machine")),
+    "misclassified_logistic": Metric("logistic", _WRONG.format("logistic regression")),
+    "withheld": Metric("withheld", "Share of the rows whose class is not published"),
+    "dcr": Metric(
+        "DCR",
+        "Share of attributes in which a synthetic row differs from the nearest real one",
+        better="a sanity figure, no guarantee",
+    ),
+}
+
+METRIC_ORDER = tuple(_METRICS)
+"""Metrics in the order in which a person wants to read them."""
+
+
+def metric_named(name: str) -> Metric:
+    """The metric called ``name``; one that is not known here keeps its own name.
+
+    A metric of one attribute is named with it: ``misclassified_svm/income``.
+
+    >>> metric_named("nicv").short, metric_named("auc").short
+    ('NICV', 'auc')
+    >>> metric_named("misclassified_svm/income").short
+    'SVM: income'
+    """
+    kind, _, attribute = name.partition("/")
+    found = _METRICS.get(kind)
+    if found is None or not attribute:
+        return found or Metric(name, name)
+    short, title = (f"{words}: {attribute}" for words in (found.short, found.title))
+    return replace(found, short=short, title=title)
+
+
+def metric_rank(name: str) -> tuple[int, str]:
+    """A sort key: known metrics in reading order, the others after them by name."""
+    kind = name.partition("/")[0]
+    return (METRIC_ORDER.index(kind) if kind in METRIC_ORDER else len(METRIC_ORDER), name)
+
+
+MOST_METRICS = 3
+"""Metric columns of one table: with model and ε that makes five."""
+
+
+@dataclass(frozen=True)
+class QualityRow:
+    """One quality number of one release.
+
+    epsilon   ε of the release, without that of its evaluation
+    metric    one that ``reporting.metric`` knows, such as ``nicv``
+    scale     scale of Laplace noise with the deviation of the number's own, when it was
+              bought with ε; None for an exact number on benchmark data
+    unit      of value and scale
+    """
+
+    model: str
+    epsilon: Fraction
+    metric: str
+    value: float
+    scale: float | None
+    unit: str
+
+    @classmethod
+    def bought(
+        cls, model: str, epsilon: Fraction, *, metric: str, number: NoisyNumber
+    ) -> QualityRow:
+        """The row of a number that was bought through the gate."""
+        return cls(model, epsilon, metric, number.value, number.scale, number.unit)
+
+    @property
+    def deviation(self) -> float | None:
+        """Standard deviation of the noise, √2·scale; None for an exact number."""
+        return None if self.scale is None else math.sqrt(2) * self.scale
+
+    @property
+    def text(self) -> str:
+        """The value as a person reads it.
+
+        >>> QualityRow("dpqt_kmeans", Fraction(1), "nicv", 12.34, 0.29, "rows").text
+        '12.3 ± 0.4'
+        """
+        if self.deviation is None:
+            return number_text(self.value)
+        return noisy_text(self.value, self.deviation)
+
+
+@dataclass(frozen=True)
+class Pivot:
+    """The rows of one metric as a table: models down, ε ascending across.
+
+    cells   (model, ε) → its rows: none, one, or one a replicate
+    """
+
+    metric: str
+    unit: str
+    models: tuple[str, ...]
+    epsilons: tuple[Fraction, ...]
+    cells: Mapping[tuple[str, Fraction], tuple[QualityRow, ...]]
+
+    def texts(self, model: str) -> tuple[str, ...]:
+        """One text an ε; a dash where there is no number."""
+        return tuple(_cell_text(self.cells.get((model, epsilon), ())) for epsilon in self.epsilons)
+
+
+def sort_rows(rows: Iterable[QualityRow]) -> tuple[QualityRow, ...]:
+    """By metric in reading order, then model, then ε ascending."""
+    return tuple(sorted(rows, key=lambda r: (metric_rank(r.metric), r.model, r.epsilon)))
+
+
+def metrics_of(rows: Iterable[QualityRow]) -> tuple[str, ...]:
+    """The metrics that occur, in reading order."""
+    return tuple(sorted({row.metric for row in rows}, key=metric_rank))
+
+
+def pivot(rows: Iterable[QualityRow], metric: str) -> Pivot:
+    """The rows of ``metric`` as models × ε; without such rows it has neither."""
+    chosen = [row for row in sort_rows(rows) if row.metric == metric]
+    cells: dict[tuple[str, Fraction], tuple[QualityRow, ...]] = {}
+    for row in chosen:
+        place = (row.model, row.epsilon)
+        cells[place] = (*cells.get(place, ()), row)
+    return Pivot(
+        metric=metric,
+        unit=metric_named(metric).unit or ", ".join(sorted({row.unit for row in chosen})),
+        models=tuple(sorted({row.model for row in chosen})),
+        epsilons=tuple(sorted({row.epsilon for row in chosen})),
+        cells=cells,
+    )
+
+
+def markdown_lines(lines: Sequence[Sequence[str]]) -> str:
+    """A markdown table: a head, then a line each; all columns but the first hold numbers."""
+    head, *body = lines
+    ruler = [":--", *("--:" for _ in head[1:])]
+    written = ["| " + " | ".join(_plain(text) for text in line) + " |" for line in (head, *body)]
+    written.insert(1, "| " + " | ".join(ruler) + " |")
+    return "\n".join(written)
+
+
+def _cell_text(rows: Sequence[QualityRow]) -> str:
+    return "; ".join(row.text for row in rows) or "–"
+
+
+def _plain(text: str) -> str:
+    """Text that cannot end a cell or begin markup."""
+    for mark, entity in (("&", "&amp;"), ("<", "&lt;"), ("|", "&#124;"), ("\n", " ")):
+        text = text.replace(mark, entity)
+    return text
+
+
+MOST_NUMBERS = 4
+"""Numbers of one line: with the model that makes five columns."""
+
+
+@dataclass(frozen=True)
+class SummaryTable:
+    """Every model at the largest ε that was evaluated.
+
+    caption   what it shows
+    head      ``model`` and the metrics that a person wants to read first
+    body      one line a model, the best by the first metric first
+    """
+
+    caption: str
+    head: tuple[str, ...]
+    body: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def of(cls, rows: Sequence[QualityRow]) -> SummaryTable | None:
+        """The summary of quality rows; None where there are none."""
+        if not rows:
+            return None
+        epsilon = max(row.epsilon for row in rows)
+        here = [row for row in rows if row.epsilon == epsilon]
+        metrics = metrics_of(here)[:MOST_NUMBERS]
+        tables = [pivot(here, metric) for metric in metrics]
+        models = sorted({row.model for row in here}, key=lambda model: _rank(here, metrics, model))
+        body = [(model, *(_text(table.texts(model)) for table in tables)) for model in models]
+        return cls(
+            caption=f"Every model at ε = {epsilon_text(epsilon)}, the best first",
+            head=("model", *(metric_named(metric).short for metric in metrics)),
+            body=tuple(body),
+        )
+
+    def markdown(self) -> str:
+        """The table in markdown, without its caption."""
+        return markdown_lines([self.head, *self.body])
+
+
+def _rank(
+    rows: Sequence[QualityRow], metrics: Sequence[str], model: str
+) -> tuple[tuple[int, float], str]:
+    """By the first metric that the model has; models that share it stand together."""
+    for place, metric in enumerate(metrics):
+        values = [row.value for row in rows if row.model == model and row.metric == metric]
+        if values and not np.isnan(values).all():
+            sign = -1 if metric_named(metric).better == "higher is better" else 1
+            return (place, sign * float(np.nanmean(values))), model
+    return (len(metrics), 0.0), model
+
+
+def _text(texts: Sequence[str]) -> str:
+    return texts[0] if texts else "–"
+
+
+REFERENCE = "eug_kmeans"
+"""The model that RCP compares with."""
+
+
+def relative_rows(rows: Iterable[QualityRow]) -> tuple[QualityRow, ...]:
+    """``rcp`` of every other clustering model, at every ε at which EUGkM was evaluated too.
+
+    Of exact numbers only. Bought ones hold noise that a quotient would hide, and each
+    is clipped at a distance of its own model's: both NICVs, each with its noise, say more.
+    """
+    table = pivot([row for row in rows if row.scale is None], "nicv")
+    found = []
+    for (model, epsilon), cell in table.cells.items():
+        against = [row.value for row in table.cells.get((REFERENCE, epsilon), ())]
+        if model != REFERENCE and against:
+            reference = float(np.mean(against))
+            values = [rcp(reference=reference, candidate=row.value) for row in cell]
+            found += [QualityRow(model, epsilon, "rcp", one, None, "percent") for one in values]
+    return tuple(found)
+
+
+_UNIT = "0.5 = guessing"
+
+FIGURES = {
+    "auc": Metric(
+        "AUC", "AUC of logistic regression, columns chosen inside each fold", _UNIT, _HIGHER
+    ),
+    "auc_paper": Metric(
+        "AUC as in papers",
+        "AUC of support vectors, columns chosen on all rows, as the papers do",
+        _UNIT,
+        _HIGHER,
+    ),
+    "kept": Metric("kept", "Columns kept, mean over the folds", "columns", _HIGHER),
+    "seconds": Metric("run time", "Wall time of one selection, in seconds", "seconds"),
+}
+"""By the names under which they are recorded, in reading order."""

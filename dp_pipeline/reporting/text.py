@@ -1,0 +1,249 @@
+"""Numbers as text: three significant digits, and no more digits than the noise leaves standing.
+
+One charge in words that fit a narrow table; the bundle has every digit of it.
+
+Parameters of a release in words: its facts hold them as a JSON object.
+
+What models are called where they stand side by side.
+
+Text of release cards: markdown in which nothing is markup that was not made here.
+
+What a person sees in a terminal: tables on stdout, progress on stderr.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from decimal import Decimal
+from fractions import Fraction
+from typing import Literal
+
+from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.spec.amounts import epsilon_text
+from dp_pipeline.spec.parameters import Parameter, fact_values
+
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+NO_NUMBER = "n/a"
+
+
+def number_text(value: float) -> str:
+    """Three significant digits; a power of ten for the very small and the very large.
+
+    >>> number_text(12.345), number_text(1234.5), number_text(0.00001234)
+    ('12.3', '1,230', '1.23×10⁻⁵')
+    """
+    if not math.isfinite(value):
+        return NO_NUMBER
+    power = _power(value)
+    if power:
+        return f"{_fixed(_shifted(value, power), 2)}×10{_raised(power)}"
+    return _fixed(value, _decimals(value, 3))
+
+
+def noisy_text(value: float, deviation: float) -> str:
+    """A value and the standard deviation of its noise, both to the digits that the noise leaves.
+
+    >>> noisy_text(12.345, 0.4), noisy_text(0.3456, 0.2), noisy_text(2345678.0, 40000.0)
+    ('12.3 ± 0.4', '0.3 ± 0.2', '(2.35 ± 0.04)×10⁶')
+    """
+    if not (math.isfinite(value) and math.isfinite(deviation)):
+        return NO_NUMBER
+    power = _power(max(abs(value), deviation))
+    if power:
+        scaled = _both(_shifted(value, power), _shifted(deviation, power))
+        return f"({scaled})×10{_raised(power)}"
+    return _both(value, deviation)
+
+
+def _both(value: float, deviation: float) -> str:
+    if deviation == 0:
+        return f"{number_text(value)} ± 0"
+    # One digit of 0.14 would be off by a third: a leading 1 keeps a second digit.
+    digits = 2 if f"{deviation:.1e}".startswith("1") else 1
+    left_standing = _decimals(deviation, digits)
+    decimals = min(_decimals(value, 3), left_standing) if value else left_standing
+    return f"{_fixed(value, decimals)} ± {_fixed(deviation, left_standing)}"
+
+
+def _power(value: float) -> int:
+    """The power of ten to write in front; 0 where plain digits are easy to read."""
+    size = abs(value)
+    return 0 if size == 0 or 1e-4 <= size < 1e6 else _exponent(value, 3)
+
+
+def _shifted(value: float, power: int) -> float:
+    """value / 10^power, also where 10^power is no float."""
+    return float(Decimal(value).scaleb(-power))
+
+
+def _exponent(value: float, digits: int) -> int:
+    return int(f"{value:.{digits - 1}e}".partition("e")[2])
+
+
+def _decimals(value: float, digits: int) -> int:
+    """Decimals that show ``digits`` significant digits; negative when tens are rounded."""
+    return digits - 1 - _exponent(value, digits) if value else 0
+
+
+def _fixed(value: float, decimals: int) -> str:
+    rounded = round(value, decimals) + 0.0  # −0 becomes 0
+    return f"{rounded:,.{max(0, decimals)}f}"
+
+
+def _raised(power: int) -> str:
+    return str(power).translate(_SUPERSCRIPT)
+
+
+LONGEST = 12
+"""Characters of a cost that is told exactly."""
+
+LONGEST_QUESTION = 60
+
+_UNITS = re.compile(r", clip \d+ shift \d+$")
+"""How a distance is counted: in units of the fixed-point grid, which nobody reads."""
+
+
+def question_words(what: str) -> str:
+    """The gate's words for a question, without those for programs, cut where they are many.
+
+    >>> question_words("clipped squared distance to 3 released centres, clip 1352 shift 27")
+    'clipped squared distance to 3 released centres'
+    """
+    words = _UNITS.sub("", what)
+    return words if len(words) <= LONGEST_QUESTION else f"{words[: LONGEST_QUESTION - 1]}…"
+
+
+def cost_text(cost: Fraction) -> str:
+    """An ε or ρ: exact where that is short.
+
+    >>> cost_text(Fraction(1, 3)), cost_text(Fraction(10**9 + 1, 3 * 10**9))
+    ('1/3', '≈ 0.333')
+    """
+    text = epsilon_text(cost)
+    return text if len(text) <= LONGEST else f"≈ {number_text(float(cost))}"
+
+
+def count_text(count: int) -> str:
+    """A whole number: every digit below a million, three above.
+
+    >>> count_text(2), count_text(65536), count_text(2**32)
+    ('2', '65,536', '4.29×10⁹')
+    """
+    return f"{count:,}" if abs(count) < 10**6 else number_text(float(count))
+
+
+def parameter_words(fact: str) -> str:
+    """The parameters in one line; text that holds none as it is.
+
+    >>> parameter_words('{"columns": [], "k": "8"}'), parameter_words("{}")
+    ('columns: all; k: 8', 'none')
+    """
+    parameters = fact_values(fact)
+    if parameters is None:
+        return fact
+    return "; ".join(f"{name}: {_words(value)}" for name, value in parameters.items()) or "none"
+
+
+def _words(value: Parameter) -> str:
+    """A value: of names all of them; all attributes where none is named."""
+    if value is None:
+        return "not set"
+    if isinstance(value, list):
+        return ", ".join(value) or "all"
+    return value
+
+
+def model_labels(bundles: Iterable[Bundle]) -> Mapping[str, str]:
+    """Model → its name, with k and columns where the clusterings differ in them: an NICV of more
+    centres or other columns is lower or higher for that alone.
+    """
+    found = list(bundles)
+    kinds = {
+        bundle.model: (len(next(iter(centres.values()))), tuple(centres))
+        for bundle in found
+        if (centres := bundle.tables.get("centres"))
+    }
+    labels = {bundle.model: bundle.model for bundle in found}
+    if len(set(kinds.values())) < 2:
+        return labels
+    same_columns = len({columns for _, columns in kinds.values()}) == 1
+    for model, (k, columns) in kinds.items():
+        labels[model] = f"{model}, k={k}" + ("" if same_columns else f" of {' '.join(columns)}")
+    return labels
+
+
+_MARKS = re.compile(r"[\\`*\[\]<>|~&]|(?<![^\W_])_|_(?![^\W_])")
+
+
+def points(sentences: Sequence[str]) -> str:
+    """A list, one point a sentence."""
+    return "\n".join(f"- {plain(sentence)}" for sentence in sentences)
+
+
+def plain(text: str) -> str:
+    r"""One line of text that is no markup.
+
+    >>> plain("mean_radius <b>*new*</b>\n# _x_")
+    'mean_radius \\<b\\>\\*new\\*\\</b\\> # \\_x\\_'
+    """
+    return _MARKS.sub(lambda mark: "\\" + mark.group(), " ".join(text.split()))
+
+
+_WIDTH_OF_A_FILE = 132
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table on stdout; where that is no terminal, as wide as it needs to be."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        numeric = bool(rows) and all(_is_number(row[columns.index(column)]) for row in rows)
+        justify: Literal["left", "right"] = "right" if numeric else "left"
+        # A number that is cut in two lines is hard to read; words may be.
+        table.add_column(column, justify=justify, overflow="fold", no_wrap=numeric)
+    for row in rows:
+        table.add_row(*row)
+    width = None if sys.stdout.isatty() else _WIDTH_OF_A_FILE
+    console = Console(width=width, highlight=False, markup=False, emoji=False)
+    console.print(title, table, sep="\n")
+
+
+def _is_number(text: str) -> bool:
+    """Whether a cell is a number as ``reporting.number_text`` writes it, or stands for none."""
+    value = text.partition(" ± ")[0].partition("×")[0]
+    try:
+        float(value.lstrip("(").replace(",", ""))
+    except ValueError:
+        return text in ("", "–", NO_NUMBER)
+    return True
+
+
+@contextmanager
+def progress(total: int) -> Iterator[Callable[[str], None]]:
+    """A progress bar on stderr that is told each step before it starts; nothing where stderr is
+    no terminal.
+    """
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total)
+        steps = [0]
+
+        def on_step(name: str) -> None:
+            bar.update(task, description=name, completed=steps[0])
+            steps[0] += 1
+
+        yield on_step

@@ -1,0 +1,1 @@
+"""What is declared before anybody looks at a row."""

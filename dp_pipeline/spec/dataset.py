@@ -1,0 +1,294 @@
+"""DatasetSpec: everything that is public about one data set, declared before anyone looks.
+
+KAnonymity: which k-anonymous releases of a data set are made, declared before anyone looks.
+
+Target: a question about a row that a classifier answers from the row's other attributes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_pipeline.spec.amounts import PURE, Currency, delta_text, epsilon_text, parse_epsilon
+from dp_pipeline.spec.domain import Domain, Protection, Relation, reach
+from dp_pipeline.spec.encoding import COORDINATE_BITS, Point
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.expectations import DeclaredExpectation
+from dp_pipeline.spec.source import Source
+
+PARTITIONS = (0, 2, 5, 10, 20, 50)
+"""The K of the papers."""
+
+
+@dataclass(frozen=True)
+class KAnonymity:
+    """The k-anonymous releases of one data set: a syntactic promise, not a private one.
+
+    methods           method → its parameters, as text; what there is, only ``anonymity`` knows
+    attributes        the quasi-identifiers: what is known of a person from elsewhere
+    partitions        the K that may be asked for, ascending; 0 and 1 promise nothing
+    sensitive_label   whether a row's label is what nobody should learn
+    diversity         different labels that every class must have, whichever the method;
+                      None: the method's own rule
+    suppress          most rows that may be left out of a release to keep the promise, as a share
+    seed              of the methods that draw
+
+    >>> KAnonymity({"kjig": {}}, ("age", "job")).partition("5")
+    5
+    """
+
+    methods: Mapping[str, Mapping[str, str]]
+    attributes: tuple[str, ...]
+    partitions: tuple[int, ...] = PARTITIONS
+    sensitive_label: bool = True
+    diversity: int | None = None
+    suppress: Fraction = Fraction(0)
+    seed: int = 0
+
+    @property
+    def partition_keys(self) -> tuple[str, ...]:
+        """Canonical texts of the K, ascending."""
+        return tuple(map(str, self.partitions))
+
+    def partition(self, text: str) -> int:
+        """The listed K that ``text`` names; DeclarationError if it is not listed."""
+        k = parse_k(text)
+        if k not in self.partitions:
+            raise DeclarationError(f"K: expected one of {', '.join(self.partition_keys)}, got {k}")
+        return k
+
+
+def parse_k(text: str) -> int:
+    """Read K; DeclarationError unless ``text`` is a whole number of at most nine digits.
+
+    >>> parse_k("20")
+    20
+    """
+    if not re.fullmatch(r"[0-9]{1,9}", text.strip()):
+        raise DeclarationError(f"K: expected a whole number from 0 to 999999999, got {text[:60]!r}")
+    return int(text)
+
+
+@dataclass(frozen=True)
+class Target:
+    """Whether a row's level of one attribute is among some of its levels.
+
+    attribute   an attribute with levels
+    positive    the levels that mean yes: at least one, and not all
+    without     attributes that classifiers must not see, because they say the same in other words
+    """
+
+    attribute: str
+    positive: tuple[str, ...]
+    without: tuple[str, ...] = ()
+
+    def codes(self, domain: Domain) -> tuple[int, ...]:
+        """Codes of the positive levels, ascending.
+
+        >>> from dp_pipeline.spec.domain import Attribute
+        >>> from dp_pipeline.spec.encoding import Levels
+        >>> pet = Attribute("pet", "pet", "drop", cells=Levels(("cat", "dog", "none")))
+        >>> Target("pet", ("dog", "cat")).codes(Domain((pet,)))
+        (0, 1)
+        """
+        known = domain[self.attribute].labels()
+        if not set(self.positive) <= set(known):
+            raise DeclarationError(
+                f"target {self.attribute!r}: expected levels of the attribute, got another"
+            )
+        return tuple(sorted(known.index(level) for level in self.positive))
+
+    def inputs(self, attributes: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of the attributes that classifiers may see."""
+        hidden = {self.attribute, *self.without}
+        return tuple(name for name in attributes if name not in hidden)
+
+    def asked_of(
+        self, codes: Mapping[str, NDArray[Any]], domain: Domain
+    ) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
+        """What a classifier sees of a table of codes, and the right answers (rows,)."""
+        seen = {name: codes[name] for name in self.inputs(tuple(codes))}
+        return seen, np.isin(codes[self.attribute], self.codes(domain))
+
+
+Purpose = Literal["benchmark", "release"]
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What the schedule publishes: one model at one ε."""
+
+    model: str
+    epsilon: Fraction
+
+
+@dataclass(frozen=True)
+class DatasetSpec:
+    """One data set file.
+
+    name, title, description   for people
+    lineage        the population of persons; one privacy account each
+    purpose        ``benchmark``: public rows, exact metrics are shown;
+                   ``release``: sensitive rows, only private numbers leave
+    protection, relation   what neighbouring data sets differ by
+    ceiling        most ε that the lineage may ever spend, at ``delta`` if there is one;
+                   None on benchmarks only
+    source, domain what is read, and as what
+    one_hot        whether the codes are also stored as bits
+    nominal_rows   a number of rows to plan with: a constant of the file, never counted
+    partitions     the ε that may be asked for, ascending
+    models         model name → its parameters, as text
+    publish        what schedules and sensors publish, or None
+    evaluation     ε that buys private quality numbers with every release, or None
+    distinct_population   why a source shared with another lineage is other persons
+    label          the attribute whose level is a row's true class, for evaluation, or None
+    delta          the δ of a lineage that pays in ρ of zero-concentrated DP; None: in pure ε
+    targets        what classifiers learned from synthetic rows are asked, for evaluation
+    k_anonymity    the k-anonymous releases, or None; they measure nothing that the digest names
+    allow_not_dp   whether sensitive rows may be released under a promise that is no privacy:
+                   k-anonymity
+    per_month      most ε of one calendar month (UTC), under ``ceiling`` and counted as it is; None:
+                   any amount
+    refresh        ``weekly``: the schedule opens a new snapshot each ISO week, whether or not a
+                   row changed, and pays for what it publishes; None: the current one stays
+    updates_public whether the moment at which the rows change may be seen by anyone
+    owners         who answers for the data set, as Dagster writes it: an e-mail address or
+                   ``team:NAME``
+    usable         share of the rows that checks on rows want to have a person's id; of attributes
+                   that say nothing else it is theirs too
+    expectations   those that the user declares in Great Expectations' words
+    point          the attributes that a map draws to the right and upwards, or None: their names
+                   decide. It changes no release
+    """
+
+    name: str
+    title: str
+    description: str
+    lineage: str
+    purpose: Purpose
+    protection: Protection
+    relation: Relation
+    ceiling: Fraction | None
+    source: Source
+    domain: Domain
+    one_hot: bool
+    nominal_rows: int | None
+    partitions: tuple[Fraction, ...]
+    models: Mapping[str, Mapping[str, str]]
+    publish: Publication | None
+    evaluation: Fraction | None
+    distinct_population: str | None
+    label: str | None = None
+    delta: Fraction | None = None
+    targets: tuple[Target, ...] = ()
+    k_anonymity: KAnonymity | None = None
+    allow_not_dp: bool = False
+    per_month: Fraction | None = None
+    refresh: Literal["weekly"] | None = None
+    updates_public: bool = False
+    owners: tuple[str, ...] = ()
+    usable: Fraction = Fraction(1)
+    expectations: tuple[DeclaredExpectation, ...] = ()
+    point: Point | None = None
+
+    @property
+    def currency(self) -> Currency:
+        """What the lineage pays in."""
+        return Currency(self.delta)
+
+    @property
+    def reach(self) -> int:
+        """Rows that two neighbouring data sets differ by, at most."""
+        return reach(self.protection, self.relation)
+
+    @property
+    def is_release(self) -> bool:
+        """Whether the rows are sensitive."""
+        return self.purpose == "release"
+
+    @property
+    def may_watch_source(self) -> bool:
+        """Whether the moment at which the rows change may decide when something is released."""
+        return self.updates_public or not self.is_release
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Source columns that are read: the attributes', and the person's if there is one."""
+        person = self.protection.column
+        attributes = tuple(attribute.column for attribute in self.domain)
+        return attributes if person is None else (*attributes, person)
+
+    @property
+    def partition_keys(self) -> tuple[str, ...]:
+        """Canonical texts of the ε partitions, ascending."""
+        return tuple(epsilon_text(epsilon) for epsilon in self.partitions)
+
+    @property
+    def cost_of_everything(self) -> Fraction:
+        """Σ over models × partitions of the ε of a release and of its evaluation, where the
+        lineage pays in pure ε; what a model costs in ρ, only models know.
+        """
+        evaluation = self.evaluation or Fraction(0)
+        once = sum((epsilon + evaluation for epsilon in self.partitions), Fraction(0))
+        return once * len(self.models)
+
+    def charge_for(self, amount: Fraction) -> Fraction:
+        """What one release costs in the lineage's currency: its own amount and its evaluation's,
+        which is bought in pure ε.
+        """
+        return amount + self.currency.cost_of(self.evaluation or Fraction(0), PURE)
+
+    def partition(self, text: str) -> Fraction:
+        """The listed ε that ``text`` names; DeclarationError if it is not listed."""
+        epsilon = parse_epsilon(text, of=f"{self.name}: epsilon")
+        if epsilon not in self.partitions:
+            raise DeclarationError(
+                f"{self.name}: expected ε from {', '.join(self.partition_keys)}, "
+                f"got {epsilon_text(epsilon)}: list it under `partitions` to release at it"
+            )
+        return epsilon
+
+    @cached_property
+    def digest(self) -> str:
+        """Hex digest of every declaration that changes what is measured. Kept: every asset of a
+        chain says it.
+
+        Two releases with one digest, one snapshot and one question are the same release, so what
+        was added after the first version goes unsaid where a file does not declare it.
+        """
+        measured = {
+            "attributes": [attribute.measured for attribute in self.domain],
+            "protection": str(self.protection),
+            "relation": self.relation,
+            "coordinate_bits": COORDINATE_BITS,
+        }
+        if self.label is not None and self.evaluation is not None:
+            # Only a bought evaluation asks the rows about it.
+            measured["label"] = self.label
+        if self.targets and self.evaluation is not None:
+            measured["targets"] = [asdict(target) for target in self.targets]
+        if self.delta is not None:
+            measured["delta"] = delta_text(self.delta)
+        return hashlib.sha256(json.dumps(measured, sort_keys=True).encode()).hexdigest()
+
+    @cached_property
+    def checks(self) -> str:
+        """Hex digest of what is declared of checks on rows alone, which changes nothing that is
+        measured; empty where nothing is.
+        """
+        shares = {one.name: str(one.usable) for one in self.domain if one.usable != 1}
+        if not shares and self.usable == 1 and not self.expectations:
+            return ""
+        declared = [shares, str(self.usable), [asdict(one) for one in self.expectations]]
+        text = json.dumps(declared, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,95 @@
+"""Which data sets there are: the built-in files, and those in a folder of the user's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from importlib import resources
+from pathlib import Path
+
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.name import one_of
+from dp_pipeline.spec.parser import load_spec
+from dp_pipeline.spec.source import DATA_FOLDER_VARIABLE
+
+DATASETS_VARIABLE = "DP_PIPELINE_DATASETS"
+SHOWN_VARIABLE = "DP_PIPELINE_SHOWN"
+"""Names, with spaces between, of the data sets that Dagster shows; all where it is not set."""
+
+
+def dataset_files() -> dict[str, Path]:
+    """Name → file of every declared data set; DeclarationError when a name stands twice."""
+    files: dict[str, Path] = {}
+    for folder in _folders():
+        for path in sorted(folder.glob("*.yaml")):
+            if path.stem in files:
+                raise DeclarationError(
+                    f"{path}: expected a name of its own, got the name of {files[path.stem]}"
+                )
+            files[path.stem] = path
+    return files
+
+
+def _folders() -> Iterator[Path]:
+    yield Path(str(resources.files("dp_pipeline.datasets")))
+    own = os.environ.get(DATASETS_VARIABLE)
+    if own:
+        if not Path(own).is_dir():
+            raise DeclarationError(
+                f"{DATASETS_VARIABLE}: expected a folder, got {own!r}: "
+                f"`export {DATASETS_VARIABLE}=FOLDER`, or unset it"
+            )
+        yield Path(own)
+
+
+def discover() -> tuple[DatasetSpec, ...]:
+    """Every data set that is to be shown and whose source is available here; no source is opened.
+
+    A file that needs a variable, of a data folder or a database, is left out where it is not set.
+    One that is not to be shown is not even read.
+    """
+    specs = (load_spec(path) for path in _shown(dataset_files()))
+    return tuple(spec for spec in specs if is_available(spec))
+
+
+def _shown(files: Mapping[str, Path]) -> list[Path]:
+    named = os.environ.get(SHOWN_VARIABLE, "").split() or list(files)
+    unknown = [name for name in named if name not in files]
+    if unknown:
+        raise DeclarationError(f"{SHOWN_VARIABLE}: expected {one_of(files, unknown[0])}")
+    return [path for name, path in files.items() if name in named]
+
+
+def is_available(spec: DatasetSpec) -> bool:
+    """Whether the environment names what the source needs: nothing, for what can be downloaded."""
+    return spec.source.needs is None or bool(os.environ.get(spec.source.needs))
+
+
+def find_spec(name: str) -> DatasetSpec:
+    """The data set called ``name``; DeclarationError if there is none, or not here."""
+    spec = load_spec(file_of(name))
+    require_available(spec)
+    return spec
+
+
+def file_of(name: str) -> Path:
+    """The file of the data set called ``name``; DeclarationError if there is none."""
+    files = dataset_files()
+    if name not in files:
+        raise DeclarationError(
+            f"data set: expected {one_of(files, name)} (`dp-pipeline data list` shows them; "
+            f"`export {DATASETS_VARIABLE}=FOLDER` adds your own)"
+        )
+    return files[name]
+
+
+def require_available(spec: DatasetSpec) -> None:
+    """DeclarationError where the environment does not name what the source needs."""
+    needs = spec.source.needs
+    if not is_available(spec):
+        what = "FOLDER" if needs == DATA_FOLDER_VARIABLE else "URL"
+        raise DeclarationError(
+            f"{spec.name}: expected the variable {needs}, which says where its rows are, got none: "
+            f"`export {needs}={what}`"
+        )

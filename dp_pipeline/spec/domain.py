@@ -1,0 +1,218 @@
+"""Attribute and Domain: names, declared levels or bounds, and sizes. All of it public.
+
+What neighbouring data sets differ by: the protected unit and the relation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Literal
+
+from dp_pipeline.spec.encoding import Bins, Coordinate, Levels
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.formats import AS_BEFORE, said
+from dp_pipeline.spec.name import did_you_mean
+
+OnInvalid = Literal["clip", "other", "drop"]
+
+MISSING = "missing"
+"""The label of the cell of missing values."""
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """One declared column.
+
+    name         how models and releases call it
+    column       how the source calls it
+    on_invalid   what happens to a row whose value breaks the declaration:
+                 ``clip`` (numbers outside the bounds go to the nearer one),
+                 ``other`` (unknown texts become the level ``other``), ``drop``.
+                 Text where a number is declared, NaN and a missing value can
+                 be neither clipped nor renamed without ``other``: such a row is dropped.
+    coordinate   the bounded interval of a numeric attribute, else None
+    cells        levels or bins; None for a number that is never discretised
+    other        the level that takes unknown texts, or None
+    nullable     whether a missing value is a cell of its own, the last one; else it is invalid
+    whole        whether synthetic numbers are whole; changes nothing that is measured
+    missing      texts that mean a missing value, beside empty ones; none unless nullable
+    aliases      (text, level): other spellings of declared levels
+    usable       share of the rows that checks on rows want to be as declared; changes nothing
+                 that is measured
+    """
+
+    name: str
+    column: str
+    on_invalid: OnInvalid
+    coordinate: Coordinate | None = None
+    cells: Levels | Bins | None = None
+    other: str | None = None
+    nullable: bool = field(default=False, metadata={AS_BEFORE: False})
+    whole: bool = False
+    missing: tuple[str, ...] = field(default=(), metadata={AS_BEFORE: ()})
+    aliases: tuple[tuple[str, str], ...] = field(default=(), metadata={AS_BEFORE: ()})
+    usable: Fraction = Fraction(1)
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether values are numbers between declared bounds."""
+        return self.coordinate is not None
+
+    @property
+    def is_axis(self) -> bool:
+        """Whether every row has a place along it: a number that is never missing."""
+        return self.is_numeric and not self.nullable
+
+    @property
+    def size(self) -> int:
+        """Number of cells, with that of missing values where there is one; an error for a number
+        that was declared without bins.
+        """
+        return self._cells.size + self.nullable
+
+    def labels(self) -> tuple[str, ...]:
+        """One name a cell, in code order; an error for a number without bins."""
+        labels = self._cells.labels()
+        return (*labels, MISSING) if self.nullable else labels
+
+    @property
+    def missing_code(self) -> int:
+        """The cell of missing values: the last one. An error where there is none."""
+        if not self.nullable:
+            raise DeclarationError(
+                f"attribute {self.name!r}: expected a nullable attribute, got one that is not"
+            )
+        return self._cells.size
+
+    @property
+    def measured(self) -> dict[str, Any]:
+        """Every field that changes what is measured; one that was added later only where it is
+        declared, so that releases of before it keep their keys.
+        """
+        fields = said(self)
+        del fields["whole"], fields["usable"]
+        return fields
+
+    @property
+    def _cells(self) -> Levels | Bins:
+        if self.cells is None:
+            raise DeclarationError(
+                f"attribute {self.name!r}: expected levels, bins or edges, got bounds only"
+            )
+        return self.cells
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The declared attributes in their order, and the sizes that follow from them."""
+
+    attributes: tuple[Attribute, ...]
+
+    def __iter__(self) -> Iterator[Attribute]:
+        return iter(self.attributes)
+
+    def __getitem__(self, name: str) -> Attribute:
+        for attribute in self.attributes:
+            if attribute.name == name:
+                return attribute
+        raise DeclarationError(
+            f"attribute {name[:60]!r}: expected one of {', '.join(self.names)}, "
+            f"got a name not declared{did_you_mean(name, self.names)}"
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every declared attribute."""
+        return tuple(attribute.name for attribute in self.attributes)
+
+    @property
+    def numeric(self) -> tuple[str, ...]:
+        """Attributes that are coordinates of a box: numbers that are never missing."""
+        return tuple(attribute.name for attribute in self.attributes if attribute.is_axis)
+
+    @property
+    def discrete(self) -> tuple[str, ...]:
+        """Attributes with cells."""
+        return tuple(a.name for a in self.attributes if a.cells is not None)
+
+    def replaced(self, attributes: Mapping[str, Attribute]) -> Domain:
+        """The domain with other attributes under the names given."""
+        return Domain(tuple(attributes.get(one.name, one) for one in self.attributes))
+
+    def shape(self, names: tuple[str, ...]) -> tuple[int, ...]:
+        """Shape of the marginal over ``names``; () for no attribute."""
+        return tuple(self[name].size for name in names)
+
+    def cell_count(self, names: tuple[str, ...]) -> int:
+        """Number of cells of the marginal over ``names``; 1 for no attribute."""
+        return math.prod(self.shape(names))
+
+    def box(self, names: tuple[str, ...]) -> tuple[Coordinate, ...]:
+        """The declared interval of every numeric attribute in ``names``."""
+        intervals = []
+        for name in names:
+            attribute = self[name]
+            if attribute.coordinate is None:
+                raise DeclarationError(f"attribute {name!r}: expected bounds, got levels")
+            if attribute.nullable:
+                raise DeclarationError(
+                    f"attribute {name!r}: expected a number that is never missing, "
+                    "got a nullable one"
+                )
+            intervals.append(attribute.coordinate)
+        return tuple(intervals)
+
+
+Relation = Literal["add_remove", "replace_one"]
+
+
+@dataclass(frozen=True)
+class OneRow:
+    """A person is at most one row."""
+
+    @property
+    def rows(self) -> int:
+        """Rows that one protected unit can have."""
+        return 1
+
+    @property
+    def column(self) -> str | None:
+        """The column that names the person: none, a row is a person."""
+        return None
+
+    def __str__(self) -> str:
+        return "one row"
+
+
+@dataclass(frozen=True)
+class RowsOfPerson:
+    """A person is all rows with one value of ``column``, of which ``at_most`` are kept."""
+
+    column: str
+    at_most: int
+
+    @property
+    def rows(self) -> int:
+        """Rows that one protected unit can have."""
+        return self.at_most
+
+    def __str__(self) -> str:
+        return f"at most {self.at_most} rows of a person, column {self.column}"
+
+
+Protection = OneRow | RowsOfPerson
+
+
+def reach(protection: Protection, relation: Relation) -> int:
+    """How many rows two neighbouring data sets differ by, at most.
+
+    Replacing a person is removing one and adding another, so a reach under
+    ``replace_one`` is twice the one under ``add_remove``.
+
+    >>> reach(RowsOfPerson("user", 20), "add_remove"), reach(OneRow(), "replace_one")
+    (20, 2)
+    """
+    return protection.rows * (2 if relation == "replace_one" else 1)

@@ -1,0 +1,94 @@
+"""Bigger cliques: the worked example, and mergers that pay."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import networkx as nx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dp_pipeline.inference.graphical.clique_growth import bigger_cliques, expected_error
+from dp_pipeline.inference.graphical.junction_tree import (
+    JunctionTree,
+    cell_count,
+    triangulated_cliques,
+)
+from dp_pipeline_tests.inference.test_graph import fuzz, graphs
+from dp_pipeline_tests.inference.test_junction_tree import FIGURE_CLIQUES, FIGURE_SIZES
+
+ONE = Fraction(1)
+
+
+def error_of(tree: JunctionTree, sizes: dict[str, int]) -> Fraction:
+    return expected_error(tree.cells(sizes), ONE)
+
+
+def test_the_worked_example_falls_from_1472_to_936() -> None:
+    """The figure's cliques, then with C3 = {3, 4, 5} and C4 = {4, 5, 6} merged."""
+    c1, c2, c3, c4 = FIGURE_CLIQUES
+    merged = tuple(sorted({*c3, *c4}))
+    before = [cell_count(clique, FIGURE_SIZES) for clique in (c1, c2, c3, c4)]
+    after = [cell_count(clique, FIGURE_SIZES) for clique in (c1, c2, merged)]
+    assert (before, after) == ([12, 4, 18, 12], [12, 4, 36])
+    assert (expected_error(before, ONE), expected_error(after, ONE)) == (1472, 936)
+
+
+def test_the_printed_numbers_are_the_number_of_cliques_and_the_whole_domain() -> None:
+    whole = cell_count(tuple(FIGURE_SIZES), FIGURE_SIZES)
+    assert (4**2 * whole, 3**2 * whole) == (2304, 1296)
+
+
+def test_a_tenth_of_the_budget_has_a_hundred_times_the_error() -> None:
+    assert expected_error([12, 4], Fraction(1, 10)) == 100 * expected_error([12, 4], ONE)
+
+
+def test_the_best_merger_comes_first_and_the_cap_stops_them() -> None:
+    tree = JunctionTree.of(FIGURE_CLIQUES, FIGURE_SIZES)
+    # C2 = {2, 5} goes into a table of 12 cells and makes 24 of them: Err 18 · (24 + 18 + 12).
+    once = bigger_cliques(tree, FIGURE_SIZES, most_cells=24)
+    assert sorted(once.cells(FIGURE_SIZES)) == [12, 18, 24]
+    assert error_of(once, FIGURE_SIZES) == 972
+    whole = bigger_cliques(tree, FIGURE_SIZES, most_cells=10**6)
+    assert whole == JunctionTree((tuple(FIGURE_SIZES),), ())
+    assert bigger_cliques(tree, FIGURE_SIZES, most_cells=23).cliques == tree.cliques
+
+
+@fuzz
+@given(case=graphs(), most_cells=st.sampled_from([4, 16, 64, 10**6]))
+def test_mergers_lower_the_error_keep_the_tree_and_respect_the_cap(
+    case: tuple[nx.Graph, dict[str, int]], most_cells: int
+) -> None:
+    graph, sizes = case
+    tree = JunctionTree.of(triangulated_cliques(graph, sizes), sizes)
+    bigger = bigger_cliques(tree, sizes, most_cells=most_cells)
+    bigger.require_running_intersection()
+    assert error_of(bigger, sizes) <= error_of(tree, sizes)
+    assert all(any({*old} <= {*new} for new in bigger.cliques) for old in tree.cliques)
+    grown = set(bigger.cliques) - set(tree.cliques)
+    assert all(cell_count(clique, sizes) <= most_cells for clique in grown)
+
+
+@fuzz
+@given(case=graphs())
+def test_it_stops_only_when_no_merger_pays(case: tuple[nx.Graph, dict[str, int]]) -> None:
+    graph, sizes = case
+    tree = JunctionTree.of(triangulated_cliques(graph, sizes), sizes)
+    bigger = bigger_cliques(tree, sizes, most_cells=40)
+    for link in bigger.links:
+        union = {name for at in link for name in bigger.cliques[at]}
+        others = [one for at, one in enumerate(bigger.cliques) if at not in link]
+        cells = [cell_count(clique, sizes) for clique in (tuple(union), *others)]
+        assert cells[0] > 40 or expected_error(cells, ONE) >= error_of(bigger, sizes)
+
+
+def test_a_clique_inside_its_neighbour_goes_into_it() -> None:
+    tree = JunctionTree((("a", "b"), ("b",)), ((0, 1),))
+    assert bigger_cliques(tree, {"a": 2, "b": 2}, most_cells=4).cliques == (("a", "b"),)
+
+
+@pytest.mark.parametrize("cliques", [(), (("a",),)])
+def test_nothing_to_merge_is_left_alone(cliques: tuple[tuple[str, ...], ...]) -> None:
+    tree = JunctionTree.of(cliques, {"a": 3})
+    assert bigger_cliques(tree, {"a": 3}, most_cells=1000) == tree

@@ -1,0 +1,72 @@
+"""Counts from noisy tables that overlap: no negative cells, one total, and each by its noise."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.inference.graphical.clique_join import clique_counts
+from dp_pipeline.inference.graphical.consistency import make_consistent, marginal_of
+from dp_pipeline.release.measurement import NoisyMarginal
+
+SIZES = {"a": 2, "b": 3, "c": 2}
+SETS = [("a", "b"), ("b", "c"), ("a",), ("b",)]
+
+
+def noisy(names: tuple[str, ...], seed: int, *, spread: float) -> NoisyMarginal:
+    """A table of a hundred rows in every cell, or of noise alone."""
+    rng = np.random.default_rng(seed)
+    cells = rng.normal(100, spread, [SIZES[name] for name in names])
+    return NoisyMarginal(names, np.rint(cells).astype(np.int64), Fraction(10))
+
+
+@settings(derandomize=True, deadline=None, max_examples=50)
+@given(seed=st.integers(0, 1000), spread=st.floats(0, 1e6), total=st.none() | st.floats(1, 1e6))
+def test_cells_are_not_negative_and_all_tables_have_one_total(
+    seed: int, spread: float, total: float | None
+) -> None:
+    measured = [noisy(names, seed + at, spread=spread) for at, names in enumerate(SETS)]
+    counts = clique_counts(measured, total=total)
+    sums = [table.sum() for table in counts.values()]
+    assert list(counts) == SETS
+    assert min(table.min() for table in counts.values()) >= 0
+    assert sums == pytest.approx([sums[0]] * 4)
+    assert sums[0] == pytest.approx(total) if total is not None else sums[0] >= 1 - 1e-9
+
+
+def test_without_negative_cells_tables_agree_on_what_they_share() -> None:
+    counts = clique_counts([noisy(names, 5, spread=10.0) for names in SETS])
+    for left, right in combinations(counts, 2):
+        both = [name for name in left if name in right]
+        one, other = (marginal_of(counts[names], names, both) for names in (left, right))
+        assert one == pytest.approx(other)
+
+
+def test_two_tables_over_the_same_attributes_count_by_their_noise() -> None:
+    exact, rough = np.array([10, 20]), np.array([1000, 2000])
+    measured = [
+        NoisyMarginal(("a",), exact, Fraction(1, 100)),
+        NoisyMarginal(("a",), rough, Fraction(10**6)),
+    ]
+    (table,) = clique_counts(measured).values()
+    assert table.round(3).tolist() == [10.0, 20.0]
+
+
+def test_a_table_with_little_noise_decides_what_others_agree_on() -> None:
+    tables = {("a",): np.array([6.0, 7.0]), ("a", "c"): np.array([[1.0, 3.0], [2.0, 3.0]])}
+    sure = make_consistent(tables, variances={("a",): 1e-12, ("a", "c"): 1.0})
+    assert sure["a", "c"].sum(axis=1).round(6).tolist() == [6.0, 7.0]
+    alike = make_consistent(tables, variances={("a",): 3.0, ("a", "c"): 3.0})
+    for names, table in make_consistent(tables).items():
+        assert alike[names] == pytest.approx(table)
+
+
+def test_noise_that_leaves_nothing_still_gives_one_row_of_counts() -> None:
+    measured = [NoisyMarginal(("a",), np.array([-50, -60]), Fraction(10))]
+    (table,) = clique_counts(measured).values()
+    assert table.sum() == pytest.approx(1)

@@ -1,0 +1,105 @@
+"""A growing graph: which edges it has room for, and how large its cliques become."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import cached_property
+
+import networkx as nx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.inference.graphical.clique_growth import CliqueGrowth
+from dp_pipeline.inference.graphical.junction_tree import elimination_cliques
+
+BITS = dict.fromkeys("abcdef", 2)
+Pair = tuple[str, ...]
+
+
+@st.composite
+def growths(draw: st.DrawFn) -> CliqueGrowth:
+    """Up to six edges between five attributes, as far as they were accepted."""
+    counts = draw(st.lists(st.integers(1, 4), min_size=5, max_size=5))
+    growth = CliqueGrowth(dict(zip("abcde", counts, strict=True)), draw(st.integers(1, 64)))
+    for pair in draw(st.lists(st.sampled_from(pairs(growth)), unique=True, max_size=6)):
+        growth = growth.with_edge(pair)
+    return growth
+
+
+def pairs(growth: CliqueGrowth) -> list[Pair]:
+    return list(itertools.combinations(growth.sizes, 2))
+
+
+def smallest_largest_clique(growth: CliqueGrowth, edges: tuple[Pair, ...]) -> int:
+    """Cells of the largest clique of two or more attributes, by the best of all orders."""
+    return min(
+        max(
+            (
+                math.prod(growth.sizes[name] for name in clique)
+                for clique in elimination_cliques(nx.Graph(edges), order)
+                if len(clique) > 1
+            ),
+            default=0,
+        )
+        for order in itertools.permutations(growth.sizes)
+    )
+
+
+def check_room(growth: CliqueGrowth) -> None:
+    """Whatever is said to fit has a triangulation within the cap."""
+    for pair in growth.fitting - growth.held:
+        assert smallest_largest_clique(growth, (*growth.edges, pair)) <= growth.most_cells
+
+
+@settings(derandomize=True, deadline=None, max_examples=100)
+@given(growth=growths())
+def test_a_pair_that_fits_has_a_triangulation_within_the_cap(growth: CliqueGrowth) -> None:
+    check_room(growth)
+    assert growth.held <= growth.fitting <= set(pairs(growth))
+
+
+def test_one_that_looks_at_the_cells_of_a_pair_alone_is_caught() -> None:
+    class PairsAlone(CliqueGrowth):
+        @cached_property
+        def fitting(self) -> frozenset[Pair]:
+            small = (p for p in pairs(self) if self.sizes[p[0]] * self.sizes[p[1]] <= 4)
+            return frozenset(small)
+
+    square = PairsAlone(dict.fromkeys("abcd", 2), 4, (("a", "b"), ("b", "c"), ("c", "d")))
+    with pytest.raises(AssertionError):
+        check_room(square)
+
+
+@settings(derandomize=True, deadline=None, max_examples=100)
+@given(growth=growths())
+def test_no_clique_of_two_attributes_or_more_passes_the_cap(growth: CliqueGrowth) -> None:
+    for clique in growth.cliques:
+        cells = math.prod(growth.sizes[name] for name in clique)
+        assert len(clique) == 1 or cells <= growth.most_cells
+
+
+def test_an_edge_over_the_cap_is_not_taken() -> None:
+    growth = CliqueGrowth({"a": 2, "b": 3}, most_cells=5)
+    assert growth.fitting == frozenset()
+    assert growth.with_edge(("a", "b")) is growth
+
+
+def test_the_ends_of_a_path_fit_as_long_as_triangles_do() -> None:
+    path = CliqueGrowth(BITS, most_cells=8)
+    for pair in itertools.pairwise("abcde"):
+        path = path.with_edge(pair)
+    assert ("a", "e") in path.fitting
+    assert ("a", "f") in path.fitting
+    assert ("a", "e") not in CliqueGrowth(BITS, 4, path.edges).fitting
+    assert ("a", "f") in CliqueGrowth(BITS, 4, path.edges).fitting
+
+
+def test_a_pair_inside_a_clique_is_held_though_it_has_no_edge() -> None:
+    square = CliqueGrowth(dict.fromkeys("abcd", 2), 8)
+    for pair in ("ab", "bc", "cd", "ad"):
+        square = square.with_edge(tuple(pair))
+    (diagonal,) = square.held - set(square.edges)
+    assert diagonal in {("a", "c"), ("b", "d")}
+    assert diagonal in square.fitting

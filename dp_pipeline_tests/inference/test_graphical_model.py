@@ -1,0 +1,136 @@
+"""Inference over a junction tree: what writing down every cell gives, however large the numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from dp_pipeline.inference.graphical.graphical_model import GraphicalModel
+from dp_pipeline.inference.graphical.junction_tree import JunctionTree
+from dp_pipeline_tests.release.small_models import Small, small_models, summed
+
+fuzz = settings(derandomize=True, deadline=None, max_examples=150)
+
+
+@fuzz
+@given(small=small_models())
+def test_marginals_and_the_log_total_are_those_of_the_full_joint_table(small: Small) -> None:
+    tables, log_total = small.model.marginals(small.potentials)
+    expected, expected_total = small.marginals()
+    assert log_total == pytest.approx(expected_total, rel=1e-12, abs=1e-9)
+    for table, other, node in zip(tables, expected, small.model.nodes, strict=True):
+        assert table.shape == node.shape
+        assert np.allclose(table, other, atol=1e-9)
+
+
+@fuzz
+@given(small=small_models())
+def test_tables_are_probabilities_that_agree_on_what_cliques_share(small: Small) -> None:
+    tables, _ = small.model.marginals(small.potentials)
+    for node, table in zip(small.model.nodes, tables, strict=True):
+        assert np.isfinite(table).all()
+        assert (table >= 0).all()
+        assert table.sum() == pytest.approx(1)
+        if node.parent is not None:
+            shared = node.names[: node.separator]
+            above = small.model.nodes[node.parent]
+            ours = summed(table, node.names, shared)
+            assert np.allclose(ours, summed(tables[node.parent], above.names, shared), atol=1e-9)
+
+
+@fuzz
+@given(small=small_models())
+def test_a_constant_on_the_potentials_moves_the_log_total_alone(small: Small) -> None:
+    moved = [table + 1000.0 for table in small.potentials]
+    tables, log_total = small.model.marginals(moved)
+    expected, before = small.model.marginals(small.potentials)
+    assert log_total == pytest.approx(before + 1000 * len(moved))
+    for table, other in zip(tables, expected, strict=True):
+        assert np.allclose(table, other, atol=1e-9)
+
+
+def chain(length: int, size: int = 2) -> GraphicalModel:
+    """Pairs of neighbours along a line of attributes."""
+    names = [f"x{at}" for at in range(length + 1)]
+    cliques = tuple((names[at], names[at + 1]) for at in range(length))
+    links = tuple((at, at + 1) for at in range(length - 1))
+    return GraphicalModel(JunctionTree(cliques, links), dict.fromkeys(names, size))
+
+
+@pytest.mark.parametrize("potential", [-1000.0, 1000.0])
+def test_a_thousand_cliques_of_huge_potentials_do_not_under_or_overflow(potential: float) -> None:
+    model = chain(1000)
+    tables, log_total = model.marginals([np.full(node.shape, potential) for node in model.nodes])
+    assert log_total == pytest.approx(1000 * potential + 1001 * np.log(2))
+    assert all(np.allclose(table, 0.25) for table in tables)
+
+
+def test_what_is_impossible_stays_so_down_the_tree() -> None:
+    model = chain(3)
+    first = np.array([[0.0, 0.0], [-1000.0, -1000.0]])
+    same = np.array([[0.0, -1000.0], [-1000.0, 0.0]])
+    tables, _ = model.marginals([first, same, same])
+    assert tables[0].tolist() == [[0.5, 0.5], [0.0, 0.0]]
+    assert np.allclose(tables[2], [[0.5, 0.0], [0.0, 0.5]])
+
+
+def test_potentials_are_not_changed() -> None:
+    model = chain(2)
+    potentials = [np.ones(node.shape) * at for at, node in enumerate(model.nodes)]
+    model.marginals(potentials)
+    assert [table.max() for table in potentials] == [0, 1]
+
+
+@fuzz
+@given(small=small_models(spread=(1.0,)))
+def test_tables_by_clique_have_the_axes_of_the_clique(small: Small) -> None:
+    tables, _ = small.model.marginals(small.potentials)
+    by_clique = small.model.by_clique(tables)
+    assert list(by_clique) == [small.tree.cliques[at] for at in small.tree.order]
+    for (clique, table), node, own in zip(
+        by_clique.items(), small.model.nodes, tables, strict=True
+    ):
+        assert np.array_equal(table, summed(own, node.names, clique))
+
+
+@fuzz
+@given(small=small_models(spread=(1.0,)))
+def test_the_home_of_attributes_is_a_smallest_clique_with_all_of_them(small: Small) -> None:
+    model = small.model
+    assert model.cells == sum(table.size for table in model.zeros())
+    for node in model.nodes:
+        for names in (node.names, node.names[:1], ()):
+            home = model.nodes[model.home(names)]
+            assert set(names) <= set(home.names)
+            holding = [one for one in model.nodes if set(names) <= set(one.names)]
+            assert np.prod(home.shape) == min(np.prod(one.shape) for one in holding)
+
+
+def test_attributes_that_no_clique_has_together_have_no_home() -> None:
+    with pytest.raises(ValueError, match="empty"):
+        chain(2).home(("x0", "x2"))
+
+
+# A mutant.
+
+
+class ForgetsAMessage(GraphicalModel):
+    """The last clique tells its parent nothing."""
+
+    def marginals(self, potentials: list[np.ndarray]) -> tuple[list[np.ndarray], float]:
+        silent = [*potentials[:-1], np.zeros_like(potentials[-1])]
+        return super().marginals(silent)
+
+
+def test_a_message_that_is_lost_is_caught() -> None:
+    @fuzz
+    @given(small=small_models())
+    def agrees(small: Small) -> None:
+        lossy = ForgetsAMessage(small.tree, small.model.sizes)
+        tables, _ = lossy.marginals(small.potentials)
+        for table, other in zip(tables, small.marginals()[0], strict=True):
+            assert np.allclose(table, other, atol=1e-9)
+
+    with pytest.raises(AssertionError):
+        agrees()

@@ -1,0 +1,125 @@
+"""Junction trees: running intersection holds on every triangulated graph, and is checked."""
+
+from __future__ import annotations
+
+import networkx as nx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dp_pipeline.inference.graphical.junction_tree import JunctionTree, triangulated_cliques
+from dp_pipeline.spec.errors import BoundaryViolation
+from dp_pipeline_tests.inference.test_graph import FIGURE, NAMES, fuzz, graphs
+
+FIGURE_SIZES = dict(zip(NAMES, (2, 2, 3, 3, 2, 2), strict=True))
+FIGURE_CLIQUES = tuple(tuple(f"a{number}" for number in sorted(clique)) for clique in FIGURE)
+
+
+def hangs_together(tree: JunctionTree) -> bool:
+    """Running intersection, as it is defined: the cliques with an attribute are a subtree."""
+    joined = nx.Graph(tree.links)
+    joined.add_nodes_from(range(len(tree.cliques)))
+    names = {name for clique in tree.cliques for name in clique}
+    homes = ([at for at, one in enumerate(tree.cliques) if name in one] for name in names)
+    return nx.is_tree(joined) and all(nx.is_connected(joined.subgraph(home)) for home in homes)
+
+
+@fuzz
+@given(case=graphs())
+def test_the_cliques_of_any_triangulated_graph_have_running_intersection(
+    case: tuple[nx.Graph, dict[str, int]],
+) -> None:
+    graph, sizes = case
+    cliques = triangulated_cliques(graph, sizes)
+    tree = JunctionTree.of(cliques, sizes)
+    assert sorted(tree.cliques) == sorted(cliques)
+    assert not cliques or hangs_together(tree)
+    assert tree.order == tuple(range(len(cliques)))
+
+
+@fuzz
+@given(case=graphs())
+def test_the_check_agrees_with_the_definition_on_any_tree_over_the_cliques(
+    case: tuple[nx.Graph, dict[str, int]],
+) -> None:
+    graph, sizes = case
+    cliques = tuple(tuple(one) for one in nx.find_cliques(graph))
+    links = tuple((at // 2, at + 1) for at in range(len(cliques) - 1))
+    tree = JunctionTree(cliques, links)
+    if not cliques or hangs_together(tree):
+        tree.require_running_intersection()
+        JunctionTree.of(cliques, sizes)
+    else:
+        with pytest.raises(BoundaryViolation, match="expected running intersection"):
+            tree.require_running_intersection()
+
+
+def test_the_figure_has_its_tree() -> None:
+    tree = JunctionTree.of(FIGURE_CLIQUES, FIGURE_SIZES)
+    linked = {
+        frozenset((tree.cliques[parent], tree.cliques[child])) for parent, child in tree.links
+    }
+    c1, c2, c3, c4 = FIGURE_CLIQUES
+    assert tree.cliques[0] == c3
+    assert {frozenset((c1, c3)), frozenset((c3, c4))} < linked
+    assert c2 in {clique for link in linked for clique in link}
+    separators = sorted(tree.separator(link) for link in tree.links)
+    assert separators == [("a3", "a5"), ("a4", "a5"), ("a5",)]
+    assert sorted(tree.cells(FIGURE_SIZES)) == [4, 12, 12, 18]
+
+
+def test_the_root_is_the_clique_with_the_most_cells_and_the_first_of_equal_ones() -> None:
+    cliques = (("a", "b"), ("b", "c"), ("c", "d"))
+    assert JunctionTree.of(cliques, dict.fromkeys("abcd", 2)).cliques == cliques
+    assert JunctionTree.of(cliques, {"a": 2, "b": 2, "c": 2, "d": 3}).cliques[0] == ("c", "d")
+
+
+@fuzz
+@given(case=graphs(), data=st.data())
+def test_every_order_of_the_cliques_gives_the_same_separators(
+    case: tuple[nx.Graph, dict[str, int]], data: st.DataObject
+) -> None:
+    graph, sizes = case
+    cliques = triangulated_cliques(graph, sizes)
+    trees = [
+        JunctionTree.of(order, sizes)
+        for order in (cliques, tuple(data.draw(st.permutations(cliques))))
+    ]
+    first, second = (sorted(map(tree.separator, tree.links)) for tree in trees)
+    assert first == second
+
+
+def test_a_separator_is_in_the_order_of_the_child() -> None:
+    tree = JunctionTree((("b", "a", "c"), ("a", "d", "b")), ((0, 1),))
+    assert tree.separator((0, 1)) == ("a", "b")
+
+
+def test_no_clique_and_a_clique_of_nothing_have_trees() -> None:
+    assert JunctionTree.of((), {}) == JunctionTree((), ())
+    assert JunctionTree((), ()).order == ()
+    assert JunctionTree.of(((),), {}).cells({}) == (1,)
+
+
+def test_cliques_around_a_hole_are_refused() -> None:
+    square = [("a", "b"), ("b", "c"), ("c", "d"), ("a", "d")]
+    with pytest.raises(BoundaryViolation, match="expected running intersection"):
+        JunctionTree.of(square, dict.fromkeys("abcd", 2))
+
+
+@pytest.mark.parametrize(
+    ("links", "message"),
+    [
+        (((0, 1),), "expected a link to each of 3 cliques but the first, got 1 links"),
+        (((0, 1), (0, 1)), "expected a link to each of 3 cliques"),
+        (((0, 1), (1, 0)), "expected a link to each of 3 cliques"),
+        (((0, 1), (1, 2), (0, 2)), "expected a link to each of 3 cliques"),
+        (((2, 1), (0, 2)), "got clique 1 below clique 2 too early"),
+        (((0, 1), (0, 2)), "got clique 2 .c, d. below a clique without c"),
+    ],
+)
+def test_links_that_are_no_junction_tree_are_refused(
+    links: tuple[tuple[int, int], ...], message: str
+) -> None:
+    tree = JunctionTree((("a", "b"), ("b", "c"), ("c", "d")), links)
+    with pytest.raises(BoundaryViolation, match=message):
+        tree.require_running_intersection()

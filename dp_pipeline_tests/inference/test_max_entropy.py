@@ -1,0 +1,106 @@
+"""Maximum entropy: what the views say is kept, and nothing is added to it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.inference.graphical.consistency import marginal_of
+from dp_pipeline.inference.graphical.views import max_entropy
+
+fuzz = settings(derandomize=True, deadline=None, max_examples=100)
+SIZES = {"a": 2, "b": 3, "c": 2, "d": 2, "e": 1}
+NAMES = tuple(SIZES)
+some_names = st.lists(st.sampled_from(NAMES), unique=True, max_size=4).map(tuple)
+
+
+def views_of(truth: np.ndarray, *names: tuple[str, ...]) -> dict[tuple[str, ...], np.ndarray]:
+    return {some: marginal_of(truth, NAMES, some) for some in names}
+
+
+def some_truth(seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).exponential(10.0, [*SIZES.values()]) + 1.0
+
+
+@fuzz
+@given(
+    asked=some_names,
+    views=st.lists(some_names, min_size=1, max_size=4, unique_by=frozenset),
+    seed=st.integers(0, 99),
+)
+def test_the_marginal_fits_every_view(
+    asked: tuple[str, ...], views: list[tuple[str, ...]], seed: int
+) -> None:
+    given_views = views_of(some_truth(seed), *views)
+    table = max_entropy(asked, given_views, SIZES)
+    assert table.shape == tuple(SIZES[name] for name in asked)
+    assert (table >= 0).all()
+    for names, view in given_views.items():
+        both = tuple(name for name in asked if name in names)
+        said = marginal_of(view, names, both)
+        assert np.allclose(marginal_of(table, asked, both), said, atol=1e-6 * view.sum())
+
+
+@fuzz
+@given(asked=some_names, seed=st.integers(0, 99))
+def test_what_one_view_holds_is_read_off(asked: tuple[str, ...], seed: int) -> None:
+    truth = some_truth(seed)
+    table = max_entropy(asked, views_of(truth, ("d", "a", "c", "b", "e"), ("a", "b")), SIZES)
+    assert np.allclose(table, marginal_of(truth, NAMES, asked))
+
+
+def test_along_a_chain_of_views_the_ends_are_independent_given_the_middle() -> None:
+    truth = some_truth(3)
+    table = max_entropy(("a", "b", "c"), views_of(truth, ("a", "b"), ("b", "c")), SIZES)
+    left, right = marginal_of(truth, NAMES, ("a", "b")), marginal_of(truth, NAMES, ("b", "c"))
+    assert np.allclose(table, left[:, :, None] * right[None] / right.sum(axis=1)[None, :, None])
+
+
+def test_around_a_triangle_no_table_that_fits_has_more_entropy() -> None:
+    """Moving along the one direction that keeps all pairs of three binary attributes."""
+    truth = some_truth(4)
+    views = views_of(truth, ("a", "c"), ("c", "d"), ("a", "d"))
+    table = max_entropy(("a", "c", "d"), views, SIZES)
+    direction = np.multiply.outer(np.outer([1.0, -1.0], [1.0, -1.0]), [1.0, -1.0])
+
+    def entropy(some: np.ndarray) -> float:
+        return -float((some * np.log(some)).sum())
+
+    for step in (0.1, 1.0, -0.1, -1.0):
+        assert entropy(table + step * direction) < entropy(table)
+
+
+def test_attributes_that_no_view_has_together_are_independent() -> None:
+    truth = some_truth(5)
+    total = truth.sum()
+    table = max_entropy(("c", "a"), views_of(truth, ("a", "b"), ("c", "d")), SIZES)
+    ways = [marginal_of(truth, NAMES, (name,)) for name in ("c", "a")]
+    assert np.allclose(table, np.outer(*ways) / total)
+
+
+def test_attributes_in_no_view_are_uniform() -> None:
+    assert max_entropy(("a", "b"), {}, SIZES).tolist() == [[1 / 6] * 3] * 2
+    table = max_entropy(("a", "d"), {("a",): np.array([2.0, 6.0])}, SIZES)
+    assert table.tolist() == [[1, 1], [3, 3]]
+    assert max_entropy(("d",), {("a",): np.array([2.0, 6.0])}, SIZES).tolist() == [4, 4]
+    assert max_entropy((), {("a",): np.array([2.0, 6.0])}, SIZES).item() == pytest.approx(8)
+
+
+def test_views_of_nothing_give_nothing_and_empty_cells_stay_empty() -> None:
+    views = {("a", "c"): np.zeros((2, 2)), ("c", "d"): np.zeros((2, 2))}
+    assert not max_entropy(("a", "d"), views, SIZES).any()
+    views = {("a", "c"): np.diag([3.0, 5.0]), ("c", "d"): np.diag([3.0, 5.0])}
+    assert np.allclose(max_entropy(("a", "c", "d"), views, SIZES)[[0, 1], [0, 1], [0, 1]], [3, 5])
+
+
+def test_views_that_disagree_end_too() -> None:
+    views = {
+        ("a", "c"): np.array([[8.0, 0.0], [0.0, 1.0]]),
+        ("c", "d"): np.array([[0.0, 2.0], [9.0, 0.0]]),
+        ("a", "d"): np.array([[0.0, 0.0], [4.0, 4.0]]),
+    }
+    table = max_entropy(("a", "c", "d"), views, SIZES)
+    assert np.isfinite(table).all()
+    assert (table >= 0).all()

@@ -1,0 +1,208 @@
+"""Counts of a tree that agree with one another: by hand on five nodes, and for any noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.inference.spatial.noisy_tree import NoisyTree, Sparsity
+from dp_pipeline.release.trees import Prefixes
+
+fuzz = settings(derandomize=True, deadline=None, max_examples=150)
+sparsities = st.none() | st.builds(Sparsity, st.floats(0, 3), st.floats(0, 3))
+NO_NOISE = 1e-13
+"""A variance at which nothing but 0 is drawn."""
+
+
+@dataclass(frozen=True)
+class Grown:
+    """A tree, and for each of its families the positions of parent and children."""
+
+    tree: NoisyTree
+    families: tuple[tuple[int, list[int]], ...]
+
+    def add_up(self, counts: np.ndarray) -> bool:
+        sums = [counts[children].sum() for _, children in self.families]
+        return np.allclose(sums, [counts[parent] for parent, _ in self.families], atol=1e-6)
+
+
+@st.composite
+def grown_trees(draw: st.DrawFn) -> Grown:
+    """Up to five families with any counts and variances, some counted twice."""
+    tree, leaves = NoisyTree(), [(0, Prefixes.root())]
+    families = []
+    for _ in range(draw(st.integers(1, 5))):
+        parent, node = leaves.pop(draw(st.integers(0, len(leaves) - 1)))
+        nodes = node.children(draw(st.integers(1, 3)))
+        values = draw(st.lists(st.integers(-100, 100), min_size=len(nodes), max_size=len(nodes)))
+        variance = np.array([draw(st.floats(0.01, 100))])
+        positions = tree.add(np.array([parent]), nodes, np.array([values]), variance)
+        families.append((parent, positions.tolist()))
+        leaves += [(p, nodes.where(np.array([at]))) for at, p in enumerate(positions.tolist())]
+        if draw(st.booleans()):
+            again = np.array([draw(st.integers(-100, 100))])
+            tree.count_again(positions[:1], again, variance)
+    return Grown(tree, tuple(families))
+
+
+def exact_tree(counts: list[list[int]]) -> tuple[NoisyTree, np.ndarray]:
+    """A tree without noise whose root has as many children as there are lists, which have
+    those counts as children; and the exact count of every node.
+    """
+    tree, bits = NoisyTree(), [len(counts).bit_length() - 1, len(counts[0]).bit_length() - 1]
+    sums = np.array([[sum(one) for one in counts]])
+    children = Prefixes.root().children(bits[0])
+    silent = np.array([NO_NOISE])
+    positions = tree.add(np.zeros(1, dtype=np.int64), children, sums, silent)
+    tree.add(positions, children.children(bits[1]), np.array(counts), silent.repeat(len(counts)))
+    return tree, np.concatenate([[sums.sum()], sums.ravel(), np.ravel(counts)])
+
+
+def five_nodes() -> NoisyTree:
+    """The root; 10 and 6 rows at variance 4 below it; 3 and 5 at variance 1 below the first."""
+    tree = NoisyTree()
+    halves = Prefixes.root().children(1)
+    first = tree.add(np.array([0]), halves, np.array([[10, 6]]), np.array([4.0]))
+    quarters = halves.where(np.array([0])).children(1)
+    tree.add(first[:1], quarters, np.array([[3, 5]]), np.array([1.0]))
+    return tree
+
+
+def family(*values: float, variance: float = 1.0) -> NoisyTree:
+    """The root and its children."""
+    tree, nodes = NoisyTree(), Prefixes.root().children(len(values).bit_length() - 1)
+    tree.add(np.array([0]), nodes, np.array([values]), np.array([variance]))
+    return tree
+
+
+# By hand.
+
+
+def test_five_nodes_agree_as_they_do_by_hand() -> None:
+    # Up: the first half is (10/4 + 8/2)/(1/4 + 1/2) = 26/3 with variance 4/3; with 6 the root
+    # has 44/3. Down: differences of ±4/3 keep 1 − (1/4)·(8/3)/(32/9) = 13/16, so 22/3 ± 13/12;
+    # below, ±1 keeps 1 − (1/4)·1/2 = 7/8.
+    counts = five_nodes().counts(first=None, below=None)
+    first, second = 22 / 3 + 13 / 12, 22 / 3 - 13 / 12
+    assert counts == pytest.approx([44 / 3, first, second, first / 2 - 7 / 8, first / 2 + 7 / 8])
+
+
+def test_a_second_count_is_combined_by_inverse_variance() -> None:
+    tree = family(10, 6, variance=4.0)
+    tree.count_again(np.array([1]), np.array([4]), np.array([2.0]))
+    # (10/4 + 4/2)/(1/4 + 1/2) = 6: no difference is left, and no more is missing.
+    assert tree.counts(first=None, below=None) == pytest.approx([12, 6, 6])
+
+
+def test_leaves_are_the_nodes_without_children_in_the_order_that_they_came() -> None:
+    positions, nodes = five_nodes().leaves
+    assert positions.tolist() == [2, 3, 4]
+    assert nodes.depths.tolist() == [1, 2, 2]
+    assert nodes.bits.tolist() == [1, 0, 1]
+
+
+def test_counting_leaves_the_tree_as_it_was() -> None:
+    tree = five_nodes()
+    first, again = (tree.counts(first=None, below=Sparsity(3, 2)) for _ in range(2))
+    assert (first == again).all()
+
+
+def test_no_children_are_no_family() -> None:
+    tree, none = NoisyTree(), np.zeros(0, dtype=np.int64)
+    assert not tree.add(none, Prefixes.joined([]), np.zeros((0, 16)), np.zeros(0)).size
+    assert tree.counts(first=None, below=None).tolist() == [1]
+
+
+def test_a_root_has_one_row_at_least() -> None:
+    assert family(-5, -7).counts(first=None, below=None)[0] == 1
+
+
+# Children that look empty: variance 1, so that deviations are rows.
+
+THREE_AND_TWO = Sparsity(one=3, rest=2)
+EMPTY_BESIDE_ONE = {
+    "next to nothing beside many": (10, 0.5, -0.3, 0.2),
+    "less than nothing": (4, -5, -5, -5),
+    "less than two deviations of three": (10, 1, 1, 1),
+}
+KEPT = {
+    "between two and three deviations of three": (10, 1.5, 1.5, 1.5),
+    "nobody is certain": (2, 0, 0, 0),
+    "three deviations are not more than three": (3, 0, 0, 0),
+}
+
+
+@pytest.mark.parametrize("values", EMPTY_BESIDE_ONE.values(), ids=EMPTY_BESIDE_ONE)
+def test_what_is_noise_beside_a_certain_child_is_taken_for_empty(values: tuple[float, ...]) -> None:
+    root, *children = family(*values).counts(first=THREE_AND_TWO, below=None)
+    assert children == [pytest.approx(root), 0, 0, 0]
+
+
+@pytest.mark.parametrize("values", KEPT.values(), ids=KEPT)
+def test_what_may_not_be_noise_is_kept(values: tuple[float, ...]) -> None:
+    tree = family(*values)
+    assert (
+        tree.counts(first=THREE_AND_TWO, below=None) == tree.counts(first=None, below=None)
+    ).all()
+
+
+def test_two_certain_children_share_what_the_others_lose() -> None:
+    root, *children = family(20, 20, 0.5, 0.5).counts(first=THREE_AND_TWO, below=None)
+    assert children == pytest.approx([root / 2, root / 2, 0, 0])
+
+
+def test_the_roots_children_have_a_rule_of_their_own() -> None:
+    tree = family(10, 0.5)
+    children = Prefixes.root().children(1)
+    values, variance = np.array([[10, 0.5], [0.5, 0.0]]), np.array([1.0, 1.0])
+    tree.add(np.array([1, 2]), children.children(1), values, variance)
+    sparse_first = tree.counts(first=THREE_AND_TWO, below=None)
+    sparse_below = tree.counts(first=None, below=THREE_AND_TWO)
+    assert (sparse_first[2], sparse_below[2]) == (0, pytest.approx(0.5, abs=0.5))
+    assert sparse_first[4] > 0 < sparse_below[2]
+    assert sparse_below[4] == 0
+
+
+# Whatever the noise.
+
+
+@fuzz
+@given(grown=grown_trees(), first=sparsities, below=sparsities)
+def test_counts_are_never_negative_and_add_up_along_the_tree(
+    grown: Grown, first: Sparsity | None, below: Sparsity | None
+) -> None:
+    counts = grown.tree.counts(first=first, below=below)
+    assert len(counts) == len(grown.tree)
+    assert np.isfinite(counts).all()
+    assert (counts >= 0).all()
+    assert counts[0] >= 1
+    assert grown.add_up(counts)
+
+
+@fuzz
+@given(grown=grown_trees())
+def test_leaves_cover_the_box_once(grown: Grown) -> None:
+    positions, nodes = grown.tree.leaves
+    assert nodes.are_disjoint()
+    assert (0.5**nodes.depths).sum() == 1
+    parents = {parent for parent, _ in grown.families}
+    assert set(positions.tolist()) == set(range(len(grown.tree))) - parents
+
+
+@fuzz
+@given(
+    counts=st.lists(
+        st.lists(st.integers(0, 50), min_size=4, max_size=4), min_size=2, max_size=2
+    ).filter(lambda lists: sum(map(sum, lists)) > 0),
+    first=sparsities,
+    below=sparsities,
+)
+def test_without_noise_the_counts_are_the_exact_ones(
+    counts: list[list[int]], first: Sparsity | None, below: Sparsity | None
+) -> None:
+    tree, exact = exact_tree(counts)
+    assert tree.counts(first=first, below=below) == pytest.approx(exact, abs=1e-4)

@@ -1,0 +1,133 @@
+"""One-way marginals: how many rows they agree on, and shares near their counts."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.inference.graphical.fitted_tree import OneWays, estimated_rows, shares
+from dp_pipeline.release.derived_attribute import Grouping
+from dp_pipeline.release.measurement import NoisyMarginal, variance
+
+COLOUR, SMOKES = [500, 300, 200], [900, 100]
+fuzz = settings(derandomize=True, deadline=None, max_examples=100)
+huge = st.integers(-100, 100) | st.integers(-(2**62), 2**62)
+
+
+def marginal(name: str, table: list[int], scale: str = "1") -> NoisyMarginal:
+    return NoisyMarginal((name,), np.array(table), Fraction(scale))
+
+
+def rows_of(count: int, scale: str = "1") -> NoisyMarginal:
+    return NoisyMarginal((), np.array(count), Fraction(scale))
+
+
+# How many rows there are.
+
+
+def test_the_number_of_rows_is_the_mean_of_the_totals_weighted_by_inverse_variance() -> None:
+    one, other = marginal("colour", [10, 20, 30], "2"), marginal("smokes", [50, 50], "1/2")
+    weights = 1 / np.array([3 * variance(one.scale), 2 * variance(other.scale)])
+    expected = (weights * [60, 100]).sum() / weights.sum()
+    assert estimated_rows((one, other)) == round(expected)
+
+
+def test_totals_without_noise_are_the_number_of_rows() -> None:
+    silent = (marginal("colour", COLOUR, "1/10000"), marginal("smokes", [899, 101], "1/1000000"))
+    assert estimated_rows(silent) == 1000
+
+
+@pytest.mark.parametrize("table", [[-5, 1, 1], [0, 0, 0], [-(2**62), 0, 0]])
+def test_there_are_never_fewer_than_no_rows(table: list[int]) -> None:
+    assert estimated_rows((marginal("colour", table),)) == 0
+    assert OneWays.of([marginal("colour", table)]).rows == 1
+
+
+def test_agreeing_totals_are_the_number_of_rows() -> None:
+    assert (
+        estimated_rows((marginal("colour", COLOUR, "7"), marginal("smokes", SMOKES, "3"))) == 1000
+    )
+
+
+def test_a_noisy_number_of_rows_counts_as_much_as_its_noise_allows() -> None:
+    ways = OneWays.of([marginal("smokes", [50, 50])], rows_of(200, "1/1000"))
+    assert ways.rows == 200
+    assert OneWays.of([marginal("smokes", [50, 50])], rows_of(200, "1000000")).rows == 100
+
+
+# Shares.
+
+
+@fuzz
+@given(
+    colour=st.lists(huge, min_size=3, max_size=3),
+    smokes=st.lists(st.integers(-100, 100), min_size=2, max_size=2),
+)
+def test_any_noisy_counts_give_shares_and_at_least_one_row(
+    colour: list[int], smokes: list[int]
+) -> None:
+    ways = OneWays.of([marginal("colour", colour), marginal("smokes", smokes)])
+    assert ways.rows >= 1
+    assert {name: len(levels) for name, levels in ways.shares.items()} == {
+        "colour": 3,
+        "smokes": 2,
+    }
+    for levels in ways.shares.values():
+        assert (levels >= 0).all()
+        assert levels.sum() == pytest.approx(1)
+
+
+def test_shares_are_those_of_the_counts_where_these_add_up() -> None:
+    ways = OneWays.of([marginal("colour", COLOUR), marginal("smokes", SMOKES)])
+    assert ways.shares["colour"].tolist() == pytest.approx([0.5, 0.3, 0.2])
+    assert ways.shares["smokes"].tolist() == pytest.approx([0.9, 0.1])
+    assert [one.attributes for one in ways.measured] == [("colour",), ("smokes",)]
+
+
+def test_a_large_count_does_not_swallow_the_small_ones() -> None:
+    # A projection of counts to a sum of 1 would give the first level everything.
+    assert shares(marginal("colour", COLOUR), 1000).tolist() == pytest.approx([0.5, 0.3, 0.2])
+
+
+def test_two_tables_of_an_attribute_count_by_what_their_noise_allows() -> None:
+    # Variances of 4 and 1, about: the mean is a fifth and four fifths.
+    first = NoisyMarginal(("smokes",), np.array([100, 0]), Fraction(400), gaussian=True)
+    second = NoisyMarginal(("smokes",), np.array([0, 100]), Fraction(100), gaussian=True)
+    ways = OneWays.of([first, second])
+    assert ways.rows == 100
+    assert ways.shares["smokes"].tolist() == pytest.approx([0.2, 0.8])
+
+
+def test_one_ways_inside_larger_tables_are_their_sums() -> None:
+    pair = NoisyMarginal(("smokes", "colour"), np.array([[5, 1, 0], [2, 1, 1]]), Fraction(1))
+    ways = OneWays.within([pair], {"colour": 3, "smokes": 2})
+    assert (ways.rows, ways.measured) == (pytest.approx(10), ())
+    assert ways.shares["smokes"].tolist() == pytest.approx([0.6, 0.4])
+    assert ways.shares["colour"].tolist() == pytest.approx([0.7, 0.2, 0.1])
+
+
+@fuzz
+@given(table=st.lists(st.integers(-100, 100), min_size=6, max_size=6))
+def test_any_larger_table_gives_shares_of_its_attributes(table: list[int]) -> None:
+    pair = NoisyMarginal(("smokes", "colour"), np.array(table).reshape(2, 3), Fraction(1))
+    ways = OneWays.within([pair], {"colour": 3, "smokes": 2})
+    assert ways.rows >= 1
+    for levels in ways.shares.values():
+        assert (levels >= 0).all()
+        assert levels.sum() == pytest.approx(1)
+
+
+# Groups.
+
+
+def test_marginals_over_groups_have_the_sums_and_the_noise_of_their_levels() -> None:
+    ways = OneWays.of([marginal("colour", COLOUR), marginal("smokes", SMOKES)])
+    groups = {"colour": Grouping((0, 0, 1)), "smokes": Grouping((0, 1))}
+    colour, smokes = ways.grouped(groups)
+    assert (colour.table.tolist(), smokes.table.tolist()) == ([800, 200], SMOKES)
+    assert smokes.variance == ways.measured[1].variance
+    assert colour.variance * 2 == pytest.approx(ways.measured[0].variance * 3)

@@ -1,0 +1,83 @@
+"""From clique tables to marginals and back: sums over axes, and the transpose of that map."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.inference.graphical.graphical_model import GraphicalModel, Projection
+from dp_pipeline.inference.graphical.junction_tree import JunctionTree
+from dp_pipeline_tests.release.small_models import Small, covered_tables, small_models, summed
+
+fuzz = settings(derandomize=True, deadline=None, max_examples=150)
+
+
+@fuzz
+@given(small=small_models(spread=(1.0,)), data=st.data())
+def test_forward_is_the_sum_over_the_other_axes_of_a_clique(
+    small: Small, data: st.DataObject
+) -> None:
+    tables = data.draw(covered_tables(small.model))
+    cells = Projection(small.model, tables).forward(small.potentials)
+    expected = []
+    for names in tables:
+        home = small.model.home(names)
+        clique = small.potentials[home]
+        expected.append(summed(clique, small.model.nodes[home].names, names).ravel())
+    assert np.allclose(cells, np.concatenate(expected), atol=1e-12)
+
+
+@fuzz
+@given(small=small_models(spread=(1.0,)), data=st.data(), seed=st.integers(0, 99))
+def test_backward_is_the_transpose_of_forward(small: Small, data: st.DataObject, seed: int) -> None:
+    projection = Projection(small.model, data.draw(covered_tables(small.model)))
+    forward = projection.forward(small.potentials)
+    cells = np.random.default_rng(seed).normal(size=forward.shape)
+    backward = projection.backward(cells)
+    assert [table.shape for table in backward] == [node.shape for node in small.model.nodes]
+    along = sum(float((a * b).sum()) for a, b in zip(small.potentials, backward, strict=True))
+    assert forward @ cells == pytest.approx(along, abs=1e-9)
+
+
+@fuzz
+@given(small=small_models(spread=(1.0,)), data=st.data())
+def test_both_maps_are_linear(small: Small, data: st.DataObject) -> None:
+    projection = Projection(small.model, data.draw(covered_tables(small.model)))
+    twice = [2 * table + 1 for table in small.potentials]
+    ones = projection.forward([np.ones_like(table) for table in twice])
+    forward = projection.forward(small.potentials)
+    assert np.allclose(projection.forward(twice), 2 * forward + ones)
+    for table, other, one in zip(
+        projection.backward(2 * forward + 1),
+        projection.backward(forward),
+        projection.backward(np.ones_like(forward)),
+        strict=True,
+    ):
+        assert np.allclose(table, 2 * other + one)
+
+
+def test_all_pairs_of_a_large_clique_are_sums_of_it() -> None:
+    names = tuple(f"x{at}" for at in range(12))
+    model = GraphicalModel(JunctionTree((names,), ()), dict.fromkeys(names, 2))
+    table = np.random.default_rng(1).random((2,) * 12)
+    pairs = [*combinations(names, 2), *combinations(names[::-1], 2)]
+    cells = Projection(model, pairs).forward([table]).reshape(-1, 2, 2)
+    for pair, got in zip(pairs, cells, strict=True):
+        assert np.allclose(got, summed(table, names, pair))
+
+
+def test_no_marginals_are_no_cells() -> None:
+    model = GraphicalModel(JunctionTree((("a",),), ()), {"a": 3})
+    projection = Projection(model, [])
+    assert projection.forward([np.ones(3)]).shape == (0,)
+    assert projection.backward(np.zeros(0))[0].tolist() == [0, 0, 0]
+
+
+def test_a_marginal_that_no_clique_has_is_refused() -> None:
+    model = GraphicalModel(JunctionTree((("a",), ("b",)), ((0, 1),)), {"a": 2, "b": 2})
+    with pytest.raises(ValueError, match="empty"):
+        Projection(model, [("a", "b")])

@@ -1,0 +1,97 @@
+"""The nearest table without negative cells and with a given total."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.inference.graphical.consistency import project_rows, project_to_simplex
+
+fuzz = settings(derandomize=True, deadline=None, max_examples=300)
+tables = st.lists(st.integers(-50, 50), min_size=1, max_size=8).map(np.array)
+totals = st.sampled_from([0.001, 1.0, 7.0, 200.0])
+
+
+def by_bisection(table: np.ndarray, total: float) -> np.ndarray:
+    """Another way: the level t with Σ max(x − t, 0) = total, by halving an interval."""
+    low, high = float(table.min()) - total, float(table.max())
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.maximum(table - middle, 0).sum() > total else (low, middle)
+    return np.maximum(table - high, 0.0)
+
+
+@fuzz
+@given(table=tables, total=totals)
+def test_the_projection_is_the_one_found_by_bisection(table: np.ndarray, total: float) -> None:
+    assert np.allclose(project_to_simplex(table, total), by_bisection(table, total), atol=1e-9)
+
+
+@fuzz
+@given(table=tables, total=totals)
+def test_the_projection_meets_the_conditions_of_the_optimum(
+    table: np.ndarray, total: float
+) -> None:
+    """KKT: the same amount is taken from every cell that stays, at least as much from others."""
+    projected = project_to_simplex(table, total)
+    taken = table - projected
+    assert (projected >= 0).all()
+    assert np.isclose(projected.sum(), total)
+    level = taken[projected > 0]
+    assert np.allclose(level, level[0], atol=1e-9)
+    assert (taken[projected == 0] <= level[0] + 1e-9).all()
+
+
+@fuzz
+@given(table=tables, total=totals, shift=st.integers(-10, 10))
+def test_a_constant_on_all_cells_changes_nothing(
+    table: np.ndarray, total: float, shift: int
+) -> None:
+    assert np.allclose(
+        project_to_simplex(table, total), project_to_simplex(table + shift, total), atol=1e-9
+    )
+
+
+@pytest.mark.parametrize(
+    "table", [[2**62, -(2**62)], [2**60, 2**60], [0], [-(2**62)], [2**53, 2**53 + 2, 5], [0] * 9]
+)
+def test_cells_of_any_size_have_a_projection(table: list[int]) -> None:
+    projected = project_to_simplex(np.array(table))
+    assert (projected >= 0).all()
+    assert np.isclose(projected.sum(), 1)
+
+
+def test_the_shape_is_kept() -> None:
+    assert project_to_simplex(np.arange(12).reshape(3, 2, 2)).shape == (3, 2, 2)
+
+
+rows = st.integers(1, 8).flatmap(
+    lambda m: st.lists(
+        st.lists(st.floats(-1e6, 1e6), min_size=m, max_size=m), min_size=1, max_size=5
+    ).map(np.array)
+)
+
+
+@fuzz
+@given(table=rows, data=st.data())
+def test_rows_are_projected_like_one_table_after_another(
+    table: np.ndarray, data: st.DataObject
+) -> None:
+    wanted = st.lists(totals, min_size=len(table), max_size=len(table))
+    sums = np.array(data.draw(wanted))
+    expected = [project_to_simplex(row, total) for row, total in zip(table, sums, strict=True)]
+    assert np.allclose(project_rows(table, sums), expected, atol=1e-9)
+
+
+@fuzz
+@given(table=rows)
+def test_a_row_with_a_total_of_nothing_has_nothing(table: np.ndarray) -> None:
+    assert (project_rows(table, np.zeros(len(table))) == 0).all()
+
+
+def test_a_cell_below_everything_gets_nothing_and_the_others_share() -> None:
+    table = np.array([[4.0, -np.inf, 2.0, -np.inf], [-np.inf, 0.0, -np.inf, -np.inf]])
+    assert project_rows(table, np.array([10.0, 3.0])).tolist() == [[6, 0, 4, 0], [0, 3, 0, 0]]
+    assert (project_rows(table, np.zeros(2)) == 0).all()

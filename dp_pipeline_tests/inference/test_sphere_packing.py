@@ -1,0 +1,85 @@
+"""Packed spheres lie in the box, apart from one another, and read nothing but the box."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.inference.spatial.kmeans import pack_spheres, uniform_places
+from dp_pipeline.spec.encoding import Coordinate
+
+BOX = (Coordinate(0.0, 8.0), Coordinate(-1.0, 1.0))
+SQUARE = (Coordinate(-1.0, 1.0), Coordinate(-1.0, 1.0))
+
+
+def packed(k: int, box: tuple[Coordinate, ...] = SQUARE, seed: int = 1) -> np.ndarray:
+    return pack_spheres(k, box, np.random.default_rng(seed))
+
+
+def least_distance(places: np.ndarray) -> float:
+    """Between any two places."""
+    squares = ((places[:, None] - places) ** 2).sum(axis=2)
+    return float(np.sqrt(squares[~np.eye(len(places), dtype=bool)].min()))
+
+
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(
+    k=st.integers(1, 40),
+    bounds=st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(0.001, 1e6)), min_size=1, max_size=5),
+    seed=st.integers(0, 100),
+)
+def test_there_are_k_finite_places_inside_any_box(
+    k: int, bounds: list[tuple[float, float]], seed: int
+) -> None:
+    box = tuple(Coordinate(lower, lower + width) for lower, width in bounds)
+    places = packed(k, box, seed)
+    assert places.shape == (k, len(box))
+    for axis, interval in enumerate(box):
+        assert (places[:, axis] >= interval.lower).all()
+        assert (places[:, axis] <= interval.upper).all()
+
+
+@pytest.mark.parametrize(("k", "seed"), [(k, seed) for k in (2, 5, 30, 300) for seed in range(3)])
+def test_a_place_is_as_far_from_the_walls_as_half_way_to_its_neighbour(k: int, seed: int) -> None:
+    places = packed(k, seed=seed)
+    to_a_wall = (1 - np.abs(places)).min()
+    radius = min(to_a_wall, least_distance(places) / 2)
+    # Equal spheres of that radius fill a fair part of the square: random insertion stops
+    # at 0.55 of the plane, walls take some of it, and nothing fills more than 0.91.
+    assert 0.25 < k * np.pi * radius**2 / 4 < 0.91
+
+
+def test_one_sphere_is_in_the_middle_of_the_box() -> None:
+    assert packed(1, BOX) == pytest.approx(np.array([[4.0, 0.0]]), abs=0.02)
+
+
+def test_two_spheres_on_a_line_are_in_its_halves() -> None:
+    low, high = np.sort(packed(2, (Coordinate(0.0, 8.0),))[:, 0])
+    assert low < 4 < high
+    assert high - low > 3
+
+
+def test_packed_places_are_further_apart_than_random_ones() -> None:
+    for seed in range(5):
+        random = uniform_places(50, SQUARE, np.random.default_rng(seed))
+        assert least_distance(packed(50, seed=seed)) > 2 * least_distance(random)
+
+
+def test_every_axis_is_packed_in_its_own_half_widths() -> None:
+    square, flat = packed(20), packed(20, BOX)
+    assert np.allclose(flat, square * [4.0, 1.0] + [4.0, 0.0])
+
+
+def test_the_same_generator_gives_the_same_places_and_another_one_others() -> None:
+    first, again, other = packed(9), packed(9), packed(9, seed=2)
+    assert first.tobytes() == again.tobytes()
+    assert (first != other).any()
+
+
+def test_more_spheres_are_smaller() -> None:
+    distances = [least_distance(packed(k)) for k in (2, 8, 32, 128)]
+    assert all(more < fewer for fewer, more in pairwise(distances))

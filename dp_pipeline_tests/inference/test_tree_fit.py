@@ -1,0 +1,200 @@
+"""Fitting a tree to noisy tables: the right objective, its right slope, the right limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+import scipy.optimize
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.inference.graphical.consistency import Estimate, reconciled
+from dp_pipeline.inference.graphical.graphical_model import GraphicalModel, fit_tree
+from dp_pipeline_tests.release.small_models import (
+    Names,
+    Small,
+    covered_tables,
+    model_over,
+    small_models,
+    summed,
+)
+
+ROWS = 10_000.0
+few = settings(derandomize=True, deadline=None, max_examples=25)
+Dual = Callable[[np.ndarray], tuple[float, np.ndarray]]
+
+
+def even(model: GraphicalModel) -> dict[str, np.ndarray]:
+    return {name: np.full(size, 1 / size) for name, size in model.sizes.items()}
+
+
+def measured_over(
+    model: GraphicalModel, tables: list[np.ndarray], wanted: Sequence[Names], variance: float
+) -> list[Estimate]:
+    """Tables of 10,000 rows without noise, of a distribution."""
+    found = []
+    for names in wanted:
+        home = model.home(names)
+        table = ROWS * summed(tables[home], model.nodes[home].names, names)
+        found.append(Estimate(names, table, variance))
+    return found
+
+
+@few
+@given(small=small_models(spread=(0.5, 2.0)))
+def test_as_noise_goes_away_the_fit_is_the_distribution_of_the_tables(small: Small) -> None:
+    model = small.model
+    exact, _ = model.marginals(small.potentials)
+    cliques = [node.names for node in model.nodes]
+    fitted = fit_tree(model, measured_over(model, exact, cliques, 1e-4), start=even(model))
+    for table, other in zip(fitted, exact, strict=True):
+        assert np.allclose(table, other, atol=1e-3)
+
+
+@few
+@given(small=small_models(spread=(1.0,)), seed=st.integers(0, 99))
+def test_where_nothing_is_measured_the_fit_is_the_product_of_the_start(
+    small: Small, seed: int
+) -> None:
+    model, rng = small.model, np.random.default_rng(seed)
+    start = {name: rng.dirichlet(np.ones(size)) for name, size in model.sizes.items()}
+    for node, table in zip(model.nodes, fit_tree(model, [], start=start), strict=True):
+        product = np.ones(())
+        for name in node.names:
+            product = np.multiply.outer(product, start[name])
+        assert np.allclose(table, product, atol=1e-6)
+
+
+@few
+@given(small=small_models(spread=(1.0,)), data=st.data(), seed=st.integers(0, 99))
+def test_any_noise_leaves_probabilities_that_agree_on_what_cliques_share(
+    small: Small, data: st.DataObject, seed: int
+) -> None:
+    model, rng = small.model, np.random.default_rng(seed)
+    noisy = [
+        Estimate(names, rng.normal(0, 100, [model.sizes[name] for name in names]), 1e4)
+        for names in data.draw(covered_tables(model))
+    ]
+    tables = fit_tree(model, noisy, start=even(model))
+    for node, table in zip(model.nodes, tables, strict=True):
+        assert table.shape == node.shape
+        assert (table >= 0).all()
+        assert table.sum() == pytest.approx(1)
+        if node.parent is not None:
+            above, shared = model.nodes[node.parent], node.names[: node.separator]
+            there = summed(tables[node.parent], above.names, shared)
+            assert np.allclose(summed(table, node.names, shared), there, atol=1e-9)
+
+
+def dual_of(
+    small: Small, measured: Sequence[Estimate], monkeypatch: pytest.MonkeyPatch
+) -> tuple[Dual, int]:
+    """What is minimised, and in how many numbers."""
+    caught: list[tuple[Dual, int]] = []
+
+    def caught_instead(dual: Dual, start: np.ndarray, **_: object) -> object:
+        caught.append((dual, len(start)))
+        return scipy.optimize.OptimizeResult(x=start, nfev=0, message="")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(scipy.optimize, "minimize", caught_instead)
+        fit_tree(small.model, measured, start=even(small.model))
+    return caught[0]
+
+
+@pytest.fixture
+def triangle() -> tuple[Small, list[Estimate]]:
+    """Two cliques, and three noisy tables over them, one of them over a part of another."""
+    model, tree = model_over({"a": 2, "b": 3, "c": 2, "d": 2}, [("a", "b"), ("b", "c"), ("c", "d")])
+    rng = np.random.default_rng(4)
+    noisy = [
+        Estimate(names, rng.normal(300, 90, [model.sizes[n] for n in names]), variance)
+        for names, variance in ((("a", "b"), 400.0), (("c", "b"), 900.0), (("d",), 25.0))
+    ]
+    return Small(model, tree, model.zeros()), noisy
+
+
+def test_the_slope_of_the_dual_is_that_of_finite_differences(
+    triangle: tuple[Small, list[Estimate]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dual, many = dual_of(*triangle, monkeypatch)
+    point = np.random.default_rng(1).normal(size=many)
+    _, slope = dual(point)
+    step = 1e-5
+    for at in range(many):
+        moved = np.zeros(many)
+        moved[at] = step
+        numeric = (dual(point + moved)[0] - dual(point - moved)[0]) / (2 * step)
+        assert slope[at] == pytest.approx(numeric, rel=1e-4, abs=1e-5)
+
+
+def test_the_dual_is_convex_along_any_line(
+    triangle: tuple[Small, list[Estimate]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dual, many = dual_of(*triangle, monkeypatch)
+    rng = np.random.default_rng(2)
+    for _ in range(50):
+        one, other = rng.normal(size=(2, many)) * 3
+        assert dual((one + other) / 2)[0] <= (dual(one)[0] + dual(other)[0]) / 2 + 1e-9
+
+
+def log_joint(model: GraphicalModel, tables: list[np.ndarray]) -> np.ndarray:
+    """Of all cells, from the tables of the nodes."""
+    log = np.zeros(tuple(model.sizes.values()))
+    for node, table in zip(model.nodes, tables, strict=True):
+        log += np.log(spread_out(table, node.names, model))
+        shared = node.names[: node.separator]
+        log -= np.log(spread_out(summed(table, node.names, shared), shared, model))
+    assert np.exp(log).sum() == pytest.approx(1)
+    return log
+
+
+def spread_out(table: np.ndarray, names: Sequence[str], model: GraphicalModel) -> np.ndarray:
+    """A table over ``names`` as one that broadcasts over all cells."""
+    in_order = summed(table, names, tuple(name for name in model.sizes if name in names))
+    return in_order.reshape([size if n in names else 1 for n, size in model.sizes.items()])
+
+
+def test_what_the_fit_adds_to_the_start_is_in_proportion_to_what_the_tables_are_off_by(
+    triangle: tuple[Small, list[Estimate]],
+) -> None:
+    # Where ½ Σ ‖N μ − y‖² / σ² + w · KL(μ ‖ start) is least, log μ − log start is
+    # Σ N (y − N μ) / (w σ²) and a constant, for whatever weight w there is.
+    small, measured = triangle
+    model = small.model
+    fitted = fit_tree(model, measured, start=even(model))
+    rows, targets = reconciled(measured, model.sizes)
+    variance = {frozenset(one.attributes): one.variance for one in measured}
+    off = np.zeros(tuple(model.sizes.values()))
+    for names, target in targets.items():
+        home = model.home(names)
+        here = rows * summed(fitted[home], model.nodes[home].names, names)
+        off = off + spread_out((target - here) / variance[frozenset(names)], names, model)
+    added, off = log_joint(model, fitted), off - off.mean()
+    added -= added.mean()
+    weight = float((added * off).sum() / (off * off).sum())
+    assert weight > 0
+    assert np.abs(added).max() > 0.1
+    assert np.abs(added - weight * off).max() < 0.01 * np.abs(added).max()
+
+
+def test_more_noise_leaves_a_table_nearer_to_the_start() -> None:
+    model, _ = model_over({"a": 2, "b": 2}, [("a", "b")])
+    start = even(model)
+    away = []
+    for variance in (1.0, 1e4, 1e8):
+        table = Estimate(("a", "b"), np.array([[900.0, 100.0], [0.0, 0.0]]), variance)
+        (fitted,) = fit_tree(model, [table], start=start)
+        away.append(np.abs(fitted - 0.25).sum())
+    assert away[0] > away[1] > away[2]
+    assert away[2] < away[0] / 4
+
+
+def test_negative_cells_and_a_negative_number_of_rows_are_fitted() -> None:
+    model, _ = model_over({"a": 3}, [])
+    for counts in ([-5.0, -7.0, -9.0], [0.0, 0.0, 0.0], [-1e9, 1e9, 0.0]):
+        (fitted,) = fit_tree(model, [Estimate(("a",), np.array(counts), 2.0)], start=even(model))
+        assert np.isfinite(fitted).all()
+        assert fitted.sum() == pytest.approx(1)

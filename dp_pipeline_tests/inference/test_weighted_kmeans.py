@@ -1,0 +1,112 @@
+"""Whatever the noise, there are k finite centres inside the box."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from threadpoolctl import threadpool_limits
+
+from dp_pipeline.inference.spatial import kmeans
+from dp_pipeline.inference.spatial.kmeans import cluster_synopsis
+from dp_pipeline.release.clusters import Synopsis
+from dp_pipeline.spec.encoding import Coordinate
+
+BOX = (Coordinate(0.0, 8.0), Coordinate(-1.0, 1.0))
+
+
+def synopsis_of(weights: list[float], cells: int = 4) -> Synopsis:
+    """A grid over the box whose first cells have these weights; the others are empty."""
+    table = np.zeros(cells * cells)
+    table[: len(weights)] = weights
+    return Synopsis.of_grid(table.reshape(cells, cells), ("x", "y"), BOX)
+
+
+def centres_of(synopsis: Synopsis, k: int, seed: int = 1) -> np.ndarray:
+    return cluster_synopsis(synopsis, k=k, starts=3, rng=np.random.default_rng(seed))
+
+
+def assert_valid(centres: np.ndarray, k: int) -> None:
+    assert centres.shape == (k, 2)
+    assert np.isfinite(centres).all()
+    for axis, interval in enumerate(BOX):
+        assert (centres[:, axis] >= interval.lower).all()
+        assert (centres[:, axis] <= interval.upper).all()
+
+
+@pytest.mark.parametrize("k", [1, 3, 16, 20])
+@pytest.mark.parametrize(
+    "weights",
+    [[], [5.0], [5.0, 1.0], [-3.0] * 16, [-1.0] * 15 + [2.0], [1.0] * 16, [1e15, 1e-9, 1.0, 7.0]],
+    ids=["none", "one", "k-1", "all negative", "one positive", "all", "uneven"],
+)
+def test_there_are_always_k_finite_centres_inside_the_box(k: int, weights: list[float]) -> None:
+    assert_valid(centres_of(synopsis_of(weights), k), k)
+
+
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(
+    weights=st.lists(st.floats(-1e6, 1e6), min_size=16, max_size=16),
+    k=st.integers(1, 18),
+)
+def test_any_weights_give_valid_centres(weights: list[float], k: int) -> None:
+    assert_valid(centres_of(synopsis_of(weights), k), k)
+
+
+def test_as_many_positive_boxes_as_centres_are_the_centres() -> None:
+    synopsis = synopsis_of([5.0, 0.0, 2.0, -1.0])
+    assert centres_of(synopsis, 2).tolist() == synopsis.middles[[0, 2]].tolist()
+
+
+def test_one_centre_is_the_weighted_mean_of_the_positive_boxes() -> None:
+    synopsis = synopsis_of([3.0, -9.0, 1.0])
+    expected = (3 * synopsis.middles[0] + synopsis.middles[2]) / 4
+    assert np.allclose(centres_of(synopsis, 1)[0], expected)
+
+
+def test_the_same_generator_gives_the_same_bytes_on_any_number_of_threads() -> None:
+    rng = np.random.default_rng(3)
+    synopsis = synopsis_of(rng.normal(size=3600).tolist(), cells=60)
+    found = []
+    for threads in (1, 2, 4):
+        with threadpool_limits(threads):
+            found.append(centres_of(synopsis, 8).tobytes())
+    assert found[0] == found[1] == found[2]
+
+
+def test_another_generator_fills_up_with_other_centres() -> None:
+    empty = synopsis_of([])
+    assert (centres_of(empty, 2, seed=1) != centres_of(empty, 2, seed=2)).all()
+
+
+def far_groups() -> Synopsis:
+    """Ten heavy boxes side by side in one corner, and one light box in each of two others."""
+    table = np.zeros((60, 60))
+    table[0, :10] = 1000.0
+    table[0, 59] = table[59, 0] = 100.0
+    return Synopsis.of_grid(table, ("x", "y"), (Coordinate(0.0, 60.0), Coordinate(0.0, 60.0)))
+
+
+def test_one_start_finds_light_groups_that_are_far() -> None:
+    # A start that draws its seeds in the corner alone has no way to the others but a swap.
+    synopsis = far_groups()
+    for seed in range(30):
+        centres = cluster_synopsis(synopsis, k=3, starts=1, rng=np.random.default_rng(seed))
+        found = centres[np.lexsort(centres.round().T[::-1])]
+        assert found == pytest.approx(np.array([[0.5, 5.0], [0.5, 59.5], [59.5, 0.5]]))
+
+
+def test_of_many_boxes_a_few_are_searched_and_all_settle_the_centres(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(3)
+    table = np.where(rng.random((30, 30)) < 0.9, 1e-3, 0.0)
+    table[:4, :4] = table[-4:, -4:] = 100.0
+    box = (Coordinate(0.0, 30.0), Coordinate(0.0, 30.0))
+    synopsis = Synopsis.of_grid(table, ("x", "y"), box)
+    exact = cluster_synopsis(synopsis, k=2, starts=3, rng=np.random.default_rng(1))
+    monkeypatch.setattr(kmeans, "MOST_SEARCHED", 50)
+    searched = cluster_synopsis(synopsis, k=2, starts=3, rng=np.random.default_rng(1))
+    # Both are where Lloyd's iterations stop, which is at steps below a thousandth of the spread.
+    assert np.sort(searched, axis=0) == pytest.approx(np.sort(exact, axis=0), abs=0.01)

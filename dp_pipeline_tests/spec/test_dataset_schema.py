@@ -1,0 +1,228 @@
+"""The JSON Schema for editors says what the parser says, as far as shapes go."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.cli.check import require_buildable
+from dp_pipeline.cli.json_schema.whole import schema_text
+from dp_pipeline.spec.draft import (
+    SCHEMA_FILE,
+    FoundColumn,
+    Outline,
+    attribute_names,
+    public_skeleton,
+    sensitive_skeleton,
+)
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.fields import FieldLines, Fields
+from dp_pipeline.spec.parser import load_spec
+from dp_pipeline_tests.spec.full_files import FULL, texts_of
+
+jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+
+SHIPPED = resources.files("dp_pipeline.spec").joinpath(SCHEMA_FILE).read_text(encoding="utf-8")
+
+BUILT_IN = sorted(Path(str(resources.files("dp_pipeline.datasets"))).glob("*.yaml"))
+
+SHAPES = (
+    "a field that is not known",
+    "got a list or mapping",
+    "got something else",
+    "expected a value, got nothing",
+    "expected a list, got nothing",
+    "expected a mapping, got nothing",
+    "got a nested list or mapping",
+    "expected levels or bounds, got neither",
+)
+"""How the parser says that a shape is wrong, and not a value."""
+
+
+@cache
+def validator() -> Any:
+    schema = json.loads(SHIPPED)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+def complaints(document: Any) -> list[str]:
+    return [error.message for error in validator().iter_errors(document)]
+
+
+def parsed(folder: Path, document: Any) -> None:
+    """What the parser and the models say of a document, as the text of a file."""
+    path = folder / "toy.yaml"
+    path.write_text(yaml.safe_dump(document, default_style='"', width=10**6), encoding="utf-8")
+    require_buildable(load_spec(path), FieldLines.of(path))
+
+
+def test_the_shipped_schema_is_the_one_that_the_code_makes() -> None:
+    again = "python -m dp_pipeline.cli.json_schema > dp_pipeline/schema/dataset.schema.json"
+    assert schema_text() == SHIPPED, f"write it anew: {again}"
+
+
+@pytest.mark.parametrize("path", BUILT_IN, ids=lambda path: path.stem)
+def test_every_built_in_file_validates(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert complaints(texts_of(text)) == []
+    assert complaints(yaml.safe_load(text)) == [], "as an editor reads it"
+
+
+@pytest.mark.parametrize("text", FULL)
+def test_a_file_with_every_field_validates_and_is_parsed(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TOY_DATABASE", raising=False)
+    assert complaints(texts_of(text)) == []
+    assert complaints(yaml.safe_load(text)) == []
+    parsed(tmp_path, texts_of(text))
+
+
+def test_a_draft_of_public_rows_validates_and_an_open_one_does_not() -> None:
+    columns = (
+        FoundColumn("Age", "number", proposal={"bounds": ["0", "99"], "bins": "10"}),
+        FoundColumn("kind", "text", proposal={"levels": ["fern", "1"], "nullable": "true"}),
+    )
+    outline = Outline(
+        "toy", "toy.csv", {"kind": "csv", "path": "toy.csv"}, attribute_names(columns)
+    )
+    assert complaints(yaml.safe_load(public_skeleton(outline, rows=5))) == []
+    assert complaints(yaml.safe_load(sensitive_skeleton(outline)))
+
+
+OF_THE_FILE = (("attributes",), ("targets",), ("expectations",))
+
+
+class Asked:
+    """Which fields the parser asks for, by the names of the sections above them."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[str, ...], set[str]] = defaultdict(set)
+
+    def note(self, fields: Fields) -> None:
+        above = tuple(one for one in fields._prefix.split(".") if one)
+        # The name of an attribute or a target is the file's own, and so is a place in a list.
+        place = above[:1] if above[:1] in OF_THE_FILE else above
+        self.known[place] |= fields._asked
+
+
+def test_the_schema_has_exactly_the_fields_that_the_parser_asks_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A field that one of them got and the other did not would be found here."""
+    asked, finish = Asked(), Fields.finish
+
+    def noted(fields: Fields) -> None:
+        asked.note(fields)
+        finish(fields)
+
+    monkeypatch.setattr(Fields, "finish", noted)
+    monkeypatch.delenv("TOY_DATABASE", raising=False)
+    for text in FULL:
+        parsed(tmp_path, texts_of(text))
+    schema = json.loads(SHIPPED)
+    for above, names in asked.known.items():
+        assert names == _fields_at(schema, above), above
+
+
+def _fields_at(schema: dict[str, Any], above: tuple[str, ...]) -> set[str]:
+    """Names of the fields of a section, over all of its forms."""
+    nodes: list[Any] = [schema]
+    for name in above:
+        nodes = [
+            one["properties"][name]
+            for node in nodes
+            for one in _forms(node)
+            if name in one["properties"]
+        ]
+    if above in OF_THE_FILE:
+        nodes = [child for node in nodes for child in _children(node)]
+    return {field for node in nodes for one in _forms(node) for field in one["properties"]}
+
+
+def _children(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield from node.get("patternProperties", {}).values()
+    for name in ("additionalProperties", "items"):
+        if isinstance(node.get(name), dict):
+            yield node[name]
+
+
+def _forms(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every mapping with named fields that a node may be."""
+    if "properties" in node:
+        yield node
+    for one in (*node.get("oneOf", ()), *node.get("anyOf", ()), node.get("then"), node.get("else")):
+        if isinstance(one, dict):
+            yield from _forms(one)
+
+
+def _paths(document: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if above:
+        yield above
+    children = document.items() if isinstance(document, dict) else enumerate(document)
+    for name, child in children if isinstance(document, dict | list) else ():
+        yield from _paths(child, (*above, name))
+
+
+def _at(document: Any, path: tuple[Any, ...]) -> Any:
+    for name in path:
+        document = document[name]
+    return document
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> dict[str, Any]:
+    """A full file of which one field is left out, of another kind, or has one more beside it."""
+    document = copy.deepcopy(texts_of(draw(st.sampled_from(FULL))))
+    path = draw(st.sampled_from(list(_paths(document))))
+    parent, name = _at(document, path[:-1]), path[-1]
+    change = draw(st.sampled_from(["leave out", "add", "text", "list", "mapping"]))
+    if change == "leave out":
+        del parent[name]
+    elif change == "add":
+        inside = parent[name] if isinstance(parent[name], dict) else document
+        inside["celing"] = draw(st.sampled_from(["1", ["1"], {"total": "1"}]))
+    else:
+        parent[name] = {"text": "1", "list": ["1", "2"], "mapping": {"total": "1"}}[change]
+    return document
+
+
+@settings(derandomize=True, max_examples=150, deadline=None)
+@given(document=mutated())
+def test_a_shape_that_the_parser_refuses_is_refused_and_what_it_takes_is_taken(
+    document: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    try:
+        parsed(tmp_path_factory.mktemp("mutated"), document)
+    except DeclarationError as error:
+        if any(shape in str(error) for shape in SHAPES):
+            assert complaints(document), error
+    else:
+        assert complaints(document) == []
+
+
+@pytest.mark.parametrize("lost", ["additionalProperties", "required"])
+def test_a_schema_that_lets_everything_through_would_be_noticed(lost: str) -> None:
+    """The mutant of the test above."""
+    schema = json.loads(SHIPPED)
+    schema.pop(lost)
+    lenient = jsonschema.Draft202012Validator(schema)
+    document = texts_of(FULL[0])
+    if lost == "required":
+        del document["lineage"]
+    else:
+        document["celing"] = "1"
+    assert complaints(document)
+    assert not list(lenient.iter_errors(document))
