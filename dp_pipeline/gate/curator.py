@@ -1,32 +1,25 @@
 """Curator: what a private model is handed in place of rows. It asks, and pays for every answer.
 
-TableQuestions: what may be asked of contingency tables, each with its proof.
-
-PlaceQuestions: what may be asked of places in the declared box, each with its proof.
-
-CentreQuestions: what may be asked of released centres, each with its proof.
-
-SparseQuestions: what may be asked of a table that is larger than any array.
-
-PredictionQuestions: what may be asked of released classifiers, with its proof.
-
-What published methods ask of the rows without noise: no ε holds for a release that does.
+Every question stands here with the proof of its sensitivity: ⊕ says what one row more does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
-from dp_pipeline.gate.charge import Asked, Door, Once, PaidNoise
+from dp_pipeline.gate import mechanisms
+from dp_pipeline.gate.charge import Asked, Exact, Once, PaidNoise, Route, digest_of
 from dp_pipeline.gate.checks import (
     require_axes,
     require_classes,
+    require_derived,
     require_fan,
     require_grid,
+    require_groupings,
     require_nodes,
     require_released,
     require_rule,
@@ -36,12 +29,20 @@ from dp_pipeline.gate.checks import (
     require_tree,
 )
 from dp_pipeline.gate.counter import MOST_GRID_CELLS, Counter, Disclosing, Sealed
-from dp_pipeline.gate.noise import checked_scale
+from dp_pipeline.gate.noise import NoiseSource, checked_scale
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.gate.scores import OF_PUBLIC_ROWS, Score
 from dp_pipeline.gate.selection import Candidates, ScoreSession
 from dp_pipeline.gate.trees import NodeLevels, SplitSession, TreeSession, split_scale
-from dp_pipeline.release.accountant import GAUSSIAN, TREE_PATHS, Disclosure, Spend, biased_splits
+from dp_pipeline.release.accountant import (
+    GAUSSIAN,
+    TREE_PATHS,
+    Accountant,
+    Disclosure,
+    Spend,
+    biased_splits,
+)
+from dp_pipeline.release.derived_attribute import DerivedAttribute, Grouping
 from dp_pipeline.release.measurement import (
     SHARES,
     NoisyClusters,
@@ -50,13 +51,125 @@ from dp_pipeline.release.measurement import (
     NoisyNodes,
     SparseTable,
 )
+from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.release.trees import BitTree, Nodes, Prefixes
+from dp_pipeline.spec.amounts import Currency
+from dp_pipeline.spec.domain import Domain, Relation
 from dp_pipeline.spec.encoding import COORDINATE_BITS, IntArray, Names
 from dp_pipeline.spec.errors import BoundaryViolation
 
 
-class TableQuestions(Door):
-    """Marginals, scores and choices among them, and how far released ones are off."""
+class Curator:
+    """The only way from a model to the rows: tables, places in the declared box, released centres
+    and released classifiers.
+
+    Each question goes the same way (``Route``): charge; look up the transcript; only when the
+    answer was never drawn, look at the rows, add noise, store; then return it. What is
+    disclosed without noise, on benchmarks alone, is recorded in the place of a charge.
+
+    counter      exact answers, or None: only the transcript can be replayed
+    domain       declared attributes, public
+    reach        rows that two neighbouring data sets differ by, at most
+    accountant   holds the ε, or ρ, of this release; a charge above it raises BudgetExceeded
+    transcript   every answer is stored there before it is returned
+    noise        where the noise comes from
+    benchmark    whether the rows are public: only then may anything be disclosed
+    relation     what neighbouring data sets are; ``reach`` is the one under it
+    recoding     digests of groups of levels and derived attributes, for the transcript
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        counter: Counter | None,
+        *,
+        domain: Domain,
+        reach: int,
+        accountant: Accountant,
+        transcript: Transcript,
+        noise: NoiseSource,
+        benchmark: bool = False,
+        relation: Relation = "add_remove",
+        recoding: tuple[str, ...] = (),
+    ) -> None:
+        self._domain, self._reach = domain, reach
+        self._benchmark, self._relation = benchmark, relation
+        self._route = Route(counter, accountant, transcript, noise, recoding)
+
+    @property
+    def domain(self) -> Domain:
+        """The declared attributes."""
+        return self._domain
+
+    @property
+    def reach(self) -> int:
+        """Rows that two neighbouring data sets differ by, at most; fixed once it is made."""
+        return self._reach
+
+    @property
+    def accountant(self) -> Accountant:
+        """What this release may spend, and has spent."""
+        return self._route.accountant
+
+    @property
+    def currency(self) -> Currency:
+        """What an amount is counted in: ε, or ρ."""
+        return self._route.currency
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self.domain.names)} attributes, reach {self.reach})"
+
+    def grouped(self, groupings: Mapping[str, Grouping]) -> Curator:
+        """The same curator of tables where levels of some attributes are groups, made of what was
+        released: same accountant, same transcript.
+
+        groupings   attribute → the group of each of its levels; the others stay as they are
+
+        Every row is recoded by itself, so a row more is a row more: all proofs hold as they are.
+        """
+        require_groupings(self._domain, groupings)
+        domain = self._domain.replaced(
+            {name: one.of(self._domain[name]) for name, one in groupings.items()}
+        )
+        rows = self._route.counter
+        counter = None if rows is None else rows.grouped(groupings)
+        return self._recoded(counter, domain, ("groups", groupings))
+
+    def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> Curator:
+        """The same curator of rows with attributes more, made of what is public or was released:
+        same accountant, same transcript.
+
+        derived   name → which others decide it, and how; the others stay as they are
+
+        As for groups: every row is recoded by itself, so a row more is a row more.
+        """
+        require_derived(self._domain, derived)
+        added = tuple(one.named(name) for name, one in derived.items())
+        rows = self._route.counter
+        counter = None if rows is None else rows.with_attributes(derived)
+        domain = Domain((*self._domain, *added))
+        return self._recoded(counter, domain, ("derived attributes", derived))
+
+    def _recoded(self, counter: Counter | None, domain: Domain, how: Asked) -> Curator:
+        """The same curator of the same rows in other words, which the transcript knows as well."""
+        route = self._route
+        return Curator(
+            counter,
+            domain=domain,
+            reach=self._reach,
+            accountant=route.accountant,
+            transcript=route.transcript,
+            noise=route.noise,
+            benchmark=self._benchmark,
+            relation=self._relation,
+            recoding=(*route.recoding, digest_of(how)),
+        )
+
+    def _laplace(
+        self, what: str, asked: Asked, exact: Exact, *, l1_per_row: int, epsilon: Fraction
+    ) -> IntArray:
+        """A Laplace question from its charge to its answer; ``exact`` looks without noise."""
+        paid = self._route.laplace(what, l1=l1_per_row * self.reach, epsilon=epsilon)
+        return self._route.ask(paid, asked, exact)
 
     def measure(self, attributes: Names, *, epsilon: Fraction) -> NoisyMarginal:
         """The marginal over ``attributes``, every cell noisy; () is the number of rows.
@@ -64,9 +177,8 @@ class TableQuestions(Door):
         ⊕ one row is in one cell: Δ1 = 1 a row.
         """
         require_table(self.domain, attributes)
-        paid = self._prices.of_laplace(_words(attributes), l1=self.reach, epsilon=epsilon)
-        self.accountant.charge(paid.spend)
-        return self._tabulated([attributes], [paid])[0]
+        paid = self._route.laplace(_words(attributes), l1=self.reach, epsilon=epsilon)
+        return self._tabulated({attributes: paid})[0]
 
     def measure_gaussian(self, attributes: Names, *, rho: Fraction) -> NoisyMarginal:
         """The marginal over ``attributes``, every cell with discrete Gaussian noise.
@@ -75,9 +187,8 @@ class TableQuestions(Door):
         BoundaryViolation in a release that pays in ε.
         """
         require_table(self.domain, attributes)
-        paid = self._prices.of_gaussian(_words(attributes), l2_squared=self.reach**2, rho=rho)
-        self.accountant.charge(paid.spend)
-        return self._tabulated([attributes], [paid])[0]
+        paid = self._route.gaussian(_words(attributes), l2_squared=self.reach**2, rho=rho)
+        return self._tabulated({attributes: paid})[0]
 
     def tabulate(self, amounts: Mapping[Names, Fraction]) -> tuple[NoisyMarginal, ...]:
         """Many marginals in one scan, each for its own amount of the release's currency.
@@ -87,35 +198,37 @@ class TableQuestions(Door):
         A charge each, all of them made before the look. ⊕ one row is in one cell of every
         table: Δ1 = Δ2 = 1 a row, with discrete Laplace noise for an ε, Gaussian for a ρ.
         """
-        asked = dict(amounts)
-        for attributes in asked:
+        for attributes in amounts:
             require_table(self.domain, attributes)
         l1, l2_squared = self.reach, self.reach**2
-        paid = [
-            self._prices.of_vector(_words(names), l1=l1, l2_squared=l2_squared, amount=amount)
-            for names, amount in asked.items()
-        ]
-        self.accountant.charge(*(one.spend for one in paid))
-        return self._tabulated(list(asked), paid)
-
-    def _tabulated(
-        self, marginals: list[Names], paid: list[PaidNoise]
-    ) -> tuple[NoisyMarginal, ...]:
-        """Marginals that were charged: one scan, and an answer stored for each."""
-        look = Once(lambda counter: counter.count(marginals))
-
-        def table(at: int) -> IntArray:
-            answer = self._answer(
-                paid[at],
-                ("marginal", marginals[at]),
-                lambda counter: look(counter)[at].open_at_the_gate(),
-            )
-            return answer.reshape(self.domain.shape(marginals[at]))
-
-        return tuple(
-            NoisyMarginal(names, table(at), one.spend.scale, one.spend.mechanism == GAUSSIAN)
-            for at, (names, one) in enumerate(zip(marginals, paid, strict=True))
+        return self._tabulated(
+            {
+                names: self._route.vector(
+                    _words(names), l1=l1, l2_squared=l2_squared, amount=amount
+                )
+                for names, amount in amounts.items()
+            }
         )
+
+    def _scale(self, epsilon: Fraction) -> Fraction:
+        """Of the noise on counts that one row moves by 1."""
+        return mechanisms.laplace_scale(l1=self.reach, epsilon=epsilon)
+
+    def _tabulated(self, paid: Mapping[Names, PaidNoise]) -> tuple[NoisyMarginal, ...]:
+        """Marginals, charged together: one scan, and an answer stored for each."""
+        self.accountant.charge(*(one.spend for one in paid.values()))
+        look = Once(lambda counter: counter.count(list(paid)))
+        found = []
+        for at, (names, one) in enumerate(paid.items()):
+
+            def exact(counter: Counter, at: int = at) -> IntArray:
+                return look(counter)[at].open_at_the_gate()
+
+            answer = self._route.answer(one, ("marginal", names), exact)
+            table = answer.reshape(self.domain.shape(names))
+            is_gaussian = one.spend.mechanism == GAUSSIAN
+            found.append(NoisyMarginal(names, table, one.spend.scale, is_gaussian))
+        return tuple(found)
 
     def choose(self, what: str, candidates: Mapping[Names, Score], *, epsilon: Fraction) -> Names:
         """The attributes whose table has a nearly highest score, for an amount of the release's
@@ -132,7 +245,7 @@ class TableQuestions(Door):
         if any(isinstance(score, OF_PUBLIC_ROWS) for score in candidates.values()):
             self._require_public_rows("scores")
         known = Candidates(candidates, domain=self.domain, reach=self.reach)
-        return ScoreSession(known, prices=self._prices, ask=self._ask)
+        return ScoreSession(known, self._route)
 
     def public_rows(self) -> int:
         """The number of rows, where neighbours have the same: free, and recorded.
@@ -144,7 +257,7 @@ class TableQuestions(Door):
         """
         self._require_public_rows("number of rows")
         return int(
-            self._without_noise(
+            self._route.answer_without_noise(
                 "public, not noisy: number of rows",
                 ("public number of rows",),
                 lambda counter: counter.count([()])[0].open_at_the_gate(),
@@ -186,13 +299,32 @@ class TableQuestions(Door):
             epsilon=epsilon,
         )
 
+    def sparse_table(
+        self, attributes: tuple[str, ...], *, threshold: int, epsilon: Fraction
+    ) -> SparseTable:
+        """All cells over ``attributes`` with a noisy count of at least ``threshold``.
 
-def _words(attributes: Names) -> str:
-    return f"marginal of {', '.join(attributes)}" if attributes else "number of rows"
+        attributes   one or more, with at most 2^62 cells together
+        threshold    whole, at least 1; at most 2^20 empty cells may be expected to reach it
 
-
-class PlaceQuestions(Door):
-    """Grids, tree nodes, and trees that grow from answer to answer."""
+        ⊕ one row is in one cell of the table: Δ1 = 1 a row, for noise on *every* cell. That
+        only those above the threshold are kept is post-processing, and that the others are
+        never drawn one by one changes no probability (``gate.sparse_laplace``). Hence ε.
+        BoundaryViolation for anything else, from public numbers alone.
+        """
+        what = f"cells of {', '.join(attributes)} from {threshold} rows on"
+        spend = self._route.laplace(what, l1=self.reach, epsilon=epsilon).spend
+        cells = require_sparse(self.domain, attributes, threshold=threshold, scale=spend.scale)
+        make_noisy = partial(
+            self._route.noise.sparse_laplace, scale=spend.scale, cells=cells, threshold=threshold
+        )
+        kept = self._route.ask(
+            PaidNoise(spend, make_noisy),
+            ("sparse table", attributes, threshold),
+            lambda counter: counter.occupied(attributes).open_at_the_gate(),
+        )
+        shape = self.domain.shape(attributes)
+        return SparseTable(attributes, shape, kept, threshold, spend.scale)
 
     @cached_property
     def _levels(self) -> NodeLevels:
@@ -212,7 +344,7 @@ class PlaceQuestions(Door):
             epsilon=epsilon,
         )
         shape = (cells,) * len(columns)
-        return NoisyGrid(columns, table.reshape(shape), self._scale(1, epsilon))
+        return NoisyGrid(columns, table.reshape(shape), self._scale(epsilon))
 
     def measure_nodes(
         self, columns: tuple[str, ...], nodes: Nodes, *, depth: int, epsilon: Fraction
@@ -232,7 +364,7 @@ class PlaceQuestions(Door):
             l1_per_row=1,
             epsilon=epsilon,
         )
-        return NoisyNodes(table, self._scale(1, epsilon))
+        return NoisyNodes(table, self._scale(epsilon))
 
     def measure_boxes(self, tree: BitTree, nodes: Prefixes, *, epsilon: Fraction) -> NoisyNodes:
         """Counts of disjoint nodes of a binary tree.
@@ -250,7 +382,7 @@ class PlaceQuestions(Door):
             l1_per_row=1,
             epsilon=epsilon,
         )
-        return NoisyNodes(table, self._scale(1, epsilon))
+        return NoisyNodes(table, self._scale(epsilon))
 
     def open_tree(self, tree: BitTree, *, epsilon: Fraction) -> TreeSession:
         """A tree whose every root-to-leaf path spends exactly ``epsilon``; charged now.
@@ -258,18 +390,12 @@ class PlaceQuestions(Door):
         The release is refused while a path has something left. Proof: ``TreeSession``.
         """
         require_tree(self.domain, tree)
-        scale = self._scale(1, epsilon)
+        scale = self._scale(epsilon)
         # The largest scale that the session may be asked for: what cannot be drawn is not charged.
         checked_scale(scale * SHARES)
         what = f"tree over {', '.join(tree.columns)}"
         spend = Spend(what, TREE_PATHS, epsilon, self.reach, scale)
-        session = TreeSession(
-            tree,
-            epsilon=epsilon,
-            reach=self.reach,
-            noise=self._noise,
-            answer=self._answers_to(spend),
-        )
+        session = TreeSession(tree, spend, self._route)
         self.accountant.charge(spend, settled=session.close)
         return session
 
@@ -285,13 +411,7 @@ class PlaceQuestions(Door):
         what = f"splits over {', '.join(tree.columns)}"
         spend = Spend(what, biased_splits(fan), epsilon, self.reach, scale)
         self.accountant.charge(spend)
-        return SplitSession(
-            tree, bits=bits, scale=scale, noise=self._noise, answer=self._answers_to(spend)
-        )
-
-
-class CentreQuestions(Door):
-    """Rows by their nearest released centre: how far, how many, where, and of which level."""
+        return SplitSession(tree, spend, self._route, bits=bits)
 
     def measure_distance(
         self, rule: NearestCentre, *, clip: int, shift: int, epsilon: Fraction
@@ -329,18 +449,20 @@ class CentreQuestions(Door):
         require_subsets(self.domain, rules, salt)
         d = len(rules[0].columns)
         what = f"of {len(rules)} × {len(rules[0].centres)} clusters"
-        of_sizes = self._spend(f"sizes {what}", 1, sizes_epsilon)
-        of_totals = self._spend(f"totals {what}", d << COORDINATE_BITS, totals_epsilon)
-        self.accountant.charge(of_sizes, of_totals)
+        of_sizes = self._route.laplace(f"sizes {what}", l1=self.reach, epsilon=sizes_epsilon)
+        of_totals = self._route.laplace(
+            f"totals {what}", l1=(d << COORDINATE_BITS) * self.reach, epsilon=totals_epsilon
+        )
+        self.accountant.charge(of_sizes.spend, of_totals.spend)
         look = Once(lambda counter: counter.sum_by_centre(rules, salt=salt).open_at_the_gate())
         about = (tuple(rules), salt)
-        sizes = self._noisy(
+        sizes = self._route.answer(
             of_sizes, ("sizes of clusters", *about), lambda counter: look(counter)[..., 0]
         )
-        totals = self._noisy(
+        totals = self._route.answer(
             of_totals, ("totals of clusters", *about), lambda counter: look(counter)[..., 1:]
         )
-        return NoisyClusters(sizes, totals, of_sizes.scale, of_totals.scale)
+        return NoisyClusters(sizes, totals, of_sizes.spend.scale, of_totals.spend.scale)
 
     def measure_residuals(
         self, rule: NearestCentre, radii: tuple[int, ...], *, epsilon: Fraction
@@ -375,45 +497,6 @@ class CentreQuestions(Door):
             epsilon=epsilon,
         )
 
-
-class SparseQuestions(Door):
-    """The large cells of one huge table, with their proof."""
-
-    def sparse_table(
-        self, attributes: tuple[str, ...], *, threshold: int, epsilon: Fraction
-    ) -> SparseTable:
-        """All cells over ``attributes`` with a noisy count of at least ``threshold``.
-
-        attributes   one or more, with at most 2^62 cells together
-        threshold    whole, at least 1; at most 2^20 empty cells may be expected to reach it
-
-        ⊕ one row is in one cell of the table: Δ1 = 1 a row, for noise on *every* cell. That
-        only those above the threshold are kept is post-processing, and that the others are
-        never drawn one by one changes no probability (``gate.sparse_laplace``). Hence ε.
-        BoundaryViolation for anything else, from public numbers alone.
-        """
-        spend = self._spend(
-            f"cells of {', '.join(attributes)} from {threshold} rows on", 1, epsilon
-        )
-        cells = require_sparse(self.domain, attributes, threshold=threshold, scale=spend.scale)
-        self.accountant.charge(spend)
-
-        def draw(counter: Counter) -> IntArray:
-            return self._noise.sparse_laplace(
-                counter.occupied(attributes).open_at_the_gate(),
-                spend.scale,
-                cells=cells,
-                threshold=threshold,
-            )
-
-        kept = self._paid(spend, ("sparse table", attributes, threshold), draw)
-        shape = self.domain.shape(attributes)
-        return SparseTable(attributes, shape, kept, threshold, spend.scale)
-
-
-class PredictionQuestions(Door):
-    """How often a classifier that was learned from released rows is right about the true ones."""
-
     def measure_mistakes(self, rule: PredictedLabel, *, epsilon: Fraction) -> IntArray:
         """Rows that the rule answers rightly and rows that it answers wrongly, noisy, (2,).
 
@@ -428,14 +511,6 @@ class PredictionQuestions(Door):
             l1_per_row=1,
             epsilon=epsilon,
         )
-
-
-class Disclosures(Door):
-    """Exact answers about benchmark rows, each recorded before it is looked up.
-
-    BoundaryViolation before any look on data to be released. The accountant keeps
-    every disclosure, so the release is ``not-dp`` whatever else it spends.
-    """
 
     def disclose_bounds(self, columns: tuple[str, ...], *, reason: str) -> IntArray:
         """Smallest and largest fixed-point coordinate of every column, (2, d); the declared box
@@ -477,21 +552,8 @@ class Disclosures(Door):
                 raise BoundaryViolation(f"{what}: expected an engine that discloses, got another")
             return look(counter).open_at_the_gate()
 
-        return self._without_noise(f"disclosed without noise: {what}", asked, exact)
+        return self._route.answer_without_noise(f"disclosed without noise: {what}", asked, exact)
 
 
-class Curator(
-    TableQuestions,
-    SparseQuestions,
-    PlaceQuestions,
-    CentreQuestions,
-    PredictionQuestions,
-    Disclosures,
-):
-    """The only way from a model to the rows: tables, places in the declared box, released centres
-    and released classifiers.
-
-    Each question goes the same way (``Door``): charge; look up the transcript; only when the
-    answer was never drawn, look at the rows, add noise, store; then return it. What is
-    disclosed without noise, on benchmarks alone, is recorded in the place of a charge.
-    """
+def _words(attributes: Names) -> str:
+    return f"marginal of {', '.join(attributes)}" if attributes else "number of rows"

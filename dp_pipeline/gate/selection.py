@@ -8,14 +8,14 @@ cost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
 import numpy as np
 
-from dp_pipeline.gate.charge import Asked, Once, PaidNoise, Prices, digest_of
+from dp_pipeline.gate.charge import Asked, Exact, Once, Route, digest_of
 from dp_pipeline.gate.checks import require_table
 from dp_pipeline.gate.counter import Counter, Sealed
 from dp_pipeline.gate.scores import SCORES, Score
@@ -192,10 +192,6 @@ def heaviest_forest(pairs: Sequence[tuple[str, ...]], weights: IntArray, edges: 
     return total
 
 
-Ask = Callable[[PaidNoise, Asked, Callable[[Counter], IntArray]], IntArray]
-"""``ask(paid, asked, exact)``: charge, look, noise, store."""
-
-
 class ScoreSession:
     """Scores of candidate tables, asked about as often as is paid for.
 
@@ -206,8 +202,8 @@ class ScoreSession:
     Δ_i is the most that one protected unit moves the score of candidate i by (``gate.scores``).
     """
 
-    def __init__(self, candidates: Candidates, *, prices: Prices, ask: Ask) -> None:
-        self._candidates, self._prices, self._ask = candidates, prices, ask
+    def __init__(self, candidates: Candidates, route: Route) -> None:
+        self._candidates, self._route = candidates, route
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self._candidates)} candidates)"
@@ -215,13 +211,13 @@ class ScoreSession:
     def measure_all(self, *, amount: Fraction) -> IntArray:
         """Every score, noisy, (m,), in the order of the candidates: Δ1 = Σ Δ_i, Δ2² = Σ Δ_i²."""
         moves = self._moves(self._candidates.names)
-        paid = self._prices.of_vector(
+        paid = self._route.vector(
             f"scores of {len(moves)} tables",
             l1=sum(moves),
             l2_squared=sum(move * move for move in moves),
             amount=amount,
         )
-        return self._ask(paid, ("scores", self._candidates.digest), self._candidates.exact)
+        return self._route.ask(paid, ("scores", self._candidates.digest), self._candidates.exact)
 
     def measure_total(self, *, amount: Fraction) -> int:
         """Σ of all scores, noisy: Δ = Σ Δ_i."""
@@ -261,9 +257,9 @@ class ScoreSession:
         names = tuple(among)
         places = self._candidates.places(names)
         minus = self._candidates.penalties(penalties or {})[places]
-        paid = self._prices.of_choice(what, linf=max(self._moves(names)), amount=amount)
+        paid = self._route.choice(what, linf=max(self._moves(names)), amount=amount)
         asked = ("choice", self._candidates.digest, names, minus)
-        chosen = self._ask(
+        chosen = self._route.ask(
             paid, asked, lambda counter: self._candidates.exact(counter)[places] - minus
         )
         return names[int(chosen)]
@@ -289,10 +285,10 @@ class ScoreSession:
             ]
             return np.array([cut(one) for one in worth], dtype=np.int64)
 
-        paid = self._prices.of_choice(what, linf=linf, amount=amount)
+        paid = self._route.choice(what, linf=linf, amount=amount)
         public = [(plan.edges, plan.weight, plan.offset, plan.cycles) for plan in fixed]
         asked = ("choice of a plan", self._candidates.digest, public, minus)
-        return int(self._ask(paid, asked, exact))
+        return int(self._route.ask(paid, asked, exact))
 
     def _moves(self, names: Sequence[Names]) -> list[int]:
         return self._candidates.moves(self._candidates.places(names))
@@ -303,7 +299,7 @@ class ScoreSession:
         asked: Asked,
         most: int,
         amount: Fraction,
-        exact: Callable[[Counter], IntArray],
+        exact: Exact,
     ) -> int:
-        paid = self._prices.of_vector(what, l1=most, l2_squared=most * most, amount=amount)
-        return int(self._ask(paid, (*asked, self._candidates.digest), exact))
+        paid = self._route.vector(what, l1=most, l2_squared=most * most, amount=amount)
+        return int(self._route.ask(paid, (*asked, self._candidates.digest), exact))

@@ -9,16 +9,18 @@ All levels of a regular tree out of its finest one, by summing 2×2×…×2 cell
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from math import ceil, log
 
 import numpy as np
 
-from dp_pipeline.gate.charge import Answer
+from dp_pipeline.gate.charge import PaidNoise, Route
 from dp_pipeline.gate.checks import require_int64, require_nodes
 from dp_pipeline.gate.counter import Counter, Sealed
 from dp_pipeline.gate.mechanisms import laplace_scale, measure
-from dp_pipeline.gate.noise import NoiseSource
+from dp_pipeline.release.accountant import Spend
 from dp_pipeline.release.measurement import SHARES
 from dp_pipeline.release.trees import BitTree, Nodes, Prefixes
 from dp_pipeline.spec.encoding import IntArray
@@ -43,17 +45,8 @@ class TreeSession:
     of L rows: every scale is multiplied by L, and the losses of L rows add up to ε. ∎
     """
 
-    def __init__(
-        self,
-        tree: BitTree,
-        *,
-        epsilon: Fraction,
-        reach: int,
-        noise: NoiseSource,
-        answer: Answer,
-    ) -> None:
-        self._tree, self._epsilon, self._reach = tree, epsilon, reach
-        self._noise, self._answer = noise, answer
+    def __init__(self, tree: BitTree, spend: Spend, route: Route) -> None:
+        self._tree, self._spend, self._route = tree, spend, route
         self._keys = Prefixes.root().keys
         self._left = np.array([SHARES], dtype=np.int64)
 
@@ -76,10 +69,11 @@ class TreeSession:
             return np.zeros((0, 1 << bits), dtype=np.int64)
         # Like a charge: taken before the look, whatever comes of it.
         self._advance(places, nodes, bits, shares)
-        return self._answer(
-            f"{len(nodes)} nodes, {bits} bits down",
+        what = f"{self._spend.what}, {len(nodes)} nodes, {bits} bits down"
+        return self._route.answer(
+            PaidNoise(replace(self._spend, what=what), partial(self._noisy, shares=shares)),
             ("boxes along paths", self._tree, nodes, bits, shares, SHARES),
-            lambda counter: self._noisy(counter, nodes, bits, shares),
+            lambda counter: counter.children(self._tree, nodes, bits).open_at_the_gate(),
         )
 
     def close(self) -> None:
@@ -90,13 +84,13 @@ class TreeSession:
                 f"{SHARES} shares left on one"
             )
 
-    def _noisy(self, counter: Counter, nodes: Prefixes, bits: int, shares: IntArray) -> IntArray:
-        exact = counter.children(self._tree, nodes, bits).open_at_the_gate()
+    def _noisy(self, exact: IntArray, shares: IntArray) -> IntArray:
         noisy = np.empty_like(exact)
+        l1, noise = self._spend.sensitivity, self._route.noise
         for share in np.unique(shares):
             here = shares == share
-            epsilon = self._epsilon * int(share) / SHARES
-            noisy[here] = measure(exact[here], l1=self._reach, epsilon=epsilon, noise=self._noise)
+            epsilon = self._spend.epsilon * int(share) / SHARES
+            noisy[here] = measure(exact[here], l1=l1, epsilon=epsilon, noise=noise)
         return noisy
 
     def _places(self, nodes: Prefixes) -> IntArray:
@@ -168,18 +162,9 @@ class SplitSession:
     λ = L(2β−1)/((β−1)ε) the bits cost ε. ∎
     """
 
-    def __init__(
-        self,
-        tree: BitTree,
-        *,
-        bits: int,
-        scale: Fraction,
-        noise: NoiseSource,
-        answer: Answer,
-    ) -> None:
-        self._tree, self._bits, self._scale = tree, bits, scale
-        self._noise, self._answer = noise, answer
-        self._decay = decay(fan=1 << bits, scale=scale)
+    def __init__(self, tree: BitTree, spend: Spend, route: Route, *, bits: int) -> None:
+        self._tree, self._spend, self._route, self._bits = tree, spend, route, bits
+        self._decay = decay(fan=1 << bits, scale=spend.scale)
         self._allowed = Prefixes.root().keys
 
     def split(self, nodes: Prefixes) -> np.ndarray:
@@ -197,19 +182,19 @@ class SplitSession:
             return np.zeros(0, dtype=np.bool_)
         # Like a charge: asked once is asked, whatever comes of it.
         self._allowed = self._allowed[~np.isin(self._allowed, keys)]
-        chosen = self._answer(
-            f"{len(nodes)} nodes",
+        spend = replace(self._spend, what=f"{self._spend.what}, {len(nodes)} nodes")
+        chosen = self._route.answer(
+            PaidNoise(spend, partial(self._noisy, nodes=nodes)),
             ("splits", self._tree, nodes, self._bits, self._decay),
-            lambda counter: self._noisy(counter, nodes),
+            lambda counter: counter.children(self._tree, nodes, 0).open_at_the_gate()[:, 0],
         ).astype(np.bool_)
         below = nodes.where(chosen & (nodes.depths + self._bits <= self._tree.depth))
         self._allowed = np.concatenate([self._allowed, below.children(self._bits).keys])
         return chosen
 
-    def _noisy(self, counter: Counter, nodes: Prefixes) -> IntArray:
-        counts = counter.children(self._tree, nodes, 0).open_at_the_gate()[:, 0]
+    def _noisy(self, counts: IntArray, nodes: Prefixes) -> IntArray:
         biased = np.maximum(-self._decay, counts - nodes.depths // self._bits * self._decay)
-        noisy = self._noise.discrete_laplace(biased, self._scale)
+        noisy = self._route.noise.discrete_laplace(biased, self._spend.scale)
         return (noisy > 0).astype(np.int64)
 
 

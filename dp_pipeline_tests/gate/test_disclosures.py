@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -80,7 +81,7 @@ def test_on_rows_to_be_protected_nothing_is_disclosed_or_looked_at(ask: Question
 
 def test_the_accountant_knows_before_anybody_looks(ask: Question) -> None:
     curator = benchmark(None)
-    curator._counter = Recorded(curator.accountant)
+    curator._route = replace(curator._route, counter=Recorded(curator.accountant))
     ask(curator)
     (disclosed,) = curator.accountant.disclosures
     assert disclosed == Disclosure(disclosed.what, "because")

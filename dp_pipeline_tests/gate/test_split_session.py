@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 
@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dp_pipeline.gate import trees
+from dp_pipeline.gate.charge import Route
 from dp_pipeline.gate.counter import Sealed
 from dp_pipeline.gate.noise import LARGEST_SCALE, SeededNoise, float_at_least
 from dp_pipeline.gate.trees import SplitSession, decay, split_scale
-from dp_pipeline.release.accountant import biased_splits
+from dp_pipeline.release.accountant import Spend, biased_splits
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.release.trees import BitTree, Prefixes
 from dp_pipeline.spec.domain import Domain
@@ -302,8 +303,8 @@ def test_the_scale_of_a_single_count_is_caught(monkeypatch: pytest.MonkeyPatch) 
     factor = Fraction(7, 3)
     drawn = SplitSession.__init__
 
-    def cheaper(session: SplitSession, *given: object, scale: Fraction, **named: object) -> None:
-        drawn(session, *given, scale=scale / factor, **named)  # type: ignore[arg-type]
+    def cheaper(session: SplitSession, tree: BitTree, spend: Spend, *given: Route, bits: int):
+        drawn(session, tree, replace(spend, scale=spend.scale / factor), *given, bits=bits)
 
     monkeypatch.setattr(SplitSession, "__init__", cheaper)
     assert worst_loss() > 2
