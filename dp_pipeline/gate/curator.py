@@ -169,7 +169,8 @@ class Curator:
     ) -> IntArray:
         """A Laplace question from its charge to its answer; ``exact`` looks without noise."""
         paid = self._route.laplace(what, l1=l1_per_row * self.reach, epsilon=epsilon)
-        return self._route.ask(paid, asked, exact)
+        self.accountant.charge(paid.spend)
+        return self._route.answer(paid, asked, exact)
 
     def measure(self, attributes: Names, *, epsilon: Fraction) -> NoisyMarginal:
         """The marginal over ``attributes``, every cell noisy; () is the number of rows.

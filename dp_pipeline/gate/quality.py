@@ -189,10 +189,12 @@ def buy_table_quality(
     of_rows, *parts = split(epsilon, weights)
     counted = int(curator.measure((), epsilon=of_rows).table)
     rows = NoisyNumber(max(1, counted), float(curator.reach / of_rows), "rows")
-    distances = {
-        name: _buy_table_distance(curator, table, chosen, rows, part)
-        for (name, chosen), part in zip(ways.items(), parts[: len(ways)], strict=True)
-    }
+    distances = dict[str, NoisyNumber]()
+    for (name, chosen), part in zip(ways.items(), parts[: len(ways)], strict=True):
+        released = {way: whole_parts(table.probabilities(way)) for way in chosen}
+        error = int(curator.measure_marginal_error(released, epsilon=part))
+        # One row moves the average of ½Σ|c − n·q| by at most 1.
+        distances[name] = _mean_distance(error / (len(chosen) << 17), curator.reach / part, rows)
     mistakes = {
         f"misclassified_logistic/{target.attribute}": _buy_mistakes(curator, table, target, part)
         for target, part in zip(asked, parts[len(ways) :], strict=True)
@@ -218,23 +220,14 @@ def _fitting(domain: Domain, ways: Sequence[tuple[str, ...]]) -> list[tuple[str,
     return chosen
 
 
-def _buy_table_distance(
-    curator: Curator,
-    table: SyntheticTable,
-    ways: Sequence[tuple[str, ...]],
-    rows: NoisyNumber,
-    epsilon: Fraction,
-) -> NoisyNumber:
+def _mean_distance(rows_off: float, scale: Fraction, rows: NoisyNumber) -> NoisyNumber:
     """Total variation distance to the true table, averaged over marginals: ½Σ|c − n·q|/n.
 
-    One row moves the average of ½Σ|c − n·q| by at most 1.
+    rows_off   the noisy average of ½Σ|c − n·q| over the marginals, and the scale of its noise
     """
-    released = {way: whole_parts(table.probabilities(way)) for way in ways}
-    error = int(curator.measure_marginal_error(released, epsilon=epsilon))
-    value = min(1.0, max(0.0, error / (len(ways) << 17) / rows.value))
+    value = min(1.0, max(0.0, rows_off / rows.value))
     # Var(S/n) ≈ (Var S + (S/n)² Var n)/n², to first order.
-    scale = hypot(float(curator.reach / epsilon), value * rows.scale) / rows.value
-    return NoisyNumber(value, scale, "share")
+    return NoisyNumber(value, hypot(float(scale), value * rows.scale) / rows.value, "share")
 
 
 def _buy_mistakes(
