@@ -39,6 +39,7 @@ from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import Claim, Model, claim_at, claim_of
 from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline.models.tables.base import TableModel
+from dp_pipeline.publish.fit import fit
 from dp_pipeline.publish.home import find_home
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.release.accountant import Accountant, Spend, rho_costs
@@ -65,7 +66,7 @@ ReleaseType = TypeVar("ReleaseType", Clusters, SyntheticTable)
 
 
 @dataclass(frozen=True)
-class Fitted(Generic[ReleaseType]):
+class Estimate(Generic[ReleaseType]):
     """What a fit releases.
 
     spends       every look at the rows; they add up to what the fit claims
@@ -96,7 +97,7 @@ class PrivateFit(Generic[ReleaseType]):
 
     def run(
         self, counter: Counter, *, noise: NoiseSource, rng: np.random.Generator
-    ) -> Fitted[ReleaseType]:
+    ) -> Estimate[ReleaseType]:
         """Ask through the gate; spends exactly the claim, or raises. ``rng`` is for
         post-processing.
         """
@@ -104,7 +105,7 @@ class PrivateFit(Generic[ReleaseType]):
 
     def replayed(
         self, transcript: Transcript, *, noise: NoiseSource, rng: np.random.Generator
-    ) -> Fitted[ReleaseType]:
+    ) -> Estimate[ReleaseType]:
         """The same fit over stored answers, without rows and at no cost; draws no noise."""
         return self._run(None, noise, transcript, rng)
 
@@ -114,33 +115,34 @@ class PrivateFit(Generic[ReleaseType]):
         noise: NoiseSource,
         transcript: Transcript,
         rng: np.random.Generator,
-    ) -> Fitted[ReleaseType]:
-        accountant = Accountant(self.claim.amount, self.claim.currency)
-        curator = Curator(
-            counter,
-            domain=self.domain,
-            reach=reach(UNIT, RELATION),
-            accountant=accountant,
-            transcript=transcript,
-            noise=noise,
-        )
-        released = self.model.fit(curator, epsilon=self.claim.epsilon, rng=rng)
-        accountant.require_all_spent()
-        if not isinstance(released, self.releases):
+    ) -> Estimate[ReleaseType]:
+        def ask(accountant: Accountant) -> Curator:
+            return Curator(
+                counter,
+                domain=self.domain,
+                reach=reach(UNIT, RELATION),
+                accountant=accountant,
+                transcript=transcript,
+                noise=noise,
+            )
+
+        fitted = fit(self.model, self.claim, ask, epsilon=self.claim.epsilon, rng=rng)
+        fitted.require_claimed(self.claim, what=self.method)
+        if not isinstance(fitted.released, self.releases):
             raise BoundaryViolation(
                 f"{self.method}: expected {self.releases.__name__}, got another release"
             )
-        return Fitted(released, accountant.spends, transcript)
+        return Estimate(fitted.released, fitted.spends, transcript)
 
 
 def run_charged(
-    fit: PrivateFit[ReleaseType],
+    of: PrivateFit[ReleaseType],
     counter: Counter,
     *,
     lineage: str,
     noise: NoiseSource,
     rng: np.random.Generator,
-) -> Fitted[ReleaseType]:
+) -> Estimate[ReleaseType]:
     """Reserve ε, or ρ, in the ledger of the project's home, fit, settle with the spends.
 
     Raises DeclarationError for a lineage without an account, one with another unit, relation
@@ -149,15 +151,15 @@ def run_charged(
     """
     ledger = find_home().ledger
     account = _require_account(ledger, lineage, noise)
-    _require_currency(account, fit.claim.currency)
-    _rehearse(fit)
-    with ledger.reserve(_charge(fit, account, noise)) as reservation:
+    _require_currency(account, of.claim.currency)
+    _rehearse(of)
+    with ledger.reserve(_charge(of, account, noise)) as reservation:
         try:
-            fitted = fit.run(counter, noise=noise, rng=rng)
+            fitted = of.run(counter, noise=noise, rng=rng)
         except BaseException as error:
             reservation.die(f"the fit ended in {type(error).__name__}")
             raise
-        rows = _rows(fitted.spends, account.currency, paid_in=fit.claim.currency)
+        rows = _rows(fitted.spends, account.currency, paid_in=of.claim.currency)
         reservation.settle(rows, facts={"transcript": fitted.transcript.chain})
     return fitted
 
@@ -194,21 +196,16 @@ def _said(currency: Currency) -> str:
     return "0" if currency.delta is None else delta_text(currency.delta)
 
 
-def _rehearse(fit: PrivateFit[ReleaseType]) -> None:
+def _rehearse(of: PrivateFit[ReleaseType]) -> None:
     """Fit nobody, with a seed: what cannot be drawn or written down must not be charged."""
-    nobody = MemoryCounter(
-        fit.domain,
-        coordinates={name: np.zeros(0, dtype=np.int32) for name in fit.domain.numeric},
-        codes={name: np.zeros(0, dtype=np.uint16) for name in fit.domain.discrete},
-        rows=0,
-    )
-    fitted = fit.run(nobody, noise=SeededNoise(0), rng=np.random.default_rng(0))
-    _rows(fitted.spends, fit.claim.currency, paid_in=fit.claim.currency)
+    nobody = MemoryCounter.empty(of.domain)
+    fitted = of.run(nobody, noise=SeededNoise(0), rng=np.random.default_rng(0))
+    _rows(fitted.spends, of.claim.currency, paid_in=of.claim.currency)
 
 
-def _charge(fit: PrivateFit[ReleaseType], account: Account, noise: NoiseSource) -> Charge:
+def _charge(of: PrivateFit[ReleaseType], account: Account, noise: NoiseSource) -> Charge:
     """The charge of one fit; every fit is a new draw, so its key is new."""
-    claim, epsilon = fit.claim, epsilon_text(fit.claim.epsilon)
+    claim, epsilon = of.claim, epsilon_text(of.claim.epsilon)
     delta = claim.currency.delta
     price = f"ε={epsilon}" if delta is None else f"ε={epsilon} at δ={delta_text(delta)}"
     cost = account.currency.cost_of(claim.amount, claim.currency)
@@ -217,14 +214,14 @@ def _charge(fit: PrivateFit[ReleaseType], account: Account, noise: NoiseSource) 
         lineage=account.lineage,
         kind="dp",
         nano_epsilon=nano_epsilon(cost),
-        what=f"{fit.estimator}/{fit.method} at {price}",
+        what=f"{of.estimator}/{of.method} at {price}",
         facts={
-            "estimator": fit.estimator,
-            "method": fit.method,
+            "estimator": of.estimator,
+            "method": of.method,
             "epsilon": epsilon,
             "delta": _said(claim.currency),
-            "measuring": fact_text(texts_of(fit.model, measuring=True)),
-            "postprocessing": fact_text(texts_of(fit.model, measuring=False)),
+            "measuring": fact_text(texts_of(of.model, measuring=True)),
+            "postprocessing": fact_text(texts_of(of.model, measuring=False)),
             "unit": account.unit,
             "relation": account.relation,
             "purpose": account.purpose,

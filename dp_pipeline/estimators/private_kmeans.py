@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dp_pipeline.estimators.fit import (
     RELATION,
     UNIT,
-    Fitted,
+    Estimate,
     InvalidParameter,
     PrivateFit,
     clustering_model,
@@ -102,7 +102,7 @@ class WeakSignal(UserWarning):
 
 
 def clustering_doubts(
-    fitted: Fitted[Clusters], fit: PrivateFit[Clusters], *, nominal_rows: int | None
+    fitted: Estimate[Clusters], fit: PrivateFit[Clusters], *, nominal_rows: int | None
 ) -> tuple[str, ...]:
     """One sentence each, from noisy counts and declarations alone; none where all looks well."""
     tables, columns = fitted.released.tables(), fitted.released.columns
@@ -116,7 +116,7 @@ def clustering_doubts(
 
 
 def table_doubts(
-    fitted: Fitted[SyntheticTable], fit: PrivateFit[SyntheticTable], *, nominal_rows: int | None
+    fitted: Estimate[SyntheticTable], fit: PrivateFit[SyntheticTable], *, nominal_rows: int | None
 ) -> tuple[str, ...]:
     """The same of a synthetic table."""
     table = fitted.released
@@ -316,13 +316,13 @@ class PrivateKMeans(
 
     def _run(
         self, fit: PrivateFit[Clusters], columns: Columns, rng: np.random.Generator
-    ) -> Fitted[Clusters]:
+    ) -> Estimate[Clusters]:
         noise, counter = noise_of(self.noise), counter_over(columns, fit.domain)
         if self.lineage is None:
             return fit.run(counter, noise=noise, rng=rng)
         return run_charged(fit, counter, lineage=self.lineage, noise=noise, rng=rng)
 
-    def _keep(self, fitted: Fitted[Clusters], fit: PrivateFit[Clusters]) -> None:
+    def _keep(self, fitted: Estimate[Clusters], fit: PrivateFit[Clusters]) -> None:
         box = fit.domain.box(fit.domain.names)
         low, high = [side.lower for side in box], [side.upper for side in box]
         # A mean of floats may lie a last bit outside.

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dp_pipeline.estimators.declared import DeclaredColumn, declared_columns, domain_of
 from dp_pipeline.estimators.fit import (
-    Fitted,
+    Estimate,
     PrivateFit,
     exact_delta,
     exact_epsilon,
@@ -327,7 +327,7 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         counter: Counter,
         noise: Any,
         rng: np.random.Generator,
-    ) -> Fitted[SyntheticTable]:
+    ) -> Estimate[SyntheticTable]:
         if self.lineage is None:
             return fit.run(counter, noise=noise, rng=rng)
         return run_charged(fit, counter, lineage=self.lineage, noise=noise, rng=rng)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
@@ -316,9 +316,11 @@ class Curator:
         what = f"cells of {', '.join(attributes)} from {threshold} rows on"
         spend = self._route.laplace(what, l1=self.reach, epsilon=epsilon).spend
         cells = require_sparse(self.domain, attributes, threshold=threshold, scale=spend.scale)
-        make_noisy = partial(
-            self._route.noise.sparse_laplace, scale=spend.scale, cells=cells, threshold=threshold
-        )
+        noise = self._route.noise
+
+        def make_noisy(occupied: IntArray) -> IntArray:
+            return noise.sparse_laplace(occupied, spend.scale, cells=cells, threshold=threshold)
+
         kept = self._route.ask(
             PaidNoise(spend, make_noisy),
             ("sparse table", attributes, threshold),

@@ -8,13 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-import numpy as np
-
 from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.quality import buy_quality
 from dp_pipeline.ledger import Charge, Entry, Ledger
 from dp_pipeline.models.base import Released
+from dp_pipeline.publish.fit import Ask, Fitted, fit
 from dp_pipeline.publish.release import Release
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.release.accountant import Accountant, Spend
@@ -22,7 +21,7 @@ from dp_pipeline.release.bundle import EARLIER_EVALUATION, Bundle, ReleaseKey
 from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.amounts import NANO, epsilon_text
-from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError
+from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline.spec.parameters import fact_text
 
 _REHEARSED = "seeded:0"
@@ -35,21 +34,21 @@ def draw(
 
     counter   None draws nothing: every answer must be in the transcript
     """
-    released, spends = _fitted(release, key, counter, transcript)
-    quality = dict[str, NoisyNumber]()
+    ask = _curator(release, counter, transcript)
+    fitted = _fitted(release, key, ask)
+    spends, quality = fitted.spends, dict[str, NoisyNumber]()
     if release.evaluation is not None:
         paid = Accountant(release.evaluation)
-        judge = _curator(release, counter, paid, transcript)
         quality = buy_quality(
-            judge,
-            released,
+            ask(paid),
+            fitted.released,
             epsilon=release.evaluation,
             label=release.spec.label,
             targets=release.spec.targets,
         )
         paid.require_all_spent()
         spends += paid.spends
-    return _bundle(release, key, released, spends, quality, transcript)
+    return _bundle(release, key, fitted.released, spends, quality, transcript)
 
 
 def derive(release: Release, key: ReleaseKey, transcript: Transcript) -> Bundle:
@@ -58,8 +57,8 @@ def derive(release: Release, key: ReleaseKey, transcript: Transcript) -> Bundle:
     The bought evaluation is left out: it was of other centres or tables, and a new
     one would have to be paid for.
     """
-    released, spends = _fitted(release, key, None, transcript)
-    bundle = _bundle(release, key, released, spends, {}, transcript)
+    fitted = _fitted(release, key, _curator(release, None, transcript))
+    bundle = _bundle(release, key, fitted.released, fitted.spends, {}, transcript)
     if release.evaluation is None:
         return bundle
     paid = {EARLIER_EVALUATION: epsilon_text(release.evaluation)}
@@ -72,49 +71,31 @@ def rehearse(release: Release, key: ReleaseKey) -> None:
     Raises whatever the draw would raise for declarations alone, such as a table with too
     many cells or a scale too large for whole numbers.
     """
-    domain = release.spec.domain
-    nobody = MemoryCounter(
-        domain,
-        coordinates={name: np.zeros(0, dtype=np.int32) for name in domain.numeric},
-        codes={name: np.zeros(0, dtype=np.uint16) for name in domain.discrete},
-        rows=0,
-    )
+    nobody = MemoryCounter.empty(release.spec.domain)
     draw(replace(release, noise_name=_REHEARSED), key, nobody, Transcript())
 
 
-def _fitted(
-    release: Release, key: ReleaseKey, counter: Counter | None, transcript: Transcript
-) -> tuple[Released, tuple[Spend, ...]]:
-    accountant = Accountant(release.claim.amount, release.claim.currency)
-    curator = _curator(release, counter, accountant, transcript)
-    released = release.model.fit(curator, epsilon=release.epsilon, rng=release.generator(key))
-    accountant.require_all_spent()
-    _require_as_claimed(release, accountant)
-    return released, accountant.spends
+def _fitted(release: Release, key: ReleaseKey, ask: Ask) -> Fitted:
+    rng = release.generator(key)
+    fitted = fit(release.model, release.claim, ask, epsilon=release.epsilon, rng=rng)
+    fitted.require_claimed(release.claim, what=f"{release.spec.name}/{release.name}")
+    return fitted
 
 
-def _require_as_claimed(release: Release, accountant: Accountant) -> None:
-    """BoundaryViolation unless a release that disclosed claims no ε, and no other one does."""
-    if accountant.kind != release.claim.kind:
-        raise BoundaryViolation(
-            f"{release.spec.name}/{release.name}: expected a {release.claim.kind} release "
-            f"as claimed, got a {accountant.kind} one"
+def _curator(release: Release, counter: Counter | None, transcript: Transcript) -> Ask:
+    def ask(accountant: Accountant) -> Curator:
+        return Curator(
+            counter,
+            domain=release.spec.domain,
+            reach=release.spec.reach,
+            accountant=accountant,
+            transcript=transcript,
+            noise=release.noise,
+            benchmark=not release.spec.is_release,
+            relation=release.spec.relation,
         )
 
-
-def _curator(
-    release: Release, counter: Counter | None, accountant: Accountant, transcript: Transcript
-) -> Curator:
-    return Curator(
-        counter,
-        domain=release.spec.domain,
-        reach=release.spec.reach,
-        accountant=accountant,
-        transcript=transcript,
-        noise=release.noise,
-        benchmark=not release.spec.is_release,
-        relation=release.spec.relation,
-    )
+    return ask
 
 
 def _bundle(

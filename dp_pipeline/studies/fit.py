@@ -21,38 +21,29 @@ import numpy as np
 from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.models.base import Claim, Model, Released
+from dp_pipeline.models.base import Claim, Model
+from dp_pipeline.publish.fit import Fitted, fit
 from dp_pipeline.release.accountant import Accountant
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.reporting.text import number_text
 from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import BoundaryViolation
 from dp_pipeline.studies.journal import Row
 from dp_pipeline.studies.study import seed_of
 
 
-@dataclass(frozen=True)
-class Fit:
-    """One fit: what was released, wall-clock seconds, and whether it was ``dp`` or ``not-dp``."""
+def timed_fit(
+    model: Model,
+    counter: Counter,
+    spec: DatasetSpec,
+    *,
+    epsilon: Fraction,
+    claim: Claim,
+    key: str,
+) -> tuple[Fitted, float]:
+    """A fit with the noise that ``key`` decides, and its wall-clock seconds."""
 
-    released: Released
-    seconds: float
-    kind: str
-
-    @classmethod
-    def of(
-        cls,
-        model: Model,
-        counter: Counter,
-        spec: DatasetSpec,
-        *,
-        epsilon: Fraction,
-        claim: Claim,
-        key: str,
-    ) -> Fit:
-        """Fit with the noise that ``key`` decides; spends all that the model claims."""
-        accountant = Accountant(claim.amount, claim.currency)
-        curator = Curator(
+    def ask(accountant: Accountant) -> Curator:
+        return Curator(
             counter,
             domain=spec.domain,
             reach=spec.reach,
@@ -62,19 +53,11 @@ class Fit:
             benchmark=not spec.is_release,
             relation=spec.relation,
         )
-        rng = np.random.default_rng(seed_of("post-processing", key))
-        began = time.perf_counter()
-        released = model.fit(curator, epsilon=epsilon, rng=rng)
-        seconds = time.perf_counter() - began
-        accountant.require_all_spent()
-        return cls(released, seconds, accountant.kind)
 
-    def require_claimed(self, claim: Claim, key: str) -> None:
-        """BoundaryViolation for a fit that disclosed what its model does not say."""
-        if self.kind != claim.kind:
-            raise BoundaryViolation(
-                f"{key}: expected a {claim.kind} fit as claimed, got a {self.kind} one"
-            )
+    rng = np.random.default_rng(seed_of("post-processing", key))
+    began = time.perf_counter()
+    fitted = fit(model, claim, ask, epsilon=epsilon, rng=rng)
+    return fitted, time.perf_counter() - began
 
 
 SURE = 3.0

@@ -204,7 +204,7 @@ def test_a_system_that_discloses_more_than_it_claims_ends_the_study(
     begun: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(DpqtKMeans, "claim", lambda _, epsilon: Claim("dp", epsilon))
-    with pytest.raises(BoundaryViolation, match="expected a dp fit as claimed, got a not-dp one"):
+    with pytest.raises(BoundaryViolation, match="expected a dp release as claimed, got a not-dp one"):
         published(begun).run()
 
 

@@ -226,7 +226,7 @@ def test_a_system_that_discloses_more_than_it_claims_ends_the_study(
     assert answers.is_dir()
     silent = lambda _, epsilon: Claim("not-dp", epsilon, "it looks")  # noqa: E731
     monkeypatch.setattr(Independent, "claim", silent, raising=False)
-    with pytest.raises(BoundaryViolation, match="expected a not-dp fit as claimed, got a dp one"):
+    with pytest.raises(BoundaryViolation, match="expected a not-dp release as claimed, got a dp one"):
         small_study(tmp_path, "independent", repeats=1).run()
 
 

@@ -147,6 +147,16 @@ class MemoryCounter:
             raise Damaged("counter: expected columns as preparation writes them, got others")
 
     @classmethod
+    def empty(cls, domain: Domain) -> MemoryCounter:
+        """The engine over no rows at all, for a dry run."""
+        return cls(
+            domain,
+            coordinates={name: np.zeros(0, dtype=np.int32) for name in domain.numeric},
+            codes={name: np.zeros(0, dtype=np.uint16) for name in domain.discrete},
+            rows=0,
+        )
+
+    @classmethod
     def open(cls, spec: DatasetSpec, snapshot: Snapshot) -> MemoryCounter:
         """The engine over a prepared snapshot.
 

@@ -25,7 +25,7 @@ from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError
 from dp_pipeline.spec.parameters import from_text
-from dp_pipeline.studies.fit import Fit
+from dp_pipeline.studies.fit import timed_fit
 from dp_pipeline.studies.journal import Row
 from dp_pipeline.studies.study import named, opened
 
@@ -201,7 +201,7 @@ class Measuring:
             "failure": "",
         }
         try:
-            fit = Fit.of(
+            fit, seconds = timed_fit(
                 model,
                 benchmark.counter(),
                 benchmark.spec,
@@ -211,13 +211,13 @@ class Measuring:
             )
         except (BoundaryViolation, DeclarationError) as error:
             return {**row, "failure": str(error)}
-        fit.require_claimed(claim, cell.key)
+        fit.require_claimed(claim, what=cell.key)
         assert isinstance(fit.released, Clusters)
         columns, centres = fit.released.columns, fit.released.centres
         quality = clustering_quality(benchmark.spec, benchmark.snapshot, columns, centres)
         known = {name: quality[name] for name in METRICS if name in quality}
         finite = {name: value for name, value in known.items() if math.isfinite(value)}
-        return {**row, **finite, "seconds": fit.seconds}
+        return {**row, **finite, "seconds": seconds}
 
 
 def declared_digest(spec: DatasetSpec) -> str:

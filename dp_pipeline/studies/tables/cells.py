@@ -22,15 +22,19 @@ from typing import Any, Literal
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import Claim, Model, claim_of
 from dp_pipeline.models.tables.base import TableModel
+from dp_pipeline.publish.fit import Fitted
 from dp_pipeline.raw.evaluate import HeldOut, table_quality
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError
 from dp_pipeline.spec.parameters import from_text
-from dp_pipeline.studies.fit import Fit
+from dp_pipeline.studies.fit import timed_fit
 from dp_pipeline.studies.journal import Row
 from dp_pipeline.studies.study import Benchmark, named, opened, seed_of
+
+Timed = tuple[Fitted, float]
+"""A fit and its seconds."""
 
 
 @dataclass(frozen=True)
@@ -252,13 +256,13 @@ class Measuring:
             model.check(spec.domain)
             claim = system.claim(spec, epsilon, self.delta)
 
-            def fit() -> Fit:
-                return Fit.of(model, counter, spec, epsilon=epsilon, claim=claim, key=cell.key)
+            def fit() -> Timed:
+                return timed_fit(model, counter, spec, epsilon=epsilon, claim=claim, key=cell.key)
 
-            done, peak = _traced(fit) if cell.use == "memory" else (fit(), 0)
+            (done, seconds), peak = _traced(fit) if cell.use == "memory" else (fit(), 0)
         except (BoundaryViolation, DeclarationError) as error:
             return {"failure": str(error)}
-        done.require_claimed(claim, cell.key)
+        done.require_claimed(claim, what=cell.key)
         said = {"claim": claim.kind, "epsilon_charged": claim.composed, "reason": claim.reason}
         if cell.use == "memory":
             return {**said, "peak_mb": peak / _MEGABYTE}
@@ -266,7 +270,7 @@ class Measuring:
         if held_out is not None:
             return {**said, **_finite(held_out.misclassified(codes))}
         quality = table_quality(spec, benchmark.snapshot, codes, classify=False)
-        return {**said, "seconds": done.seconds, **_finite(quality)}
+        return {**said, "seconds": seconds, **_finite(quality)}
 
 
 def _held_out(benchmark: Benchmark, cell: Cell) -> HeldOut:
@@ -279,7 +283,7 @@ def _baseline(held_out: HeldOut, name: str) -> dict[str, float]:
     return held_out.misclassified_by_majority()
 
 
-def _traced(fit: Callable[[], Fit]) -> tuple[Fit, int]:
+def _traced(fit: Callable[[], Timed]) -> tuple[Timed, int]:
     """A fit, several times as slow, and the most bytes that were held at once for it."""
     tracemalloc.start()
     try:
@@ -288,7 +292,7 @@ def _traced(fit: Callable[[], Fit]) -> tuple[Fit, int]:
         tracemalloc.stop()
 
 
-def _codes(fit: Fit) -> dict[str, Any]:
+def _codes(fit: Fitted) -> dict[str, Any]:
     assert isinstance(fit.released, SyntheticTable)
     return dict(zip(fit.released.attributes, fit.released.codes.T, strict=True))
 
