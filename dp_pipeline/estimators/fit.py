@@ -36,7 +36,7 @@ from dp_pipeline.gate.noise import (
 )
 from dp_pipeline.ledger import Account, Charge, Ledger, SpendRow
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.base import Claim, Model, claim_at, claim_of
+from dp_pipeline.models.base import Model, PrivacyGuarantee, guarantee_at, guarantee_of
 from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.publish.fit import fit
@@ -93,12 +93,12 @@ class PrivateFit(Generic[ReleaseType]):
     releases: type[ReleaseType]
     model: Model
     domain: Domain
-    claim: Claim
+    guarantee: PrivacyGuarantee
 
     def run(
         self, counter: Counter, *, noise: NoiseSource, rng: np.random.Generator
     ) -> Estimate[ReleaseType]:
-        """Ask through the gate; spends exactly the claim, or raises. ``rng`` is for
+        """Ask through the gate; spends exactly the guarantee, or raises. ``rng`` is for
         post-processing.
         """
         return self._run(counter, noise, Transcript(), rng)
@@ -126,8 +126,8 @@ class PrivateFit(Generic[ReleaseType]):
                 noise=noise,
             )
 
-        fitted = fit(self.model, self.claim, ask, epsilon=self.claim.epsilon, rng=rng)
-        fitted.require_claimed(self.claim, what=self.method)
+        fitted = fit(self.model, self.guarantee, ask, epsilon=self.guarantee.epsilon, rng=rng)
+        fitted.require_claimed(self.guarantee, what=self.method)
         if not isinstance(fitted.released, self.releases):
             raise BoundaryViolation(
                 f"{self.method}: expected {self.releases.__name__}, got another release"
@@ -151,7 +151,7 @@ def run_charged(
     """
     ledger = find_home().ledger
     account = _require_account(ledger, lineage, noise)
-    _require_currency(account, of.claim.currency)
+    _require_currency(account, of.guarantee.currency)
     _rehearse(of)
     with ledger.reserve(_charge(of, account, noise)) as reservation:
         try:
@@ -159,7 +159,7 @@ def run_charged(
         except BaseException as error:
             reservation.die(f"the fit ended in {type(error).__name__}")
             raise
-        rows = _rows(fitted.spends, account.currency, paid_in=of.claim.currency)
+        rows = _rows(fitted.spends, account.currency, paid_in=of.guarantee.currency)
         reservation.settle(rows, facts={"transcript": fitted.transcript.chain})
     return fitted
 
@@ -200,15 +200,15 @@ def _rehearse(of: PrivateFit[ReleaseType]) -> None:
     """Fit nobody, with a seed: what cannot be drawn or written down must not be charged."""
     nobody = MemoryCounter.empty(of.domain)
     fitted = of.run(nobody, noise=SeededNoise(0), rng=np.random.default_rng(0))
-    _rows(fitted.spends, of.claim.currency, paid_in=of.claim.currency)
+    _rows(fitted.spends, of.guarantee.currency, paid_in=of.guarantee.currency)
 
 
 def _charge(of: PrivateFit[ReleaseType], account: Account, noise: NoiseSource) -> Charge:
     """The charge of one fit; every fit is a new draw, so its key is new."""
-    claim, epsilon = of.claim, epsilon_text(of.claim.epsilon)
-    delta = claim.currency.delta
+    guarantee, epsilon = of.guarantee, epsilon_text(of.guarantee.epsilon)
+    delta = guarantee.currency.delta
     price = f"ε={epsilon}" if delta is None else f"ε={epsilon} at δ={delta_text(delta)}"
-    cost = account.currency.cost_of(claim.amount, claim.currency)
+    cost = account.currency.cost_of(guarantee.amount, guarantee.currency)
     return Charge(
         key=uuid4().hex,
         lineage=account.lineage,
@@ -219,7 +219,7 @@ def _charge(of: PrivateFit[ReleaseType], account: Account, noise: NoiseSource) -
             "estimator": of.estimator,
             "method": of.method,
             "epsilon": epsilon,
-            "delta": _said(claim.currency),
+            "delta": _said(guarantee.currency),
             "measuring": fact_text(texts_of(of.model, measuring=True)),
             "postprocessing": fact_text(texts_of(of.model, measuring=False)),
             "unit": account.unit,
@@ -302,25 +302,25 @@ def _texts(
     return texts
 
 
-def plain_claim(
+def plain_guarantee(
     method: str,
     model: Model,
     epsilon: Fraction,
     *,
     domain: Domain,
     delta: Fraction | None = None,
-) -> Claim:
+) -> PrivacyGuarantee:
     """What the model promises at the ε, and the δ, of one fit.
 
     Raises DeclarationError for a published variant that costs another ε than the one asked or
     has none, for one that is for benchmarks alone, and for a δ that the model has no use for.
     """
-    claim = claim_of(model, epsilon, delta, domain=domain)
-    if not claim.is_plain:
+    guarantee = guarantee_of(model, epsilon, delta, domain=domain)
+    if not guarantee.is_plain:
         raise DeclarationError(
-            f"{method}: expected a sound variant, at the ε asked, got another: {claim.reason}"
+            f"{method}: expected a sound variant, at the ε asked, got another: {guarantee.reason}"
         )
-    return claim_at(model, epsilon, delta)
+    return guarantee_at(model, epsilon, delta)
 
 
 MOST_CLUSTERS = 10_000

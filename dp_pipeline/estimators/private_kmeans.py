@@ -28,7 +28,7 @@ from dp_pipeline.estimators.fit import (
     is_fit_for_release,
     noise_of,
     number_of_clusters,
-    plain_claim,
+    plain_guarantee,
     run_charged,
 )
 from dp_pipeline.estimators.frames import Columns, counter_over, numeric_columns
@@ -110,7 +110,7 @@ def clustering_doubts(
         tables,
         [fit.domain[name] for name in columns],
         NoisyTotal.of_tables(tables, fitted.spends, reach=reach(UNIT, RELATION)),
-        epsilon=fit.claim.epsilon,
+        epsilon=fit.guarantee.epsilon,
         nominal_rows=nominal_rows,
     )
 
@@ -311,8 +311,8 @@ class PrivateKMeans(
             params=self.method_params,
         )
         model.check(domain)
-        claim = plain_claim(self.method, model, epsilon, domain=domain)
-        return PrivateFit("PrivateKMeans", self.method, Clusters, model, domain, claim)
+        guarantee = plain_guarantee(self.method, model, epsilon, domain=domain)
+        return PrivateFit("PrivateKMeans", self.method, Clusters, model, domain, guarantee)
 
     def _run(
         self, fit: PrivateFit[Clusters], columns: Columns, rng: np.random.Generator

@@ -27,7 +27,7 @@ from dp_pipeline.estimators.fit import (
     invalid_parameters,
     is_fit_for_release,
     noise_of,
-    plain_claim,
+    plain_guarantee,
     run_charged,
     table_model,
 )
@@ -307,8 +307,10 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         epsilon, delta = exact_epsilon(self.epsilon), exact_delta(self.delta)
         model = table_model(self.method, nominal_rows=self.nominal_rows, params=self.method_params)
         model.check(domain)
-        claim = plain_claim(self.method, model, epsilon, domain=domain, delta=delta)
-        return PrivateFit("PrivateSynthesizer", self.method, SyntheticTable, model, domain, claim)
+        guarantee = plain_guarantee(self.method, model, epsilon, domain=domain, delta=delta)
+        return PrivateFit(
+            "PrivateSynthesizer", self.method, SyntheticTable, model, domain, guarantee
+        )
 
     def _refuses_unknown(self) -> bool:
         if self.on_unknown not in ("drop", "error"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from dp_pipeline.models.base import Model, declared_claim, price
+from dp_pipeline.models.base import Model, declared_guarantee, price
 from dp_pipeline.models.clustering.dp_kmeans import DpKMeans
 from dp_pipeline.models.clustering.dp_kmeans_pp import DpKMeansPlusPlus
 from dp_pipeline.models.clustering.dplk_kmeans import DplkKMeans
@@ -94,7 +94,7 @@ def _built(spec: DatasetSpec, name: str) -> Model:
 
 def _require_public_rows(spec: DatasetSpec, name: str, model: Model) -> None:
     public = not spec.is_release and spec.relation == "replace_one" and spec.protection.rows == 1
-    if getattr(model, "needs_public_rows", False) and not public:
+    if model.needs_public_rows and not public:
         raise DeclarationError(
             f"{spec.name}: {name}: expected a benchmark with relation replace_one and one row a "
             f"person, where the number of rows is public, got a {spec.purpose} with {spec.relation}"
@@ -102,8 +102,8 @@ def _require_public_rows(spec: DatasetSpec, name: str, model: Model) -> None:
 
 
 def _require_plain(spec: DatasetSpec, name: str, model: Model) -> None:
-    claims = [declared_claim(spec, model, epsilon) for epsilon in spec.partitions]
-    reasons = [claim.reason for claim in claims if not claim.is_plain]
+    guarantees = [declared_guarantee(spec, model, epsilon) for epsilon in spec.partitions]
+    reasons = [guarantee.reason for guarantee in guarantees if not guarantee.is_plain]
     if spec.is_release and reasons:
         raise DeclarationError(
             f"{spec.name}: {name}: expected a sound method for data to be released, "
@@ -135,7 +135,7 @@ def _prices(spec: DatasetSpec) -> list[Fraction]:
     """Of every model at every ε."""
     models = [_built(spec, name) for name in spec.models]
     return [
-        price(spec, declared_claim(spec, model, epsilon))
+        price(spec, declared_guarantee(spec, model, epsilon))
         for model in models
         for epsilon in spec.partitions
     ]

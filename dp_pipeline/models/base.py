@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar, Literal, Protocol, cast
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -24,7 +24,7 @@ ROWS_SHARE = Fraction(2, 100)
 
 
 @dataclass(frozen=True)
-class Claim:
+class PrivacyGuarantee:
     """What a model promises for an ε that was asked.
 
     kind      ``dp``, or ``not-dp`` for a published method without a finite ε
@@ -70,91 +70,98 @@ class Claim:
         return epsilon_text(self.epsilon) if self.is_dp else "none"
 
 
-class Model(Protocol):
-    """A frozen dataclass whose fields are public parameters (see ``parameters``).
+class Model:
+    """What every private model is: a frozen dataclass whose fields are public parameters (see
+    ``spec.parameters``).
 
-    summary   one sentence for lists and the Dagster page
-
-    Optional: ``concentrated``, True where the model accounts in ρ when a δ is declared;
-    ``needs_delta``, True where it cannot run without one; ``claim(epsilon)``, where it
-    promises another ε than was asked, or none, or ``claim_over(epsilon, domain)``, where
-    that depends on the attributes; ``needs_public_rows``, True where it reads the number of
-    rows: on benchmarks whose neighbours replace a row alone.
+    summary           one sentence for lists and the Dagster page
+    accounts_in_rho   whether it accounts in ρ where a δ is declared
+    needs_delta       whether it cannot run without one
     """
 
     summary: ClassVar[str]
+    accounts_in_rho: ClassVar[bool] = False
+    needs_delta: ClassVar[bool] = False
+
+    @property
+    def needs_public_rows(self) -> bool:
+        """Whether it reads the number of rows: on benchmarks under ``replace_one`` alone."""
+        return False
+
+    def guarantee(
+        self,
+        epsilon: Fraction,
+        domain: Domain | None = None,  # noqa: ARG002
+    ) -> PrivacyGuarantee:
+        """What it promises for the ε that was asked; ``domain`` where that depends on the
+        attributes.
+        """
+        return PrivacyGuarantee("dp", epsilon)
 
     def check(self, domain: Domain) -> None:
         """Raise DeclarationError when the parameters do not fit the declared attributes."""
-        ...
+        raise NotImplementedError
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Released:
-        """Spend exactly the ``amount`` that it claims, which is the budget of the curator.
+        """Spend exactly the ``amount`` of its guarantee, which is the budget of the curator.
 
         ``rng`` is for post-processing only.
         """
-        ...
+        raise NotImplementedError
 
 
-def claim_of(
+def guarantee_of(
     model: Model,
     epsilon: Fraction,
     delta: Fraction | None = None,
     *,
     domain: Domain | None = None,
-) -> Claim:
-    """What a model promises at ``epsilon``: that ε, unless it has a ``claim`` of its own.
+) -> PrivacyGuarantee:
+    """What a model promises at ``epsilon``: that ε, unless it says otherwise.
 
-    A concentrated model promises ε at a declared δ, and accounts in ρ; any other one
+    A model that accounts in ρ promises ε at a declared δ; any other one
     promises pure ε, δ or not. ``domain`` is for a claim that depends on the attributes.
 
     Raises DeclarationError for a model that needs a δ where none is declared, and for an ε
     too small to buy a nano-ρ.
     """
-    if delta is None and getattr(model, "needs_delta", False):
+    if delta is None and model.needs_delta:
         raise DeclarationError(f"{type(model).__name__}: expected a declared delta, got none")
-    claim = _own_claim(model, epsilon, domain)
-    if delta is None or not getattr(model, "concentrated", False):
-        return claim
+    guarantee = model.guarantee(epsilon, domain)
+    if delta is None or not model.accounts_in_rho:
+        return guarantee
     currency = Currency(delta)
     # What buys nothing is refused here, before anybody plans with it.
-    currency.amount_of(claim.epsilon)
-    return replace(claim, currency=currency)
+    currency.amount_of(guarantee.epsilon)
+    return replace(guarantee, currency=currency)
 
 
-def claim_at(model: Model, epsilon: Fraction, delta: Fraction | None) -> Claim:
+def guarantee_at(model: Model, epsilon: Fraction, delta: Fraction | None) -> PrivacyGuarantee:
     """What a model promises to someone who asks for ε at this δ of one fit, without a lineage.
 
     Raises DeclarationError for a δ that the model has no use for: what it gave would be pure.
     """
-    claim = claim_of(model, epsilon, delta)
-    if claim.currency.delta != delta:
+    guarantee = guarantee_of(model, epsilon, delta)
+    if guarantee.currency.delta != delta:
         raise DeclarationError(
             f"{type(model).__name__}: delta: expected none for a model of pure ε, "
             f"got {delta_text(delta or Fraction(0))}"
         )
-    return claim
+    return guarantee
 
 
-def _own_claim(model: Model, epsilon: Fraction, domain: Domain | None) -> Claim:
-    over, own = getattr(model, "claim_over", None), getattr(model, "claim", None)
-    if over is not None:
-        return cast(Claim, over(epsilon, domain))
-    return Claim("dp", epsilon) if own is None else cast(Claim, own(epsilon))
-
-
-def declared_claim(spec: DatasetSpec, model: Model, epsilon: Fraction) -> Claim:
+def declared_guarantee(spec: DatasetSpec, model: Model, epsilon: Fraction) -> PrivacyGuarantee:
     """What a model promises at ``epsilon`` for a data set, under its δ if it declares one."""
-    return claim_of(model, epsilon, spec.delta, domain=spec.domain)
+    return guarantee_of(model, epsilon, spec.delta, domain=spec.domain)
 
 
-def price(spec: DatasetSpec, claim: Claim) -> Fraction:
+def price(spec: DatasetSpec, guarantee: PrivacyGuarantee) -> Fraction:
     """What a release with this claim costs, its evaluation included, in the lineage's currency;
     0 without a finite ε.
     """
-    if not claim.is_dp:
+    if not guarantee.is_dp:
         return Fraction(0)
-    return spec.charge_for(spec.currency.cost_of(claim.amount, claim.currency))
+    return spec.charge_for(spec.currency.cost_of(guarantee.amount, guarantee.currency))
 
 
 def clustering_columns(columns: tuple[str, ...], domain: Domain) -> tuple[str, ...]:

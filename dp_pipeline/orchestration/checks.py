@@ -25,7 +25,7 @@ from dagster._core.storage.asset_check_execution_record import (
 )
 
 from dp_pipeline.ledger import Balance
-from dp_pipeline.models.base import Claim
+from dp_pipeline.models.base import PrivacyGuarantee
 from dp_pipeline.orchestration.metadata import (
     Metadata,
     amount_metadata,
@@ -248,23 +248,25 @@ def release_checks(release: Release, published: Published) -> list[dg.AssetCheck
     """The results for one release."""
     balance = release.home.ledger.balance(release.spec.lineage)
     return [
-        spent_check(release.spec, release.claim, published.bundle),
+        spent_check(release.spec, release.guarantee, published.bundle),
         plausible_check(release.spec, published.bundle),
         *budget_checks(balance),
         *stored_checks(release, published),
     ]
 
 
-def spent_check(spec: DatasetSpec, claim: Claim, bundle: Bundle) -> dg.AssetCheckResult:
+def spent_check(
+    spec: DatasetSpec, guarantee: PrivacyGuarantee, bundle: Bundle
+) -> dg.AssetCheckResult:
     """Whether what was drawn, what was charged and what is claimed are the same."""
     proven = [replace(spend, epsilon=spend.epsilon_of_scale) for spend in bundle.spends]
     drawn = replace(bundle, spends=tuple(proven)).spent
-    own = spec.currency.cost_of(claim.amount, claim.currency)
+    own = spec.currency.cost_of(guarantee.amount, guarantee.currency)
     bought = spec.charge_for(own) if bundle.quality else own
     rounded = any(spend.mechanism == EXPONENTIAL for spend in bundle.spends)
     least = bought * (1 - ROUNDED_UP) if rounded else bought
     return dg.AssetCheckResult(
-        passed=least <= drawn <= bundle.spent == bought and claim.is_dp == bundle.is_dp,
+        passed=least <= drawn <= bundle.spent == bought and guarantee.is_dp == bundle.is_dp,
         check_name=SPENT,
         metadata=kind_metadata(bundle)
         | amount_metadata({"drawn": drawn, "claimed": bought}, spec.currency),

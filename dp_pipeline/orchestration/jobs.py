@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import dagster as dg
 
 from dp_pipeline.models import build_model, price_of_everything
-from dp_pipeline.models.base import declared_claim, price
+from dp_pipeline.models.base import declared_guarantee, price
 from dp_pipeline.orchestration.instance import code_location
 from dp_pipeline.publish.account import require_snapshot
 from dp_pipeline.publish.home import Home
@@ -67,8 +67,8 @@ def published_assets(spec: DatasetSpec, publication: Publication) -> tuple[dg.As
 
 def publication_text(spec: DatasetSpec, publication: Publication) -> str:
     """Model, ε and price of what is published, in words."""
-    claim = declared_claim(spec, build_model(spec, publication.model), publication.epsilon)
-    cost = spec.currency.said(price(spec, claim))
+    guarantee = declared_guarantee(spec, build_model(spec, publication.model), publication.epsilon)
+    cost = spec.currency.said(price(spec, guarantee))
     return f"{publication.model} of {spec.name} at ε={epsilon_text(publication.epsilon)} for {cost}"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 
 from dp_pipeline.models import build_model
-from dp_pipeline.models.base import Model, declared_claim, price
+from dp_pipeline.models.base import Model, declared_guarantee, price
 from dp_pipeline.orchestration.checks import release_check_specs, release_checks, standing_checks
 from dp_pipeline.orchestration.code_versions import CODE_TAG, data_version, released_code
 from dp_pipeline.orchestration.columns import column_metadata, released_columns
@@ -110,13 +110,13 @@ def _made(
 
 
 def _description(spec: DatasetSpec, model: Model) -> str:
-    claims = [declared_claim(spec, model, epsilon) for epsilon in spec.partitions]
+    guarantees = [declared_guarantee(spec, model, epsilon) for epsilon in spec.partitions]
     kept = f"{spec.title}: {model.summary}. Protected unit: {spec.protection}."
-    if not claims[0].is_dp:
-        return f"{kept} Not differentially private: {claims[0].reason}; charges nothing."
-    costs = ", ".join(spec.currency.text(price(spec, claim)) for claim in claims)
+    if not guarantees[0].is_dp:
+        return f"{kept} Not differentially private: {guarantees[0].reason}; charges nothing."
+    costs = ", ".join(spec.currency.text(price(spec, one)) for one in guarantees)
     bought = " and its evaluation's" if spec.evaluation else ""
-    why = f": {claims[0].reason}" if claims[0].reason else ""
+    why = f": {guarantees[0].reason}" if guarantees[0].reason else ""
     return (
         f"{kept} A first run of a partition charges its ε{bought} ({costs}{why}); "
         "a re-run replays at cost 0."

@@ -77,8 +77,8 @@ def rehearse(release: Release, key: ReleaseKey) -> None:
 
 def _fitted(release: Release, key: ReleaseKey, ask: Ask) -> Fitted:
     rng = release.generator(key)
-    fitted = fit(release.model, release.claim, ask, epsilon=release.epsilon, rng=rng)
-    fitted.require_claimed(release.claim, what=f"{release.spec.name}/{release.name}")
+    fitted = fit(release.model, release.guarantee, ask, epsilon=release.epsilon, rng=rng)
+    fitted.require_claimed(release.guarantee, what=f"{release.spec.name}/{release.name}")
     return fitted
 
 

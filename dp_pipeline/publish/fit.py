@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.models.base import Claim, Model, Released
+from dp_pipeline.models.base import Model, PrivacyGuarantee, Released
 from dp_pipeline.release.accountant import Accountant, Spend
 from dp_pipeline.spec.errors import BoundaryViolation
 
@@ -29,23 +29,28 @@ class Fitted:
     spends: tuple[Spend, ...]
     kind: str
 
-    def require_claimed(self, claim: Claim, *, what: str) -> None:
+    def require_claimed(self, guarantee: PrivacyGuarantee, *, what: str) -> None:
         """BoundaryViolation unless a fit that disclosed claims no ε, and no other one does."""
-        if self.kind != claim.kind:
+        if self.kind != guarantee.kind:
             raise BoundaryViolation(
-                f"{what}: expected a {claim.kind} release as claimed, got a {self.kind} one"
+                f"{what}: expected a {guarantee.kind} release as claimed, got a {self.kind} one"
             )
 
 
 def fit(
-    model: Model, claim: Claim, ask: Ask, *, epsilon: Fraction, rng: np.random.Generator
+    model: Model,
+    guarantee: PrivacyGuarantee,
+    ask: Ask,
+    *,
+    epsilon: Fraction,
+    rng: np.random.Generator,
 ) -> Fitted:
     """Fit a model with a budget of what it claims; it spends all of that, or BoundaryViolation.
 
     epsilon   what was asked; ``claim`` is what the model promises for it
     rng       for post-processing alone
     """
-    accountant = Accountant(claim.amount, claim.currency)
+    accountant = Accountant(guarantee.amount, guarantee.currency)
     released = model.fit(ask(accountant), epsilon=epsilon, rng=rng)
     accountant.require_all_spent()
     return Fitted(released, accountant.spends, accountant.kind)

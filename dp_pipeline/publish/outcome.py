@@ -51,7 +51,7 @@ class Outcome:
             *(numbers.get(metric, "–") for metric in metrics),
             self.bundle.spent_text,
             epsilon_text(Fraction(self.charged, NANO)),
-            self.release.claim.marked(self.state),
+            self.release.guarantee.marked(self.state),
         ]
 
     @property

@@ -19,7 +19,7 @@ from dp_pipeline import __version__
 from dp_pipeline.gate.noise import NoiseSource, named_noise
 from dp_pipeline.ledger import Charge, Entry, Ledger
 from dp_pipeline.models import build_model
-from dp_pipeline.models.base import Claim, Model, declared_claim, price
+from dp_pipeline.models.base import Model, PrivacyGuarantee, declared_guarantee, price
 from dp_pipeline.publish.home import NOISE_VARIABLE, Home
 from dp_pipeline.publish.store import BundleStore
 from dp_pipeline.raw.snapshot import Snapshot
@@ -105,7 +105,7 @@ class Release:
     @property
     def is_fit_for_release(self) -> bool:
         """Whether it may leave: noise that nobody can draw again, and the ε that was asked."""
-        return self.noise.fit_for_release and self.claim.is_plain
+        return self.noise.fit_for_release and self.guarantee.is_plain
 
     def require_fit_noise(self) -> None:
         """DeclarationError for a noise source that does not exist, or a seed on release data."""
@@ -122,21 +122,21 @@ class Release:
         return build_model(self.spec, self.name)
 
     @cached_property
-    def claim(self) -> Claim:
+    def guarantee(self) -> PrivacyGuarantee:
         """What the model promises at this ε."""
-        return declared_claim(self.spec, self.model, self.epsilon)
+        return declared_guarantee(self.spec, self.model, self.epsilon)
 
     @property
     def evaluation(self) -> Fraction | None:
         """ε that buys quality numbers; none beside a release that has no ε itself."""
-        return self.spec.evaluation if self.claim.is_dp else None
+        return self.spec.evaluation if self.guarantee.is_dp else None
 
     @property
     def nano(self) -> int:
         """Nano-ε, or nano-ρ, that a first draw charges, with its evaluation; 0 where no finite ε
         holds.
         """
-        return nano_epsilon(price(self.spec, self.claim))
+        return nano_epsilon(price(self.spec, self.guarantee))
 
     @property
     def store(self) -> BundleStore:
@@ -188,7 +188,7 @@ class Release:
         return Charge(
             key=key.digest,
             lineage=key.lineage,
-            kind=self.claim.kind,
+            kind=self.guarantee.kind,
             nano_epsilon=self.nano,
             what=self.what,
             facts={**self.facts(key), **self.run, ROWS: rows},
@@ -203,12 +203,13 @@ class Release:
     @property
     def _price(self) -> str:
         asked = epsilon_text(self.epsilon)
-        delta = self.claim.currency.delta
+        delta = self.guarantee.currency.delta
         if delta is not None:
             asked = f"{asked} at δ={delta_text(delta)}"
-        if self.claim.is_plain:
+        if self.guarantee.is_plain:
             return f"ε={asked}"
-        holds = f"composed ε={self.claim.composed}" if self.claim.is_dp else self.claim.kind
+        promised = self.guarantee
+        holds = f"composed ε={promised.composed}" if promised.is_dp else promised.kind
         return f"nominal ε={asked}, {holds}"
 
     def generator(self, key: ReleaseKey) -> np.random.Generator:
@@ -225,9 +226,9 @@ class Release:
             "dataset": spec.name,
             "model": key.model,
             "epsilon": epsilon_text(self.epsilon),
-            "kind": self.claim.kind,
-            "composed": self.claim.composed,
-            "reason": self.claim.reason,
+            "kind": self.guarantee.kind,
+            "composed": self.guarantee.composed,
+            "reason": self.guarantee.reason,
             "evaluation": "none" if self.evaluation is None else epsilon_text(self.evaluation),
             "snapshot": key.snapshot,
             "replicate": str(key.replicate),
@@ -244,5 +245,5 @@ class Release:
         }
         if spec.delta is None:
             return facts
-        paid = {"delta": delta_text(spec.delta), "currency": self.claim.currency.name}
+        paid = {"delta": delta_text(spec.delta), "currency": self.guarantee.currency.name}
         return {**facts, **paid}

@@ -213,6 +213,6 @@ def _planned(release: Release, snapshot: Snapshot, *, fresh: bool) -> PlannedRel
     cost = Fraction(release.nano, NANO) if state is None else Fraction(0)
     model = release.model
     names = {None: "new", "settled": "settled", "dead": "dead"}
-    words = release.claim.marked(names.get(state, "unfinished"))
+    words = release.guarantee.marked(names.get(state, "unfinished"))
     cells = model.most_cells(release.spec.domain) if isinstance(model, TableModel) else None
     return PlannedRelease(release.name, release.epsilon, cost, words, cells)

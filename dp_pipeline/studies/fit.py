@@ -21,7 +21,7 @@ import numpy as np
 from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.models.base import Claim, Model
+from dp_pipeline.models.base import Model, PrivacyGuarantee
 from dp_pipeline.publish.fit import Fitted, fit
 from dp_pipeline.release.accountant import Accountant
 from dp_pipeline.release.transcript import Transcript
@@ -35,9 +35,9 @@ def timed_fit(
     model: Model,
     counter: Counter,
     spec: DatasetSpec,
+    guarantee: PrivacyGuarantee,
     *,
     epsilon: Fraction,
-    claim: Claim,
     key: str,
 ) -> tuple[Fitted, float]:
     """A fit with the noise that ``key`` decides, and its wall-clock seconds."""
@@ -56,7 +56,7 @@ def timed_fit(
 
     rng = np.random.default_rng(seed_of("post-processing", key))
     began = time.perf_counter()
-    fitted = fit(model, claim, ask, epsilon=epsilon, rng=rng)
+    fitted = fit(model, guarantee, ask, epsilon=epsilon, rng=rng)
     return fitted, time.perf_counter() - began
 
 
@@ -175,7 +175,7 @@ def standing(
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of one claim.
+    """What came of one guarantee.
 
     held      (data set, ε as text) → whether the claim held there
     outcome   (data set, ε as text) → how the claim's system stood against the others

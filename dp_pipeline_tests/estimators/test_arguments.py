@@ -14,7 +14,7 @@ from dp_pipeline.estimators.fit import exact_delta, exact_epsilon
 from dp_pipeline.estimators.private_kmeans import declared_domain
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.base import Claim
+from dp_pipeline.models.base import PrivacyGuarantee
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline_tests.estimators.people import METHODS, VILLAGES, private, quiet_fit
@@ -162,8 +162,8 @@ def test_the_methods_are_the_models_that_release_centres():
 def test_a_published_variant_that_costs_more_than_was_asked_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    def claim(_: object, epsilon: Fraction) -> Claim:
-        return Claim("dp", 2 * epsilon, "an unpaid round")
+    def claim(_: object, epsilon: Fraction) -> PrivacyGuarantee:
+        return PrivacyGuarantee("dp", 2 * epsilon, "an unpaid round")
 
     monkeypatch.setattr(MODELS["dpqt_kmeans"], "claim", claim, raising=False)
     noise = RecordingNoise()

@@ -12,7 +12,7 @@ import numpy as np
 from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.base import Claim, Model, Released, claim_of
+from dp_pipeline.models.base import Model, PrivacyGuarantee, Released, guarantee_of
 from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline.release.accountant import (
     EXPONENTIAL,
@@ -156,7 +156,7 @@ def run(
     post-processing. A model that reads the number of rows is run where one row is replaced.
     """
     recorder = RecordingNoise() if noise is None else RecordingNoise(noise)
-    claim, public = claimed(model, epsilon, delta, domain), needs_public_rows(model)
+    claim, public = claimed(model, epsilon, delta, domain), model.needs_public_rows
     curator = curator_over(
         LoopCounter(rows, domain) if isinstance(rows, tuple | list) else rows,
         epsilon=claim.amount,
@@ -174,15 +174,9 @@ def run(
 
 def claimed(
     model: Model, epsilon: Fraction, delta: Fraction | None = None, domain: Domain = TOWN
-) -> Claim:
+) -> PrivacyGuarantee:
     """What the model claims to cost over these attributes."""
-    over = getattr(model, "claim_over", None)
-    return claim_of(model, epsilon, delta) if over is None else over(epsilon, domain)
-
-
-def needs_public_rows(model: Model) -> bool:
-    """Whether a model is for neighbours with the same number of rows, which is public."""
-    return bool(getattr(model, "needs_public_rows", False))
+    return guarantee_of(model, epsilon, delta, domain=domain)
 
 
 def check_budget(
@@ -313,7 +307,7 @@ def neighbours(
     """The rows without the person and with them; with somebody else and with them, for a model
     whose number of rows is public.
     """
-    if needs_public_rows(model):
+    if model.needs_public_rows:
         return (*rows, STAND_IN), (*rows, person[0])
     return tuple(rows), (*rows, *person)
 

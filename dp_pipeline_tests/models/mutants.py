@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -28,12 +28,12 @@ from dp_pipeline_tests.instruments import CheaperNoise
 def unpaid(curator: Curator) -> Curator:
     """A second door: the same rows and noise, another accountant."""
     return Curator(
-        curator._counter,
+        curator._route.counter,
         domain=curator.domain,
         reach=curator.reach,
         accountant=Accountant(Fraction(10**9)),
         transcript=Transcript(),
-        noise=curator._noise,
+        noise=curator._route.noise,
     )
 
 
@@ -45,8 +45,8 @@ class UnpaidRound(EugKMeans):
     """Draws noise for one more table, past the accountant."""
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
-        exact = curator._counter.grid(("x", "y"), 2).open_at_the_gate()
-        curator._noise.discrete_laplace(exact, 1 / epsilon)
+        exact = curator._route.counter.grid(("x", "y"), 2).open_at_the_gate()
+        curator._route.noise.discrete_laplace(exact, 1 / epsilon)
         return super().fit(curator, epsilon=epsilon, rng=rng)
 
 
@@ -100,7 +100,8 @@ class HalfTheNoise(Independent):
     def fit(
         self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
     ) -> SyntheticTable:
-        curator._noise = CheaperNoise(curator._noise, Fraction(2))
+        cheaper = CheaperNoise(curator._route.noise, Fraction(2))
+        curator._route = replace(curator._route, noise=cheaper)
         return super().fit(curator, epsilon=epsilon, rng=rng)
 
 
@@ -153,7 +154,7 @@ class StopsEarly(DpqtKMeans):
 
 
 def true_rows(curator: Curator) -> int:
-    return int(curator._counter.count([()])[0].open_at_the_gate())
+    return int(curator._route.counter.count([()])[0].open_at_the_gate())
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ class KeepsTheCentreOfAnEmptyCluster(EugKMeans):
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
         clusters = super().fit(curator, epsilon=epsilon, rng=rng)
-        empty = curator._counter.grid(("x", "y"), 2).open_at_the_gate().ravel()[: self.k] == 0
+        empty = curator._route.counter.grid(("x", "y"), 2).open_at_the_gate().ravel()[: self.k] == 0
         centres = np.where(empty[:, None], 0.0, clusters.centres)
         return Clusters(clusters.columns, centres, clusters.synopsis)
 
@@ -195,7 +196,7 @@ class KeepsTheStartOfAnEmptyCluster(DpKMeans):
         clusters = super().fit(curator, epsilon=epsilon, rng=rng)
         box = curator.domain.box(clusters.columns)
         rule = NearestCentre.of(clusters.columns, clusters.centres, box)
-        sums = curator._counter.sum_by_centre([rule], salt=0).open_at_the_gate()
+        sums = curator._route.counter.sum_by_centre([rule], salt=0).open_at_the_gate()
         middle = [one.middle for one in box]
         centres = np.where(sums[0, :, :1] == 0, middle, clusters.centres)
         return Clusters(clusters.columns, centres, sizes=clusters.sizes)

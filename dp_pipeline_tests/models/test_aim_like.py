@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.graphical.clique_growth import CliqueGrowth
-from dp_pipeline.models.base import claim_of
+from dp_pipeline.models.base import guarantee_of
 from dp_pipeline.models.tables import aim_like
 from dp_pipeline.models.tables.aim_like import AimLike
 from dp_pipeline.release.accountant import EXPONENTIAL, NOISY_MAX, Spend
@@ -110,7 +110,7 @@ def test_a_round_costs_the_same_or_twice_as_much_and_the_last_takes_what_is_left
     delta: Fraction | None,
 ) -> None:
     done = run(AimLike(), TWINS, domain=BITS, delta=delta)
-    begins = claim_of(AimLike(), ONE, delta).amount / 24
+    begins = guarantee_of(AimLike(), ONE, delta).amount / 24
     costs = [choice.epsilon + table.epsilon for choice, table in rounds_of(done)]
     assert [spend.epsilon for spend in done.spends[:6]] == [begins * Fraction(9, 10)] * 6
     assert all(choice.epsilon * 9 == table.epsilon for choice, table in rounds_of(done))
@@ -218,7 +218,7 @@ class PlansByTheRows(AimLike):
     def fit(
         self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
     ) -> SyntheticTable:
-        rows = 1 if curator._counter is None else len(curator._counter.rows)  # type: ignore
+        rows = 1 if curator._route.counter is None else len(curator._route.counter.rows)  # type: ignore
         return AimLike(rounds=min(16, rows + 1)).fit(curator, epsilon=epsilon, rng=rng)
 
 

@@ -21,6 +21,7 @@ import pytest
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.scores import UNIT, Gap
+from dp_pipeline.models.base import Model
 from dp_pipeline.models.clustering.dp_kmeans import DpKMeans
 from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
 from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
@@ -68,7 +69,7 @@ def bit_and_count(table: ClassTable) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class ChoosesATable:
+class ChoosesATable(Model):
     """A choice whose scores move in opposite directions when a person comes."""
 
     summary: ClassVar[str] = "the table that is farther from what is expected"

@@ -12,7 +12,13 @@ import pytest
 
 from dp_pipeline import models
 from dp_pipeline.models import build_model, price_of_everything
-from dp_pipeline.models.base import Claim, claim_at, claim_of, declared_claim, price
+from dp_pipeline.models.base import (
+    PrivacyGuarantee,
+    declared_guarantee,
+    guarantee_at,
+    guarantee_of,
+    price,
+)
 from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
 from dp_pipeline.models.clustering.idp_kmeans import IdpKMeans
 from dp_pipeline.spec.amounts import PURE, Currency, epsilon_of, rho_of
@@ -30,7 +36,7 @@ BOUGHT = Fraction(1, 32)
 class Concentrated(EugKMeans):
     """Accounts in ρ where it can."""
 
-    concentrated: ClassVar[bool] = True
+    accounts_in_rho: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -57,37 +63,41 @@ def spec(folder: Path, *names: str, total: str = "20", **changes: str | None) ->
 
 
 def test_a_concentrated_model_claims_its_epsilon_at_the_delta_and_spends_rho() -> None:
-    claim = claim_of(Concentrated(), ONE, BILLIONTH)
-    assert claim == Claim("dp", ONE, currency=Currency(BILLIONTH))
+    claim = guarantee_of(Concentrated(), ONE, BILLIONTH)
+    assert claim == PrivacyGuarantee("dp", ONE, currency=Currency(BILLIONTH))
     assert claim.amount == rho_of(ONE, BILLIONTH)
     assert claim.is_plain
 
 
 def test_without_a_delta_it_is_as_pure_as_any_other() -> None:
-    assert claim_of(Concentrated(), ONE) == claim_of(EugKMeans(), ONE) == Claim("dp", ONE)
-    assert Claim("dp", ONE).amount == ONE
+    assert (
+        guarantee_of(Concentrated(), ONE)
+        == guarantee_of(EugKMeans(), ONE)
+        == PrivacyGuarantee("dp", ONE)
+    )
+    assert PrivacyGuarantee("dp", ONE).amount == ONE
 
 
 def test_a_pure_model_stays_pure_under_a_delta_with_its_own_claim() -> None:
-    assert claim_of(EugKMeans(), ONE, BILLIONTH) == Claim("dp", ONE)
+    assert guarantee_of(EugKMeans(), ONE, BILLIONTH) == PrivacyGuarantee("dp", ONE)
     published = IdpKMeans(variant="published")
-    claim = claim_of(published, ONE, BILLIONTH)
-    assert (claim, claim.currency) == (claim_of(published, ONE), PURE)
+    claim = guarantee_of(published, ONE, BILLIONTH)
+    assert (claim, claim.currency) == (guarantee_of(published, ONE), PURE)
 
 
 def test_a_model_that_needs_a_delta_is_refused_without_one(tmp_path: Path) -> None:
     with pytest.raises(DeclarationError, match="expected a declared delta, got none"):
-        claim_of(NeedsDelta(), ONE)
+        guarantee_of(NeedsDelta(), ONE)
     build_model(spec(tmp_path, "needs_delta"), "needs_delta")
     with pytest.raises(DeclarationError, match="expected a declared delta, got none"):
         build_model(spec(tmp_path, "needs_delta", delta=None), "needs_delta")
 
 
 def test_a_delta_that_a_model_has_no_use_for_is_refused_where_it_is_asked_of_one_fit() -> None:
-    assert claim_at(Concentrated(), ONE, BILLIONTH).amount == rho_of(ONE, BILLIONTH)
-    assert claim_at(EugKMeans(), ONE, None) == Claim("dp", ONE)
+    assert guarantee_at(Concentrated(), ONE, BILLIONTH).amount == rho_of(ONE, BILLIONTH)
+    assert guarantee_at(EugKMeans(), ONE, None) == PrivacyGuarantee("dp", ONE)
     with pytest.raises(DeclarationError, match="delta: expected none for a model of pure ε, got 1"):
-        claim_at(EugKMeans(), ONE, BILLIONTH)
+        guarantee_at(EugKMeans(), ONE, BILLIONTH)
 
 
 def test_an_epsilon_that_buys_no_rho_is_refused_before_anything_is_planned(tmp_path: Path) -> None:
@@ -100,7 +110,7 @@ def test_an_epsilon_that_buys_no_rho_is_refused_before_anything_is_planned(tmp_p
 def test_a_release_costs_rho_and_its_evaluation_half_a_square(tmp_path: Path) -> None:
     declared = spec(tmp_path, "concentrated", "eug_kmeans")
     costs = {
-        name: price(declared, declared_claim(declared, build_model(declared, name), ONE))
+        name: price(declared, declared_guarantee(declared, build_model(declared, name), ONE))
         for name in declared.models
     }
     assert costs == {

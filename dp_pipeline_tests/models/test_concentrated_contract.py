@@ -6,7 +6,7 @@ A small model asks everything that there is to ask in ρ; its mutants are caught
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
 from typing import ClassVar
@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, Gap, Independence
 from dp_pipeline.gate.selection import Candidates, ForestPlan
-from dp_pipeline.models.base import Claim
+from dp_pipeline.models.base import Model, PrivacyGuarantee
 from dp_pipeline.release.accountant import GAUSSIAN, LAPLACE, Accountant
 from dp_pipeline.release.measurement import NoisyMarginal
 from dp_pipeline.release.synthetic_table import SyntheticTable
@@ -34,7 +34,6 @@ from dp_pipeline_tests.models.contract import (
     check_replay,
     check_valid,
     claimed,
-    needs_public_rows,
     run,
 )
 from dp_pipeline_tests.populations import AWKWARD, TEN_PEOPLE, Row
@@ -46,11 +45,11 @@ every_reach = pytest.mark.parametrize("reach", [1, 3])
 
 
 @dataclass(frozen=True)
-class AsksEverything:
+class AsksEverything(Model):
     """Rows, a plan, scores, choices and tables, in either currency."""
 
     summary: ClassVar[str] = "everything that can be asked of scores and tables"
-    concentrated: ClassVar[bool] = True
+    accounts_in_rho: ClassVar[bool] = True
 
     def check(self, domain: Domain) -> None:
         """Any domain."""
@@ -162,7 +161,8 @@ class HalfTheNoise(AsksEverything):
     def fit(
         self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
     ) -> SyntheticTable:
-        curator._noise = CheaperNoise(curator._noise, Fraction(2))
+        cheaper = CheaperNoise(curator._route.noise, Fraction(2))
+        curator._route = replace(curator._route, noise=cheaper)
         return super().fit(curator, epsilon=epsilon, rng=rng)
 
 
@@ -185,12 +185,12 @@ class UnpaidScores(AsksEverything):
         self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
     ) -> SyntheticTable:
         unpaid = Curator(
-            curator._counter,
+            curator._route.counter,
             domain=curator.domain,
             reach=curator.reach,
             accountant=Accountant(Fraction(10**9), curator.currency),
             transcript=Transcript(),
-            noise=curator._noise,
+            noise=curator._route.noise,
         )
         pairs: list[tuple[str, ...]] = list(combinations(curator.domain.discrete, 2))
         session = unpaid.open_scores(dict.fromkeys(pairs, Independence()))
@@ -209,7 +209,7 @@ class ReadsTheExactScores(AsksEverything):
         session = curator.open_scores(
             {names[:2]: Gap(np.zeros(curator.domain.shape(names[:2]), np.int64))}
         )
-        exact = session._candidates.exact(curator._counter)
+        exact = session._candidates.exact(curator._route.counter)
         released = super().fit(curator, epsilon=epsilon, rng=rng)
         codes = np.repeat(released.codes[:1], int(exact[0]) // UNIT, axis=0)
         return SyntheticTable(
@@ -309,7 +309,7 @@ def test_a_model_that_reads_public_rows_is_checked_where_one_row_is_replaced(
     delta: Fraction | None,
 ) -> None:
     model = ReadsPublicRows()
-    assert needs_public_rows(model)
+    assert model.needs_public_rows
     check_budget(model, epsilon=ONE, reach=1, delta=delta)
     check_replay(model, delta=delta)
     fuzz_loss(model, reach=1, delta=delta)
@@ -317,7 +317,7 @@ def test_a_model_that_reads_public_rows_is_checked_where_one_row_is_replaced(
 
 def test_a_claim_over_a_domain_is_asked_for_with_the_domain() -> None:
     class ClaimsByAttribute(AsksEverything):
-        def claim_over(self, epsilon: Fraction, domain: Domain | None) -> Claim:
-            return Claim("dp", epsilon * len(domain.names), "a multiple")
+        def claim_over(self, epsilon: Fraction, domain: Domain | None) -> PrivacyGuarantee:
+            return PrivacyGuarantee("dp", epsilon * len(domain.names), "a multiple")
 
     assert claimed(ClaimsByAttribute(), ONE).amount == 4

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.rules import NearestCentre
-from dp_pipeline.models.base import Claim, Model, claim_of
+from dp_pipeline.models.base import Model, PrivacyGuarantee, guarantee_of
 from dp_pipeline.models.clustering.base import equal_noise, lloyd_round, lloyd_rounds, round_budgets
 from dp_pipeline.models.clustering.dp_kmeans import DpKMeans
 from dp_pipeline.models.clustering.dp_kmeans_pp import DpKMeansPlusPlus
@@ -236,14 +236,14 @@ def test_a_start_of_subset_means_is_one_more_round_of_the_same_price() -> None:
 
 def test_the_published_start_costs_what_it_does_not_say() -> None:
     model = IdpKMeans(k=3, rounds=4, variant="published")
-    claim = claim_of(model, ONE)
+    claim = guarantee_of(model, ONE)
     assert (claim.kind, claim.epsilon) == ("dp", Fraction(5, 4))
     assert not claim.is_plain
     assert len(claim.reason.splitlines()) == 1
     done, sound = run(model), run(IdpKMeans(k=3, rounds=4), epsilon=claim.epsilon)
     assert [sum(one) for one in rounds_of(done)] == [Fraction(1, 4)] * 5
     assert done.contents == sound.contents
-    assert claim_of(replace(model, variant="sound"), ONE) == Claim("dp", ONE)
+    assert guarantee_of(replace(model, variant="sound"), ONE) == PrivacyGuarantee("dp", ONE)
 
 
 def test_the_start_is_the_means_of_subsets_that_a_hash_makes() -> None:

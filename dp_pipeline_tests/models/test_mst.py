@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.models.base import claim_of
+from dp_pipeline.models.base import guarantee_of
 from dp_pipeline.models.tables.mst import Mst
 from dp_pipeline.release.accountant import EXPONENTIAL, GAUSSIAN, LAPLACE, NOISY_MAX
 from dp_pipeline.release.synthetic_table import SyntheticTable
@@ -98,7 +98,7 @@ def test_a_third_is_for_single_attributes_one_for_draws_and_one_for_pairs(
     delta: Fraction | None,
 ) -> None:
     done = run(Mst(), TWINS, domain=BITS, delta=delta)
-    amount = claim_of(Mst(), ONE, delta).amount
+    amount = guarantee_of(Mst(), ONE, delta).amount
     table_noise, draw = (LAPLACE, NOISY_MAX) if delta is None else (GAUSSIAN, EXPONENTIAL)
     assert [spend.mechanism for spend in done.spends] == (
         [table_noise] * 6 + [draw] * 5 + [table_noise] * 5
@@ -174,7 +174,7 @@ class CountsTheRows(Mst):
     def fit(
         self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
     ) -> SyntheticTable:
-        rows = 7 if curator._counter is None else len(curator._counter.rows)  # type: ignore
+        rows = 7 if curator._route.counter is None else len(curator._route.counter.rows)  # type: ignore
         return Mst(synthetic_rows=rows).fit(curator, epsilon=epsilon, rng=rng)
 
 

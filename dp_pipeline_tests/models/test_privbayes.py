@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import NoiseSource
-from dp_pipeline.models.base import claim_of
+from dp_pipeline.models.base import guarantee_of
 from dp_pipeline.models.tables import privbayes
 from dp_pipeline.models.tables.privbayes import PrivBayes, grown_network
 from dp_pipeline.raw.counters.memory import MemoryCounter
@@ -224,7 +224,7 @@ class CountsTheRows(PrivBayes):
     def fit(
         self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
     ) -> SyntheticTable:
-        rows = 10**9 if curator._counter is None else len(curator._counter.rows)  # type: ignore
+        rows = 10**9 if curator._route.counter is None else len(curator._route.counter.rows)  # type: ignore
         sound = PrivBayes(nominal_rows=10 * rows + 1)
         return sound.fit(curator, epsilon=epsilon, rng=rng)
 
@@ -379,8 +379,8 @@ def test_a_replaced_person_moves_no_log_probability_by_more_than_epsilon(
 @pytest.mark.parametrize("score", ["I", "F"])
 def test_a_score_of_public_rows_stays_on_benchmarks_where_a_row_is_replaced(score: str) -> None:
     model = PrivBayes(score=score)
-    assert not claim_of(model, ONE).is_plain
-    assert claim_of(model, ONE).epsilon == ONE
+    assert not guarantee_of(model, ONE).is_plain
+    assert guarantee_of(model, ONE).epsilon == ONE
     curator = curator_over(LoopCounter(TWINS, BITS), domain=BITS)
     with pytest.raises(BoundaryViolation, match="replace_one"):
         model.fit(curator, epsilon=ONE, rng=np.random.default_rng(7))

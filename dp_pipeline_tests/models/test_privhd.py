@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.inference.graphical.junction_tree import JunctionTree
 from dp_pipeline.models import build_model
-from dp_pipeline.models.base import Claim, Model, claim_of, declared_claim
+from dp_pipeline.models.base import Model, PrivacyGuarantee, declared_guarantee, guarantee_of
 from dp_pipeline.models.tables.independent import Independent
 from dp_pipeline.models.tables.privbayes import PrivBayes
 from dp_pipeline.models.tables.privhd import PrivHd
@@ -75,7 +75,7 @@ def bits(many: int) -> Domain:
 
 
 def test_as_published_it_composes_to_8_2_on_16_attributes_at_a_nominal_0_8() -> None:
-    claim = claim_of(PrivHd(variant="published"), Fraction("0.8"), domain=bits(16))
+    claim = guarantee_of(PrivHd(variant="published"), Fraction("0.8"), domain=bits(16))
     assert (claim.kind, claim.epsilon) == ("dp", Fraction("8.2"))
     assert "compose to more than ε" in claim.reason
 
@@ -112,19 +112,19 @@ def test_what_a_draw_without_a_pair_that_fits_costs_is_lost_as_published_alone()
 
 
 def test_sound_variants_claim_what_is_asked_and_only_the_tuned_one_may_leave() -> None:
-    assert claim_of(PrivHd(), ONE) == Claim("dp", ONE)
+    assert guarantee_of(PrivHd(), ONE) == PrivacyGuarantee("dp", ONE)
     for variant in ("composed", "peeling"):
-        claim = claim_of(PrivHd(variant=variant), ONE, domain=BITS)
+        claim = guarantee_of(PrivHd(variant=variant), ONE, domain=BITS)
         assert (claim.epsilon, claim.is_plain) == (ONE, False)
     with pytest.raises(BoundaryViolation, match="expected the attributes of its claim"):
-        claim_of(PrivHd(variant="published"), ONE)
+        guarantee_of(PrivHd(variant="published"), ONE)
 
 
 def test_one_that_claims_the_nominal_epsilon_is_caught() -> None:
     @dataclass(frozen=True)
     class Nominal(PrivHd):
-        def claim_over(self, epsilon: Fraction, _: Domain | None) -> Claim:
-            return Claim("dp", epsilon)
+        def claim_over(self, epsilon: Fraction, _: Domain | None) -> PrivacyGuarantee:
+            return PrivacyGuarantee("dp", epsilon)
 
     with pytest.raises(BudgetExceeded):
         run(Nominal(variant="published"), TWINS, domain=BITS)
@@ -151,7 +151,7 @@ def test_a_replaced_person_moves_no_log_probability_by_more_than_the_claim(
         for people in (rows, [person, *rows[1:]])
     )
     assert one.contents == other.contents
-    assert privacy_loss(one, other) <= claim_of(model, ONE, domain=BITS).epsilon
+    assert privacy_loss(one, other) <= guarantee_of(model, ONE, domain=BITS).epsilon
 
 
 # What is refused.
@@ -228,7 +228,7 @@ def test_the_data_sets_of_replaced_rows_record_the_composed_cost(
     monkeypatch.setenv("DP_PIPELINE_DATA", str(tmp_path))
     spec = find_spec(name)
     model = build_model(spec, "privhd")
-    claims = {one: declared_claim(spec, model, one).epsilon for one in spec.partitions}
+    claims = {one: declared_guarantee(spec, model, one).epsilon for one in spec.partitions}
     expected = {"nltcs_replace": "8.2", "adult_replace": "7.35"}[name]
     assert claims[Fraction("0.8")] == Fraction(expected)
     assert (spec.lineage, spec.relation) == (name, "replace_one")

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.base import Claim, Model, claim_of
+from dp_pipeline.models.base import Model, PrivacyGuarantee, guarantee_of
 from dp_pipeline.models.clustering.dp_kmeans import DpKMeans
 from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans, node_around
 from dp_pipeline.models.clustering.idp_kmeans import IdpKMeans
@@ -72,11 +72,11 @@ def fitted(
     transcript: Transcript | None = None,
 ) -> Clusters:
     """One release at ε = 1, after which everything that was claimed is spent."""
-    budget = claim_of(model, ONE).epsilon
+    budget = guarantee_of(model, ONE).epsilon
     curator = curator_of(rows, budget=budget, noise=noise, transcript=transcript)
     released = model.fit(curator, epsilon=ONE, rng=np.random.default_rng(7))
     curator.accountant.require_all_spent()
-    assert curator.accountant.kind == claim_of(model, ONE).kind
+    assert curator.accountant.kind == guarantee_of(model, ONE).kind
     assert isinstance(released, Clusters)
     return released
 
@@ -113,17 +113,17 @@ def places(rows: Sequence[Row]) -> set[tuple[float, ...]]:
 
 def test_every_default_is_sound_and_claims_the_epsilon_that_is_asked() -> None:
     for model_type in MODELS.values():
-        assert claim_of(model_type(), Fraction(1, 3)) == Claim("dp", Fraction(1, 3))
+        assert guarantee_of(model_type(), Fraction(1, 3)) == PrivacyGuarantee("dp", Fraction(1, 3))
 
 
 def test_a_claim_of_no_epsilon_has_a_reason() -> None:
     with pytest.raises(BoundaryViolation, match="expected a reason"):
-        Claim("not-dp", ONE)
+        PrivacyGuarantee("not-dp", ONE)
 
 
 @pytest.mark.parametrize("model", PUBLISHED.values(), ids=PUBLISHED.keys())
 def test_a_method_that_reads_the_rows_without_noise_claims_no_epsilon(model: Model) -> None:
-    claim = claim_of(model, ONE)
+    claim = guarantee_of(model, ONE)
     assert (claim.kind, claim.composed, claim.is_plain) == ("not-dp", "none", False)
     assert claim.marked("new") == "new, not-dp"
 
@@ -214,9 +214,9 @@ def test_the_scales_of_an_uncharged_round_compose_to_more_than_was_asked(
     d, one = 2, 1 << 16
     costs = [1 / s.scale + d * one / t.scale for s, t in zip(sizes, totals, strict=True)]
     assert costs == [epsilon / rounds] * (rounds + 1)
-    assert sum(costs) == composed == model.claim(epsilon).epsilon
-    assert curator.accountant.kind == model.claim(epsilon).kind == "dp"
-    assert not model.claim(epsilon).is_plain
+    assert sum(costs) == composed == model.guarantee(epsilon).epsilon
+    assert curator.accountant.kind == model.guarantee(epsilon).kind == "dp"
+    assert not model.guarantee(epsilon).is_plain
 
 
 def test_a_round_that_is_not_charged_does_not_fit_into_what_was_asked() -> None:

@@ -41,7 +41,7 @@ every_shape = pytest.mark.parametrize("shape", SHAPES)
 
 def deltas(name: str) -> list[Fraction | None]:
     """Without a δ, and with one where the model has a use for it."""
-    return [None, DELTA] if getattr(MODELS[name], "concentrated", False) else [None]
+    return [None, DELTA] if MODELS[name].accounts_in_rho else [None]
 
 
 CASES = [(name, delta) for name in NAMES for delta in deltas(name)]

@@ -14,7 +14,7 @@ import pytest
 
 from dp_pipeline import models
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.models.base import Claim
+from dp_pipeline.models.base import Model, PrivacyGuarantee
 from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
 from dp_pipeline.orchestration.checks import PLAUSIBLE
 from dp_pipeline.publish.outcome import Outcome, report_path
@@ -53,13 +53,13 @@ PURE_ALONE = {**PAID, "models": {"eug_kmeans": {"k": "2", "nominal_rows": "40"}}
 
 
 @dataclass(frozen=True)
-class Counted:
+class Counted(Model):
     """A Gaussian count for all but a tenth of ρ, a pure one for the tenth, and two declared
     centres.
     """
 
     summary: ClassVar[str] = "two counts"
-    concentrated: ClassVar[bool] = True
+    accounts_in_rho: ClassVar[bool] = True
 
     def check(self, domain: object) -> None:
         """Any domain will do."""
@@ -300,7 +300,7 @@ def test_a_release_charged_before_a_crash_is_resumed_in_rho(
 class SpendsTheEpsilon(EugKMeans):
     """Says that it is concentrated, and spends its ε as if it were ρ."""
 
-    concentrated: ClassVar[bool] = True
+    accounts_in_rho: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -315,15 +315,15 @@ class LeavesSome(Counted):
 class GaussianInPure(Counted):
     """Draws Gaussian noise under a claim of pure ε: no finite ε would hold."""
 
-    concentrated: ClassVar[bool] = False
+    accounts_in_rho: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
 class ClaimsLess(Counted):
     """Says that it composes to half of the ε that it takes as its own."""
 
-    def claim(self, epsilon: Fraction) -> Claim:
-        return Claim("dp", epsilon / 2)
+    def guarantee(self, epsilon: Fraction, _: object = None) -> PrivacyGuarantee:
+        return PrivacyGuarantee("dp", epsilon / 2)
 
     def _first(self, epsilon: Fraction) -> Fraction:
         return epsilon / 2

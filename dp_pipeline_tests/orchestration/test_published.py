@@ -16,7 +16,7 @@ import pytest
 from dp_pipeline import models
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.ledger import Entry
-from dp_pipeline.models.base import Claim
+from dp_pipeline.models.base import PrivacyGuarantee
 from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
 from dp_pipeline.orchestration.dataset import dataset_assets
 from dp_pipeline.orchestration.metadata import charge_table
@@ -355,16 +355,16 @@ class DisclosesInSilence(EugKMeans):
 class ClaimsNoEpsilon(EugKMeans):
     """Is private and says that it is not: it would be charged nothing."""
 
-    def claim(self, epsilon: Fraction) -> Claim:
-        return Claim("not-dp", epsilon, "modesty")
+    def guarantee(self, epsilon: Fraction, _: object = None) -> PrivacyGuarantee:
+        return PrivacyGuarantee("not-dp", epsilon, "modesty")
 
 
 @dataclass(frozen=True)
 class ClaimsLess(EugKMeans):
     """Says that it composes to half of what it spends."""
 
-    def claim(self, epsilon: Fraction) -> Claim:
-        return Claim("dp", epsilon / 2, "a discount")
+    def guarantee(self, epsilon: Fraction, _: object = None) -> PrivacyGuarantee:
+        return PrivacyGuarantee("dp", epsilon / 2, "a discount")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from dp_pipeline_tests.models.test_planning import CHANGED
 from dp_pipeline_tests.orchestration.projects import HOMES, Project
 
 TABLES = [name for name, model_type in MODELS.items() if issubclass(model_type, TableModel)]
-CONCENTRATED = [name for name in TABLES if getattr(MODELS[name], "concentrated", False)]
+CONCENTRATED = [name for name in TABLES if MODELS[name].accounts_in_rho]
 BILLIONTH = "0.000000001"
 CASES = [(name, None) for name in TABLES] + [(name, BILLIONTH) for name in CONCENTRATED]
 

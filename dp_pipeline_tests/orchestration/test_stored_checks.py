@@ -250,8 +250,8 @@ def test_a_spend_that_was_not_drawn_is_seen(stored: Stored):
     first, *rest = published.bundle.spends
     thin = replace(first, scale=first.scale / 2)
     cheat = replace(published.bundle, spends=(thin, *rest))
-    assert spent_check(release.spec, release.claim, published.bundle).passed
-    assert not spent_check(release.spec, release.claim, cheat).passed
+    assert spent_check(release.spec, release.guarantee, published.bundle).passed
+    assert not spent_check(release.spec, release.guarantee, cheat).passed
 
 
 def test_a_run_shows_every_check_green_but_the_warning_that_few_rows_deserve(rides: Project):

@@ -18,7 +18,7 @@ import pytest
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS, build_model
-from dp_pipeline.models.base import declared_claim
+from dp_pipeline.models.base import declared_guarantee
 from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.ingest import ingest
@@ -85,7 +85,7 @@ def drawn(
     amount = Fraction(epsilon)
     spec = replace(spec, models={model: spec.models.get(model, parameters)}, partitions=(amount,))
     built = build_model(spec, model)
-    claim = declared_claim(spec, built, amount)
+    claim = declared_guarantee(spec, built, amount)
     accountant = Accountant(claim.amount, claim.currency)
     curator = Curator(
         counter,

@@ -21,7 +21,7 @@ from click.testing import CliRunner, Result
 from dp_pipeline.cli import main
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.ledger import Account
-from dp_pipeline.models.base import Claim
+from dp_pipeline.models.base import PrivacyGuarantee
 from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
 from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
 from dp_pipeline.spec.discovery import find_spec
@@ -203,8 +203,12 @@ def test_a_variant_as_published_is_marked_and_compared_with_nothing(begun: Path)
 def test_a_system_that_discloses_more_than_it_claims_ends_the_study(
     begun: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(DpqtKMeans, "claim", lambda _, epsilon: Claim("dp", epsilon))
-    with pytest.raises(BoundaryViolation, match="expected a dp release as claimed, got a not-dp one"):
+    monkeypatch.setattr(
+        DpqtKMeans, "guarantee", lambda _, epsilon, __: PrivacyGuarantee("dp", epsilon)
+    )
+    with pytest.raises(
+        BoundaryViolation, match="expected a dp release as claimed, got a not-dp one"
+    ):
         published(begun).run()
 
 

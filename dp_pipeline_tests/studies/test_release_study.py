@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from dp_pipeline.cli import main
 from dp_pipeline.ledger import Account
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.base import Claim
+from dp_pipeline.models.base import PrivacyGuarantee
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.models.tables.independent import Independent
 from dp_pipeline.models.tables.privbayes import PrivBayes
@@ -214,8 +214,8 @@ def test_a_system_that_spends_less_than_it_claims_is_refused(
     answers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert answers.is_dir()
-    more = lambda _, epsilon: Claim("dp", 2 * epsilon)  # noqa: E731
-    monkeypatch.setattr(Independent, "claim", more, raising=False)
+    more = lambda _, epsilon, __: PrivacyGuarantee("dp", 2 * epsilon)  # noqa: E731
+    monkeypatch.setattr(Independent, "guarantee", more)
     with pytest.raises(PipelineError, match=r"expected charges of exactly ε=1, got 0\.5"):
         small_study(tmp_path, "independent", repeats=1).run()
 
@@ -224,9 +224,11 @@ def test_a_system_that_discloses_more_than_it_claims_ends_the_study(
     answers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert answers.is_dir()
-    silent = lambda _, epsilon: Claim("not-dp", epsilon, "it looks")  # noqa: E731
-    monkeypatch.setattr(Independent, "claim", silent, raising=False)
-    with pytest.raises(BoundaryViolation, match="expected a not-dp release as claimed, got a dp one"):
+    silent = lambda _, epsilon, __: PrivacyGuarantee("not-dp", epsilon, "it looks")  # noqa: E731
+    monkeypatch.setattr(Independent, "guarantee", silent)
+    with pytest.raises(
+        BoundaryViolation, match="expected a not-dp release as claimed, got a dp one"
+    ):
         small_study(tmp_path, "independent", repeats=1).run()
 
 
@@ -289,7 +291,7 @@ def test_every_model_of_tables_is_a_system_and_with_delta_where_it_has_a_use_for
     models = {name for name, model in MODELS.items() if issubclass(model, TableModel)}
     assert {system.model for system in known_systems().values()} == models
     concentrated = {s.model for s in known_systems().values() if s.concentrated}
-    assert concentrated == {n for n in models if getattr(MODELS[n], "concentrated", False)}
+    assert concentrated == {n for n in models if MODELS[n].accounts_in_rho}
     published = [one.name for one in known_systems().values() if one.is_published]
     assert not {name for claim in CLAIMS for name in (claim.system, *claim.against)} & {*published}
 

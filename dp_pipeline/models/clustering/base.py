@@ -18,7 +18,7 @@ from dp_pipeline.gate.counter import MOST_GRID_CELLS
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.rules import NearestCentre
 from dp_pipeline.inference.spatial.kmeans import cluster_synopsis
-from dp_pipeline.models.base import clustering_columns
+from dp_pipeline.models.base import Model, clustering_columns
 from dp_pipeline.release.accountant import split
 from dp_pipeline.release.clusters import Clusters, Synopsis
 from dp_pipeline.spec.domain import Domain
@@ -28,7 +28,7 @@ from dp_pipeline.spec.parameters import integer, names
 
 
 @dataclass(frozen=True)
-class Clustering:
+class Clustering(Model):
     """A model that releases k centres in some numeric columns.
 
     most_columns   None where the method has no grid

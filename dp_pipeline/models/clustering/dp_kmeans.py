@@ -10,9 +10,10 @@ import numpy as np
 
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.spatial.kmeans import pack_spheres, uniform_places
-from dp_pipeline.models.base import Claim, clustering_columns
+from dp_pipeline.models.base import PrivacyGuarantee, clustering_columns
 from dp_pipeline.models.clustering.base import Clustering, equal_noise, lloyd_rounds, round_budgets
 from dp_pipeline.release.clusters import Clusters
+from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import FloatArray
 from dp_pipeline.spec.parameters import choice, integer, variant
 
@@ -48,11 +49,15 @@ class DpKMeans(Clustering):
     start: str = choice("uniform", "packing")
     variant: str = variant()
 
-    def claim(self, epsilon: Fraction) -> Claim:
+    def guarantee(  # The signature is the base's.
+        self,
+        epsilon: Fraction,
+        domain: Domain | None = None,  # noqa: ARG002
+    ) -> PrivacyGuarantee:
         """ε, or none where it starts from records."""
         if self.variant == "sound":
-            return Claim("dp", epsilon)
-        return Claim("not-dp", epsilon, "the initial centres are records without noise")
+            return PrivacyGuarantee("dp", epsilon)
+        return PrivacyGuarantee("not-dp", epsilon, "the initial centres are records without noise")
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
         """Centres (k, d) and their noisy sizes in the last round; spends exactly ``epsilon``."""
@@ -74,6 +79,6 @@ class DpKMeans(Clustering):
         box = curator.domain.box(columns)
         if self.variant == "sound":
             return (uniform_places if self.start == "uniform" else pack_spheres)(self.k, box, rng)
-        salt, reason = int(rng.integers(1 << 63)), self.claim(Fraction(1)).reason
+        salt, reason = int(rng.integers(1 << 63)), self.guarantee(Fraction(1)).reason
         records = curator.disclose_records(columns, self.k, salt, reason=reason)
         return np.stack([one.decode(records[:, axis]) for axis, one in enumerate(box)], axis=1)

@@ -11,10 +11,11 @@ import numpy as np
 
 from dp_pipeline.gate.counter import MOST_GRID_AXES, MOST_GRID_CELLS
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.models.base import Claim, clustering_columns, planning_units
+from dp_pipeline.models.base import PrivacyGuarantee, clustering_columns, planning_units
 from dp_pipeline.models.clustering.base import SynopsisClustering
 from dp_pipeline.release.clusters import Clusters, Synopsis
 from dp_pipeline.release.trees import Nodes
+from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import COORDINATE_BITS, IntArray
 from dp_pipeline.spec.parameters import integer, share, variant
 
@@ -57,11 +58,17 @@ class DpqtKMeans(SynopsisClustering):
     gamma: Fraction = share(Fraction(3, 10))
     variant: str = variant()
 
-    def claim(self, epsilon: Fraction) -> Claim:
+    def guarantee(  # The signature is the base's.
+        self,
+        epsilon: Fraction,
+        domain: Domain | None = None,  # noqa: ARG002
+    ) -> PrivacyGuarantee:
         """ε, or none where the box comes from the data."""
         if self.variant == "sound":
-            return Claim("dp", epsilon)
-        return Claim("not-dp", epsilon, "the box is taken from the smallest and largest records")
+            return PrivacyGuarantee("dp", epsilon)
+        return PrivacyGuarantee(
+            "not-dp", epsilon, "the box is taken from the smallest and largest records"
+        )
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
         """Centres (k, d) and the noisy leaves as synopsis; spends exactly ``epsilon``."""
@@ -96,7 +103,7 @@ class DpqtKMeans(SynopsisClustering):
         """Where the tree starts: the whole box, or as published the node around the data."""
         if self.variant == "sound":
             return Nodes.root()
-        bounds = curator.disclose_bounds(columns, reason=self.claim(Fraction(1)).reason)
+        bounds = curator.disclose_bounds(columns, reason=self.guarantee(Fraction(1)).reason)
         return node_around(bounds, most=finest_height(len(columns)) - height)
 
 

@@ -10,9 +10,10 @@ import numpy as np
 
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.spatial.kmeans import uniform_places
-from dp_pipeline.models.base import Claim, clustering_columns
+from dp_pipeline.models.base import PrivacyGuarantee, clustering_columns
 from dp_pipeline.models.clustering.base import Clustering, equal_noise, lloyd_round, lloyd_rounds
 from dp_pipeline.release.clusters import Clusters
+from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import FloatArray
 from dp_pipeline.spec.parameters import integer, variant
 
@@ -43,11 +44,15 @@ class IdpKMeans(Clustering):
     rounds: int = integer(5, at_least=1, at_most=20, measuring=True)
     variant: str = variant()
 
-    def claim(self, epsilon: Fraction) -> Claim:
+    def guarantee(  # The signature is the base's.
+        self,
+        epsilon: Fraction,
+        domain: Domain | None = None,  # noqa: ARG002
+    ) -> PrivacyGuarantee:
         """ε, or what an uncharged start makes of it."""
         if self.variant == "sound":
-            return Claim("dp", epsilon)
-        return Claim(
+            return PrivacyGuarantee("dp", epsilon)
+        return PrivacyGuarantee(
             "dp",
             epsilon * (self.rounds + 1) / self.rounds,
             f"the initial round is not charged: {self.rounds + 1} rounds at ε/{self.rounds} "
@@ -57,7 +62,7 @@ class IdpKMeans(Clustering):
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
         """Centres (k, d) and their noisy sizes in the last round; spends exactly the claim."""
         columns = clustering_columns(self.columns, curator.domain)
-        share = self.claim(epsilon).epsilon / (self.rounds + 1)
+        share = self.guarantee(epsilon).epsilon / (self.rounds + 1)
         means = lloyd_rounds(
             curator,
             columns,

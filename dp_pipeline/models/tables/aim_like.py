@@ -59,7 +59,7 @@ class AimLike(TableModel):
     """
 
     summary: ClassVar[str] = "tables measured one by one, where the model so far is most wrong"
-    concentrated: ClassVar[bool] = True
+    accounts_in_rho: ClassVar[bool] = True
 
     clique_cells: int = clique_cells(8192)
     candidates: int = integer(2000, at_least=1, at_most=10**5, measuring=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dp_pipeline.models.base import Model
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline.spec.parameters import integer, names
@@ -30,7 +31,7 @@ def clique_cells(default: int) -> Any:
 
 
 @dataclass(frozen=True)
-class TableModel:
+class TableModel(Model):
     """Public parameters of a model of a table of discrete attributes.
 
     attributes       discrete attributes; all when empty

@@ -10,6 +10,7 @@ import numpy as np
 
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import Independence, Purity, Score
+from dp_pipeline.models.base import Model
 from dp_pipeline.release.bit_classes import CLASS, BitClasses, DeclaredBit, bit_count, declared_bits
 from dp_pipeline.release.class_table import ClassPromise, ClassTable
 from dp_pipeline.spec.domain import Domain
@@ -27,7 +28,7 @@ MOST_BITS = 2048
 
 
 @dataclass(frozen=True)
-class DpKjig:
+class DpKjig(Model):
     """K-anonymous joint information gain with noise: m bits, and the classes of their answers.
 
     label         one attribute with cells, of C levels, that the classes are to tell apart

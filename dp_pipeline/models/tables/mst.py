@@ -53,7 +53,7 @@ class Mst(TableModel):
     """
 
     summary: ClassVar[str] = "noisy tables of the pairs of a spanning tree, and rows drawn from it"
-    concentrated: ClassVar[bool] = True
+    accounts_in_rho: ClassVar[bool] = True
 
     clique_cells: int = clique_cells(1 << 16)
 

@@ -18,7 +18,7 @@ from dp_pipeline.gate.scores import FScore, Independence, MutualInformation, Sco
 from dp_pipeline.inference.graphical.clique_join import Conditional, overlap_links, sample_network
 from dp_pipeline.inference.graphical.consistency import project_to_simplex
 from dp_pipeline.inference.graphical.fitted_tree import estimated_rows
-from dp_pipeline.models.base import Claim, planning_units
+from dp_pipeline.models.base import PrivacyGuarantee, planning_units
 from dp_pipeline.models.tables.base import (
     Family,
     Sizes,
@@ -139,11 +139,15 @@ class PrivBayes(TableModel):
         """Whether it reads the number of rows: under ``replace_one``, on benchmarks alone."""
         return self.score != "R"
 
-    def claim(self, epsilon: Fraction) -> Claim:
+    def guarantee(  # The signature is the base's.
+        self,
+        epsilon: Fraction,
+        domain: Domain | None = None,  # noqa: ARG002
+    ) -> PrivacyGuarantee:
         """ε; with a reason to stay on benchmarks where the number of rows has to be public."""
         if not self.needs_public_rows:
-            return Claim("dp", epsilon)
-        return Claim("dp", epsilon, f"score {self.score} needs a public number of rows")
+            return PrivacyGuarantee("dp", epsilon)
+        return PrivacyGuarantee("dp", epsilon, f"score {self.score} needs a public number of rows")
 
     def check(self, domain: Domain) -> None:
         """DeclarationError as for every table model, and for F unless all attributes are binary."""

@@ -21,7 +21,7 @@ from dp_pipeline.inference.graphical.clique_growth import CliqueGrowth, bigger_c
 from dp_pipeline.inference.graphical.clique_join import clique_counts, join_cliques
 from dp_pipeline.inference.graphical.fitted_tree import estimated_rows, shares
 from dp_pipeline.inference.graphical.junction_tree import JunctionTree
-from dp_pipeline.models.base import Claim
+from dp_pipeline.models.base import PrivacyGuarantee
 from dp_pipeline.models.tables.base import TableModel, clique_cells
 from dp_pipeline.release.accountant import root_weights, split
 from dp_pipeline.release.measurement import NoisyMarginal
@@ -236,16 +236,18 @@ class PrivHd(TableModel):
         """Whether it reads the number of rows: under ``replace_one``, on benchmarks alone."""
         return self.variant != "tuned"
 
-    def claim_over(self, epsilon: Fraction, domain: Domain | None) -> Claim:
+    def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:
         """ε, or what the published comparisons and draws compose to over these attributes."""
         if not self.needs_public_rows:
-            return Claim("dp", epsilon)
+            return PrivacyGuarantee("dp", epsilon)
         if self.variant != "published":
-            return Claim("dp", epsilon, "mutual information needs a public number of rows")
+            return PrivacyGuarantee(
+                "dp", epsilon, "mutual information needs a public number of rows"
+            )
         if domain is None:
-            raise BoundaryViolation("privhd: expected the attributes of its claim, got none")
+            raise BoundaryViolation("privhd: expected the attributes of its guarantee, got none")
         plan = self._paper_plan(epsilon, len(self.chosen(domain)))
-        return Claim(
+        return PrivacyGuarantee(
             "dp",
             plan.total,
             f"pairs are compared with noise for one and {plan.draws} draws use a whole share "

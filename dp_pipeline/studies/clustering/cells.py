@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.base import Model, claim_of
+from dp_pipeline.models.base import Model, guarantee_of
 from dp_pipeline.raw.evaluate import clustering_quality
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.spec.amounts import epsilon_text
@@ -190,13 +190,13 @@ class Measuring:
         """
         benchmark, epsilon = opened(self.folder, cell.dataset), Fraction(cell.epsilon)
         model = known_systems()[cell.system].build(benchmark.spec, cell.planning)
-        claim = claim_of(model, epsilon)
+        guarantee = guarantee_of(model, epsilon)
         row: dict[str, Any] = {
             **asdict(cell),
             "declared": declared_digest(benchmark.spec),
-            "claim": claim.kind,
-            "epsilon_charged": claim.composed,
-            "reason": claim.reason,
+            "claim": guarantee.kind,
+            "epsilon_charged": guarantee.composed,
+            "reason": guarantee.reason,
             **dict.fromkeys((*METRICS, "seconds")),
             "failure": "",
         }
@@ -205,13 +205,13 @@ class Measuring:
                 model,
                 benchmark.counter(),
                 benchmark.spec,
+                guarantee,
                 epsilon=epsilon,
-                claim=claim,
                 key=cell.key,
             )
         except (BoundaryViolation, DeclarationError) as error:
             return {**row, "failure": str(error)}
-        fit.require_claimed(claim, what=cell.key)
+        fit.require_claimed(guarantee, what=cell.key)
         assert isinstance(fit.released, Clusters)
         columns, centres = fit.released.columns, fit.released.centres
         quality = clustering_quality(benchmark.spec, benchmark.snapshot, columns, centres)

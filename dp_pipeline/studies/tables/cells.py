@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.base import Claim, Model, claim_of
+from dp_pipeline.models.base import Model, PrivacyGuarantee, guarantee_of
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.publish.fit import Fitted
 from dp_pipeline.raw.evaluate import HeldOut, table_quality
@@ -71,10 +71,10 @@ class System:
         """The model, for the attributes of any data set."""
         return from_text(MODELS[self.model], self.parameters, of=self.name)
 
-    def claim(self, spec: DatasetSpec, epsilon: Fraction, delta: Fraction) -> Claim:
+    def guarantee(self, spec: DatasetSpec, epsilon: Fraction, delta: Fraction) -> PrivacyGuarantee:
         """What it promises on a data set; ``delta`` is that of the study."""
         asked = delta if self.concentrated else None
-        return claim_of(self.build(), epsilon, asked, domain=spec.domain)
+        return guarantee_of(self.build(), epsilon, asked, domain=spec.domain)
 
 
 _TITLES = {
@@ -125,9 +125,9 @@ def known_systems() -> Mapping[str, System]:
 
 def _of_model(model: str) -> Iterator[System]:
     title, model_type = _TITLES.get(model, model), MODELS[model]
-    if not getattr(model_type, "needs_delta", False):
+    if not model_type.needs_delta:
         yield System(model, title, model)
-    if getattr(model_type, "concentrated", False):
+    if model_type.accounts_in_rho:
         yield System(f"{model}_delta", f"{title}, δ", model, concentrated=True)
     parameters = {one.name for one in fields(model_type)}  # type: ignore[arg-type]
     for variant in _VARIANTS:
@@ -254,16 +254,20 @@ class Measuring:
         counter = benchmark.counter() if held_out is None else held_out.counter()
         try:
             model.check(spec.domain)
-            claim = system.claim(spec, epsilon, self.delta)
+            guarantee = system.guarantee(spec, epsilon, self.delta)
 
             def fit() -> Timed:
-                return timed_fit(model, counter, spec, epsilon=epsilon, claim=claim, key=cell.key)
+                return timed_fit(model, counter, spec, guarantee, epsilon=epsilon, key=cell.key)
 
             (done, seconds), peak = _traced(fit) if cell.use == "memory" else (fit(), 0)
         except (BoundaryViolation, DeclarationError) as error:
             return {"failure": str(error)}
-        done.require_claimed(claim, what=cell.key)
-        said = {"claim": claim.kind, "epsilon_charged": claim.composed, "reason": claim.reason}
+        done.require_claimed(guarantee, what=cell.key)
+        said = {
+            "claim": guarantee.kind,
+            "epsilon_charged": guarantee.composed,
+            "reason": guarantee.reason,
+        }
         if cell.use == "memory":
             return {**said, "peak_mb": peak / _MEGABYTE}
         codes = _codes(done)

@@ -75,7 +75,7 @@ class OneShot(TableModel):
     """
 
     summary: ClassVar[str] = "the tables that tell most for their noise, and a tree fitted to them"
-    concentrated: ClassVar[bool] = True
+    accounts_in_rho: ClassVar[bool] = True
 
     clique_cells: int = clique_cells(1 << 16)
     quality: str = choice("best", "best_plus")
