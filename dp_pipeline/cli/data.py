@@ -53,13 +53,13 @@ def data_check(file: Path) -> None:
 def _without_epsilon(spec: DatasetSpec) -> list[str]:
     """The models that have no finite ε at some ε of the file."""
     from dp_pipeline.models import build_model
-    from dp_pipeline.models.base import declared_claim
+    from dp_pipeline.models.base import declared_guarantee
 
     models = {name: build_model(spec, name) for name in spec.models}
     return [
         name
         for name, model in models.items()
-        if not all(declared_claim(spec, model, epsilon).is_dp for epsilon in spec.partitions)
+        if not all(declared_guarantee(spec, model, epsilon).is_dp for epsilon in spec.partitions)
     ]
 
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import click
 
-from dp_pipeline.orchestration.instance import keep_files_private
 from dp_pipeline.spec.errors import DeclarationError, PipelineError
 
 ORIGINS_VARIABLE = "DP_PIPELINE_UI_ORIGINS"
@@ -243,6 +242,8 @@ def webserver(words: Sequence[str]) -> None:
     """
     from dagster_webserver import cli
 
+    from dp_pipeline.orchestration.instance import keep_files_private
+
     keep_files_private()
     origins, make = declared_origins(), vars(cli)[_MAKES_APP]
 
@@ -261,6 +262,8 @@ def webserver(words: Sequence[str]) -> None:
 def dagster_dev(words: Sequence[str]) -> None:
     """What `dagster dev` does: code server, daemon, and the guarded pages."""
     from dagster._cli import dev
+
+    from dp_pipeline.orchestration.instance import keep_files_private
 
     keep_files_private()
     declared_origins()
