@@ -267,3 +267,7 @@ def give_up_command(key: str, reason: str) -> None:
 
     begun = give_up(find_home(), key, reason=reason, by=operator_name())
     click.echo(f"{begun.what}: given up; its charge stays, `run --fresh` draws anew")
+
+
+for command in (move, quarantine, restate, upgrade, give_up_command):
+    budget.add_command(command)

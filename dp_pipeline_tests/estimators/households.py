@@ -12,7 +12,7 @@ from dp_pipeline.models import MODELS
 from dp_pipeline.models.tables.base import TableModel
 
 METHODS = [name for name, model in MODELS.items() if issubclass(model, TableModel)]
-CONCENTRATED = [name for name in METHODS if getattr(MODELS[name], "concentrated", False)]
+CONCENTRATED = [name for name in METHODS if MODELS[name].accounts_in_rho]
 NAN, INF = float("nan"), float("inf")
 
 DECLARED: dict[str, Any] = {

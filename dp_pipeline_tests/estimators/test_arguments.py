@@ -162,10 +162,10 @@ def test_the_methods_are_the_models_that_release_centres():
 def test_a_published_variant_that_costs_more_than_was_asked_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    def claim(_: object, epsilon: Fraction) -> PrivacyGuarantee:
+    def promise(_: object, epsilon: Fraction, __: object = None) -> PrivacyGuarantee:
         return PrivacyGuarantee("dp", 2 * epsilon, "an unpaid round")
 
-    monkeypatch.setattr(MODELS["dpqt_kmeans"], "claim", claim, raising=False)
+    monkeypatch.setattr(MODELS["dpqt_kmeans"], "guarantee", promise)
     noise = RecordingNoise()
     with pytest.raises(InvalidParameter, match="an unpaid round"):
         private(method="dpqt_kmeans", noise=noise).fit(VILLAGES)

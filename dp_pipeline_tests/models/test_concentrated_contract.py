@@ -317,7 +317,7 @@ def test_a_model_that_reads_public_rows_is_checked_where_one_row_is_replaced(
 
 def test_a_claim_over_a_domain_is_asked_for_with_the_domain() -> None:
     class ClaimsByAttribute(AsksEverything):
-        def claim_over(self, epsilon: Fraction, domain: Domain | None) -> PrivacyGuarantee:
+        def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:
             return PrivacyGuarantee("dp", epsilon * len(domain.names), "a multiple")
 
     assert claimed(ClaimsByAttribute(), ONE).amount == 4

@@ -116,14 +116,14 @@ def test_sound_variants_claim_what_is_asked_and_only_the_tuned_one_may_leave() -
     for variant in ("composed", "peeling"):
         claim = guarantee_of(PrivHd(variant=variant), ONE, domain=BITS)
         assert (claim.epsilon, claim.is_plain) == (ONE, False)
-    with pytest.raises(BoundaryViolation, match="expected the attributes of its claim"):
+    with pytest.raises(BoundaryViolation, match="expected the attributes of its guarantee"):
         guarantee_of(PrivHd(variant="published"), ONE)
 
 
 def test_one_that_claims_the_nominal_epsilon_is_caught() -> None:
     @dataclass(frozen=True)
     class Nominal(PrivHd):
-        def claim_over(self, epsilon: Fraction, _: Domain | None) -> PrivacyGuarantee:
+        def guarantee(self, epsilon: Fraction, _: Domain | None = None) -> PrivacyGuarantee:
             return PrivacyGuarantee("dp", epsilon)
 
     with pytest.raises(BudgetExceeded):

@@ -8,7 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from dp_pipeline.ledger import Charge, Ledger
-from dp_pipeline.publish import publish, store
+from dp_pipeline.publish import publish as publishing
+from dp_pipeline.publish import store
 from dp_pipeline.publish.publish import publish
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.spec.parser import load_spec
@@ -37,7 +38,7 @@ def publish_before_paying(folder: Path) -> None:
         yield SimpleNamespace(state="new", charge=charge, settle=die)
 
     Ledger.reserve = reserve  # type: ignore[method-assign, assignment]
-    publish.reserved_entry = lambda *_: None  # type: ignore[assignment]
+    publishing.reserved_entry = lambda *_: None  # type: ignore[assignment]
     _publish(folder)
 
 

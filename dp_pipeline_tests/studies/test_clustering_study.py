@@ -204,7 +204,7 @@ def test_a_system_that_discloses_more_than_it_claims_ends_the_study(
     begun: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        DpqtKMeans, "guarantee", lambda _, epsilon, __: PrivacyGuarantee("dp", epsilon)
+        DpqtKMeans, "guarantee", lambda _, epsilon, __=None: PrivacyGuarantee("dp", epsilon)
     )
     with pytest.raises(
         BoundaryViolation, match="expected a dp release as claimed, got a not-dp one"

@@ -214,7 +214,7 @@ def test_a_system_that_spends_less_than_it_claims_is_refused(
     answers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert answers.is_dir()
-    more = lambda _, epsilon, __: PrivacyGuarantee("dp", 2 * epsilon)  # noqa: E731
+    more = lambda _, epsilon, __=None: PrivacyGuarantee("dp", 2 * epsilon)  # noqa: E731
     monkeypatch.setattr(Independent, "guarantee", more)
     with pytest.raises(PipelineError, match=r"expected charges of exactly ε=1, got 0\.5"):
         small_study(tmp_path, "independent", repeats=1).run()
@@ -224,7 +224,7 @@ def test_a_system_that_discloses_more_than_it_claims_ends_the_study(
     answers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert answers.is_dir()
-    silent = lambda _, epsilon, __: PrivacyGuarantee("not-dp", epsilon, "it looks")  # noqa: E731
+    silent = lambda _, epsilon, __=None: PrivacyGuarantee("not-dp", epsilon, "it looks")  # noqa: E731
     monkeypatch.setattr(Independent, "guarantee", silent)
     with pytest.raises(
         BoundaryViolation, match="expected a not-dp release as claimed, got a dp one"
