@@ -13,7 +13,7 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.quality import buy_quality
 from dp_pipeline.ledger import Charge, Entry, Ledger
 from dp_pipeline.models.base import Released
-from dp_pipeline.publish.fit import Ask, Fitted, fit
+from dp_pipeline.publish.fit import Ask, fit
 from dp_pipeline.publish.release import Release
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.release.accountant import Accountant, Spend
@@ -34,8 +34,9 @@ def draw(
 
     counter   None draws nothing: every answer must be in the transcript
     """
-    ask = _curator(release, counter, transcript)
-    fitted = _fitted(release, key, ask)
+    ask, rng = _curator(release, counter, transcript), release.generator(key)
+    fitted = fit(release.model, release.guarantee, ask, epsilon=release.epsilon, rng=rng)
+    fitted.require_claimed(release.guarantee, what=f"{release.spec.name}/{release.name}")
     spends, quality = fitted.spends, dict[str, NoisyNumber]()
     if release.evaluation is not None:
         paid = Accountant(release.evaluation)
@@ -57,7 +58,9 @@ def derive(release: Release, key: ReleaseKey, transcript: Transcript) -> Bundle:
     The bought evaluation is left out: it was of other centres or tables, and a new
     one would have to be paid for.
     """
-    fitted = _fitted(release, key, _curator(release, None, transcript))
+    ask, rng = _curator(release, None, transcript), release.generator(key)
+    fitted = fit(release.model, release.guarantee, ask, epsilon=release.epsilon, rng=rng)
+    fitted.require_claimed(release.guarantee, what=f"{release.spec.name}/{release.name}")
     bundle = _bundle(release, key, fitted.released, fitted.spends, {}, transcript)
     if release.evaluation is None:
         return bundle
@@ -73,13 +76,6 @@ def rehearse(release: Release, key: ReleaseKey) -> None:
     """
     nobody = MemoryCounter.empty(release.spec.domain)
     draw(replace(release, noise_name=_REHEARSED), key, nobody, Transcript())
-
-
-def _fitted(release: Release, key: ReleaseKey, ask: Ask) -> Fitted:
-    rng = release.generator(key)
-    fitted = fit(release.model, release.guarantee, ask, epsilon=release.epsilon, rng=rng)
-    fitted.require_claimed(release.guarantee, what=f"{release.spec.name}/{release.name}")
-    return fitted
 
 
 def _curator(release: Release, counter: Counter | None, transcript: Transcript) -> Ask:

@@ -253,10 +253,10 @@ def test_a_replay_fits_no_model_to_find_out(
 ) -> None:
     project.publish(spec)
 
-    def fitted(*_: object) -> None:
+    def fitted(*_: object, **__: object) -> None:
         raise AssertionError("a model was fitted")
 
-    monkeypatch.setattr(draw, "_fitted", fitted)
+    monkeypatch.setattr(draw, "fit", fitted)
     assert project.publish(spec).state == "replayed"
 
 
