@@ -163,7 +163,7 @@ class Anonymized:
 
 
 class Method(Protocol):
-    """A frozen dataclass whose fields are public parameters (``schema.parameters``).
+    """A frozen dataclass whose fields are public parameters (``spec.parameters``).
 
     summary   one sentence for lists and the Dagster page
 

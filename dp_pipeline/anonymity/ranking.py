@@ -236,7 +236,7 @@ class Rfka(RankedSearch):
     trees   of the forest; 1000 in the paper
 
     Source: Huang Mei, Zhu Yan, "K-anonymous feature selection based on random-forest feature
-    importance", algorithm 1, mended where it is wrong as printed: see ``search.fill``. Rows are
+    importance", algorithm 1, mended where it is wrong as printed: see ``fill``. Rows are
     put in order first, so that the bootstraps do not depend on how they lay in the file.
     """
 

@@ -102,7 +102,7 @@ class Counter(Protocol):
     def sum_by_centre(self, rules: Sequence[NearestCentre], *, salt: int) -> Sealed:
         """Sizes and totals of the clusters of every subset, shape (m, k, 1 + d).
 
-        Row → subset ``subset_of(q, salt) mod m`` (see ``gate.subsets``), m the number of rules;
+        Row → subset ``subset_of(q, salt) mod m`` (see ``gate.rules``), m the number of rules;
         its cluster is the lowest index of the nearest centre of that subset's rule. Entry
         [s, j] is the number of such rows, then Σ q_a for each column a.
         All rules have the same columns, weights and number of centres.
@@ -128,7 +128,7 @@ class Counter(Protocol):
 
 @runtime_checkable
 class Disclosing(Protocol):
-    """What an engine shows of benchmark rows without noise; see ``gate.disclosures``."""
+    """What an engine shows of benchmark rows without noise; see ``gate.curator``."""
 
     def bounds(self, columns: tuple[str, ...]) -> Sealed:
         """Smallest and largest coordinate of every column, shape (2, d); the box of nobody."""

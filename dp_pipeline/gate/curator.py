@@ -310,7 +310,7 @@ class Curator:
 
         ⊕ one row is in one cell of the table: Δ1 = 1 a row, for noise on *every* cell. That
         only those above the threshold are kept is post-processing, and that the others are
-        never drawn one by one changes no probability (``gate.sparse_laplace``). Hence ε.
+        never drawn one by one changes no probability (``gate.sparse``). Hence ε.
         BoundaryViolation for anything else, from public numbers alone.
         """
         what = f"cells of {', '.join(attributes)} from {threshold} rows on"

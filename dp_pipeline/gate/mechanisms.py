@@ -89,7 +89,7 @@ def choose(scores: IntArray, *, linf: int, epsilon: Fraction, noise: NoiseSource
 
     scores   integer vector, one candidate each, at least one
     linf     largest |score − score'| of any candidate over neighbours that differ by one unit
-    proof    ``discrete_laplace.noisy_argmax`` for our sources, McKenna and Sheldon (2020)
+    proof    ``gate.samplers.noisy_argmax`` for our sources, McKenna and Sheldon (2020)
              for OpenDP's permute-and-flip; both cost 2·linf / scale
 
     Raises BoundaryViolation as ``measure`` does, and for an empty or not one-dimensional array.

@@ -9,7 +9,7 @@ Numbers that do not fit 64 bits are Python integers in an object array: slower, 
 Discrete Gaussian noise, exact for every rational variance parameter, in whole arrays.
 
 Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy" (NeurIPS 2020,
-arXiv:2004.00010), Algorithm 3: rejection from the discrete Laplace. As in ``discrete_laplace``,
+arXiv:2004.00010), Algorithm 3: rejection from the discrete Laplace. As in ``laplace_noise``,
 only integers are compared, and those that 64 bits cannot hold are Python integers.
 
 The exponential mechanism over a vector of whole scores, exact for every rational scale.
@@ -312,7 +312,7 @@ _BATCH = 1 << 12
 def exponential_choice(scores: IntArray, scale: Fraction, uniform: UniformIntegers) -> int:
     """An index i with P(i) = exp(scores_i / scale) / Σ_j exp(scores_j / scale).
 
-    scores   int64, at least one; ``mechanisms.choose_exponential`` says what the choice costs
+    scores   int64, at least one; ``gate.mechanisms.choose_exponential`` says what the choice costs
 
     Rejection: propose an index uniformly, accept it with probability exp(−(max − score) / scale),
     and answer the first that is accepted.

@@ -3,7 +3,7 @@
 The triggers fire ``ALWAYS``: a session that calls itself a replica does not pass
 them. Whoever may alter the tables can drop them, and is found by ``missing_guards``,
 by the hash chain, or by the head. A row of ``state`` may change while the row of the ledger that
-changes it is written, as in ``sqlite_guards.py``.
+changes it is written, as in ``sqlite.py``.
 
 Whether the indexes of a ledger on a PostgreSQL server tell what its tables hold.
 

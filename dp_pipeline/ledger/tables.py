@@ -2,7 +2,7 @@
 of what all rows so far add up to.
 
 ``entries`` and ``spends`` are never updated: a charge is a row, an outcome is a row of its own.
-``state`` follows them, in the transaction of each row. Triggers (``sqlite_guards.py`` and
+``state`` follows them, in the transaction of each row. Triggers (``sqlite.py`` and
 ``postgres_guards.py``) stop mistakes and casual edits; an edit behind their back is what the hash
 chain is for.
 

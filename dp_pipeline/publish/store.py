@@ -104,7 +104,7 @@ class BundleStore:
         where another program wrote it.
 
         Only the ledger knows whether it was ever settled: of one that was,
-        ``replaying.settled_bundle`` is what reads it.
+        ``publish.replay.settled_bundle`` is what reads it.
         """
         try:
             files = _contents(path)

@@ -5,11 +5,11 @@ file on the raw store, and whoever records metadata says only that it exists.
 
 Exact answers about released tables, for internal evaluation: the steward's side only.
 
-See ``raw.comparison`` for who may see the numbers.
+See ``raw.evaluate`` for who may see the numbers.
 
 Exact answers about released class tables, for internal evaluation: the steward's side only.
 
-See ``raw.comparison`` for who may see the numbers.
+See ``raw.evaluate`` for who may see the numbers.
 
 k-means without privacy: the centres that released ones are compared with.
 

@@ -37,8 +37,8 @@ _LOSS = {
     TREE_PATHS: Fraction(1),
     **{biased_splits(fan): Fraction(2 * fan - 1, fan - 1) for fan in (2, 4, 8, 16)},
 }
-"""Pure mechanism → ε of Δ/scale = 1. Their proofs: ``gate.mechanisms``, ``gate.tree_session``,
-``gate.split_session``.
+"""Pure mechanism → ε of Δ/scale = 1. Their proofs: ``gate.mechanisms``, ``gate.trees``,
+``gate.trees``.
 """
 
 _CONCENTRATED = (GAUSSIAN, EXPONENTIAL)

@@ -5,7 +5,7 @@ code.
 
 ReleaseKey: what makes two releases the same one, so that asking again costs nothing.
 
-A key that was paid for stays the same for ever: see ``schema.as_before`` before adding a field.
+A key that was paid for stays the same for ever: see ``spec.formats`` before adding a field.
 """
 
 from __future__ import annotations

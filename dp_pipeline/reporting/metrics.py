@@ -125,7 +125,7 @@ class QualityRow:
     """One quality number of one release.
 
     epsilon   ε of the release, without that of its evaluation
-    metric    one that ``reporting.metric`` knows, such as ``nicv``
+    metric    one that ``reporting.metrics`` knows, such as ``nicv``
     scale     scale of Laplace noise with the deviation of the number's own, when it was
               bought with ε; None for an exact number on benchmark data
     unit      of value and scale

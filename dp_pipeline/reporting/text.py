@@ -217,7 +217,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
 
 
 def _is_number(text: str) -> bool:
-    """Whether a cell is a number as ``reporting.number_text`` writes it, or stands for none."""
+    """Whether a cell is a number as ``reporting.text`` writes it, or stands for none."""
     value = text.partition(" ± ")[0].partition("×")[0]
     try:
         float(value.lstrip("(").replace(",", ""))

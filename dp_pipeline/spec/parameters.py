@@ -83,7 +83,7 @@ def later(parameter: Any, *, as_before: str) -> Any:
     """A parameter that was added to a model of which releases were made.
 
     as_before   the value, as text, that means what was done before there was the parameter: it
-                goes unsaid in keys and records, as ``schema.as_before`` has it
+                goes unsaid in keys and records, as ``spec.formats`` has it
     """
     return field(default=parameter.default, metadata={**parameter.metadata, AS_BEFORE: as_before})
 

@@ -155,7 +155,7 @@ def sample_network(
 
     In every cell of its parents a child is ∝ that slice of its table; a slice of nothing is
     replaced by the table's marginal over the child, that by equal levels. Numbers of rows are
-    their expectations, rounded up or down without bias (``clique_join.rounded_counts``).
+    their expectations, rounded up or down without bias (``rounded_counts``).
     Source: PrivBayes (TODS 2017), §3, which draws every row by itself.
 
     >>> coin = Conditional("a", (), np.array([1.0, 1.0]))

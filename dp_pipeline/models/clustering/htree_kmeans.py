@@ -297,7 +297,7 @@ class HTreeKMeans(Clustering):
     Where the tree shows a strong signal it moves the k centres (``residual_step``); else
     it counts the leaves once more.
 
-    *Proof.* One tree session at (1 − φ)ε: ``gate.tree_session`` proves that the counts along
+    *Proof.* One tree session at (1 − φ)ε: ``gate.trees`` proves that the counts along
     every root-to-leaf path cost exactly that, and that siblings are disjoint. Which node is
     counted next, with how many shares and how far below, is a function of earlier noisy
     counts, of ε, k, d and the reach (``tree_growth``); no number of rows enters. What φε

@@ -32,7 +32,7 @@ class PrivTreeKMeans(SynopsisClustering):
     A box is halved on min(d, 4) axes at once, the longest sides first. Splitting ends
     where boxes are as fine as the coordinates, at ``levels``, or at 400,000 boxes.
 
-    *Proof.* The splits cost shape·ε (``gate.split_session``). The leaves are disjoint, so
+    *Proof.* The splits cost shape·ε (``gate.trees``). The leaves are disjoint, so
     one measure of them at (1 − shape)·ε has Δ1 = 1 under add/remove, times the reach. The
     cap is a function of the splits. k-means is post-processing. ∎
 

@@ -46,7 +46,7 @@ class DpKjig(Model):
     and its own answers; one that splits no class that can be is not on offer, and where one is on
     offer, or none, nothing is asked. What is left of ε is the noise of one table of all labels in
     all classes, empty ones included; a class is published if its noisy size is at least
-    (K − 1)·L + 1 + t, L the rows that neighbours differ by (``release.class_promise``). A withheld
+    (K − 1)·L + 1 + t, L the rows that neighbours differ by (``release.class_table``). A withheld
     class has the rates of the published ones together: nothing that is released counts its rows.
 
     Two claims, apart from each other. (1) The release is ε-differentially private. (2) A class of

@@ -91,7 +91,7 @@ def sums_by_centre(
 ) -> IntArray:
     """Sizes and totals of the clusters of every subset, (subsets, centres, 1 + columns).
 
-    See ``gate.counts.Counter.sum_by_centre``.
+    See ``gate.counter.Counter.sum_by_centre``.
     """
     sums = np.zeros((len(rules), len(rules[0].centres), 1 + len(columns)), dtype=np.int64)
     if len(rules) == 1:
@@ -132,7 +132,7 @@ def residual_totals(
 ) -> IntArray:
     """Σ over the rows of a cluster of their residuals clipped to its radius in L1, (k, d).
 
-    See ``gate.counts.Counter.residuals``.
+    See ``gate.counter.Counter.residuals``.
     """
     assignment, k = Assignment(rule), len(rule.centres)
     least = np.array(radii, dtype=np.int64)

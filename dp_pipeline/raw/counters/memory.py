@@ -108,7 +108,7 @@ MOST_ROWS = 1 << 31
 
 class MemoryCounter:
     """Exact whole numbers about prepared rows held as arrays: ``Counter`` and ``Disclosing`` of
-    ``gate.counts``.
+    ``gate.counter``.
 
     coordinates   numeric attribute → fixed-point integers (rows,) in [−2^16, 2^16]
     codes         attribute with cells → codes (rows,) below its size
@@ -248,7 +248,7 @@ class MemoryCounter:
         return Sealed(grid_counts(self._columns(columns), cells, rows=self._rows))
 
     def distance_total(self, rule: NearestCentre, *, clip: int, shift: int) -> Sealed:
-        """Σ over rows of min(D, clip) >> shift, shape (); see ``gate.counts.Counter``.
+        """Σ over rows of min(D, clip) >> shift, shape (); see ``gate.counter.Counter``.
 
         BoundaryViolation, from public numbers alone, for a rule that could overflow.
         """

@@ -173,7 +173,7 @@ def all_cells(
 
 
 METRICS = ("nicv", "nicv_floor", "nicv_ratio", "f_kmeans", "ari_kmeans", "f_label", "ari_label")
-"""Of ``raw.comparison.clustering_quality``; those with a label only where one is declared."""
+"""Of ``raw.evaluate.clustering_quality``; those with a label only where one is declared."""
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,7 @@ class Claim:
     against    whom it is compared with: it must be better than every one of them
     measure    ``nicv_ratio`` (NICV over that without privacy), ``f_kmeans``, ``f_label``; or
                ``rcp``, which is compared with 0
-    rule       see ``studies.verdict``
+    rule       see ``studies.fit``
     at_most    the claim is of ε up to this one; None for every ε
     """
 

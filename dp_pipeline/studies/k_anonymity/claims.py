@@ -175,7 +175,7 @@ class Claim:
     system     whom it is about
     measured   each with a verdict of its own
     against    whom it is compared with; None: with itself at the next smaller K
-    rule       see ``studies.verdict``, here of the mean difference of pairs
+    rule       see ``studies.fit``, here of the mean difference of pairs
     falls      the claim is that the number gets worse
     at_most    instead of all comparisons: every repetition's number is at most this
     """

@@ -230,7 +230,7 @@ class Measuring:
         """One row: the cell, what it claims and costs, and the numbers of its use.
 
         ``table``: ``seconds`` of the fit, and ``avd_k`` and ``dcr`` of
-        ``raw.table_comparison.table_quality``; ``classifier``: those of ``raw.held_out.HeldOut``;
+        ``raw.evaluate.table_quality``; ``classifier``: those of ``raw.evaluate.HeldOut``;
         ``memory``: ``peak_mb``, the most megabytes that Python and NumPy held for the fit.
 
         A system that refuses a data set at some ε gives a row with a ``failure`` and no

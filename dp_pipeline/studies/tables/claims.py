@@ -122,7 +122,7 @@ class Claim:
     against    whom it is compared with; nobody: with itself at the next smaller ε
     measures   columns of the results, each with a verdict of its own; ``misclassified_…`` is the
                mean over the declared targets
-    rule       see ``studies.verdict``
+    rule       see ``studies.fit``
     factor     the numbers of the others are multiplied by it
     """
 
