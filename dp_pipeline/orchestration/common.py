@@ -1,12 +1,6 @@
-"""ε, or K, as Dagster partitions: canonical texts, ascending, one run each.
-
-Errors of the library as Dagster failures: one red line, never retried.
-
-The one resource of every asset: the project's home, and where noise comes from.
-
-What a person sees of an asset first: its group, its icons, its tags.
-
-IO managers: what an asset hands on is a file, written whole or not at all.
+"""What all assets of a data set have in common: ε, or K, as partitions; failures of one line that
+are never retried; the project's home as a resource; groups, icons and tags; files in place of
+values between assets, written whole or not at all.
 """
 
 from __future__ import annotations

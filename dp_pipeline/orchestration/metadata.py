@@ -1,6 +1,6 @@
 """Metadata of assets: the raw side's, and the values that every side's are made of.
 
-What a raw asset shows comes from this file and ``column_metadata`` alone: names,
+What a raw asset shows comes from this file and ``columns.py`` alone: names,
 stages and declarations. No count, no value, no preview: what the event log holds
 is read by more people than the raw store.
 

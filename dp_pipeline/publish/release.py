@@ -1,6 +1,6 @@
 """Release: one question of a data set, what makes it the same one, and where its answer lies.
 
-What was released of the same persons without any ε: every later card of theirs says so.
+What was released of the same persons without any ε stands beside it: every later card says so.
 """
 
 from __future__ import annotations

@@ -3,19 +3,9 @@
 On benchmark data the numbers may be shown. On release data they go to a 0600
 file on the raw store, and whoever records metadata says only that it exists.
 
-Exact answers about released tables, for internal evaluation: the steward's side only.
-
-See ``raw.evaluate`` for who may see the numbers.
-
-Exact answers about released class tables, for internal evaluation: the steward's side only.
-
-See ``raw.evaluate`` for who may see the numbers.
-
-k-means without privacy: the centres that released ones are compared with.
-
-They are exact answers about rows: they stay in private files of the snapshot.
-
-HeldOut: a fifth of the prepared rows of a benchmark, which no model sees before it is tested.
+Released centres are compared with the rows and with k-means without privacy, released tables by
+their marginals and by classifiers that learn from them, class tables by the AUC of their rates.
+HeldOut is a fifth of the prepared rows of a benchmark, which no model sees before it is tested.
 """
 
 from __future__ import annotations

@@ -1,14 +1,7 @@
-"""Charged: one release that the ledger knows, beside what the declarations of today would ask.
+"""What the doctor looks at in a home: releases beside the declarations of today, Dagster's run
+history, what killed runs left behind, the ledger and its head, permissions, formats.
 
-Dagster's run history: whether it can be read. Imports no Dagster, and makes nothing.
-
-What killed runs left behind, and the only part of the doctor that deletes.
-
-The ledger: whether it is whole, and whether its head outside is in step and on another disk.
-
-Who may read what is private: the owner alone, or it is named.
-
-Which formats are stored, and whether this program reads them.
+Only the leftovers are ever deleted. No Dagster is imported, and nothing is made.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """TableSets: which tables of several attributes are worth measuring together.
 
-Post-processing: everything here is public or was released.
-
 Disjoint tables: attributes put together where that tells more about each, or about pairs.
 
 Post-processing: everything here is public or was released.
