@@ -1,6 +1,6 @@
 """The structure of the package in figures: how it is cut, and how far ε travels to its noise.
 
-.venv/bin/python benchmarks/structure.py [folder of a checkout, default this one]
+.venv/bin/python -m dp_pipeline_tests.structure [folder of a checkout, default this one]
 
 files, lines          every file of the package; median and 90th percentile of lines
 imports               lines of import statements, share of the lines that are neither blank,

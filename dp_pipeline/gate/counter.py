@@ -135,7 +135,7 @@ class Disclosing(Protocol):
         ...
 
     def records(self, columns: tuple[str, ...], many: int, salt: int) -> Sealed:
-        """The ``many`` rows with the smallest ``gate.subsets.hash_of(q, salt)``, shape (many, d),
+        """The ``many`` rows with the smallest ``gate.rules.hash_of(q, salt)``, shape (many, d),
         ascending by hash, then by coordinates; where rows are missing the middle of the box, 0.
         """
         ...

@@ -47,7 +47,7 @@ def fit(
 ) -> Fitted:
     """Fit a model with a budget of what it claims; it spends all of that, or BoundaryViolation.
 
-    epsilon   what was asked; ``claim`` is what the model promises for it
+    epsilon   what was asked; ``guarantee`` is what the model promises for it
     rng       for post-processing alone
     """
     accountant = Accountant(guarantee.amount, guarantee.currency)

@@ -3,7 +3,7 @@
 Which rows stay is decided for each person by a keyed digest of her own rows, so
 no other person, no position, no file order and no batch can change it. The sample
 of a neighbouring data set then differs in the rows of one person only, at most
-``at_most`` of them (privacy.md §6): this is what every later sensitivity rests on.
+``at_most`` of them: this is what every later sensitivity rests on.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class AnonymousRelease:
     left_out     the same, one entry a label; of public rows only
     allowed      whether the data set file allows releases without ε by name
     earlier      releases of the same sensitive rows without ε before this one, a text each
-    figures      name → value of what was tried with it, as ``anonymity_figures`` has them;
+    figures      name → value of what was tried with it, as ``reporting.metrics`` has them;
                  of public rows only
     provenance   name → text: snapshot, parameters, versions
     """

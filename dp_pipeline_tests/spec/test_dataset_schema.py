@@ -69,7 +69,7 @@ def parsed(folder: Path, document: Any) -> None:
 
 
 def test_the_shipped_schema_is_the_one_that_the_code_makes() -> None:
-    again = "python -m dp_pipeline.cli.json_schema > dp_pipeline/schema/dataset.schema.json"
+    again = "python -m dp_pipeline.cli.json_schema > dp_pipeline/spec/dataset.schema.json"
     assert schema_text() == SHIPPED, f"write it anew: {again}"
 
 

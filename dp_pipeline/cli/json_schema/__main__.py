@@ -1,4 +1,4 @@
-"""``python -m dp_pipeline.cli.json_schema > dp_pipeline/schema/dataset.schema.json``."""
+"""``python -m dp_pipeline.cli.json_schema > dp_pipeline/spec/dataset.schema.json``."""
 
 import sys
 

@@ -294,13 +294,13 @@ class HTreeKMeans(Clustering):
     starts      starts of the weighted k-means
 
     With three columns or more, a share φ = min(0.4, d/16) of ε is kept from the tree.
-    Where the tree shows a strong signal it moves the k centres (``residual_step``); else
+    Where the tree shows a strong signal it moves the k centres (``move_by_residuals``); else
     it counts the leaves once more.
 
     *Proof.* One tree session at (1 − φ)ε: ``gate.trees`` proves that the counts along
     every root-to-leaf path cost exactly that, and that siblings are disjoint. Which node is
     counted next, with how many shares and how far below, is a function of earlier noisy
-    counts, of ε, k, d and the reach (``tree_growth``); no number of rows enters. What φε
+    counts, of ε, k, d and the reach (``grow``); no number of rows enters. What φε
     is used for is a function of noisy counts; leaves are disjoint, Δ1 = 1, and the
     residuals have their own proof. The centres that these are of depend on answers and
     measuring parameters alone. Agreement between levels and k-means are post-processing. ∎
