@@ -55,7 +55,7 @@ class DpKjig(Model):
     published class has K persons, nor that its label differs among them.
 
     *Proof* of (1). Bits and offers are functions of the declaration and of what was chosen before.
-    Every row is recoded by itself (``Door.with_attributes``), so each of the at most m choices
+    Every row is recoded by itself (``Curator.with_attributes``), so each of the at most m choices
     is a noisy max of a score with a proven sensitivity (``gate.scores``), and one row is in one
     cell of the table: Δ1 = 1, times the reach. The table gets what the choices left, so the total
     is ε, exactly; what is published is a function of noisy counts. ∎
