@@ -105,14 +105,14 @@ def milliseconds(question: Callable[[], object], times: int) -> float:
 
 def measured(releases: int) -> Iterator[tuple[str, float]]:
     """Each question and its milliseconds beside so many releases."""
+    from dp_pipeline.publish.epsilon_release import EpsilonRelease
     from dp_pipeline.publish.publish import publish
-    from dp_pipeline.publish.release import Release
 
     with tempfile.TemporaryDirectory() as folder:
         spec, home = declared(Path(folder))
         ledger, fresh = home.ledger, iter(range(10**6))
         fill(ledger, releases)
-        release = Release(spec, "htree_kmeans", Fraction(1), home, "opendp")
+        release = EpsilonRelease(spec, "htree_kmeans", Fraction(1), home, "opendp")
         publish(release)
 
         def reserve_and_settle() -> None:
@@ -123,7 +123,7 @@ def measured(releases: int) -> Iterator[tuple[str, float]]:
         yield "balance", milliseconds(lambda: ledger.balance("riders"), 9)
         yield "state", milliseconds(lambda: ledger.state(charge("old 0").key), 9)
         yield "replay", milliseconds(lambda: publish(release), 5)
-        yield "a fresh release", milliseconds(lambda: publish(release, fresh=True), 3)
+        yield "a fresh release", milliseconds(lambda: publish(release, new_draw=True), 3)
         yield "verify", milliseconds(ledger.verify, 1)
 
 

@@ -51,7 +51,7 @@ def test_a_ceiling_is_raised_by_command_and_the_file_goes_on_with_a_word(project
     planned = project.cli("plan", "rides")
     assert (planned.code, planned.err) == (0, "")
     assert word in planned.out
-    month = project.cli("run", "rides", "--epsilon", "0.5", "--fresh")
+    month = project.cli("run", "rides", "--epsilon", "0.5", "--new-draw")
     assert month.code == 0, month.err
     assert word in month.out
     project.declare("rides", RIDES, ceiling={"total": "4.5", "per_month": "1"})
@@ -61,7 +61,7 @@ def test_a_ceiling_is_raised_by_command_and_the_file_goes_on_with_a_word(project
     assert more.code == 2
     assert "`dp-pipeline budget raise` does" in more.err
     project.declare("rides", RIDES)
-    refused = project.cli("run", "rides", "--epsilon", "0.5", "--fresh")
+    refused = project.cli("run", "rides", "--epsilon", "0.5", "--new-draw")
     assert refused.code == 3
     assert "per_month 1" in refused.err
 

@@ -253,14 +253,14 @@ def test_the_plan_of_what_was_released_costs_nothing(home_of_rides: Project):
     rows = [line.split() for line in result.out.splitlines() if "dpqt_kmeans" in line]
     assert rows == [["dpqt_kmeans", text, "settled", "0"] for text in ("0.1", "0.5")]
     assert "asked 0, spent 0.7, left 2.3, ceiling 3" in result.out
-    fresh = home_of_rides.cli("plan", "rides", "--fresh", "--epsilon", "0.50")
+    fresh = home_of_rides.cli("plan", "rides", "--new-draw", "--epsilon", "0.50")
     assert "asked 0.55, spent 0.7, left 2.3, ceiling 3" in fresh.out
 
 
 def test_a_plan_beyond_the_ceiling_is_shown_and_ends_with_exit_code_3(project: Project):
     spec = project.declare("rides", RIDES, ceiling={"total": "0.7"})
     project.run(spec, epsilons=["0.1"])
-    result = project.cli("plan", "rides", "--fresh")
+    result = project.cli("plan", "rides", "--new-draw")
     assert result.code == 3
     assert "asked 0.7, spent 0.15, left 0.55, ceiling 0.7" in result.out
     assert result.err.count("\n") == 1

@@ -1,4 +1,4 @@
-"""k-anonymous tables: one file a method, one line each here. SYNTACTIC: nothing of it has an ε.
+"""k-anonymous tables: one file a method, one line each here. K_ANONYMITY: nothing of it has an ε.
 
 Coded rows in, a recoding out. A recoding is chosen by looking at the rows exactly, so which bits
 are kept depends on single rows.

@@ -10,7 +10,7 @@ import click
 from dp_pipeline.spec.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from dp_pipeline.publish.request import AnonymizeRequest
+    from dp_pipeline.publish.request import RunRequest
     from dp_pipeline.spec.dataset import DatasetSpec
 
 MOST_CARDS = 6
@@ -29,14 +29,14 @@ def anonymize(dataset: str, **options: Any) -> None:
     By its first method, at every K of public rows. This is not differential privacy. Of
     sensitive rows the K has to be named: two releases tell more than each.
     """
-    from dp_pipeline.orchestration.runner import anonymize_dataset, step_count
+    from dp_pipeline.orchestration.runner import run_dataset, step_count
     from dp_pipeline.reporting.text import progress
 
     request = _anonymize_request(dataset, **options)
     with progress(step_count(request)) as on_step:
-        failed = anonymize_dataset(request, on_step)
-    _print_anonymous(request)
-    print_failed_checks(request.spec, failed)
+        ran = run_dataset(request, on_step)
+    _print_k_anonymous(request, ran.levels)
+    print_failed_checks(request.spec, ran.failed_checks)
 
 
 def print_failed_checks(spec: DatasetSpec, names: Sequence[str]) -> None:
@@ -63,10 +63,14 @@ def anonymity_line(spec: DatasetSpec) -> str:
 
 def _anonymize_request(
     dataset: str, *, methods: tuple[str, ...], ks: tuple[str, ...], every: bool, snapshot: str
-) -> AnonymizeRequest:
+) -> RunRequest:
     from dp_pipeline.publish.home import find_home
-    from dp_pipeline.publish.k_anonymous_release import declared_anonymity, declared_method
-    from dp_pipeline.publish.request import AnonymizeRequest
+    from dp_pipeline.publish.k_anonymous_release import (
+        KAnonymousRelease,
+        declared_anonymity,
+        declared_method,
+    )
+    from dp_pipeline.publish.request import RunRequest
     from dp_pipeline.raw.snapshot import check_snapshot_id
     from dp_pipeline.spec.discovery import find_spec
 
@@ -85,19 +89,23 @@ def _anonymize_request(
             f"{spec.name}: --k: expected one of {', '.join(declared.partition_keys)}: releases of "
             "sensitive rows at several K tell more than each, got none"
         )
-    listed = tuple(sorted({declared.partition(text) for text in ks})) or declared.partitions
+    listed = sorted({declared.partition(text) for text in ks}) or declared.partitions
     if snapshot:
         check_snapshot_id(snapshot)
-    return AnonymizeRequest(spec, chosen, listed, find_home(), snapshot)
+    levels = list(map(str, listed))
+    return RunRequest(spec, KAnonymousRelease, chosen, levels, find_home(), snapshot=snapshot)
 
 
-def _print_anonymous(request: AnonymizeRequest) -> None:
-    from dp_pipeline.publish.outcome import COLUMNS, anonymity_page, anonymous_outcomes
+def _print_k_anonymous(request: RunRequest, ran: Sequence[str]) -> None:
+    from dp_pipeline.publish.k_anonymous_release import CARD
+    from dp_pipeline.publish.outcome import COLUMNS, outcomes, report_path
     from dp_pipeline.reporting.text import print_table
 
-    found = list(anonymous_outcomes(request))
+    found = sorted(
+        outcomes(request, ran=ran), key=lambda one: request.names.index(one.release.name)
+    )
     title = f"{request.spec.title}: k-anonymous, not differentially private"
-    print_table(title, COLUMNS, [one.cells() for one in found])
+    print_table(title, COLUMNS, [one.k_anonymous_cells() for one in found])
     click.echo(
         "columns: kept beside the label; smallest: rows of the smallest class; one label: rows in "
         "classes that tell their label; left out: rows."
@@ -107,7 +115,7 @@ def _print_anonymous(request: AnonymizeRequest) -> None:
         "releases of the same rows can be intersected. The ledger has recorded each as not-dp."
     )
     for one in found[:MOST_CARDS]:
-        click.echo(f"card of {one.release.name} at K={one.release.k}: {one.card}")
+        click.echo(f"card of {one.release.name} at K={one.release.level}: {one.folder / CARD}")
     if len(found) > MOST_CARDS:
         click.echo(f"cards of {len(found) - MOST_CARDS} more: card.md beside each release")
-    click.echo(f"page: {anonymity_page(request)}")
+    click.echo(f"page: {report_path(request)}")

@@ -10,7 +10,7 @@ What `run` does, `plan` foretells and `data check` looks for: one request for al
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ def request_options(command: Callable[..., None]) -> Callable[..., None]:
         click.argument("dataset"),
         click.option("--model", "models", multiple=True, help="Only this model; may be repeated."),
         click.option("--epsilon", "epsilons", multiple=True, help="Only this ε; may be repeated."),
-        click.option("--fresh", is_flag=True, help="Draw once more, at the full price."),
+        click.option("--new-draw", is_flag=True, help="Draw once more, at the full price."),
         click.option("--snapshot", default="", help="Open a new snapshot under this name."),
     )
     for option in reversed(options):
@@ -43,7 +43,7 @@ def requested(
     *,
     models: tuple[str, ...] = (),
     epsilons: tuple[str, ...] = (),
-    fresh: bool = False,
+    new_draw: bool = False,
     snapshot: str = "",
 ) -> RunRequest:
     """The request that the options make; DeclarationError for what is not declared."""
@@ -54,7 +54,7 @@ def requested(
     request = request_for(spec, models=models, epsilons=epsilons)
     if snapshot:
         check_snapshot_id(snapshot)
-    return replace(request, fresh=fresh, snapshot=snapshot)
+    return replace(request, new_draw=new_draw, snapshot=snapshot)
 
 
 def request_for(
@@ -64,16 +64,19 @@ def request_for(
     DeclarationError for what is not declared or cannot be built, and outside of a project.
     """
     from dp_pipeline.models import build_model
+    from dp_pipeline.publish.epsilon_release import EpsilonRelease
     from dp_pipeline.publish.home import find_home, noise_name
     from dp_pipeline.publish.k_anonymous_release import require_methods
     from dp_pipeline.publish.request import RunRequest
+    from dp_pipeline.spec.amounts import epsilon_text
 
     require_methods(spec)
     chosen = tuple(dict.fromkeys(models)) or tuple(spec.models)
     for name in chosen:
         build_model(spec, name)
     listed = tuple(sorted({spec.partition(text) for text in epsilons})) or spec.partitions
-    return RunRequest(spec, chosen, listed, find_home(), noise_name())
+    levels = [epsilon_text(one) for one in listed]
+    return RunRequest(spec, EpsilonRelease, chosen, levels, find_home(), noise_name())
 
 
 DEMO = ("wdbc", "census", "trips")
@@ -103,20 +106,20 @@ def _run(requests: list[RunRequest]) -> None:
     from dp_pipeline.reporting.text import progress
 
     with progress(sum(step_count(request) for request in requests)) as on_step:
-        failed = [run_dataset(request, on_step) for request in requests]
-    for request, checks in zip(requests, failed, strict=True):
-        _print_outcome(request)
-        print_failed_checks(request.spec, checks)
+        results = [run_dataset(request, on_step) for request in requests]
+    for request, ran in zip(requests, results, strict=True):
+        _print_outcome(request, ran.levels)
+        print_failed_checks(request.spec, ran.failed_checks)
 
 
-def _print_outcome(request: RunRequest) -> None:
+def _print_outcome(request: RunRequest, ran: Sequence[str]) -> None:
     from dp_pipeline.publish.account import limits_word
     from dp_pipeline.publish.outcome import outcomes, report_path
     from dp_pipeline.reporting.metrics import MOST_METRICS, metric_named, metrics_of
     from dp_pipeline.reporting.text import print_table
     from dp_pipeline.spec.amounts import NANO
 
-    found = list(outcomes(request))
+    found = list(outcomes(request, ran=ran))
     metrics = metrics_of(row for one in found for row in one.quality)[:MOST_METRICS]
     shorts = [metric_named(metric).short for metric in metrics]
     currency = request.spec.currency
@@ -124,7 +127,7 @@ def _print_outcome(request: RunRequest) -> None:
     columns = ["model", "ε", *shorts, "ε spent", charge, "state"]
     print_table(request.spec.title, columns, [one.cells(metrics) for one in found])
     # Of the model that is declared first, at the largest ε: the report shows the others.
-    first = next((one for one in found[-len(request.models) :] if one.has_centres), None)
+    first = next((one for one in found[-len(request.names) :] if one.has_centres), None)
     if first is not None:
         title = f"Centres of {first.bundle.model} at ε={first.bundle.facts['epsilon']}"
         print_table(title, *first.centre_table())
@@ -195,7 +198,6 @@ def backfill(dataset: str, epsilons: tuple[str, ...]) -> None:
     from dp_pipeline.orchestration.instance import dagster_instance
     from dp_pipeline.orchestration.jobs import require_daemon, submit_backfill
     from dp_pipeline.publish.request import plan_request
-    from dp_pipeline.spec.amounts import epsilon_text
 
     request = requested(dataset, epsilons=epsilons)
     planned = plan_request(request)
@@ -204,8 +206,8 @@ def backfill(dataset: str, epsilons: tuple[str, ...]) -> None:
     with dagster_instance(request.home) as instance:
         require_daemon(instance, now=time.time())
     click.echo("Dagster reads the definitions once more, which takes a while …")
-    submit_backfill(request.spec, request.home, [epsilon_text(one) for one in request.epsilons])
+    submit_backfill(request.spec, request.home, request.levels)
     click.echo(
-        f"{len(request.epsilons)} runs wait in Dagster: its page Runs shows them. A run that "
+        f"{len(request.levels)} runs wait in Dagster: its page Runs shows them. A run that "
         "fails is begun again by the same command; what is released by then costs nothing."
     )

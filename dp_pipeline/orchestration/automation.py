@@ -34,6 +34,7 @@ from dp_pipeline.orchestration.jobs import (
     published_assets,
     sweep_job_name,
 )
+from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.request import RunRequest, plan_request
 from dp_pipeline.raw.ingest import SourceStamp, source_digest, source_stamp
@@ -86,8 +87,9 @@ def _refusal(
     """
     request = RunRequest(
         spec,
+        EpsilonRelease,
         (publication.model,),
-        (publication.epsilon,),
+        (epsilon_text(publication.epsilon),),
         pipeline.home,
         pipeline.noise,
         snapshot=snapshot,

@@ -228,7 +228,7 @@ def _classes(spec: DatasetSpec, model: DpKjig) -> list[Column]:
     ]
 
 
-def anonymous_columns(bundle: Bundle) -> list[Column]:
+def k_anonymous_columns(bundle: Bundle) -> list[Column]:
     """Of a released k-anonymous table: the columns that were kept, and the label."""
     kept = bundle.tables["columns"]
     lines = zip(*(values.tolist() for values in kept.values()), strict=True)

@@ -9,14 +9,13 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
 import dagster as dg
 
 from dp_pipeline.publish.home import Home, find_home, noise_name
-from dp_pipeline.publish.k_anonymous_release import declared_anonymity
+from dp_pipeline.publish.release import Release
 from dp_pipeline.publish.replay import document, read_json
 from dp_pipeline.publish.store import write_atomically
 from dp_pipeline.spec.amounts import epsilon_text
@@ -28,29 +27,19 @@ _TAGS = ("dagster/partition", f"{_RANGE}_start", f"{_RANGE}_end")
 """Where a run says which partitions it is for."""
 
 
-def epsilon_partitions(spec: DatasetSpec) -> dg.StaticPartitionsDefinition:
-    """The listed ε of one data set."""
-    return dg.StaticPartitionsDefinition(list(spec.partition_keys))
+def partitions_of(spec: DatasetSpec, kind: type[Release]) -> dg.StaticPartitionsDefinition:
+    """The listed ε, or K, of one data set."""
+    return dg.StaticPartitionsDefinition(list(kind.levels(spec)))
 
 
-def epsilon_of(context: dg.AssetExecutionContext, spec: DatasetSpec) -> Fraction:
-    """The ε of this run; DeclarationError for a run over none, over one that is not declared, or
-    over a range of partitions.
+def level_of(context: dg.AssetExecutionContext, spec: DatasetSpec, kind: type[Release]) -> str:
+    """The ε or K of this run; DeclarationError for a run over none, over one that is not declared,
+    or over a range of partitions.
 
-    One ε is one run: a failed run then has charged for one partition at most, and
+    One level is one run: a failed run then has charged for one partition at most, and
     a green one has released exactly what it names.
     """
-    return Fraction(_only(context.run.tags, spec, "ε", spec.partition_keys))
-
-
-def k_partitions(spec: DatasetSpec) -> dg.StaticPartitionsDefinition:
-    """The listed K of one data set's k-anonymous releases."""
-    return dg.StaticPartitionsDefinition(list(declared_anonymity(spec).partition_keys))
-
-
-def k_of(context: dg.AssetExecutionContext, spec: DatasetSpec) -> int:
-    """The K of this run; DeclarationError as for an ε."""
-    return int(_only(context.run.tags, spec, "K", declared_anonymity(spec).partition_keys))
+    return _only(context.run.tags, spec, kind.SYMBOL, kind.levels(spec))
 
 
 def _only(tags: Mapping[str, str], spec: DatasetSpec, symbol: str, declared: Sequence[str]) -> str:
@@ -149,22 +138,18 @@ PipelineResource = dg.ResourceParam[Pipeline]
 """How an asset asks for it."""
 
 
-Side = Literal["raw", "released", "internal", "syntactic"]
+Side = Literal["raw", "release", "monitoring", "k_anonymous"]
 
-_SENTENCES: dict[Side, str] = {
-    "raw": "1_rows_stay_private",
-    "released": "2_noise_goes_public",
-    "internal": "3_steward_looks_on",
-    "syntactic": "4_classes_without_noise",
-}
+_PLACES: dict[Side, int] = {"raw": 1, "release": 2, "monitoring": 3, "k_anonymous": 4}
+"""Groups are shown by their names, and a reader follows the rows."""
 
 _ICONS = {"sklearn": "scikitlearn", "generator": "python"}
 """Kinds of sources that Dagster calls otherwise."""
 
 
 def group_name(spec: DatasetSpec, side: Side) -> str:
-    """The group of one side of one data set; collapsed, it is all that the lineage page shows."""
-    return f"{spec.name}_{_SENTENCES[side]}"
+    """The group of one side of one data set; collapsed, it is all that Dagster shows."""
+    return f"{spec.name}_{_PLACES[side]}_{side}"
 
 
 def side_tags(spec: DatasetSpec, side: Side) -> dict[str, str]:

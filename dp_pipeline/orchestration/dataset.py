@@ -12,10 +12,8 @@ import dagster as dg
 from dp_pipeline.orchestration.automation import schedules_of, sensors_of
 from dp_pipeline.orchestration.common import JsonIOManager, Pipeline, PointerIOManager
 from dp_pipeline.orchestration.jobs import jobs_of
-from dp_pipeline.orchestration.k_anonymous_assets import syntactic_assets
 from dp_pipeline.orchestration.raw_assets import raw_assets
-from dp_pipeline.orchestration.release_assets import model_assets
-from dp_pipeline.orchestration.steward_assets import internal_assets
+from dp_pipeline.orchestration.release_assets import release_assets
 from dp_pipeline.spec.dataset import DatasetSpec
 
 
@@ -25,9 +23,8 @@ def dataset_assets(spec: DatasetSpec) -> dg.Definitions:
     Raises DeclarationError when the data set names a model or a k-anonymous method that does not
     exist, or parameters that do not fit.
     """
-    assets = [*raw_assets(spec), *model_assets(spec), *internal_assets(spec)]
     return dg.Definitions(
-        assets=[*assets, *syntactic_assets(spec)],
+        assets=[*raw_assets(spec), *release_assets(spec)],
         jobs=jobs_of(spec),
         schedules=schedules_of(spec),
         sensors=sensors_of(spec),

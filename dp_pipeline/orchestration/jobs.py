@@ -16,7 +16,7 @@ from dp_pipeline.models.base import declared_guarantee, price
 from dp_pipeline.orchestration.instance import code_location
 from dp_pipeline.publish.account import require_snapshot
 from dp_pipeline.publish.home import Home
-from dp_pipeline.publish.k_anonymous_release import FOLDER, declared_anonymity
+from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.raw.ingest import is_watchable
 from dp_pipeline.raw.prepare import stages_of
 from dp_pipeline.raw.snapshot import require_prepared
@@ -125,8 +125,8 @@ def _anonymize(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
         "them. Spends no ε and is not differentially private: the ledger counts every release, "
         "and two of them tell more than each."
     )
-    names = (*declared_anonymity(spec).methods, "evaluation")
-    paths = (f"{FOLDER}/{name}" for name in names)
+    names = (*KAnonymousRelease.names(spec), "evaluation")
+    paths = ("/".join((*KAnonymousRelease.FOLDER, name)) for name in names)
     return _job(spec, f"{spec.name}_k_backfill", paths, description=description)
 
 

@@ -27,12 +27,9 @@ import dagster as dg
 import numpy as np
 
 from dp_pipeline.ledger import Balance, Entry, Ledger
-from dp_pipeline.publish.anonymize import Anonymous
-from dp_pipeline.publish.cards import TableFacts
-from dp_pipeline.publish.k_anonymous_evaluation import Figures
-from dp_pipeline.publish.k_anonymous_release import syntactic_code
+from dp_pipeline.publish.k_anonymous_tables import TableFacts
 from dp_pipeline.publish.publish import Published
-from dp_pipeline.publish.release import code_version
+from dp_pipeline.publish.release import Release
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.reporting.figures import budget_staircase
@@ -55,7 +52,7 @@ def raw_metadata(snapshot: Snapshot, **facts: str) -> Metadata:
 
 
 def quality_metadata(rows: Sequence[QualityRow]) -> Metadata:
-    """One number a model and metric: what the Plots tab draws over ε."""
+    """One number a model and metric: what the Plots tab draws over ε or K."""
     return {f"{row.model}/{row.metric}": number(row.value) for row in rows}
 
 
@@ -147,31 +144,42 @@ def _rows(table: Mapping[str, np.ndarray]) -> int:
     return max((len(values) for values in table.values()), default=0)
 
 
-def released_metadata(published: Published, card: Path, beside: Sequence[str] = ()) -> Metadata:
-    """What a release spent, from its accountant; how it was come by; where it comes from.
+def release_metadata(
+    release: Release, published: Published, card: Path, beside: Sequence[str] = ()
+) -> Metadata:
+    """What a release spent or promises, its origin, and its card.
 
     card     the file that says it in words
-    beside   releases of the same sensitive rows without any ε
+    beside   other releases of the same sensitive rows without any ε
     """
     bundle = published.bundle
+    state = {"privacy/state": dg.MetadataValue.text(published.state)}
+    own = _k_anonymous_metadata(bundle) if bundle.is_k_anonymous else _spent_metadata(published)
     return {
         "release card": dg.MetadataValue.md(card.read_text(encoding="utf-8")),
         **kind_metadata(bundle),
         **beside_metadata(beside),
-        **_epsilon_metadata(bundle),
-        "privacy/charged by this run": dg.MetadataValue.text(
-            bundle.currency.text(Fraction(published.nano, NANO))
-        ),
-        "privacy/state": dg.MetadataValue.text(published.state),
-        # What is short stands first: there may be a hundred charges.
-        **table_metadata(bundle),
-        "privacy/mechanisms": spend_table(bundle),
-        "older code": dg.MetadataValue.bool(bundle.facts["code"] != code_version()),
+        **state,
+        **own,
+        "older code": dg.MetadataValue.bool(bundle.facts["code"] != release.version()),
         "fit for release": dg.MetadataValue.bool(bundle.fit_for_release),
         "release key": dg.MetadataValue.text(bundle.key),
         "provenance": dg.MetadataValue.json(dict(bundle.facts)),
         **{f"quality/{name}": number(one.value) for name, one in bundle.quality.items()},
         "card": dg.MetadataValue.path(card),
+    }
+
+
+def _spent_metadata(published: Published) -> Metadata:
+    """The ε that holds, what this run charged, and every charge."""
+    bundle = published.bundle
+    charged = bundle.currency.text(Fraction(published.nano, NANO))
+    return {
+        **_epsilon_metadata(bundle),
+        "privacy/charged by this run": dg.MetadataValue.text(charged),
+        # What is short stands first: there may be a hundred charges.
+        **table_metadata(bundle),
+        "privacy/mechanisms": spend_table(bundle),
     }
 
 
@@ -227,41 +235,19 @@ def spend_table(bundle: Bundle) -> dg.MetadataValue:
     return line_table(names, lines)
 
 
-def anonymous_metadata(anonymous: Anonymous, beside: Sequence[str]) -> Metadata:
-    """What was released, how it was come by, and its card.
-
-    beside   other releases of the same sensitive rows without any ε
-    """
-    bundle = anonymous.bundle
+def _k_anonymous_metadata(bundle: Bundle) -> Metadata:
+    """What the released table promises, and what was measured of it."""
     shown = TableFacts.of(bundle)
     return {
-        "release card": dg.MetadataValue.md(anonymous.card.read_text(encoding="utf-8")),
-        **kind_metadata(bundle),
-        **beside_metadata(beside),
-        "privacy/state": dg.MetadataValue.text(anonymous.state),
-        "anonymity/K": dg.MetadataValue.int(shown.k),
-        "anonymity/diversity": dg.MetadataValue.int(shown.diversity),
-        "anonymity/kept columns": dg.MetadataValue.int(shown.columns),
-        "anonymity/classes": dg.MetadataValue.int(shown.classes),
-        "anonymity/smallest class": dg.MetadataValue.int(shown.smallest),
-        "anonymity/homogeneous share": number(shown.homogeneous),
-        "anonymity/rows left out": dg.MetadataValue.int(shown.left_out),
+        "k_anonymity/K": dg.MetadataValue.int(shown.k),
+        "k_anonymity/diversity": dg.MetadataValue.int(shown.diversity),
+        "k_anonymity/kept columns": dg.MetadataValue.int(shown.columns),
+        "k_anonymity/classes": dg.MetadataValue.int(shown.classes),
+        "k_anonymity/smallest class": dg.MetadataValue.int(shown.smallest),
+        "k_anonymity/homogeneous share": number(shown.homogeneous),
+        "k_anonymity/rows left out": dg.MetadataValue.int(shown.left_out),
         "columns": record_table(bundle.tables["columns"]),
         "measures": record_table(bundle.tables["measures"]),
-        "older code": dg.MetadataValue.bool(bundle.facts["code"] != syntactic_code()),
-        "fit for release": dg.MetadataValue.bool(bundle.fit_for_release),
-        "release key": dg.MetadataValue.text(bundle.key),
-        "provenance": dg.MetadataValue.json(dict(bundle.facts)),
-        "card": dg.MetadataValue.path(anonymous.card),
-    }
-
-
-def figure_metadata(figures: Mapping[str, Figures]) -> Metadata:
-    """One number a method and figure: what the Plots tab draws over K."""
-    return {
-        f"{method}/{name}": number(value)
-        for method, found in figures.items()
-        for name, value in found.items()
     }
 
 

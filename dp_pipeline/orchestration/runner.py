@@ -1,28 +1,21 @@
-"""Running one data set's chain in this process: what ``dp-pipeline run`` and the demo do.
-
-Runs of one data set's chain in this process, each over a selection of its assets.
-"""
+"""Runs of one data set's chain in this process, each over a selection of its assets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import dagster as dg
-
-from dp_pipeline.orchestration.common import Pipeline
-from dp_pipeline.orchestration.dataset import pipeline_definitions
-from dp_pipeline.orchestration.instance import dagster_instance
 from dp_pipeline.publish.account import open_lineage
 from dp_pipeline.publish.home import Home
-from dp_pipeline.publish.k_anonymous_release import FOLDER
-from dp_pipeline.publish.request import AnonymizeRequest, RunRequest, plan_request
+from dp_pipeline.publish.outcome import is_prepared, report_stands, stands
+from dp_pipeline.publish.request import RunRequest, plan_request
 from dp_pipeline.raw.prepare import stages_of
-from dp_pipeline.raw.snapshot import current_snapshot, require_prepared
-from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import NotPrepared, PipelineError
+from dp_pipeline.spec.errors import PipelineError
+
+if TYPE_CHECKING:
+    import dagster as dg
 
 _QUIET: dict[str, Any] = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
@@ -53,7 +46,7 @@ class DagsterRuns:
         Names of the checks on rows that did not pass and stop nothing: for the steward alone.
         None where the rows were prepared before.
         """
-        if not (snapshot or _needs_preparing(self.spec, home)):
+        if not (snapshot or not is_prepared(self.spec, home)):
             return ()
         names = ["ingested", "validated", *stages_of(self.spec)]
         config = {"ingested": {"config": {"snapshot": snapshot}}}
@@ -74,6 +67,8 @@ class DagsterRuns:
         names    of assets below the data set: ``ingested``, ``k_anonymous/kjig``
         config   of some of them
         """
+        import dagster as dg
+
         self.on_step(f"{self.spec.name}: {step}")
         ops = {f"{self.spec.name}__{name}": one for name, one in (config or {}).items()}
         result = self.job.execute_in_process(
@@ -86,20 +81,6 @@ class DagsterRuns:
         if not result.success:
             raise _failure(result)
         return result
-
-
-def _needs_preparing(spec: DatasetSpec, home: Home) -> bool:
-    snapshot = current_snapshot(home.raw, spec.name, home.ledger.key(spec.lineage))
-    if snapshot is None:
-        return True
-    if snapshot.is_retired():
-        # Its rows are gone, and what was released of it is replayed without any.
-        return False
-    try:
-        require_prepared(spec, snapshot)
-    except NotPrepared:
-        return True
-    return False
 
 
 def _failure(result: dg.ExecuteInProcessResult) -> RunFailed:
@@ -115,58 +96,58 @@ def _failure(result: dg.ExecuteInProcessResult) -> RunFailed:
 OnStep = Callable[[str], None]
 
 
-def run_dataset(request: RunRequest, on_step: OnStep) -> tuple[str, ...]:
-    """Prepare what is not prepared, release every model at every ε, compare, report the budget.
+@dataclass(frozen=True)
+class Ran:
+    """What a request came to.
+
+    levels          those that were run now; all others stood as they were
+    failed_checks   names of the checks on rows that did not pass, for the steward alone
+    """
+
+    levels: tuple[str, ...] = ()
+    failed_checks: tuple[str, ...] = ()
+
+
+def run_dataset(request: RunRequest, on_step: OnStep) -> Ran:
+    """Prepare what is not prepared, release, compare, report the budget. What stands as a run
+    would leave it is not run again, and where everything does, Dagster is not even imported.
 
     on_step   is told the name of each step before it starts
 
-    Names of the checks on rows that did not pass, where rows were prepared: for the steward alone.
-
-    Raises BudgetExceeded before anything is begun when the whole request does not fit, and
-    RunFailed with the line of the step that failed.
+    Raises DeclarationError before anything is begun for what the data set file does not allow,
+    BudgetExceeded when the whole request does not fit, and RunFailed with the line of the step
+    that failed.
     """
     plan_request(request).require_budget()
     open_lineage(request.spec, request.home)
-    pipeline = Pipeline(request.home, request.noise_name)
-    job = pipeline_definitions((request.spec,), pipeline).resolve_implicit_global_asset_job_def()
-    fresh = {"config": {"fresh": request.fresh}}
+    levels = [level for level in request.levels if not stands(request, level)]
+    if not levels and report_stands(request):
+        return Ran()
+    return _run_levels(request, levels, on_step)
+
+
+def _run_levels(request: RunRequest, levels: Sequence[str], on_step: OnStep) -> Ran:
+    from dp_pipeline.orchestration.common import Pipeline
+    from dp_pipeline.orchestration.dataset import pipeline_definitions
+    from dp_pipeline.orchestration.instance import dagster_instance
+
+    spec, below = request.spec, "".join(f"{folder}/" for folder in request.kind.FOLDER)
+    pipeline = Pipeline(request.home, request.noise_name or Pipeline.noise)
+    job = pipeline_definitions((spec,), pipeline).resolve_implicit_global_asset_job_def()
+    drawn = {"config": {"new_draw": request.new_draw}}
     with dagster_instance(pipeline.home) as instance:
-        runs = DagsterRuns(job, instance, request.spec, on_step)
+        runs = DagsterRuns(job, instance, spec, on_step)
         failed = runs.prepare(request.home, request.snapshot)
-        for epsilon in request.epsilons:
-            text = epsilon_text(epsilon)
-            config = dict.fromkeys(request.models, fresh)
-            names = [*request.models, "evaluation"]
-            runs.run(f"ε={text}", names, config=config, partition=text)
-        runs.run("report", ["comparison", "budget"])
-    return failed
-
-
-def anonymize_dataset(request: AnonymizeRequest, on_step: OnStep) -> tuple[str, ...]:
-    """Prepare what is not prepared, make the k-anonymous releases of every K, compare them.
-
-    Names of checks as of ``run_dataset``.
-
-    Raises DeclarationError before anything is begun for what the data set file does not allow,
-    and RunFailed with the line of the step that failed.
-    """
-    for release in request.releases:
-        release.require_allowed()
-    open_lineage(request.spec, request.home)
-    pipeline = Pipeline(request.home)
-    job = pipeline_definitions((request.spec,), pipeline).resolve_implicit_global_asset_job_def()
-    with dagster_instance(pipeline.home) as instance:
-        runs = DagsterRuns(job, instance, request.spec, on_step)
-        failed = runs.prepare(request.home, request.snapshot)
-        for k in request.ks:
-            names = [f"{FOLDER}/{name}" for name in (*request.methods, "evaluation")]
-            runs.run(f"K={k}", names, partition=str(k))
+        for level in levels:
+            names = [f"{below}{name}" for name in (*request.names, "evaluation")]
+            config = {} if below else dict.fromkeys(request.names, drawn)
+            runs.run(f"{request.kind.SYMBOL}={level}", names, config=config, partition=level)
         # The report of releases with an ε has to say what was released beside them.
-        beside = ["comparison"] if request.spec.is_release else []
-        runs.run("comparison", [f"{FOLDER}/comparison", "budget", *beside])
-    return failed
+        beside = ["comparison"] if below and spec.is_release else []
+        runs.run("report", [f"{below}comparison", "budget", *beside])
+    return Ran(tuple(levels), failed)
 
 
-def step_count(request: RunRequest | AnonymizeRequest) -> int:
+def step_count(request: RunRequest) -> int:
     """Upper bound of the steps that are announced."""
-    return 2 + request.partition_count
+    return 2 + len(request.levels)

@@ -1,38 +1,48 @@
-"""SyntacticRelease: one k-anonymous table that a data set asks for, and what makes it the same.
+"""A k-anonymous release at a K: what makes it the same one, and how it is made.
 
-The rows of a data set as k-anonymous methods read them: quasi-identifiers and label, exactly.
-
-The k-anonymous methods that a data set file declares, checked, and what each promises.
+The methods that a data set file declares, checked, and what each promises; and the rows as these
+methods read them: quasi-identifiers and label, exactly. There is no ε in it. It goes through the
+protocol of every other release with a charge of kind ``not-dp`` and without stored answers.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
+from typing import Self
 
 import numpy as np
 
 from dp_pipeline.anonymity import METHODS, build_method
-from dp_pipeline.anonymity.method import Method, sensitive_diversity
-from dp_pipeline.anonymity.partition import Promise
+from dp_pipeline.anonymity.method import Anonymized, Method, sensitive_diversity
+from dp_pipeline.anonymity.partition import Promise, TooFewRows
 from dp_pipeline.anonymity.rows import CodedRows, Column
-from dp_pipeline.ledger import Charge
+from dp_pipeline.ledger import Charge, Entry
 from dp_pipeline.publish.home import Home
-from dp_pipeline.publish.release import BESIDE, code_version, not_dp_beside
-from dp_pipeline.publish.store import BundleStore
-from dp_pipeline.raw.prepare import exact_codes
+from dp_pipeline.publish.k_anonymous_tables import k_anonymous_tables, keeps_promise
+from dp_pipeline.publish.release import (
+    BESIDE,
+    ROWS,
+    Drawing,
+    Release,
+    code_version,
+    digest_of,
+    not_dp_beside,
+)
+from dp_pipeline.raw.prepare import exact_codes, require_codes
 from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.release.bundle import ALLOWED, SYNTACTIC
+from dp_pipeline.release.bundle import ALLOWED, K_ANONYMITY, Bundle, KAnonymousKey, Key
 from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec, KAnonymity
 from dp_pipeline.spec.domain import Attribute
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError
 from dp_pipeline.spec.name import one_of
 from dp_pipeline.spec.parameters import fact_text, texts_of
+
+CARD = "card.md"
+"""The file beside a bundle that says in words what it promises."""
+REASON = "k-anonymity has no ε: it reads the rows as they are"
 
 
 def declared_anonymity(spec: DatasetSpec) -> KAnonymity:
@@ -93,19 +103,8 @@ def promise_for(declared: KAnonymity, method: str, *, k: int) -> Promise:
     return Promise(k, declared.diversity or usual, declared.suppress)
 
 
-FOLDER = "k_anonymous"
-"""Between the data set and the method, in the released store and in asset keys."""
-
-REASON = "k-anonymity has no ε: it reads the rows as they are"
-
-
-def syntactic_code() -> str:
-    """The package's version and a digest of the code that chooses and measures."""
-    return code_version(("anonymity", "metrics", "schema"))
-
-
 @dataclass(frozen=True)
-class SyntacticRelease:
+class KAnonymousRelease(Release):
     """One k-anonymous table.
 
     name   of the method
@@ -113,11 +112,89 @@ class SyntacticRelease:
     run    what the ledger notes of the run: run id, asset
     """
 
+    SYMBOL = "K"
+    FOLDER = ("k_anonymous",)
+
     spec: DatasetSpec
     name: str
     k: int
     home: Home
     run: Mapping[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def names(spec: DatasetSpec) -> tuple[str, ...]:
+        """Declared methods; none of a data set without a section `k_anonymity`."""
+        return tuple(spec.k_anonymity.methods) if spec.k_anonymity else ()
+
+    @staticmethod
+    def levels(spec: DatasetSpec) -> tuple[str, ...]:
+        """Declared K, ascending."""
+        return spec.k_anonymity.partition_keys if spec.k_anonymity else ()
+
+    @classmethod
+    def at(
+        cls,
+        spec: DatasetSpec,
+        name: str,
+        level: str,
+        home: Home,
+        *,
+        noise: str = "",  # noqa: ARG003
+        run: Mapping[str, str] | None = None,
+    ) -> Self:
+        """A declared release; DeclarationError for a K that is not declared. There is no noise."""
+        return cls(spec, name, declared_anonymity(spec).partition(level), home, run or {})
+
+    @classmethod
+    def description(cls, spec: DatasetSpec, name: str) -> str:
+        """What the method does, and what it promises."""
+        method, declared = declared_method(spec, name), declared_anonymity(spec)
+        largest = promise_for(declared, name, k=declared.partitions[-1])
+        labels = f" and {largest.diversity} labels" if largest.diversity > 1 else ""
+        return (
+            f"{spec.title}: {method.summary}. Every row shares what is released of it with at "
+            f"least K − 1 others: K rows{labels} in every class. Not differentially private: "
+            f"{REASON}. The ledger notes it as not-dp before the first look; a re-run replays it."
+        )
+
+    @property
+    def level(self) -> str:
+        """Its K, as the key of its partition."""
+        return str(self.k)
+
+    @property
+    def summary(self) -> str:
+        """What the method does, in a line."""
+        return self.method.summary
+
+    @property
+    def what(self) -> str:
+        """The words for messages and the ledger."""
+        return f"{'/'.join(self.path)} at K={self.k}"
+
+    def marked(self, state: str) -> str:
+        """A state, with that there is no ε in it: such a release is recorded and costs nothing."""
+        return f"{'recorded' if state == 'charged' else state}, not-dp"
+
+    @staticmethod
+    def version() -> str:
+        """Version of the code that chooses and measures, as it is now."""
+        return code_version(("anonymity", "metrics", "spec"))
+
+    @classmethod
+    def code(cls, spec: DatasetSpec, name: str, *, drawn: str | None = None) -> str:
+        """Digest of the code that chooses and measures, what is declared, and the parameters."""
+        declared = declared_anonymity(spec)
+        asked = (
+            texts_of(declared_method(spec, name), measuring=True),
+            declared.attributes,
+            declared.sensitive_label,
+            declared.diversity,
+            declared.suppress,
+            declared.seed,
+            spec.label,
+        )
+        return digest_of(drawn or cls.version(), spec.digest, *asked)
 
     @cached_property
     def declared(self) -> KAnonymity:
@@ -133,16 +210,6 @@ class SyntacticRelease:
     def promise(self) -> Promise:
         """What every class of the table has to have."""
         return promise_for(self.declared, self.name, k=self.k)
-
-    @property
-    def store(self) -> BundleStore:
-        """Where bundles are."""
-        return BundleStore(self.home.released)
-
-    @property
-    def what(self) -> str:
-        """The words for messages and the ledger."""
-        return f"{self.spec.name}/{FOLDER}/{self.name} at K={self.k}"
 
     def require_allowed(self) -> None:
         """DeclarationError for a K or a method that is not declared, and on sensitive rows for
@@ -163,26 +230,25 @@ class SyntacticRelease:
                 f"rows, got {self.k}"
             )
 
-    def key(self, snapshot: Snapshot) -> str:
-        """Hex digest of everything that decides what the tables hold. No row enters."""
-        fields = {
-            "lineage": self.spec.lineage,
-            "dataset": self.spec.name,
-            "snapshot": snapshot.id,
+    def key(self, snapshot: Snapshot, *, new_draw: bool = False) -> KAnonymousKey:  # noqa: ARG002
+        """Its key: the same seed makes the same table, so there is no other draw."""
+        return KAnonymousKey(
+            lineage=self.spec.lineage,
+            dataset=self.spec.name,
+            snapshot=snapshot.id,
             # Of which label rows were left out is told of public rows only.
-            "purpose": self.spec.purpose,
+            purpose=self.spec.purpose,
             # Which rows are valid depends on every attribute.
-            "declaration": self.spec.digest,
-            **self._asked,
-        }
-        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+            declaration=self.spec.digest,
+            asked=self._asked,
+        )
 
     @property
     def _asked(self) -> dict[str, str]:
         """The question, as text: promise, method and what they are about."""
         declared = self.declared
         return {
-            SYNTACTIC: "k-anonymity",
+            K_ANONYMITY: "k-anonymity",
             "model": self.name,
             "parameters": fact_text(texts_of(self.method, measuring=True)),
             "k": str(self.k),
@@ -193,39 +259,89 @@ class SyntacticRelease:
             "label": str(self.spec.label),
         }
 
-    def folder(self, snapshot: Snapshot) -> Path:
-        """Where the bundle lies: in a folder of its own release, as every bundle."""
-        releases = self.store.root / self.spec.name / FOLDER / self.name
-        return releases / self.key(snapshot)[:32] / "bundle"
-
-    def charge(self, snapshot: Snapshot) -> Charge:
+    def charge(self, key: Key, *, rows: str) -> Charge:
         """What the ledger records before anyone looks: no ε, and that there is none."""
         return Charge(
-            key=self.key(snapshot),
-            lineage=self.spec.lineage,
+            key=key.digest,
+            lineage=key.lineage,
             kind="not-dp",
             nano_epsilon=0,
             what=self.what,
-            facts={**self.facts(snapshot), **self.run},
+            facts={**self.facts(key), **self.run, **({ROWS: rows} if rows else {})},
             currency=self.spec.currency,
         )
 
-    def facts(self, snapshot: Snapshot) -> dict[str, str]:
+    def facts(self, key: Key) -> dict[str, str]:
         """What is written into the ledger and the bundle: declarations and versions, no rows."""
         spec, is_allowed = self.spec, "yes" if self.spec.allow_not_dp else "no"
-        beside = not_dp_beside(spec, self.home.ledger, before=self.key(snapshot))
+        beside = not_dp_beside(spec, self.home.ledger, before=key.digest)
         return {
             **self._asked,
             "lineage": spec.lineage,
             "dataset": spec.name,
             "kind": "not-dp",
             "reason": REASON,
-            "snapshot": snapshot.id,
+            "snapshot": key.snapshot,
             "declaration": spec.digest,
             "unit": str(spec.protection),
             "purpose": spec.purpose,
             ALLOWED: is_allowed,
             "fit_for_release": is_allowed,
-            "code": syntactic_code(),
+            "code": self.version(),
             **({BESIDE: "; ".join(beside)} if beside else {}),
         }
+
+    def open(self, key: Key, snapshot: Snapshot) -> KAnonymousDrawing:
+        """Its rows, which are read once the ledger knows of it."""
+        require_codes(self.spec, snapshot)
+        return KAnonymousDrawing(self, key, snapshot)
+
+    def remade(self, key: Key, settled: Entry) -> Bundle:  # noqa: ARG002
+        """Damaged: no answers are stored that a lost table could be made again from."""
+        raise self.store.another(self.store.bundle_path(key, self.postprocessing))
+
+
+@dataclass(frozen=True)
+class KAnonymousDrawing(Drawing):
+    """The rows that a k-anonymous release will be made of."""
+
+    release: KAnonymousRelease
+    key: Key
+    snapshot: Snapshot
+    rows: str = ""
+
+    def rehearse(self) -> None:
+        """Nothing: no answer is stored alone, and what a file declares was checked when it was
+        read.
+        """
+
+    def draw(self, stored: Sequence[Bundle], *, begun: Entry | None) -> Bundle:  # noqa: ARG002
+        """Read the rows, choose what is kept, and build what leaves; BoundaryViolation for a method
+        that does not keep its promise.
+        """
+        if stored:
+            return stored[0]
+        release = self.release
+        rows = coded_rows(release.spec, self.snapshot)
+        tables = k_anonymous_tables(
+            rows,
+            self._recoded(rows),
+            release.promise,
+            label=str(release.spec.label),
+            is_public=not release.spec.is_release,
+        )
+        facts = release.facts(self.key)
+        bundle = Bundle(self.key.digest, facts, spends=(), quality={}, tables=tables, transcript="")
+        if not keeps_promise(bundle):
+            raise BoundaryViolation(
+                f"{release.what}: expected a table that keeps its promise, got another"
+            )
+        return bundle
+
+    def _recoded(self, rows: CodedRows) -> Anonymized:
+        """What the method makes of the rows; TooFewRows says of which release."""
+        release = self.release
+        try:
+            return release.method.recode(rows, release.promise, seed=release.declared.seed)
+        except TooFewRows as error:
+            raise TooFewRows(f"{release.what}: {error}") from None

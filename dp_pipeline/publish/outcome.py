@@ -1,31 +1,45 @@
-"""What a run has released, read back for a person: quality, centres, ε spent, report.
+"""What a run has released, read back for a person; and whether there is anything left to run.
 
-What a run has released k-anonymously, read back for a person.
+A level whose releases are settled, whole, drawn by this very code and evaluated by it needs no run:
+the ledger and the stored bundles say everything that one would say again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from pathlib import Path
 
-from dp_pipeline.publish.anonymize import CARD
-from dp_pipeline.publish.cards import TableFacts
-from dp_pipeline.publish.k_anonymous_evaluation import AUC
-from dp_pipeline.publish.k_anonymous_release import FOLDER, SyntacticRelease
-from dp_pipeline.publish.release import Release
-from dp_pipeline.publish.replay import from_documents, pointed_bundle, read_json
+from dp_pipeline.publish.account import limits_word
+from dp_pipeline.publish.evaluate import AUC
+from dp_pipeline.publish.home import Home
+from dp_pipeline.publish.k_anonymous_tables import TableFacts
+from dp_pipeline.publish.release import Release, digest_of, not_dp_beside, program_code
+from dp_pipeline.publish.replay import (
+    from_documents,
+    level_facts,
+    pointed_bundle,
+    read_json,
+    require_whole,
+)
 from dp_pipeline.publish.report import page_path
-from dp_pipeline.publish.request import AnonymizeRequest, RunRequest
+from dp_pipeline.publish.request import RunRequest
+from dp_pipeline.raw.snapshot import current_snapshot, require_prepared
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.reporting.card import centre_table
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.plausibility import bundle_warnings
 from dp_pipeline.reporting.text import number_text
 from dp_pipeline.spec.amounts import NANO, epsilon_text
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import NotPrepared, PipelineError
 
 MOST_COLUMNS = 7
+COLUMNS = ("method", "K", "columns", "classes", "smallest", "one label", "left out", "AUC", "state")
+"""Of a k-anonymous table: kept columns; classes, and rows of the smallest; rows in classes with one
+label, and left out.
+"""
 
 
 @dataclass(frozen=True)
@@ -34,6 +48,7 @@ class Outcome:
 
     state     ``charged``, ``resumed`` or ``replayed``
     charged   nano-ε, or nano-ρ, that this run added to the ledger
+    folder    where the bundle lies
     """
 
     release: Release
@@ -41,23 +56,40 @@ class Outcome:
     state: str
     charged: int
     quality: tuple[QualityRow, ...]
+    folder: Path
 
     def cells(self, metrics: Sequence[str]) -> list[str]:
         """One line of a table: model, ε, one number a metric, ε spent, charged now, state."""
         numbers = {row.metric: row.text for row in self.quality}
         return [
             self.bundle.model,
-            epsilon_text(self.release.epsilon),
+            self.release.level,
             *(numbers.get(metric, "–") for metric in metrics),
             self.bundle.spent_text,
             epsilon_text(Fraction(self.charged, NANO)),
-            self.release.guarantee.marked(self.state),
+            self.release.marked(self.state),
+        ]
+
+    def k_anonymous_cells(self) -> list[str]:
+        """One line of a table under ``COLUMNS``."""
+        shown = TableFacts.of(self.bundle)
+        auc = next((row.value for row in self.quality if row.metric == AUC), None)
+        return [
+            self.release.name,
+            str(shown.k),
+            str(shown.columns),
+            str(shown.classes),
+            str(shown.smallest),
+            f"{shown.homogeneous:.1%}",
+            str(shown.left_out),
+            "–" if auc is None else number_text(auc),
+            self.release.marked(self.state),
         ]
 
     @property
     def warnings(self) -> list[str]:
         """What the noisy counts say against it, a line each, with its name."""
-        name = f"{self.bundle.model} at ε={epsilon_text(self.release.epsilon)}"
+        name = f"{self.bundle.model} at {self.release.SYMBOL}={self.release.level}"
         return [f"{name}: {text}" for text in bundle_warnings(self.release.spec, self.bundle)]
 
     @property
@@ -70,82 +102,115 @@ class Outcome:
         return centre_table(self.bundle.tables, most_columns=MOST_COLUMNS)
 
 
-def outcomes(request: RunRequest) -> Iterator[Outcome]:
-    """Every release of a request, as the last run left it."""
+def outcomes(request: RunRequest, *, ran: Collection[str] | None = None) -> Iterator[Outcome]:
+    """Every release of a request, as the last run left it.
+
+    ran   levels that were run just now: any other was whole before. None: all of them
+    """
+    home = request.home
     for release in request.releases:
-        text = epsilon_text(release.epsilon)
-        folder = release.store.root / release.spec.name
-        pointer = read_json(folder / release.name / f"partition-{text}.json")
-        evaluated = read_json(_evaluation(request, text)) or {"rows": []}
-        bundle = pointed_bundle(
-            release.spec, release.home, pointer, model=release.name, epsilon=text
-        )
+        pointer = read_json(pointer_path(release))
+        evaluated = read_json(evaluation_path(release)) or {"rows": []}
+        level = level_facts(request.kind, release.level)
+        bundle = pointed_bundle(release.spec, home, pointer, model=release.name, **level)
         rows = [row for row in from_documents(evaluated["rows"]) if row.model == bundle.model]
-        yield Outcome(release, bundle, pointer["state"], int(pointer["nano"]), tuple(rows))
+        is_new = ran is None or release.level in ran
+        state, nano = (pointer["state"], int(pointer["nano"])) if is_new else ("replayed", 0)
+        folder = home.released / pointer["folder"]
+        yield Outcome(release, bundle, state, nano, tuple(rows), folder)
 
 
-def _evaluation(request: RunRequest, epsilon: str) -> Path:
-    return request.home.internal / request.spec.name / "evaluation" / f"{epsilon}.json"
+def pointer_path(release: Release) -> Path:
+    """The small file that names the bundle of a partition."""
+    return Path(release.home.released, *release.path, f"partition-{release.level}.json")
+
+
+def evaluation_path(release: Release) -> Path:
+    """The evaluation of all releases of its level."""
+    folder = Path(release.home.internal, *release.path[:-1])
+    return folder / "evaluation" / f"{release.level}.json"
+
+
+def stands(request: RunRequest, level: str) -> bool:
+    """Whether a run at this level would find everything as it is: then none is started.
+
+    Whatever is damaged, unfinished, of other code or evaluated otherwise does not stand: a run
+    says what is wrong, or mends it.
+    """
+    if request.new_draw or request.snapshot or not is_prepared(request.spec, request.home):
+        return False
+    try:
+        return all(_stands(release) for release in request.at(level))
+    except PipelineError:
+        return False
+
+
+def is_prepared(spec: DatasetSpec, home: Home) -> bool:
+    """Whether the current snapshot has what a release needs: prepared rows, or what was released of
+    it before its rows were taken away.
+    """
+    snapshot = current_snapshot(home.raw, spec.name, home.ledger.key(spec.lineage))
+    if snapshot is None:
+        return False
+    if snapshot.is_retired():
+        # Its rows are gone, and what was released of it is replayed without any.
+        return True
+    try:
+        require_prepared(spec, snapshot)
+    except NotPrepared:
+        return False
+    return True
+
+
+def _stands(release: Release) -> bool:
+    home, spec = release.home, release.spec
+    snapshot = current_snapshot(home.raw, spec.name, home.ledger.key(spec.lineage))
+    assert snapshot is not None
+    key = release.key(snapshot)
+    if home.ledger.state(key.digest) != "settled":
+        return False
+    path = release.store.bundle_path(key, release.postprocessing)
+    pointer, evaluated = read_json(pointer_path(release)), read_json(evaluation_path(release))
+    named = str(path.relative_to(release.store.root))
+    if pointer is None or evaluated is None or pointer["folder"] != named:
+        return False
+    seen = (evaluated["pointers"].get(release.name) or {}).get("folder")
+    if seen != named or evaluated.get("by") != evaluated_by(spec):
+        return False
+    return require_whole(release, path).facts["code"] == release.version()
+
+
+def evaluated_by(spec: DatasetSpec) -> str:
+    """Digest of what an evaluation or a report is made by: the program's code, the declarations.
+    Where the rows come from is none of these: a snapshot says which they are.
+    """
+    declared = [getattr(spec, field.name) for field in fields(spec) if field.name != "source"]
+    return digest_of(program_code(), *map(repr, declared))
+
+
+def report_made_of(spec: DatasetSpec, home: Home, kind: type[Release]) -> str:
+    """Digest of everything that the comparison and the budget report of a data set show."""
+    folder = Path(home.internal, spec.name, *kind.FOLDER, "evaluation")
+    evaluated = [read_json(folder / f"{level}.json") for level in kind.levels(spec)]
+    ledger = home.ledger
+    account = (ledger.balance(spec.lineage), not_dp_beside(spec, ledger), limits_word(spec, home))
+    return digest_of(evaluated_by(spec), evaluated, *account)
+
+
+def report_stands(request: RunRequest) -> bool:
+    """Whether the comparison was made of exactly what there is now."""
+    spec, home = request.spec, request.home
+    folder = Path(home.internal, spec.name, *request.kind.FOLDER, "comparison")
+    try:
+        made = read_json(folder / "value.json") or {}
+    except PipelineError:
+        return False
+    is_there = report_path(request).is_file()
+    return is_there and made.get("of") == report_made_of(spec, home, request.kind)
 
 
 def report_path(request: RunRequest) -> Path:
-    """The HTML report of a data set."""
+    """The HTML report of a data set, or the page of its k-anonymous releases."""
+    if request.kind.FOLDER:
+        return page_path(request.spec, request.home)
     return request.home.reports / f"{request.spec.name}.html"
-
-
-COLUMNS = ("method", "K", "columns", "classes", "smallest", "one label", "left out", "AUC", "state")
-"""Kept columns; classes, and rows of the smallest; rows in classes with one label, and left out."""
-
-
-@dataclass(frozen=True)
-class AnonymousOutcome:
-    """One k-anonymous release of a run.
-
-    state     ``recorded``, ``resumed`` or ``replayed``
-    figures   of its evaluation; none on release data
-    """
-
-    release: SyntacticRelease
-    bundle: Bundle
-    state: str
-    figures: Mapping[str, float]
-    card: Path
-
-    def cells(self) -> list[str]:
-        """One line of a table under ``COLUMNS``."""
-        shown = TableFacts.of(self.bundle)
-        return [
-            self.release.name,
-            str(shown.k),
-            str(shown.columns),
-            str(shown.classes),
-            str(shown.smallest),
-            f"{shown.homogeneous:.1%}",
-            str(shown.left_out),
-            number_text(self.figures[AUC]) if AUC in self.figures else "–",
-            self.state if self.state == "replayed" else f"{self.state} {self.bundle.kind}",
-        ]
-
-
-def anonymous_outcomes(request: AnonymizeRequest) -> Iterator[AnonymousOutcome]:
-    """Every release of a request, as the last run left it: methods as asked for, K ascending."""
-    for release in sorted(request.releases, key=lambda one: request.methods.index(one.name)):
-        root = release.store.root
-        below = Path(request.spec.name, FOLDER)
-        pointer = read_json(root / below / release.name / f"partition-{release.k}.json")
-        evaluated = read_json(request.home.internal / below / "evaluation" / f"{release.k}.json")
-        folder = root / pointer["folder"]
-        yield AnonymousOutcome(
-            release,
-            pointed_bundle(
-                request.spec, request.home, pointer, model=release.name, k=str(release.k)
-            ),
-            pointer["state"],
-            (evaluated or {"figures": {}})["figures"].get(release.name, {}),
-            folder / CARD,
-        )
-
-
-def anonymity_page(request: AnonymizeRequest) -> Path:
-    """The HTML page of a data set's k-anonymous releases."""
-    return page_path(request.spec, request.home)

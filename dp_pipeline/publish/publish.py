@@ -1,39 +1,38 @@
-"""Publishing one release: reserve, ask through the gate, store, settle; or replay at no cost.
+"""Publishing one release: reserve, look, store, settle; or replay at no cost.
 
-The order is the promise. The charge is in the ledger before the first look;
-each noisy answer is on disk before the model sees it; the bundle is on disk
-before the charge is settled. Whatever stops between two steps, the next run
-with the same key goes on under the old charge.
+The order is the promise, of an ε and of a K alike. The charge is in the ledger before the first
+look; each noisy answer is on disk before the model sees it; the bundle is on disk before the charge
+is settled. Whatever stops between two steps, the next run with the same key goes on under the old
+charge.
 
 Giving up a release that was charged and cannot be finished: a person says so, for ever.
 """
 
 from __future__ import annotations
 
-import hmac
-from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
 from dp_pipeline.files import sweep
-from dp_pipeline.ledger import Charge, Entry, Ledger, Reservation, SpendRow
+from dp_pipeline.ledger import Charge, Entry, Ledger, Reservation
 from dp_pipeline.ledger.entries import require_line
 from dp_pipeline.ledger.reservation import GIVEN_UP
 from dp_pipeline.publish.account import require_snapshot
-from dp_pipeline.publish.draw import (
-    begun_by_another,
-    draw,
-    rehearse,
-    require_affordable,
-    require_as_begun,
-)
+from dp_pipeline.publish.cards import sealed_texts
 from dp_pipeline.publish.home import Home
-from dp_pipeline.publish.release import ROWS, Release
-from dp_pipeline.publish.replay import facts_of, reserved_entry, restored, settled_bundle
-from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.release.bundle import Bundle, ReleaseKey
-from dp_pipeline.release.transcript import AnswerCount, AnswersLost, Transcript
+from dp_pipeline.publish.release import Drawing, Release
+from dp_pipeline.publish.replay import (
+    facts_of,
+    reserved_entry,
+    restored,
+    settled_bundle,
+    spend_rows,
+)
+from dp_pipeline.release.bundle import Bundle, Key
+from dp_pipeline.release.transcript import AnswerCount, AnswersLost
+from dp_pipeline.spec.amounts import NANO
 from dp_pipeline.spec.errors import DeclarationError, OtherQuestion
 
 State = Literal["charged", "resumed", "replayed"]
@@ -41,9 +40,9 @@ State = Literal["charged", "resumed", "replayed"]
 
 @dataclass(frozen=True)
 class Published:
-    """A bundle and how it was come by.
+    """A bundle and where it comes from.
 
-    state   ``charged``: drawn now and paid for; ``resumed``: finished under a charge
+    state   ``charged``: drawn now, and paid for or recorded; ``resumed``: finished under a charge
             made earlier; ``replayed``: stored before, nothing read, nothing paid
     nano    nano-ε, or nano-ρ, that this run charged to the ledger
     folder  where the bundle lies
@@ -55,52 +54,46 @@ class Published:
     folder: Path
 
 
-def publish(release: Release, *, fresh: bool = False) -> Published:
+def publish(release: Release, *, new_draw: bool = False) -> Published:
     """The bundle of one release: replayed when it was ever settled, else charged and drawn.
 
-    Raises BudgetExceeded when the ceiling would be passed, NotPrepared when the snapshot is
-    not fit; then nothing was charged and nothing drawn.
+    Raises DeclarationError for what the data set file does not allow, BudgetExceeded when the
+    ceiling would be passed, NotPrepared when the snapshot is not fit; then nothing was charged and
+    nothing drawn. TooFewRows where no table keeps the promise of a k-anonymous release: nothing is
+    released, and the row of the ledger stays, as somebody looked.
     """
+    release.require_allowed()
     ledger = release.home.ledger
-    release.require_fit_noise()
     snapshot = require_snapshot(release.spec, release.home)
-    key = release.key(ledger, snapshot, fresh=fresh)
+    key = release.key(snapshot, new_draw=new_draw)
     if ledger.state(key.digest) == "settled":
         return _replayed(release, key, ledger)
-    counter = MemoryCounter.open(release.spec, snapshot)
-    charge = release.charge(key, rows=counter.fingerprint)
+    drawing = release.open(key, snapshot)
+    charge = release.charge(key, rows=drawing.rows)
     if ledger.state(key.digest) is None:
-        require_affordable(charge, ledger)
-        rehearse(release, key)
-        _begin(release, key, ledger)
+        _require_affordable(charge, ledger)
+        drawing.rehearse()
+        # Everything that a charged release must have on disk, before it is charged.
+        release.store.begin(release.store.folder(key), key.lineage)
+        drawing.begin()
     with ledger.reserve(charge) as reservation:
         if reservation.state == "settled":
             return _replayed(release, key, ledger)
-        path = _draw_reserved(release, key, counter, reservation)
+        path = _draw_reserved(release, key, drawing, reservation)
     bundle = settled_bundle(release.store, path, ledger=ledger, lineage=key.lineage)
     if reservation.state == "resumed":
         return Published(bundle, "resumed", 0, path)
     return Published(bundle, "charged", charge.nano_epsilon, path)
 
 
-def _begin(release: Release, key: ReleaseKey, ledger: Ledger) -> None:
-    """Everything that a charged release must have on disk, before it is charged."""
-    store = release.store
-    store.begin(store.folder(key), key.lineage)
-    Transcript.create(store.transcript_path(key), key.digest, salt=_salt(key, ledger))
-    _count(release, key).begin()
+def _require_affordable(charge: Charge, ledger: Ledger) -> None:
+    """Refuse what cannot fit before a file is made for it; ``reserve`` has the last word."""
+    asked = Fraction(charge.nano_epsilon, NANO)
+    balance = ledger.balance(charge.lineage)
+    balance.require_room(asked, what=charge.what, where=charge.lineage)
 
 
-def _count(release: Release, key: ReleaseKey) -> AnswerCount:
-    return AnswerCount(release.home.answer_counts / key.digest)
-
-
-def _salt(key: ReleaseKey, ledger: Ledger) -> bytes:
-    """Known to who holds the lineage's key only, and the same in every process."""
-    return hmac.digest(ledger.key(key.lineage), f"transcript {key.digest}".encode(), "sha256")
-
-
-def _replayed(release: Release, key: ReleaseKey, ledger: Ledger) -> Published:
+def _replayed(release: Release, key: Key, ledger: Ledger) -> Published:
     """A settled release from the store; made again from its transcript where it is not there, or
     was never asked for with this post-processing.
     """
@@ -110,86 +103,48 @@ def _replayed(release: Release, key: ReleaseKey, ledger: Ledger) -> Published:
         store.begin(path.parent, key.lineage)
         store.write(path, bundle, key=ledger.key(key.lineage))
     # Left behind by a run that was killed once it had settled.
-    _count(release, key).end()
+    AnswerCount(release.home.answer_counts / key.digest).end()
     bundle = settled_bundle(store, path, ledger=ledger, lineage=key.lineage)
     return Published(bundle, "replayed", 0, path)
 
 
-def _draw_reserved(
-    release: Release, key: ReleaseKey, counter: MemoryCounter, reservation: Reservation
-) -> Path:
-    """Draw what the transcript does not hold yet, store the bundle, settle the charge.
+def _draw_reserved(release: Release, key: Key, drawing: Drawing, reservation: Reservation) -> Path:
+    """Draw what is not stored yet, store the bundle, settle the charge.
 
-    A transcript that lost answers ends the key: they may have been seen. So do rows that are not
-    those of the first answers: all of them together would be of two data sets. Damage elsewhere,
-    in the ledger or a stored bundle, ends nothing: it can be mended, and the answers are whole.
+    Lost answers end the key for ever: they may have been seen.
     """
-    require_as_begun(release, key)
-    store, ledger, count = release.store, release.home.ledger, _count(release, key)
+    release.require_as_begun(key)
+    store, ledger = release.store, release.home.ledger
     sweep(store.folder(key))
     secret = ledger.key(key.lineage)
     path = store.bundle_path(key, release.postprocessing)
     stored = [store.sealed(one, key=secret) for one in store.bundle_paths(key)]
-    begun = reserved_entry(key.digest, key.lineage, ledger)
+    charged = reserved_entry(key.digest, key.lineage, ledger)
+    begun = charged if reservation.state == "resumed" else None
     try:
-        # First: one of another format is whole, and refused.
-        transcript = Transcript(store.transcript_path(key))
-        if reservation.state == "resumed":
-            _require_same_rows(begun, key, counter)
-        transcript.require_begun(key.digest)
-        transcript.count_in(count)
-        _require_whole(stored, key, transcript)
-        bundle = draw(release, key, counter, transcript)
+        bundle = drawing.draw(stored, begun=begun)
     except AnswersLost as lost:
         reservation.die(str(lost))
-        count.end()
+        drawing.end()
         raise
     except OtherQuestion as other:
         # The answers are whole: only who asks has changed, and may change back.
-        raise OtherQuestion(f"{release.what}: {other}; {begun_by_another(key, ledger)}") from None
-    store.write(path, bundle, key=secret)
+        raise OtherQuestion(f"{release.what}: {other}; {_way_out(charged)}") from None
+    store.write(path, bundle, key=secret, texts=sealed_texts(release.spec, bundle))
     # One that was stored before a crash stays as it was written: that one is settled.
     bundle = store.sealed(path, key=secret)
     reservation.settle(spend_rows(bundle), facts=facts_of(bundle, path))
-    count.end()
+    drawing.end()
     return path
 
 
-def _require_same_rows(begun: Entry, key: ReleaseKey, counter: MemoryCounter) -> None:
-    """One charge pays for answers about one data set: those of two, of which a person is in one
-    or in both, may tell nearly twice as much of her.
-
-    begun   the row that charged the release
-
-    OtherQuestion where it was charged before that row said which rows it was begun with.
-    """
-    if ROWS not in begun.facts:
-        raise OtherQuestion("expected a release that says which rows it was begun with, got none")
-    if begun.facts[ROWS] != counter.fingerprint:
-        raise AnswersLost(
-            f"{key.dataset}/{key.model}: expected the rows of snapshot {key.snapshot} that this "
-            "release was begun with, got rows that were read or prepared again otherwise; its ε "
-            "is spent: only --fresh goes on"
-        )
-
-
-def spend_rows(bundle: Bundle) -> list[SpendRow]:
-    """What the ledger keeps of the charges: none where they add up to no ε of the release."""
-    if not bundle.is_dp:
-        return []
-    return [
-        SpendRow(one.what, one.mechanism, cost, one.scale)
-        for one, cost in zip(bundle.spends, bundle.costs, strict=True)
-    ]
-
-
-def _require_whole(stored: Sequence[Bundle], key: ReleaseKey, transcript: Transcript) -> None:
-    """A bundle is stored after the last answer: where one lies, no answer may be missing."""
-    if any(bundle.transcript != transcript.chain for bundle in stored):
-        raise AnswersLost(
-            f"transcript: expected that of the stored bundle of {key.dataset}/{key.model}, "
-            "got another"
-        )
+def _way_out(begun: Entry) -> str:
+    """Who began a release that this program would ask otherwise, and what can be done."""
+    return (
+        f"its answers stay as they are: finish it with {begun.facts.get('code', 'another version')}"
+        f", or give it up by `dp-pipeline budget give-up {str(begun.key)[:12]} --reason …` and "
+        "draw anew with --new-draw"
+    )
 
 
 _SHORTEST = 8

@@ -1,4 +1,7 @@
-"""Release: one question of a data set, what makes it the same one, and where its answer lies.
+"""Release: what a data set asks for at one level, ε or K, and what makes it the same one again.
+
+Both kinds of release go through the one protocol of ``publish.publish``: charged or recorded, then
+drawn, stored, settled; and replayed ever after.
 
 What was released of the same persons without any ε stands beside it: every later card says so.
 """
@@ -6,28 +9,20 @@ What was released of the same persons without any ε stands beside it: every lat
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from fractions import Fraction
-from functools import cache, cached_property
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import resources
 from pathlib import Path
-
-import numpy as np
+from typing import ClassVar, Self
 
 from dp_pipeline import __version__
-from dp_pipeline.gate.noise import NoiseSource, named_noise
 from dp_pipeline.ledger import Charge, Entry, Ledger
-from dp_pipeline.models import build_model
-from dp_pipeline.models.base import Model, PrivacyGuarantee, declared_guarantee, price
-from dp_pipeline.publish.home import NOISE_VARIABLE, Home
+from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.store import BundleStore
 from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.release.bundle import ReleaseKey
-from dp_pipeline.spec.amounts import delta_text, epsilon_text, nano_epsilon
+from dp_pipeline.release.bundle import Bundle, Key
 from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.parameters import fact_text, texts_of
 
 BESIDE = "not-dp beside it"
 """The fact of a bundle that names them."""
@@ -59,8 +54,6 @@ def _named(entry: Entry) -> str:
     return entry.what if snapshot is None else f"{entry.what}, snapshot {snapshot}"
 
 
-_REPLICATES = 16
-"""How many draws of one release are looked for at once."""
 ROWS = "rows"
 """The fact of a ledger row that holds the keyed fingerprint of the tables that are counted; in no
 bundle, and never exported.
@@ -81,62 +74,106 @@ def code_version(rooms: tuple[str, ...] = _MEASURING) -> str:
     return f"dp_pipeline {__version__} {digest.hexdigest()[:12]}"
 
 
-@dataclass(frozen=True)
-class Release:
+def program_code() -> str:
+    """Of evaluations, comparisons and budget reports: the code that measures, writes and draws."""
+    return code_version(("raw", "metrics", "reporting", "ledger", "publish", "orchestration"))
+
+
+class Drawing(ABC):
+    """The rows of one release, opened before it is charged and drawn from afterwards.
+
+    rows   keyed fingerprint of the tables that are counted; empty where no answer about them is
+           ever stored alone, so that a run that was killed begins from nothing
+    """
+
+    rows: str
+
+    @abstractmethod
+    def rehearse(self) -> None:
+        """A dry run on an empty table: what cannot be drawn is refused here, at no cost."""
+
+    def begin(self) -> None:  # noqa: B027
+        """Make everything on disk that a charged release must have."""
+
+    @abstractmethod
+    def draw(self, stored: Sequence[Bundle], *, begun: Entry | None) -> Bundle:
+        """The bundle.
+
+        stored   bundles of it that a run left which was killed before it settled
+        begun    the row that an earlier run charged it with; None where this one does
+
+        AnswersLost where stored answers are missing, or are of other rows than these.
+        """
+
+    def end(self) -> None:  # noqa: B027
+        """Take away what was kept for a run that goes on: it is settled, or dead."""
+
+
+class Release(ABC):
     """One release that a data set asks for.
 
-    name         of the model
-    noise_name   of the noise source: ``opendp``, ``exact`` or ``seeded:NUMBER``
-    run          what the ledger notes of the run: run id, asset
+    name   of the model or method
+    run    what the ledger notes of the run: run id, asset
     """
+
+    SYMBOL: ClassVar[str]
+    """What its level is called: ``ε`` or ``K``."""
+    FOLDER: ClassVar[tuple[str, ...]] = ()
+    """Between data set and name, in the released store and in asset keys."""
 
     spec: DatasetSpec
     name: str
-    epsilon: Fraction
     home: Home
-    noise_name: str
-    run: Mapping[str, str] = field(default_factory=dict)
+    run: Mapping[str, str]
 
-    @cached_property
-    def noise(self) -> NoiseSource:
-        """Where the noise comes from: one stream for the whole release."""
-        return named_noise(self.noise_name)
+    @staticmethod
+    @abstractmethod
+    def names(spec: DatasetSpec) -> tuple[str, ...]:
+        """Declared models or methods of a data set."""
 
-    @property
-    def is_fit_for_release(self) -> bool:
-        """Whether it may leave: noise that nobody can draw again, and the ε that was asked."""
-        return self.noise.fit_for_release and self.guarantee.is_plain
+    @staticmethod
+    @abstractmethod
+    def levels(spec: DatasetSpec) -> tuple[str, ...]:
+        """Declared levels of a data set, ascending, as keys of partitions."""
 
-    def require_fit_noise(self) -> None:
-        """DeclarationError for a noise source that does not exist, or a seed on release data."""
-        fit = self.noise.fit_for_release
-        if self.spec.is_release and not fit:
-            raise DeclarationError(
-                f"{self.spec.name}: noise: expected a source fit for sensitive data, "
-                f"got a seeded one: unset {NOISE_VARIABLE}"
-            )
+    @classmethod
+    @abstractmethod
+    def at(
+        cls,
+        spec: DatasetSpec,
+        name: str,
+        level: str,
+        home: Home,
+        *,
+        noise: str,
+        run: Mapping[str, str] | None = None,
+    ) -> Self:
+        """A declared release; DeclarationError for a level that is not declared."""
 
-    @cached_property
-    def model(self) -> Model:
-        """The declared model, checked."""
-        return build_model(self.spec, self.name)
-
-    @cached_property
-    def guarantee(self) -> PrivacyGuarantee:
-        """What the model promises at this ε."""
-        return declared_guarantee(self.spec, self.model, self.epsilon)
-
-    @property
-    def evaluation(self) -> Fraction | None:
-        """ε that buys quality numbers; none beside a release that has no ε itself."""
-        return self.spec.evaluation if self.guarantee.is_dp else None
+    @classmethod
+    @abstractmethod
+    def description(cls, spec: DatasetSpec, name: str) -> str:
+        """What a model or method releases and what that costs, in a few sentences."""
 
     @property
-    def nano(self) -> int:
-        """Nano-ε, or nano-ρ, that a first draw charges, with its evaluation; 0 where no finite ε
-        holds.
-        """
-        return nano_epsilon(price(self.spec, self.guarantee))
+    @abstractmethod
+    def level(self) -> str:
+        """Its ε or K, as the key of its partition."""
+
+    @property
+    @abstractmethod
+    def what(self) -> str:
+        """The words for messages and the ledger."""
+
+    @property
+    @abstractmethod
+    def summary(self) -> str:
+        """What the model or method does, in a line."""
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Data set, folder and name: of its asset, and of its place in the store."""
+        return (self.spec.name, *self.FOLDER, self.name)
 
     @property
     def store(self) -> BundleStore:
@@ -145,105 +182,55 @@ class Release:
 
     @property
     def postprocessing(self) -> dict[str, str]:
-        """Parameters, and declarations of numbers that are whole, that need no further look."""
-        whole = ", ".join(attribute.name for attribute in self.spec.domain if attribute.whole)
-        declared = {"integer": whole} if whole else {}
-        return {**texts_of(self.model, measuring=False), **declared}
+        """Parameters and declarations that need no further look at the rows."""
+        return {}
 
-    def key(self, ledger: Ledger, snapshot: Snapshot, *, fresh: bool) -> ReleaseKey:
-        """The key of the newest draw of this release, or with ``fresh`` of one more.
+    @abstractmethod
+    def require_allowed(self) -> None:
+        """DeclarationError for what the data set file, or the noise, does not allow."""
 
-        A draw that was charged and not finished is finished first, fresh or not.
+    @abstractmethod
+    def key(self, snapshot: Snapshot, *, new_draw: bool = False) -> Key:
+        """Its key: of the newest draw, or with ``new_draw`` of one more."""
+
+    @abstractmethod
+    def charge(self, key: Key, *, rows: str) -> Charge:
+        """What the ledger reserves or records before anyone looks.
+
+        rows   fingerprint of the tables that its answers are of; may be empty
         """
-        key = self.draw_key(snapshot.id)
-        states: list[str | None] = []
-        while None not in states[1:]:
-            # Many at once: each look opens the ledger.
-            more = range(len(states), len(states) + _REPLICATES)
-            states += ledger.states([key.with_replicate(one).digest for one in more])
-        following = states.index(None, 1)
-        ended = states[following - 1] in ("settled", "dead")
-        return key.with_replicate(following if fresh and ended else following - 1)
 
-    def draw_key(self, snapshot: str, replicate: int = 0) -> ReleaseKey:
-        """The key of one draw on the snapshot of that name, made or not."""
-        return ReleaseKey(
-            lineage=self.spec.lineage,
-            dataset=self.spec.name,
-            snapshot=snapshot,
-            declaration=self.spec.digest,
-            model=self.name,
-            measuring=texts_of(self.model, measuring=True),
-            epsilon=self.epsilon,
-            evaluation=self.evaluation,
-            noise=self.noise_name,
-            replicate=replicate,
-        )
+    @abstractmethod
+    def open(self, key: Key, snapshot: Snapshot) -> Drawing:
+        """Its rows, ready to be drawn from; NotPrepared where they are not prepared."""
 
-    def charge(self, key: ReleaseKey, *, rows: str) -> Charge:
-        """What the ledger reserves: the cost of the release and of its evaluation, at once.
+    def require_as_begun(self, key: Key) -> None:  # noqa: B027
+        """DeclarationError for a charged release that was begun otherwise than it is declared."""
 
-        rows   fingerprint of the tables that its answers are of
+    @abstractmethod
+    def remade(self, key: Key, settled: Entry) -> Bundle:
+        """A settled release, made again from what is stored of it without a look at the rows;
+        Damaged where that cannot be.
         """
-        return Charge(
-            key=key.digest,
-            lineage=key.lineage,
-            kind=self.guarantee.kind,
-            nano_epsilon=self.nano,
-            what=self.what,
-            facts={**self.facts(key), **self.run, ROWS: rows},
-            currency=self.spec.currency,
-        )
 
-    @property
-    def what(self) -> str:
-        """The words for messages and the ledger."""
-        return f"{self.spec.name}/{self.name} at {self._price}"
+    @abstractmethod
+    def marked(self, state: str) -> str:
+        """A state, with what a reader has to know of a release that has not the ε it names."""
 
-    @property
-    def _price(self) -> str:
-        asked = epsilon_text(self.epsilon)
-        delta = self.guarantee.currency.delta
-        if delta is not None:
-            asked = f"{asked} at δ={delta_text(delta)}"
-        if self.guarantee.is_plain:
-            return f"ε={asked}"
-        promised = self.guarantee
-        holds = f"composed ε={promised.composed}" if promised.is_dp else promised.kind
-        return f"nominal ε={asked}, {holds}"
+    @staticmethod
+    @abstractmethod
+    def version() -> str:
+        """Version of the code that measures, as it is now."""
 
-    def generator(self, key: ReleaseKey) -> np.random.Generator:
-        """Post-processing randomness: fixed by public facts, so a replay gives the same bytes."""
-        text = f"{key.digest} {self.postprocessing}"
-        return np.random.default_rng(int.from_bytes(hashlib.sha256(text.encode()).digest()[:16]))
+    @classmethod
+    @abstractmethod
+    def code(cls, spec: DatasetSpec, name: str, *, drawn: str | None = None) -> str:
+        """Digest of what an answer depends on: code, declarations and parameters.
 
-    def facts(self, key: ReleaseKey) -> dict[str, str]:
-        """What is written into the ledger and the bundle: declarations and versions, no rows."""
-        spec = self.spec
-        beside = not_dp_beside(spec, self.home.ledger, before=key.digest)
-        facts = {
-            "lineage": spec.lineage,
-            "dataset": spec.name,
-            "model": key.model,
-            "epsilon": epsilon_text(self.epsilon),
-            "kind": self.guarantee.kind,
-            "composed": self.guarantee.composed,
-            "reason": self.guarantee.reason,
-            "evaluation": "none" if self.evaluation is None else epsilon_text(self.evaluation),
-            "snapshot": key.snapshot,
-            "replicate": str(key.replicate),
-            "measuring": fact_text(key.measuring),
-            "postprocessing": fact_text(self.postprocessing),
-            "declaration": key.declaration,
-            "unit": str(spec.protection),
-            "relation": spec.relation,
-            "purpose": spec.purpose,
-            "noise": self.noise_name,
-            "fit_for_release": "yes" if self.is_fit_for_release else "no",
-            "code": code_version(),
-            **({BESIDE: "; ".join(beside)} if beside else {}),
-        }
-        if spec.delta is None:
-            return facts
-        paid = {"delta": delta_text(spec.delta), "currency": self.guarantee.currency.name}
-        return {**facts, **paid}
+        drawn   version of the code that a release was drawn with; None: as it is now
+        """
+
+
+def digest_of(*parts: object) -> str:
+    """A short digest of texts and declarations, to compare versions by."""
+    return hashlib.sha256(" ".join(map(str, parts)).encode()).hexdigest()[:12]

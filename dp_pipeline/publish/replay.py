@@ -1,5 +1,5 @@
-"""Settled releases: read back as the ledger settled them, or made again from their transcript
-alone, over nobody and at no cost.
+"""Settled releases: read back as the ledger settled them, compared with it, or made again from what
+is stored of them, without a look at the rows and at no cost.
 
 JSON documents that assets hand to each other: quality rows and pointers to bundles.
 """
@@ -14,22 +14,19 @@ from fractions import Fraction
 from pathlib import Path, PurePath
 from typing import Any
 
-from dp_pipeline.ledger import Entry, Ledger
-from dp_pipeline.publish.draw import begun_with, derive, draw
+from dp_pipeline.ledger import Entry, Ledger, SpendRow
+from dp_pipeline.publish.epsilon_release import TRANSCRIPT
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.release import Release
 from dp_pipeline.publish.store import BundleStore
 from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.release.bundle import Bundle, ReleaseKey
+from dp_pipeline.release.bundle import EARLIER_EVALUATION, Bundle, Key, ReleaseKey
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import Damaged, PipelineError, system_line
 from dp_pipeline.spec.formats import DOCUMENT, require_format
-from dp_pipeline.spec.parameters import fact_text
 
-TRANSCRIPT = "transcript"
-"""The fact of a settled ledger row that holds the digest of the answers."""
 CONTENT = "bundle"
 """The one that holds the digest of the bundle, as it was drawn."""
 FOLDER = "folder"
@@ -61,55 +58,33 @@ def facts_of(bundle: Bundle, path: Path) -> dict[str, str]:
     return {**kept, TRANSCRIPT: bundle.transcript} if bundle.transcript else kept
 
 
-def key_of(release: Release, bundle: Bundle) -> ReleaseKey:
+def key_of(release: Release, bundle: Bundle) -> Key:
     """The key of a stored release of this question, made from the declaration; Damaged where that
     is not the key that was stored.
     """
     # Of a snapshot only its name enters a key.
     read = Snapshot(Path(release.home.raw, release.spec.name, bundle.facts["snapshot"]), b"")
-    newest = release.key(release.home.ledger, read, fresh=False)
-    key = newest.with_replicate(int(bundle.facts["replicate"]))
+    key: Key = release.key(read)
+    if isinstance(key, ReleaseKey):
+        key = key.with_replicate(int(bundle.facts["replicate"]))
     if key.digest != bundle.key:
         raise Damaged(f"bundle {bundle.key[:12]}: expected the release {key.digest[:12]}")
     return key
 
 
-def rebuilt(release: Release, key: ReleaseKey) -> Bundle:
-    """The bundle of a settled release, made again from its stored answers; no row is read.
-
-    Raises Damaged where an answer is missing, OtherQuestion where another question is asked than
-    was answered.
-    """
-    ledger = release.home.ledger
-    answers = Transcript(release.store.transcript_path(key)).rewind()
-    as_drawn = begun_with(key, ledger) == fact_text(release.postprocessing)
-    again = draw(release, key, None, answers) if as_drawn else derive(release, key, answers)
-    return in_words_of(settled_entry(key.digest, key.lineage, ledger), again)
+def rebuilt(release: Release, key: Key) -> Bundle:
+    """The bundle of a settled release, made again from its stored answers; no row is read."""
+    return release.remade(key, settled_entry(key.digest, key.lineage, release.home.ledger))
 
 
-def in_words_of(settled: Entry, again: Bundle) -> Bundle:
-    """A bundle that was made again, with the words that its charges had when they were settled:
-    a later program may say them otherwise.
-    """
-    said = [
-        replace(spend, what=row.what) if row.mechanism == spend.mechanism else spend
-        for spend, row in zip(again.spends, settled.spends, strict=False)
-    ]
-    return replace(again, spends=(*said, *again.spends[len(said) :]))
-
-
-def restored(release: Release, key: ReleaseKey, path: Path) -> Bundle:
+def restored(release: Release, key: Key, path: Path) -> Bundle:
     """What is to be stored in the place of a settled bundle that is not there; no row is read.
 
-    Raises Damaged where its transcript is not the one that was settled.
+    Raises Damaged where its transcript is not the one that was settled, or there is none.
     """
-    settled = settled_entry(key.digest, key.lineage, release.home.ledger).facts
-    if Transcript(release.store.transcript_path(key)).chain != settled[TRANSCRIPT]:
-        raise Damaged(
-            f"transcript: expected that of {key.dataset}/{key.model} as settled, got another"
-        )
-    bundle = rebuilt(release, key)
-    if path.name != settled.get(FOLDER) or content_digest(bundle) == settled[CONTENT]:
+    settled = settled_entry(key.digest, key.lineage, release.home.ledger)
+    bundle = release.remade(key, settled)
+    if path.name != settled.facts.get(FOLDER) or content_digest(bundle) == settled.facts[CONTENT]:
         return bundle
     return replace(bundle, facts={**bundle.facts, MADE_AGAIN: "by other code or libraries"})
 
@@ -136,6 +111,63 @@ def reserved_entry(key: str, lineage: str, ledger: Ledger) -> Entry:
     if not found or found[0].lineage != lineage:
         raise Damaged(f"ledger: expected that the release {key[:12]} is charged, got no such row")
     return found[0]
+
+
+def spend_rows(bundle: Bundle) -> list[SpendRow]:
+    """What the ledger keeps of the charges: none where they add up to no ε of the release."""
+    if not bundle.is_dp:
+        return []
+    return [
+        SpendRow(one.what, one.mechanism, cost, one.scale)
+        for one, cost in zip(bundle.spends, bundle.costs, strict=True)
+    ]
+
+
+_PROMISED = (
+    *("lineage", "dataset", "model", "epsilon", "kind", "composed", "evaluation", "snapshot"),
+    *("replicate", "declaration", "measuring", "unit", "relation", "purpose", "noise"),
+    "fit_for_release",
+)
+"""Facts that no later code or post-processing may change: what was charged for."""
+
+
+def require_whole(release: Release, folder: Path) -> Bundle:
+    """The bundle, Damaged unless it is read as it was settled, the answers that lie beside it are
+    those that were settled, and facts and charges are those of the ledger.
+    """
+    ledger = release.home.ledger
+    bundle = settled_bundle(release.store, folder, ledger=ledger, lineage=release.spec.lineage)
+    key = key_of(release, bundle)
+    settled = settled_entry(key.digest, key.lineage, ledger)
+    if Transcript(release.store.transcript_path(key)).chain != settled.facts.get(TRANSCRIPT, ""):
+        raise Damaged(f"{_name(bundle)}: expected the answers that were settled, got others")
+    if tuple(spend_rows(bundle)) != _paid(settled, bundle):
+        raise Damaged(f"{_name(bundle)}: expected the charges of the ledger, got others")
+    begun = reserved_entry(key.digest, key.lineage, ledger)
+    changed = [name for name in _PROMISED if bundle.facts.get(name) != begun.facts.get(name)]
+    if changed:
+        raise Damaged(f"{_name(bundle)}: expected {changed[0]} as in the ledger, got another")
+    return bundle
+
+
+def require_remade(release: Release, bundle: Bundle) -> None:
+    """Damaged unless the code of today makes the same of its stored answers, byte by byte."""
+    again = rebuilt(release, key_of(release, bundle))
+    # The digest of every table is in the text, so equal texts are equal tables.
+    told = {name: bundle.facts[name] for name in ("code", MADE_AGAIN) if name in bundle.facts}
+    if replace(again, facts={**again.facts, **told}).to_json() != bundle.to_json():
+        raise Damaged(f"{_name(bundle)}: expected what its answers give again, got another")
+
+
+def _paid(settled: Entry, bundle: Bundle) -> tuple[SpendRow, ...]:
+    """The charges of the ledger; without those of an evaluation of earlier centres."""
+    if EARLIER_EVALUATION not in bundle.facts:
+        return settled.spends
+    return settled.spends[: len(bundle.spends)]
+
+
+def _name(bundle: Bundle) -> str:
+    return f"bundle {bundle.key[:12]}"
 
 
 _AGAIN = "run the data set again, at no cost"
@@ -171,6 +203,11 @@ def read_json(path: Path) -> Any:
         raise PipelineError(system_line(error, path)) from None
     except (ValueError, KeyError, TypeError, RecursionError):
         raise Damaged(f"{path}: expected a document, got none: {_AGAIN}") from None
+
+
+def level_facts(kind: type[Release], level: str) -> dict[str, str]:
+    """The fact of a bundle that says at which level it was released."""
+    return {"k" if kind.FOLDER else "epsilon": level}
 
 
 def pointed_bundle(

@@ -184,30 +184,14 @@ _PICTURES = {"auc": "AUC over K", "seconds": "run time over K"}
 """Figure → caption of its picture."""
 
 
-@dataclass(frozen=True)
-class AnonymousComparison:
-    """What the comparison asset shows.
-
-    figures    K → method → figures; of public rows only
-    summary    tables in markdown
-    pictures   (title, PNG)
-    path       the HTML page
-    """
-
-    figures: Mapping[str, Any]
-    summary: str
-    pictures: tuple[tuple[str, bytes], ...]
-    path: Path
-
-
 def page_path(spec: DatasetSpec, home: Home) -> Path:
     """The HTML page of a data set's k-anonymous releases."""
     return home.reports / f"{spec.name}.k_anonymous.html"
 
 
-def compare_anonymous(
+def compare_k_anonymous(
     spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]
-) -> AnonymousComparison:
+) -> Comparison:
     """Tables, pictures and page from what was released and evaluated, over all K.
 
     Under the account that the file declares: a page says for whom it does not protect.
@@ -226,8 +210,8 @@ def compare_anonymous(
         pictures=pictures,
         beside=not_dp_beside(spec, ledger),
     )
-    figures = {key: one["figures"] for key, one in evaluations.items()}
-    return AnonymousComparison(figures, _summary(releases), pictures, path)
+    rows = [row for one in evaluations.values() for row in from_documents(one["rows"])]
+    return Comparison(tuple(rows), _summary(releases), pictures, path)
 
 
 def _releases(
@@ -237,10 +221,11 @@ def _releases(
     declared, found = declared_anonymity(spec), []
     for name in declared.methods:
         for key in declared.partition_keys:
-            evaluated = evaluations.get(key, {"pointers": {}, "figures": {}})
+            evaluated = evaluations.get(key, {"pointers": {}, "rows": []})
             pointer = evaluated["pointers"].get(name)
             if pointer is not None:
-                figures = evaluated["figures"].get(name, {})
+                own = (one for one in from_documents(evaluated["rows"]) if one.model == name)
+                figures = {row.metric: row.value for row in own}
                 bundle = pointed_bundle(spec, home, pointer, model=name, k=key)
                 found.append(anonymous_release(spec, bundle, figures))
     return found

@@ -1,4 +1,4 @@
-"""RunRequest and AnonymizeRequest: what one command asks of one data set.
+"""RunRequest: what one command asks of one data set.
 
 What a run would cost, from declarations and ledger alone: nothing is read or charged.
 """
@@ -14,8 +14,8 @@ from pathlib import Path
 from dp_pipeline.ledger import Account, Balance
 from dp_pipeline.models.tables.base import BYTES_A_CELL, TableModel
 from dp_pipeline.publish.account import declared_account, limits_word
+from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.home import Home
-from dp_pipeline.publish.k_anonymous_release import SyntacticRelease
 from dp_pipeline.publish.release import Release
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot
 from dp_pipeline.spec.amounts import NANO
@@ -24,61 +24,34 @@ from dp_pipeline.spec.dataset import DatasetSpec
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What to run, where.
+    """Which releases to make, where.
 
+    kind       of release: at an ε, or at a K
+    names      models or methods
+    levels     ε or K, ascending, as keys of partitions
     snapshot   a name for a new snapshot, or empty for the current one
     """
 
     spec: DatasetSpec
-    models: Sequence[str]
-    epsilons: Sequence[Fraction]
+    kind: type[Release]
+    names: Sequence[str]
+    levels: Sequence[str]
     home: Home
-    noise_name: str
-    fresh: bool = False
+    noise_name: str = ""
+    new_draw: bool = False
     snapshot: str = ""
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """Every model at every ε."""
+        """Every model or method at every level."""
+        return tuple(one for level in self.levels for one in self.at(level))
+
+    def at(self, level: str) -> tuple[Release, ...]:
+        """Every model or method at one level."""
         return tuple(
-            Release(self.spec, model, epsilon, self.home, self.noise_name)
-            for epsilon in self.epsilons
-            for model in self.models
+            self.kind.at(self.spec, name, level, self.home, noise=self.noise_name)
+            for name in self.names
         )
-
-    @property
-    def partition_count(self) -> int:
-        """Partitions that it asks for."""
-        return len(self.epsilons)
-
-
-@dataclass(frozen=True)
-class AnonymizeRequest:
-    """Which k-anonymous releases to make, where.
-
-    ks         ascending
-    snapshot   a name for a new snapshot, or empty for the current one
-    """
-
-    spec: DatasetSpec
-    methods: Sequence[str]
-    ks: Sequence[int]
-    home: Home
-    snapshot: str = ""
-
-    @property
-    def releases(self) -> tuple[SyntacticRelease, ...]:
-        """Every method at every K."""
-        return tuple(
-            SyntacticRelease(self.spec, method, k, self.home)
-            for k in self.ks
-            for method in self.methods
-        )
-
-    @property
-    def partition_count(self) -> int:
-        """Partitions that it asks for."""
-        return len(self.ks)
 
 
 @dataclass(frozen=True)
@@ -168,21 +141,23 @@ class Plan:
 
 
 def plan_request(request: RunRequest) -> Plan:
-    """The plan of one request, on the current snapshot or the one it names.
+    """The plan of one request, on the current snapshot or the one it names. Only releases at an ε
+    have a price.
 
     Raises DeclarationError for a noise source that these releases may not use, and for a
     file that disagrees with the account of its lineage, or declares more than it has.
     """
     spec, home = request.spec, request.home
     for release in request.releases:
-        release.require_fit_noise()
+        release.require_allowed()
+    releases = tuple(one for one in request.releases if isinstance(one, EpsilonRelease))
     opened = home.ledger.account(spec.lineage)
     if opened is not None:
         declared_account(spec).require_within(opened)
     reads = _snapshot(spec, home, request.snapshot)
     return Plan(
         spec=spec,
-        releases=tuple(_planned(one, reads, fresh=request.fresh) for one in request.releases),
+        releases=tuple(_planned(one, reads, new_draw=request.new_draw) for one in releases),
         balance=_balance(spec, home, opened),
         word=limits_word(spec, home),
     )
@@ -207,9 +182,9 @@ def _snapshot(spec: DatasetSpec, home: Home, name: str) -> Snapshot:
     return current or Snapshot(Path(home.raw, spec.name, name or today), b"")
 
 
-def _planned(release: Release, snapshot: Snapshot, *, fresh: bool) -> PlannedRelease:
+def _planned(release: EpsilonRelease, snapshot: Snapshot, *, new_draw: bool) -> PlannedRelease:
     ledger = release.home.ledger
-    state = ledger.state(release.key(ledger, snapshot, fresh=fresh).digest)
+    state = ledger.state(release.key(snapshot, new_draw=new_draw).digest)
     cost = Fraction(release.nano, NANO) if state is None else Fraction(0)
     model = release.model
     names = {None: "new", "settled": "settled", "dead": "dead"}

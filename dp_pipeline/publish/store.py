@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from dp_pipeline.files import make_private, sync, temporary_folder, write_whole
-from dp_pipeline.release.bundle import Bundle, ReleaseKey, table_names
+from dp_pipeline.release.bundle import Bundle, Key, table_names
 from dp_pipeline.release.clusters import Tables
 from dp_pipeline.spec.errors import Damaged
 
@@ -48,20 +48,20 @@ class BundleStore:
 
     root: Path
 
-    def folder(self, key: ReleaseKey) -> Path:
+    def folder(self, key: Key) -> Path:
         """Everything of one release."""
-        return self.root / key.dataset / key.model / key.digest[:32]
+        return Path(self.root, *key.place, key.digest[:32])
 
-    def transcript_path(self, key: ReleaseKey) -> Path:
+    def transcript_path(self, key: Key) -> Path:
         """The noisy answers of one release."""
         return self.folder(key) / TRANSCRIPT_FILE
 
-    def bundle_path(self, key: ReleaseKey, postprocessing: Mapping[str, str]) -> Path:
+    def bundle_path(self, key: Key, postprocessing: Mapping[str, str]) -> Path:
         """The bundle of one release under one post-processing."""
         text = json.dumps(dict(postprocessing), sort_keys=True)
         return self.folder(key) / f"bundle-{hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]}"
 
-    def bundle_paths(self, key: ReleaseKey) -> tuple[Path, ...]:
+    def bundle_paths(self, key: Key) -> tuple[Path, ...]:
         """Every stored bundle of one release."""
         # By their whole name: one that was moved away may lie beside, called otherwise.
         return tuple(sorted(self.folder(key).glob(f"bundle-{'[0-9a-f]' * _DIGITS}")))

@@ -15,7 +15,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from dp_pipeline.spec.formats import BUNDLE, require_format, said
 EARLIER_EVALUATION = "earlier_evaluation"
 """The fact of a bundle made again that holds the ε of the evaluation it left out."""
 
-SYNTACTIC = "promise"
+K_ANONYMITY = "promise"
 """The fact of a bundle without any ε that names what it promises of its own table: k-anonymity."""
 
 ALLOWED = "allow_not_dp"
@@ -123,9 +123,9 @@ class Bundle:
         return self.kind == "dp"
 
     @property
-    def is_syntactic(self) -> bool:
+    def is_k_anonymous(self) -> bool:
         """Whether it was made to promise something of its own table, and no ε."""
-        return not self.is_dp and SYNTACTIC in self.facts
+        return not self.is_dp and K_ANONYMITY in self.facts
 
     @property
     def spent_text(self) -> str:
@@ -153,7 +153,7 @@ class Bundle:
     def model(self) -> str:
         """Its model, marked where the ε that was asked does not hold for it."""
         name = self.facts["model"]
-        return f"{name} (published)" if self.caveat and not self.is_syntactic else name
+        return f"{name} (published)" if self.caveat and not self.is_k_anonymous else name
 
     @property
     def fit_for_release(self) -> bool:
@@ -164,7 +164,7 @@ class Bundle:
         """BoundaryViolation, in one line, for a release that must never leave this project: one
         without the ε that was asked, unless the data set file allows by name what it promises.
         """
-        is_allowed = self.is_syntactic and self.facts.get(ALLOWED) == "yes"
+        is_allowed = self.is_k_anonymous and self.facts.get(ALLOWED) == "yes"
         if not self.fit_for_release or (self.caveat and not is_allowed):
             why = self.caveat or f"one drawn from {self.facts.get('noise', 'seeded')} noise"
             raise BoundaryViolation(
@@ -264,6 +264,26 @@ def _spend(fields: dict[str, Any]) -> Spend:
     return Spend(**{**fields, **exact})
 
 
+class Key(Protocol):
+    """What makes two releases the same one, so that asking again costs nothing."""
+
+    @property
+    def lineage(self) -> str:
+        """The population it is about."""
+
+    @property
+    def snapshot(self) -> str:
+        """The name of the snapshot it is of."""
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """Folders below the store: data set, kind of release, model or method."""
+
+    @property
+    def digest(self) -> str:
+        """Hex digest of all that decides what it holds."""
+
+
 @dataclass(frozen=True)
 class ReleaseKey:
     """Everything that decides which noisy answers a release holds. No row enters.
@@ -286,6 +306,11 @@ class ReleaseKey:
     replicate: int = 0
 
     @property
+    def place(self) -> tuple[str, ...]:
+        """Folders below the store: data set and model."""
+        return (self.dataset, self.model)
+
+    @property
     def digest(self) -> str:
         """Hex digest of all fields that have to be named."""
         fields = said(self)
@@ -296,3 +321,30 @@ class ReleaseKey:
     def with_replicate(self, replicate: int) -> ReleaseKey:
         """The key of another draw of the same release."""
         return replace(self, replicate=replicate)
+
+
+@dataclass(frozen=True)
+class KAnonymousKey:
+    """Everything that decides what a k-anonymous table holds. No row enters.
+
+    asked   the question, as text: promise, method and what they are about
+    """
+
+    lineage: str
+    dataset: str
+    snapshot: str
+    purpose: str
+    declaration: str
+    asked: Mapping[str, str]
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """Folders below the store: data set, kind and method."""
+        return (self.dataset, "k_anonymous", self.asked["model"])
+
+    @property
+    def digest(self) -> str:
+        """Hex digest of all fields."""
+        fields = dict(vars(self))
+        fields |= fields.pop("asked")
+        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()

@@ -129,7 +129,7 @@ def bundle_warnings(spec: DatasetSpec, bundle: Bundle) -> tuple[str, ...]:
     spec   the declaration that the release was made under
     """
     tables = bundle.tables
-    if bundle.is_syntactic:
+    if bundle.is_k_anonymous:
         return ()
     spends = bundle.spends[: bundle.model_spends]
     total = NoisyTotal.of_tables(tables, spends, reach=spec.reach)

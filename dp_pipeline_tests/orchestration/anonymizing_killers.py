@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from dp_pipeline.ledger import Ledger, Reservation
-from dp_pipeline.publish import anonymize
+from dp_pipeline.publish import k_anonymous_release, publish
 from dp_pipeline.spec.parser import load_spec
 from dp_pipeline_tests.orchestration.killers import POINTS as OF_PUBLISHING
 from dp_pipeline_tests.orchestration.killers import die
@@ -26,7 +26,7 @@ def _before_the_row() -> None:
 
 
 def _before_the_look() -> None:
-    anonymize.coded_rows = die  # type: ignore[assignment]
+    k_anonymous_release.coded_rows = die  # type: ignore[assignment]
 
 
 def _not_settled() -> None:
@@ -34,7 +34,7 @@ def _not_settled() -> None:
 
 
 def _settled() -> None:
-    anonymize.Anonymous = die  # type: ignore[misc, assignment]
+    publish.Published = die  # type: ignore[misc, assignment]
 
 
 POINTS: Mapping[str, Callable[[], None]] = {

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dp_pipeline.publish.k_anonymous_release import SyntacticRelease
 from dp_pipeline.publish.release import Release
 from dp_pipeline.release.bundle import Bundle
 
 
-def reseal(release: Release | SyntacticRelease, folder: Path) -> Bundle:
+def reseal(release: Release, folder: Path) -> Bundle:
     """Seal the files of a bundle as they are now; what the store reads then."""
     store, key = release.store, release.home.ledger.key(release.spec.lineage)
     files = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "seal"}

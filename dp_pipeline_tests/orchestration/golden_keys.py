@@ -11,9 +11,9 @@ from pathlib import Path
 
 from dp_pipeline.anonymity import METHODS
 from dp_pipeline.models import MODELS
+from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.home import Home
-from dp_pipeline.publish.k_anonymous_release import SyntacticRelease
-from dp_pipeline.publish.release import Release
+from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.spec.parameters import texts_of
 from dp_pipeline.spec.parser import load_spec
@@ -32,12 +32,12 @@ def golden_keys() -> Iterator[str]:
         spec = load_spec(path)
         yield f"{spec.name} {spec.digest[:16]}"
         for name in sorted(spec.models):
-            release = Release(spec, name, Fraction("0.5"), home, "opendp")
-            key = release.key(home.ledger, snapshot, fresh=False)
+            release = EpsilonRelease(spec, name, Fraction("0.5"), home, "opendp")
+            key = release.key(snapshot)
             yield f"{spec.name}/{name} {key.digest[:16]}"
         for name in sorted(spec.k_anonymity.methods if spec.k_anonymity else ()):
-            key_of_table = SyntacticRelease(spec, name, 5, home).key(snapshot)
-            yield f"{spec.name}/k_anonymous/{name} {key_of_table[:16]}"
+            key_of_table = KAnonymousRelease(spec, name, 5, home).key(snapshot)
+            yield f"{spec.name}/k_anonymous/{name} {key_of_table.digest[:16]}"
     for name, model in sorted({**MODELS, **METHODS}.items()):
         for measuring in (True, False):
             kind = "measuring" if measuring else "post-processing"

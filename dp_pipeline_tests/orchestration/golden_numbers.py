@@ -20,11 +20,10 @@ from pathlib import Path
 from dp_pipeline.anonymity import METHODS
 from dp_pipeline.anonymity.partition import Promise, TooFewRows
 from dp_pipeline.models import MODELS
-from dp_pipeline.publish.cards import syntactic_tables
-from dp_pipeline.publish.draw import draw
+from dp_pipeline.publish.epsilon_release import EpsilonRelease, draw
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.k_anonymous_release import coded_rows, declared_method
-from dp_pipeline.publish.release import Release
+from dp_pipeline.publish.k_anonymous_tables import k_anonymous_tables
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare
@@ -70,10 +69,10 @@ def golden_numbers(folder: Path) -> Iterator[str]:
 def _private(spec: DatasetSpec, name: str, snapshot: Snapshot, home: Home) -> str:
     """The digests of a release's answers and tables, and what it cost."""
     epsilon = spec.partitions[0]
-    release = Release(spec, name, epsilon, home, "seeded:14")
+    release = EpsilonRelease(spec, name, epsilon, home, "seeded:14")
     what, transcript = f"{spec.name}/{name} {epsilon_text(epsilon)}", Transcript()
     counter = MemoryCounter.open(spec, snapshot)
-    bundle = draw(release, release.key(home.ledger, snapshot, fresh=False), counter, transcript)
+    bundle = draw(release, release.key(snapshot), counter, transcript)
     quality = sorted((metric, number.value) for metric, number in bundle.quality.items())
     spent = sum(bundle.costs, Fraction(0))
     return f"{what} {transcript.chain[:16]} {_digest(bundle.tables)} {spent} {quality}"
@@ -91,7 +90,7 @@ def _k_anonymous(spec: DatasetSpec, name: str, snapshot: Snapshot) -> str:
         made = method.recode(rows, promise, seed=spec.k_anonymity.seed)
     except TooFewRows:
         return f"{what} too few rows"
-    tables = syntactic_tables(
+    tables = k_anonymous_tables(
         rows, made, promise, label=str(spec.label), is_public=not spec.is_release
     )
     return f"{what} {_digest(tables)}"

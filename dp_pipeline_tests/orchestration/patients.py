@@ -7,8 +7,8 @@ from datetime import date
 from typing import Any
 
 from dp_pipeline.publish.account import open_lineage
-from dp_pipeline.publish.anonymize import Anonymous, anonymize
-from dp_pipeline.publish.k_anonymous_release import SyntacticRelease
+from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
+from dp_pipeline.publish.publish import Published, publish
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import mark_validated
@@ -76,10 +76,10 @@ def prepared(project: Project, spec: DatasetSpec, name: str | None = None) -> No
 
 def release_of(
     project: Project, spec: DatasetSpec, *, method: str = "kjig", k: int = 2
-) -> SyntacticRelease:
-    return SyntacticRelease(spec, method, k, project.home)
+) -> KAnonymousRelease:
+    return KAnonymousRelease(spec, method, k, project.home)
 
 
-def anonymized(project: Project, spec: DatasetSpec, **what: Any) -> Anonymous:
+def anonymized(project: Project, spec: DatasetSpec, **what: Any) -> Published:
     """One k-anonymous release, without Dagster."""
-    return anonymize(release_of(project, spec, **what))
+    return publish(release_of(project, spec, **what))

@@ -16,14 +16,15 @@ import pytest
 import yaml
 
 from dp_pipeline.ledger import Ledger
-from dp_pipeline.orchestration import runner
+from dp_pipeline.orchestration import instance
 from dp_pipeline.orchestration.common import Pipeline
 from dp_pipeline.orchestration.dataset import pipeline_definitions
 from dp_pipeline.orchestration.instance import dagster_instance
+from dp_pipeline.orchestration.runner import run_dataset
+from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.outcome import Outcome, outcomes
 from dp_pipeline.publish.publish import Published, publish
-from dp_pipeline.publish.release import Release
 from dp_pipeline.publish.request import RunRequest
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot
 from dp_pipeline.spec.dataset import DatasetSpec
@@ -180,16 +181,16 @@ class Project:
         **options: Any,
     ) -> RunRequest:
         chosen = tuple(models) or tuple(spec.models)
-        listed = tuple(Fraction(text) for text in epsilons) or spec.partitions
-        return RunRequest(spec, chosen, listed, self.home, noise, **options)
+        levels = tuple(epsilons) or spec.partition_keys
+        return RunRequest(spec, EpsilonRelease, chosen, levels, self.home, noise, **options)
 
     def run(self, spec: DatasetSpec, **options: Any) -> list[Outcome]:
         """What ``dp-pipeline run`` does, in this process."""
         request = self.request(spec, **options)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(runner, "dagster_instance", lambda _: nullcontext(self.instance))
-            runner.run_dataset(request, lambda _: None)
-        return list(outcomes(request))
+            patch.setattr(instance, "dagster_instance", lambda _: nullcontext(self.instance))
+            ran = run_dataset(request, lambda _: None)
+        return list(outcomes(request, ran=ran.levels))
 
     def launch(
         self,
@@ -233,12 +234,12 @@ class Project:
         model: str = "dpqt_kmeans",
         epsilon: str = "0.5",
         noise: str = "opendp",
-    ) -> Release:
-        return Release(spec, model, Fraction(epsilon), self.home, noise)
+    ) -> EpsilonRelease:
+        return EpsilonRelease(spec, model, Fraction(epsilon), self.home, noise)
 
-    def publish(self, spec: DatasetSpec, *, fresh: bool = False, **what: str) -> Published:
+    def publish(self, spec: DatasetSpec, *, new_draw: bool = False, **what: str) -> Published:
         """One release, without Dagster."""
-        return publish(self.release(spec, **what), fresh=fresh)
+        return publish(self.release(spec, **what), new_draw=new_draw)
 
     def snapshot(self, spec: DatasetSpec) -> Snapshot:
         found = current_snapshot(self.home.raw, spec.name, self.ledger.key(spec.lineage))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,10 +16,12 @@ from dp_pipeline.anonymity.method import Anonymized, Unchanged
 from dp_pipeline.anonymity.partition import Promise, TooFewRows
 from dp_pipeline.anonymity.rows import CodedRows, Column
 from dp_pipeline.ledger import Ledger, Reservation
-from dp_pipeline.publish import anonymize, k_anonymous_evaluation
-from dp_pipeline.publish.cards import keeps_promise, measures_of, syntactic_tables
-from dp_pipeline.publish.k_anonymous_evaluation import evaluate_anonymous
+from dp_pipeline.publish import evaluate as evaluating
+from dp_pipeline.publish import k_anonymous_release
+from dp_pipeline.publish.evaluate import evaluate
 from dp_pipeline.publish.k_anonymous_release import promise_for
+from dp_pipeline.publish.k_anonymous_tables import k_anonymous_tables, keeps_promise, measures_of
+from dp_pipeline.publish.publish import publish
 from dp_pipeline.raw.snapshot import forget_preparation
 from dp_pipeline.release.bundle import table_digest
 from dp_pipeline.spec.dataset import DatasetSpec, KAnonymity
@@ -66,7 +69,7 @@ def unread(*_: object) -> None:
 
 def test_a_release_is_recorded_without_epsilon_and_settled(project: Project, spec: DatasetSpec):
     made = anonymized(project, spec)
-    assert made.state == "recorded"
+    assert made.state == "charged"
     assert events_of(project.ledger) == ["reserve", "settled"]
     assert not_dp_rows(project.ledger) == ["patients/k_anonymous/kjig at K=2"]
     assert project.spent(spec) == 0
@@ -78,13 +81,13 @@ def test_the_row_is_in_the_ledger_before_the_first_look(
     project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
 ):
     seen: list[list[str]] = []
-    look = anonymize.coded_rows
+    look = k_anonymous_release.coded_rows
 
     def looked(*of: object) -> object:
         seen.append(events_of(project.ledger))
         return look(*of)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(anonymize, "coded_rows", looked)
+    monkeypatch.setattr(k_anonymous_release, "coded_rows", looked)
     anonymized(project, spec)
     assert seen == [["reserve"]]
 
@@ -92,9 +95,17 @@ def test_the_row_is_in_the_ledger_before_the_first_look(
 def test_the_bundle_is_on_disk_before_the_row_is_settled(
     project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
 ):
-    folder = release_of(project, spec).folder(project.snapshot(spec))
+    release = release_of(project, spec)
+    key = release.key(project.snapshot(spec))
+    folder = release.store.bundle_path(key, {})
     settled: list[bool] = []
-    monkeypatch.setattr(Reservation, "settle", lambda *_, **__: settled.append(folder.is_dir()))
+    settle = Reservation.settle
+
+    def watched(*given: Any, **named: Any) -> None:
+        settled.append(folder.is_dir())
+        settle(*given, **named)
+
+    monkeypatch.setattr(Reservation, "settle", watched)
     anonymized(project, spec)
     assert settled == [True]
 
@@ -148,7 +159,7 @@ def test_a_second_run_replays_the_same_bytes_and_looks_at_nothing(
     first = anonymized(project, spec)
     stored = project.files("released")
     ledger = project.ledger.entries()
-    monkeypatch.setattr(anonymize, "coded_rows", unread)
+    monkeypatch.setattr(k_anonymous_release, "coded_rows", unread)
     (project.snapshot(spec).table_path("discretized")).unlink()
     again = anonymized(project, spec)
     assert again.state == "replayed"
@@ -161,16 +172,16 @@ def test_of_several_at_once_one_looks_and_the_others_replay(
     project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
 ):
     looks: list[object] = []
-    look = anonymize.coded_rows
+    look = k_anonymous_release.coded_rows
 
     def looked(*of: object) -> object:
         looks.append(of)
         return look(*of)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(anonymize, "coded_rows", looked)
+    monkeypatch.setattr(k_anonymous_release, "coded_rows", looked)
     with ThreadPoolExecutor(4) as pool:
         made = list(pool.map(lambda _: anonymized(project, spec), range(4)))
-    assert sorted(one.state for one in made) == ["recorded", *["replayed"] * 3]
+    assert sorted(one.state for one in made) == ["charged", *["replayed"] * 3]
     assert len({one.bundle.to_json() for one in made}) == len(looks) == 1
     assert events_of(project.ledger) == ["reserve", "settled"]
 
@@ -187,8 +198,8 @@ def test_what_is_asked_otherwise_is_another_release(project: Project, spec: Data
         {"methods": {"kjig": {}, "rfka": {"trees": "11"}}},
     ):
         other = declare(project, k_anonymity={**known, **changes})
-        keys.append(release_of(project, other, method="rfka", k=2).key(snapshot))
-        keys.append(release_of(project, other, method="rfka", k=5).key(snapshot))
+        keys.append(release_of(project, other, method="rfka", k=2).key(snapshot).digest)
+        keys.append(release_of(project, other, method="rfka", k=5).key(snapshot).digest)
     # Without a declared diversity rfka has 1 already.
     assert len(set(keys)) == len(keys) - 2
     assert keys[:2] == keys[6:8]
@@ -201,7 +212,7 @@ def test_release_data_that_the_file_does_not_allow_is_refused_and_nothing_record
     prepared(project, spec)
     unallowed = replace(spec, allow_not_dp=False)
     before = project.ledger.entries()
-    monkeypatch.setattr(anonymize, "coded_rows", unread)
+    monkeypatch.setattr(k_anonymous_release, "coded_rows", unread)
     with pytest.raises(DeclarationError, match="expected `allow_not_dp: true`"):
         anonymized(project, unallowed)
     assert project.ledger.entries() == before
@@ -294,9 +305,10 @@ def test_a_k_that_promises_nothing_releases_whatever_there_is(
     assert measures_of(made.bundle)["rows"] == len(rows)
     assert keeps_promise(made.bundle)
     assert anonymized(project, spec, k=0).bundle.to_json() == made.bundle.to_json()
-    (figures,) = evaluate_anonymous(spec, project.home, {"kjig": made.bundle}).values()
+    rows = evaluate(spec, project.home, {"kjig": made.bundle})
+    figures = {row.metric: row.value for row in rows}
     assert np.isnan(figures["auc"])
-    assert "NOT k-ANONYMOUS (K = 0)" in made.card.read_text(encoding="utf-8")
+    assert "NOT k-ANONYMOUS (K = 0)" in (made.folder / "card.md").read_text(encoding="utf-8")
 
 
 def test_identical_rows_are_one_class(project: Project):
@@ -355,7 +367,7 @@ def test_of_sensitive_rows_that_are_left_out_the_total_is_told_alone(project: Pr
         "rows": [1]
     }
     assert measures_of(made.bundle)["rows"] == 30
-    card = made.card.read_text(encoding="utf-8")
+    card = (made.folder / "card.md").read_text(encoding="utf-8")
     assert "1 row, where at most 5 % could be. This number is exact.\n" in card
 
 
@@ -363,7 +375,7 @@ def test_what_tells_labels_of_public_rows_is_no_release_of_sensitive_ones(projec
     sensitive, public = declare(project), declare(project, WARD)
     prepared(project, sensitive)
     snapshot = project.snapshot(sensitive)
-    keys = {release_of(project, spec).key(snapshot) for spec in (sensitive, public)}
+    keys = {release_of(project, spec).key(snapshot).digest for spec in (sensitive, public)}
     assert sensitive.digest == public.digest
     assert len(keys) == 2
 
@@ -402,7 +414,7 @@ def test_a_table_with_two_columns_of_one_name_is_refused(names: tuple[str, str])
     rows = CodedRows(columns, np.array([[0, 1], [0, 1]]), np.array([0, 1]), ("no", "yes"))
     everything = Anonymized(Unchanged(columns), np.zeros(2, dtype=np.bool_))
     with pytest.raises(BoundaryViolation, match="expected columns of different names"):
-        syntactic_tables(rows, everything, Promise(2), label="ill", is_public=True)
+        k_anonymous_tables(rows, everything, Promise(2), label="ill", is_public=True)
 
 
 def test_what_the_file_does_not_allow_is_not_evaluated_and_its_rows_are_not_read(
@@ -410,9 +422,9 @@ def test_what_the_file_does_not_allow_is_not_evaluated_and_its_rows_are_not_read
 ):
     bundle = anonymized(project, spec).bundle
     unallowed = replace(spec, allow_not_dp=False)
-    monkeypatch.setattr(k_anonymous_evaluation, "coded_rows", unread)
+    monkeypatch.setattr(evaluating, "coded_rows", unread)
     with pytest.raises(DeclarationError, match="expected `allow_not_dp: true`"):
-        evaluate_anonymous(unallowed, project.home, {"kjig": bundle})
+        evaluate(unallowed, project.home, {"kjig": bundle})
     assert not (project.snapshot(spec).folder / "steward").exists()
 
 
@@ -444,7 +456,7 @@ def test_a_method_that_breaks_its_promise_releases_nothing(
         lambda _, rows, __, *, seed: recode(rows, careless, seed=seed),
     )
     with pytest.raises(BoundaryViolation, match="expected a table that keeps its promise"):
-        anonymize.anonymize(release)
+        publish(release)
     assert not list(project.home.released.rglob("*.json"))
 
 
@@ -452,7 +464,7 @@ def test_the_card_lies_with_the_bundle_and_says_that_it_is_no_privacy(
     project: Project, spec: DatasetSpec
 ):
     made = anonymized(project, spec)
-    card = made.card.read_text(encoding="utf-8")
+    card = (made.folder / "card.md").read_text(encoding="utf-8")
     assert card.startswith("# NOT DIFFERENTIALLY PRIVATE")
     assert "K = 2" in card
     assert "allow\\_not\\_dp" in card or "allow_not_dp" in card

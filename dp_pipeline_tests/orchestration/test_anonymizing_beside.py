@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline.publish import anonymize
+from dp_pipeline.publish import k_anonymous_release
 from dp_pipeline.publish.release import BESIDE, not_dp_beside
 from dp_pipeline.publish.report import compare
 from dp_pipeline.spec.dataset import DatasetSpec
@@ -60,8 +60,10 @@ def test_a_later_card_names_every_earlier_release_and_none_that_follows(
     second = anonymized(project, spec, k=5)
     assert BESIDE not in first.bundle.facts
     assert second.bundle.facts[BESIDE] == TOLD
-    assert "kjig at K=2" in second.card.read_text(encoding="utf-8").replace("\\", "")
-    assert "K=5" not in anonymized(project, spec).card.read_text(encoding="utf-8")
+    assert "kjig at K=2" in (second.folder / "card.md").read_text(encoding="utf-8").replace(
+        "\\", ""
+    )
+    assert "K=5" not in (anonymized(project, spec).folder / "card.md").read_text(encoding="utf-8")
 
 
 def test_the_report_has_an_alarm_box_from_then_on(project: Project, spec: DatasetSpec):
@@ -101,7 +103,7 @@ def test_what_was_begun_and_never_finished_is_told_as_well(
     def broken(*_: object) -> None:
         raise OSError("no disk")
 
-    monkeypatch.setattr(anonymize, "coded_rows", broken)
+    monkeypatch.setattr(k_anonymous_release, "coded_rows", broken)
     with pytest.raises(OSError, match="no disk"):
         anonymized(project, spec)
     assert not_dp_beside(spec, project.ledger) == [TOLD]

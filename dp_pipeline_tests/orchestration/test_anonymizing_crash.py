@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline.publish import anonymize
+from dp_pipeline.publish import k_anonymous_release
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.anonymizing_killers import anonymize_and_die
 from dp_pipeline_tests.orchestration.patients import anonymized, declare, prepared
@@ -39,7 +39,7 @@ def bundles(project: Project) -> list[Path]:
 @pytest.mark.parametrize(
     ("point", "recorded", "whole", "state"),
     [
-        ("before the row", [], 0, "recorded"),
+        ("before the row", [], 0, "charged"),
         ("before the look", ["reserve"], 0, "resumed"),
         ("half a bundle", ["reserve"], 0, "resumed"),
         ("bundle not settled", ["reserve"], 1, "resumed"),
@@ -58,7 +58,7 @@ def test_the_next_run_goes_on_where_the_killed_one_was(
     again = anonymized(project, spec)
     assert again.state == state
     assert bundles(project) == [again.folder]
-    assert again.card.is_file()
+    assert (again.folder / "card.md").is_file()
     assert rows().count("reserve") == rows().count("settled") == 1
     assert anonymized(project, spec).state == "replayed"
     project.ledger.verify()
@@ -73,6 +73,6 @@ def test_a_stored_bundle_is_settled_without_a_second_look(
     def unread(*_: object) -> None:
         raise AssertionError("somebody looked at the rows")
 
-    monkeypatch.setattr(anonymize, "coded_rows", unread)
+    monkeypatch.setattr(k_anonymous_release, "coded_rows", unread)
     assert anonymized(project, spec).state == "resumed"
     assert project.files("released") == stored

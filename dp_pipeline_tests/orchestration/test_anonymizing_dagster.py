@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,15 +12,16 @@ import dagster as dg
 import numpy as np
 import pytest
 
-from dp_pipeline.orchestration import k_anonymous_assets
+from dp_pipeline.orchestration import release_assets
 from dp_pipeline.orchestration.checks import KEPT, kept_check
 from dp_pipeline.orchestration.dataset import dataset_assets
-from dp_pipeline.publish.anonymize import Anonymous
-from dp_pipeline.publish.k_anonymous_evaluation import evaluate_anonymous
-from dp_pipeline.publish.k_anonymous_release import SyntacticRelease
+from dp_pipeline.publish.evaluate import evaluate
+from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
+from dp_pipeline.publish.publish import Published
 from dp_pipeline.publish.replay import settled_bundle
 from dp_pipeline.publish.store import BundleStore
 from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline_tests.orchestration.events import (
@@ -68,6 +69,16 @@ def metadata_of(
 ) -> Mapping[str, Any]:
     """Of the newest materialization."""
     return materializations(project, spec)[dg.AssetKey([spec.name, *name.split("/")])][partition][0]
+
+
+def k_anonymous_assets(spec: DatasetSpec) -> list[dg.AssetsDefinition]:
+    """Those of a data set that release or show k-anonymous tables."""
+    found = release_assets.release_assets(spec)
+    return [one for one in found if one.key.path[1] == "k_anonymous"]
+
+
+def aucs(rows: Sequence[QualityRow]) -> dict[str, float]:
+    return {row.model: row.value for row in rows if row.metric == "auc"}
 
 
 def logged(project: Project) -> str:
@@ -118,14 +129,14 @@ def test_the_chain_goes_from_the_last_stage_over_methods_and_evaluation_to_the_c
 
 
 def test_only_the_comparison_starts_by_itself_and_nothing_is_retried(project: Project):
-    for asset in k_anonymous_assets.syntactic_assets(declare(project)):
+    for asset in k_anonymous_assets(declare(project)):
         (one,) = asset.specs
         is_free = one.key.path[-1] == "comparison"
         assert (one.automation_condition is not None) == is_free, one.key
         assert asset.node_def.retry_policy is None
         assert asset.backfill_policy is None
         assert one.description
-        assert one.group_name == "patients_4_classes_without_noise"
+        assert one.group_name == "patients_4_k_anonymous"
 
 
 def test_the_free_reports_are_asked_for_when_one_k_was_released_and_others_were_not(
@@ -148,17 +159,17 @@ def test_the_free_reports_are_asked_for_when_one_k_was_released_and_others_were_
 
 
 def test_every_method_says_that_it_is_not_private_before_it_was_run(project: Project):
-    for asset in k_anonymous_assets.syntactic_assets(declare(project))[:2]:
+    for asset in k_anonymous_assets(declare(project))[:2]:
         (one,) = asset.specs
         assert one.metadata["privacy/kind"] == "not-dp"
-        assert one.tags["promise"] == "syntactic"
+        assert one.tags["side"] == "k_anonymous"
         assert "Not differentially private" in (one.description or "")
 
 
 def test_a_data_set_without_the_section_has_no_such_assets_and_needs_no_label(project: Project):
     spec = project.declare("rides", RIDES)
     assert spec.label is None
-    assert k_anonymous_assets.syntactic_assets(spec) == []
+    assert k_anonymous_assets(spec) == []
     assert "rides_k_backfill" not in {job.name for job in dataset_assets(spec).jobs or []}
 
 
@@ -181,9 +192,9 @@ def test_a_release_shows_kind_card_measures_and_a_green_check(project: Project, 
     assert project.launch(spec, KJIG, partition="2").success
     shown = metadata_of(project, spec, KJIG, "2")
     assert shown["privacy/kind"].value == "not-dp"
-    assert shown["privacy/state"].value == "recorded"
-    assert shown["anonymity/K"].value == 2
-    assert shown["anonymity/smallest class"].value >= 2
+    assert shown["privacy/state"].value == "charged"
+    assert shown["k_anonymity/K"].value == 2
+    assert shown["k_anonymity/smallest class"].value >= 2
     assert isinstance(shown["release card"], dg.MarkdownMetadataValue)
     assert "NOT DIFFERENTIALLY PRIVATE" in shown["release card"].value
     assert "privacy/beside it" not in shown, "it is not beside itself"
@@ -209,7 +220,7 @@ def test_a_table_that_breaks_its_promise_fails_the_check(
     assert not kept_check(broken).passed
     assert not kept_check(one_label(made.bundle)).passed
     monkeypatch.setattr(
-        k_anonymous_assets, "anonymize", lambda _: Anonymous(broken, "replayed", made.folder)
+        release_assets, "publish", lambda *_, **__: Published(broken, "replayed", 0, made.folder)
     )
     assert project.launch(spec, KJIG, partition="2").success
     (check,) = [one for one in check_results(project, spec) if one.check_name == KEPT]
@@ -252,10 +263,10 @@ def test_of_public_rows_auc_and_run_time_are_shown_over_k(project: Project, ward
     assert shown["kjig/seconds"].value > 0
     assert project.launch(ward, "k_anonymous/comparison").success
     report = metadata_of(project, ward, "k_anonymous/comparison", None)
-    assert {"summary", "AUC over K", "run time over K", "page"} <= set(report)
+    assert {"summary", "AUC over K", "run time over K", "report"} <= set(report)
     assert "K=5" in report["summary"].value
     page = project.home.reports / "patients.k_anonymous.html"
-    assert str(page) == str(report["page"].value)
+    assert str(page) == str(report["report"].value)
     assert "NOT DIFFERENTIALLY PRIVATE" in page.read_text(encoding="utf-8")
 
 
@@ -270,7 +281,7 @@ def test_of_sensitive_rows_exact_figures_lie_in_a_private_file_and_nowhere_else(
     assert set(facts) == {"auc", "auc_paper", "kept"}, "a run time depends on the rows"
     shown = metadata_of(project, spec, EVALUATION, "2")
     assert not [name for name in shown if name.startswith("kjig/")]
-    assert '"figures": {}' in (
+    assert '"rows": []' in (
         project.home.internal / "patients" / "k_anonymous" / "evaluation" / "2.json"
     ).read_text(encoding="utf-8")
     page = (project.home.reports / "patients.k_anonymous.html").read_text(encoding="utf-8")
@@ -290,7 +301,7 @@ def test_the_label_of_a_sensitive_row_that_was_left_out_is_nowhere(
     assert project.launch(spec, f"k_anonymous/{lonely}", EVALUATION, partition="5").success
     assert project.launch(spec, "k_anonymous/comparison").success
     shown = metadata_of(project, spec, f"k_anonymous/{lonely}", "5")
-    assert shown["anonymity/rows left out"].value == 1
+    assert shown["k_anonymity/rows left out"].value == 1
     (bundle,) = project.home.released.rglob("bundle.json")
     tables = settled_bundle(
         BundleStore(project.home.released),
@@ -317,29 +328,29 @@ def test_an_evaluated_release_is_evaluated_again_without_a_look(
     project: Project, ward: DatasetSpec
 ):
     bundle = anonymized(project, ward).bundle
-    first = evaluate_anonymous(ward, project.home, {"kjig": bundle})
+    first = evaluate(ward, project.home, {"kjig": bundle})
     project.snapshot(ward).table_path("discretized").unlink()
-    assert evaluate_anonymous(ward, project.home, {"kjig": bundle}) == first
+    assert evaluate(ward, project.home, {"kjig": bundle}) == first
 
 
 def test_a_release_of_an_older_declaration_is_not_evaluated(project: Project, ward: DatasetSpec):
     bundle = anonymized(project, ward).bundle
-    assert set(evaluate_anonymous(ward, project.home, {"kjig": bundle})) == {"kjig"}
+    assert {row.model for row in evaluate(ward, project.home, {"kjig": bundle})} == {"kjig"}
     other = declare(project, WARD, k_anonymity={**WARD["k_anonymity"], "seed": "9"}, rows=ROWS * 3)
-    assert evaluate_anonymous(other, project.home, {"kjig": bundle}) == {}
+    assert evaluate(other, project.home, {"kjig": bundle}) == []
 
 
 def test_where_a_fold_has_too_few_rows_there_is_no_number(project: Project):
     spec = declare(project, WARD, rows=ROWS[2:9])
     prepared(project, spec)
     bundle = anonymized(project, spec, k=5, method="mutual_information").bundle
-    figures = evaluate_anonymous(spec, project.home, {"mutual_information": bundle})
-    assert np.isfinite(figures["mutual_information"]["auc"])
+    figures = aucs(evaluate(spec, project.home, {"mutual_information": bundle}))
+    assert np.isfinite(figures["mutual_information"])
     few = declare(project, WARD, rows=ROWS[4:9])
     prepared(project, few, "few")
     bundle = anonymized(project, few, k=5, method="mutual_information").bundle
-    figures = evaluate_anonymous(few, project.home, {"mutual_information": bundle})
-    assert np.isnan(figures["mutual_information"]["auc"])
+    figures = aucs(evaluate(few, project.home, {"mutual_information": bundle}))
+    assert np.isnan(figures["mutual_information"])
 
 
 def test_no_value_of_a_row_is_in_a_message_an_event_or_a_release(project: Project):
@@ -360,10 +371,10 @@ def test_no_value_of_a_row_is_in_a_message_an_event_or_a_release(project: Projec
 def test_an_unexpected_error_on_release_data_keeps_its_words_to_itself(
     project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
 ):
-    def broken(_: SyntacticRelease) -> None:
+    def broken(_: KAnonymousRelease, **__: object) -> None:
         raise ValueError(f"could not place {SECRET}")
 
-    monkeypatch.setattr(k_anonymous_assets, "anonymize", broken)
+    monkeypatch.setattr(release_assets, "publish", broken)
     refused = project.launch(spec, KJIG, partition="2")
     assert "its words are left out" in refusal(refused)
     assert SECRET not in logged(project)

@@ -9,15 +9,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dp_pipeline.orchestration.checks import KEPT, WHOLE, anonymous_checks
-from dp_pipeline.orchestration.columns import anonymous_columns
-from dp_pipeline.publish.anonymize import Anonymous, anonymize
-from dp_pipeline.publish.k_anonymous_release import SyntacticRelease
+from dp_pipeline.orchestration.checks import KEPT, WHOLE, release_checks
+from dp_pipeline.orchestration.columns import k_anonymous_columns
+from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
+from dp_pipeline.publish.publish import Published, publish
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.forging import reseal
 from dp_pipeline_tests.orchestration.projects import HOMES, Project
 
-Made = tuple[SyntacticRelease, Anonymous]
+Made = tuple[KAnonymousRelease, Published]
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +35,13 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, DatasetSpe
 @pytest.fixture
 def made(homes: tuple[Project, DatasetSpec]) -> Made:
     project, spec = homes
-    release = SyntacticRelease(spec, "kjig", 2, project.home)
-    return release, anonymize(release)
+    release = KAnonymousRelease(spec, "kjig", 2, project.home)
+    return release, publish(release)
 
 
-def fault(release: SyntacticRelease, anonymous: Anonymous) -> str | None:
+def fault(release: KAnonymousRelease, published: Published) -> str | None:
     """The line of what is not whole, or None."""
-    kept, whole = anonymous_checks(anonymous, release)
+    kept, whole = release_checks(release, published)
     assert (kept.check_name, whole.check_name) == (KEPT, WHOLE)
     assert kept.passed
     return None if whole.passed else str(whole.metadata["fault"].value)
@@ -79,16 +79,16 @@ def test_another_fact_is_seen(made: Made):
 
 
 def test_another_fact_that_was_sealed_anew_is_seen_in_the_ledger(made: Made):
-    release, anonymous = made
-    path = anonymous.folder / "bundle.json"
+    release, published = made
+    path = published.folder / "bundle.json"
     before = path.read_text(encoding="utf-8")
     document = json.loads(before)
     document["facts"]["k"] = "3"
     path.write_text(json.dumps(document), encoding="utf-8")
-    reseal(release, anonymous.folder)
+    reseal(release, published.folder)
     found = fault(*made)
     path.write_text(before, encoding="utf-8")
-    reseal(release, anonymous.folder)
+    reseal(release, published.folder)
     assert "expected it as it was stored, got another" in str(found)
 
 
@@ -105,7 +105,7 @@ def test_a_file_beside_the_tables_is_seen(made: Made):
 
 
 def test_a_kept_column_is_followed_to_its_attribute_and_no_level_is_told(made: Made):
-    columns = anonymous_columns(made[1].bundle)
+    columns = k_anonymous_columns(made[1].bundle)
     assert columns[-1].name == "tenure"
     assert {source for column in columns for _, source in column.sources} <= {
         "rooms", "rent", "tenure",

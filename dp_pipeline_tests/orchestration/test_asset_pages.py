@@ -11,9 +11,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from dp_pipeline.orchestration import code_versions
 from dp_pipeline.orchestration.columns import LINEAGE, MOST_LEVELS, SCHEMA
 from dp_pipeline.orchestration.common import source_kind
+from dp_pipeline.publish import epsilon_release
 from dp_pipeline.publish.home import Home
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, Project, definitions_of
@@ -60,7 +60,7 @@ def test_every_asset_has_a_side_icons_and_a_code_version(project: Project, homes
     plants = project.declare("plants", PLANTS)
     for spec in (homes, plants):
         for name, page in pages(spec).items():
-            assert page.tags["side"] in {"raw", "released", "internal"}, name
+            assert page.tags["side"] in {"raw", "release", "monitoring"}, name
             assert page.tags["lineage"] == spec.lineage
             assert page.kinds, name
             assert page.code_version, name
@@ -68,9 +68,9 @@ def test_every_asset_has_a_side_icons_and_a_code_version(project: Project, homes
 
 def test_a_side_is_that_of_the_group(homes: DatasetSpec):
     sides = {name: (page.tags["side"], page.group_name) for name, page in pages(homes).items()}
-    assert sides["ingested"] == ("raw", "homes_1_rows_stay_private")
-    assert sides["independent"] == ("released", "homes_2_noise_goes_public")
-    assert sides["budget"] == ("internal", "homes_3_steward_looks_on")
+    assert sides["ingested"] == ("raw", "homes_1_raw")
+    assert sides["independent"] == ("release", "homes_2_release")
+    assert sides["budget"] == ("monitoring", "homes_3_monitoring")
 
 
 def test_the_owners_of_a_data_set_are_those_of_all_its_assets(project: Project):
@@ -225,12 +225,7 @@ def test_code_that_measures_changes_the_models_and_nothing_else(
     homes: DatasetSpec, monkeypatch: pytest.MonkeyPatch
 ):
     before = versions(homes)
-    real = code_versions.code_version
-
-    def other(*rooms: tuple[str, ...]) -> str:
-        return real(*rooms) if rooms else "dp_pipeline 0 other"
-
-    monkeypatch.setattr(code_versions, "code_version", other)
+    monkeypatch.setattr(epsilon_release, "code_version", lambda: "dp_pipeline 0 other")
     assert changed(before, versions(homes)) == set(MODELS)
 
 

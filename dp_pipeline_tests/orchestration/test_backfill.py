@@ -16,7 +16,7 @@ from dp_pipeline.orchestration.jobs import (
     submit_backfill,
     sweep_job_name,
 )
-from dp_pipeline.publish import draw as draw_file
+from dp_pipeline.publish.epsilon_release import EpsilonDrawing
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import NotPrepared, PipelineError
 from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
@@ -54,18 +54,18 @@ def spec(rides: Project) -> DatasetSpec:
 
 def failing(monkeypatch: pytest.MonkeyPatch, *, draws: tuple[int, ...], after: bool) -> None:
     """Some of the next draws end in an error, before or after their noise was drawn."""
-    real, done = draw_file.draw, iter(range(100))
+    real, done = EpsilonDrawing.draw, iter(range(100))
 
-    def draw(*arguments: object) -> object:
+    def draw(*arguments: object, **named: object) -> object:
         number = next(done)
         if number in draws and not after:
             raise RuntimeError("injected")
-        bundle = real(*arguments)  # type: ignore[arg-type]
+        bundle = real(*arguments, **named)  # type: ignore[arg-type]
         if number in draws:
             raise RuntimeError("injected")
         return bundle
 
-    monkeypatch.setattr("dp_pipeline.publish.publish.draw", draw)
+    monkeypatch.setattr(EpsilonDrawing, "draw", draw)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before the noise", "after the noise"])

@@ -24,7 +24,7 @@ def test_more_than_is_left_is_refused_in_one_line_with_exit_code_3(project: Proj
     spec = project.declare("rides", RIDES, **TIGHT)
     project.run(spec)
     before = project.files("released", "raw", "internal", "reports")
-    refused = project.cli("run", "rides", "--fresh", "--epsilon", "0.5")
+    refused = project.cli("run", "rides", "--new-draw", "--epsilon", "0.5")
     assert (refused.code, refused.out) == (3, "")
     assert refused.err.count("\n") == 1
     assert "asked ε=0.55, spent 0.7, left 0, ceiling 0.7" in refused.err
@@ -36,14 +36,14 @@ def test_a_request_that_fits_in_part_only_is_not_begun(project: Project):
     spec = project.declare("rides", RIDES, **TIGHT)
     project.run(spec, epsilons=["0.1"])
     with pytest.raises(BudgetExceeded, match=r"asked ε=0\.7, spent 0\.15, left 0\.55"):
-        project.run(spec, fresh=True)
+        project.run(spec, new_draw=True)
     assert project.spent(spec) == Fraction("0.15")
 
 
 def test_exactly_what_is_left_is_granted(rides: Project):
     spec = rides.declare("rides", RIDES)
     for _ in range(5):
-        rides.publish(spec, fresh=True)
+        rides.publish(spec, new_draw=True)
     # 0.1 + 0.05 into the 0.25 that is left; floats would have it left at 0.2499999999999996.
     assert rides.publish(spec, epsilon="0.1").nano == 150_000_000
     last = rides.declare("rides", RIDES, evaluation=None, publish=None, partitions=["0.1"])
@@ -54,9 +54,9 @@ def test_exactly_what_is_left_is_granted(rides: Project):
 def test_in_dagster_the_refusal_is_one_red_line_a_small_table_and_no_retry(rides: Project):
     spec = rides.declare("rides", RIDES)
     for _ in range(5):
-        rides.publish(spec, fresh=True)
+        rides.publish(spec, new_draw=True)
     before = rides.files("released")
-    refused = rides.launch(spec, "dpqt_kmeans", partition="0.5", config={"fresh": True})
+    refused = rides.launch(spec, "dpqt_kmeans", partition="0.5", config={"new_draw": True})
     line = "rides/dpqt_kmeans at ε=0.5 refused by riders: asked ε=0.55, spent 2.75, left 0.25, "
     assert refusal(refused).startswith(line + "ceiling 3; ")
     (failed,) = failures(refused)
@@ -89,7 +89,7 @@ def test_two_data_sets_on_one_lineage_share_its_account(released_rides: Project)
     assert project.spent(rides) == project.spent(walks) == Fraction("1.1")
     (account,) = project.ledger.lineages()
     assert account == "riders"
-    planned = plan_request(project.request(walks, fresh=True))
+    planned = plan_request(project.request(walks, new_draw=True))
     assert (planned.spent, planned.left) == (Fraction("1.1"), Fraction("1.9"))
 
 
@@ -161,7 +161,7 @@ def test_an_account_declared_otherwise_than_it_was_opened_is_refused(
     rides.publish(rides.declare("rides", RIDES))
     other = rides.declare("rides", RIDES, **change)
     with pytest.raises(DeclarationError, match=r"lineage riders: (opened with|its account has)"):
-        rides.run(other, fresh=True)
+        rides.run(other, new_draw=True)
     assert rides.ledger.balance("riders").spent == Fraction("0.55")
 
 
@@ -173,5 +173,5 @@ def test_the_plan_of_settled_releases_costs_nothing_and_of_fresh_ones_everything
         ("new", Fraction("0.15")),
         ("settled", Fraction(0)),
     ]
-    assert plan_request(rides.request(spec, fresh=True)).asked == Fraction("0.7")
+    assert plan_request(rides.request(spec, new_draw=True)).asked == Fraction("0.7")
     assert plan_request(rides.request(spec, snapshot="next")).asked == Fraction("0.7")

@@ -90,7 +90,7 @@ def test_the_budget_report_draws_the_charges_and_counts_the_verified_rows(projec
 def test_at_80_percent_the_report_is_yellow_in_dagster(rides: Project):
     spec = rides.declare("rides", RIDES)
     for _ in range(5):
-        rides.publish(spec, fresh=True)
+        rides.publish(spec, new_draw=True)
     assert rides.launch(spec, "budget").success
     shown = {
         one.check_name: one

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
-from dp_pipeline.orchestration import checks, code_versions, metadata
+from dp_pipeline.orchestration import code_versions
 from dp_pipeline.orchestration.code_versions import CODE_TAG
-from dp_pipeline.publish import release
+from dp_pipeline.publish import epsilon_release
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
 
@@ -18,7 +18,7 @@ KEY = dg.AssetKey(["rides", "dpqt_kmeans"])
 def newer_code(monkeypatch: pytest.MonkeyPatch) -> str:
     """Told as the version of the measuring code, once this is asked for."""
     version = "dp_pipeline 9.9.9 ffffffffffff"
-    for module in (code_versions, release, metadata, checks):
+    for module in (code_versions, epsilon_release):
         monkeypatch.setattr(module, "code_version", lambda *_: version)
     return version
 
@@ -63,7 +63,7 @@ def test_a_fresh_draw_under_newer_code_has_the_newer_version(drawn, request: pyt
     project, spec = drawn
     before = newest_tags(project)
     request.getfixturevalue("newer_code")
-    assert project.launch(spec, KEY.path[1], partition="0.5", config={"fresh": True}).success
+    assert project.launch(spec, KEY.path[1], partition="0.5", config={"new_draw": True}).success
     after = newest_tags(project)
     assert after[CODE_TAG] == defined(project, spec) != before[CODE_TAG]
     assert after["dagster/data_version"] != before["dagster/data_version"]

@@ -123,10 +123,10 @@ def test_a_run_over_a_killed_one_shows_as_resumed_at_no_cost(
     rides: Project, spec: DatasetSpec, killed_at: Kill
 ):
     killed_at("2")
-    planned = plan_request(rides.request(spec, epsilons=["0.5"], fresh=True))
+    planned = plan_request(rides.request(spec, epsilons=["0.5"], new_draw=True))
     assert [(one.state, one.cost) for one in planned.releases] == [("unfinished", 0)]
     # Fresh or not: what was paid for is finished first.
-    (outcome,) = rides.run(spec, epsilons=["0.5"], fresh=True)
+    (outcome,) = rides.run(spec, epsilons=["0.5"], new_draw=True)
     assert (outcome.state, outcome.charged) == ("resumed", 0)
     assert rides.spent(spec) == COST
 
@@ -171,7 +171,7 @@ def test_a_charged_release_that_lost_its_transcript_is_dead_and_only_fresh_goes_
         assert words in dead.err
         assert rides.spent(spec) == COST
     assert "dead" in rides.cli("plan", "rides").out
-    fresh = rides.cli(*run, "--fresh")
+    fresh = rides.cli(*run, "--new-draw")
     assert fresh.code == 0, fresh.err
     assert "charged by this run: 0.55" in fresh.out
     assert rides.spent(spec) == 2 * COST

@@ -194,7 +194,7 @@ def test_a_second_run_replays_at_no_cost_the_same_bytes(ran: Ran) -> None:
 
 def test_a_plan_adds_up_what_a_run_then_charges(ran: Ran) -> None:
     project, spec, _ = ran
-    planned = plan_request(project.request(spec, fresh=True))
+    planned = plan_request(project.request(spec, new_draw=True))
     assert planned.asked == planned.spent == project.spent(spec)
     assert planned.ceiling == LIMIT
     with pytest.raises(BudgetExceeded, match=r"rides refused by lineage riders: asked ρ=0\.\d+"):
@@ -223,8 +223,8 @@ def test_in_dagster_a_refusal_says_rho(project: Project) -> None:
     spec = project.declare("rides", RIDES, **PURE_ALONE)
     project.run(spec, epsilons=["0.5"])
     while project.ledger.balance("riders").left > Fraction("0.12625"):
-        project.publish(spec, model="eug_kmeans", fresh=True)
-    refused = project.launch(spec, "eug_kmeans", partition="0.5", config={"fresh": True})
+        project.publish(spec, model="eug_kmeans", new_draw=True)
+    refused = project.launch(spec, "eug_kmeans", partition="0.5", config={"new_draw": True})
     assert refusal(refused).startswith(
         "rides/eug_kmeans at ε=0.5 refused by riders: asked ρ=0.12625, spent "
     )

@@ -14,7 +14,8 @@ import pytest
 
 from dp_pipeline.ledger import DeadRelease
 from dp_pipeline.ledger.export import exported
-from dp_pipeline.publish import draw
+from dp_pipeline.publish import epsilon_release
+from dp_pipeline.publish.epsilon_release import EpsilonDrawing
 from dp_pipeline.publish.release import ROWS
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.transcript import Transcript
@@ -47,7 +48,7 @@ def is_dead(project: Project, spec: DatasetSpec) -> None:
     with pytest.raises(DeadRelease):
         project.publish(spec)
     assert project.spent(spec) == COST
-    assert project.publish(spec, fresh=True).nano == 550_000_000
+    assert project.publish(spec, new_draw=True).nano == 550_000_000
     project.ledger.verify()
 
 
@@ -75,7 +76,7 @@ def test_a_release_is_not_finished_over_rows_that_were_read_again(
     words = r"rides/dpqt_kmeans: expected the rows of snapshot .* that this release was begun with"
     with pytest.raises(Damaged, match=words) as refused:
         project.publish(spec)
-    assert "only --fresh goes on" in str(refused.value)
+    assert "only --new-draw goes on" in str(refused.value)
     assert len(str(refused.value).splitlines()) == 1
     assert transcript.read_bytes() == answers, "something was asked of other rows"
     is_dead(project, spec)
@@ -176,11 +177,11 @@ def test_damage_that_is_found_while_the_bundle_is_made_kills_no_release(
 ) -> None:
     interrupted(project, spec)
 
-    def damaged(*_: object) -> None:
+    def damaged(*_: object, **__: object) -> None:
         raise Damaged("ledger row 7 does not match its hash: it was changed")
 
     with monkeypatch.context() as patch, pytest.raises(Damaged, match="row 7"):
-        patch.setattr(draw, "_bundle", damaged)
+        patch.setattr(EpsilonDrawing, "draw", damaged)
         project.publish(spec)
     assert (project.publish(spec).state, project.spent(spec)) == ("resumed", COST)
 
@@ -194,14 +195,14 @@ def test_what_lies_there_is_settled_whatever_newer_code_makes_of_the_answers(
     with monkeypatch.context() as patch, pytest.raises(Crash):
         patch.setattr("dp_pipeline.ledger.Reservation.settle", settle)
         project.publish(spec)
-    real = draw._bundle
+    real = epsilon_release.draw
 
-    def newer(*arguments: Any) -> Bundle:
-        made = real(*arguments)
+    def newer(*arguments: Any, **named: Any) -> Bundle:
+        made = real(*arguments, **named)
         return replace(made, facts={**made.facts, "title": "Otherwise"})
 
     with monkeypatch.context() as patch:
-        patch.setattr(draw, "_bundle", newer)
+        patch.setattr(epsilon_release, "draw", newer)
         resumed = project.publish(spec)
     assert (resumed.state, "title" in resumed.bundle.facts) == ("resumed", False)
     assert project.publish(spec).state == "replayed"
@@ -269,6 +270,6 @@ def test_the_digest_of_the_answers_is_another_for_who_does_not_hold_the_key(
 def test_every_release_has_a_salt_of_its_own(project: Project, spec: DatasetSpec) -> None:
     salts = []
     for fresh in (False, True):
-        folder = project.publish(spec, fresh=fresh).folder
+        folder = project.publish(spec, new_draw=fresh).folder
         salts.append(Transcript(folder.parent / "transcript.jsonl").records[0].answer.tolist())
     assert salts[0] != salts[1]

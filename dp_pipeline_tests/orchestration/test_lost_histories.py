@@ -48,7 +48,7 @@ def test_a_ledger_that_is_gone_does_not_come_back_with_a_full_budget(released_ri
     with pytest.raises(Damaged, match=r"expected 5 rows as head .* says, got no ledger"):
         released_rides.run(spec, epsilons=["0.5"])
     (released_rides.home.root / "ledger.head").unlink()
-    for options in ({}, {"snapshot": "again"}, {"fresh": True}):
+    for options in ({}, {"snapshot": "again"}, {"new_draw": True}):
         with pytest.raises(Damaged, match="expected the ledger that knows lineage riders"):
             released_rides.run(spec, epsilons=["0.5"], **options)
 

@@ -209,7 +209,7 @@ def test_the_terminal_table_and_the_plan_mark_what_is_not_plain(ran: Ran) -> Non
         "idp_kmeans": ["11/60", "0.183333334", "charged, composed"],
         "eug_kmeans": ["0.15", "0.15", "charged"],
     }
-    planned = plan_request(project.request(spec, fresh=True))
+    planned = plan_request(project.request(spec, new_draw=True))
     assert {one.model: (one.state, one.cost * 10**9) for one in planned.releases} == {
         "dp_kmeans": ("new, not-dp", NANO["dp_kmeans"]),
         "dpqt_kmeans": ("new, not-dp", NANO["dpqt_kmeans"]),

@@ -15,7 +15,7 @@ COST = Fraction("0.55")
 def test_a_fresh_run_that_is_executed_again_replays_its_own_draw(tag: str, rides: Project):
     spec = rides.declare("rides", RIDES)
     rides.publish(spec)
-    asked = {"partition": "0.5", "config": {"fresh": True}}
+    asked = {"partition": "0.5", "config": {"new_draw": True}}
     assert rides.launch(spec, "dpqt_kmeans", **asked).success
     assert rides.spent(spec) == 2 * COST
     assert rides.launch(spec, "dpqt_kmeans", **asked, tags={tag: "a" * 8}).success
@@ -25,5 +25,5 @@ def test_a_fresh_run_that_is_executed_again_replays_its_own_draw(tag: str, rides
 def test_a_fresh_run_of_its_own_draws_and_pays_once_more(rides: Project):
     spec = rides.declare("rides", RIDES)
     rides.publish(spec)
-    assert rides.launch(spec, "dpqt_kmeans", partition="0.5", config={"fresh": True}).success
+    assert rides.launch(spec, "dpqt_kmeans", partition="0.5", config={"new_draw": True}).success
     assert rides.spent(spec) == 2 * COST

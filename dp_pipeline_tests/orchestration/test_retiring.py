@@ -51,7 +51,7 @@ def test_a_release_is_replayed_and_a_new_question_is_refused_before_it_is_charge
     after = released_rides.publish(spec)
     assert (after.state, after.nano) == ("replayed", 0)
     assert after.bundle.to_json() == before.bundle.to_json()
-    for question in ({"epsilon": "0.1"}, {"fresh": True}):
+    for question in ({"epsilon": "0.1"}, {"new_draw": True}):
         with pytest.raises(NotPrepared, match=r"got a snapshot retired on .*: name a new"):
             released_rides.publish(spec, **question)  # type: ignore[arg-type]
     assert released_rides.spent(spec) == spent

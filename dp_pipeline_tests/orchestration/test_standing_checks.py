@@ -75,7 +75,7 @@ def test_a_refused_run_says_why_and_leaves_checks_and_metadata_as_they_were(
 
 def test_a_run_that_the_ceiling_refuses_leaves_them_too(rides: Project, spec: DatasetSpec):
     for _ in range(4):
-        rides.publish(spec, fresh=True)
+        rides.publish(spec, new_draw=True)
     # The newest is of another partition than the one that is refused.
     assert rides.launch(spec, "dpqt_kmeans", partition="0.1").success
     before = verdicts(rides, spec, MODEL)
@@ -83,7 +83,7 @@ def test_a_run_that_the_ceiling_refuses_leaves_them_too(rides: Project, spec: Da
         ("SUCCEEDED", True),
         ("FAILED", True),
     }
-    result = rides.launch(spec, "dpqt_kmeans", partition="0.5", config={"fresh": True})
+    result = rides.launch(spec, "dpqt_kmeans", partition="0.5", config={"new_draw": True})
     assert "asked ε=0.55, spent 2.9, left 0.1" in refusal(result)
     assert verdicts(rides, spec, MODEL) == before
 

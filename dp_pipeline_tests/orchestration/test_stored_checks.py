@@ -14,9 +14,10 @@ import pytest
 
 from dp_pipeline.orchestration import checks
 from dp_pipeline.orchestration.checks import NOT_NEAR, PLAUSIBLE, SPENT, WITHIN, spent_check
+from dp_pipeline.publish import epsilon_release
+from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.publish import Published
-from dp_pipeline.publish.release import Release
-from dp_pipeline.publish.replay import key_of
+from dp_pipeline.publish.replay import key_of, require_remade, require_whole
 from dp_pipeline.release.bundle import table_digest
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.dataset import DatasetSpec
@@ -25,7 +26,7 @@ from dp_pipeline_tests.orchestration.forging import reseal
 from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project
 
 WHOLE, REPLAY = checks.WHOLE, checks.REPLAY
-Stored = tuple[Project, DatasetSpec, Release, Published]
+Stored = tuple[Project, DatasetSpec, EpsilonRelease, Published]
 
 
 @pytest.fixture
@@ -36,15 +37,22 @@ def stored(rides: Project) -> Stored:
     return rides, spec, release, rides.publish(spec)
 
 
-def faults(release: Release, published: Published) -> dict[str, str | None]:
+def faults(release: EpsilonRelease, published: Published) -> dict[str, str | None]:
     """Check → the line of its fault, or None."""
+    tried = {
+        WHOLE: lambda: require_whole(release, published.folder),
+        REPLAY: lambda: require_remade(release, published.bundle),
+    }
+    results = {name: checks.fault_result(name, require) for name, require in tried.items()}
     return {
-        one.check_name or "": None if one.passed else str(one.metadata["fault"].value)
-        for one in checks.stored_checks(release, published)
+        name: None if one.passed else str(one.metadata["fault"].value)
+        for name, one in results.items()
     }
 
 
-def forged(release: Release, published: Published, change: Callable[[dict], None]) -> Published:
+def forged(
+    release: EpsilonRelease, published: Published, change: Callable[[dict], None]
+) -> Published:
     """A bundle that was changed and sealed anew, by somebody who holds the key."""
     path = published.folder / "bundle.json"
     document = json.loads(path.read_text(encoding="utf-8"))
@@ -119,7 +127,7 @@ def test_changed_spends_are_seen_by_both(stored: Stored):
 
 
 @pytest.fixture
-def of_two_centres(stored: Stored) -> tuple[Release, Published]:
+def of_two_centres(stored: Stored) -> tuple[EpsilonRelease, Published]:
     """Other centres of the same answers: the ledger has no digest of their bundle."""
     project, *_ = stored
     models = {"dpqt_kmeans": {"k": "2", "nominal_rows": "40"}}
@@ -128,7 +136,7 @@ def of_two_centres(stored: Stored) -> tuple[Release, Published]:
 
 
 def test_charges_of_other_centres_are_compared_with_the_ledger(
-    of_two_centres: tuple[Release, Published],
+    of_two_centres: tuple[EpsilonRelease, Published],
 ):
     release, published = of_two_centres
     found = faults(release, forged(release, published, cheaper))
@@ -138,7 +146,7 @@ def test_charges_of_other_centres_are_compared_with_the_ledger(
 
 @pytest.mark.parametrize("fact", ["fit_for_release", "unit", "lineage"])
 def test_facts_of_other_centres_are_compared_with_the_ledger(
-    fact: str, of_two_centres: tuple[Release, Published]
+    fact: str, of_two_centres: tuple[EpsilonRelease, Published]
 ):
     release, published = of_two_centres
     other = forged(release, published, lambda document: document["facts"].update({fact: "better"}))
@@ -198,10 +206,11 @@ def test_a_release_by_older_code_that_is_made_otherwise_is_a_warning(
     stored: Stored, monkeypatch: pytest.MonkeyPatch
 ):
     *_, release, published = stored
-    monkeypatch.setattr(checks, "code_version", lambda: "dp_pipeline 99")
+    monkeypatch.setattr(epsilon_release, "code_version", lambda: "dp_pipeline 99")
     spends = published.bundle.spends[::-1]
     other = replace(published, bundle=replace(published.bundle, spends=spends))
-    _, warned = checks.stored_checks(release, other)
+    *_, warned = checks.release_checks(release, other)
+    assert warned.check_name == REPLAY
     assert (warned.passed, warned.severity) == (False, dg.AssetCheckSeverity.WARN)
 
 
@@ -225,12 +234,30 @@ def test_a_release_by_older_code_that_is_made_alike_is_green(stored: Stored):
     *_, release, published = stored
     older = {**published.bundle.facts, "code": "dp_pipeline 0"}
     other = replace(published, bundle=replace(published.bundle, facts=older))
-    _, made_again = checks.stored_checks(release, other)
-    assert made_again.passed
+    *_, made_again = checks.release_checks(release, other)
+    assert (made_again.check_name, made_again.passed) == (REPLAY, True)
+
+
+def test_a_release_by_the_code_of_today_is_not_fitted_again_to_be_checked(
+    stored: Stored, monkeypatch: pytest.MonkeyPatch
+):
+    *_, release, published = stored
+
+    def fitted(*_: object, **__: object) -> None:
+        raise AssertionError("a model was fitted")
+
+    monkeypatch.setattr(epsilon_release, "fit", fitted)
+    *_, whole, replayed = checks.release_checks(release, published)
+    assert whole.passed
+    assert replayed.passed
+    older = {**published.bundle.facts, "code": "dp_pipeline 0"}
+    other = replace(published, bundle=replace(published.bundle, facts=older))
+    with pytest.raises(AssertionError, match="a model was fitted"):
+        checks.release_checks(release, other)
 
 
 def test_a_release_with_other_centres_of_the_same_answers_is_whole_too(
-    of_two_centres: tuple[Release, Published],
+    of_two_centres: tuple[EpsilonRelease, Published],
 ):
     release, published = of_two_centres
     assert published.state == "replayed"
@@ -239,7 +266,7 @@ def test_a_release_with_other_centres_of_the_same_answers_is_whole_too(
 
 def test_a_fresh_draw_is_compared_with_its_own_answers(stored: Stored):
     project, spec, release, first = stored
-    second = project.publish(spec, fresh=True)
+    second = project.publish(spec, new_draw=True)
     assert first.bundle.key != second.bundle.key
     for published in (first, second):
         assert faults(release, published) == {WHOLE: None, REPLAY: None}

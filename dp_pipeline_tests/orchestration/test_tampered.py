@@ -15,12 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import dp_pipeline
-from dp_pipeline.publish import draw
-from dp_pipeline.publish.anonymize import Anonymous
-from dp_pipeline.publish.outcome import anonymous_outcomes, outcomes
+from dp_pipeline.publish import epsilon_release
+from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
+from dp_pipeline.publish.outcome import outcomes
+from dp_pipeline.publish.publish import Published
 from dp_pipeline.publish.replay import MADE_AGAIN, pointed_bundle, read_json
-from dp_pipeline.publish.report import compare, compare_anonymous
-from dp_pipeline.publish.request import AnonymizeRequest
+from dp_pipeline.publish.report import compare, compare_k_anonymous
+from dp_pipeline.publish.request import RunRequest
 from dp_pipeline.publish.store import BundleStore
 from dp_pipeline.release.bundle import Bundle, table_digest
 from dp_pipeline.spec.dataset import DatasetSpec
@@ -256,7 +257,7 @@ def test_a_replay_fits_no_model_to_find_out(
     def fitted(*_: object, **__: object) -> None:
         raise AssertionError("a model was fitted")
 
-    monkeypatch.setattr(draw, "fit", fitted)
+    monkeypatch.setattr(epsilon_release, "fit", fitted)
     assert project.publish(spec).state == "replayed"
 
 
@@ -289,10 +290,10 @@ def test_a_lost_bundle_that_newer_code_makes_otherwise_says_so_and_is_read(
     prepared_rides(project, spec)
     first = project.publish(spec)
     shutil.rmtree(first.folder)
-    real = draw._bundle
+    real = epsilon_release.draw
 
-    def newer(*arguments: Any) -> Bundle:
-        made = real(*arguments)
+    def newer(*arguments: Any, **named: Any) -> Bundle:
+        made = real(*arguments, **named)
         moved = {
             name: {column: values + 1 for column, values in table.items()}
             for name, table in made.tables.items()
@@ -301,7 +302,7 @@ def test_a_lost_bundle_that_newer_code_makes_otherwise_says_so_and_is_read(
 
     with monkeypatch.context() as patch:
         # The same answers, and other numbers made of them.
-        patch.setattr(draw, "_bundle", newer)
+        patch.setattr(epsilon_release, "draw", newer)
         again = project.publish(spec)
     assert again.bundle.to_json() != first.bundle.to_json()
     assert MADE_AGAIN in again.bundle.facts
@@ -337,7 +338,7 @@ def test_a_pointer_out_of_the_store_is_refused(released: Project, spec: DatasetS
 
 
 @pytest.fixture
-def made(project: Project) -> tuple[Project, DatasetSpec, Anonymous]:
+def made(project: Project) -> tuple[Project, DatasetSpec, Published]:
     spec = declare(project)
     prepared(project, spec)
     return project, spec, anonymized(project, spec)
@@ -362,24 +363,26 @@ def a_better_card(folder: Path) -> None:
 
 @pytest.mark.parametrize("edit", [another_row, a_better_promise, a_better_card])
 def test_a_k_anonymous_bundle_or_its_card_that_was_edited_is_refused_by_every_reader(
-    edit: Callable[[Path], None], made: tuple[Project, DatasetSpec, Anonymous]
+    edit: Callable[[Path], None], made: tuple[Project, DatasetSpec, Published]
 ) -> None:
     project, spec, anonymous = made
     folder = anonymous.folder.relative_to(project.home.released)
-    pointer = {"folder": str(folder), "state": "recorded"}
+    pointer = {"folder": str(folder), "state": "charged", "nano": "0"}
     at = project.home.released / "patients" / "k_anonymous" / "kjig" / "partition-2.json"
     at.write_text(json.dumps({"format": DOCUMENT, "value": pointer}), encoding="utf-8")
-    request = AnonymizeRequest(spec, ["kjig"], [2], project.home)
-    evaluated = {"2": {"pointers": {"kjig": pointer}, "figures": {}}}
+    request = RunRequest(spec, KAnonymousRelease, ["kjig"], ["2"], project.home)
+    evaluated = {"2": {"pointers": {"kjig": pointer}, "rows": []}}
     readers: tuple[Callable[[], object], ...] = (
         lambda: anonymized(project, spec),
-        lambda: list(anonymous_outcomes(request)),
-        lambda: compare_anonymous(spec, project.home, evaluated),
+        lambda: list(outcomes(request)),
+        lambda: compare_k_anonymous(spec, project.home, evaluated),
     )
     for read in readers:
         assert read()
     edit(anonymous.folder)
-    words = r"bundle patients/k_anonymous/kjig/\w+/bundle: expected it as it was stored.*put a copy"
+    words = (
+        r"bundle patients/k_anonymous/kjig/\w+/bundle-\w+: expected it as it was stored.*put a copy"
+    )
     for read in readers:
         with pytest.raises(Damaged, match=words):
             read()
@@ -407,7 +410,7 @@ def test_a_k_anonymous_bundle_that_was_changed_before_it_was_settled_is_not_sett
 
 # The class of faults.
 
-MAY_READ_UNSETTLED = {"publish", "anonymize", "replay"}
+MAY_READ_UNSETTLED = {"publish", "replay"}
 """Rooms that read a bundle before it is settled, and the one that compares it."""
 
 

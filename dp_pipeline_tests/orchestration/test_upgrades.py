@@ -19,11 +19,10 @@ from dp_pipeline.ledger import Account, Charge, DeadRelease, Entry
 from dp_pipeline.ledger.view import View
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
-from dp_pipeline.orchestration.checks import stored_checks
 from dp_pipeline.publish import release as releasing
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.publish import give_up, publish
-from dp_pipeline.publish.replay import rebuilt
+from dp_pipeline.publish.replay import rebuilt, require_remade, require_whole
 from dp_pipeline.release.accountant import Spend
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.dataset import DatasetSpec
@@ -105,11 +104,11 @@ def test_a_settled_release_keeps_the_words_that_it_was_settled_with(
 ):
     first = rides.publish(spec)
     release, whole = rides.release(spec), first.bundle.to_json()
-    key = release.key(rides.ledger, rides.snapshot(spec), fresh=False)
+    key = release.key(rides.snapshot(spec))
     with reworded():
         assert rides.publish(spec).state == "replayed"
         assert rebuilt(release, key).to_json() == whole
-        assert all(check.passed for check in stored_checks(release, first))
+        require_remade(release, require_whole(release, first.folder))
         shutil.rmtree(first.folder)
         again = rides.publish(spec)
     assert (again.state, again.bundle.to_json()) == ("replayed", whole)
@@ -145,7 +144,7 @@ def test_fresh_does_not_give_up_what_it_cannot_finish(
     rides: Project, spec: DatasetSpec, begun: Path
 ):
     with another_version(), pytest.raises(OtherQuestion):
-        publish(rides.release(spec), fresh=True)
+        publish(rides.release(spec), new_draw=True)
     assert rides.ledger.state(events_key(rides, spec)) == "interrupted"
     assert len(Transcript(begun)) == 1 + ANSWERS
 
@@ -168,7 +167,7 @@ def test_who_gives_a_release_up_loses_what_it_cost_and_may_draw_anew(
     with pytest.raises(DeadRelease, match=ended):
         rides.publish(spec)
     with another_version():
-        assert rides.publish(spec, fresh=True).state == "charged"
+        assert rides.publish(spec, new_draw=True).state == "charged"
     assert rides.spent(spec) == 2 * spent
     rides.ledger.verify()
 
@@ -225,7 +224,7 @@ def test_a_release_begun_before_its_row_named_its_rows_is_refused_and_stays_aliv
     older = begun.read_bytes()
     with monkeypatch.context() as patch:
         patch.setattr(View, "release", without_rows)
-        with pytest.raises(OtherQuestion, match=r"which rows .* budget give-up .* --fresh"):
+        with pytest.raises(OtherQuestion, match=r"which rows .* budget give-up .* --new-draw"):
             rides.publish(spec)
         begun.write_bytes(_without_format(older))
         with pytest.raises(UnknownFormat, match="made by an older"):

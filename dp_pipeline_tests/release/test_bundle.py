@@ -73,11 +73,11 @@ def test_what_is_not_fit_to_leave_is_never_exported_and_says_why(why: str) -> No
     assert str(refused.value) == f"bundle {'ab' * 6}: expected a release fit to leave, got {why}"
 
 
-SYNTACTIC = {**NOT_DP, "promise": "k-anonymity", "model": "kjig", "fit_for_release": "yes"}
+K_ANONYMITY = {**NOT_DP, "promise": "k-anonymity", "model": "kjig", "fit_for_release": "yes"}
 
 
 def test_a_syntactic_release_leaves_where_its_data_set_file_allows_it_by_name() -> None:
-    allowed = replace(BUNDLE, facts={**BUNDLE.facts, **SYNTACTIC, "allow_not_dp": "yes"})
+    allowed = replace(BUNDLE, facts={**BUNDLE.facts, **K_ANONYMITY, "allow_not_dp": "yes"})
     allowed.require_exportable()
     assert allowed.model == "kjig", "nobody published it with another ε"
     assert allowed.caveat == "not differentially private: it reads records"
@@ -94,7 +94,7 @@ def test_a_syntactic_release_leaves_where_its_data_set_file_allows_it_by_name() 
 )
 def test_a_syntactic_release_that_is_not_allowed_stays(change: dict) -> None:
     with pytest.raises(BoundaryViolation):
-        replace(BUNDLE, facts={**BUNDLE.facts, **SYNTACTIC, **change}).require_exportable()
+        replace(BUNDLE, facts={**BUNDLE.facts, **K_ANONYMITY, **change}).require_exportable()
 
 
 def test_a_permission_by_name_lets_no_other_release_without_epsilon_leave() -> None:

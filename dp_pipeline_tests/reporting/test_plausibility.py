@@ -25,7 +25,7 @@ from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
 from dp_pipeline.release.accountant import Accountant
-from dp_pipeline.release.bundle import SYNTACTIC, Bundle
+from dp_pipeline.release.bundle import K_ANONYMITY, Bundle
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.reporting.plausibility import NoisyTotal, bundle_warnings
@@ -270,7 +270,7 @@ def test_a_class_table_says_when_no_class_is_published_and_tells_no_total():
 
 def test_a_k_anonymous_table_has_no_noisy_counts_and_says_nothing():
     spec, bundle = drawn(over_square(NOBODY), "eug_kmeans", k="3")
-    facts = {**bundle.facts, "kind": "not-dp", SYNTACTIC: "k-anonymity", "reason": "none"}
+    facts = {**bundle.facts, "kind": "not-dp", K_ANONYMITY: "k-anonymity", "reason": "none"}
     assert bundle_warnings(spec, replace(bundle, facts=facts)) == ()
 
 

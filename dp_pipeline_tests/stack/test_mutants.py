@@ -101,7 +101,7 @@ def test_a_release_that_is_paid_twice_is_seen(project: Project, spec: DatasetSpe
     release_everything(project, spec)
     require_paid_once(project, spec, snapshots=1)
     replay_everything(project, spec)
-    project.publish(spec, fresh=True)
+    project.publish(spec, new_draw=True)
     with pytest.raises(AssertionError):
         require_paid_once(project, spec, snapshots=1)
 

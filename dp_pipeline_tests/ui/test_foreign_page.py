@@ -47,7 +47,7 @@ def test_a_foreign_page_frames_no_page_of_ours(foreign: Page, ui: DagsterUi) -> 
 def test_a_link_of_a_foreign_page_opens_one_of_ours(foreign: Page, ui: DagsterUi) -> None:
     foreign.evaluate(f"location.href = '{ui.stack.url}/asset-groups'")
     foreign.wait_for_url(f"{ui.stack.url}/**")
-    foreign.get_by_text("rides_2_noise_goes_public").first.wait_for()
+    foreign.get_by_text("rides_2_release").first.wait_for()
 
 
 def test_the_pages_hear_of_a_run_over_their_own_websocket(ui: DagsterUi) -> None:

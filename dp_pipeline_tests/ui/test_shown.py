@@ -18,7 +18,7 @@ CHAIN = ("ingested", "validated", "normalized", "eug_kmeans", "evaluation", "com
 def test_the_chain_of_one_data_set_is_drawn(ui: DagsterUi) -> None:
     ui.resize(1700, 560)
     ui.open_lineage('key:"rides/*"')
-    ui.sees("rides_2_noise_goes_public")
+    ui.sees("rides_2_release")
     ui.page.get_by_role("button", name="settings", exact=True).click()
     ui.page.get_by_role("menuitem", name="Expand all groups").click()
     for asset in CHAIN:

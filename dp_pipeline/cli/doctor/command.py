@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 @click.option("--sweep", is_flag=True, help="Delete what killed runs left behind.")
+@click.option(
+    "--remake", is_flag=True, help="Make every release again from its answers, and compare."
+)
 @click.pass_context
-def doctor(context: click.Context, as_json: bool, sweep: bool) -> None:
+def doctor(context: click.Context, as_json: bool, sweep: bool, remake: bool) -> None:
     """Look at formats, ledger, permissions, leftovers, Dagster's history, and at what this version
     would do with the releases that there are.
 
@@ -36,7 +39,7 @@ def doctor(context: click.Context, as_json: bool, sweep: bool) -> None:
 
     home = find_home()
     swept = [str(path) for path in sweep_all(home)] if sweep else []
-    found = findings(home)
+    found = findings(home, remake=remake)
     if as_json:
         told = {"findings": [one.texts() for one in found], "swept": swept}
         click.echo(json.dumps(told, indent=1, ensure_ascii=False))
@@ -46,7 +49,7 @@ def doctor(context: click.Context, as_json: bool, sweep: bool) -> None:
         context.exit(1)
 
 
-def findings(home: Home) -> list[Finding]:
+def findings(home: Home, *, remake: bool = False) -> list[Finding]:
     """Everything that there is to say, topic by topic."""
     from dp_pipeline.cli.doctor.homes import (
         dataset_formats,
@@ -65,7 +68,7 @@ def findings(home: Home) -> list[Finding]:
         *examined("permissions", partial(private_places, home)),
         *examined("leftovers", partial(left_behind, home)),
         *examined("dagster", partial(run_history, home)),
-        *examined("releases", partial(releases, home)),
+        *examined("releases", partial(releases, home, remake=remake)),
     ]
 
 

@@ -29,12 +29,13 @@ from dp_pipeline.ledger import Entry
 from dp_pipeline.ledger.head import Head
 from dp_pipeline.ledger.postgres import place, postgres_url
 from dp_pipeline.orchestration.instance import STORAGE_VARIABLE, dagster_folder
+from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.home import HEAD_VARIABLE, Home
-from dp_pipeline.publish.k_anonymous_release import SyntacticRelease
+from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.publish.release import Release
 from dp_pipeline.publish.store import BUNDLE_FILE
 from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.release.bundle import SYNTACTIC, ReleaseKey
+from dp_pipeline.release.bundle import K_ANONYMITY, Key
 from dp_pipeline.spec import formats
 from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
@@ -68,41 +69,40 @@ class Charged:
         return self.begun.facts
 
     @property
-    def is_syntactic(self) -> bool:
+    def is_k_anonymous(self) -> bool:
         """Whether it is a k-anonymous table."""
-        return SYNTACTIC in self.facts
+        return K_ANONYMITY in self.facts
 
     @property
     def command(self) -> str:
         """What finishes it, or gives it again."""
         of = self.facts.get("dataset", "")
-        if self.is_syntactic:
+        if self.is_k_anonymous:
             name, k = self.facts["model"], self.facts["k"]
             return f"dp-pipeline anonymize {of} --method {name} --k {k}"
         name, epsilon = self.facts["model"], self.facts["epsilon"]
         return f"dp-pipeline run {of} --model {name} --epsilon {epsilon}"
 
     def release(self, spec: DatasetSpec, home: Home) -> Release:
-        """The same release as it is declared today; not of a k-anonymous one."""
+        """The same release as it is declared today."""
+        name = self.facts["model"]
+        if self.is_k_anonymous:
+            return KAnonymousRelease(spec, name, int(self.facts["k"]), home)
         epsilon = Fraction(self.facts["epsilon"])
-        return Release(spec, self.facts["model"], epsilon, home, self.facts["noise"])
+        return EpsilonRelease(spec, name, epsilon, home, self.facts["noise"])
 
-    def draw_key(self, release: Release) -> ReleaseKey:
-        """The key of this draw as it is declared today."""
-        return release.draw_key(self.facts["snapshot"], int(self.facts["replicate"]))
-
-    def key_today(self, spec: DatasetSpec, home: Home) -> str:
+    def key_of_today(self, spec: DatasetSpec, home: Home) -> Key:
         """The key that this program gives the same question now."""
-        if not self.is_syntactic:
-            return self.draw_key(self.release(spec, home)).digest
-        table = SyntacticRelease(spec, self.facts["model"], int(self.facts["k"]), home)
+        release, snapshot = self.release(spec, home), self.facts["snapshot"]
+        if isinstance(release, EpsilonRelease):
+            return release.draw_key(snapshot, int(self.facts["replicate"]))
         # Of a snapshot only its name enters a key.
-        return table.key(Snapshot(home.raw / spec.name / self.facts["snapshot"], b""))
+        return release.key(Snapshot(home.raw / spec.name / snapshot, b""))
 
     def is_declared(self, spec: DatasetSpec) -> bool:
         """Whether the file of today still asks for it."""
         model = self.facts["model"]
-        if self.is_syntactic:
+        if self.is_k_anonymous:
             declared = spec.k_anonymity
             return declared is not None and model in declared.methods
         return model in spec.models and Fraction(self.facts["epsilon"]) in spec.partitions
@@ -112,8 +112,8 @@ class Charged:
         told = []
         if self.facts["declaration"] != spec.digest:
             told.append("what is measured of the rows is declared otherwise")
-        if not self.is_syntactic:
-            release = self.release(spec, home)
+        release = self.release(spec, home)
+        if isinstance(release, EpsilonRelease):
             told += _differences(self.facts["measuring"], texts_of(release.model, measuring=True))
             bought = release.evaluation
             now = "none" if bought is None else epsilon_text(bought)

@@ -8,10 +8,12 @@ from collections.abc import Iterator, Mapping
 from dp_pipeline.cli.doctor.command import Finding, collected
 from dp_pipeline.cli.doctor.homes import Charged, charged_releases
 from dp_pipeline.files import is_locked
-from dp_pipeline.publish.draw import draw, require_as_begun
+from dp_pipeline.publish.epsilon_release import EpsilonRelease, draw
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.release import code_version
+from dp_pipeline.publish.replay import require_remade, require_whole
 from dp_pipeline.raw.snapshot import current_snapshot
+from dp_pipeline.release.bundle import ReleaseKey
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.discovery import dataset_files
@@ -21,9 +23,11 @@ from dp_pipeline.spec.parser import load_spec
 TOPIC = "releases"
 
 
-def releases(home: Home) -> Iterator[Finding]:
+def releases(home: Home, *, remake: bool = False) -> Iterator[Finding]:
     """How many would be replayed at no cost; one line each of those that would be charged anew,
     of those that are charged and not finished, and of what cannot be finished.
+
+    remake   also make every stored release again from its answers, and compare
     """
     specs, found = _declared(), list[Finding]()
     counts: Counter[str] = Counter()
@@ -32,6 +36,8 @@ def releases(home: Home) -> Iterator[Finding]:
         made[_version(one)] += 1
         with collected(found, TOPIC, one.begun.what):
             counts[_counted(one, specs, home, found)] += 1
+            if remake:
+                found += _remade(one, specs, home)
     told = ", ".join(f"{many} {what}" for what, many in sorted(counts.items()))
     yield Finding(TOPIC, "ok", told or "nothing was released yet")
     for version, many in sorted(made.items()):
@@ -49,7 +55,7 @@ def _counted(
         return "charged and not finished"
     if spec is None or not one.is_declared(spec):
         return "stored, and not asked for by any file of today"
-    if one.key_today(spec, home) == one.key:
+    if one.key_of_today(spec, home).digest == one.key:
         return "replayed at no cost" if one.state == "settled" else "dead"
     current = current_snapshot(home.raw, spec.name, b"")
     if current is None or current.id != one.facts["snapshot"]:
@@ -57,6 +63,22 @@ def _counted(
     why = "; ".join(one.changes(spec, home)) or "its key is made otherwise by this version"
     found.append(Finding(TOPIC, "note", f"{one.begun.what}: a run would charge it anew: {why}"))
     return "charged anew by the next run"
+
+
+def _remade(one: Charged, specs: Mapping[str, DatasetSpec], home: Home) -> list[Finding]:
+    """A fault where the code of today makes something else of the answers of a settled release."""
+    spec = specs.get(one.facts.get("dataset", ""))
+    if spec is None or one.state != "settled" or one.is_k_anonymous or not one.is_declared(spec):
+        return []
+    release, key = one.release(spec, home), one.key_of_today(spec, home)
+    path = release.store.bundle_path(key, release.postprocessing)
+    if key.digest != one.key or not path.exists():
+        return []
+    try:
+        require_remade(release, require_whole(release, path))
+    except PipelineError as error:
+        return [Finding(TOPIC, "fault", f"{one.begun.what}: {error}")]
+    return [Finding(TOPIC, "ok", f"{one.begun.what}: its answers give it again, byte by byte")]
 
 
 def _unfinished(one: Charged, spec: DatasetSpec | None, home: Home) -> Finding:
@@ -75,23 +97,25 @@ def _obstacle(one: Charged, spec: DatasetSpec | None, home: Home) -> str | None:
     """Why this program cannot finish a release, or None: by its answers so far, over nobody."""
     if spec is None or not one.is_declared(spec):
         return f"no file of today asks for it: declare it in {one.facts['dataset']}.yaml as it was"
-    if one.key_today(spec, home) != one.key:
+    if one.key_of_today(spec, home).digest != one.key:
         why = "; ".join(one.changes(spec, home)) or "its key is made otherwise by this version"
         return f"{why}: declare it as it was, or use {one.facts['code']}"
     current = current_snapshot(home.raw, spec.name, b"")
     if current is None or current.id != one.facts["snapshot"]:
         return f"another snapshot is read now: run it with --snapshot {one.facts['snapshot']}"
-    return None if one.is_syntactic else _refusal(one, spec, home)
+    return _refusal(one, spec, home)
 
 
 def _refusal(one: Charged, spec: DatasetSpec, home: Home) -> str | None:
     release = one.release(spec, home)
-    key = one.draw_key(release)
+    key = one.key_of_today(spec, home)
+    if not isinstance(release, EpsilonRelease) or not isinstance(key, ReleaseKey):
+        return None
     try:
-        require_as_begun(release, key)
+        release.require_as_begun(key)
         path = release.store.transcript_path(key)
         if not path.is_file():
-            return "its answers are lost: the next run says so, and only --fresh goes on"
+            return "its answers are lost: the next run says so, and only --new-draw goes on"
         draw(release, key, None, Transcript.peek(path))
     except NoAnswer:
         # Without rows the first answer that was never drawn ends it: that far it is the same.
