@@ -45,8 +45,6 @@ from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import Damaged, DeclarationError, OtherQuestion
 from dp_pipeline.spec.parameters import fact_text, texts_of
 
-_REPLICATES = 16
-"""How many draws of one release are looked for at once."""
 _REHEARSED = "seeded:0"
 
 
@@ -191,8 +189,8 @@ class EpsilonRelease(Release):
         key = self.draw_key(snapshot.id)
         states: list[str | None] = []
         while None not in states[1:]:
-            # Many at once: each look opens the ledger.
-            more = range(len(states), len(states) + _REPLICATES)
+            # Ever more at once: each look opens the ledger, and mostly there is one draw or none.
+            more = range(len(states), 2 * len(states) + 2)
             states += self.home.ledger.states([key.with_replicate(one).digest for one in more])
         following = states.index(None, 1)
         ended = states[following - 1] in ("settled", "dead")
