@@ -1,4 +1,4 @@
-"""Folders for their owner only, files that survive a loss of power, and none left half written.
+"""Private folders, files that survive a loss of power and are never half written, and locks.
 
 A file is written under a temporary name beside its own, held by a lock until it is whole. Who finds
 such a name without a holder knows that its writer was killed, and may delete it.
@@ -107,6 +107,79 @@ def sweep(folder: Path, *, below: bool = False) -> list[Path]:
             else:
                 path.unlink()
     return [path for path in found if not path.exists()]
+
+
+@contextmanager
+def locked(path: Path, *, remove: bool = False) -> Iterator[None]:
+    """Hold the flock of ``path``; waits for whoever holds it, in any process or thread. Not
+    reentrant.
+
+    Every call opens a descriptor of its own, and flock belongs to the
+    descriptor, so threads of one process exclude each other too.
+
+    remove   the file goes when the block ends; all who lock it have to say so, or none
+    """
+    descriptor = _acquired(path)
+    try:
+        yield
+    finally:
+        try:
+            if remove:
+                # While it is held: whoever waits sees that the name is another file's, or none.
+                path.unlink(missing_ok=True)
+        finally:
+            _let_go(descriptor)
+
+
+def sweep_locks(folder: Path, names: str) -> int:
+    """Remove the lock files that nobody holds, which killed runs leave; their number.
+
+    A file that is swept is held for that moment, so a process that opened it meanwhile sees that
+    it lost its name, and makes another.
+
+    names   pattern of the lock files that go with their block
+    """
+    swept = 0
+    for path in folder.glob(names):
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_named(descriptor, path):
+                path.unlink(missing_ok=True)
+                swept += 1
+        except BlockingIOError:
+            pass  # Somebody is at work under it.
+        finally:
+            _let_go(descriptor)
+    return swept
+
+
+def _let_go(descriptor: int) -> None:
+    """Unlock before closing: a forked child may hold a copy of the descriptor."""
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
+
+
+def _acquired(path: Path) -> int:
+    """A descriptor that holds the lock of the file that ``path`` names now."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if _is_named(descriptor, path):
+            return descriptor
+        # Whoever held it has removed it: a lock on a file without a name excludes nobody.
+        os.close(descriptor)
+
+
+def _is_named(descriptor: int, path: Path) -> bool:
+    try:
+        named = path.stat()
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(os.fstat(descriptor), named)
 
 
 def is_locked(path: Path) -> bool:

@@ -17,11 +17,8 @@ Files that only their owner may open, and that are either absent or complete.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import re
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,7 +26,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, select
 
-from dp_pipeline.files import make_private, sync
+from dp_pipeline import files
 from dp_pipeline.ledger.tables import GENESIS, entries
 from dp_pipeline.spec.errors import Damaged, PipelineError, bounded_bytes, system_line
 
@@ -50,98 +47,27 @@ def private_folder(folder: Path) -> None:
     """Make ``folder`` if it is absent, for its owner only; also survives a loss of power."""
     if folder.is_dir():
         return
-    make_private(folder)
-    sync(folder.parent)
-
-
-def publish(finished: Path, path: Path) -> None:
-    """Give a finished file its name unless that is taken; ``finished`` itself goes away.
-
-    A link is atomic and never overwrites: of many processes one wins, and
-    nobody ever sees a half-written file.
-    """
-    sync(finished)
-    try:
-        path.hardlink_to(finished)
-    except FileExistsError:
-        pass  # Another process was first; its file is as good as ours.
-    finally:
-        finished.unlink()
-    sync(path.parent)
+    files.make_private(folder)
+    files.sync(folder.parent)
 
 
 @contextmanager
 def locked(path: Path, *, remove: bool = False) -> Iterator[None]:
-    """Hold the flock of ``path``; waits for whoever holds it, in any process or thread.
-
-    Every call opens a descriptor of its own, and flock belongs to the
-    descriptor, so threads of one process exclude each other too.
-
-    remove   the file goes when the block ends; all who lock it have to say so, or none
-    """
-    descriptor = _acquired(path)
+    """``files.locked``, with what the system refuses as one line; errors of the block pass."""
+    lock = files.locked(path, remove=remove)
+    with file_errors(path):
+        lock.__enter__()
     try:
         yield
     finally:
-        try:
-            if remove:
-                # While it is held: whoever waits sees that the name is another file's, or none.
-                with file_errors(path):
-                    path.unlink(missing_ok=True)
-        finally:
-            _let_go(descriptor)
+        with file_errors(path):
+            lock.__exit__(None, None, None)
 
 
 def sweep_locks(folder: Path) -> int:
-    """Remove the lock files of releases that nobody holds, which killed runs leave; their number.
-
-    A file that is swept is held for that moment, so a process that opened it meanwhile sees that
-    it lost its name, and makes another.
-    """
-    swept = 0
-    for path in folder.glob(f"{'[0-9a-f]' * _SHORTEST_KEY}*.lock"):
-        with file_errors(path):
-            try:
-                descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-            except FileNotFoundError:
-                continue
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_named(descriptor, path):
-                with file_errors(path):
-                    path.unlink(missing_ok=True)
-                swept += 1
-        except BlockingIOError:
-            pass  # Somebody is at work under it.
-        finally:
-            _let_go(descriptor)
-    return swept
-
-
-def _let_go(descriptor: int) -> None:
-    """Unlock before closing: a forked child may hold a copy of the descriptor."""
-    fcntl.flock(descriptor, fcntl.LOCK_UN)
-    os.close(descriptor)
-
-
-def _acquired(path: Path) -> int:
-    """A descriptor that holds the lock of the file that ``path`` names now."""
-    while True:
-        with file_errors(path):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if _is_named(descriptor, path):
-                return descriptor
-        # Whoever held it has removed it: a lock on a file without a name excludes nobody.
-        os.close(descriptor)
-
-
-def _is_named(descriptor: int, path: Path) -> bool:
-    try:
-        named = path.stat()
-    except FileNotFoundError:
-        return False
-    return os.path.samestat(os.fstat(descriptor), named)
+    """Remove the lock files of releases that nobody holds; their number."""
+    with file_errors(folder):
+        return files.sweep_locks(folder, f"{'[0-9a-f]' * _SHORTEST_KEY}*.lock")
 
 
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -202,22 +128,17 @@ class Head:
         """
         with file_errors(self.path):
             if not self.path.exists():
-                publish(self._written(Tip()), self.path)
+                self._write(Tip(), over=False)
 
     def move(self, tip: Tip) -> None:
         """Name the newest row; called by the one writer, after its commit."""
         with file_errors(self.path):
-            self._written(tip).replace(self.path)
-            sync(self.path.parent)
+            self._write(tip)
 
-    def _written(self, tip: Tip) -> Path:
-        make_private(self.path.parent)
-        descriptor, name = tempfile.mkstemp(prefix=".head-", dir=self.path.parent)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(tip.to_text())
-            file.flush()
-            os.fsync(file.fileno())
-        return Path(name)
+    def _write(self, tip: Tip, *, over: bool = True) -> None:
+        files.make_private(self.path.parent)
+        content = tip.to_text().encode()
+        files.write_whole(self.path, lambda file: file.write(content), over=over)
 
 
 def require_known(tip: Tip, connection: Connection, *, of: str) -> None:

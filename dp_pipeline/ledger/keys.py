@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from pathlib import Path
 
-from dp_pipeline.ledger.head import file_errors, publish
+from dp_pipeline.files import write_whole
+from dp_pipeline.ledger.head import file_errors
 from dp_pipeline.spec.errors import Damaged
 
 KEY_BYTES = 32
@@ -18,10 +18,8 @@ def ensure_key(folder: Path, *, lineage: str) -> bytes:
     path = _path(folder, lineage=lineage)
     with file_errors(path):
         if not path.exists():
-            descriptor, name = tempfile.mkstemp(prefix=".new-", dir=folder)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(os.urandom(KEY_BYTES))
-            publish(Path(name), path)
+            # Of many processes one wins, and the others read its key.
+            write_whole(path, lambda file: file.write(os.urandom(KEY_BYTES)), over=False)
     return _read(path, lineage=lineage)
 
 

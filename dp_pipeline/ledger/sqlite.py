@@ -8,11 +8,9 @@ the insert of an entry and the moment at which the row ``ledger`` of ``state`` t
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -21,7 +19,8 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from dp_pipeline.ledger.head import file_errors, locked, private_folder, publish, sweep_locks
+from dp_pipeline.files import sync, temporary_folder
+from dp_pipeline.ledger.head import file_errors, locked, private_folder, sweep_locks
 from dp_pipeline.ledger.store import StillHeld, require_format
 from dp_pipeline.ledger.tables import CHARGES, FORMAT, GENESIS, add_state, metadata, write_seal
 from dp_pipeline.spec.errors import Damaged, PipelineError, with_remedy
@@ -167,11 +166,16 @@ class SqliteStore:
                 private_folder(folder)
             # Whatever made the folder, what lies in it is for its owner only.
             self.folder.chmod(0o700)
-            descriptor, name = tempfile.mkstemp(prefix=".new-", dir=self.folder)
-            os.close(descriptor)
-            _fill(Path(name))
-            before()
-            publish(Path(name), self.path)
+            with temporary_folder(self.path) as folder:
+                made = folder / self.path.name
+                made.touch(mode=0o600)
+                _fill(made)
+                before()
+                sync(made)
+                # Of many processes one wins; its ledger is as good as ours.
+                with suppress(FileExistsError):
+                    self.path.hardlink_to(made)
+            sync(self.folder)
 
     def alone(self) -> AbstractContextManager[None]:
         """The lock of all writers.

@@ -5,10 +5,7 @@ DAGSTER_HOME: Dagster's settings, and where its run history is. Imports no Dagst
 
 from __future__ import annotations
 
-import fcntl
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,7 +15,7 @@ import yaml
 from sqlalchemy import create_engine, make_url
 from sqlalchemy.exc import DBAPIError
 
-from dp_pipeline.files import make_private
+from dp_pipeline.files import locked, make_private
 from dp_pipeline.ledger.postgres import place, postgres_url
 from dp_pipeline.publish.home import Home, find_workspace
 from dp_pipeline.spec.errors import DeclarationError, PipelineError, bounded_bytes, system_line
@@ -72,7 +69,7 @@ def make_dagster_home(home: Home) -> Path:
         ours = (home.root.parent / ".dagster_home").resolve()
         _close(*home.folders, *([ours] if folder == ours else []))
         # Nobody reads what another has half written.
-        with alone_in(folder):
+        with locked(folder / ".lock"):
             if not settings.exists():
                 settings.write_text(_settings(home, on_server=server is not None), encoding="utf-8")
             declared = bounded_bytes(settings, most=_MOST_BYTES).decode()
@@ -89,15 +86,6 @@ def _close(*folders: Path) -> None:
     for folder in folders:
         if folder.is_dir() and folder.stat().st_mode & 0o077:
             folder.chmod(0o700)
-
-
-@contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """Hold the lock of DAGSTER_HOME; waits for whoever holds it. Not reentrant; OSError."""
-    # Closing it gives the lock back, and so does the end of the process.
-    with (folder / ".lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _server() -> str | None:
@@ -165,7 +153,7 @@ def dagster_instance(home: Home) -> dg.DagsterInstance:
     folder = make_dagster_home(home)
     _require_answer()
     # Several that find no tables make them all at once, and fail over what another has begun.
-    with alone_in(folder):
+    with locked(folder / ".lock"):
         return dg.DagsterInstance.get()
 
 

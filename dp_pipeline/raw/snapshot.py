@@ -21,21 +21,19 @@ the source itself are not reached from here.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import hmac
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from dp_pipeline.files import make_private, sync, write_whole
+from dp_pipeline.files import locked, make_private, sync, write_whole
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import Damaged, DeclarationError, NotPrepared
 from dp_pipeline.spec.formats import MANIFEST, require_format
@@ -63,16 +61,10 @@ def write_private(path: Path, write: Callable[[BinaryIO], None]) -> None:
     write_whole(path, write)
 
 
-@contextmanager
-def one_at_a_time(folder: Path) -> Iterator[None]:
+def one_at_a_time(folder: Path) -> AbstractContextManager[None]:
     """Two runs on one data set must not write, or read what the other writes: not reentrant."""
     make_private(folder)
-    descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+    return locked(folder / ".lock")
 
 
 def preparing(dataset: str) -> str:

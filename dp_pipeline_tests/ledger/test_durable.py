@@ -44,20 +44,20 @@ def test_the_head_and_its_folder_are_synced_before_a_release_is_drawn(
 ):
     with ledger.reserve(charge()):
         before, after = synced[-2:]
-        assert Path(before).name.startswith(".head-")
+        assert Path(before).name.startswith(".ledger.head.")
         assert Path(before).parent == Path(after) == place.folder.parent
 
 
 def test_the_head_is_synced_under_the_name_that_it_leaves(tmp_path: Path, synced: list[str]):
     Head(tmp_path / "head").move(Tip(1, "0" * 64))
-    assert [Path(path).name[:6] for path in synced] == [".head-", tmp_path.name[:6]]
+    assert [Path(path).name[:6] for path in synced] == [".head.", tmp_path.name[:6]]
 
 
 def test_a_new_ledger_and_its_keys_are_synced_with_their_folders(place: Place, synced: list[str]):
     place().open_account(account())
     folders = {Path(path) for path in synced}
     assert {place.folder.parent, place.folder, place.folder / "keys"} <= folders
-    assert any(path.name.startswith(".new-") and path.parent.name == "keys" for path in folders)
+    assert any(".key." in path.name and path.parent.name == "keys" for path in folders)
 
 
 def test_the_key_of_a_lineage_is_known_to_its_file_alone(tmp_path: Path):

@@ -71,7 +71,7 @@ def test_processes_that_create_the_same_ledger_agree_on_it(
         keys = [child.lines() for child in children]
         assert all(key == keys[0] and len(key) == 1 for key in keys)
         assert [entry.event for entry in place().entries()] == ["account"]
-        assert not list((folder / str(n)).rglob(".new-*"))
+        assert not list((folder / str(n)).rglob(".*.tmp"))
 
 
 def draw_when_told(pipe: int, place: Place, go: int) -> None:

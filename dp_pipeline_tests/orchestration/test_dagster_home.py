@@ -149,7 +149,7 @@ def make_history(folder: Path) -> None:
 
 
 def make_history_without_a_lock(folder: Path) -> None:
-    making.alone_in = nullcontext  # type: ignore[assignment]
+    making.locked = nullcontext  # type: ignore[assignment]
     make_history(folder)
 
 

@@ -195,8 +195,8 @@ def test_leftovers_of_killed_runs_are_named_and_swept(rides: Project, released: 
     left = [
         release / ".bundle-1.abcdefgh.tmp",
         rides.snapshot(released).folder / ".normalized.parquet.12345678.tmp",
-        rides.home.root / "ledger" / "keys" / ".new-abcdefgh",
-        rides.home.root / ".head-abcdefgh",
+        rides.home.root / "ledger" / "keys" / ".0a1b.key.abcdefgh.tmp",
+        rides.home.root / ".ledger.head.abcdefgh.tmp",
     ]
     left[0].mkdir()
     (left[0] / ".bundle.json.abcdefgh.tmp").write_bytes(b"half")

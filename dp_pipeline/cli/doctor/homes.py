@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import sqlite3
 import stat
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -196,14 +194,11 @@ def _on_server(named: str) -> Finding:
 
 
 LEFTOVERS = "leftovers"
-_OF_LEDGER = re.compile(r"\.(new|head)-[a-z0-9_]{8}(-wal|-shm|-journal)?")
-_LEDGER_SECONDS = 24 * 3600.0
-"""The ledger's own temporary files live for a moment, and no lock tells whose they are."""
 
 
 def left_behind(home: Home) -> Iterator[Finding]:
     """Temporary files and folders without a writer, and snapshots that were never finished."""
-    found = [*files.leftovers(home.root, below=True), *_of_ledger(home)]
+    found = [*files.leftovers(home.root, below=True), *files.leftovers(_elsewhere(home))]
     for path in found:
         yield Finding(
             LEFTOVERS, "fault", f"{path}: left by a killed run", "dp-pipeline doctor --sweep"
@@ -217,23 +212,13 @@ def sweep_all(home: Home) -> list[Path]:
     """Delete the temporary files and folders of killed runs; never a bundle, a transcript, a
     snapshot or anything that a living process writes. Gives what was deleted.
     """
-    swept = files.sweep(home.root, below=True)
-    for path in _of_ledger(home):
-        path.unlink(missing_ok=True)
-        swept.append(path)
-    return swept
+    return [*files.sweep(home.root, below=True), *files.sweep(_elsewhere(home))]
 
 
-def _of_ledger(home: Home) -> list[Path]:
-    ledger = home.ledger_folder
-    folders = {ledger, ledger / "keys", Head.of(ledger, named=home.head).path.parent}
-    before = time.time() - _LEDGER_SECONDS
-    return [
-        path
-        for folder in sorted(folders)
-        for path in sorted(folder.glob(".*"))
-        if _OF_LEDGER.fullmatch(path.name) and path.is_file() and path.stat().st_mtime < before
-    ]
+def _elsewhere(home: Home) -> Path:
+    """The folder of the ledger's head, where that is not in the home; else one of no files."""
+    folder = Head.of(home.ledger_folder, named=home.head).path.parent
+    return home.ledger_folder / "locks" if folder.is_relative_to(home.root.resolve()) else folder
 
 
 def _half_read(home: Home) -> Iterator[Finding]:
