@@ -10,6 +10,8 @@ Giving up a release that was charged and cannot be finished: a person says so, f
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -71,19 +73,29 @@ def publish(release: Release, *, new_draw: bool = False) -> Published:
     drawing = release.open(key, snapshot)
     charge = release.charge(key, rows=drawing.rows)
     if ledger.state(key.digest) is None:
-        _require_affordable(charge, ledger)
-        drawing.rehearse()
-        # Everything that a charged release must have on disk, before it is charged.
-        release.store.begin(release.store.folder(key), key.lineage)
-        drawing.begin()
+        _begin(release, key, charge, drawing)
     with ledger.reserve(charge) as reservation:
         if reservation.state == "settled":
             return _replayed(release, key, ledger)
-        path = _draw_reserved(release, key, drawing, reservation)
+        stored, begun = _left_behind(release, key, reservation)
+        with _answers_kept(release, reservation, drawing):
+            bundle = drawing.draw(stored, begun=begun)
+        path = _settle(release, key, bundle, reservation)
+        drawing.end()
     bundle = settled_bundle(release.store, path, ledger=ledger, lineage=key.lineage)
     if reservation.state == "resumed":
         return Published(bundle, "resumed", 0, path)
     return Published(bundle, "charged", charge.nano_epsilon, path)
+
+
+def _begin(release: Release, key: Key, charge: Charge, drawing: Drawing) -> None:
+    """Refuse what cannot fit or cannot be drawn, then make everything that a charged release must
+    have on disk, before it is charged.
+    """
+    _require_affordable(charge, release.home.ledger)
+    drawing.rehearse()
+    release.store.begin(release.store.folder(key), key.lineage)
+    drawing.begin()
 
 
 def _require_affordable(charge: Charge, ledger: Ledger) -> None:
@@ -108,33 +120,44 @@ def _replayed(release: Release, key: Key, ledger: Ledger) -> Published:
     return Published(bundle, "replayed", 0, path)
 
 
-def _draw_reserved(release: Release, key: Key, drawing: Drawing, reservation: Reservation) -> Path:
-    """Draw what is not stored yet, store the bundle, settle the charge.
-
-    Lost answers end the key for ever: they may have been seen.
-    """
+def _left_behind(
+    release: Release, key: Key, reservation: Reservation
+) -> tuple[list[Bundle], Entry | None]:
+    """What an earlier run left that was killed: bundles, and the row that it charged."""
     release.require_as_begun(key)
     store, ledger = release.store, release.home.ledger
     sweep(store.folder(key))
     secret = ledger.key(key.lineage)
-    path = store.bundle_path(key, release.postprocessing)
     stored = [store.sealed(one, key=secret) for one in store.bundle_paths(key)]
-    charged = reserved_entry(key.digest, key.lineage, ledger)
-    begun = charged if reservation.state == "resumed" else None
+    if reservation.state != "resumed":
+        return stored, None
+    return stored, reserved_entry(key.digest, key.lineage, ledger)
+
+
+@contextmanager
+def _answers_kept(release: Release, reservation: Reservation, drawing: Drawing) -> Iterator[None]:
+    """Lost answers end the key for ever: they may have been seen."""
     try:
-        bundle = drawing.draw(stored, begun=begun)
+        yield
     except AnswersLost as lost:
         reservation.die(str(lost))
         drawing.end()
         raise
     except OtherQuestion as other:
         # The answers are whole: only who asks has changed, and may change back.
-        raise OtherQuestion(f"{release.what}: {other}; {_way_out(charged)}") from None
+        charge = reservation.charge
+        begun = reserved_entry(charge.key, charge.lineage, release.home.ledger)
+        raise OtherQuestion(f"{release.what}: {other}; {_way_out(begun)}") from None
+
+
+def _settle(release: Release, key: Key, bundle: Bundle, reservation: Reservation) -> Path:
+    """Store the bundle, then settle the charge; gives the folder of the bundle."""
+    store, secret = release.store, release.home.ledger.key(key.lineage)
+    path = store.bundle_path(key, release.postprocessing)
     store.write(path, bundle, key=secret, texts=sealed_texts(release.spec, bundle))
     # One that was stored before a crash stays as it was written: that one is settled.
     bundle = store.sealed(path, key=secret)
     reservation.settle(spend_rows(bundle), facts=facts_of(bundle, path))
-    drawing.end()
     return path
 
 
