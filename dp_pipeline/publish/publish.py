@@ -73,7 +73,11 @@ def publish(release: Release, *, new_draw: bool = False) -> Published:
     drawing = release.open(key, snapshot)
     charge = release.charge(key, rows=drawing.rows)
     if ledger.state(key.digest) is None:
-        _begin(release, key, charge, drawing)
+        _require_affordable(charge, ledger)
+        drawing.rehearse()
+        # Everything that a charged release must have on disk, before it is charged.
+        release.store.begin(release.store.folder(key), key.lineage)
+        drawing.begin()
     with ledger.reserve(charge) as reservation:
         if reservation.state == "settled":
             return _replayed(release, key, ledger)
@@ -86,16 +90,6 @@ def publish(release: Release, *, new_draw: bool = False) -> Published:
     if reservation.state == "resumed":
         return Published(bundle, "resumed", 0, path)
     return Published(bundle, "charged", charge.nano_epsilon, path)
-
-
-def _begin(release: Release, key: Key, charge: Charge, drawing: Drawing) -> None:
-    """Refuse what cannot fit or cannot be drawn, then make everything that a charged release must
-    have on disk, before it is charged.
-    """
-    _require_affordable(charge, release.home.ledger)
-    drawing.rehearse()
-    release.store.begin(release.store.folder(key), key.lineage)
-    drawing.begin()
 
 
 def _require_affordable(charge: Charge, ledger: Ledger) -> None:
