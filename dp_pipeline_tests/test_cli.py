@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from dp_pipeline.cli import main, run
-from dp_pipeline.orchestration import runner
+from dp_pipeline.orchestration import instance
 from dp_pipeline.raw.validate import expectations_of
 from dp_pipeline.reporting.text import print_table
 from dp_pipeline_tests.orchestration import patients
@@ -298,7 +298,7 @@ def test_the_demo_runs_its_data_sets_in_order_and_prints_each(
     patients.declare(project, patients.WARD)
     monkeypatch.setattr(run, "DEMO", ("plants", "rides"))
     monkeypatch.setattr(run, "DEMO_ANONYMOUS", {"patients": "2"})
-    monkeypatch.setattr(runner, "dagster_instance", lambda _: nullcontext(project.instance))
+    monkeypatch.setattr(instance, "dagster_instance", lambda _: nullcontext(project.instance))
     result = CliRunner().invoke(main, ["demo"])
     assert (result.exit_code, result.stderr) == (0, "")
     charged = re.findall("charged by this run: (.*)", result.stdout)

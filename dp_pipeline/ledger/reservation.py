@@ -145,7 +145,7 @@ def enter(page: Page, charge: Charge) -> State:
         end = f"it was {reason}," if reason.startswith(GIVEN_UP) else "its noisy answers were lost"
         raise DeadRelease(
             f"{charge.what}: {end} and its ε is spent; "
-            "only a fresh replicate goes on: `--fresh`, at the full price"
+            "only a new draw goes on: `--new-draw`, at the full price"
         )
     if past:
         _require_same_charge(charge, past[0])
