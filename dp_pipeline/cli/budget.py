@@ -259,14 +259,14 @@ def _row(text: str) -> tuple[int, str]:
 @click.argument("key")
 @click.option("--reason", required=True, help="Why; kept in the ledger.")
 def give_up_command(key: str, reason: str) -> None:
-    """End the unfinished release KEY for ever: what it cost stays spent, and `run --fresh` may draw
+    """End the unfinished release KEY for ever: what it cost stays spent, and `run --new-draw` may draw
     anew. `dp-pipeline doctor` shows keys; finishing a release costs nothing and is better.
     """
     from dp_pipeline.publish.home import find_home
     from dp_pipeline.publish.publish import give_up
 
     begun = give_up(find_home(), key, reason=reason, by=operator_name())
-    click.echo(f"{begun.what}: given up; its charge stays, `run --fresh` draws anew")
+    click.echo(f"{begun.what}: given up; its charge stays, `run --new-draw` draws anew")
 
 
 for command in (move, quarantine, restate, upgrade, give_up_command):
