@@ -259,8 +259,8 @@ def _row(text: str) -> tuple[int, str]:
 @click.argument("key")
 @click.option("--reason", required=True, help="Why; kept in the ledger.")
 def give_up_command(key: str, reason: str) -> None:
-    """End the unfinished release KEY for ever: what it cost stays spent, and `run --new-draw` may draw
-    anew. `dp-pipeline doctor` shows keys; finishing a release costs nothing and is better.
+    """End the unfinished release KEY for ever: what it cost stays spent, and `run --new-draw` may
+    draw anew. `dp-pipeline doctor` shows keys; finishing a release costs nothing and is better.
     """
     from dp_pipeline.publish.home import find_home
     from dp_pipeline.publish.publish import give_up

@@ -38,8 +38,8 @@ def test_every_clustering_model_releases_centres_in_the_box_for_its_full_price(
     )
     project.write_rows("homes.csv", ["rooms,rent,tenure", *ROWS[rows]])
     prepared(project, spec)
-    for name in CLUSTERINGS:
-        one = project.publish(spec, model=name, epsilon="1")
+    for model in CLUSTERINGS:
+        one = project.publish(spec, model=model, epsilon="1")
         assert one.state == "charged"
         assert set(one.bundle.quality) == {"nicv", "f_label", "ari_label"}
         for name, column in one.bundle.tables["centres"].items():
