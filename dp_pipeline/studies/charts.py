@@ -26,7 +26,7 @@ from dp_pipeline.reporting.figures.picture import (
     spread_apart,
 )
 from dp_pipeline.reporting.text import number_text
-from dp_pipeline.studies.fit import Mean
+from dp_pipeline.studies.results import Mean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

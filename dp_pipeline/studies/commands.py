@@ -83,12 +83,12 @@ def study_clustering(systems: tuple[str, ...], places: tuple[str, ...], **asked:
 
     The same command again goes on where it was stopped; other settings add to the folder.
     """
-    from dp_pipeline.studies.clustering.cells import find_systems
-    from dp_pipeline.studies.clustering.report import ClusteringStudy
+    from dp_pipeline.studies.clustering import SYSTEMS, ClusteringStudy
+    from dp_pipeline.studies.study import named
 
     _run(
         ClusteringStudy(
-            systems=find_systems(systems), epsilons=_epsilons(places), **_shared(**asked)
+            systems=named(systems, SYSTEMS), epsilons=_epsilons(places), **_shared(**asked)
         )
     )
 
@@ -109,12 +109,12 @@ def study_release(
     The same command again goes on where it was stopped; other settings add to the folder.
     """
     from dp_pipeline.spec.amounts import parse_delta
-    from dp_pipeline.studies.tables.cells import find_systems
-    from dp_pipeline.studies.tables.report import ReleaseStudy
+    from dp_pipeline.studies.study import named
+    from dp_pipeline.studies.tables import SYSTEMS, ReleaseStudy
 
     _run(
         ReleaseStudy(
-            systems=find_systems(systems),
+            systems=named(systems, SYSTEMS),
             epsilons=_epsilons(places),
             delta=parse_delta(delta, of="--delta"),
             classify=classify,
@@ -151,12 +151,12 @@ def study_anonymity(
     The same command again goes on where it was stopped; other settings add to the folder.
     """
     from dp_pipeline.spec.dataset import parse_k
-    from dp_pipeline.studies.k_anonymity.cells import find_systems
-    from dp_pipeline.studies.k_anonymity.report import AnonymityStudy
+    from dp_pipeline.studies.k_anonymity import SYSTEMS, AnonymityStudy
+    from dp_pipeline.studies.study import named
 
     _run(
         AnonymityStudy(
-            systems=find_systems(systems),
+            systems=named(systems, SYSTEMS, what="method"),
             partitions=tuple(sorted({parse_k(text) for text in places})),
             protocols=("paper", "nested") if protocol == "both" else (protocol,),
             scorers=tuple(dict.fromkeys(scorers)),
