@@ -249,7 +249,7 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         with invalid_parameters():
             features = features_of(X)
         validate_data(self, X, reset=False, skip_check_array=True)
-        both = zip(self._columns, features.series, strict=True)
+        both = zip(self._columns, features.columns, strict=True)
         coded = [column.coded(series) for column, series in both]
         bits = answers(self._columns, coded, self._kept, rows=features.rows)
         if features.index is None:
@@ -311,7 +311,7 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise DeclarationError("X: expected at least one row, got none")
         return tuple(
             learned_column(name, series, cuts=of_place.get(at), cuts_of_numbers=of_all)
-            for at, (name, series) in enumerate(zip(features.names, features.series, strict=True))
+            for at, (name, series) in enumerate(zip(features.names, features.columns, strict=True))
         )
 
     def __sklearn_tags__(self) -> Any:
@@ -326,7 +326,7 @@ def _coded_rows(
     columns: Sequence[SelectorColumn], features: Features, labels: LabelValues
 ) -> CodedRows:
     codes = np.empty((features.rows, len(columns)), dtype=np.int16)
-    for at, (column, series) in enumerate(zip(columns, features.series, strict=True)):
+    for at, (column, series) in enumerate(zip(columns, features.columns, strict=True)):
         codes[:, at] = column.coded(series).codes
     declared = tuple(column.column for column in columns)
     return CodedRows(declared, codes, labels.codes, labels.texts)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -31,7 +32,7 @@ from dp_pipeline.estimators.fit import (
     plain_guarantee,
     run_charged,
 )
-from dp_pipeline.estimators.frames import Columns, counter_over, numeric_columns
+from dp_pipeline.estimators.frames import counter_over, numeric_columns
 from dp_pipeline.inference.spatial.kmeans import cluster_synopsis
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.synthetic_table import SyntheticTable
@@ -315,7 +316,7 @@ class PrivateKMeans(
         return PrivateFit("PrivateKMeans", self.method, Clusters, model, domain, guarantee)
 
     def _run(
-        self, fit: PrivateFit[Clusters], columns: Columns, rng: np.random.Generator
+        self, fit: PrivateFit[Clusters], columns: list[NDArray[Any]], rng: np.random.Generator
     ) -> Estimate[Clusters]:
         noise, counter = noise_of(self.noise), counter_over(columns, fit.domain)
         if self.lineage is None:

@@ -90,7 +90,7 @@ class SelectorColumn(ABC):
 
     @abstractmethod
     def coded(self, series: Any) -> Coded:
-        """The codes of a pandas series of any type; what was never seen is not known."""
+        """The codes of a column of any type; what was never seen is not known."""
 
     @abstractmethod
     def asked(self, bit: Bit) -> str:
@@ -216,8 +216,11 @@ def _single_numbers(name: str, series: Any, *, are_truths: bool) -> NumberColumn
 
 def _levels(name: str, series: Any) -> LevelColumn:
     places, texts = text_places(series)
-    declared = getattr(series, "cat", None) is not None and series.cat.ordered
-    there = texts if declared else [texts[place] for place in np.unique(places[places >= 0])]
+    declared = series.dtype.name == "category" and series.cat.ordered
+    there = texts
+    if declared:
+        of_category, texts_of_categories = text_places(series.cat.categories)
+        there = [texts_of_categories[place] for place in of_category]
     if UNKNOWN in there:
         raise DeclarationError(
             f"X: column {name!r}: expected texts, truth values or numbers as categories, got others"
@@ -288,7 +291,7 @@ def labels_of(y: Any, *, rows: int) -> LabelValues:
         raise DeclarationError("y: expected one label a row of X, got another number of them")
     try:
         found, different = pd.factorize(series)
-    except TypeError:
+    except Exception:  # noqa: BLE001 - a label may be of any class, with methods that raise
         raise DeclarationError("y: expected texts, numbers or truth values, got others") from None
     # As a label of its own, what is not known would pass for another label beside one that is.
     if (found < 0).any():
@@ -318,15 +321,16 @@ def _series(y: Any) -> Any:
             "y: expected a label of every row: a fit requires y to be passed, "
             "but the target y is None"
         )
-    if isinstance(y, pd.Series):
-        return y
     try:
-        return pd.Series(column_or_1d(y, warn=True))
+        series = y if isinstance(y, pd.Series) else pd.Series(column_or_1d(y, warn=True))
     except UnicodeError:
         raise DeclarationError("y: expected texts that can be encoded, got others") from None
     except ValueError as error:
         # What it says of complex numbers goes on with the values.
         raise DeclarationError(f"y: {str(error).splitlines()[0]}") from None
+    # In the order of bytes that pandas counts with.
+    is_numpy = isinstance(series.dtype, np.dtype)
+    return series.astype(series.dtype.newbyteorder("=")) if is_numpy else series
 
 
 def _read(label: object) -> str:
