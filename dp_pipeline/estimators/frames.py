@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import pairwise
 from numbers import Complex, Integral, Real
 from typing import Any, Literal
 
@@ -58,6 +59,28 @@ class Features:
                 "X: expected names of columns that are all text, got some that are"
             )
         return tuple(self.labels or ()) if any(texts) else numbered(0, len(self.columns))
+
+
+def whole_number(value: object, *, of: str, least: int, most: int | None = None) -> int:
+    """An argument that is one; DeclarationError, which shows it, for anything else."""
+    whole = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
+    if whole is None or whole < least or (most is not None and whole > most):
+        where = f"of at least {least}" if most is None else f"in {least}..{most}"
+        raise DeclarationError(f"{of}: expected a whole number {where}, got {value!r:.60}")
+    return whole
+
+
+def ascending(values: Any, *, at_least: int) -> tuple[float, ...] | None:
+    """Finite numbers of a list, each above the one before; None for anything else."""
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        return None
+    if array.dtype.kind not in "iuf" or array.ndim != 1 or len(array) < at_least:
+        return None
+    numbers = tuple(float(number) for number in array)
+    ascends = all(low < high for low, high in pairwise(numbers))
+    return numbers if ascends and all(map(math.isfinite, numbers)) else None
 
 
 def numbered(start: int, stop: int) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from dp_pipeline.anonymity.method import Bit, BitRecoding, Method, Selecting, se
 from dp_pipeline.anonymity.partition import Promise, TooFewRows
 from dp_pipeline.anonymity.rows import CodedRows
 from dp_pipeline.estimators.fit import InvalidParameter, invalid_parameters
-from dp_pipeline.estimators.frames import Features, features_of
+from dp_pipeline.estimators.frames import Features, features_of, whole_number
 from dp_pipeline.estimators.selector_columns import (
     LabelValues,
     SelectorColumn,
@@ -299,10 +299,10 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.report_, self.suppressed_ = selection.report, selection.suppressed
 
     def _promise(self, method: Method) -> Promise:
-        k = _whole("k", self.k, at_least=0)
+        k = whole_number(self.k, of="k", least=0)
         diversity = sensitive_diversity(method, k=k)
         if self.diversity is not None:
-            diversity = _whole("diversity", self.diversity, at_least=1)
+            diversity = whole_number(self.diversity, of="diversity", least=1)
         return Promise(k, diversity, _share(self.suppress))
 
     def _learned(self, features: Features) -> tuple[SelectorColumn, ...]:
@@ -337,15 +337,6 @@ def _names_of(
 ) -> NDArray[np.object_]:
     texts = [f"{names[bit.column]}{columns[bit.column].asked(bit)}" for bit in bits]
     return np.array(texts, dtype=object)
-
-
-def _whole(name: str, value: object, *, at_least: int) -> int:
-    whole = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else -1
-    if whole < at_least:
-        raise DeclarationError(
-            f"{name}: expected a whole number of at least {at_least}, got {value!r:.60}"
-        )
-    return whole
 
 
 def _share(value: Any) -> Any:

@@ -28,11 +28,10 @@ from dp_pipeline.estimators.fit import (
     invalid_parameters,
     is_fit_for_release,
     noise_of,
-    number_of_clusters,
     plain_guarantee,
     run_charged,
 )
-from dp_pipeline.estimators.frames import counter_over, numeric_columns
+from dp_pipeline.estimators.frames import counter_over, numeric_columns, whole_number
 from dp_pipeline.inference.spatial.kmeans import cluster_synopsis
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.synthetic_table import SyntheticTable
@@ -133,6 +132,12 @@ def warn_of(estimator: str, doubts: Sequence[str]) -> None:
 
 
 _RECLUSTER_STARTS = 10
+_MOST_CLUSTERS = 10_000
+"""As many centres as a model takes."""
+
+
+def _number_of_clusters(value: object) -> int:
+    return whole_number(value, least=1, most=_MOST_CLUSTERS, of="n_clusters")
 
 
 class PrivateKMeans(
@@ -295,7 +300,7 @@ class PrivateKMeans(
                 "recluster: expected a fit by a method that makes a synopsis, got another"
             )
         with invalid_parameters():
-            k = number_of_clusters(n_clusters)
+            k = _number_of_clusters(n_clusters)
         boxes, rng = self.synopsis_.refined(), generator(self.random_state)
         return cluster_synopsis(boxes, k=k, starts=_RECLUSTER_STARTS, rng=rng)
 
@@ -307,7 +312,7 @@ class PrivateKMeans(
         epsilon = exact_epsilon(self.epsilon)
         model = clustering_model(
             self.method,
-            clusters=number_of_clusters(self.n_clusters),
+            clusters=_number_of_clusters(self.n_clusters),
             nominal_rows=self.nominal_rows,
             params=self.method_params,
         )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ from dp_pipeline.estimators.fit import (
     run_charged,
     table_model,
 )
-from dp_pipeline.estimators.frames import features_of
+from dp_pipeline.estimators.frames import features_of, whole_number
 from dp_pipeline.estimators.private_kmeans import table_doubts, warn_of
 from dp_pipeline.estimators.rows import (
     counter_over_codes,
@@ -286,7 +285,7 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         if n is None:
             return synthetic_frame(self._table, self._columns)
         with invalid_parameters():
-            rows = _number_of_rows(n)
+            rows = whole_number(n, of="n", least=0, most=MOST_ROWS)
         rng = generator(self.random_state)
         table = redrawn(self._fit, self._transcript, rows=rows, began=self._began, rng=rng)
         return synthetic_frame(table, self._columns)
@@ -357,10 +356,3 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
         tags.non_deterministic = not str(self.noise).startswith("seeded:")
         return tags
-
-
-def _number_of_rows(n: object) -> int:
-    whole = int(n) if isinstance(n, Integral) and not isinstance(n, bool) else -1
-    if not 0 <= whole <= MOST_ROWS:
-        raise DeclarationError(f"n: expected a whole number in 0..{MOST_ROWS}, got {n!r:.60}")
-    return whole

@@ -19,7 +19,14 @@ from numpy.typing import NDArray
 
 from dp_pipeline.anonymity.method import Bit
 from dp_pipeline.anonymity.rows import Column
-from dp_pipeline.estimators.frames import UNKNOWN, kind_of, numbers_of, text_of, text_places
+from dp_pipeline.estimators.frames import (
+    UNKNOWN,
+    ascending,
+    kind_of,
+    numbers_of,
+    text_of,
+    text_places,
+)
 from dp_pipeline.spec.encoding import IntArray
 from dp_pipeline.spec.errors import DeclarationError
 
@@ -38,8 +45,8 @@ def declared_edges(edges: Any, names: Sequence[str]) -> tuple[Mapping[int, Cuts]
     if edges is None:
         return {}, None
     if not isinstance(edges, Mapping):
-        return {}, _ascending(edges)
-    return {_place(column, names): _ascending(cuts) for column, cuts in edges.items()}, None
+        return {}, _cuts(edges)
+    return {_place(column, names): _cuts(cuts) for column, cuts in edges.items()}, None
 
 
 def _place(column: object, names: Sequence[str]) -> int:
@@ -51,17 +58,11 @@ def _place(column: object, names: Sequence[str]) -> int:
     raise DeclarationError(f"edges: expected names or places of columns of X, got {column!r:.60}")
 
 
-def _ascending(cuts: Any) -> Cuts:
-    try:
-        array = np.asarray(cuts)
-    except ValueError:
-        array = np.asarray("ragged")
-    is_list = array.dtype.kind in "iuf" and array.ndim == 1 and len(array) > 0
-    numbers = tuple(float(cut) for cut in array) if is_list else ()
-    ascends = all(low < high for low, high in pairwise(numbers))
-    if not numbers or not ascends or not np.isfinite(numbers).all():
-        raise DeclarationError(f"edges: expected lists of ascending numbers, got {cuts!r:.60}")
-    return numbers
+def _cuts(values: Any) -> Cuts:
+    cuts = ascending(values, at_least=1)
+    if cuts is None:
+        raise DeclarationError(f"edges: expected lists of ascending numbers, got {values!r:.60}")
+    return cuts
 
 
 MOST_NUMBERS = 64
@@ -291,22 +292,23 @@ def labels_of(y: Any, *, rows: int) -> LabelValues:
         raise DeclarationError("y: expected one label a row of X, got another number of them")
     try:
         found, different = pd.factorize(series)
+        values = pd.Index(different)
+        read, keys = [_read(label) for label in values], [_sort_key(label) for label in values]
+        has_fractions = any(_has_fraction(label) for label in values)
     except Exception:  # noqa: BLE001 - a label may be of any class, with methods that raise
         raise DeclarationError("y: expected texts, numbers or truth values, got others") from None
     # As a label of its own, what is not known would pass for another label beside one that is.
     if (found < 0).any():
         raise DeclarationError("y: expected a label of every row, got missing ones")
-    values = pd.Index(different)
-    if any(_has_fraction(label) for label in values):
+    if has_fractions:
         raise DeclarationError("y: expected labels of classes, got numbers with fractions")
     if len(values) > MOST_LEVELS:
         raise DeclarationError(f"y: expected at most {MOST_LEVELS} different labels, got more")
-    read = [_read(label) for label in values]
     if "" in read:
         raise DeclarationError("y: expected a label of every row, got empty ones")
     if len(set(read)) < len(read):
         raise DeclarationError("y: expected labels that differ as texts, got two that do not")
-    order = sorted(range(len(values)), key=lambda place: _sort_key(values[place]))
+    order = sorted(range(len(values)), key=keys.__getitem__)
     codes = np.argsort(order)[found] if order else found
     name = series.name if isinstance(series.name, str) else None
     return LabelValues(codes.astype(np.int64), values.take(order), name)
@@ -329,8 +331,8 @@ def _series(y: Any) -> Any:
         # What it says of complex numbers goes on with the values.
         raise DeclarationError(f"y: {str(error).splitlines()[0]}") from None
     # In the order of bytes that pandas counts with.
-    is_numpy = isinstance(series.dtype, np.dtype)
-    return series.astype(series.dtype.newbyteorder("=")) if is_numpy else series
+    dtype: Any = series.dtype
+    return series.astype(dtype.newbyteorder("=")) if isinstance(dtype, np.dtype) else series
 
 
 def _read(label: object) -> str:

@@ -98,12 +98,7 @@ OVER_EPSILON = Across("ε (log scale; smaller protects more)")
 
 
 def line_chart(
-    lines: Sequence[Line],
-    *,
-    scale: Scale,
-    title: str,
-    footnote: str,
-    across: Across = OVER_EPSILON,
+    lines: Sequence[Line], *, scale: Scale, title: str, footnote: str, across: Across = OVER_EPSILON
 ) -> bytes:
     """PNG as high as the names at the ends of the lines need.
 

@@ -110,10 +110,7 @@ _SOUND = (
 
 _PUBLISHED = tuple(
     ClusteringSystem(
-        f"{sound.name}_published",
-        f"{sound.title} as published",
-        sound.algorithm,
-        {"variant": word},
+        f"{sound.name}_published", f"{sound.title} as published", sound.algorithm, {"variant": word}
     )
     for sound in _SOUND
     if not sound.parameters and (word := _published_variant(sound.algorithm))
@@ -170,12 +167,7 @@ class Measuring:
         }
         try:
             fit, seconds = timed_fit(
-                model,
-                benchmark.counter(),
-                benchmark.spec,
-                guarantee,
-                epsilon=epsilon,
-                key=cell.key,
+                model, benchmark.counter(), benchmark.spec, guarantee, epsilon=epsilon, key=cell.key
             )
         except (BoundaryViolation, DeclarationError) as error:
             return {**row, "failure": str(error)}
@@ -299,13 +291,7 @@ CLAIMS = (
         ("dp_kmeans",),
         up_to=Fraction(1, 10),
     ),
-    PaperClaim(
-        SU_PAPER,
-        "EUGkM has a lower NICV than DPLloyd.",
-        "eug_kmeans",
-        _NICV,
-        ("dplloyd",),
-    ),
+    PaperClaim(SU_PAPER, "EUGkM has a lower NICV than DPLloyd.", "eug_kmeans", _NICV, ("dplloyd",)),
     PaperClaim(
         SU_PAPER,
         "Hybrid has a lower NICV than both EUGkM and DPLloyd.",
@@ -328,11 +314,7 @@ CLAIMS = (
         ("dp_kmeans",),
     ),
     PaperClaim(
-        YU_PAPER,
-        "OEPT has a lower NICV than DPk-means.",
-        "oept_kmeans",
-        _NICV,
-        ("dp_kmeans",),
+        YU_PAPER, "OEPT has a lower NICV than DPk-means.", "oept_kmeans", _NICV, ("dp_kmeans",)
     ),
     PaperClaim(
         OURS,
@@ -441,9 +423,7 @@ class ClusteringStudy(Study[ClusteringCell]):
             for planning in system.plannings
         ]
 
-    def declared(self, spec: DatasetSpec) -> str:
-        """Attributes, rows, N, label, k and columns."""
-        return declared_digest(spec)
+    declared = staticmethod(declared_digest)
 
     def prepared(self, benchmark: Benchmark) -> None:
         """k-means without privacy: not by several processes at the same time."""

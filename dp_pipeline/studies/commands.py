@@ -27,31 +27,21 @@ def _options(
     system, over   how what is compared, and the axis of the comparison, are called
     at             the letter of that axis
     """
+    name, out = system.removeprefix("--"), click.Path(file_okay=False, path_type=Path)
+    many: dict[str, Any] = {"multiple": True}
     options = (
         click.option(
-            "--dataset",
-            "datasets",
-            multiple=True,
-            required=True,
-            help="A benchmark; may be repeated.",
+            "--dataset", "datasets", required=True, help="A benchmark; may be repeated.", **many
         ),
+        click.option(system, "systems", help=f"Only this {name}; may be repeated.", **many),
         click.option(
-            system,
-            "systems",
-            multiple=True,
-            help=f"Only this {system.removeprefix('--')}; may be repeated.",
-        ),
-        click.option(
-            over,
-            "places",
-            multiple=True,
-            help="May be repeated; else those the data set lists.",
+            over, "places", help="May be repeated; else those the data set lists.", **many
         ),
         click.option(
             "--repeats",
             type=click.IntRange(1, 100_000),
             default=repeats,
-            help=f"Of each {system.removeprefix('--')} at each {at}: {repeats}.",
+            help=f"Of each {name} at each {at}: {repeats}.",
         ),
         click.option(
             "--jobs",
@@ -63,7 +53,7 @@ def _options(
             "--out",
             "folder",
             required=True,
-            type=click.Path(file_okay=False, path_type=Path),
+            type=out,
             help="A folder for results, pictures and report.md.",
         ),
     )

@@ -29,15 +29,7 @@ from dp_pipeline.studies.charts import Scale
 from dp_pipeline.studies.claims import OURS, SURE, Measured, PaperClaim
 from dp_pipeline.studies.report import Cost, Curve, Table
 from dp_pipeline.studies.results import Factors, Row, Summary, System
-from dp_pipeline.studies.study import (
-    Benchmark,
-    Cell,
-    Study,
-    digest_of,
-    opened,
-    seed_of,
-    timed_fit,
-)
+from dp_pipeline.studies.study import Benchmark, Cell, Study, digest_of, opened, seed_of, timed_fit
 
 Timed = tuple[Fitted, float]
 """A fit and its seconds."""
@@ -314,12 +306,7 @@ CLAIMS = (
         DISTANCES,
         ("privbayes_i", "jtree", "priview"),
     ),
-    PaperClaim(
-        PRIVHD_PAPER,
-        "A bigger ε lowers the AVD of PrivHD (tuned).",
-        "privhd",
-        DISTANCES,
-    ),
+    PaperClaim(PRIVHD_PAPER, "A bigger ε lowers the AVD of PrivHD (tuned).", "privhd", DISTANCES),
     PaperClaim(
         PRIVHD_PAPER,
         "Classifiers taught by PrivHD (tuned) misclassify less than those taught by PrivBayes and "
@@ -349,12 +336,7 @@ CLAIMS = (
         DISTANCES[:2],
         ("mst_delta",),
     ),
-    PaperClaim(
-        OURS,
-        "A bigger ε lowers the AVD of one_shot.",
-        "one_shot",
-        DISTANCES,
-    ),
+    PaperClaim(OURS, "A bigger ε lowers the AVD of one_shot.", "one_shot", DISTANCES),
     PaperClaim(
         OURS,
         "The AVD of one_shot is no worse than the best of PrivBayes, PrivHD (tuned) and "
@@ -517,9 +499,7 @@ class ReleaseStudy(Study[TableCell]):
             *(TableCell(spec.name, name, "", "classifier", at) for at, name in beside),
         ]
 
-    def declared(self, spec: DatasetSpec) -> str:
-        """Attributes, rows and targets."""
-        return declared_digest(spec)
+    declared = staticmethod(declared_digest)
 
     def measuring(self) -> Measuring:
         """Fits over the benchmarks in the folder."""
