@@ -293,8 +293,8 @@ def labels_of(y: Any, *, rows: int) -> LabelValues:
     try:
         found, different = pd.factorize(series)
         values = pd.Index(different)
-        read, keys = [_read(label) for label in values], [_sort_key(label) for label in values]
-        has_fractions = any(_has_fraction(label) for label in values)
+        read, has_fractions = [_read(label) for label in values], any(map(_has_fraction, values))
+        keys = [] if has_fractions else [_sort_key(label) for label in values]
     except Exception:  # noqa: BLE001 - a label may be of any class, with methods that raise
         raise DeclarationError("y: expected texts, numbers or truth values, got others") from None
     # As a label of its own, what is not known would pass for another label beside one that is.
