@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -89,7 +90,7 @@ class Cost:
         return max(found) if self.is_peak else sum(found) / len(found)
 
 
-class Family:
+class Family(ABC):
     """What one study compares, claims and shows.
 
     title, intro         head of the report
@@ -126,13 +127,13 @@ class Family:
         """The rows of finished cells; each is one where nothing else is said."""
         return cells
 
+    @abstractmethod
     def curves(self, summary: Summary) -> Iterable[Curve]:
         """What is shown over ε or K, picture by picture."""
-        raise NotImplementedError
 
+    @abstractmethod
     def tables(self, summary: Summary) -> Iterable[Table]:
         """What is shown as numbers, table by table."""
-        raise NotImplementedError
 
 
 def write_report(

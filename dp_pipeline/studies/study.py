@@ -22,7 +22,7 @@ import os
 import signal
 import sys
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -415,7 +415,7 @@ AnyCell = TypeVar("AnyCell", bound=Cell)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study(Family, ABC, Generic[AnyCell]):
+class Study(Family, Generic[AnyCell]):
     """What is to be measured, and where to.
 
     name     of the study in journals; ``file`` is its file, ``measures_in`` further files and
