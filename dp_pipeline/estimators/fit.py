@@ -323,10 +323,6 @@ def plain_guarantee(
     return guarantee_at(model, epsilon, delta)
 
 
-MOST_CLUSTERS = 10_000
-"""As many centres as a model takes."""
-
-
 def exact_epsilon(value: object) -> Fraction:
     """ε of decimal text, a Fraction, a whole number, or a float by its shortest decimal text.
 
@@ -382,16 +378,6 @@ def noise_of(value: object) -> NoiseSource:
 def is_fit_for_release(value: object) -> bool:
     """Whether the source that ``noise_of`` gives is one that protects persons."""
     return type(noise_of(value)) in FIT_FOR_RELEASE
-
-
-def number_of_clusters(value: object) -> int:
-    """A whole number in 1..10,000; DeclarationError for anything else."""
-    whole = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else 0
-    if not 1 <= whole <= MOST_CLUSTERS:
-        raise DeclarationError(
-            f"n_clusters: expected a whole number in 1..{MOST_CLUSTERS}, got {value!r:.60}"
-        )
-    return whole
 
 
 def generator(random_state: object) -> np.random.Generator:

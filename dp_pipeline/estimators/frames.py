@@ -1,54 +1,174 @@
-"""The columns of ``X``: numbers as they came, and the counter over them. Rows live here.
+"""``X`` as columns, and their values as the readers of ``raw`` have them. Rows live here.
 
 What is refused is the form of ``X``: its shape, its types. No value of a row and no
 number of rows is ever an error, a warning or a part of one.
 
-The values of one pandas series as texts or as numbers, whatever its type is. Rows live here.
-
-The columns of ``X`` as pandas series, whatever their types are. Rows live here.
-
-One value as the text that declared levels are compared with, whatever its type is.
+A column whose type a file could have is handed to ``raw.values`` as it is. The values of any other
+one become texts before, one by one, so that none of them changes what becomes of another.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import pairwise
 from numbers import Complex, Integral, Real
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from dp_pipeline.raw import values as raw_values
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import FloatArray, IntArray
 from dp_pipeline.spec.errors import DeclarationError
 
-Columns = list[np.ndarray]
-"""One numeric array (rows,) a column; a view of ``X`` where it can be."""
-
 _BLOCK_ROWS = 1 << 16
 
 
-def numeric_columns(X: Any) -> Columns:
-    """The columns of an array, of nested lists or of a data frame, not copied where possible.
+@dataclass(frozen=True, eq=False)
+class Features:
+    """n rows of d columns.
 
-    Raises DeclarationError unless X has two dimensions, a column and numeric types.
+    labels    of the columns of a frame; None where ``X`` has none
+    columns   one a column, in their order: series of a frame, else arrays, which are views of
+              ``X`` where they can be
+    rows      n, for there may be no column
+    index     of the frame that they came in, or None
+    """
+
+    labels: tuple[Any, ...] | None
+    columns: tuple[Any, ...]
+    rows: int
+    index: Any = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Texts; ``x0``, ``x1``, … where ``X`` has none.
+
+        DeclarationError for labels of which only some are text.
+        """
+        texts = [isinstance(label, str) for label in self.labels or ()]
+        if any(texts) and not all(texts):
+            raise DeclarationError(
+                "X: expected names of columns that are all text, got some that are"
+            )
+        return tuple(self.labels or ()) if any(texts) else numbered(0, len(self.columns))
+
+
+def whole_number(value: object, *, of: str, least: int, most: int | None = None) -> int:
+    """An argument that is one; DeclarationError, which shows it, for anything else."""
+    whole = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
+    if whole is None or whole < least or (most is not None and whole > most):
+        where = f"of at least {least}" if most is None else f"in {least}..{most}"
+        raise DeclarationError(f"{of}: expected a whole number {where}, got {value!r:.60}")
+    return whole
+
+
+def ascending(values: Any, *, at_least: int) -> tuple[float, ...] | None:
+    """Finite numbers of a list, each above the one before; None for anything else."""
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        return None
+    if array.dtype.kind not in "iuf" or array.ndim != 1 or len(array) < at_least:
+        return None
+    numbers = tuple(float(number) for number in array)
+    ascends = all(low < high for low, high in pairwise(numbers))
+    return numbers if ascends and all(map(math.isfinite, numbers)) else None
+
+
+def numbered(start: int, stop: int) -> tuple[str, ...]:
+    """Names of columns that have none: x and their place."""
+    return tuple(f"x{at}" for at in range(start, stop))
+
+
+def features_of(X: Any, *, typed: bool = True) -> Features:
+    """The columns of an array, of nested lists or of a pandas frame; no column is fine too.
+
+    typed   nested lists get types from their values, as NumPy has it; else every value stays
+            what it is
+
+    DeclarationError for anything else, and for a frame with a name twice.
     """
     if hasattr(X, "tocsr"):
         raise DeclarationError("X: expected dense rows, got a sparse matrix")
-    columns = _of_frame(X) if hasattr(X, "iloc") else _of_array(X)
+    # There is no frame where nobody has imported pandas, which takes long.
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(X, pandas.DataFrame):
+        labels = tuple(X.columns)
+        if len(set(labels)) < len(labels):
+            raise DeclarationError("X: expected each column name once, got one twice")
+        columns = tuple(X.iloc[:, at] for at in range(len(labels)))
+        return Features(labels, columns, len(X), X.index)
+    array = _array(X, typed=typed)
+    return Features(None, tuple(array.T), len(array))
+
+
+def _array(X: Any, *, typed: bool) -> NDArray[Any]:
+    is_list = isinstance(X, list | tuple)
+    # As an array, a table of another library changes its type where a value is missing.
+    if not is_list and (hasattr(X, "schema") or hasattr(X, "iloc") or not hasattr(X, "__array__")):
+        more = ": X[[name]] has two dimensions" if hasattr(X, "iloc") else ""
+        raise DeclarationError(
+            "X: expected two dimensions, of a pandas frame, an array or nested lists, "
+            f"got {type(X).__name__}{more}"
+        )
+    try:
+        array = np.asarray(X) if typed or not is_list else _of_objects(X)
+        if is_list and array.dtype.kind in "US":
+            # A text in a list makes texts of the numbers beside it.
+            array = np.asarray(X, dtype=object)
+    except ValueError:
+        # NumPy's own text would tell the number of rows.
+        raise DeclarationError("X: expected rows of one length, got others") from None
+    if array.ndim != 2:
+        raise DeclarationError(f"X: expected two dimensions, got {array.ndim}: Reshape your data")
+    return array
+
+
+def _of_objects(X: Sequence[Any]) -> NDArray[Any]:
+    """ValueError for rows of different lengths, and for what are no rows."""
+    lengths = {len(row) if isinstance(row, list | tuple) else -1 for row in X} or {0}
+    (length,) = lengths
+    if length < 0:
+        raise ValueError
+    array = np.empty((len(X), length), dtype=object)
+    for at, row in enumerate(X):
+        array[at] = row
+    return array
+
+
+def numeric_columns(X: Any) -> list[NDArray[Any]]:
+    """One numeric array (rows,) a column of an array, of nested lists or of a data frame.
+
+    Raises DeclarationError unless X has two dimensions, a column and numeric types.
+    """
+    columns = [_numeric(column) for column in features_of(X).columns]
     if not columns:
         raise DeclarationError("X: expected at least one column, got none")
-    for column in columns:
-        _require_numeric(column.dtype)
     return columns
 
 
-def counter_over(columns: Columns, domain: Domain) -> MemoryCounter:
+def _numeric(column: Any) -> NDArray[Any]:
+    dtype = column.dtype
+    if dtype.kind == "c":
+        raise DeclarationError("X: expected real numbers, got others: Complex data not supported")
+    if dtype.kind not in "biuf":
+        # The type alone: what NumPy calls a text type tells the longest text of the rows.
+        raise DeclarationError(f"X: expected columns of a numeric type, got {dtype.type.__name__}")
+    if isinstance(dtype, np.dtype):
+        return np.asarray(column)
+    # Nullable numbers: what is missing becomes NaN.
+    return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+
+
+def counter_over(columns: list[NDArray[Any]], domain: Domain) -> MemoryCounter:
     """The engine over fixed-point coordinates, 4 bytes a number.
 
     ±inf is clipped like any number outside the box; a row with NaN is dropped. What
@@ -70,111 +190,6 @@ def counter_over(columns: Columns, domain: Domain) -> MemoryCounter:
     return MemoryCounter(domain, coordinates=coordinates, codes={}, rows=kept)
 
 
-def _of_frame(frame: Any) -> Columns:
-    if frame.ndim != 2:
-        raise DeclarationError("X: expected two dimensions, got a single column: X[[name]] has two")
-    if len(set(frame.columns)) < frame.shape[1]:
-        raise DeclarationError("X: expected each column name once, got one twice")
-    return [_of_series(frame.iloc[:, axis]) for axis in range(frame.shape[1])]
-
-
-def _of_series(series: Any) -> np.ndarray:
-    if isinstance(series.dtype, np.dtype):
-        return np.asarray(series)
-    _require_numeric(series.dtype)
-    # Nullable numbers: what is missing becomes NaN.
-    return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
-
-
-def _of_array(X: Any) -> Columns:
-    if hasattr(X, "schema"):
-        # As an array, a table of another library changes its type where a value is missing.
-        raise DeclarationError(
-            f"X: expected an array, nested lists or a pandas frame, got {type(X).__name__}"
-        )
-    try:
-        array = np.asarray(X)
-    except ValueError:
-        # NumPy's own text would tell the number of rows.
-        raise DeclarationError("X: expected rows of one length, got others") from None
-    if array.ndim != 2:
-        raise DeclarationError(f"X: expected two dimensions, got {array.ndim}")
-    return list(array.T)
-
-
-def _require_numeric(dtype: Any) -> None:
-    if dtype.kind == "c":
-        raise DeclarationError("X: expected real numbers, got others: Complex data not supported")
-    if dtype.kind not in "biuf":
-        # The type alone: what NumPy calls a text type tells the longest text of the rows.
-        raise DeclarationError(f"X: expected columns of a numeric type, got {dtype.type.__name__}")
-
-
-@dataclass(frozen=True, eq=False)
-class Features:
-    """n rows of d columns.
-
-    names    texts; ``x0``, ``x1``, … where ``X`` has none
-    series   one a column, in their order
-    rows     n, for there may be no column
-    index    of the frame that they came in, or None
-    """
-
-    names: tuple[str, ...]
-    series: tuple[Any, ...]
-    rows: int
-    index: Any = None
-
-
-def features_of(X: Any) -> Features:
-    """The columns of an array, of nested lists or of a pandas frame; no column is fine too.
-
-    DeclarationError for anything else, and for a frame with a name twice or with names of which
-    only some are text.
-    """
-    import pandas as pd
-
-    if hasattr(X, "tocsr"):
-        raise DeclarationError("X: expected dense rows, got a sparse matrix")
-    if isinstance(X, pd.DataFrame):
-        series = tuple(X.iloc[:, at] for at in range(X.shape[1]))
-        return Features(_names(X.columns.tolist()), series, len(X), X.index)
-    array = _array(X)
-    columns = tuple(pd.Series(column) for column in array.T)
-    return Features(_numbered(len(columns)), columns, len(array))
-
-
-def _array(X: Any) -> np.ndarray:
-    if hasattr(X, "schema") or hasattr(X, "iloc"):
-        raise DeclarationError(
-            "X: expected two dimensions of an array, nested lists or a pandas frame, "
-            f"got {type(X).__name__}"
-        )
-    try:
-        array = np.asarray(X)
-        if array.dtype.kind in "US" and not hasattr(X, "dtype"):
-            # A text in a list makes texts of the numbers beside it.
-            array = np.asarray(X, dtype=object)
-    except ValueError:
-        raise DeclarationError("X: expected rows of one length, got others") from None
-    if array.ndim != 2:
-        raise DeclarationError(f"X: expected two dimensions, got {array.ndim}: Reshape your data")
-    return array
-
-
-def _names(labels: Sequence[object]) -> tuple[str, ...]:
-    texts = [isinstance(label, str) for label in labels]
-    if any(texts) and not all(texts):
-        raise DeclarationError("X: expected names of columns that are all text, got some that are")
-    if len(set(labels)) < len(labels):
-        raise DeclarationError("X: expected each column name once, got one twice")
-    return tuple(map(str, labels)) if all(texts) else _numbered(len(labels))
-
-
-def _numbered(columns: int) -> tuple[str, ...]:
-    return tuple(f"x{at}" for at in range(columns))
-
-
 UNKNOWN = "\0"
 """The text of a value that is none of text, number and truth value: no level, no number."""
 
@@ -189,8 +204,8 @@ def text_of(value: object, *, truth_is_number: bool = False) -> str | None:
     """The text of a text, a number or a truth value; None where it is missing; never an error.
 
     Spaces around a text do not count, a whole number has no point: 1 and 1.0 are the text 1.
-    So is 1 + 0j: one complex number makes pandas store a column of them. A value that raises
-    when it is read is UNKNOWN.
+    So is 1 + 0j: one complex number makes pandas store a column of them. A value of a class of
+    its own is what it holds, whatever its methods say; what raises when it is read is UNKNOWN.
 
     truth_is_number   a truth value is 1 or 0, not the text True or False
 
@@ -205,9 +220,8 @@ def text_of(value: object, *, truth_is_number: bool = False) -> str | None:
 
 def _text_of(value: object, *, truth_is_number: bool) -> str | None:
     if isinstance(value, str):
-        # A half of a pair of surrogates cannot be stored as it is, nor can what is no text:
-        # a class of texts may strip them to anything.
-        return str.encode(value.strip(), "utf-8", "backslashreplace").decode()
+        # A half of a pair of surrogates cannot be stored as it is.
+        return str.encode(str.strip(value), "utf-8", "backslashreplace").decode()
     if isinstance(value, bool | np.bool_):
         return str(int(value)) if truth_is_number else str(bool(value))
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
@@ -221,14 +235,14 @@ def _text_of(value: object, *, truth_is_number: bool) -> str | None:
 
 def _number_text(value: Any) -> str | None:
     try:
-        number = float(value)
+        number = float.__float__(value) if isinstance(value, float) else float(value)
     except OverflowError:
         # Larger than any float is larger than any bound.
         return "inf" if value > 0 else "-inf"
     if math.isnan(number):
         return None
     if isinstance(value, Integral):
-        return str(int(value))
+        return str(int.__int__(value) if isinstance(value, int) else int(value))
     return str(int(number)) if number.is_integer() else repr(number)
 
 
@@ -248,96 +262,80 @@ def is_rounded(text: str) -> bool:
 
 Kind = Literal["categories", "truths", "numbers", "texts", "others"]
 
-Texts = list[str | None]
-"""None for a missing value, UNKNOWN for one that is neither text, number nor truth value."""
 
-
-def kind_of(series: Any) -> Kind:
-    """What the values are, by the type of the series, and one by one where it is ``object``.
+def kind_of(column: Any) -> Kind:
+    """What the values are, by the type of the column, and one by one where it is none of numbers.
 
     Texts where all are missing, whatever they would be.
     """
-    from pandas import CategoricalDtype
-    from pandas.api import types
-
-    dtype = series.dtype
-    if isinstance(dtype, CategoricalDtype):
+    dtype = column.dtype
+    if dtype.name == "category":
         return "categories"
-    if types.is_bool_dtype(dtype):
-        return "truths"
-    if types.is_numeric_dtype(dtype):
-        return "others" if types.is_complex_dtype(dtype) else "numbers"
-    if types.is_object_dtype(dtype):
-        return _kind_of_objects(_different(series.tolist())[1])
-    return "texts" if types.is_string_dtype(dtype) or series.isna().all() else "others"
-
-
-def text_places(series: Any, *, truth_is_number: bool = False) -> tuple[IntArray, Texts]:
-    """Where in a list of texts each row's text is (n,), −1 for a missing value; and the list.
-
-    It may hold a text more than once, and texts that no row has.
-    """
-    from pandas import CategoricalDtype, factorize
-
-    values: list[Any]
-    if isinstance(series.dtype, CategoricalDtype):
-        places, values = series.cat.codes.to_numpy(), series.cat.categories.tolist()
-    elif series.dtype == object:
-        places, values = _different(series.tolist())
-    else:
-        places, different = factorize(series)
-        values = different.tolist()
-    texts = [_text(value, truth_is_number=truth_is_number) for value in values]
-    return places.astype(np.int64), texts
-
-
-def numbers_of(series: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Numbers (n,), NaN for a missing value and for what is none; and where there is either a
-    number or a missing value (n,). A truth value is 1 or 0, a text the number that it reads as.
-    """
-    if kind_of(series) in ("truths", "numbers") and series.dtype != object:
-        numbers = series.to_numpy(dtype=np.float64, na_value=np.nan)
-        return numbers, np.ones(len(numbers), dtype=np.bool_)
-    places, texts = text_places(series, truth_is_number=True)
-    numbers = np.array([_parsed_number(text) for text in [*texts, None]], dtype=np.float64)
-    readable = np.array([text is None for text in [*texts, None]]) | ~np.isnan(numbers)
-    return numbers[places], readable[places]
-
-
-def _different(values: list[Any]) -> tuple[IntArray, list[Any]]:
-    """Where in a list of values each is (n,), and the list; a value of another type is another
-    one: 1 and True are equal.
-    """
-    found: dict[tuple[type, Any], int] = {}
-    try:
-        places = [found.setdefault((type(value), value), len(found)) for value in values]
-    except Exception:  # noqa: BLE001 - a value may be of any class, with methods that raise
-        return np.arange(len(values)), values
-    return np.array(places, dtype=np.int64), [value for _, value in found]
-
-
-def _kind_of_objects(values: list[Any]) -> Kind:
-    texts = [(value, text_of(value)) for value in values]
-    if any(text == UNKNOWN for _, text in texts):
+    if dtype.kind in "biuf":
+        return "truths" if dtype.kind == "b" else "numbers"
+    stored = None if dtype.kind == "c" else _stored_as_it_is(column)
+    if stored is not None and raw_values.kind_of(stored.type) == "text":
+        return "texts"
+    values = [(value, text_of(value)) for value in column.tolist()]
+    if dtype.kind == "c" or any(text == UNKNOWN for _, text in values):
         return "others"
-    there = [value for value, text in texts if text is not None]
+    there = [value for value, text in values if text is not None]
     if any(isinstance(value, str) for value in there) or not there:
         return "texts"
-    if all(isinstance(value, bool | np.bool_) for value in there):
-        return "truths"
-    return "numbers"
+    are_truths = all(isinstance(value, bool | np.bool_) for value in there)
+    return "truths" if are_truths else "numbers"
 
 
-def _text(value: Any, *, truth_is_number: bool) -> str | None:
-    from pandas import Interval
+def stored(column: Any, *, truth_is_number: bool = False) -> pa.ChunkedArray:
+    """A column of numbers, or of texts that may be missing, for the readers of ``raw.values``.
 
-    if isinstance(value, Interval):
+    truth_is_number   a truth value is 1 or 0, not the text True or False
+    """
+    if column.dtype.name == "category":
+        categories = stored(column.cat.categories, truth_is_number=truth_is_number)
+        places = column.cat.codes.to_numpy()
+        return categories.take(pa.array(places, mask=places < 0))
+    as_it_is = _stored_as_it_is(column)
+    if as_it_is is not None:
+        return as_it_is
+    texts = [_word(value, truth_is_number=truth_is_number) for value in column.tolist()]
+    return pa.chunked_array([pa.array(texts, type=pa.large_string())])
+
+
+def _stored_as_it_is(column: Any) -> pa.ChunkedArray | None:
+    """As pyarrow stores it, where that is of a type that is read here."""
+    try:
+        array = pa.array(column, from_pandas=True)
+    except Exception:  # noqa: BLE001 - a value may be of any class, with methods that raise
+        return None
+    kind = raw_values.kind_of(array.type)
+    # Of objects, a truth value beside floats would be stored as one of them.
+    if kind == "other" or (kind == "number" and column.dtype == object):
+        return None
+    return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
+
+
+def _word(value: Any, *, truth_is_number: bool) -> str | None:
+    """Intervals of pandas are texts too: categories are made of them."""
+    if type(value).__name__ == "Interval":
         return str(value)
     return text_of(value, truth_is_number=truth_is_number)
 
 
-def _parsed_number(text: str | None) -> float:
-    try:
-        return math.nan if text is None else float(text)
-    except ValueError:
-        return math.nan
+def text_places(column: Any) -> tuple[IntArray, list[str | None]]:
+    """Where in a list of texts each row's text is (n,), −1 for a missing value; and the list.
+
+    It may hold a text more than once. UNKNOWN is that of a value that is neither text, number
+    nor truth value.
+    """
+    places, words = raw_values.texts(stored(column))
+    return places, words.tolist()
+
+
+def numbers_of(column: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Numbers (n,), NaN for a missing value and for what is none; and where there is either a
+    number or a missing value (n,). A truth value is 1 or 0, a text the number that it reads as.
+    """
+    values = stored(column, truth_is_number=True)
+    numbers = raw_values.numbers(values)
+    return numbers, ~np.isnan(numbers) | raw_values.missing(values, ())

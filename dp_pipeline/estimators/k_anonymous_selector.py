@@ -26,7 +26,7 @@ from dp_pipeline.anonymity.method import Bit, BitRecoding, Method, Selecting, se
 from dp_pipeline.anonymity.partition import Promise, TooFewRows
 from dp_pipeline.anonymity.rows import CodedRows
 from dp_pipeline.estimators.fit import InvalidParameter, invalid_parameters
-from dp_pipeline.estimators.frames import Features, features_of
+from dp_pipeline.estimators.frames import Features, features_of, whole_number
 from dp_pipeline.estimators.selector_columns import (
     LabelValues,
     SelectorColumn,
@@ -249,7 +249,7 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         with invalid_parameters():
             features = features_of(X)
         validate_data(self, X, reset=False, skip_check_array=True)
-        both = zip(self._columns, features.series, strict=True)
+        both = zip(self._columns, features.columns, strict=True)
         coded = [column.coded(series) for column, series in both]
         bits = answers(self._columns, coded, self._kept, rows=features.rows)
         if features.index is None:
@@ -299,10 +299,10 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.report_, self.suppressed_ = selection.report, selection.suppressed
 
     def _promise(self, method: Method) -> Promise:
-        k = _whole("k", self.k, at_least=0)
+        k = whole_number(self.k, of="k", least=0)
         diversity = sensitive_diversity(method, k=k)
         if self.diversity is not None:
-            diversity = _whole("diversity", self.diversity, at_least=1)
+            diversity = whole_number(self.diversity, of="diversity", least=1)
         return Promise(k, diversity, _share(self.suppress))
 
     def _learned(self, features: Features) -> tuple[SelectorColumn, ...]:
@@ -311,7 +311,7 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise DeclarationError("X: expected at least one row, got none")
         return tuple(
             learned_column(name, series, cuts=of_place.get(at), cuts_of_numbers=of_all)
-            for at, (name, series) in enumerate(zip(features.names, features.series, strict=True))
+            for at, (name, series) in enumerate(zip(features.names, features.columns, strict=True))
         )
 
     def __sklearn_tags__(self) -> Any:
@@ -326,7 +326,7 @@ def _coded_rows(
     columns: Sequence[SelectorColumn], features: Features, labels: LabelValues
 ) -> CodedRows:
     codes = np.empty((features.rows, len(columns)), dtype=np.int16)
-    for at, (column, series) in enumerate(zip(columns, features.series, strict=True)):
+    for at, (column, series) in enumerate(zip(columns, features.columns, strict=True)):
         codes[:, at] = column.coded(series).codes
     declared = tuple(column.column for column in columns)
     return CodedRows(declared, codes, labels.codes, labels.texts)
@@ -337,15 +337,6 @@ def _names_of(
 ) -> NDArray[np.object_]:
     texts = [f"{names[bit.column]}{columns[bit.column].asked(bit)}" for bit in bits]
     return np.array(texts, dtype=object)
-
-
-def _whole(name: str, value: object, *, at_least: int) -> int:
-    whole = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else -1
-    if whole < at_least:
-        raise DeclarationError(
-            f"{name}: expected a whole number of at least {at_least}, got {value!r:.60}"
-        )
-    return whole
 
 
 def _share(value: Any) -> Any:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -27,11 +28,10 @@ from dp_pipeline.estimators.fit import (
     invalid_parameters,
     is_fit_for_release,
     noise_of,
-    number_of_clusters,
     plain_guarantee,
     run_charged,
 )
-from dp_pipeline.estimators.frames import Columns, counter_over, numeric_columns
+from dp_pipeline.estimators.frames import counter_over, numeric_columns, whole_number
 from dp_pipeline.inference.spatial.kmeans import cluster_synopsis
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.synthetic_table import SyntheticTable
@@ -132,6 +132,12 @@ def warn_of(estimator: str, doubts: Sequence[str]) -> None:
 
 
 _RECLUSTER_STARTS = 10
+_MOST_CLUSTERS = 10_000
+"""As many centres as a model takes."""
+
+
+def _number_of_clusters(value: object) -> int:
+    return whole_number(value, least=1, most=_MOST_CLUSTERS, of="n_clusters")
 
 
 class PrivateKMeans(
@@ -294,7 +300,7 @@ class PrivateKMeans(
                 "recluster: expected a fit by a method that makes a synopsis, got another"
             )
         with invalid_parameters():
-            k = number_of_clusters(n_clusters)
+            k = _number_of_clusters(n_clusters)
         boxes, rng = self.synopsis_.refined(), generator(self.random_state)
         return cluster_synopsis(boxes, k=k, starts=_RECLUSTER_STARTS, rng=rng)
 
@@ -306,7 +312,7 @@ class PrivateKMeans(
         epsilon = exact_epsilon(self.epsilon)
         model = clustering_model(
             self.method,
-            clusters=number_of_clusters(self.n_clusters),
+            clusters=_number_of_clusters(self.n_clusters),
             nominal_rows=self.nominal_rows,
             params=self.method_params,
         )
@@ -315,7 +321,7 @@ class PrivateKMeans(
         return PrivateFit("PrivateKMeans", self.method, Clusters, model, domain, guarantee)
 
     def _run(
-        self, fit: PrivateFit[Clusters], columns: Columns, rng: np.random.Generator
+        self, fit: PrivateFit[Clusters], columns: list[NDArray[Any]], rng: np.random.Generator
     ) -> Estimate[Clusters]:
         noise, counter = noise_of(self.noise), counter_over(columns, fit.domain)
         if self.lineage is None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -31,10 +30,11 @@ from dp_pipeline.estimators.fit import (
     run_charged,
     table_model,
 )
+from dp_pipeline.estimators.frames import features_of, whole_number
 from dp_pipeline.estimators.private_kmeans import table_doubts, warn_of
 from dp_pipeline.estimators.rows import (
     counter_over_codes,
-    declared_series,
+    declared_values,
     every_column,
     marginal_series,
     synthetic_frame,
@@ -244,20 +244,21 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         """
         began = generator(self.random_state)
         with invalid_parameters():
-            domain = every_column(self.domain, X)
+            features = features_of(X, typed=False)
+            domain = every_column(self.domain, features)
             columns = declared_columns(domain)
-            series = declared_series(X, columns)
+            values = declared_values(features, columns)
             fit = self._declared(columns)
             noise, refuse = noise_of(self.noise), self._refuses_unknown()
             # A declaration that read rows may hold a cache of them, so it is not the one kept.
-            counter = counter_over_codes(series, declared_columns(domain), refuse=refuse)
+            counter = counter_over_codes(values, declared_columns(domain), refuse=refuse)
             fitted = self._run(fit, counter, noise, copy.deepcopy(began))
         self._fit, self._columns, self._began = fit, columns, began
         self._table, self._transcript = fitted.released, fitted.transcript
         self.spends_ = fitted.spends
         self.graph_ = clique_graph(fitted.released)
         self.fit_for_release_ = is_fit_for_release(self.noise)
-        self._name_features(fit.domain.names, is_named=hasattr(X, "columns"))
+        self._name_features(fit.domain.names, is_named=features.labels is not None)
         self.warnings_ = table_doubts(fitted, fit, nominal_rows=self.nominal_rows)
         warn_of("PrivateSynthesizer", self.warnings_)
         return self
@@ -284,7 +285,7 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         if n is None:
             return synthetic_frame(self._table, self._columns)
         with invalid_parameters():
-            rows = _number_of_rows(n)
+            rows = whole_number(n, of="n", least=0, most=MOST_ROWS)
         rng = generator(self.random_state)
         table = redrawn(self._fit, self._transcript, rows=rows, began=self._began, rng=rng)
         return synthetic_frame(table, self._columns)
@@ -355,10 +356,3 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
         tags.non_deterministic = not str(self.noise).startswith("seeded:")
         return tags
-
-
-def _number_of_rows(n: object) -> int:
-    whole = int(n) if isinstance(n, Integral) and not isinstance(n, bool) else -1
-    if not 0 <= whole <= MOST_ROWS:
-        raise DeclarationError(f"n: expected a whole number in 0..{MOST_ROWS}, got {n!r:.60}")
-    return whole

@@ -2,23 +2,21 @@
 
 The rows of a data frame as codes of declared cells, and the counter over them. Rows live here.
 
-What is refused is the form of ``X``: no table, a declared column that is missing or there
-twice. Types of columns are no errors: pandas makes them from the values, so that one value
-more can turn numbers into objects. What becomes of a row depends on that row alone, as it
-does in ``raw.prepare``.
+What is refused is the form of ``X``: a declared column that is missing. Types of columns are no
+errors: pandas makes them from the values, so that one value more can turn numbers into objects.
+What becomes of a row depends on that row alone, as it does in ``raw.prepare``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from dp_pipeline.estimators.declared import DeclaredColumn, domain_of
-from dp_pipeline.estimators.frames import text_of
+from dp_pipeline.estimators.frames import Features, numbered, stored
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.values import level_codes, missing_cells, valid_numbers
 from dp_pipeline.release.synthetic_table import SyntheticTable, decoded
@@ -93,105 +91,65 @@ def _labels(column: DeclaredColumn) -> Any:
 Columns = tuple[DeclaredColumn, ...]
 
 
-def every_column(domain: Any, X: Any) -> Any:
+def every_column(domain: Any, features: Features) -> Any:
     """A declaration in which ``...`` is replaced by the columns of X that it does not name, in
     their order: of a frame by their names; of an array, whose first columns are those that are
-    named, by ``x`` and their place.
+    named, by ``x`` and their place. What has no ``...`` is returned as it is.
 
-    What has no ``...`` is returned as it is. Raises DeclarationError as ``declared_series`` does.
+    DeclarationError where a column would have the name of another one.
     """
     if not isinstance(domain, Mapping) or ... not in domain:
         return domain
     named = {name: form for name, form in domain.items() if name is not ...}
-    there = _names(X)
-    if there is None:
-        others = [f"x{at}" for at in range(len(named), _array(X).shape[1])]
+    others: Sequence[Any]
+    if features.labels is None:
+        others = numbered(len(named), len(features.columns))
         if not set(named).isdisjoint(others):
             raise DeclarationError("domain: expected no name that a later column of X has, got one")
     else:
-        others = [name for name in there if name not in named]
+        others = [name for name in features.labels if name not in named]
     return {**named, **dict.fromkeys(others, domain[...])}
 
 
-def declared_series(X: Any, columns: Columns) -> list[Any]:
-    """One pandas series a declared column.
+def declared_values(features: Features, columns: Columns) -> list[Any]:
+    """The values of each declared column: of a frame by name, columns without a declaration left
+    out; else the d columns of X are the declared ones in their order.
 
-    X   a pandas frame that has each declared column once, by name: columns without a declaration
-        are left out; or an array (n, d) or nested lists, whose d columns are the declared ones in
-        their order
-
-    Raises DeclarationError for another form.
+    Raises DeclarationError for a column that is missing, and for another number of them.
     """
-    import pandas as pd
-
-    there = _names(X)
-    if there is None:
-        array = _array(X)
-        if array.shape[1] != len(columns):
-            raise DeclarationError(
-                f"X: expected {len(columns)} columns as declared, got {array.shape[1]}"
-            )
-        return [pd.Series(column) for column in array.T]
-    names = [column.attribute.name for column in columns]
-    absent = [name for name in names if name not in there]
-    if absent:
-        raise DeclarationError(f"X: expected a column {absent[0]!r} as declared, got none")
-    if len(set(there)) < len(there):
-        raise DeclarationError("X: expected each column name once, got one twice")
-    return [X[name] for name in names]
-
-
-def _names(X: Any) -> list[Any] | None:
-    """Names of the columns of a frame; None of what has none."""
-    import pandas as pd
-
-    return list(X.columns) if isinstance(X, pd.DataFrame) else None
-
-
-def _array(X: Any) -> NDArray[Any]:
-    """Rows without names, (n, d); the values of lists stay what they are."""
-    if hasattr(X, "tocsr"):
-        raise DeclarationError("X: expected dense rows, got a sparse matrix")
-    is_array = hasattr(X, "__array__") and not hasattr(X, "schema") and not hasattr(X, "iloc")
-    if not (is_array or isinstance(X, list | tuple)):
+    if features.labels is not None:
+        there = dict(zip(features.labels, features.columns, strict=True))
+        for column in columns:
+            if column.attribute.name not in there:
+                name = column.attribute.name
+                raise DeclarationError(f"X: expected a column {name!r} as declared, got none")
+        return [there[column.attribute.name] for column in columns]
+    if len(features.columns) != len(columns):
         raise DeclarationError(
-            f"X: expected a pandas frame, an array or nested lists, got {type(X).__name__}"
+            f"X: expected {len(columns)} columns as declared, got {len(features.columns)}"
         )
-    array = np.asarray(X) if is_array else _of_lists(X)
-    if array.ndim != 2:
-        raise DeclarationError(f"X: expected two dimensions, got {array.ndim}")
-    if array.dtype.kind == "c":
+    if any(values.dtype.kind == "c" for values in features.columns):
         raise DeclarationError(
             "X: expected numbers or text, got others: Complex data not supported"
         )
-    return array
+    return list(features.columns)
 
 
-def _of_lists(X: Any) -> NDArray[Any]:
-    """Nested lists as an array of objects, so that no value changes another's type."""
-    lengths = {len(row) if isinstance(row, list | tuple) else -1 for row in X}
-    if len(lengths) > 1 or -1 in lengths:
-        raise DeclarationError("X: expected rows of one length, got others")
-    array = np.empty((len(X), *lengths), dtype=object)
-    for at, row in enumerate(X):
-        array[at] = row
-    return array
-
-
-def counter_over_codes(series: list[Any], columns: Columns, *, refuse: bool) -> MemoryCounter:
+def counter_over_codes(values: list[Any], columns: Columns, *, refuse: bool) -> MemoryCounter:
     """The engine over the rows whose values fit, 1 or 2 bytes a code.
 
+    values   one list of values (n,) a declared column
     refuse   raise where a row does not fit, in place of leaving it out: DeclarationError
              with the column's name, which tells about a row
     """
-    keep = np.ones(len(series[0]), dtype=np.bool_)
+    keep = np.ones(len(values[0]), dtype=np.bool_)
     codes: dict[str, NDArray[Any]] = {}
     coordinates: dict[str, NDArray[Any]] = {}
     # A warning about a cast would say something about a row.
     with np.errstate(all="ignore"):
-        for column, values in zip(columns, series, strict=True):
+        for column, given in zip(columns, values, strict=True):
             attribute = column.attribute
-            places, numbers = _coded(attribute, values)
+            places, numbers = _coded(attribute, given)
             if refuse and (places == INVALID).any():
                 raise DeclarationError(
                     f"X: column {attribute.name!r}: expected declared values, got others"
@@ -212,7 +170,7 @@ def _coded(attribute: Attribute, values: Any) -> tuple[IntArray, NDArray[Any] | 
     """Codes (n,), INVALID for a row that does not fit; of a number that is never missing also
     its coordinates, any number where it does not fit.
     """
-    column = pa.chunked_array([_stored(values, is_numeric=attribute.is_numeric)])
+    column = stored(values, truth_is_number=attribute.is_numeric)
     if not isinstance(attribute.cells, Bins) or attribute.coordinate is None:
         return level_codes(attribute, column), None
     numbers = valid_numbers(attribute, column)
@@ -222,27 +180,3 @@ def _coded(attribute: Attribute, values: Any) -> tuple[IntArray, NDArray[Any] | 
         return codes, None
     numbers[np.isnan(numbers)] = attribute.coordinate.lower
     return codes, attribute.coordinate.encode(numbers).astype(np.int32)
-
-
-def _stored(values: Any, *, is_numeric: bool) -> pa.Array:
-    """A series as numbers, or as texts that may be missing: whatever its values are."""
-    import pandas as pd
-
-    if isinstance(values.dtype, pd.CategoricalDtype):
-        categories = _stored(values.cat.categories.to_series(), is_numeric=is_numeric)
-        places = values.cat.codes.to_numpy()
-        return categories.take(pa.array(places, mask=places < 0))
-    if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iuf":
-        return pa.array(_plain(values.to_numpy()))
-    if getattr(values.dtype, "storage", None) == "pyarrow":
-        stored = pa.array(values)
-        return stored.combine_chunks() if isinstance(stored, pa.ChunkedArray) else stored
-    texts = [text_of(value, truth_is_number=is_numeric) for value in values.tolist()]
-    return pa.array(texts, type=pa.large_string())
-
-
-def _plain(numbers: NDArray[Any]) -> NDArray[Any]:
-    """Numbers as pyarrow takes them: no other byte order, no float of another size."""
-    if numbers.dtype.kind == "f" and numbers.dtype.itemsize not in (4, 8):
-        return numbers.astype(np.float64)
-    return numbers.astype(numbers.dtype.newbyteorder("="))

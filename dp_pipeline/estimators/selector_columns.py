@@ -19,7 +19,14 @@ from numpy.typing import NDArray
 
 from dp_pipeline.anonymity.method import Bit
 from dp_pipeline.anonymity.rows import Column
-from dp_pipeline.estimators.frames import UNKNOWN, kind_of, numbers_of, text_of, text_places
+from dp_pipeline.estimators.frames import (
+    UNKNOWN,
+    ascending,
+    kind_of,
+    numbers_of,
+    text_of,
+    text_places,
+)
 from dp_pipeline.spec.encoding import IntArray
 from dp_pipeline.spec.errors import DeclarationError
 
@@ -38,8 +45,8 @@ def declared_edges(edges: Any, names: Sequence[str]) -> tuple[Mapping[int, Cuts]
     if edges is None:
         return {}, None
     if not isinstance(edges, Mapping):
-        return {}, _ascending(edges)
-    return {_place(column, names): _ascending(cuts) for column, cuts in edges.items()}, None
+        return {}, _cuts(edges)
+    return {_place(column, names): _cuts(cuts) for column, cuts in edges.items()}, None
 
 
 def _place(column: object, names: Sequence[str]) -> int:
@@ -51,17 +58,11 @@ def _place(column: object, names: Sequence[str]) -> int:
     raise DeclarationError(f"edges: expected names or places of columns of X, got {column!r:.60}")
 
 
-def _ascending(cuts: Any) -> Cuts:
-    try:
-        array = np.asarray(cuts)
-    except ValueError:
-        array = np.asarray("ragged")
-    is_list = array.dtype.kind in "iuf" and array.ndim == 1 and len(array) > 0
-    numbers = tuple(float(cut) for cut in array) if is_list else ()
-    ascends = all(low < high for low, high in pairwise(numbers))
-    if not numbers or not ascends or not np.isfinite(numbers).all():
-        raise DeclarationError(f"edges: expected lists of ascending numbers, got {cuts!r:.60}")
-    return numbers
+def _cuts(values: Any) -> Cuts:
+    cuts = ascending(values, at_least=1)
+    if cuts is None:
+        raise DeclarationError(f"edges: expected lists of ascending numbers, got {values!r:.60}")
+    return cuts
 
 
 MOST_NUMBERS = 64
@@ -90,7 +91,7 @@ class SelectorColumn(ABC):
 
     @abstractmethod
     def coded(self, series: Any) -> Coded:
-        """The codes of a pandas series of any type; what was never seen is not known."""
+        """The codes of a column of any type; what was never seen is not known."""
 
     @abstractmethod
     def asked(self, bit: Bit) -> str:
@@ -216,8 +217,11 @@ def _single_numbers(name: str, series: Any, *, are_truths: bool) -> NumberColumn
 
 def _levels(name: str, series: Any) -> LevelColumn:
     places, texts = text_places(series)
-    declared = getattr(series, "cat", None) is not None and series.cat.ordered
-    there = texts if declared else [texts[place] for place in np.unique(places[places >= 0])]
+    declared = series.dtype.name == "category" and series.cat.ordered
+    there = texts
+    if declared:
+        of_category, texts_of_categories = text_places(series.cat.categories)
+        there = [texts_of_categories[place] for place in of_category]
     if UNKNOWN in there:
         raise DeclarationError(
             f"X: column {name!r}: expected texts, truth values or numbers as categories, got others"
@@ -288,22 +292,23 @@ def labels_of(y: Any, *, rows: int) -> LabelValues:
         raise DeclarationError("y: expected one label a row of X, got another number of them")
     try:
         found, different = pd.factorize(series)
-    except TypeError:
+        values = pd.Index(different)
+        read, has_fractions = [_read(label) for label in values], any(map(_has_fraction, values))
+        keys = [] if has_fractions else [_sort_key(label) for label in values]
+    except Exception:  # noqa: BLE001 - a label may be of any class, with methods that raise
         raise DeclarationError("y: expected texts, numbers or truth values, got others") from None
     # As a label of its own, what is not known would pass for another label beside one that is.
     if (found < 0).any():
         raise DeclarationError("y: expected a label of every row, got missing ones")
-    values = pd.Index(different)
-    if any(_has_fraction(label) for label in values):
+    if has_fractions:
         raise DeclarationError("y: expected labels of classes, got numbers with fractions")
     if len(values) > MOST_LEVELS:
         raise DeclarationError(f"y: expected at most {MOST_LEVELS} different labels, got more")
-    read = [_read(label) for label in values]
     if "" in read:
         raise DeclarationError("y: expected a label of every row, got empty ones")
     if len(set(read)) < len(read):
         raise DeclarationError("y: expected labels that differ as texts, got two that do not")
-    order = sorted(range(len(values)), key=lambda place: _sort_key(values[place]))
+    order = sorted(range(len(values)), key=keys.__getitem__)
     codes = np.argsort(order)[found] if order else found
     name = series.name if isinstance(series.name, str) else None
     return LabelValues(codes.astype(np.int64), values.take(order), name)
@@ -318,15 +323,16 @@ def _series(y: Any) -> Any:
             "y: expected a label of every row: a fit requires y to be passed, "
             "but the target y is None"
         )
-    if isinstance(y, pd.Series):
-        return y
     try:
-        return pd.Series(column_or_1d(y, warn=True))
+        series = y if isinstance(y, pd.Series) else pd.Series(column_or_1d(y, warn=True))
     except UnicodeError:
         raise DeclarationError("y: expected texts that can be encoded, got others") from None
     except ValueError as error:
         # What it says of complex numbers goes on with the values.
         raise DeclarationError(f"y: {str(error).splitlines()[0]}") from None
+    # In the order of bytes that pandas counts with.
+    dtype: Any = series.dtype
+    return series.astype(dtype.newbyteorder("=")) if isinstance(dtype, np.dtype) else series
 
 
 def _read(label: object) -> str:

@@ -1,6 +1,7 @@
 """Studies: what the papers claim, measured again on benchmark data; never on sensitive rows.
 
-One folder a study (``clustering``, ``k_anonymity``, ``tables``); what they share lies beside:
-benchmark data, the run of a study, the journal of finished cells, worker processes, means,
-verdicts, pictures, sections of reports.
+One file a study says what is compared, how one cell is measured, what the papers claim and what
+the report shows: ``clustering``, ``tables``, ``k_anonymity``. All of them share the rest:
+``study`` runs the cells, ``results`` summarises them, ``claims`` judges, ``report`` and
+``charts`` show.
 """

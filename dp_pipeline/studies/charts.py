@@ -26,7 +26,7 @@ from dp_pipeline.reporting.figures.picture import (
     spread_apart,
 )
 from dp_pipeline.reporting.text import number_text
-from dp_pipeline.studies.fit import Mean
+from dp_pipeline.studies.results import Mean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,12 +98,7 @@ OVER_EPSILON = Across("ε (log scale; smaller protects more)")
 
 
 def line_chart(
-    lines: Sequence[Line],
-    *,
-    scale: Scale,
-    title: str,
-    footnote: str,
-    across: Across = OVER_EPSILON,
+    lines: Sequence[Line], *, scale: Scale, title: str, footnote: str, across: Across = OVER_EPSILON
 ) -> bytes:
     """PNG as high as the names at the ends of the lines need.
 

@@ -27,31 +27,21 @@ def _options(
     system, over   how what is compared, and the axis of the comparison, are called
     at             the letter of that axis
     """
+    name, out = system.removeprefix("--"), click.Path(file_okay=False, path_type=Path)
+    many: dict[str, Any] = {"multiple": True}
     options = (
         click.option(
-            "--dataset",
-            "datasets",
-            multiple=True,
-            required=True,
-            help="A benchmark; may be repeated.",
+            "--dataset", "datasets", required=True, help="A benchmark; may be repeated.", **many
         ),
+        click.option(system, "systems", help=f"Only this {name}; may be repeated.", **many),
         click.option(
-            system,
-            "systems",
-            multiple=True,
-            help=f"Only this {system.removeprefix('--')}; may be repeated.",
-        ),
-        click.option(
-            over,
-            "places",
-            multiple=True,
-            help="May be repeated; else those the data set lists.",
+            over, "places", help="May be repeated; else those the data set lists.", **many
         ),
         click.option(
             "--repeats",
             type=click.IntRange(1, 100_000),
             default=repeats,
-            help=f"Of each {system.removeprefix('--')} at each {at}: {repeats}.",
+            help=f"Of each {name} at each {at}: {repeats}.",
         ),
         click.option(
             "--jobs",
@@ -63,7 +53,7 @@ def _options(
             "--out",
             "folder",
             required=True,
-            type=click.Path(file_okay=False, path_type=Path),
+            type=out,
             help="A folder for results, pictures and report.md.",
         ),
     )
@@ -83,12 +73,12 @@ def study_clustering(systems: tuple[str, ...], places: tuple[str, ...], **asked:
 
     The same command again goes on where it was stopped; other settings add to the folder.
     """
-    from dp_pipeline.studies.clustering.cells import find_systems
-    from dp_pipeline.studies.clustering.report import ClusteringStudy
+    from dp_pipeline.studies.clustering import SYSTEMS, ClusteringStudy
+    from dp_pipeline.studies.study import named
 
     _run(
         ClusteringStudy(
-            systems=find_systems(systems), epsilons=_epsilons(places), **_shared(**asked)
+            systems=named(systems, SYSTEMS), epsilons=_epsilons(places), **_shared(**asked)
         )
     )
 
@@ -109,12 +99,12 @@ def study_release(
     The same command again goes on where it was stopped; other settings add to the folder.
     """
     from dp_pipeline.spec.amounts import parse_delta
-    from dp_pipeline.studies.tables.cells import find_systems
-    from dp_pipeline.studies.tables.report import ReleaseStudy
+    from dp_pipeline.studies.study import named
+    from dp_pipeline.studies.tables import SYSTEMS, ReleaseStudy
 
     _run(
         ReleaseStudy(
-            systems=find_systems(systems),
+            systems=named(systems, SYSTEMS),
             epsilons=_epsilons(places),
             delta=parse_delta(delta, of="--delta"),
             classify=classify,
@@ -151,12 +141,12 @@ def study_anonymity(
     The same command again goes on where it was stopped; other settings add to the folder.
     """
     from dp_pipeline.spec.dataset import parse_k
-    from dp_pipeline.studies.k_anonymity.cells import find_systems
-    from dp_pipeline.studies.k_anonymity.report import AnonymityStudy
+    from dp_pipeline.studies.k_anonymity import SYSTEMS, AnonymityStudy
+    from dp_pipeline.studies.study import named
 
     _run(
         AnonymityStudy(
-            systems=find_systems(systems),
+            systems=named(systems, SYSTEMS, what="method"),
             partitions=tuple(sorted({parse_k(text) for text in places})),
             protocols=("paper", "nested") if protocol == "both" else (protocol,),
             scorers=tuple(dict.fromkeys(scorers)),

@@ -2,50 +2,62 @@
 
 Benchmark: the prepared rows of one public data set, kept in the folder of a study.
 
-What made the cells of a study: a digest of the code that measures, and versions below it.
+Journal: the finished cells, one line each, on disk before the next begins. A study that was killed
+goes on where it stopped; one with other settings in the same folder adds its cells. Cells of other
+code are never mixed with these.
 
-Seeds of a study: from the name of a cell alone, so that every run draws the same.
+Seeds of a study are from the name of a cell alone, so that every run draws the same.
 
-Workers: many independent tasks, in this process or in several, one thread each.
-
-Progress of a study: a bar with the time left on a terminal, a line every 5 % elsewhere.
-
-Named: the systems of a study that a command line names.
+Workers: many independent tasks, in this process or in several, one thread each; progress is a bar
+with the time left on a terminal, a line every 5 % elsewhere.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import json
 import multiprocessing
 import os
 import signal
 import sys
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import date
+from fractions import Fraction
 from functools import cache, partial
 from importlib import metadata, resources
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Any, BinaryIO, ClassVar, Generic, TypeVar
+
+import numpy as np
 
 from dp_pipeline import __version__
 from dp_pipeline.files import load_threaded_libraries, one_thread
+from dp_pipeline.gate.counter import Counter
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.ledger import Ledger
+from dp_pipeline.models.base import Model, PrivacyGuarantee
+from dp_pipeline.publish.fit import Fitted, fit
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot, require_prepared
 from dp_pipeline.raw.validate import refusal, validate
+from dp_pipeline.release.accountant import Accountant
+from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.discovery import find_spec
-from dp_pipeline.spec.errors import DeclarationError, NotPrepared, PipelineError
+from dp_pipeline.spec.errors import Damaged, DeclarationError, NotPrepared, PipelineError
 from dp_pipeline.spec.name import one_of
-from dp_pipeline.studies.journal import Journal, Row, open_journal
+from dp_pipeline.studies.report import Family, write_report
+from dp_pipeline.studies.results import Row, System
 
 SNAPSHOT = "study"
 _KEY = bytes(32)
@@ -118,22 +130,25 @@ def opened(folder: Path, dataset: str, repetition: int = 0) -> Benchmark:
 
 
 _ROOMS = ("gate", "inference", "metrics", "models", "raw", "release", "spec")
-_SHARED = ("studies/study.py", "studies/fit.py")
+_SHARED = "studies/study.py"
+SAID = "\n# Below stands what the study claims and shows: no cell depends on it.\n"
 
 
 @cache
-def code_version(*files: str, rooms: Collection[str] = ()) -> str:
-    """Of the rooms that measure, and of the files of studies that do: charts and words
-    may change without making finished cells void.
+def code_version(study: str, *files: str, rooms: Collection[str] = ()) -> str:
+    """Of the rooms that measure, and of the files of studies that do, down to the line ``SAID``:
+    charts and words may change without making finished cells void.
 
+    study   the file of a study
+    files   beside it and those that every study depends on
     rooms   beside those that every study depends on
     """
     package = Path(str(resources.files("dp_pipeline")))
     found = [file for room in (*_ROOMS, *rooms) for file in package.joinpath(room).rglob("*.py")]
-    found += [package.joinpath(file) for file in (*_SHARED, *files)]
+    found += [package.joinpath(file) for file in (study, _SHARED, *files)]
     digest = hashlib.sha256()
     for file in sorted(found):
-        digest.update(file.read_bytes())
+        digest.update(file.read_bytes().partition(SAID.encode())[0])
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("numpy", "scikit-learn"))
     return f"dp_pipeline {__version__} {digest.hexdigest()[:12]}, {versions}"
 
@@ -141,6 +156,42 @@ def code_version(*files: str, rooms: Collection[str] = ()) -> str:
 def seed_of(use: str, key: str) -> int:
     """128 bits: the same in every run, independent between keys and uses."""
     return int.from_bytes(hashlib.sha256(f"{use} {key}".encode()).digest()[:16])
+
+
+def digest_of(facts: Sequence[object]) -> str:
+    """12 hex digits of what the file of a data set says to a study; other cells than these are
+    of another data set with the same name.
+    """
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def timed_fit(
+    model: Model,
+    counter: Counter,
+    spec: DatasetSpec,
+    guarantee: PrivacyGuarantee,
+    *,
+    epsilon: Fraction,
+    key: str,
+) -> tuple[Fitted, float]:
+    """A fit with the noise that ``key`` decides, and its wall-clock seconds."""
+
+    def ask(accountant: Accountant) -> Curator:
+        return Curator(
+            counter,
+            domain=spec.domain,
+            reach=spec.reach,
+            accountant=accountant,
+            transcript=Transcript(),
+            noise=SeededNoise(seed_of("noise", key)),
+            benchmark=not spec.is_release,
+            relation=spec.relation,
+        )
+
+    rng = np.random.default_rng(seed_of("post-processing", key))
+    began = time.perf_counter()
+    fitted = fit(model, guarantee, ask, epsilon=epsilon, rng=rng)
+    return fitted, time.perf_counter() - began
 
 
 Item = TypeVar("Item")
@@ -265,31 +316,119 @@ def duration_text(seconds: float) -> str:
     return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
 
 
-class AnyCell(Protocol):
-    """What is measured at once, and known by one text."""
+class Journal:
+    """The open file of one study; see ``open_journal``."""
+
+    def __init__(self, path: Path, file: BinaryIO, rows: dict[str, Row]) -> None:
+        self._path, self._file, self._rows = path, file, rows
 
     @property
-    def repetition(self) -> int:
-        """Which one of the same: early ones of every system come first."""
-        ...
+    def rows(self) -> Mapping[str, Row]:
+        """Cell → its row, in the order in which they were finished."""
+        return self._rows
+
+    def append(self, cell: str, row: Row) -> None:
+        """Store one finished cell; it is on disk when this returns."""
+        _append(self._file, {"cell": cell, "row": dict(row)})
+        self._rows[cell] = row
+
+
+@contextmanager
+def open_journal(path: Path, header: Mapping[str, str]) -> Iterator[Journal]:
+    """The journal at ``path``, made if there is none, for this process alone.
+
+    header   what made the cells: study, code, versions
+
+    A torn last line (a crash while writing it) is dropped. DeclarationError for a journal
+    with another header, or one that another process has open; Damaged when a line in the
+    middle is broken.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    with os.fdopen(descriptor, "r+b") as file:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DeclarationError(
+                f"{path}: expected no other study in this folder, got one; name another with --out"
+            ) from None
+        yield Journal(path, file, _begun(path, file, header))
+
+
+def _begun(path: Path, file: BinaryIO, header: Mapping[str, str]) -> dict[str, Row]:
+    """The rows so far; writes the header where there is none."""
+    lines = list(_whole_lines(path, file))
+    if not lines:
+        _append(file, dict(header))
+    elif lines[0] != header:
+        made = "; ".join(f"{name} {lines[0].get(name)}" for name in header)
+        raise DeclarationError(
+            f"{path}: expected cells of {'; '.join(f'{n} {v}' for n, v in header.items())}, "
+            f"got cells of {made}; name another folder with --out"
+        )
+    return {line["cell"]: line["row"] for line in lines[1:]}
+
+
+def _whole_lines(path: Path, file: BinaryIO) -> Iterator[dict[str, Any]]:
+    """Every whole line; a torn last one is cut off."""
+    whole = 0
+    for number, line in enumerate(file.readlines(), start=1):
+        if not line.endswith(b"\n"):
+            break
+        try:
+            yield json.loads(line)
+        except ValueError:
+            raise Damaged(f"{path}: expected line {number} whole, got a broken one") from None
+        whole += len(line)
+    file.truncate(whole)
+    file.seek(whole)
+
+
+def _append(file: BinaryIO, line: Mapping[str, Any]) -> None:
+    file.write(json.dumps(line, ensure_ascii=False, allow_nan=False).encode() + b"\n")
+    file.flush()
+    os.fsync(file.fileno())
+
+
+class Cell:
+    """What is measured at once, and known by one text. A study's cells are frozen dataclasses whose
+    fields are the factors, the repetition last.
+    """
+
+    dataset: str
+    system: str
+    repetition: int
 
     @property
     def key(self) -> str:
-        """What a journal knows it by."""
-        ...
+        """What a journal knows the cell by, and what decides its randomness: systems that are
+        compared as independent samples must not share their noise.
+        """
+        return "/".join(map(_key_text, (getattr(self, factor.name) for factor in fields(self))))  # type: ignore[arg-type]
 
 
-Cell = TypeVar("Cell", bound=AnyCell)
+def _key_text(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+AnyCell = TypeVar("AnyCell", bound=Cell)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study(ABC, Generic[Cell]):
+class Study(Family, Generic[AnyCell]):
     """What is to be measured, and where to.
 
+    name     of the study in journals; ``file`` is its file, ``measures_in`` further files and
+             ``rooms`` further folders that its cells depend on
     folder   results, pictures, report, and the prepared rows in ``.data``
     ledger   of the project: what it protects is not studied
     jobs     processes; results do not depend on it
     """
+
+    name: ClassVar[str]
+    file: ClassVar[str]
+    measures_in: ClassVar[tuple[str, ...]] = ()
+    rooms: ClassVar[tuple[str, ...]] = ()
 
     specs: tuple[DatasetSpec, ...]
     repeats: int
@@ -303,7 +442,7 @@ class Study(ABC, Generic[Cell]):
         The files are of all cells in the folder, those of earlier runs included.
         DeclarationError, before anything is read or written, for a data set to be released or
         whose rows a lineage of the project protects, one without a system to run, and for a
-        folder with cells of other code or data.
+        folder with cells of other code or data. PipelineError when every system refused.
         """
         benchmarks = [Benchmark.of(spec, self.folder) for spec in self.specs]
         for spec in self.specs:
@@ -317,14 +456,15 @@ class Study(ABC, Generic[Cell]):
             missing = [cell for cell in cells if cell.key not in journal.rows]
             if missing:
                 self._measure(missing, benchmarks, journal)
-            return self.write(list(journal.rows.values()), header)
+            return write_report(self.folder, self, list(journal.rows.values()), header)
 
-    @abstractmethod
     def header(self) -> dict[str, str]:
         """What makes the cells: other cells are not mixed with these."""
+        code = code_version(self.file, *self.measures_in, rooms=self.rooms)
+        return {"study": self.name, "code": code}
 
     @abstractmethod
-    def cells(self, spec: DatasetSpec) -> list[Cell]:
+    def cells(self, spec: DatasetSpec) -> list[AnyCell]:
         """Every cell of one data set; DeclarationError where there is nothing to run."""
 
     @abstractmethod
@@ -332,16 +472,11 @@ class Study(ABC, Generic[Cell]):
         """What the file of a data set says to this study; in every row, as ``declared``."""
 
     @abstractmethod
-    def prepared(self, benchmark: Benchmark) -> None:
-        """What is computed once for all cells of a prepared data set."""
-
-    @abstractmethod
-    def measuring(self) -> Callable[[Cell], Row]:
+    def measuring(self) -> Callable[[AnyCell], Row]:
         """Measures a cell; pickled where there are several processes."""
 
-    @abstractmethod
-    def write(self, rows: Sequence[Row], header: Mapping[str, str]) -> Path:
-        """Every file but the journal, from finished cells; the path of the report."""
+    def prepared(self, benchmark: Benchmark) -> None:
+        """What is computed once for all cells of a prepared data set: nothing."""
 
     def _require_same_data(self, journal: Journal) -> None:
         declared = {spec.name: self.declared(spec) for spec in self.specs}
@@ -353,7 +488,7 @@ class Study(ABC, Generic[Cell]):
                 )
 
     def _measure(
-        self, cells: Sequence[Cell], benchmarks: Sequence[Benchmark], journal: Journal
+        self, cells: Sequence[AnyCell], benchmarks: Sequence[Benchmark], journal: Journal
     ) -> None:
         for benchmark in benchmarks:
             benchmark.prepare(self.ledger)
@@ -364,17 +499,14 @@ class Study(ABC, Generic[Cell]):
                 on_finished(cell.key)
 
 
-System = TypeVar("System")
+AnySystem = TypeVar("AnySystem", bound=System)
 
 
 def named(
-    names: Sequence[str], known: Mapping[str, System], *, what: str = "system"
-) -> tuple[System, ...]:
+    names: Sequence[str], known: Mapping[str, AnySystem], *, what: str = "system"
+) -> tuple[AnySystem, ...]:
     """Those with these names, all for no name, in their own order; DeclarationError for an
     unknown one.
-
-    >>> named(["b", "a"], {"a": 1, "b": 2, "c": 3})
-    (1, 2)
     """
     for name in names:
         if name not in known:

@@ -186,7 +186,7 @@ def test_parameters_of_the_method_and_declared_rows_reach_it():
 @pytest.mark.parametrize("missing", [False, True])
 def test_a_table_of_another_library_is_refused_whatever_it_holds(missing: bool) -> None:
     column = pa.array([True, None if missing else False])
-    with pytest.raises(InvalidParameter, match="a pandas frame, got Table"):
+    with pytest.raises(InvalidParameter, match="nested lists, got Table"):
         private().fit(pa.table({"x": column, "y": column}))
 
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dp_pipeline.estimators.declared import declared_columns
-from dp_pipeline.estimators.rows import counter_over_codes, declared_series, every_column
+from dp_pipeline.estimators.frames import features_of, numbers_of, text_places
+from dp_pipeline.estimators.rows import counter_over_codes, declared_values, every_column
 from dp_pipeline.spec.errors import DeclarationError
 
 NAN = float("nan")
@@ -17,9 +23,9 @@ NAN = float("nan")
 
 def counted(values: Any, declared: Any) -> list[int]:
     """Rows in every cell of one column."""
-    frame = pd.DataFrame({"x": values})
+    features = features_of(pd.DataFrame({"x": values}))
     columns = declared_columns({"x": declared})
-    counter = counter_over_codes(declared_series(frame, columns), columns, refuse=False)
+    counter = counter_over_codes(declared_values(features, columns), columns, refuse=False)
     return counter.exact_tables([("x",)])[0].tolist()
 
 
@@ -95,7 +101,8 @@ def test_a_truth_value_is_its_text_where_texts_are_declared():
 def test_a_row_that_fits_in_one_column_alone_is_dropped_from_all():
     frame = pd.DataFrame({"x": ["a", "b", "z"], "y": [0.5, NAN, 0.5]})
     columns = declared_columns({"x": ["a", "b"], "y": {"bounds": [0, 1], "bins": 1}})
-    counter = counter_over_codes(declared_series(frame, columns), columns, refuse=False)
+    values = declared_values(features_of(frame), columns)
+    counter = counter_over_codes(values, columns, refuse=False)
     tables = counter.exact_tables([(), ("x",), ("y",)])
     assert [one.tolist() for one in tables] == [1, [1, 0], [1]]
 
@@ -108,8 +115,8 @@ def test_a_row_does_not_change_what_becomes_of_another():
 def codes(values: Any, declared: Any) -> list[int]:
     """The codes of one column, row by row, without the rows that do not fit."""
     columns = declared_columns({"x": declared})
-    series = declared_series(pd.DataFrame({"x": values}), columns)
-    return counter_over_codes(series, columns, refuse=False)._codes["x"].tolist()
+    read = declared_values(features_of(pd.DataFrame({"x": values})), columns)
+    return counter_over_codes(read, columns, refuse=False)._codes["x"].tolist()
 
 
 @pytest.mark.parametrize("word", ["-999.0", "1e3", "099", "-999"])
@@ -164,12 +171,55 @@ class OtherText(str):
         return [1]
 
 
-@pytest.mark.parametrize("value", [NoNumber(1), NoText("a"), OtherText("a")], ids=type)
-def test_a_value_that_raises_when_it_is_read_is_dropped(value: Any):
-    values = pd.Series(["a", "1", value], dtype=object)
-    assert counted(values, ["a", "1"]) == [1, 1]
-    assert counted(values, {"levels": ["a", "1"], "nullable": True}) == [1, 1, 0]
-    assert counted(values, {"bounds": [0, 1], "bins": 2}) == [0, 1]
+class NoClass:
+    """An object whose class cannot be asked for."""
+
+    @property
+    def __class__(self) -> Any:
+        raise RuntimeError("a row")
+
+
+@pytest.mark.parametrize("make", [lambda: None, lambda: 2.5, lambda: True, NoClass])
+def test_a_value_is_what_it_holds_whatever_its_methods_say(make: Callable[[], Any]):
+    other = make()
+    values = pd.Series(["a", "1", NoText("a"), OtherText("a"), NoNumber(1), other], dtype=object)
+    assert counted(values, ["a", "1"]) == [3, 2]
+
+
+def test_an_object_that_raises_when_it_is_looked_at_is_dropped():
+    values = pd.Series(["a", NoClass()], dtype=object)
+    assert counted(values, ["a", "1"]) == [1, 0]
+    assert counted(values, {"levels": ["a", "1"], "nullable": True}) == [1, 0, 0]
+
+
+ANY_VALUE = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.integers(2**53 - 2, 2**53 + 2),
+    st.floats(),
+    st.text(max_size=3),
+    st.sampled_from(["1e3", " 7 ", "1.0", "-0", "nan", "inf", "1_0"]),
+    st.binary(max_size=2),
+    st.sampled_from([pd.NaT, pd.NA, 1 + 0j, Decimal("1.50"), Decimal(7), np.float32(0.1), [1]]),
+)
+
+
+@given(st.lists(ANY_VALUE, min_size=1, max_size=5), st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_what_a_value_is_read_as_does_not_depend_on_the_others(values: list[Any], flag: bool):
+    """Alone a value has a type of its own; beside others it may be an object."""
+    column = pd.Series(values, dtype=object)
+    places, words = text_places(column)
+    together = [words[place] if place >= 0 else None for place in places]
+    numbers, readable = numbers_of(column)
+    for at, value in enumerate(values):
+        alone = pd.Series([value], dtype=object if flag else None)
+        (place,), (*texts,) = text_places(alone)
+        assert (texts[place] if place >= 0 else None) == together[at]
+        (number,), (is_readable,) = numbers_of(alone)
+        assert number == numbers[at] or np.isnan([number, numbers[at]]).all()
+        assert is_readable == readable[at]
 
 
 @pytest.mark.parametrize("values", [[], np.zeros(0), pd.Series([], dtype="category")], ids=repr)
@@ -188,6 +238,11 @@ ODD_TYPES: dict[str, Any] = {
     "lists": pd.Series([[1], [2]]),
     "bytes": pd.Series([b"a", b"b"]),
     "categories of dates": pd.Series(pd.to_datetime(["2020-01-01", None])).astype("category"),
+    "arrow's dates": pd.Series(pd.to_datetime(["2020-01-01", None])).astype(
+        "timestamp[ns][pyarrow]"
+    ),
+    "arrow's lists": pd.Series([[1], None], dtype=pd.ArrowDtype(pa.list_(pa.int64()))),
+    "arrow's nothing": pd.Series([None, None], dtype=pd.ArrowDtype(pa.null())),
 }
 
 
@@ -196,6 +251,22 @@ def test_columns_of_odd_types_hold_nothing_that_is_declared(values: pd.Series):
     assert counted(values, 2) == [0, 0]
     assert counted(values, {"bounds": [0, 1], "bins": 2}) == [0, 0]
     assert counted(values, {"levels": ["a", "b"], "other": "b"}) == [0, 2]
+
+
+ARROW: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "truth values": (pa.bool_(), [False, True, None]),
+    "decimals": (pa.decimal128(5, 2), [Decimal(0), Decimal("1.00"), None]),
+    "dictionaries": (pa.dictionary(pa.int8(), pa.string()), ["0", "1", None]),
+    "small texts": (pa.string(), ["0", "1", None]),
+}
+
+
+@pytest.mark.parametrize(("type_", "values"), ARROW.values(), ids=ARROW)
+def test_columns_of_arrows_types_are_read_as_those_of_others(type_: pa.DataType, values: list[Any]):
+    column = pd.Series(pd.array(values, dtype=pd.ArrowDtype(type_)))
+    assert counted(column, 2) == [1, 1]
+    assert counted(column, {"size": 2, "nullable": True}) == [1, 1, 1]
+    assert counted(column, {"edges": [0, 1, 4], "nullable": True}) == [1, 1, 1]
 
 
 def test_sparse_numbers_are_numbers():
@@ -207,8 +278,9 @@ AGE = {"bounds": [0, 90], "bins": 3}
 
 def cells(X: Any, domain: Any) -> dict[str, list[int]]:
     """Rows in every cell of every column."""
-    columns = declared_columns(every_column(domain, X))
-    counter = counter_over_codes(declared_series(X, columns), columns, refuse=False)
+    features = features_of(X, typed=False)
+    columns = declared_columns(every_column(domain, features))
+    counter = counter_over_codes(declared_values(features, columns), columns, refuse=False)
     names = [column.attribute.name for column in columns]
     return {name: counter.exact_tables([(name,)])[0].tolist() for name in names}
 
@@ -253,8 +325,12 @@ def test_three_dots_declare_every_other_column():
         ([1, 2], {"a": 3}, "expected rows of one length"),
         (np.zeros(3), {"a": 3}, "expected two dimensions, got 1"),
         (np.zeros((3, 1), dtype=complex), {"a": 3}, "Complex data not supported"),
-        ("rows", {"a": 3}, "expected a pandas frame, an array or nested lists, got str"),
-        (pd.Series([1]), {"a": 3}, "expected a pandas frame, an array or nested lists, got Series"),
+        (
+            "rows",
+            {"a": 3},
+            "expected two dimensions, of a pandas frame, an array or nested lists, got str",
+        ),
+        (pd.Series([1]), {"a": 3}, r"got Series: X\[\[name\]\] has two"),
         ([[1, 2]], {"x1": 3, ...: 3}, "expected no name that a later column of X has"),
         (np.zeros((3, 0)), {...: 3}, "domain: expected a mapping"),
     ],

@@ -427,3 +427,22 @@ def test_a_grid_search_tries_several_k():
     scores = search.cv_results_["mean_test_score"]
     assert np.isnan(scores).tolist() == [False, False, True]
     assert search.best_params_["kanonymousselector__k"] in (2, 5)
+
+
+class NoClass:
+    """An object whose class cannot be asked for."""
+
+    @property
+    def __class__(self) -> Any:
+        raise RuntimeError("a row")
+
+
+def test_labels_in_another_order_of_bytes_are_labels_and_what_cannot_be_looked_at_is_none():
+    X = pd.DataFrame({"a": [0, 1] * 3})
+    labels = np.array([0, 1, 2] * 2)
+    released = KAnonymousSelector(0).fit_release(X, labels.astype(">i4"))
+    assert released.values.tolist() == KAnonymousSelector(0).fit_release(X, labels).values.tolist()
+    with pytest.raises(InvalidParameter, match="y: expected texts, numbers or truth values"):
+        KAnonymousSelector(0).fit(X, ["a", NoClass(), "b", "a", "a", "b"])
+    with pytest.raises(InvalidParameter, match="y: expected labels of classes, got numbers with"):
+        KAnonymousSelector(0).fit(X, [0.5, float("inf"), 1, 2, 3, 4])

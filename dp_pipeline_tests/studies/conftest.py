@@ -1,39 +1,74 @@
-"""The small study, run once; and what it needs."""
+"""Data sets of small studies, and each small study run once."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from dp_pipeline_tests.studies.small import declare, small_study
+from dp_pipeline.studies import report
+from dp_pipeline_tests.studies.small import (
+    METHODS,
+    declare_answers,
+    declare_points,
+    small_study,
+)
+
+_DRAWN = (report.line_chart, report.bar_chart)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def datasets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with one benchmark, ``points``, and one data set to be released, ``secret``."""
+    """A folder with benchmarks, and data sets to be released: ``secret`` ones."""
     folder = tmp_path_factory.mktemp("datasets")
-    declare(folder, "points")
-    declare(folder, "secret", purpose="release", more="ceiling: {total: 4}\n")
+    secret = {"purpose": "release", "extra": "ceiling: {total: 4}\nallow_not_dp: true\n"}
+    declare_points(folder)
+    declare_points(folder, "secret_points", **secret)
+    declare_answers(folder)
+    declare_answers(folder, "secret_answers", more=METHODS.replace("[0, ", "["), **secret)
+    declare_answers(folder, "replaced", extra="relation: replace_one\n")
+    declare_answers(folder, "some", sample=", sample: {rows: 60, by: c1, seed: 7}")
+    declare_answers(folder, "few", rows=30)
+    declare_answers(folder, "silent", more="")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DP_PIPELINE_DATASETS", str(folder))
         patch.setenv("DP_PIPELINE_HOME", str(folder / "home"))
         yield folder
 
 
-@pytest.fixture(scope="module")
-def whole(datasets: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the small study, finished without interruption."""
+@pytest.fixture(scope="package")
+def whole_of(datasets: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Kind of a study → the folder of the small one, finished without interruption."""
     assert datasets.is_dir()
-    folder = tmp_path_factory.mktemp("whole")
-    small_study(folder).run()
-    return folder
+    made: dict[str, Path] = {}
+
+    def whole(kind: str) -> Path:
+        if kind not in made:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(report, "line_chart", _DRAWN[0])
+                patch.setattr(report, "bar_chart", _DRAWN[1])
+                made[kind] = tmp_path_factory.mktemp(kind)
+                small_study(kind, made[kind]).run()
+        return made[kind]
+
+    return whole
 
 
 @pytest.fixture
-def begun(whole: Path, tmp_path: Path) -> Path:
-    """A folder in which the rows were prepared, and nothing measured."""
-    shutil.copytree(whole / ".data", tmp_path / "study" / ".data")
-    return tmp_path / "study"
+def begun_of(whole_of: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
+    """Kind of a study → a folder in which the rows were prepared, and nothing measured."""
+
+    def begun(kind: str) -> Path:
+        shutil.copytree(whole_of(kind) / ".data", tmp_path / "study" / ".data")
+        return tmp_path / "study"
+
+    return begun
+
+
+@pytest.fixture(autouse=True)
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures are drawn by the whole studies alone; elsewhere they are empty files."""
+    monkeypatch.setattr(report, "line_chart", lambda *_, **__: b"")
+    monkeypatch.setattr(report, "bar_chart", lambda *_, **__: b"")

@@ -1,95 +1,157 @@
-"""A small study: 325 public rows, two systems, two ε, two repetitions; twelve cells."""
+"""One small study of each kind: a few hundred public rows, two or three systems, twice."""
 
 from __future__ import annotations
 
 import csv
 import json
-import os
-import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.spec.discovery import find_spec
-from dp_pipeline.studies import journal
-from dp_pipeline.studies.clustering import report
-from dp_pipeline.studies.clustering.cells import find_systems
-from dp_pipeline.studies.clustering.report import ClusteringStudy
+from dp_pipeline.studies import clustering, k_anonymity, tables
+from dp_pipeline.studies.study import Study, named
 
-DECLARATION = """
+KINDS = ("clustering", "release", "anonymity")
+
+_HEAD = """
 name: {name}
-description: A few public points.
+description: A few public rows.
 lineage: {name}
 purpose: {purpose}
 protection: {{unit: one_row}}
-source: {{kind: generator, name: unbalance_like, options: {{seed: 1, rows: 325}}}}
+"""
+
+_POINTS = """
+source: {kind: generator, name: unbalance_like, options: {seed: 1, rows: 325}}
 attributes:
-  x: {{bounds: [0, 1000000]}}
-  y: {{bounds: [0, 1000000]}}
-  label: {{levels: [1, 2, 3, 4, 5, 6, 7, 8]}}
+  x: {bounds: [0, 1000000]}
+  y: {bounds: [0, 1000000]}
+  label: {levels: [1, 2, 3, 4, 5, 6, 7, 8]}
 label: label
-nominal_rows: {nominal_rows}
 partitions: [0.5, 1]
 models:
-  dpqt_kmeans: {{k: 3}}
-  eug_kmeans: {{k: 3}}
-{more}"""
+  dpqt_kmeans: {k: 3}
+  eug_kmeans: {k: 3}
+"""
 
-CELLS = 12
-"""EUGkM plans with N in two ways, DPk-means in none: 3 × two ε × two repetitions."""
+_ANSWERS = """
+source: {kind: generator, name: tic_like, options: {seed: 1, rows: ROWS}SAMPLE}
+attributes:
+  c1: {levels: 0..1}
+  c2: {levels: 0..2}
+  c4: {levels: 0..4}
+  c5: {levels: 0..1}
+label: c1
+targets: {c1: {positive: [1]}, c2: {positive: [0, 2], without: [c4]}}
+partitions: [0.5, 1]
+models:
+  independent: {}
+"""
+
+METHODS = "k_anonymity: {methods: {kjig: }, partitions: [0, 2, 10]}\n"
+
+DATASET = {"clustering": "points", "release": "answers", "anonymity": "answers"}
+
+CELLS = {
+    # EUGkM plans with N in two ways, DPk-means in none: 3 × two ε × two repetitions.
+    "clustering": 12,
+    # Systems × ε × (two fits on all rows, two on four fifths), a fit for memory each, baselines.
+    "release": 2 * 2 * (2 + 2) + 2 * 2 + 2 * 2,
+    # Systems × uses × repetitions.
+    "anonymity": 3 * 3 * 2,
+}
+ROWS = {**CELLS, "anonymity": (2 * 3 + 1) * 3 * 2}
+"""Every K is a row; without a selection there is one."""
+
+CLOCKED = ("seconds", "peak_mb")
+"""What differs from run to run."""
 
 
-def declare(
-    folder: Path, name: str, *, purpose: str = "benchmark", nominal_rows: int = 325, more: str = ""
+def declare_points(folder: Path, name: str = "points", *, rows: int = 325, **head: str) -> None:
+    """Write a data set file with two coordinates; ``rows`` is the declared number."""
+    more = f"nominal_rows: {rows}\n"
+    _declare(folder, name, _POINTS + more, **head)
+
+
+def declare_answers(
+    folder: Path,
+    name: str = "answers",
+    *,
+    rows: int = 300,
+    sample: str = "",
+    more: str = METHODS,
+    **head: str,
 ) -> None:
-    """Write the data set file ``name`` into a folder of the user's."""
-    text = DECLARATION.format(name=name, purpose=purpose, nominal_rows=nominal_rows, more=more)
+    """Write a data set file with four nominal columns."""
+    body = _ANSWERS.replace("ROWS", str(rows)).replace("SAMPLE", sample)
+    _declare(folder, name, body + more, **head)
+
+
+def _declare(
+    folder: Path, name: str, body: str, *, purpose: str = "benchmark", extra: str = ""
+) -> None:
+    text = _HEAD.format(name=name, purpose=purpose) + body + extra
     (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
 
 
-def small_study(folder: Path, *, repeats: int = 2, jobs: int = 1) -> ClusteringStudy:
-    """The study of ``points`` in a folder."""
-    return ClusteringStudy(
-        specs=(find_spec("points"),),
-        systems=find_systems(["dp_kmeans", "eug_kmeans"]),
-        epsilons=(Fraction(1, 2), Fraction(2)),
-        repeats=repeats,
-        folder=folder,
-        ledger=Ledger(folder / "ledger"),
-        jobs=jobs,
-    )
+def small_study(
+    kind: str,
+    folder: Path,
+    *systems: str,
+    dataset: str = "",
+    **changes: Any,
+) -> Study[Any]:
+    """The study of this kind in a folder; ``changes`` are fields of it."""
+    shared = {
+        "specs": (find_spec(dataset or DATASET[kind]),),
+        "repeats": 2,
+        "folder": folder,
+        "ledger": Ledger(folder / "ledger"),
+    }
+    epsilons = (Fraction(1, 2), Fraction(2))
+    study: Study[Any]
+    if kind == "clustering":
+        compared = named(systems or ("dp_kmeans", "eug_kmeans"), clustering.SYSTEMS)
+        study = clustering.ClusteringStudy(systems=compared, epsilons=epsilons, **shared)  # type: ignore[arg-type]
+    elif kind == "release":
+        models = named(systems or ("independent", "privbayes"), tables.SYSTEMS)
+        delta = Fraction(1, 10**9)
+        study = tables.ReleaseStudy(systems=models, epsilons=epsilons, delta=delta, **shared)  # type: ignore[arg-type]
+    else:
+        methods = named(systems or ("hamdist_forward", "kjig", "no_selection"), k_anonymity.SYSTEMS)
+        study = k_anonymity.AnonymityStudy(
+            systems=methods,
+            partitions=(),
+            protocols=("paper", "nested"),
+            scorers=("class_rate",),
+            **shared,  # type: ignore[arg-type]
+        )
+    return replace(study, **changes)
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """The rows of a file that a study has written."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def results(folder: Path) -> list[dict[str, str]]:
-    """results.csv, without what the clock says."""
-    with (folder / "results.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert all(float(row.pop("seconds")) > 0 for row in rows)
-    return rows
+    """results.csv, without what the clock and the allocator say."""
+    rows = read_csv(folder / "results.csv")
+    assert all(float(row[name]) > 0 for row in rows for name in CLOCKED if row.get(name))
+    return [{name: text for name, text in row.items() if name not in CLOCKED} for row in rows]
 
 
 def finished(folder: Path) -> list[str]:
     """The cells in the journal, in their order."""
-    lines = (folder / "results.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line)["cell"] for line in lines[1:]]
+    return [line["cell"] for line in journal(folder)[1:]]
 
 
-def die_after(cells: int, folder: Path, code: str) -> None:
-    """Run the small study and be killed in the middle of writing the next line.
-
-    code   the version of the code that goes on: in a working tree a file may change in between
-    """
-    write = journal._write
-    report.code_version = lambda *_: code
-
-    def write_or_die(file: Any, line: dict[str, Any]) -> None:
-        if len(finished(folder)) == cells:
-            file.write(json.dumps(line).encode()[:40])
-            file.flush()
-            os.kill(os.getpid(), signal.SIGKILL)
-        write(file, line)
-
-    # The header is written before there is a journal to count in.
-    journal._write = lambda file, line: (write_or_die if "cell" in line else write)(file, line)
-    small_study(folder).run()
+def journal(folder: Path) -> Sequence[Mapping[str, Any]]:
+    """Every line of the journal, the header first."""
+    text = (folder / "results.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]

@@ -15,11 +15,10 @@ import pytest
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.spec.discovery import find_spec
 from dp_pipeline.spec.source import DATA_FOLDER_VARIABLE
-from dp_pipeline.studies.fit import SURE
-from dp_pipeline.studies.journal import open_journal
-from dp_pipeline.studies.k_anonymity.cells import find_systems
-from dp_pipeline.studies.k_anonymity.claims import CLAIMS, OURS, Claim, Measured, Summary
-from dp_pipeline.studies.k_anonymity.report import AnonymityStudy
+from dp_pipeline.studies.claims import OURS, SURE, Measured, PaperClaim
+from dp_pipeline.studies.k_anonymity import CLAIMS, SYSTEMS, AnonymityStudy
+from dp_pipeline.studies.results import Place, Summary
+from dp_pipeline.studies.study import named, open_journal
 
 pytestmark = [
     pytest.mark.study,
@@ -77,7 +76,7 @@ AUCS = {
     "paper": (PAPER, "auc_svm"),
 }
 
-SYSTEMS = {system for table, _ in AUCS.values() for known in table.values() for system in known}
+NAMES = {system for table, _ in AUCS.values() for known in table.values() for system in known}
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +85,7 @@ def summary(tmp_path_factory: pytest.TempPathFactory) -> Summary:
     folder: Path = tmp_path_factory.mktemp("study")
     study = AnonymityStudy(
         specs=tuple(find_spec(name) for name in NESTED),
-        systems=find_systems(sorted(SYSTEMS)),
+        systems=named(sorted(NAMES), SYSTEMS),
         partitions=PARTITIONS,
         protocols=("paper", "nested"),
         scorers=("logistic", "svm"),
@@ -97,7 +96,7 @@ def summary(tmp_path_factory: pytest.TempPathFactory) -> Summary:
     )
     study.run()
     with open_journal(folder / "results.jsonl", study.header()) as journal:
-        return Summary.of(journal.rows.values())
+        return Summary.of(study.factors, study.rows(list(journal.rows.values())))
 
 
 @pytest.mark.parametrize("k", PARTITIONS)
@@ -115,7 +114,7 @@ def test_the_auc_is_no_lower_than_the_known_one(
 ) -> None:
     table, measure = AUCS[use]
     known = table[dataset][system][PARTITIONS.index(k)]
-    found = summary.mean(dataset, use, system, k, measure)
+    found = summary.mean(Place(dataset, use, system, str(k)), measure)
     assert found is not None
     print(f"\n{use} {dataset} {system} K={k}: {found.text} (known {known})")
     error = found.error * sqrt(1 + REPETITIONS / TABLE_REPETITIONS[use])
@@ -133,9 +132,11 @@ def test_the_auc_is_no_lower_than_the_known_one(
         for measured in claim.measured
         if claim.source == OURS and measured.measure != "auc_svm" and claim.rule == "no worse"
     ],
-    ids=lambda one: one.sentence[:60] if isinstance(one, Claim) else one.measure,
+    ids=lambda one: one.sentence[:60] if isinstance(one, PaperClaim) else one.measure,
 )
-def test_what_we_claim_holds_everywhere(summary: Summary, claim: Claim, measured: Measured) -> None:
-    found = claim.verdict(summary, measured)
+def test_what_we_claim_holds_everywhere(
+    summary: Summary, claim: PaperClaim, measured: Measured
+) -> None:
+    found = claim.verdict(summary, measured, str(measured.way))
     assert len(found.held) == len(NESTED) * len(PARTITIONS)
     assert all(found.held.values()), found.text

@@ -14,8 +14,9 @@ import pytest
 
 from dp_pipeline.spec.discovery import find_spec
 from dp_pipeline.spec.source import DATA_FOLDER_VARIABLE
-from dp_pipeline.studies.clustering.cells import Cell, Measuring, known_systems
-from dp_pipeline.studies.fit import SURE, Mean
+from dp_pipeline.studies.claims import SURE
+from dp_pipeline.studies.clustering import SYSTEMS, ClusteringCell, Measuring
+from dp_pipeline.studies.results import Mean
 from dp_pipeline.studies.study import Benchmark, each
 
 pytestmark = [
@@ -77,8 +78,8 @@ def measure(tmp_path_factory: pytest.TempPathFactory) -> Measuring:
 
 
 def ratio(measure: Measuring, dataset: str, system: str, epsilon: str) -> Mean:
-    planning = known_systems()[system].plannings[0]
-    cells = [Cell(dataset, system, planning, epsilon, n) for n in range(REPETITIONS)]
+    planning = SYSTEMS[system].plannings[0]
+    cells = [ClusteringCell(dataset, system, planning, epsilon, n) for n in range(REPETITIONS)]
     return Mean.of([row["nicv_ratio"] for _, row in each(measure, cells, jobs=1)])
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.spec.errors import Damaged, DeclarationError
-from dp_pipeline.studies.journal import open_journal
+from dp_pipeline.studies.study import open_journal
 
 HEADER = {"study": "counting", "code": "1"}
 

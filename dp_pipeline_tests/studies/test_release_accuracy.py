@@ -16,11 +16,10 @@ from dp_pipeline.ledger import Ledger
 from dp_pipeline.spec.amounts import parse_delta
 from dp_pipeline.spec.discovery import find_spec
 from dp_pipeline.spec.source import DATA_FOLDER_VARIABLE
-from dp_pipeline.studies.fit import SURE, Mean
-from dp_pipeline.studies.journal import open_journal
-from dp_pipeline.studies.tables.cells import find_systems
-from dp_pipeline.studies.tables.claims import CLAIMS, OURS, Claim, Summary
-from dp_pipeline.studies.tables.report import ReleaseStudy
+from dp_pipeline.studies.claims import OURS, SURE, PaperClaim
+from dp_pipeline.studies.results import Mean, Place, Summary
+from dp_pipeline.studies.study import named, open_journal
+from dp_pipeline.studies.tables import CLAIMS, DISTANCES, SYSTEMS, ReleaseStudy
 
 pytestmark = [
     pytest.mark.study,
@@ -31,6 +30,7 @@ pytestmark = [
 ]
 
 REPETITIONS = 10
+PAIRS = DISTANCES[0]
 EPSILONS = ("0.05", "0.2", "0.8", "1.6")
 CLASSIFIED = ("one_shot", "privbayes")
 
@@ -89,12 +89,12 @@ def summary(tmp_path_factory: pytest.TempPathFactory) -> Summary:
         "delta": parse_delta("1e-9"),
     }
     specs = {name: find_spec(name) for name in KNOWN}
-    systems = find_systems([name for known in KNOWN.values() for name in known])
+    systems = named([name for known in KNOWN.values() for name in known], SYSTEMS)
     ReleaseStudy(specs=(*specs.values(),), systems=systems, classify=False, **asked).run()
-    last = ReleaseStudy(specs=(specs["adult"],), systems=find_systems(CLASSIFIED), **asked)
+    last = ReleaseStudy(specs=(specs["adult"],), systems=named(CLASSIFIED, SYSTEMS), **asked)
     last.run()
     with open_journal(folder / "results.jsonl", last.header()) as journal:
-        return Summary.of(journal.rows.values())
+        return Summary.of(last.factors, journal.rows.values())
 
 
 def require_no_worse(found: Mean | None, known: str, *, room: float = 1.0) -> None:
@@ -116,7 +116,7 @@ every_place = pytest.mark.parametrize("place", range(len(EPSILONS)), ids=EPSILON
 def test_the_distance_of_pairs_is_no_worse_than_the_known_one(
     summary: Summary, dataset: str, system: str, place: int
 ) -> None:
-    found = summary.mean(dataset, system, EPSILONS[place], "avd_2")
+    found = summary.mean(Place(dataset, "", system, EPSILONS[place]), "avd_2")
     require_no_worse(found, KNOWN[dataset][system][place], room=ROOM.get(system, 1.0))
 
 
@@ -125,23 +125,23 @@ def test_the_distance_of_pairs_is_no_worse_than_the_known_one(
 def test_the_distance_of_threes_is_no_worse_than_the_known_one(
     summary: Summary, dataset: str, place: int
 ) -> None:
-    found = summary.mean(dataset, "one_shot", EPSILONS[place], "avd_3")
+    found = summary.mean(Place(dataset, "", "one_shot", EPSILONS[place]), "avd_3")
     require_no_worse(found, THREE_WAYS[dataset][place])
 
 
 @every_place
 @pytest.mark.parametrize("system", SVM)
 def test_support_vectors_err_no_more_than_known(summary: Summary, system: str, place: int) -> None:
-    found = summary.mean("adult", system, EPSILONS[place], "misclassified_svm")
+    found = summary.mean(Place("adult", "", system, EPSILONS[place]), "misclassified_svm")
     require_no_worse(found, SVM[system][place])
 
 
 @pytest.mark.parametrize(
     "claim",
-    [claim for claim in CLAIMS if claim.source == OURS and "avd_2" in claim.measures],
+    [claim for claim in CLAIMS if claim.source == OURS and PAIRS in claim.measured],
     ids=lambda one: one.sentence[:60],
 )
-def test_what_we_claim_of_pairs_holds_everywhere(summary: Summary, claim: Claim) -> None:
-    found = claim.verdict(summary, "avd_2")
+def test_what_we_claim_of_pairs_holds_everywhere(summary: Summary, claim: PaperClaim) -> None:
+    found = claim.verdict(summary, PAIRS, "")
     assert found.held
     assert all(found.held.values()), found.text

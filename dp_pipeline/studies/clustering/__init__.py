@@ -1,1 +1,0 @@
-"""The study of private clustering: the papers' figures, measured again."""

@@ -1,1 +1,0 @@
-"""The study of k-anonymous tables: the paper's figures, measured again."""

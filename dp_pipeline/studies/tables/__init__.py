@@ -1,1 +1,0 @@
-"""The study of private tables: the papers' figures, measured again."""
