@@ -14,8 +14,7 @@ from dp_pipeline.anonymity.kjig import Kjig
 from dp_pipeline.anonymity.method import Method
 from dp_pipeline.anonymity.mondrian import Mondrian, Tree
 from dp_pipeline.anonymity.ranking import Impurity, MutualInformation, Rfka
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.name import one_of
+from dp_pipeline.spec.errors import DeclarationError, one_of
 from dp_pipeline.spec.parameters import from_text
 
 METHODS: Mapping[str, type[Method]] = {

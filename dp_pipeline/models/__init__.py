@@ -29,8 +29,7 @@ from dp_pipeline.models.tables.priview import PriView
 from dp_pipeline.models.tables.threshold_filter import ThresholdFilter
 from dp_pipeline.spec.amounts import NANO, nano_epsilon
 from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.name import one_of
+from dp_pipeline.spec.errors import DeclarationError, one_of
 from dp_pipeline.spec.parameters import from_text
 
 MODELS: Mapping[str, type[Model]] = {

@@ -21,9 +21,8 @@ from dataclasses import Field, field, fields
 from fractions import Fraction
 from typing import Any, TypeVar
 
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.errors import DeclarationError, did_you_mean
 from dp_pipeline.spec.formats import AS_BEFORE, is_said
-from dp_pipeline.spec.name import did_you_mean
 
 ModelType = TypeVar("ModelType")
 

@@ -18,8 +18,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from dp_pipeline.files import plain_cells
 from dp_pipeline.spec.errors import PipelineError
-from dp_pipeline.spec.source_parser import plain_cells
 from dp_pipeline.studies.charts import Picture
 from dp_pipeline.studies.fit import Mean, Verdict
 from dp_pipeline.studies.journal import Row

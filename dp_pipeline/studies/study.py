@@ -43,8 +43,7 @@ from dp_pipeline.raw.snapshot import Snapshot, require_prepared
 from dp_pipeline.raw.validate import refusal, validate
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.discovery import find_spec
-from dp_pipeline.spec.errors import DeclarationError, NotPrepared, PipelineError
-from dp_pipeline.spec.name import one_of
+from dp_pipeline.spec.errors import DeclarationError, NotPrepared, PipelineError, one_of
 from dp_pipeline.studies.journal import Journal, Row, open_journal
 
 SNAPSHOT = "study"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from dp_pipeline.cli.draft_source import source_fields
+
 from dp_pipeline.raw.proposals import first_look
 from dp_pipeline.spec.errors import DeclarationError, SourceError
 from dp_pipeline.spec.source import Source
