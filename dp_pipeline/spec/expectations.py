@@ -29,6 +29,9 @@ from dp_pipeline.spec.yaml_text import TODO
 class Expectation(fields.Section):
     """What the values of one row, or so many of the rows, should be like.
 
+    column    An attribute, or the person's column.
+    column_A  An attribute.
+    column_B  Another attribute.
     mostly    Which share of the values has to be so.
     severity  Sensitive rows are only ever warned of.
     name      Tells it from another one of the same type and column.

@@ -214,7 +214,7 @@ class DataSetFile(fields.Section):
     attributes           The columns that are read, each a number or a category.
     usable               Which share of the rows checks want to be as declared.
     expectations         More checks on rows, in Great Expectations' words.
-    point                The attributes that a map draws to the right and upwards: [lon, lat].
+    point                What a map draws to the right and upwards: [longitude, latitude].
     one_hot              Whether codes are stored as bits too.
     label                The attribute with the true classes.
     targets              What classifiers learn from a synthetic table.
