@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_v
 from dp_pipeline.spec import fields
 from dp_pipeline.spec.domain import MISSING, Attribute
 from dp_pipeline.spec.encoding import MOST_CELLS, Bins, Coordinate, Levels, is_interval
-from dp_pipeline.spec.fields import a_mapping, not_among, one_form, require
+from dp_pipeline.spec.fields import OneForm, a_mapping, not_among, require
 from dp_pipeline.spec.yaml_text import TODO
 
 
@@ -175,4 +175,4 @@ def attribute_section(value: object) -> Category | Numeric:
     return (Category if "levels" in section else Numeric).model_validate(section)
 
 
-AnyAttribute = Annotated[Category | Numeric, one_form(Category | Numeric, attribute_section)]
+AnyAttribute = Annotated[Category | Numeric, OneForm(Category | Numeric, attribute_section)]

@@ -22,7 +22,7 @@ from pydantic import BeforeValidator, ConfigDict, create_model, model_validator
 from dp_pipeline.spec import fields
 from dp_pipeline.spec.dataset import Argument, DeclaredExpectation
 from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.fields import a_mapping, below, not_among, one_form, require
+from dp_pipeline.spec.fields import OneForm, a_mapping, below, not_among, require
 from dp_pipeline.spec.yaml_text import TODO
 
 
@@ -140,7 +140,7 @@ def _expectation(value: object) -> Expectation:
     return TYPES[name].model_validate(section)
 
 
-_Any = Annotated[Expectation, one_form(reduce(or_, TYPES.values()), _expectation)]
+_Any = Annotated[Expectation, OneForm(reduce(or_, TYPES.values()), _expectation)]
 Expectations = Annotated[tuple[_Any, ...], BeforeValidator(fields.a_list)]
 
 

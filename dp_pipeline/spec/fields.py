@@ -23,7 +23,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    PlainValidator,
+    TypeAdapter,
     ValidationError,
     WithJsonSchema,
     model_validator,
@@ -214,13 +214,23 @@ Several = Annotated[tuple[Member, ...], Field(min_length=1), BeforeValidator(_of
 Named = Annotated[dict[str, Member], BeforeValidator(a_mapping)]
 
 
-def one_form(forms: Any, choose: Callable[[object], Any]) -> PlainValidator:
+@dataclass(frozen=True, eq=False)
+class OneForm:
     """A section of several forms.
 
     forms    their union, for the JSON Schema
     choose   the section that a mapping makes, by what it says
     """
-    return PlainValidator(choose, json_schema_input_type=forms)
+
+    forms: Any
+    choose: Callable[[object], Any]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return core_schema.no_info_plain_validator_function(self.choose)
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> Any:
+        # Only here, because a file has few of the forms, and each takes time to be made.
+        return handler(TypeAdapter(self.forms).core_schema)
 
 
 class Section(BaseModel):
@@ -230,7 +240,7 @@ class Section(BaseModel):
     would, are what an editor shows.
     """
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     @classmethod
     def helps(cls) -> dict[str, str]:

@@ -30,7 +30,7 @@ from dp_pipeline.spec.domain import Domain, OneRow, Protection, RowsOfPerson
 from dp_pipeline.spec.encoding import Levels, Point
 from dp_pipeline.spec.errors import DeclarationError, Refused, did_you_mean
 from dp_pipeline.spec.expectations import Expectations, declared_expectations
-from dp_pipeline.spec.fields import a_mapping, below, not_among, one_form, placed, require
+from dp_pipeline.spec.fields import OneForm, a_mapping, below, not_among, placed, require
 from dp_pipeline.spec.formats import DATASET_FILE
 from dp_pipeline.spec.source import Sample, Source
 from dp_pipeline.spec.source_parser import AnySource, source_of
@@ -246,7 +246,7 @@ class DataSetFile(fields.Section):
     description: fields.Text
     lineage: fields.Name
     purpose: Literal["benchmark", "release"]
-    protection: Annotated[WholeRow | Person, one_form(WholeRow | Person, _protection)]
+    protection: Annotated[WholeRow | Person, OneForm(WholeRow | Person, _protection)]
     relation: Literal["add_remove", "replace_one"] = "add_remove"
     ceiling: Ceiling | None = None
     source: AnySource

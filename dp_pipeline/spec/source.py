@@ -11,13 +11,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
-
-from sqlalchemy import URL, make_url
-from sqlalchemy.exc import ArgumentError
+from typing import TYPE_CHECKING, Literal
 
 from dp_pipeline.spec.identity import file_name, sha256_name
 from dp_pipeline.spec.url import canonical_host, host_names, is_host, is_url, shown_url, url_names
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
 
 SourceKind = Literal["csv", "parquet", "sql", "sklearn", "generator"]
 
@@ -135,8 +135,6 @@ class Source:
         if self.kind in ("csv", "parquet"):
             return (file_name(location),) if self.is_named else (self._described(location),)
         if self.kind == "sql":
-            # Takes a third of a second, and most data sets are files.
-
             return database_names(location)
         return (self._described(location),)
 
@@ -186,6 +184,10 @@ def database_url(text: str) -> URL | None:
     """The URL with its driver and port, or None where it is not one of EXPECTED_DATABASE; its
     ``str`` hides the password.
     """
+    # Takes a third of a second, and most data sets are files.
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
     try:
         url = make_url(text)
         port = url.port or 5432

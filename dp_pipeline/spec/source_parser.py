@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 
 from dp_pipeline.spec import fields
 from dp_pipeline.spec.errors import Refused
-from dp_pipeline.spec.fields import a_mapping, below, not_among, one_form, placed, require
+from dp_pipeline.spec.fields import OneForm, a_mapping, below, not_among, placed, require
 from dp_pipeline.spec.source import (
     DATA_FOLDER_VARIABLE,
     EXPECTED_DATABASE,
@@ -157,7 +157,7 @@ class CsvFile(_Csv):
     """
 
     path: fields.Text
-    download: Annotated[_Download, one_form(_Download, _csv_download)] | None = None
+    download: Annotated[_Download, OneForm(_Download, _csv_download)] | None = None
 
 
 class CsvFiles(_Csv):
@@ -168,7 +168,7 @@ class CsvFiles(_Csv):
     """
 
     paths: fields.Several[fields.Item]
-    download: Annotated[_Download, one_form(_Download, _csv_download)] | None = None
+    download: Annotated[_Download, OneForm(_Download, _csv_download)] | None = None
 
 
 class CsvAtUrl(_Csv, OneUrl):
@@ -261,7 +261,7 @@ def _form(value: object) -> _Any:
     )
 
 
-AnySource = Annotated[_Any, one_form(_Any, _form)]
+AnySource = Annotated[_Any, OneForm(_Any, _form)]
 
 
 def source_of(section: _Any, folder: Path, *, is_release: bool) -> Source:
