@@ -26,8 +26,8 @@ from dp_pipeline.spec.amounts import LARGEST
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.discovery import DATASETS_VARIABLE, dataset_files, require_available
 from dp_pipeline.spec.errors import DeclarationError, one_of
-from dp_pipeline.spec.identity import overlap
 from dp_pipeline.spec.parameters import from_text
+from dp_pipeline.spec.source import overlap
 from dp_pipeline.spec.yaml_text import Document
 
 

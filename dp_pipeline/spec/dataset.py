@@ -158,9 +158,8 @@ class Publication:
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """One data set file.
+    """One data set file, as it was read; what each field of it is for, ``parser.DataSetFile`` says.
 
-    name, title, description   for people
     lineage        the population of persons; one privacy account each
     purpose        ``benchmark``: public rows, exact metrics are shown;
                    ``release``: sensitive rows, only private numbers leave

@@ -18,19 +18,19 @@ from pydantic import Field, model_validator
 from dp_pipeline.spec import fields
 from dp_pipeline.spec.errors import Refused
 from dp_pipeline.spec.fields import OneForm, a_mapping, below, not_among, placed, require
-from dp_pipeline.spec.source import (
-    DATA_FOLDER_VARIABLE,
+from dp_pipeline.spec.source import DATA_FOLDER_VARIABLE, WHITESPACE, Source
+from dp_pipeline.spec.url import (
     EXPECTED_DATABASE,
-    WHITESPACE,
-    Source,
+    EXPECTED_URL,
+    SQLITE,
     database_name,
     database_url,
+    is_allowed_url,
     is_one_query,
+    shown_url,
+    url_names,
 )
-from dp_pipeline.spec.url import EXPECTED_URL, is_allowed_url, shown_url, url_names
 from dp_pipeline.spec.yaml_text import Document, Value, flow_mapping
-
-_SQLITE = "sqlite:///"
 
 
 def _judged(
@@ -361,13 +361,13 @@ def _database(section: Database, folder: Path) -> Source:
     """
     variable = re.fullmatch(r"\$([A-Z_][A-Z0-9_]*)", section.database)
     if variable is None:
-        path = section.database.removeprefix(_SQLITE)
+        path = section.database.removeprefix(SQLITE)
         is_odd = path in ("", section.database, ":memory:") or path.startswith("file:")
         if is_odd or "?" in path:
-            expected = f"{_SQLITE}path, or $NAME of a variable with the URL of a database"
+            expected = f"{SQLITE}path, or $NAME of a variable with the URL of a database"
             raise Refused(expected, "another text", field=("database",))
         location, needs = _path(path, folder, "database")
-        return Source("sql", f"{_SQLITE}{location}", needs=needs, query=section.query)
+        return Source("sql", f"{SQLITE}{location}", needs=needs, query=section.query)
     name, text = variable[1], os.environ.get(variable[1])
     location = f"${name}"
     if text:
