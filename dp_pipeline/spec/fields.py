@@ -236,8 +236,8 @@ class OneForm:
 class Section(BaseModel):
     """A mapping of the file with these fields and no others.
 
-    The lines of a class's docstring that describe a field, as one of pydantic's ``description``
-    would, are what an editor shows.
+    What a class's docstring says of a field, on one line, is what an editor shows of it, and what
+    is said where it is missing.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, defer_build=True)

@@ -421,19 +421,15 @@ def _require_together(spec: DatasetSpec) -> None:
     require(spec.delta is not None or cost <= spec.ceiling, expected, total, "ceiling")
 
 
-def spec_of(document: Document) -> DatasetSpec:
-    """What a file of these texts declares; DeclarationError with file, line and field."""
-    with placed(document):
-        if "format" in document.texts:
-            # First of all: the fields of another format may mean something else.
-            with below("format"):
-                FORMAT.read(document.texts["format"])
-        return DataSetFile.model_validate(document.texts).spec(document.path)
-
-
 def load_spec(path: Path) -> DatasetSpec:
     """Read one data set file.
 
     Raises DeclarationError naming file, line, field, what was expected and what was got.
     """
-    return spec_of(Document.read(path))
+    document = Document.read(path)
+    with placed(document):
+        if "format" in document.texts:
+            # First of all: the fields of another format may mean something else.
+            with below("format"):
+                FORMAT.read(document.texts["format"])
+        return DataSetFile.model_validate(document.texts).spec(path)
