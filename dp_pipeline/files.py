@@ -3,6 +3,8 @@
 A file is written under a temporary name beside its own, held by a lock until it is whole. Who finds
 such a name without a holder knows that its writer was killed, and may delete it.
 
+Cells of a CSV file that people open in a spreadsheet: text stays text.
+
 One thread: sums of floats depend on how many there are, and a replay gives the same bytes.
 """
 
@@ -15,10 +17,10 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 _ENDING = ".tmp"
 _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp")
@@ -217,3 +219,27 @@ def one_thread() -> Iterator[None]:
 def load_threaded_libraries() -> None:
     """A limit reaches only libraries that are loaded already."""
     import sklearn.cluster  # noqa: F401
+
+
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+"""What a spreadsheet takes for the beginning of a formula, or skips before one (OWASP, CSV
+Injection)."""
+
+
+def plain_cells(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row whose texts no spreadsheet computes: those that look like a formula begin with ``'``.
+
+    >>> plain_cells({"reason": "=1+1", "shift": "-0.5", "mean": -0.5})
+    {'reason': "'=1+1", 'shift': '-0.5', 'mean': -0.5}
+    """
+    return {name: _plain(value) for name, value in row.items()}
+
+
+def _plain(value: Any) -> Any:
+    is_formula = (
+        isinstance(value, str)
+        and value.lstrip(" ").startswith(_FORMULA)
+        and not _NUMBER.fullmatch(value.strip(" "))
+    )
+    return f"'{value}" if is_formula else value

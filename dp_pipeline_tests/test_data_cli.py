@@ -21,8 +21,8 @@ from dp_pipeline.spec import parameters
 from dp_pipeline.spec.discovery import discover
 from dp_pipeline.spec.draft import SCHEMA_FILE
 from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.fields import FieldLines
 from dp_pipeline.spec.parser import load_spec
+from dp_pipeline.spec.yaml_text import Document
 from dp_pipeline_tests.ledger.population import charge
 from dp_pipeline_tests.orchestration.projects import definitions_of
 from dp_pipeline_tests.spec.declarations import declaration, written
@@ -290,16 +290,13 @@ def test_a_mistake_that_only_models_know_is_refused_with_its_line(
     assert_refused(data("check", str(path)), 2, f"toy.yaml:{line}: ", words)
 
 
-def test_a_check_without_lines_would_be_noticed(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_check_without_lines_would_be_noticed(folder: Path) -> None:
     """The mutant of the test above: one that names the first line always."""
-    monkeypatch.setattr(FieldLines, "of", lambda path: FieldLines(path, {}))
     changes, at_fault, _ = MODEL_MISTAKES["a bad parameter"]
     path = written(folder, declaration(**changes))
     assert path.read_text().splitlines().index(at_fault) > 0
     with pytest.raises(DeclarationError, match=r"toy\.yaml:1: "):
-        require_buildable(load_spec(path), FieldLines.of(path))
+        require_buildable(load_spec(path), Document(path))
 
 
 def warnings(folder: Path, **changes: str) -> list[str]:

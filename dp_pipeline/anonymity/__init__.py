@@ -8,28 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dp_pipeline.anonymity.clustering import ClusterKAnonymity
-from dp_pipeline.anonymity.hamdist import HamdistBackward, HamdistForward, HamdistRatio
-from dp_pipeline.anonymity.kjig import Kjig
 from dp_pipeline.anonymity.method import Method
-from dp_pipeline.anonymity.mondrian import Mondrian, Tree
-from dp_pipeline.anonymity.ranking import Impurity, MutualInformation, Rfka
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.name import one_of
-from dp_pipeline.spec.parameters import from_text
+from dp_pipeline.spec.errors import DeclarationError, one_of
+from dp_pipeline.spec.parameters import Registry, from_text
 
-METHODS: Mapping[str, type[Method]] = {
-    "cluster_k_anonymity": ClusterKAnonymity,
-    "hamdist_backward": HamdistBackward,
-    "hamdist_forward": HamdistForward,
-    "hamdist_ratio": HamdistRatio,
-    "impurity": Impurity,
-    "kjig": Kjig,
-    "mondrian": Mondrian,
-    "mutual_information": MutualInformation,
-    "rfka": Rfka,
-    "tree": Tree,
-}
+METHODS: Registry[Method] = Registry(
+    "dp_pipeline.anonymity",
+    {
+        "cluster_k_anonymity": "clustering:ClusterKAnonymity",
+        "hamdist_backward": "hamdist:HamdistBackward",
+        "hamdist_forward": "hamdist:HamdistForward",
+        "hamdist_ratio": "hamdist:HamdistRatio",
+        "impurity": "ranking:Impurity",
+        "kjig": "kjig:Kjig",
+        "mondrian": "mondrian:Mondrian",
+        "mutual_information": "ranking:MutualInformation",
+        "rfka": "ranking:Rfka",
+        "tree": "mondrian:Tree",
+    },
+)
+"""Name → class, imported when it is asked for."""
 
 
 def build_method(name: str, texts: Mapping[str, str], *, of: str) -> Method:

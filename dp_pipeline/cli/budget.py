@@ -127,8 +127,8 @@ def export(dataset: str | None, as_: str, out: Path | None) -> None:
 
 
 def _write_csv(lines: list[tuple[Line, list[Line]]], file: TextIO) -> None:
+    from dp_pipeline.files import plain_cells
     from dp_pipeline.ledger.export import COLUMNS
-    from dp_pipeline.spec.source_parser import plain_cells
 
     writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
     writer.writeheader()

@@ -25,14 +25,13 @@ from dp_pipeline.raw.sources import BUNDLED
 from dp_pipeline.spec.amounts import LARGEST
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.discovery import DATASETS_VARIABLE, dataset_files, require_available
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.fields import FieldLines
-from dp_pipeline.spec.identity import overlap
-from dp_pipeline.spec.name import one_of
+from dp_pipeline.spec.errors import DeclarationError, one_of
 from dp_pipeline.spec.parameters import from_text
+from dp_pipeline.spec.source import overlap
+from dp_pipeline.spec.yaml_text import Document
 
 
-def require_buildable(spec: DatasetSpec, lines: FieldLines) -> None:
+def require_buildable(spec: DatasetSpec, lines: Document) -> None:
     """DeclarationError with file and line for a model or a k-anonymous method that does not exist,
     for their parameters, for attributes that do not fit them, and for a ceiling in ρ.
 
@@ -47,7 +46,7 @@ def require_buildable(spec: DatasetSpec, lines: FieldLines) -> None:
         _require_method(spec, name, lines)
 
 
-def _require_source(spec: DatasetSpec, lines: FieldLines) -> None:
+def _require_source(spec: DatasetSpec, lines: Document) -> None:
     """Of a source that is a name; whether a file or a database is there is no declaration."""
     known = {"sklearn": BUNDLED, "generator": tuple(GENERATORS)}.get(spec.source.kind)
     if known is not None and spec.source.location not in known:
@@ -59,7 +58,7 @@ def _require_source(spec: DatasetSpec, lines: FieldLines) -> None:
             raise lines.located(error, "source", "options", option)
 
 
-def _require_model(spec: DatasetSpec, name: str, lines: FieldLines) -> None:
+def _require_model(spec: DatasetSpec, name: str, lines: Document) -> None:
     if name not in MODELS:
         raise lines.located(_unknown(spec, "model", tuple(MODELS), name), "models", name)
     for parameter, text in spec.models[name].items():
@@ -72,7 +71,7 @@ def _require_model(spec: DatasetSpec, name: str, lines: FieldLines) -> None:
         build_model(only, name)
 
 
-def _require_method(spec: DatasetSpec, name: str, lines: FieldLines) -> None:
+def _require_method(spec: DatasetSpec, name: str, lines: Document) -> None:
     field = ("k_anonymity", "methods", name)
     if name not in METHODS:
         raise lines.located(_unknown(spec, "method", tuple(METHODS), name), *field)
@@ -89,7 +88,7 @@ def _unknown(spec: DatasetSpec, what: str, known: tuple[str, ...], got: str) -> 
 
 
 @contextmanager
-def _at(lines: FieldLines, *field: str) -> Iterator[None]:
+def _at(lines: Document, *field: str) -> Iterator[None]:
     """An error inside gets the line of this field."""
     try:
         yield

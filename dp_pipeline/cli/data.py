@@ -33,11 +33,11 @@ def data_check(file: Path) -> None:
     """
     from dp_pipeline.cli.check import require_buildable, require_runnable, warnings
     from dp_pipeline.models import price_of_everything
-    from dp_pipeline.spec.fields import FieldLines
     from dp_pipeline.spec.parser import load_spec
+    from dp_pipeline.spec.yaml_text import Document
 
     spec = load_spec(file)
-    require_buildable(spec, FieldLines.of(file))
+    require_buildable(spec, Document.read(file))
     require_runnable(spec, file)
     for warning in warnings(spec, file):
         click.echo(f"warning: {warning}")

@@ -12,9 +12,10 @@ import click
 
 if TYPE_CHECKING:
     from dp_pipeline.spec.draft import FoundColumn
-    from dp_pipeline.spec.fields import Value
     from dp_pipeline.spec.source import Source
+    from dp_pipeline.spec.yaml_text import Value
 
+_SQLITE = "sqlite:///"
 _FROM = (
     "A CSV or Parquet file, a folder of Parquet files, or a database: sqlite:///PATH, or '$NAME' "
     "of a variable with its URL."
@@ -40,13 +41,13 @@ def data_init(
     From names and types of columns alone, and of a CSV file from its first line: no row is
     looked at, unless the rows are public.
     """
-    from dp_pipeline.cli.draft_source import drafted_source, source_fields
     from dp_pipeline.spec.discovery import DATASETS_VARIABLE
+    from dp_pipeline.spec.source_parser import drafted_source
 
     where = folder or Path(os.environ.get(DATASETS_VARIABLE) or ".")
     path = where.resolve() / f"{name}.yaml"
     _require_new(name, path)
-    fields = source_fields(origin, path.parent, **form)
+    fields = _source_fields(origin, path.parent, **form)
     shown = "a query" if form["query"] else Path(origin).name
     source = drafted_source(fields, path)
     if public:
@@ -55,11 +56,80 @@ def data_init(
     _print_next(where / path.name, is_open=not public)
 
 
+def _source_fields(
+    origin: str, folder: Path, *, query: str, header: str, delimiter: str
+) -> dict[str, Value]:
+    """The section ``source`` of a data set file in ``folder``.
+
+    origin   a path, ``sqlite:///path`` or ``$NAME`` of a variable with a database's URL
+
+    Raises DeclarationError for options that do not go with the origin, SourceError for a CSV file
+    that has no first line.
+    """
+    from dp_pipeline.spec.errors import DeclarationError
+    from dp_pipeline.spec.source import DATA_FOLDER_VARIABLE
+
+    is_database = origin.startswith((_SQLITE, "$")) and not origin.startswith(
+        f"${DATA_FOLDER_VARIABLE}/"
+    )
+    if "://" in origin and not origin.startswith(_SQLITE):
+        # Not quoted: there may be a password in it.
+        raise DeclarationError(
+            f"data init: expected a path, {_SQLITE}PATH or '$NAME' of a variable, got a URL"
+        )
+    if is_database != bool(query):
+        expected = "--query with a database" if is_database else "--query with a database alone"
+        raise DeclarationError(
+            f"data init: expected {expected}, got {'none' if is_database else 'one'}"
+        )
+    if is_database:
+        return {"kind": "sql", "database": _database(origin, folder), "query": query}
+    path = Path(os.path.expandvars(origin))
+    kind = "parquet" if path.is_dir() or path.suffix == ".parquet" else "csv"
+    fields: dict[str, Value] = {"kind": kind, "path": _path(path, folder)}
+    if kind == "csv":
+        fields |= _form(path, header=header, delimiter=delimiter)
+    elif header or delimiter:
+        raise DeclarationError("data init: expected --header and --delimiter of CSV alone, got one")
+    return fields
+
+
+def _form(path: Path, *, header: str, delimiter: str) -> dict[str, Value]:
+    """Of a CSV file: what it does not say itself."""
+    from dp_pipeline.raw.proposals import likely_delimiter
+
+    chosen = delimiter or ("," if header else likely_delimiter(path))
+    names = [name.strip() for name in header.split(",")] if header else []
+    return {
+        **({} if chosen == "," else {"delimiter": chosen}),
+        **({"header": names} if names else {}),
+    }
+
+
+def _database(origin: str, folder: Path) -> str:
+    if not origin.startswith(_SQLITE):
+        return origin
+    return _SQLITE + _path(Path(origin.removeprefix(_SQLITE)), folder)
+
+
+def _path(path: Path, folder: Path) -> str:
+    """A path as the file will say it: below it or in the data folder where it can be, so that both
+    may be moved.
+    """
+    from dp_pipeline.spec.source import DATA_FOLDER_VARIABLE
+
+    there, data = path.resolve(), os.environ.get(DATA_FOLDER_VARIABLE)
+    if there.is_relative_to(folder):
+        return str(there.relative_to(folder))
+    if data and there.is_relative_to(Path(data).resolve()):
+        return f"${DATA_FOLDER_VARIABLE}/{there.relative_to(Path(data).resolve())}"
+    return str(there)
+
+
 def _require_new(name: str, path: Path) -> None:
     """DeclarationError for a name that none can have, or another data set has."""
     from dp_pipeline.spec.discovery import dataset_files
-    from dp_pipeline.spec.errors import DeclarationError
-    from dp_pipeline.spec.name import EXPECTED_NAME, is_name
+    from dp_pipeline.spec.errors import EXPECTED_NAME, DeclarationError, is_name
 
     if not is_name(name):
         raise DeclarationError(f"data init: expected a name of {EXPECTED_NAME}, got {name[:60]!r}")

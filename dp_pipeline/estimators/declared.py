@@ -19,9 +19,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from dp_pipeline.estimators.frames import ALSO_CALLED, UNKNOWN, is_rounded, text_of
-from dp_pipeline.spec.attribute_parser import MOST_CELLS, is_interval
 from dp_pipeline.spec.domain import Attribute, Domain
-from dp_pipeline.spec.encoding import Bins, Coordinate, Levels
+from dp_pipeline.spec.encoding import MOST_CELLS, Bins, Coordinate, Levels, is_interval
 from dp_pipeline.spec.errors import DeclarationError
 
 Form = Mapping[str, Any]

@@ -36,9 +36,8 @@ from dp_pipeline.inference.spatial.kmeans import cluster_synopsis
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.reporting.plausibility import NoisyTotal, clustering_warnings, table_warnings
-from dp_pipeline.spec.attribute_parser import is_interval
 from dp_pipeline.spec.domain import Attribute, Domain, reach
-from dp_pipeline.spec.encoding import Coordinate, FloatArray, IntArray
+from dp_pipeline.spec.encoding import Coordinate, FloatArray, IntArray, is_interval
 from dp_pipeline.spec.errors import DeclarationError
 
 

@@ -24,7 +24,7 @@ from dp_pipeline.ledger.postgres_guards import GUARDS, drop_guards, missing_guar
 from dp_pipeline.ledger.store import StillHeld, require_format
 from dp_pipeline.ledger.tables import FORMAT, add_state, metadata, write_seal
 from dp_pipeline.spec.errors import Damaged, DeclarationError, PipelineError
-from dp_pipeline.spec.source import EXPECTED_DRIVER, has_driver
+from dp_pipeline.spec.url import EXPECTED_DRIVER, has_driver
 
 DRIVER = "postgresql+psycopg2"
 """Said outright: SQLAlchemy 2.1 takes a bare ``postgresql`` for another driver than 2.0."""

@@ -25,7 +25,7 @@ it is refused without a reason as well: its exact numbers are already known, so
 the lifetime ε on the release's card would be untrue. With a reason the rows
 written to that source from now on are protected, as the last line demands.
 
-What is the same source is said in ``spec/identity.py``: other spellings of it, a folder and what
+What is the same source is said in ``spec/source.py``: other spellings of it, a folder and what
 lies in it, a hard link. A claim stored under a name of before is compared in its canonical form.
 """
 
@@ -54,7 +54,7 @@ from dp_pipeline.ledger.store import StillHeld
 from dp_pipeline.ledger.view import Page, View
 from dp_pipeline.spec.amounts import NANO, Currency, delta_text, epsilon_text
 from dp_pipeline.spec.errors import Damaged, DeclarationError
-from dp_pipeline.spec.identity import Named
+from dp_pipeline.spec.source import Named
 
 State = Literal["new", "resumed", "settled"]
 

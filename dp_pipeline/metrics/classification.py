@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from dp_pipeline.metrics.equivalence_classes import class_ids
 from dp_pipeline.spec.encoding import FloatArray, IntArray
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.name import one_of
+from dp_pipeline.spec.errors import DeclarationError, one_of
 
 Codes = Mapping[str, NDArray[Any]]
 """Attribute → codes (rows,), whole numbers below the attribute's size."""

@@ -2,60 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from fractions import Fraction
 
 from dp_pipeline.models.base import Model, declared_guarantee, price
-from dp_pipeline.models.clustering.dp_kmeans import DpKMeans
-from dp_pipeline.models.clustering.dp_kmeans_pp import DpKMeansPlusPlus
-from dp_pipeline.models.clustering.dplk_kmeans import DplkKMeans
-from dp_pipeline.models.clustering.dplloyd import DpLloyd
-from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
-from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
-from dp_pipeline.models.clustering.htree_kmeans import HTreeKMeans
-from dp_pipeline.models.clustering.hybrid_kmeans import HybridKMeans
-from dp_pipeline.models.clustering.idp_kmeans import IdpKMeans
-from dp_pipeline.models.clustering.oept_kmeans import OeptKMeans
-from dp_pipeline.models.clustering.privtree_kmeans import PrivTreeKMeans
-from dp_pipeline.models.tables.aim_like import AimLike
-from dp_pipeline.models.tables.dp_kjig import DpKjig
-from dp_pipeline.models.tables.independent import Independent
-from dp_pipeline.models.tables.jtree import JTree
-from dp_pipeline.models.tables.mst import Mst
-from dp_pipeline.models.tables.one_shot.model import OneShot
-from dp_pipeline.models.tables.privbayes import PrivBayes
-from dp_pipeline.models.tables.privhd import PrivHd
-from dp_pipeline.models.tables.priview import PriView
-from dp_pipeline.models.tables.threshold_filter import ThresholdFilter
 from dp_pipeline.spec.amounts import NANO, nano_epsilon
 from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.name import one_of
-from dp_pipeline.spec.parameters import from_text
+from dp_pipeline.spec.errors import DeclarationError, one_of
+from dp_pipeline.spec.parameters import Registry, from_text
 
-MODELS: Mapping[str, type[Model]] = {
-    "aim_like": AimLike,
-    "dp_kjig": DpKjig,
-    "dp_kmeans": DpKMeans,
-    "dp_kmeans_pp": DpKMeansPlusPlus,
-    "dplk_kmeans": DplkKMeans,
-    "dplloyd": DpLloyd,
-    "dpqt_kmeans": DpqtKMeans,
-    "eug_kmeans": EugKMeans,
-    "htree_kmeans": HTreeKMeans,
-    "hybrid_kmeans": HybridKMeans,
-    "idp_kmeans": IdpKMeans,
-    "independent": Independent,
-    "jtree": JTree,
-    "mst": Mst,
-    "one_shot": OneShot,
-    "oept_kmeans": OeptKMeans,
-    "privbayes": PrivBayes,
-    "privhd": PrivHd,
-    "priview": PriView,
-    "privtree_kmeans": PrivTreeKMeans,
-    "threshold_filter": ThresholdFilter,
-}
+MODELS: Registry[Model] = Registry(
+    "dp_pipeline.models",
+    {
+        "aim_like": "tables.aim_like:AimLike",
+        "dp_kjig": "tables.dp_kjig:DpKjig",
+        "dp_kmeans": "clustering.dp_kmeans:DpKMeans",
+        "dp_kmeans_pp": "clustering.dp_kmeans_pp:DpKMeansPlusPlus",
+        "dplk_kmeans": "clustering.dplk_kmeans:DplkKMeans",
+        "dplloyd": "clustering.dplloyd:DpLloyd",
+        "dpqt_kmeans": "clustering.dpqt_kmeans:DpqtKMeans",
+        "eug_kmeans": "clustering.eug_kmeans:EugKMeans",
+        "htree_kmeans": "clustering.htree_kmeans:HTreeKMeans",
+        "hybrid_kmeans": "clustering.hybrid_kmeans:HybridKMeans",
+        "idp_kmeans": "clustering.idp_kmeans:IdpKMeans",
+        "independent": "tables.independent:Independent",
+        "jtree": "tables.jtree:JTree",
+        "mst": "tables.mst:Mst",
+        "one_shot": "tables.one_shot.model:OneShot",
+        "oept_kmeans": "clustering.oept_kmeans:OeptKMeans",
+        "privbayes": "tables.privbayes:PrivBayes",
+        "privhd": "tables.privhd:PrivHd",
+        "priview": "tables.priview:PriView",
+        "privtree_kmeans": "clustering.privtree_kmeans:PrivTreeKMeans",
+        "threshold_filter": "tables.threshold_filter:ThresholdFilter",
+    },
+)
+"""Name → class, imported when it is asked for."""
 
 
 def build_model(spec: DatasetSpec, name: str) -> Model:

@@ -36,8 +36,7 @@ from dp_pipeline.release.bundle import ALLOWED, K_ANONYMITY, Bundle, KAnonymousK
 from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec, KAnonymity
 from dp_pipeline.spec.domain import Attribute
-from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError
-from dp_pipeline.spec.name import one_of
+from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError, one_of
 from dp_pipeline.spec.parameters import fact_text, texts_of
 
 CARD = "card.md"

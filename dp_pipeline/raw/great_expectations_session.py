@@ -39,12 +39,11 @@ from dp_pipeline.raw.validate import (
     source_columns,
 )
 from dp_pipeline.raw.values import WHOLE, Kind, kind_of, level_words, missing_cells, numbers, texts
-from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.dataset import Argument, DatasetSpec
 from dp_pipeline.spec.domain import Attribute
 from dp_pipeline.spec.encoding import FloatArray, IntArray, Levels
 from dp_pipeline.spec.errors import PipelineError
-from dp_pipeline.spec.expectations import Argument
-from dp_pipeline.spec.source import has_driver
+from dp_pipeline.spec.url import has_driver
 
 _TYPES: dict[Rule, str] = {
     "exists": "expect_column_to_exist",

@@ -37,8 +37,7 @@ from dp_pipeline.raw.sources import read_source
 from dp_pipeline.raw.sources.files import parquet_parts
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import Damaged, DeclarationError, NotPrepared
-from dp_pipeline.spec.identity import sha256_name
-from dp_pipeline.spec.source import Source
+from dp_pipeline.spec.source import Source, sha256_name
 
 INGESTED = "ingested"
 """The stage that holds the rows as the source had them."""

@@ -30,14 +30,13 @@ from dp_pipeline.raw.sources import read_source
 from dp_pipeline.raw.sources.csv_file import NoHeader, NotUtf8, csv_columns
 from dp_pipeline.raw.sources.files import parquet_parts
 from dp_pipeline.raw.values import kind_of, numbers, texts, type_word
-from dp_pipeline.spec.attribute_parser import is_interval
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import MISSING, Attribute, Domain, OneRow
 from dp_pipeline.spec.draft import FoundColumn, FoundKind
-from dp_pipeline.spec.encoding import Coordinate
+from dp_pipeline.spec.encoding import Coordinate, is_interval
 from dp_pipeline.spec.errors import SourceError
-from dp_pipeline.spec.fields import Value
 from dp_pipeline.spec.source import Source
+from dp_pipeline.spec.yaml_text import Value
 
 Result = TypeVar("Result")
 

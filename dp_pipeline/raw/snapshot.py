@@ -37,7 +37,7 @@ from dp_pipeline.files import locked, make_private, sync, write_whole
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import Damaged, DeclarationError, NotPrepared
 from dp_pipeline.spec.formats import MANIFEST, require_format
-from dp_pipeline.spec.identity import sha256_name
+from dp_pipeline.spec.source import sha256_name
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MANIFEST = "manifest.json"

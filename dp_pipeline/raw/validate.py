@@ -13,9 +13,8 @@ from fractions import Fraction
 from typing import Literal
 
 from dp_pipeline.raw.snapshot import Snapshot, anew, mark_validated
-from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.dataset import DatasetSpec, DeclaredExpectation
 from dp_pipeline.spec.domain import Attribute
-from dp_pipeline.spec.expectations import DeclaredExpectation
 
 PERSON = "person id"
 """How the column that names the person is called beside attributes; no attribute has a space."""

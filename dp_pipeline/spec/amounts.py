@@ -19,7 +19,7 @@ from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 
-from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError
+from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError, Refused
 
 NANO = 10**9
 """The ledger counts in whole nano-ε."""
@@ -40,16 +40,14 @@ def parse_epsilon(text: str, *, of: str = "epsilon") -> Fraction:
     >>> parse_epsilon("0.1") + parse_epsilon("0.2") == parse_epsilon("0.3")
     True
     """
-    got = repr(text)[:62]
-    expected = f"{of}: expected a decimal number from 0.000001 to 1000000, got {got}"
-    if not isinstance(text, str) or not _PLAIN.fullmatch(text.strip()):
-        raise DeclarationError(expected)
-    decimal = Decimal(text.strip())
-    value = Fraction(decimal) if abs(decimal.adjusted()) < 30 else Fraction(0)
+    got, value = repr(text)[:62], Fraction(0)
+    if isinstance(text, str) and _PLAIN.fullmatch(text.strip()):
+        decimal = Decimal(text.strip())
+        value = Fraction(decimal) if abs(decimal.adjusted()) < 30 else Fraction(0)
     if not SMALLEST <= value <= LARGEST:
-        raise DeclarationError(expected)
+        raise Refused("a decimal number from 0.000001 to 1000000", got, of=of)
     if (value * NANO).denominator != 1:
-        raise DeclarationError(f"{of}: expected at most nine decimals, got {got}")
+        raise Refused("at most nine decimals", got, of=of)
     return value
 
 
@@ -164,9 +162,11 @@ def parse_delta(text: str, *, of: str = "delta") -> Fraction:
     value = Fraction(Decimal(text.strip())) if is_plain else Fraction(0)
     is_short = (value * 10**MOST_DECIMALS).denominator == 1 or _is_power_of_ten(value)
     if not 0 < value <= LARGEST_DELTA or not is_short:
-        raise DeclarationError(
-            f"{of}: expected a decimal number above 0 and at most 0.001, with at most "
-            f"{MOST_DECIMALS} decimals or as 1e-9, got {repr(text)[:62]}"
+        raise Refused(
+            f"a decimal number above 0 and at most 0.001, with at most {MOST_DECIMALS} decimals "
+            "or as 1e-9",
+            repr(text)[:62],
+            of=of,
         )
     return value
 

@@ -1,199 +1,178 @@
-"""One attribute of a data set file: levels, or bounds with bins or edges.
-
-Fields of a data set file about time and people: limits, new rows, who answers for it.
-"""
+"""Section ``attributes`` of a data set file: a category with levels, or a number between bounds."""
 
 from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
-from fractions import Fraction
 from itertools import pairwise
-from typing import Literal
+from typing import Annotated, Literal
 
-import numpy as np
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from dp_pipeline.spec.amounts import epsilon_text
-from dp_pipeline.spec.domain import MISSING, Attribute, OnInvalid
-from dp_pipeline.spec.encoding import COORDINATE_BITS, Bins, Coordinate, Levels
-from dp_pipeline.spec.fields import Fields
-
-LARGEST_BOUND = 1e15
-SMALLEST_WIDTH = 1e-100
-MOST_CELLS = 65_536
+from dp_pipeline.spec import fields
+from dp_pipeline.spec.domain import MISSING, Attribute
+from dp_pipeline.spec.encoding import MOST_CELLS, Bins, Coordinate, Levels, is_interval
+from dp_pipeline.spec.fields import OneForm, a_mapping, not_among, require
+from dp_pipeline.spec.yaml_text import TODO
 
 
-def parse_attribute(name: str, fields: Fields, default: str, *, usable: Fraction) -> Attribute:
-    """Read one attribute.
+def _levels(value: object) -> object:
+    """A list of texts, or ``0..15``: the whole numbers from the first to the last."""
+    if not isinstance(value, str) or value == TODO:
+        return value
+    ends = re.fullmatch(r"(\d{1,18})\.\.(\d{1,18})", value)
+    numbers = range(int(ends[1]), int(ends[2]) + 1) if ends else range(0)
+    require(0 < len(numbers) <= MOST_CELLS, "a list, or first..last", repr(value[:60]))
+    return list(map(str, numbers))
 
-    default   the data set's rule for invalid values
-    usable    the data set's share of the rows that have to be as declared
+
+_RANGE = {"type": "string", "pattern": r"^\d+\.\.\d+$"}
+_LEVELS = {"anyOf": [{"type": "array", "items": fields.TEXT, "minItems": 2}, _RANGE]}
+
+
+class _Column(fields.Section):
+    """What both kinds of attributes may say.
+
+    column    How the source calls it, where that is another name.
+    nullable  A missing value is a cell of its own; a number needs bins for it.
+    missing   Texts that mean a missing value, beside an empty one.
+    usable    Which share of the rows checks want to be as declared.
     """
-    column = fields.text("column", name)
-    if "levels" in fields:
-        attribute = _nominal(name, column, fields, default)
-    elif "bounds" in fields:
-        attribute = _numeric(name, column, fields, default)
-    else:
-        fields.refuse("levels", "levels or bounds", "neither")
-    attribute = replace(attribute, usable=fields.share("usable", usable))
-    fields.finish()
-    return attribute
+
+    column: fields.Text | None = None
+    nullable: fields.Switch = False
+    missing: fields.Listed[fields.Item] | None = None
+    usable: fields.Share | None = None
+
+    @property
+    def empties(self) -> tuple[str, ...]:
+        """Texts that say that a value is missing, beside an empty one."""
+        return tuple(sorted({text.strip() for text in self.missing or ()}))
+
+    def _require_nullable(self) -> None:
+        is_said = self.missing is None or self.nullable
+        require(is_said, "`nullable: true` beside it", "none", "missing")
 
 
-def is_interval(lower: float, upper: float) -> bool:
-    """Whether a number can be declared between these bounds.
+class Category(_Column):
+    """A category: one of so many texts.
 
-    The width must hold the 2^17 steps of a fixed-point coordinate as different
-    floats, or values in the middle would be sent to the ends.
-
-    >>> is_interval(0.0, 1.0), is_interval(1.0, 0.0), is_interval(1e15, 1e15 + 1)
-    (True, False, False)
+    levels      Every text that there can be; 0..15 are the sixteen levels 0 to 15.
+    other       The level that stands for any other text.
+    on_invalid  What becomes of a text that is no level; drop leaves its row out.
+    aliases     Other spellings of levels.
     """
-    largest = max(abs(lower), abs(upper))
-    if not largest <= LARGEST_BOUND:
-        return False
-    finest = float(np.spacing(largest)) * (1 << (COORDINATE_BITS + 1))
-    return upper - lower >= max(finest, SMALLEST_WIDTH)
 
+    levels: Annotated[fields.Listed[fields.Item], BeforeValidator(_levels), WithJsonSchema(_LEVELS)]
+    other: fields.Item | None = None
+    on_invalid: Literal["other", "drop"] | None = None
+    aliases: fields.Named[fields.Item] = Field(default_factory=dict)
 
-def _nominal(name: str, column: str, fields: Fields, default: str) -> Attribute:
-    levels = fields.texts_or_range("levels", most=MOST_CELLS)
-    if len(levels) < 2 or len(set(levels)) != len(levels) or len(levels) > MOST_CELLS:
-        fields.refuse("levels", f"2 to {MOST_CELLS} different levels", f"{len(levels)}")
-    other = fields.text("other", choices=levels) if "other" in fields else None
-    fallback = "drop" if other is None else "other"
-    rule: OnInvalid = fields.text("on_invalid", fallback, choices=("other", "drop"))  # type: ignore[assignment]
-    if default == "drop" and "on_invalid" not in fields:
-        rule = "drop"
-    if rule == "other" and other is None:
-        fields.refuse("on_invalid", "a declared level `other` to send values to", "none")
-    nullable, missing = _missing(fields)
-    if nullable and MISSING in levels:
+    @model_validator(mode="after")
+    def _fits(self) -> Category:
+        levels, count = self.levels, len(self.levels)
+        is_several = 2 <= len(set(levels)) == count <= MOST_CELLS
+        require(is_several, f"2 to {MOST_CELLS} different levels", str(count), "levels")
+        if self.other is not None and self.other not in levels:
+            raise not_among(self.other, levels, field=("other",))
+        has_other = self.on_invalid != "other" or self.other is not None
+        require(has_other, "a declared level `other` to send values to", "none", "on_invalid")
+        self._require_nullable()
         expected = f"no level {MISSING!r}, which is the name of missing values here"
-        fields.refuse("levels", expected, "one")
-    aliases = _aliases(fields, levels)
-    if not {*levels, *dict(aliases)}.isdisjoint(missing):
-        fields.refuse("missing", "texts that are neither levels nor aliases", "one that is")
-    return Attribute(
-        name,
-        column,
-        rule,
-        cells=Levels(levels),
-        other=other,
-        nullable=nullable,
-        missing=missing,
-        aliases=aliases,
-    )
+        require(not self.nullable or MISSING not in levels, expected, "one", "levels")
+        for text, level in self.aliases.items():
+            if level not in levels:
+                raise not_among(level, levels, field=("aliases", text))
+            expected = "a spelling that is no level, without spaces around it"
+            is_other = text not in levels and text == text.strip()
+            require(is_other, expected, "another", "aliases", text)
+        are_others = {*levels, *self.aliases}.isdisjoint(self.empties)
+        require(are_others, "texts that are neither levels nor aliases", "one that is", "missing")
+        return self
+
+    def attribute(self, name: str, default: str) -> Attribute:
+        """The attribute; ``default`` is the data set's rule for values that are not as declared."""
+        is_dropped = self.other is None or default == "drop"
+        return Attribute(
+            name,
+            self.column or name,
+            self.on_invalid or ("drop" if is_dropped else "other"),
+            cells=Levels(self.levels),
+            other=self.other,
+            nullable=self.nullable,
+            missing=self.empties,
+            aliases=tuple(sorted(self.aliases.items())),
+        )
 
 
-def _missing(fields: Fields) -> tuple[bool, tuple[str, ...]]:
-    """Whether values may be missing, and which texts say so beside an empty one."""
-    nullable = fields.boolean("nullable")
-    if "missing" not in fields:
-        return nullable, ()
-    if not nullable:
-        fields.refuse("missing", "`nullable: true` beside it", "none")
-    return nullable, tuple(sorted({text.strip() for text in fields.texts("missing")}))
+class Numeric(_Column):
+    """A number between bounds.
 
+    bounds      The lowest and the highest value that there can be, declared without looking.
+    bins        So many cells of equal width, for tables.
+    edges       In place of bins: ascending cuts inside the bounds.
+    integer     Synthetic numbers are whole.
+    on_invalid  What becomes of a number outside of its bounds; drop leaves its row out.
+    """
 
-def _aliases(fields: Fields, levels: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Other spelling → level."""
-    if "aliases" not in fields:
-        return ()
-    section = fields.section("aliases")
-    aliases = tuple((text, section.text(text, choices=levels)) for text in sorted(section))
-    for text, _ in aliases:
-        if text in levels or text != text.strip():
-            section.refuse(text, "a spelling that is no level, without spaces around it", "another")
-    return aliases
+    model_config = ConfigDict(json_schema_extra={"not": {"required": ["bins", "edges"]}})
 
+    bounds: Annotated[fields.Listed[fields.Number], fields.pair(fields.NUMBER)]
+    bins: fields.Count | None = None
+    edges: fields.Listed[fields.Number] | None = None
+    integer: fields.Switch = False
+    on_invalid: Literal["clip", "drop"] | None = None
 
-def _numeric(name: str, column: str, fields: Fields, default: str) -> Attribute:
-    bounds = fields.numbers("bounds")
-    if len(bounds) != 2 or not is_interval(*bounds):
+    @model_validator(mode="after")
+    def _fits(self) -> Numeric:
+        bounds, has_cells = self.bounds, self.bins is not None or self.edges is not None
         expected = "lower < upper, both within ±1e15, wide enough for 2^17 steps"
-        fields.refuse("bounds", expected, str(list(bounds)))
-    fallback = "drop" if default == "drop" else "clip"
-    rule: OnInvalid = fields.text("on_invalid", fallback, choices=("clip", "drop"))  # type: ignore[assignment]
-    cells = _bins(fields, bounds)
-    nullable, missing = _missing(fields)
-    if nullable and cells is None:
-        fields.refuse("nullable", "bins or edges, for missing values to be one more cell", "none")
-    whole = fields.boolean("integer")
-    if whole and math.ceil(bounds[0]) > math.floor(bounds[1]):
-        fields.refuse("integer", "a whole number between the bounds", "none")
-    return Attribute(
-        name,
-        column,
-        rule,
-        coordinate=Coordinate(bounds[0], bounds[1]),
-        cells=cells,
-        nullable=nullable,
-        whole=whole,
-        missing=missing,
-    )
+        is_box = len(bounds) == 2 and is_interval(*bounds)
+        require(is_box, expected, str(list(bounds)), "bounds")
+        require(self.bins is None or self.edges is None, "bins or edges", "both", "bins")
+        self._cells()
+        self._require_nullable()
+        expected = "bins or edges, for missing values to be one more cell"
+        require(has_cells or not self.nullable, expected, "none", "nullable")
+        has_whole = math.ceil(bounds[0]) <= math.floor(bounds[1])
+        is_whole = has_whole or not self.integer
+        require(is_whole, "a whole number between the bounds", "none", "integer")
+        return self
+
+    def _cells(self) -> Bins | None:
+        lower, upper = self.bounds
+        if self.edges is not None:
+            edges = (lower, *self.edges, upper)
+            is_ascending = all(low < high for low, high in pairwise(edges))
+            expected = "ascending cuts strictly inside the bounds"
+            require(is_ascending, expected, str(list(self.edges)), "edges")
+            return Bins(edges)
+        if self.bins is None:
+            return None
+        bins = Bins.equal_width(lower, upper, self.bins) if self.bins <= MOST_CELLS else None
+        is_wide = bins is not None and len(set(bins.edges)) == self.bins + 1
+        require(is_wide, f"at most {MOST_CELLS} bins of positive width", str(self.bins), "bins")
+        return bins
+
+    def attribute(self, name: str, default: str) -> Attribute:
+        """The attribute; ``default`` is the data set's rule for values that are not as declared."""
+        return Attribute(
+            name,
+            self.column or name,
+            self.on_invalid or ("drop" if default == "drop" else "clip"),
+            coordinate=Coordinate(*self.bounds),
+            cells=self._cells(),
+            nullable=self.nullable,
+            whole=self.integer,
+            missing=self.empties,
+        )
 
 
-def _bins(fields: Fields, bounds: tuple[float, ...]) -> Bins | None:
-    if "edges" in fields:
-        inner = fields.numbers("edges")
-        edges = (bounds[0], *inner, bounds[1])
-        if any(low >= high for low, high in pairwise(edges)):
-            fields.refuse("edges", "ascending cuts strictly inside the bounds", str(list(inner)))
-        return Bins(edges)
-    if "bins" not in fields:
-        return None
-    count = fields.integer("bins", at_least=1)
-    bins = Bins.equal_width(bounds[0], bounds[1], count) if count <= MOST_CELLS else None
-    if bins is None or len(set(bins.edges)) != count + 1:
-        fields.refuse("bins", f"at most {MOST_CELLS} bins of positive width", str(count))
-    return bins
+def attribute_section(value: object) -> Category | Numeric:
+    """A category or a number, by what it says."""
+    section = a_mapping(value)
+    require({"levels", "bounds"} & set(section), "levels or bounds", "neither", "levels")
+    return (Category if "levels" in section else Numeric).model_validate(section)
 
 
-_OWNER = re.compile(r"team:\S+|[A-Za-z0-9][\w.%+-]*@([A-Za-z0-9-]+\.)+[A-Za-z]{2,7}", re.ASCII)
-
-
-def parse_ceiling(fields: Fields) -> tuple[Fraction | None, Fraction | None]:
-    """The limit for ever and the one of a month; None where there is none."""
-    if "ceiling" not in fields:
-        return None, None
-    section = fields.section("ceiling")
-    total = section.epsilon("total")
-    per_month = section.epsilon("per_month") if "per_month" in section else None
-    section.finish()
-    if per_month is not None and per_month > total:
-        expected = f"at most the total, {epsilon_text(total)}"
-        section.refuse("per_month", expected, epsilon_text(per_month))
-    return total, per_month
-
-
-def parse_refresh(fields: Fields) -> Literal["weekly"] | None:
-    """How often the schedule opens a new snapshot."""
-    if "refresh" not in fields:
-        return None
-    fields.text("refresh", choices=("weekly",))
-    if "publish" not in fields:
-        fields.refuse("refresh", "publish, which says what a new snapshot is for", "nothing")
-    return "weekly"
-
-
-def parse_updates(fields: Fields) -> bool:
-    """Whether the moment at which the rows change may be seen."""
-    if "updates" not in fields:
-        return False
-    return fields.text("updates", choices=("public",)) == "public"
-
-
-def parse_owners(fields: Fields) -> tuple[str, ...]:
-    """Who answers for the data set."""
-    if "owners" not in fields:
-        return ()
-    owners = fields.texts("owners")
-    for owner in owners:
-        if not _OWNER.fullmatch(owner):
-            fields.refuse("owners", "e-mail addresses or team:NAME", repr(owner[:60]))
-    if not owners or len(set(owners)) < len(owners):
-        fields.refuse("owners", "one or more, each once", str(len(owners)))
-    return owners
+AnyAttribute = Annotated[Category | Numeric, OneForm(Category | Numeric, attribute_section)]

@@ -3,6 +3,8 @@
 KAnonymity: which k-anonymous releases of a data set are made, declared before anyone looks.
 
 Target: a question about a row that a classifier answers from the row's other attributes.
+
+DeclaredExpectation: what rows should be like, in Great Expectations' words.
 """
 
 from __future__ import annotations
@@ -23,7 +25,6 @@ from dp_pipeline.spec.amounts import PURE, Currency, delta_text, epsilon_text, p
 from dp_pipeline.spec.domain import Domain, Protection, Relation, reach
 from dp_pipeline.spec.encoding import COORDINATE_BITS, Point
 from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.expectations import DeclaredExpectation
 from dp_pipeline.spec.source import Source
 
 PARTITIONS = (0, 2, 5, 10, 20, 50)
@@ -121,6 +122,29 @@ class Target:
         return seen, np.isin(codes[self.attribute], self.codes(domain))
 
 
+Argument = float | int | bool | str | tuple[float, ...] | tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DeclaredExpectation:
+    """One expectation of a data set file.
+
+    type         the library's own name
+    columns      argument that names a column → attribute, or the person's column
+    arguments    argument → value, beside the columns
+    mostly       share of the values that have to be as expected
+    is_critical  whether its failure stops rows of a benchmark; never sensitive ones
+    name         what tells it from another one of the same type and columns; may be empty
+    """
+
+    type: str
+    columns: Mapping[str, str]
+    arguments: Mapping[str, Argument]
+    mostly: Fraction = Fraction(1)
+    is_critical: bool = False
+    name: str = ""
+
+
 Purpose = Literal["benchmark", "release"]
 
 
@@ -134,9 +158,8 @@ class Publication:
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """One data set file.
+    """One data set file, as it was read; what each field of it is for, ``parser.DataSetFile`` says.
 
-    name, title, description   for people
     lineage        the population of persons; one privacy account each
     purpose        ``benchmark``: public rows, exact metrics are shown;
                    ``release``: sensitive rows, only private numbers leave

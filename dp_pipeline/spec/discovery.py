@@ -8,8 +8,7 @@ from importlib import resources
 from pathlib import Path
 
 from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.name import one_of
+from dp_pipeline.spec.errors import DeclarationError, one_of
 from dp_pipeline.spec.parser import load_spec
 from dp_pipeline.spec.source import DATA_FOLDER_VARIABLE
 

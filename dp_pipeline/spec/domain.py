@@ -12,9 +12,8 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from dp_pipeline.spec.encoding import Bins, Coordinate, Levels
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.errors import DeclarationError, did_you_mean
 from dp_pipeline.spec.formats import AS_BEFORE, said
-from dp_pipeline.spec.name import did_you_mean
 
 OnInvalid = Literal["clip", "other", "drop"]
 

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.fields import TODO, Value, field_text, flow, flow_mapping, scalar
 from dp_pipeline.spec.formats import DATASET_FILE
+from dp_pipeline.spec.yaml_text import TODO, Value, field_text, flow, flow_mapping, scalar
 
 DRAFT = """\
 #

@@ -30,6 +30,10 @@ Names = tuple[str, ...]
 COORDINATE_BITS = 16
 """Coordinates are integers in [−2^16, 2^16]; one unit is half-width / 2^16."""
 
+LARGEST_BOUND = 1e15
+SMALLEST_WIDTH = 1e-100
+MOST_CELLS = 65_536
+
 INVALID = -1
 """The code of a value that the declaration does not know."""
 
@@ -144,6 +148,22 @@ class Coordinate:
         """Data units of fixed-point ``coordinates``, inside the declared interval."""
         values = self.middle + coordinates / float(1 << COORDINATE_BITS) * self.half_width
         return np.clip(values, self.lower, self.upper)
+
+
+def is_interval(lower: float, upper: float) -> bool:
+    """Whether a number can be declared between these bounds.
+
+    The width must hold the 2^17 steps of a fixed-point coordinate as different
+    floats, or values in the middle would be sent to the ends.
+
+    >>> is_interval(0.0, 1.0), is_interval(1.0, 0.0), is_interval(1e15, 1e15 + 1)
+    (True, False, False)
+    """
+    largest = max(abs(lower), abs(upper))
+    if not largest <= LARGEST_BOUND:
+        return False
+    finest = float(np.spacing(largest)) * (1 << (COORDINATE_BITS + 1))
+    return upper - lower >= max(finest, SMALLEST_WIDTH)
 
 
 def one_hot(codes: IntArray, size: int) -> NDArray[np.uint8]:

@@ -3,6 +3,9 @@
 Every message says what was expected, what was got and of which object. A
 message may show what a *declaration* says; it never shows a value of a row.
 
+Names of data sets, populations and attributes, safe in paths, in columns and in Dagster, and how a
+refusal lists those that are known.
+
 What the operating system, or a database file, refuses: as one line with its reason and a remedy.
 
 The reason is the system's own text for its own number, never the words of the error that came up:
@@ -12,15 +15,59 @@ was to write, as a full disk does; what failed is a file of ours, or a declared 
 
 from __future__ import annotations
 
+import difflib
 import errno
 import os
+import re
 import sqlite3
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
+from typing import Final
 
-from dp_pipeline.spec.name import is_name
+NAME: Final = "[a-z][a-z0-9_]{0,63}"
+"""As a regular expression, also of the JSON Schema."""
+
+EXPECTED_NAME: Final = "a-z, 0-9 and _, starting with a letter"
+
+
+def is_name(text: str) -> bool:
+    """Whether ``text`` is one.
+
+    >>> is_name("rides_2026"), is_name("Rides")
+    (True, False)
+    """
+    return re.fullmatch(NAME, text) is not None
+
+
+def one_of(known: Iterable[str], got: str) -> str:
+    """What a refusal says of a name that is not known: which there are, which one was got, and the
+    nearest. For names that are public: declared ones, never those of rows.
+
+    >>> one_of(["rides", "trips"], "ride")
+    "one of rides, trips, got 'ride': did you mean rides?"
+    >>> one_of(["rides", "trips"], "census")
+    "one of rides, trips, got 'census'"
+    """
+    listed = tuple(known)
+    return f"one of {', '.join(listed) or 'none'}, got {got[:60]!r}{did_you_mean(got, listed)}"
+
+
+def did_you_mean(got: str, known: Iterable[str]) -> str:
+    """The nearest of the known names as the end of a refusal; empty where none is near.
+
+    >>> did_you_mean("Trip", ["rides", "trips"])
+    ': did you mean trips?'
+    """
+    near = nearest(got, known)
+    return f": did you mean {near}?" if near else ""
+
+
+def nearest(got: str, known: Iterable[str]) -> str:
+    """The known name that is most like ``got``; empty where none is."""
+    near = difflib.get_close_matches(got[:60].lower(), list(known), n=1)
+    return near[0] if near else ""
 
 
 class PipelineError(Exception):
@@ -33,6 +80,27 @@ class DeclarationError(PipelineError):
     """A declaration or an argument is wrong; nothing was read, charged or drawn."""
 
     exit_code = 2
+
+
+class Refused(DeclarationError, ValueError):
+    """What one field or argument says is not what was expected.
+
+    of     the object, for a message without a file
+    field  names from where it was found down to what is wrong: for the line in a file
+    hint   the end of the message: what to do, or which name was meant
+    """
+
+    def __init__(
+        self,
+        expected: str,
+        got: str,
+        *,
+        of: str = "",
+        field: tuple[str | int, ...] = (),
+        hint: str = "",
+    ) -> None:
+        self.expected, self.got, self.field, self.hint = expected, got, field, hint
+        super().__init__(f"{of}: expected {expected}, got {got}{hint}")
 
 
 class SourceError(PipelineError):

@@ -1,287 +1,134 @@
-"""Reading a YAML mapping field by field: every scalar is text, every mistake has a line.
+"""What sections of a data set file are made of: values that are read from text, lists, mappings,
+and the refusals of all of them.
 
-YAML's own types are not used: ``0.1`` must stay the text 0.1, ``no`` a level
-and ``1.0`` a partition key. A key that stands twice, a key that nobody asked
-for and an alias are refused: each would silently change what is declared. So
-is ``TODO``, alone or twice in a list: a decision that nobody has made yet.
-
-On which line of a data set file a field stands, for mistakes that are found after parsing.
-
-Writing YAML that the parser reads back as the same texts.
+Each type says once what the parser reads and what a JSON Schema tells an editor. An editor gives a
+value a type of YAML, which is text to the parser, so ``0.5`` and ``"0.5"`` are both let through;
+and it knows shapes alone: whether a ceiling holds, only the parser says. ``TODO``, alone or twice
+in a list, is a decision that nobody has made yet, and is refused.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
-from typing import NoReturn, TypeVar
+from types import UnionType
+from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
-import yaml
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, core_schema
 
 from dp_pipeline.spec.amounts import parse_epsilon
-from dp_pipeline.spec.errors import DeclarationError, bounded_bytes
-from dp_pipeline.spec.name import did_you_mean, nearest
+from dp_pipeline.spec.errors import EXPECTED_NAME, NAME, Refused, did_you_mean, is_name, nearest
+from dp_pipeline.spec.yaml_text import TODO, Document
 
-Parsed = TypeVar("Parsed")
-_MOST_BYTES = 1 << 22
-"""Of a data set file: far more than anybody writes."""
-_INTEGER = re.compile(r"[+-]?\d{1,18}")
-TODO = "TODO"
-_SHARE = re.compile(r"[01]?\.[0-9]{1,9}|1")
 _DECIDE = ": write it there, and `dp-pipeline data check` says what is still open"
-_RANGE = re.compile(r"(\d{1,18})\.\.(\d{1,18})")
+_DIGITS = r"(\d[\d_]*\.?[\d_]*|\.\d[\d_]*)([eE][-+]?\d+)?"
+
+Member = TypeVar("Member")
 
 
-class _TextLoader(yaml.BaseLoader):
-    """Composes nodes only; refuses aliases."""
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.MarkedYAMLError(problem="an alias", problem_mark=mark)
-        return super().compose_node(parent, index)
+def undecided() -> Refused:
+    """The refusal of ``TODO``."""
+    return Refused("a decision of yours", TODO, hint=_DECIDE)
 
 
-def read_fields(path: Path) -> Fields:
-    """The top-level mapping of a YAML file, or DeclarationError with file and line."""
-    return Fields(read_mapping(path), path, "")
+def require(holds: object, expected: str, got: str, *field: str | int, hint: str = "") -> None:
+    """Refuse a field unless something holds of it."""
+    if not holds:
+        raise Refused(expected, got, field=field, hint=hint)
 
 
-def written_fields(text: str, path: Path) -> Fields:
-    """The top-level mapping of a text that is to become the file ``path``."""
-    return Fields(_mapping(text, path), path, "")
+def not_among(
+    value: object, known: Collection[str], *, expected: str = "", field: tuple[str | int, ...] = ()
+) -> Refused:
+    """The refusal of what is none of some words.
+
+    value      as the file has it; None where it has nothing
+    expected   what to say of the words; else they are listed as they are
+    """
+    if value is None:
+        return Refused("a value", "nothing", field=field)
+    if not isinstance(value, str):
+        return Refused("one value", "a list or mapping", field=field)
+    expected = (
+        f"{expected}: {', '.join(known) or 'there is none'}" if expected else " | ".join(known)
+    )
+    if value == TODO:
+        return Refused(expected, TODO, field=field, hint=_DECIDE)
+    return Refused(expected, repr(value[:60]), field=field, hint=did_you_mean(value, known))
 
 
-def read_mapping(path: Path) -> yaml.MappingNode:
-    """The top-level mapping of a YAML file with the places of its parts, or DeclarationError."""
-    try:
-        text = bounded_bytes(path, most=_MOST_BYTES).decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8 text"
-        if isinstance(error, FileNotFoundError):
-            reason += f": `dp-pipeline data init {path.stem} --from ROWS` drafts one"
-        raise DeclarationError(f"{path}: expected a readable YAML file, got {reason}") from None
-    return _mapping(text, path)
+@dataclass(frozen=True, eq=False)
+class Scalar:
+    """One value: how it is read from its text, and what an editor is told.
 
+    parse  the value, or None where the text is none
+    got    what a message says of a text that it must not repeat, because there may be a password
+           in it
+    """
 
-def _mapping(text: str, path: Path) -> yaml.MappingNode:
-    try:
-        node = yaml.compose(text, Loader=_TextLoader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark is not None else ""
-        problem = getattr(error, "problem", None) or "a broken document"
-        raise DeclarationError(f"{path}{line}: expected YAML, got: {problem}") from None
-    except RecursionError:
-        raise DeclarationError(f"{path}: expected YAML, got: too many nested levels") from None
-    if not isinstance(node, yaml.MappingNode):
-        raise DeclarationError(f"{path}: expected a mapping of fields, got something else")
-    return node
+    parse: Callable[[str], Any]
+    expected: str
+    schema: Mapping[str, Any]
+    got: str = ""
 
-
-class Fields:
-    """One mapping of a file. ``finish`` refuses every field that was not asked for."""
-
-    def __init__(self, node: yaml.MappingNode, path: Path, prefix: str) -> None:
-        self._path, self._prefix, self._line = path, prefix, node.start_mark.line + 1
-        self._nodes: dict[str, yaml.Node] = {}
-        self._asked: set[str] = set()
-        self._optional: set[str] = set()
-        for key, value in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                self._fail("a field's name", "one value", "a list or mapping", key)
-            name = str(key.value)
-            if name in self._nodes:
-                self._fail(name, "each field once", "the same field twice", key)
-            self._nodes[name] = value
-
-    def __contains__(self, name: str) -> bool:
-        self._optional.add(name)
-        return name in self._nodes
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._nodes)
-
-    def _fail(
-        self, name: str, expected: str, got: str, node: yaml.Node | None = None, *, hint: str = ""
-    ) -> NoReturn:
-        node = node or self._nodes.get(name)
-        line = node.start_mark.line + 1 if node is not None else self._line
-        raise DeclarationError(
-            f"{self._path}:{line}: {self._prefix}{_short(name)}: "
-            f"expected {_short(expected, 200)}, got {_short(got)}{hint}"
-        )
-
-    def refuse(self, name: str, expected: str, got: str, *, hint: str = "") -> NoReturn:
-        """Raise the error of one field, with file and line.
-
-        hint   the end of the message: what to do, or which name was meant
-        """
-        self._fail(name, expected, got, hint=hint)
-
-    def _missing(self, name: str, expected: str) -> NoReturn:
-        """Refuse a field that is not there; one that nobody has asked for may be a misspelling."""
-        others = [one for one in self._nodes if one not in self._asked]
-        near = nearest(name, others)
-        self._fail(name, expected, "nothing", hint=f": is {near!r} meant for it?" if near else "")
-
-    def text(self, name: str, default: str | None = None, *, choices: Iterable[str] = ()) -> str:
-        """A scalar; required unless a default is given."""
-        self._asked.add(name)
-        node = self._nodes.get(name)
-        if node is None:
-            return default if default is not None else self._missing(name, "a value")
-        if not isinstance(node, yaml.ScalarNode):
-            self._fail(name, "one value", "a list or mapping")
-        text = str(node.value)
-        allowed = tuple(choices)
-        if text == TODO and text not in allowed:
-            self._fail(name, " | ".join(allowed) or "a decision of yours", TODO, hint=_DECIDE)
-        if (allowed and text not in allowed) or not text:
-            near = did_you_mean(text, allowed)
-            self._fail(name, " | ".join(allowed) or "a value", repr(text[:60]), hint=near)
-        return text
-
-    def _parsed(self, name: str, parse: Callable[[str], Parsed | None], expected: str) -> Parsed:
-        text = self.text(name)
-        value = parse(text)
+    def read(self, text: object) -> Any:
+        """The value; Refused where the file says none."""
+        if not isinstance(text, str):
+            raise Refused("one value", "a list or mapping")
+        if text == TODO:
+            raise undecided()
+        value = self.parse(text)
         if value is None:
-            self._fail(name, expected, repr(text[:60]))
+            raise Refused(self.expected, self.got or repr(text[:60]))
         return value
 
-    def integer(self, name: str, *, at_least: int) -> int:
-        """A whole number, not below ``at_least``."""
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return core_schema.no_info_plain_validator_function(self.read)
 
-        def parse(text: str) -> int | None:
-            value = int(text) if _INTEGER.fullmatch(text) else None
-            return value if value is not None and value >= at_least else None
-
-        return self._parsed(name, parse, f"a whole number of at least {at_least}")
-
-    def number(self, name: str) -> float:
-        """A finite number."""
-        return self._parsed(name, finite, "a finite number")
-
-    def share(self, name: str, default: Fraction = Fraction(1)) -> Fraction:
-        """A share above 0, exact; ``default`` where it is not declared."""
-        self._asked.add(name)
-        if name not in self._nodes:
-            return default
-
-        def parse(text: str) -> Fraction | None:
-            value = Fraction(text) if _SHARE.fullmatch(text) else None
-            return value if value is not None and 0 < value <= 1 else None
-
-        return self._parsed(name, parse, "a decimal number above 0, at most 1")
-
-    def epsilon(self, name: str) -> Fraction:
-        """An exact ε."""
-        return self._epsilon(self.text(name), name)
-
-    def _epsilon(self, text: str, name: str, node: yaml.Node | None = None) -> Fraction:
-        try:
-            return parse_epsilon(text)
-        except DeclarationError as error:
-            expected, _, got = str(error).partition("expected ")[2].partition(", got ")
-            self._fail(name, expected, got, node)
-
-    def boolean(self, name: str) -> bool:
-        """true or false; absent means false."""
-        return self.text(name, "false", choices=("true", "false")) == "true"
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        """A list of scalars."""
-        return tuple(text for text, _ in self._items(name))
-
-    def texts_or_range(self, name: str, *, most: int) -> tuple[str, ...]:
-        """A list of scalars, or ``0..15``: the whole numbers from the first to the last, at most
-        ``most``.
-        """
-        if not isinstance(self._nodes.get(name), yaml.ScalarNode):
-            return self.texts(name)
-        ends = _RANGE.fullmatch(self.text(name))
-        numbers = range(int(ends[1]), int(ends[2]) + 1) if ends else range(0)
-        if not 0 < len(numbers) <= most:
-            self._fail(name, "a list, or first..last", repr(self.text(name)[:60]))
-        return tuple(map(str, numbers))
-
-    def _items(self, name: str) -> list[tuple[str, yaml.Node]]:
-        """A list of scalars, each with its place."""
-        self._asked.add(name)
-        node = self._nodes.get(name)
-        if isinstance(node, yaml.ScalarNode) and node.value == TODO:
-            self._fail(name, "a decision of yours", TODO, hint=_DECIDE)
-        if not isinstance(node, yaml.SequenceNode):
-            if node is None:
-                self._missing(name, "a list")
-            self._fail(name, "a list", "something else")
-        for item in node.value:
-            if not isinstance(item, yaml.ScalarNode):
-                self._fail(name, "a list of values", "a nested list or mapping", item)
-        if [item.value for item in node.value].count(TODO) > 1:
-            # Once it may be a level like any other.
-            self._fail(name, "a decision of yours", TODO, hint=_DECIDE)
-        return [(str(item.value), item) for item in node.value]
-
-    def numbers(self, name: str) -> tuple[float, ...]:
-        """A list of finite numbers."""
-        values = []
-        for text, item in self._items(name):
-            value = finite(text)
-            if value is None:
-                self._fail(name, "finite numbers", repr(text[:60]), item)
-            values.append(value)
-        return tuple(values)
-
-    def epsilons(self, name: str) -> tuple[Fraction, ...]:
-        """A list of exact ε."""
-        return tuple(self._epsilon(text, name, item) for text, item in self._items(name))
-
-    def section(self, name: str) -> Fields:
-        """A nested mapping; ``name:`` with nothing behind it is an empty one."""
-        self._asked.add(name)
-        node = self._nodes.get(name)
-        if isinstance(node, yaml.ScalarNode) and node.value == "":
-            node = yaml.MappingNode("tag:yaml.org,2002:map", [], node.start_mark, node.end_mark)
-        if not isinstance(node, yaml.MappingNode):
-            if node is None:
-                self._missing(name, "a mapping")
-            self._fail(name, "a mapping", "something else")
-        return Fields(node, self._path, f"{self._prefix}{_short(name)}.")
-
-    def sections(self, name: str) -> tuple[Fields, ...]:
-        """A list of nested mappings; messages name them by their place, from 1."""
-        self._asked.add(name)
-        node = self._nodes.get(name)
-        if not isinstance(node, yaml.SequenceNode):
-            self._fail(name, "a list", "nothing" if node is None else "something else")
-        for item in node.value:
-            if not isinstance(item, yaml.MappingNode):
-                self._fail(name, "a list of mappings", "something else", item)
-        return tuple(
-            Fields(item, self._path, f"{self._prefix}{name}.{place}.")
-            for place, item in enumerate(node.value, start=1)
-        )
-
-    def finish(self) -> None:
-        """Refuse fields that no one asked for: a misspelt field must not be silently dropped."""
-        for name in self._nodes:
-            if name not in self._asked:
-                known = sorted(self._asked)
-                near = did_you_mean(name, self._asked | self._optional)
-                self._fail(
-                    name, f"one of {', '.join(known)}", "a field that is not known", hint=near
-                )
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+        return dict(self.schema)
 
 
-def _short(text: str, most: int = 62) -> str:
-    """A declared text on one line, cut where it is long: 60 characters in quotes fit."""
-    line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+TEXT = {"type": ["string", "number", "boolean"], "minLength": 1}
+_WORDS = {"true": True, "false": False}
+
+Text = Annotated[str, Scalar(lambda text: text or None, "a value", TEXT)]
+Switch = Annotated[bool, Scalar(_WORDS.get, "true | false", {"enum": [True, False, *_WORDS]})]
+Name = Annotated[
+    str,
+    Scalar(
+        lambda text: text if is_name(text) else None,
+        EXPECTED_NAME,
+        {"type": "string", "pattern": f"^{NAME}$"},
+    ),
+]
+
+
+def whole(at_least: int) -> Scalar:
+    """A whole number, not below ``at_least``."""
+
+    def parse(text: str) -> int | None:
+        value = int(text) if re.fullmatch(r"[+-]?\d{1,18}", text) else None
+        return value if value is not None and value >= at_least else None
+
+    number = {"type": "integer", "minimum": at_least}
+    text = {"type": "string", "pattern": r"^[+-]?\d{1,18}$"}
+    return Scalar(parse, f"a whole number of at least {at_least}", {"anyOf": [number, text]})
 
 
 def finite(text: str) -> float | None:
@@ -293,97 +140,190 @@ def finite(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-@dataclass(frozen=True)
-class FieldLines:
-    """Every field of one file by its names from the top: ``("models", "one_shot")`` → line."""
+def _share(text: str) -> Fraction | None:
+    value = Fraction(text) if re.fullmatch(r"[01]?\.[0-9]{1,9}|1", text) else Fraction(0)
+    return value if 0 < value <= 1 else None
 
-    path: Path
-    lines: dict[tuple[str, ...], int]
+
+NUMBER = {"anyOf": [{"type": "number"}, {"type": "string", "pattern": rf"^\s*[-+]?{_DIGITS}\s*$"}]}
+_SHARE = {
+    "anyOf": [
+        {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+        {"type": "string", "pattern": r"^([01]?\.\d{1,9}|1)$"},
+    ]
+}
+_EPSILON = {
+    "anyOf": [
+        {"type": "number", "minimum": 1e-6, "maximum": 1e6},
+        {"type": "string", "pattern": rf"^\s*\+?{_DIGITS}\s*$"},
+    ]
+}
+
+Index = Annotated[int, whole(0)]
+Count = Annotated[int, whole(1)]
+A_NUMBER = Scalar(finite, "a finite number", NUMBER)
+Number = Annotated[float, A_NUMBER]
+Share = Annotated[Fraction, Scalar(_share, "a decimal number above 0, at most 1", _SHARE)]
+Epsilon = Annotated[Fraction, Scalar(parse_epsilon, "ε", _EPSILON)]
+"""Exact: no float stands between the text and the fraction."""
+
+
+def a_list(value: object) -> list[Any]:
+    """What the file has as a list; Refused for anything else."""
+    if value == TODO:
+        raise undecided()
+    if not isinstance(value, list):
+        raise Refused("a list", "something else")
+    if value.count(TODO) > 1:
+        # Once it may be a level like any other.
+        raise undecided()
+    return value
+
+
+def _of_values(value: object) -> list[Any]:
+    items = a_list(value)
+    for place, item in enumerate(items):
+        if not isinstance(item, str):
+            raise Refused("a list of values", "a nested list or mapping", field=(place,))
+    return items
+
+
+def a_mapping(value: object) -> dict[str, Any]:
+    """What the file has as a mapping, empty where nothing stands behind the name."""
+    if value == "":
+        return {}
+    if not isinstance(value, dict):
+        raise Refused("a mapping", "something else")
+    return value
+
+
+def array(items: Mapping[str, Any], **ends: int) -> WithJsonSchema:
+    """What an editor is told of a list."""
+    return WithJsonSchema({"type": "array", "items": items, **ends})
+
+
+def pair(items: Mapping[str, Any]) -> WithJsonSchema:
+    """What an editor is told of a list of two."""
+    return array(items, minItems=2, maxItems=2)
+
+
+Item = Annotated[str, WithJsonSchema(TEXT)]
+"""In a list: any text, one that is empty too."""
+Listed = Annotated[tuple[Member, ...], BeforeValidator(_of_values)]
+Several = Annotated[tuple[Member, ...], Field(min_length=1), BeforeValidator(_of_values)]
+Named = Annotated[dict[str, Member], BeforeValidator(a_mapping)]
+
+
+@dataclass(frozen=True, eq=False)
+class OneForm:
+    """A section of several forms.
+
+    forms    their union, for the JSON Schema
+    choose   the section that a mapping makes, by what it says
+    """
+
+    forms: Any
+    choose: Callable[[object], Any]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return core_schema.no_info_plain_validator_function(self.choose)
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> Any:
+        # Only here, because a file has few of the forms, and each takes time to be made.
+        return handler(TypeAdapter(self.forms).core_schema)
+
+
+class Section(BaseModel):
+    """A mapping of the file with these fields and no others.
+
+    What a class's docstring says of a field, on one line, is what an editor shows of it, and what
+    is said where it is missing.
+    """
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     @classmethod
-    def of(cls, path: Path) -> FieldLines:
-        """Those of a file; DeclarationError unless it is YAML with a mapping at the top."""
-        return cls(path, dict(_places(read_mapping(path), ())))
+    def helps(cls) -> dict[str, str]:
+        """Field → what it is for."""
+        lines = [line for one in cls.__mro__ for line in (one.__doc__ or "").splitlines()]
+        found = [re.fullmatch(r"    (\w+)  +(\S.*)", line) for line in lines]
+        return {one[1]: one[2] for one in reversed(found) if one and one[1] in cls.model_fields}
 
-    def located(self, error: DeclarationError, *field: str) -> DeclarationError:
-        """The same error with file and line of a field, or of the nearest one around it."""
-        while field and field not in self.lines:
-            field = field[:-1]
-        line = self.lines.get(field, 1)
-        return DeclarationError(f"{self.path}:{line}: {error}")
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: Any, handler: Any) -> Any:
+        reference = handler(core)
+        schema = handler.resolve_ref_schema(reference)
+        about = next(one.__doc__ for one in cls.__mro__ if one.__doc__)
+        schema["description"] = about.partition("\n")[0]
+        for name, text in cls.helps().items():
+            schema["properties"][name]["description"] = text
+        return reference
 
-
-def _places(
-    node: yaml.MappingNode, above: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], int]]:
-    for key, value in node.value:
-        if isinstance(key, yaml.ScalarNode):
-            field = (*above, str(key.value))
-            yield field, key.start_mark.line + 1
-            if isinstance(value, yaml.MappingNode):
-                yield from _places(value, field)
-
-
-_PLAIN = re.compile(r"[A-Za-z0-9./$]([A-Za-z0-9 ._/$+-]*[A-Za-z0-9._/$+-])?")
-_WIDTH = 100
-
-Value = str | Sequence[str]
-
-
-def scalar(text: str) -> str:
-    """One text, in quotation marks where it would be read as something else.
-
-    >>> scalar("Ann Arbor"), scalar("a: b"), scalar(" x"), scalar("")
-    ('Ann Arbor', '"a: b"', '" x"', '""')
-    """
-    if _PLAIN.fullmatch(text):
-        return text
-    quoted: str = yaml.safe_dump(
-        text, default_style='"', allow_unicode=True, width=10**9, explicit_end=False
-    )
-    return quoted.rstrip("\n")
+    @model_validator(mode="before")
+    @classmethod
+    def _fields(cls, value: object) -> dict[str, Any]:
+        """Refuse what is missing or misspelt: neither must be dropped in silence."""
+        said, known = a_mapping(value), cls.model_fields
+        unknown = [name for name in said if name not in known]
+        for name, field in known.items():
+            if field.is_required() and name not in said:
+                near, about = nearest(name, unknown), cls.helps().get(name)
+                hint = f"is {near!r} meant for it?" if near else about
+                ending = f": {hint}" if hint else ""
+                raise Refused(_shape(field), "nothing", field=(name,), hint=ending)
+        for name in unknown:
+            expected, near = f"one of {', '.join(sorted(known))}", did_you_mean(name, known)
+            raise Refused(expected, "a field that is not known", field=(name,), hint=near)
+        return said
 
 
-def flow(value: Value) -> str:
-    """A text, or a list of texts, on one line.
-
-    >>> flow(["0", "0.5", "a, b"])
-    '[0, 0.5, "a, b"]'
-    """
-    if isinstance(value, str):
-        return scalar(value)
-    return f"[{', '.join(map(scalar, value))}]"
-
-
-def flow_mapping(fields: Mapping[str, Value]) -> str:
-    """Fields on one line.
-
-    >>> flow_mapping({"bounds": ["0", "8"], "bins": "4"})
-    '{bounds: [0, 8], bins: 4}'
-    """
-    return "{" + ", ".join(f"{name}: {flow(value)}" for name, value in fields.items()) + "}"
+def _shape(field: FieldInfo) -> str:
+    """What a file has to have where a field is missing."""
+    kind = get_origin(field.annotation) or field.annotation
+    if kind is tuple:
+        return "a list"
+    # A section of several forms is a union.
+    kinds = get_args(field.annotation) if kind is UnionType else (kind,)
+    is_mapping = any(isinstance(one, type) and issubclass(one, Section | dict) for one in kinds)
+    return "a mapping" if is_mapping else "a value"
 
 
-def field_text(name: str, fields: Mapping[str, Value], *, indent: int = 0) -> list[str]:
-    """The lines of one field that is a mapping: one line where it fits, else one a field of it."""
-    margin = " " * indent
-    line = f"{margin}{name}: {flow_mapping(fields)}"
-    if len(line) <= _WIDTH:
-        return [line]
-    inside = [line for one, value in fields.items() for line in _wrapped(one, value, indent + 2)]
-    return [f"{margin}{name}:", *inside]
+@contextmanager
+def below(*field: str | int) -> Iterator[None]:
+    """What is refused inside is refused of a field of this one."""
+    try:
+        yield
+    except Refused as refused:
+        refused.field = (*field, *refused.field)
+        raise
 
 
-def _wrapped(name: str, value: Value, indent: int) -> list[str]:
-    """One field on one line, or a list on as many as it takes, broken between its items."""
-    margin = " " * indent
-    line = f"{margin}{name}: {flow(value)}"
-    if isinstance(value, str) or len(line) <= _WIDTH:
-        return [line]
-    lines = [f"{margin}  ["]
-    for place, item in enumerate(map(scalar, value)):
-        text = item + (", " if place < len(value) - 1 else "]")
-        if len(lines[-1]) + len(text) > _WIDTH:
-            lines.append(f"{margin}   ")
-        lines[-1] += text
-    return [f"{margin}{name}:", *(one.rstrip() for one in lines)]
+@contextmanager
+def placed(document: Document) -> Iterator[None]:
+    """What is refused inside becomes one line with file, line and field: the first of the file."""
+    try:
+        yield
+    except ValidationError as error:
+        refusals = map(_refused, error.errors(include_url=False))
+        first = min(refusals, key=lambda one: document.line(one.field))
+    except Refused as refused:
+        first = refused
+    else:
+        return
+    raise document.refusal(first) from None
+
+
+def _refused(error: ErrorDetails) -> Refused:
+    """One of pydantic's errors in our words."""
+    place = tuple(one for one in error["loc"] if one != "[key]")
+    if error["type"] == "literal_error":
+        words = re.findall("'([^']*)'", str(error["ctx"]["expected"]))
+        return not_among(error["input"], words, field=place)
+    if error["type"] == "too_short":
+        least, got = error["ctx"]["min_length"], error["ctx"]["actual_length"]
+        expected = f"at least {'one value' if least == 1 else f'{least} values'}"
+        return Refused(expected, str(got or "none"), field=place)
+    refused = error.get("ctx", {}).get("error")
+    if not isinstance(refused, Refused):
+        return Refused("another value", error["type"], field=place)
+    return Refused(refused.expected, refused.got, field=(*place, *refused.field), hint=refused.hint)

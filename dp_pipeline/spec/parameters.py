@@ -16,16 +16,39 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections import UserDict
 from collections.abc import Callable, Mapping
 from dataclasses import Field, field, fields
 from fractions import Fraction
+from importlib import import_module
 from typing import Any, TypeVar
 
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.errors import DeclarationError, did_you_mean
 from dp_pipeline.spec.formats import AS_BEFORE, is_said
-from dp_pipeline.spec.name import did_you_mean
 
 ModelType = TypeVar("ModelType")
+
+
+class Registry(UserDict[str, type[ModelType]]):
+    """Name → class of a model or method, imported when it is asked for: one data set needs few.
+
+    places   name → ``module:Class``, the module below ``package``
+
+    >>> Registry("fractions", {"share": ":Fraction"})["share"]
+    <class 'fractions.Fraction'>
+    """
+
+    def __init__(self, package: str, places: Mapping[str, str]) -> None:
+        super().__init__()
+        self.data: dict[str, Any] = dict(places)
+        self._package = package
+
+    def __getitem__(self, name: str) -> type[ModelType]:
+        if isinstance(self.data[name], str):
+            module, _, class_ = self.data[name].partition(":")
+            found = import_module(f"{self._package}.{module}".rstrip("."))
+            self.data[name] = getattr(found, class_)
+        return self.data[name]  # type: ignore[no-any-return]
 
 
 def integer(

@@ -1,26 +1,23 @@
-"""The one parser of data set files: YAML in; DatasetSpec or one line about the mistake out.
+"""What a data set file may say, stated once: for the parser, and for the JSON Schema of editors.
 
-The k-anonymous releases of a data set, as its file declares them.
-
-What classifiers are asked to predict, as a data set file declares it.
-
-Rules of a data set file that need more than one field.
+YAML in; a DatasetSpec out, or one line about the mistake with file, line and field. What one
+section says is checked by its class; what needs more than one, or the purpose, by
+``DataSetFile.spec``. Models and methods, and their parameters, are checked where they are built.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Annotated, Literal
 
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+
+from dp_pipeline.spec import fields
 from dp_pipeline.spec.amounts import epsilon_text, parse_delta
-from dp_pipeline.spec.attribute_parser import (
-    parse_attribute,
-    parse_ceiling,
-    parse_owners,
-    parse_refresh,
-    parse_updates,
-)
+from dp_pipeline.spec.attribute_parser import AnyAttribute
 from dp_pipeline.spec.dataset import (
     PARTITIONS,
     DatasetSpec,
@@ -31,181 +28,397 @@ from dp_pipeline.spec.dataset import (
 )
 from dp_pipeline.spec.domain import Domain, OneRow, Protection, RowsOfPerson
 from dp_pipeline.spec.encoding import Levels, Point
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.expectations import parse_expectations
-from dp_pipeline.spec.fields import Fields, read_fields
+from dp_pipeline.spec.errors import DeclarationError, Refused, did_you_mean
+from dp_pipeline.spec.expectations import Expectations, declared_expectations
+from dp_pipeline.spec.fields import OneForm, a_mapping, below, not_among, placed, require
 from dp_pipeline.spec.formats import DATASET_FILE
-from dp_pipeline.spec.name import EXPECTED_NAME, did_you_mean, is_name
-from dp_pipeline.spec.source_parser import parse_source
-
-
-def parse_k_anonymity(
-    fields: Fields, domain: Domain, protection: Protection, *, label: str | None, is_release: bool
-) -> KAnonymity:
-    """Read the section ``k_anonymity`` of a data set file.
-
-    fields       of the whole file
-    label        the attribute that is predicted: it is released, and no quasi-identifier
-    is_release   whether rows are sensitive: then ``allow_not_dp: true`` has to stand beside it,
-                 and every K has to promise something; so do those that go without saying
-
-    Methods and their parameters are checked where they are built. DeclarationError
-    without a label, for attributes without cells, for more different labels in a
-    class than there are, and where K rows may be fewer than K persons.
-    """
-    if label is None:
-        fields.refuse("k_anonymity", "a `label` beside it, for rows to predict", "none")
-    if domain[label].nullable:
-        expected = "a label that is never missing: a missing one would pass for another label"
-        fields.refuse("k_anonymity", expected, f"{label} with `nullable: true`")
-    if protection.rows > 1:
-        expected = "at most one row of a person beside it, for K rows to be K persons"
-        fields.refuse("k_anonymity", expected, str(protection))
-    if is_release and not fields.boolean("allow_not_dp"):
-        expected = "`allow_not_dp: true` for k-anonymous releases of sensitive rows"
-        fields.refuse("k_anonymity", expected, "false" if "allow_not_dp" in fields else "none")
-    section = fields.section("k_anonymity")
-    declared = KAnonymity(
-        methods=_methods(section),
-        attributes=_attributes(section, domain, label),
-        partitions=_k_partitions(section, least=2 if is_release else 0),
-        sensitive_label=_is_sensitive(section),
-        diversity=_diversity(section, most=domain[label].size),
-        suppress=_share(section, "suppress"),
-        seed=section.integer("seed", at_least=0) if "seed" in section else 0,
-    )
-    section.finish()
-    return declared
-
-
-def _is_sensitive(section: Fields) -> bool:
-    return section.text("sensitive_label", "true", choices=("true", "false")) == "true"
-
-
-def _methods(section: Fields) -> dict[str, dict[str, str]]:
-    named, methods = section.section("methods"), {}
-    for name in named:
-        parameters = named.section(name)
-        methods[name] = {parameter: parameters.text(parameter) for parameter in parameters}
-    if not methods:
-        section.refuse("methods", "at least one method", "none")
-    return methods
-
-
-def _attributes(section: Fields, domain: Domain, label: str) -> tuple[str, ...]:
-    """Those listed, in that order, or every attribute with cells but the label."""
-    known = tuple(name for name in domain.discrete if name != label)
-    if "attributes" not in section and known:
-        return known
-    names = tuple(section.text("attributes", "").split())
-    if not names or len(set(names)) != len(names) or not set(names) <= set(known):
-        expected = f"attributes with cells, each once: {', '.join(known) or 'there is none'}"
-        unknown = next((name for name in names if name not in known), "")
-        near = did_you_mean(unknown, known)
-        section.refuse("attributes", expected, ", ".join(names) or "none", hint=near)
-    return names
-
-
-def _k_partitions(section: Fields, *, least: int) -> tuple[int, ...]:
-    if "partitions" not in section:
-        return tuple(k for k in PARTITIONS if k >= least)
-    texts = section.texts("partitions")
-    try:
-        partitions = tuple(map(parse_k, texts))
-    except DeclarationError:
-        partitions = ()
-    if not partitions or list(partitions) != sorted(set(partitions)) or partitions[0] < least:
-        expected = f"ascending K of at least {least}, each once, at least one"
-        section.refuse("partitions", expected, ", ".join(texts) or "none")
-    return partitions
-
-
-def _diversity(section: Fields, *, most: int) -> int | None:
-    if "diversity" not in section:
-        return None
-    diversity = section.integer("diversity", at_least=1)
-    if diversity > most:
-        section.refuse("diversity", f"at most the label's {most} levels", str(diversity))
-    return diversity
-
-
-def _share(section: Fields, name: str) -> Fraction:
-    """An exact share below 1, as decimal text; 0 when not declared."""
-    text = section.text(name, "0")
-    if not re.fullmatch(r"0|0?\.[0-9]{1,9}", text):
-        section.refuse(name, "a decimal number from 0 to below 1", repr(text[:60]))
-    return Fraction(text)
-
-
-def parse_targets(section: Fields, domain: Domain) -> tuple[Target, ...]:
-    """The targets of one data set, in the order of the file.
-
-    ``targets: {education: {positive: [MSc, PhD], without: [education_num]}}``. DeclarationError
-    for an attribute without levels, and for levels of which some or none would be positive.
-    """
-    return tuple(_target(name, section, domain) for name in section)
-
-
-def _target(name: str, section: Fields, domain: Domain) -> Target:
-    nominal = [one.name for one in domain if isinstance(one.cells, Levels)]
-    if name not in nominal:
-        expected = f"an attribute with levels: {', '.join(nominal) or 'there is none'}"
-        section.refuse(name, expected, "another", hint=did_you_mean(name, nominal))
-    fields = section.section(name)
-    positive, known = fields.texts("positive"), domain[name].labels()
-    if len(set(positive)) != len(positive) or not set(positive) < set(known) or not positive:
-        expected = f"some but not all levels of {name}, each once"
-        fields.refuse("positive", expected, ", ".join(positive) or "none")
-    without = fields.texts("without") if "without" in fields else ()
-    if not set(without) <= set(domain.discrete) - {name}:
-        expected = f"other attributes with cells than {name}"
-        fields.refuse("without", expected, ", ".join(without))
-    fields.finish()
-    return Target(name, positive, without)
-
+from dp_pipeline.spec.source import Sample, Source
+from dp_pipeline.spec.source_parser import AnySource, source_of
+from dp_pipeline.spec.yaml_text import Document
 
 WATCHED = ("csv", "parquet")
 """Kinds of sources that say by themselves whether they changed: files, here or behind a URL."""
 
 
-def check_together(spec: DatasetSpec, fields: Fields) -> None:
-    """DeclarationError with file and line for fields that do not go together."""
-    _check_publish(spec, fields)
+class WholeRow(fields.Section):
+    """Nobody has more than one row."""
+
+    unit: Literal["one_row"]
+
+
+class Person(fields.Section):
+    """All rows with one value of a column are one person.
+
+    column   Whose value names the person.
+    at_most  Rows of one person that count.
+    """
+
+    unit: Literal["rows_of_person"]
+    column: fields.Text
+    at_most: fields.Count
+
+
+def _protection(value: object) -> WholeRow | Person:
+    section, units = a_mapping(value), ("one_row", "rows_of_person")
+    if section.get("unit") not in units:
+        raise not_among(section.get("unit"), units, field=("unit",))
+    return (WholeRow if section["unit"] == "one_row" else Person).model_validate(section)
+
+
+class Ceiling(fields.Section):
+    """The most ε that these persons may ever cost.
+
+    total      For ever, over all models, partitions and snapshots.
+    per_month  In one calendar month.
+    """
+
+    total: fields.Epsilon
+    per_month: fields.Epsilon | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> Ceiling:
+        month, most = self.per_month or self.total, epsilon_text(self.total)
+        is_less = month <= self.total
+        require(is_less, f"at most the total, {most}", epsilon_text(month), "per_month")
+        return self
+
+
+class TargetSection(fields.Section):
+    """Which levels of an attribute a classifier is to tell from the others.
+
+    positive  The levels that mean yes: some, but not all.
+    without   Attributes that classifiers must not see, because they say the same in other words.
+    """
+
+    positive: Annotated[fields.Listed[fields.Item], fields.array(fields.TEXT, minItems=1)]
+    without: fields.Listed[fields.Item] = ()
+
+
+class Evaluation(fields.Section):
+    """Buys private numbers of quality with each release.
+
+    epsilon  What they cost, on top of each release.
+    """
+
+    epsilon: fields.Epsilon
+
+
+class PublishSection(fields.Section):
+    """What the schedule publishes.
+
+    model    One of `models`.
+    epsilon  One of `partitions`.
+    """
+
+    model: fields.Text
+    epsilon: fields.Epsilon
+
+
+def _suppressed(text: str) -> Fraction | None:
+    return Fraction(text) if re.fullmatch(r"0|0?\.[0-9]{1,9}", text) else None
+
+
+def _owner(text: str) -> str | None:
+    form = r"team:\S+|[A-Za-z0-9][\w.%+-]*@([A-Za-z0-9-]+\.)+[A-Za-z]{2,7}"
+    return text if re.fullmatch(form, text, re.ASCII) else None
+
+
+def _format(text: str) -> int:
+    is_newer = text.isdecimal() and int(text) > DATASET_FILE
+    remedy = ": made for a newer dp_pipeline, so upgrade this one" if is_newer else ""
+    require(text == str(DATASET_FILE), str(DATASET_FILE), f"{text[:9]!r}{remedy}")
+    return DATASET_FILE
+
+
+FORMAT = fields.Scalar(_format, str(DATASET_FILE), {"enum": [DATASET_FILE, str(DATASET_FILE)]})
+Parameters = fields.Named[fields.Named[fields.Text]]
+"""Model or method → its parameters; the schema lists those that there are."""
+
+
+class KAnonymitySection(fields.Section):
+    """k-anonymous tables, without any ε.
+
+    methods          How tables are made k-anonymous.
+    attributes       Those released beside the label, with spaces between them.
+    partitions       The K that may be asked for.
+    sensitive_label  Whether a row's label is what nobody should learn.
+    diversity        Different labels in each class.
+    suppress         Share of the rows that may be left out.
+    seed             Of the methods that draw.
+    """
+
+    methods: Parameters
+    attributes: fields.Text | None = None
+    partitions: (
+        Annotated[fields.Listed[fields.Item], fields.array(fields.whole(0).schema, minItems=1)]
+        | None
+    ) = None
+    sensitive_label: fields.Switch = True
+    diversity: fields.Count | None = None
+    suppress: Annotated[
+        Fraction, fields.Scalar(_suppressed, "a decimal number from 0 to below 1", fields.NUMBER)
+    ] = Fraction(0)
+    seed: fields.Index = 0
+
+    def declared(self, domain: Domain, label: str, *, is_release: bool) -> KAnonymity:
+        """The releases, in the order of the file.
+
+        label        the attribute that is predicted: it is released, and no quasi-identifier
+        is_release   whether rows are sensitive: then every K has to promise something; so do those
+                     that go without saying
+
+        Refused for attributes without cells, and for more different labels in a class than there
+        are.
+        """
+        require(self.methods, "at least one method", "none", "methods")
+        known, most = tuple(one for one in domain.discrete if one != label), domain[label].size
+        names = known if self.attributes is None else tuple(self.attributes.split())
+        unknown = next((name for name in names if name not in known), "")
+        expected = f"attributes with cells, each once: {', '.join(known) or 'there is none'}"
+        is_good = names and len(set(names)) == len(names) and not unknown
+        got, near = ", ".join(names) or "none", did_you_mean(unknown, known)
+        require(is_good, expected, got, "attributes", hint=near)
+        is_possible = self.diversity is None or self.diversity <= most
+        expected = f"at most the label's {most} levels"
+        require(is_possible, expected, str(self.diversity), "diversity")
+        partitions = self._partitions(2 if is_release else 0)
+        return KAnonymity(**{**dict(self), "attributes": names, "partitions": partitions})
+
+    def _partitions(self, least: int) -> tuple[int, ...]:
+        if self.partitions is None:
+            return tuple(k for k in PARTITIONS if k >= least)
+        try:
+            found = tuple(map(parse_k, self.partitions))
+        except DeclarationError:
+            found = ()
+        expected = f"ascending K of at least {least}, each once, at least one"
+        is_good = found and list(found) == sorted(set(found)) and found[0] >= least
+        require(is_good, expected, ", ".join(self.partitions) or "none", "partitions")
+        return found
+
+
+class DataSetFile(fields.Section):
+    """A data set file of dp_pipeline.
+
+    format               Of what is written here; absent means 1.
+    name                 The name of this file.
+    title                For people, in place of the name.
+    description          For people.
+    lineage              The population of persons: one privacy account, for ever.
+    purpose              Public rows, or sensitive ones.
+    protection           What one person is.
+    relation             What neighbouring data sets differ by.
+    ceiling              The most ε that these persons may ever cost.
+    source               Where the rows are.
+    on_invalid           What becomes of a number outside of its bounds.
+    attributes           The columns that are read, each a number or a category.
+    usable               Which share of the rows checks want to be as declared.
+    expectations         More checks on rows, in Great Expectations' words.
+    point                What a map draws to the right and upwards: [longitude, latitude].
+    one_hot              Whether codes are stored as bits too.
+    label                The attribute with the true classes.
+    targets              What classifiers learn from a synthetic table.
+    nominal_rows         A number of rows to plan with; need not be true.
+    partitions           The ε that may be asked for, ascending.
+    models               What is released.
+    publish              What the schedule publishes.
+    refresh              The schedule opens a new snapshot each week, and pays.
+    updates              When the rows change may be seen by anyone.
+    evaluation           Buys private numbers of quality with each release.
+    owners               E-mail addresses, or team:NAME.
+    distinct_population  Why a shared source is about other persons.
+    delta                The δ of a population that pays in ρ.
+    k_anonymity          k-anonymous tables, without any ε.
+    allow_not_dp         Sensitive rows may be released under a promise without an ε.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "if": {"required": ["purpose"], "properties": {"purpose": {"const": "release"}}},
+            "then": {"required": ["ceiling"]},
+            "dependentRequired": {"refresh": ["publish"], "k_anonymity": ["label"]},
+        }
+    )
+
+    format: Annotated[int, FORMAT] = DATASET_FILE
+    name: fields.Name
+    title: fields.Text | None = None
+    description: fields.Text
+    lineage: fields.Name
+    purpose: Literal["benchmark", "release"]
+    protection: Annotated[WholeRow | Person, OneForm(WholeRow | Person, _protection)]
+    relation: Literal["add_remove", "replace_one"] = "add_remove"
+    ceiling: Ceiling | None = None
+    source: AnySource
+    on_invalid: Literal["clip", "drop"] = "clip"
+    attributes: Annotated[
+        dict[fields.Name, AnyAttribute],
+        BeforeValidator(a_mapping),
+        Field(json_schema_extra={"minProperties": 1, "additionalProperties": False}),
+    ]
+    usable: fields.Share = Fraction(1)
+    expectations: Expectations = ()
+    point: Annotated[fields.Listed[fields.Item], fields.pair(fields.TEXT)] | None = None
+    one_hot: fields.Switch = False
+    label: fields.Text | None = None
+    targets: fields.Named[TargetSection] = Field(default_factory=dict)
+    nominal_rows: fields.Count | None = None
+    partitions: fields.Several[fields.Epsilon]
+    models: Parameters
+    publish: PublishSection | None = None
+    refresh: Literal["weekly"] | None = None
+    updates: Literal["public"] | None = None
+    evaluation: Evaluation | None = None
+    owners: fields.Several[
+        Annotated[str, fields.Scalar(_owner, "an e-mail address or team:NAME", fields.TEXT)]
+    ] = ()
+    distinct_population: fields.Text | None = None
+    delta: Annotated[Fraction, fields.Scalar(parse_delta, "δ", fields.NUMBER)] | None = None
+    k_anonymity: KAnonymitySection | None = None
+    allow_not_dp: fields.Switch = False
+
+    def spec(self, path: Path) -> DatasetSpec:
+        """What the file ``path`` declares; Refused for fields that do not go together."""
+        is_release = self.purpose == "release"
+        require(
+            self.name == path.stem, f"the file's own name {path.stem!r}", repr(self.name), "name"
+        )
+        require(self.attributes, "at least one attribute", "none", "attributes")
+        require(self.models, "at least one model", "none", "models")
+        is_ascending = list(self.partitions) == sorted(set(self.partitions))
+        listed = ", ".join(map(epsilon_text, self.partitions))
+        require(is_ascending, "ascending ε, each once, at least one", listed, "partitions")
+        is_once = len(set(self.owners)) == len(self.owners)
+        require(is_once, "one or more, each once", str(len(self.owners)), "owners")
+        domain = Domain(
+            tuple(
+                replace(one.attribute(name, self.on_invalid), usable=one.usable or self.usable)
+                for name, one in self.attributes.items()
+            )
+        )
+        protection: Protection = OneRow()
+        if isinstance(self.protection, Person):
+            protection = RowsOfPerson(self.protection.column, self.protection.at_most)
+        if self.label is not None:
+            _require_nominal(self.label, domain, "label")
+        if self.k_anonymity is not None:
+            self._require_k_anonymous(domain, protection)
+        alike = {name: one for name, one in self if name in DatasetSpec.__dataclass_fields__}
+        different = {
+            "title": self.title or self.name,
+            "protection": protection,
+            "ceiling": self.ceiling.total if self.ceiling else None,
+            "source": self._source(path.parent, domain),
+            "domain": domain,
+            "publish": Publication(**dict(self.publish)) if self.publish else None,
+            "evaluation": self.evaluation.epsilon if self.evaluation else None,
+            "targets": tuple(_target(name, one, domain) for name, one in self.targets.items()),
+            "k_anonymity": self._k_anonymity(domain),
+            "per_month": self.ceiling.per_month if self.ceiling else None,
+            "updates_public": self.updates is not None,
+            "expectations": declared_expectations(
+                self.expectations, domain, protection.column, is_release=is_release
+            ),
+            "point": self._point(domain),
+        }
+        spec = DatasetSpec(**{**alike, **different})
+        _require_together(spec)
+        return spec
+
+    def _source(self, folder: Path, domain: Domain) -> Source:
+        with below("source"):
+            source = source_of(self.source, folder, is_release=self.purpose == "release")
+            sample = getattr(self.source, "sample", None)
+            if sample is None:
+                return source
+            # A row's place in a sample depends on the other rows, so no protection would hold.
+            is_public = self.purpose != "release"
+            require(is_public, "every row of sensitive data", "a sample of them", "sample")
+            _require_nominal(sample.by, domain, "sample", "by")
+            return replace(source, sample=Sample(**dict(sample)))
+
+    def _require_k_anonymous(self, domain: Domain, protection: Protection) -> None:
+        """What has to stand beside ``k_anonymity``: a label, one row a person, and on sensitive
+        rows a word that this is no privacy.
+        """
+        field, label = "k_anonymity", self.label or ""
+        require(label, "a `label` beside it, for rows to predict", "none", field)
+        expected = "a label that is never missing: a missing one would pass for another label"
+        require(not domain[label].nullable, expected, f"{label} with `nullable: true`", field)
+        expected = "at most one row of a person beside it, for K rows to be K persons"
+        require(protection.rows == 1, expected, str(protection), field)
+        expected = "`allow_not_dp: true` for k-anonymous releases of sensitive rows"
+        got = "false" if "allow_not_dp" in self.model_fields_set else "none"
+        require(self.allow_not_dp or self.purpose != "release", expected, got, field)
+
+    def _k_anonymity(self, domain: Domain) -> KAnonymity | None:
+        if self.k_anonymity is None:
+            return None
+        with below("k_anonymity"):
+            is_release = self.purpose == "release"
+            return self.k_anonymity.declared(domain, self.label or "", is_release=is_release)
+
+    def _point(self, domain: Domain) -> Point | None:
+        """Two axes: what is no number, or may be missing, is no place."""
+        if self.point is None:
+            return None
+        axes = ", ".join(domain.numeric) or "there is none"
+        expected = f"[x, y], two attributes that are numbers and never missing: {axes}"
+        is_place = len(self.point) == len({*self.point} & {*domain.numeric}) == 2
+        require(is_place, expected, ", ".join(self.point) or "none", "point")
+        return self.point[0], self.point[1]
+
+
+def _require_nominal(name: str, domain: Domain, *field: str) -> None:
+    """Classes are declared levels: bins of a number that is clustered would be no truth."""
+    nominal = [one.name for one in domain if isinstance(one.cells, Levels)]
+    if name not in nominal:
+        raise not_among(name, nominal, expected="an attribute with levels", field=field)
+
+
+def _target(name: str, section: TargetSection, domain: Domain) -> Target:
+    _require_nominal(name, domain, "targets", name)
+    positive, known = section.positive, domain[name].labels()
+    is_part = positive and len(set(positive)) == len(positive) and set(positive) < set(known)
+    expected, got = f"some but not all levels of {name}, each once", ", ".join(positive) or "none"
+    require(is_part, expected, got, "targets", name, "positive")
+    are_others = set(section.without) <= set(domain.discrete) - {name}
+    expected, got = f"other attributes with cells than {name}", ", ".join(section.without)
+    require(are_others, expected, got, "targets", name, "without")
+    return Target(name, positive, section.without)
+
+
+def _require_together(spec: DatasetSpec) -> None:
+    """Refused for fields of a whole declaration that do not go together."""
+    if spec.publish is not None:
+        model, epsilon = spec.publish.model, spec.publish.epsilon
+        expected, near = f"a model of {', '.join(spec.models)}", did_you_mean(model, spec.models)
+        require(model in spec.models, expected, model, "publish", hint=near)
+        expected = f"ε from {', '.join(spec.partition_keys)}"
+        require(epsilon in spec.partitions, expected, epsilon_text(epsilon), "publish")
+    elif spec.refresh is not None:
+        raise Refused(
+            "publish, which says what a new snapshot is for", "nothing", field=("refresh",)
+        )
     person = spec.protection.column
-    if person is not None and person in {attribute.column for attribute in spec.domain}:
-        fields.refuse("attributes", f"no attribute on the person's column {person!r}", "one")
-    if spec.updates_public and spec.source.kind not in WATCHED:
-        # A query has no stamp to watch: only its rows would tell that they changed.
-        expected = f"a source that is watched without reading its rows: {' or '.join(WATCHED)}"
-        fields.refuse("updates", expected, spec.source.kind)
-    _check_limits(spec, fields)
-
-
-def _check_publish(spec: DatasetSpec, fields: Fields) -> None:
-    if spec.publish is None:
-        return
-    if spec.publish.model not in spec.models:
-        expected, near = ", ".join(spec.models), did_you_mean(spec.publish.model, spec.models)
-        fields.refuse("publish", f"a model of {expected}", spec.publish.model, hint=near)
-    if spec.publish.epsilon not in spec.partitions:
-        got = epsilon_text(spec.publish.epsilon)
-        fields.refuse("publish", f"ε from {', '.join(spec.partition_keys)}", got)
-
-
-def _check_limits(spec: DatasetSpec, fields: Fields) -> None:
-    """What is paid in ρ depends on the model: ``models.build_model`` adds that up."""
+    is_apart = person is None or person not in {attribute.column for attribute in spec.domain}
+    require(is_apart, f"no attribute on the person's column {person!r}", "one", "attributes")
+    # A query has no stamp to watch: only its rows would tell that they changed.
+    is_watched = not spec.updates_public or spec.source.kind in WATCHED
+    expected = f"a source that is watched without reading its rows: {' or '.join(WATCHED)}"
+    require(is_watched, expected, spec.source.kind, "updates")
     if spec.per_month is not None and spec.delta is None:
         largest = max(spec.partitions) + (spec.evaluation or Fraction(0))
-        if largest > spec.per_month:
-            expected = f"a per_month of at least {epsilon_text(largest)} for one release"
-            fields.refuse("ceiling", expected, epsilon_text(spec.per_month))
+        expected = f"a per_month of at least {epsilon_text(largest)} for one release"
+        require(largest <= spec.per_month, expected, epsilon_text(spec.per_month), "ceiling")
     if not spec.is_release:
         return
     if spec.ceiling is None:
-        fields.refuse("ceiling", "a total for data to be released", "nothing")
-    if spec.delta is None and spec.cost_of_everything > spec.ceiling:
-        total = f"{epsilon_text(spec.cost_of_everything)} for all models and partitions"
-        fields.refuse("ceiling", f"a total of at least {total}", epsilon_text(spec.ceiling))
+        raise Refused("a total for data to be released", "nothing", field=("ceiling",))
+    # What is paid in ρ depends on the model: ``models.build_model`` adds that up.
+    cost, total = spec.cost_of_everything, epsilon_text(spec.ceiling)
+    expected = f"a total of at least {epsilon_text(cost)} for all models and partitions"
+    require(spec.delta is not None or cost <= spec.ceiling, expected, total, "ceiling")
 
 
 def load_spec(path: Path) -> DatasetSpec:
@@ -213,170 +426,10 @@ def load_spec(path: Path) -> DatasetSpec:
 
     Raises DeclarationError naming file, line, field, what was expected and what was got.
     """
-    fields = read_fields(path)
-    _require_format(fields)
-    name = _name(fields, "name")
-    if name != path.stem:
-        fields.refuse("name", f"the file's own name {path.stem!r}", repr(name))
-    purpose = fields.text("purpose", choices=("benchmark", "release"))
-    protection, domain = _protection(fields), _domain(fields)
-    label = _label(fields, domain)
-    ceiling, per_month = parse_ceiling(fields)
-    spec = DatasetSpec(
-        name=name,
-        title=fields.text("title", name),
-        description=fields.text("description"),
-        lineage=_name(fields, "lineage"),
-        purpose=purpose,  # type: ignore[arg-type]
-        protection=protection,
-        relation=fields.text("relation", "add_remove", choices=("add_remove", "replace_one")),  # type: ignore[arg-type]
-        ceiling=ceiling,
-        source=parse_source(
-            fields.section("source"), path.parent, domain, is_release=purpose == "release"
-        ),
-        domain=domain,
-        one_hot=fields.boolean("one_hot"),
-        nominal_rows=fields.integer("nominal_rows", at_least=1)
-        if "nominal_rows" in fields
-        else None,
-        partitions=_partitions(fields),
-        models=_models(fields),
-        publish=_publish(fields),
-        evaluation=_evaluation(fields),
-        distinct_population=fields.text("distinct_population", "") or None,
-        label=label,
-        delta=_delta(fields),
-        targets=parse_targets(fields.section("targets"), domain) if "targets" in fields else (),
-        k_anonymity=parse_k_anonymity(
-            fields, domain, protection, label=label, is_release=purpose == "release"
-        )
-        if "k_anonymity" in fields
-        else None,
-        allow_not_dp=fields.boolean("allow_not_dp"),
-        per_month=per_month,
-        refresh=parse_refresh(fields),
-        updates_public=parse_updates(fields),
-        owners=parse_owners(fields),
-        usable=fields.share("usable"),
-        expectations=parse_expectations(
-            fields, domain, protection.column, is_release=purpose == "release"
-        ),
-        point=_point(fields, domain),
-    )
-    fields.finish()
-    check_together(spec, fields)
-    return spec
-
-
-def _require_format(fields: Fields) -> None:
-    """First of all: the fields of another format may mean something else."""
-    text = fields.text("format", str(DATASET_FILE))
-    if text != str(DATASET_FILE):
-        is_newer = text.isdecimal() and int(text) > DATASET_FILE
-        remedy = ": made for a newer dp_pipeline, so upgrade this one" if is_newer else ""
-        fields.refuse("format", str(DATASET_FILE), f"{text[:9]!r}{remedy}")
-
-
-def _name(fields: Fields, field: str) -> str:
-    name = fields.text(field)
-    if not is_name(name):
-        fields.refuse(field, EXPECTED_NAME, repr(name[:60]))
-    return name
-
-
-def _protection(fields: Fields) -> Protection:
-    section = fields.section("protection")
-    unit = section.text("unit", choices=("one_row", "rows_of_person"))
-    protection: Protection = OneRow()
-    if unit == "rows_of_person":
-        protection = RowsOfPerson(section.text("column"), section.integer("at_most", at_least=1))
-    section.finish()
-    return protection
-
-
-def _domain(fields: Fields) -> Domain:
-    section = fields.section("attributes")
-    default = fields.text("on_invalid", "clip", choices=("clip", "drop"))
-    usable = fields.share("usable")
-    attributes = tuple(
-        parse_attribute(name, section.section(name), default, usable=usable) for name in section
-    )
-    if not attributes:
-        fields.refuse("attributes", "at least one attribute", "none")
-    for attribute in attributes:
-        if not is_name(attribute.name):
-            expected = f"a name of {EXPECTED_NAME}"
-            section.refuse(attribute.name, expected, repr(attribute.name[:60]))
-    return Domain(attributes)
-
-
-def _partitions(fields: Fields) -> tuple[Fraction, ...]:
-    partitions = fields.epsilons("partitions")
-    if not partitions or list(partitions) != sorted(set(partitions)):
-        got = ", ".join(map(epsilon_text, partitions)) or "none"
-        fields.refuse("partitions", "ascending ε, each once, at least one", got)
-    return partitions
-
-
-def _models(fields: Fields) -> dict[str, dict[str, str]]:
-    section = fields.section("models")
-    models = {}
-    for name in section:
-        parameters = section.section(name)
-        models[name] = {parameter: parameters.text(parameter) for parameter in parameters}
-    if not models:
-        fields.refuse("models", "at least one model", "none")
-    return models
-
-
-def _publish(fields: Fields) -> Publication | None:
-    if "publish" not in fields:
-        return None
-    section = fields.section("publish")
-    publication = Publication(section.text("model"), section.epsilon("epsilon"))
-    section.finish()
-    return publication
-
-
-def _evaluation(fields: Fields) -> Fraction | None:
-    if "evaluation" not in fields:
-        return None
-    section = fields.section("evaluation")
-    epsilon = section.epsilon("epsilon")
-    section.finish()
-    return epsilon
-
-
-def _delta(fields: Fields) -> Fraction | None:
-    if "delta" not in fields:
-        return None
-    text = fields.text("delta")
-    try:
-        return parse_delta(text)
-    except DeclarationError as error:
-        expected, _, got = str(error).partition("expected ")[2].partition(", got ")
-        fields.refuse("delta", expected, got)
-
-
-def _point(fields: Fields, domain: Domain) -> Point | None:
-    """Two axes: what is no number, or may be missing, is no place."""
-    if "point" not in fields:
-        return None
-    names = fields.texts("point")
-    if len(names) != 2 or names[0] == names[1] or not set(names) <= set(domain.numeric):
-        axes = ", ".join(domain.numeric) or "there is none"
-        expected = f"[x, y], two attributes that are numbers and never missing: {axes}"
-        fields.refuse("point", expected, ", ".join(names) or "none")
-    return names[0], names[1]
-
-
-def _label(fields: Fields, domain: Domain) -> str | None:
-    """Classes are declared levels: bins of a number that is clustered would be no truth."""
-    if "label" not in fields:
-        return None
-    nominal = [one.name for one in domain if isinstance(one.cells, Levels)]
-    label = fields.text("label")
-    if label not in nominal:
-        expected = f"an attribute with levels: {', '.join(nominal) or 'there is none'}"
-        fields.refuse("label", expected, repr(label[:60]), hint=did_you_mean(label, nominal))
-    return label
+    document = Document.read(path)
+    with placed(document):
+        if "format" in document.texts:
+            # First of all: the fields of another format may mean something else.
+            with below("format"):
+                FORMAT.read(document.texts["format"])
+        return DataSetFile.model_validate(document.texts).spec(path)

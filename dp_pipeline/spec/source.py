@@ -1,23 +1,26 @@
 """Where the rows of a data set come from, as declared: never opened here.
 
-URLs of databases: which may be read, and what of one may be shown.
+Identities: whether two sources may be of the same rows, as far as can be told without a look.
+
+A source has many spellings: of a host, of a path in a URL, of a place in the file system. Its
+identity is a *set* of canonical names (``Source.identities``), and two sources overlap where any
+name of the one overlaps with any of the other. Files are compared twice: by their paths, which are
+there in any order of claims, and where both are still there by what the file system says of them.
+That finds hard links, bind mounts and a file system that does not tell capital letters apart.
+Numbers of devices and files are never stored: they are used again for other files.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib
-import re
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from sqlalchemy import URL, make_url
-from sqlalchemy.exc import ArgumentError
-
-from dp_pipeline.spec.identity import file_name, sha256_name
-from dp_pipeline.spec.url import canonical_host, host_names, is_host, is_url, shown_url, url_names
+from dp_pipeline.spec.url import SQLITE, is_url, server_names, shown_url, url_names
 
 SourceKind = Literal["csv", "parquet", "sql", "sklearn", "generator"]
 
@@ -135,8 +138,6 @@ class Source:
         if self.kind in ("csv", "parquet"):
             return (file_name(location),) if self.is_named else (self._described(location),)
         if self.kind == "sql":
-            # Takes a third of a second, and most data sets are files.
-
             return database_names(location)
         return (self._described(location),)
 
@@ -163,76 +164,6 @@ class Source:
         return every if self.sample is None else f"{every}: {self.sample}"
 
 
-EXPECTED_DRIVER = "psycopg2, which `pip install 'dp-pipeline[postgresql]'` brings"
-
-EXPECTED_DATABASE = "postgresql://user@host/database or sqlite:///path"
-
-_POSTGRESQL = ("postgresql", "postgresql+psycopg2")
-_OPTIONS = {"sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout", "application_name"}
-"""Of a PostgreSQL URL. Another option might name another host or database than the URL shows."""
-
-_NAME = re.compile(r"[\w.$ -]+", re.ASCII)
-"""Of a database: nothing that could be read as settings of a connection, or as a part of a URL, and
-no letter that two programs could compare in two ways."""
-
-_SQLITE = "sqlite:///"
-_SERVER = re.compile(r"postgresql://(.+):(\d+)/([^/]+)")
-"""What ``database_name`` makes of a server's URL."""
-
-_QUERY = re.compile(r"\s*(select|with)\b[^;]*;?\s*", re.IGNORECASE)
-
-
-def database_url(text: str) -> URL | None:
-    """The URL with its driver and port, or None where it is not one of EXPECTED_DATABASE; its
-    ``str`` hides the password.
-    """
-    try:
-        url = make_url(text)
-        port = url.port or 5432
-    except (ArgumentError, ValueError):
-        return None
-    if url.drivername == "sqlite":
-        return url if _is_file(url) else None
-    if url.drivername not in _POSTGRESQL or not (url.host and url.database):
-        return None
-    # Several hosts, a socket's folder or a second @, which is one of a password, are no host.
-    if not (set(url.query) <= _OPTIONS and is_host(url.host) and _NAME.fullmatch(url.database)):
-        return None
-    # By its name, because which driver is meant by none differs between versions of SQLAlchemy.
-    return url.set(drivername="postgresql+psycopg2", port=port)
-
-
-def has_driver() -> bool:
-    """Whether psycopg2 can be imported; one built for another Python raises SystemError."""
-    try:
-        importlib.import_module("psycopg2")
-    except (ImportError, SystemError):
-        return False
-    return True
-
-
-def _is_file(url: URL) -> bool:
-    """Whether a URL of SQLite is a path and nothing else."""
-    path = url.database or ""
-    if url.query or url.host or path.startswith("file:"):
-        return False
-    return Path(path).is_absolute()
-
-
-def database_name(url: URL) -> str:
-    """Which database it is, without user, password and options, its host in canonical form.
-
-    >>> url = database_url("postgresql://me:word@127.0.0.1/rides")
-    >>> database_name(url)
-    'postgresql://localhost:5432/rides'
-    """
-    if url.drivername == "sqlite":
-        return f"{_SQLITE}{Path(str(url.database)).resolve()}"
-    return (
-        f"postgresql://{_database_place(canonical_host(str(url.host)))}:{url.port}/{url.database}"
-    )
-
-
 def database_names(location: str) -> tuple[str, ...]:
     """The canonical names of what ``database_name`` gives: a file by its path, a server's
     database by each name of its host. The variable of one that is not known yet is its only name.
@@ -240,39 +171,114 @@ def database_names(location: str) -> tuple[str, ...]:
     >>> database_names("sqlite:////data/../rides.db"), database_names("$RIDES")
     (('file:/rides.db',), ('sql:$RIDES',))
     """
-    if location.startswith(_SQLITE):
-        return (file_name(location.removeprefix(_SQLITE)),)
+    if location.startswith(SQLITE):
+        return (file_name(location.removeprefix(SQLITE)),)
     return server_names(location) or (f"sql:{location}",)
 
 
-def server_names(location: str) -> tuple[str, ...]:
-    """The canonical names of a database on a server; none of what is another text. Two databases
-    whose names differ in capital letters alone are one: people write both for the same.
+_FILE = "file:"
+_FILES_BEFORE = ("csv:", "parquet:", f"sql:{SQLITE}")
+"""How names of files began in ledgers of before a file was one source whatever is read of it."""
+_POSTGRESQL = "postgresql://"
 
-    >>> server_names("postgresql://127.1:5432/Rides")
-    ('sql:postgresql://localhost:5432/rides',)
+Number = tuple[int, int]
+"""Device and file, of a file that is there now."""
+
+
+def file_name(path: str) -> str:
+    """The name of a file or folder: where it is, whatever links lead there.
+
+    >>> file_name("/data//x/../rides.csv")
+    'file:/data/rides.csv'
     """
-    found = _SERVER.fullmatch(location)
-    if found is None:
-        return ()
-    host, port, name = found.groups()
-    return tuple(
-        f"sql:postgresql://{_database_place(one)}:{int(port)}/{name.casefold()}"
-        for one in host_names(host)
-    )
+    return f"{_FILE}{os.path.realpath(path)}"
 
 
-def _database_place(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
+def sha256_name(digest: str) -> str:
+    """The name of a file whose hash is declared, wherever it lies."""
+    return f"sha256:{digest.lower()}"
 
 
-def is_one_query(text: str) -> bool:
-    """Whether ``text`` can be one SELECT and nothing behind it.
+def overlap(one: str, other: str) -> bool:
+    """Whether two names may be of the same rows: equal in their canonical form, a folder and what
+    lies in it, or one file of the file system under two paths.
 
-    A semicolon inside of a quoted text is not told from one that ends a statement:
-    a second statement could end the transaction that makes the first read-only.
-
-    >>> is_one_query("SELECT x FROM rides;"), is_one_query("SELECT x FROM rides; DROP TABLE rides")
+    >>> overlap("file:/a", "file:/a/may.parquet"), overlap("file:/a", "file:/ab")
     (True, False)
+    >>> overlap("https://example.org/a.csv", "https://EXAMPLE.org:443/x/../a.csv")
+    True
     """
-    return _QUERY.fullmatch(text) is not None
+    return Named(one).overlaps(Named(other))
+
+
+@dataclass(frozen=True)
+class Named:
+    """One name of a source, as it is stored or declared, to be compared with others.
+
+    The files of a folder are listed once, when it is compared for the first time.
+    """
+
+    name: str
+
+    def overlaps(self, other: Named) -> bool:
+        """What ``overlap`` says of the two names."""
+        if self.path is None or other.path is None:
+            return not self._canonical.isdisjoint(other._canonical)
+        if self.path == other.path or self._is_above(other) or other._is_above(self):
+            return True
+        return bool(
+            self._held & other._held or self._held & other._above or self._above & other._held
+        )
+
+    @cached_property
+    def path(self) -> Path | None:
+        """Of a file or folder; None where the name is of anything else."""
+        for beginning in (_FILE, *_FILES_BEFORE):
+            if self.name.startswith(f"{beginning}/"):
+                return Path(os.path.normpath(self.name.removeprefix(beginning)))
+        return None
+
+    @cached_property
+    def _canonical(self) -> frozenset[str]:
+        if self.path is not None:
+            return frozenset({f"{_FILE}{self.path}"})
+        if is_url(self.name):
+            try:
+                return frozenset(url_names(self.name))
+            except ValueError:
+                # Stored before such hosts were refused: it must not stop the comparison of others.
+                return frozenset({self.name})
+        plain = self.name.removeprefix("sql:")
+        if plain.startswith(_POSTGRESQL):
+            return frozenset(server_names(plain)) or frozenset({self.name})
+        return frozenset({self.name})
+
+    def _is_above(self, other: Named) -> bool:
+        assert self.path is not None and other.path is not None
+        return other.path.is_relative_to(self.path)
+
+    @cached_property
+    def _held(self) -> frozenset[Number]:
+        """The file, or the folder and every file that is read of it, as far as they are there and
+        may be seen.
+        """
+        assert self.path is not None
+        below = (Path(at, name) for at, _, names in os.walk(self.path) for name in names)
+        return _numbers([self.path, *(one for one in below if one.suffix == ".parquet")])
+
+    @cached_property
+    def _above(self) -> frozenset[Number]:
+        """Every folder above."""
+        assert self.path is not None
+        return _numbers(list(self.path.parents))
+
+
+def _numbers(paths: list[Path]) -> frozenset[Number]:
+    found = set()
+    for path in paths:
+        try:
+            state = path.stat()
+        except (OSError, ValueError):
+            continue
+        found.add((state.st_dev, state.st_ino))
+    return frozenset(found)

@@ -16,10 +16,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, ClassVar
 
-from dp_pipeline.files import write_whole
+from dp_pipeline.files import plain_cells, write_whole
 from dp_pipeline.reporting.text import number_text
 from dp_pipeline.spec.errors import PipelineError
-from dp_pipeline.spec.source_parser import plain_cells
 from dp_pipeline.studies.charts import (
     BARS,
     OVER_EPSILON,

@@ -54,8 +54,7 @@ from dp_pipeline.release.accountant import Accountant
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.discovery import find_spec
-from dp_pipeline.spec.errors import Damaged, DeclarationError, NotPrepared, PipelineError
-from dp_pipeline.spec.name import one_of
+from dp_pipeline.spec.errors import Damaged, DeclarationError, NotPrepared, PipelineError, one_of
 from dp_pipeline.studies.report import Family, write_report
 from dp_pipeline.studies.results import Row, System
 

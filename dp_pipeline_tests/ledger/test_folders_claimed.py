@@ -6,7 +6,7 @@ import pytest
 
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.identity import overlap
+from dp_pipeline.spec.source import overlap
 from dp_pipeline_tests.ledger.population import account
 
 FOLDER, FILE = "file:/data/rides", "file:/data/rides/2026/may.parquet"

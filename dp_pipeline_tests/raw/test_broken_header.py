@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline.cli.draft_source import source_fields
+from dp_pipeline.cli.draft import _source_fields
 from dp_pipeline.raw.proposals import first_look
 from dp_pipeline.spec.errors import DeclarationError, SourceError
 from dp_pipeline.spec.source import Source
@@ -26,5 +26,7 @@ def test_a_quotation_mark_that_nobody_closed_makes_no_name_of_rows(tmp_path: Pat
 
 def test_a_url_with_a_password_is_not_quoted(tmp_path: Path):
     with pytest.raises(DeclarationError, match="got a URL") as refusal:
-        source_fields(f"postgresql://ana:{SECRET}@h/x", tmp_path, query="", header="", delimiter="")
+        _source_fields(
+            f"postgresql://ana:{SECRET}@h/x", tmp_path, query="", header="", delimiter=""
+        )
     assert SECRET not in str(refusal.value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +12,12 @@ from hypothesis import strategies as st
 
 from dp_pipeline.raw.proposals import MOST_CODES, MOST_LEVELS, neat_bounds, proposed, public_look
 from dp_pipeline.raw.values import level_codes, missing_cells, valid_numbers
-from dp_pipeline.spec.attribute_parser import parse_attribute
+from dp_pipeline.spec.attribute_parser import attribute_section
 from dp_pipeline.spec.domain import Attribute
 from dp_pipeline.spec.draft import FoundColumn
 from dp_pipeline.spec.encoding import INVALID
-from dp_pipeline.spec.fields import field_text, written_fields
 from dp_pipeline.spec.source import Source
+from dp_pipeline.spec.yaml_text import Document, field_text
 
 X = FoundColumn("x", "unknown")
 
@@ -30,9 +29,8 @@ def proposal(values: list[str | None]) -> FoundColumn:
 def attribute(found: FoundColumn) -> Attribute:
     """The attribute that the proposal declares, by way of its text."""
     lines = "\n".join(field_text("x", found.proposal))
-    return parse_attribute(
-        "x", written_fields(lines, Path("a.yaml")).section("x"), "drop", usable=Fraction(1)
-    )
+    section = Document.of_text(lines, Path("a.yaml")).texts["x"]
+    return attribute_section(section).attribute("x", "drop")
 
 
 CELLS = st.one_of(

@@ -11,9 +11,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.release.synthetic_table import decoded
-from dp_pipeline.spec.attribute_parser import is_interval
 from dp_pipeline.spec.domain import Attribute, Domain
-from dp_pipeline.spec.encoding import Bins, Coordinate, Levels
+from dp_pipeline.spec.encoding import Bins, Coordinate, Levels, is_interval
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=200)
 

@@ -111,7 +111,7 @@ MISTAKES = {
         "'ana'",
     ),
     "a team without a name": ({"owners": "owners: ['team:']"}, "owners", "owners", "'team:'"),
-    "no owner": ({"owners": "owners: []"}, "owners", "owners", "0"),
+    "no owner": ({"owners": "owners: []"}, "owners", "owners", "none"),
     "an owner twice": (
         {"owners": "owners: [ana@example.org, ana@example.org]"},
         "owners",

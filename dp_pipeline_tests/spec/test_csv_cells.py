@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp_pipeline.spec.source_parser import plain_cells
+from dp_pipeline.files import plain_cells
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from importlib import resources
@@ -17,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.cli.check import require_buildable
-from dp_pipeline.cli.json_schema.whole import schema_text
+from dp_pipeline.cli.json_schema import schema_text
 from dp_pipeline.spec.draft import (
     SCHEMA_FILE,
     FoundColumn,
@@ -27,8 +26,8 @@ from dp_pipeline.spec.draft import (
     sensitive_skeleton,
 )
 from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.fields import FieldLines, Fields
 from dp_pipeline.spec.parser import load_spec
+from dp_pipeline.spec.yaml_text import Document
 from dp_pipeline_tests.spec.full_files import FULL, texts_of
 
 jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
@@ -46,6 +45,7 @@ SHAPES = (
     "expected a mapping, got nothing",
     "got a nested list or mapping",
     "expected levels or bounds, got neither",
+    "expected bins or edges, got both",
 )
 """How the parser says that a shape is wrong, and not a value."""
 
@@ -65,7 +65,7 @@ def parsed(folder: Path, document: Any) -> None:
     """What the parser and the models say of a document, as the text of a file."""
     path = folder / "toy.yaml"
     path.write_text(yaml.safe_dump(document, default_style='"', width=10**6), encoding="utf-8")
-    require_buildable(load_spec(path), FieldLines.of(path))
+    require_buildable(load_spec(path), Document.read(path))
 
 
 def test_the_shipped_schema_is_the_one_that_the_code_makes() -> None:
@@ -102,70 +102,28 @@ def test_a_draft_of_public_rows_validates_and_an_open_one_does_not() -> None:
     assert complaints(yaml.safe_load(sensitive_skeleton(outline)))
 
 
-OF_THE_FILE = (("attributes",), ("targets",), ("expectations",))
-
-
-class Asked:
-    """Which fields the parser asks for, by the names of the sections above them."""
-
-    def __init__(self) -> None:
-        self.known: dict[tuple[str, ...], set[str]] = defaultdict(set)
-
-    def note(self, fields: Fields) -> None:
-        above = tuple(one for one in fields._prefix.split(".") if one)
-        # The name of an attribute or a target is the file's own, and so is a place in a list.
-        place = above[:1] if above[:1] in OF_THE_FILE else above
-        self.known[place] |= fields._asked
-
-
-def test_the_schema_has_exactly_the_fields_that_the_parser_asks_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A field that one of them got and the other did not would be found here."""
-    asked, finish = Asked(), Fields.finish
-
-    def noted(fields: Fields) -> None:
-        asked.note(fields)
-        finish(fields)
-
-    monkeypatch.setattr(Fields, "finish", noted)
-    monkeypatch.delenv("TOY_DATABASE", raising=False)
-    for text in FULL:
-        parsed(tmp_path, texts_of(text))
+def test_every_field_has_a_help_for_editors_and_a_default_where_a_text_is_one() -> None:
     schema = json.loads(SHIPPED)
-    for above, names in asked.known.items():
-        assert names == _fields_at(schema, above), above
+    sections = {"the file": schema, **schema["$defs"]}
+    helped = {
+        (section, name)
+        for section, one in sections.items()
+        for name, field in one["properties"].items()
+        if "description" in field
+    }
+    for name in schema["properties"]:
+        assert ("the file", name) in helped
+    for name in ("bounds", "bins", "edges", "integer", "column", "nullable", "missing", "usable"):
+        assert ("Numeric", name) in helped
+    assert schema["properties"]["relation"]["default"] == "add_remove"
+    assert "default" not in schema["properties"]["ceiling"]
 
 
-def _fields_at(schema: dict[str, Any], above: tuple[str, ...]) -> set[str]:
-    """Names of the fields of a section, over all of its forms."""
-    nodes: list[Any] = [schema]
-    for name in above:
-        nodes = [
-            one["properties"][name]
-            for node in nodes
-            for one in _forms(node)
-            if name in one["properties"]
-        ]
-    if above in OF_THE_FILE:
-        nodes = [child for node in nodes for child in _children(node)]
-    return {field for node in nodes for one in _forms(node) for field in one["properties"]}
-
-
-def _children(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield from node.get("patternProperties", {}).values()
-    for name in ("additionalProperties", "items"):
-        if isinstance(node.get(name), dict):
-            yield node[name]
-
-
-def _forms(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every mapping with named fields that a node may be."""
-    if "properties" in node:
-        yield node
-    for one in (*node.get("oneOf", ()), *node.get("anyOf", ()), node.get("then"), node.get("else")):
-        if isinstance(one, dict):
-            yield from _forms(one)
+def test_a_missing_field_is_refused_with_its_help(tmp_path: Path) -> None:
+    document = texts_of(FULL[0])
+    del document["purpose"]
+    with pytest.raises(DeclarationError, match="got nothing: Public rows, or sensitive ones"):
+        parsed(tmp_path, document)
 
 
 def _paths(document: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

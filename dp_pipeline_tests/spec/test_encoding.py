@@ -7,8 +7,16 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.spec.attribute_parser import LARGEST_BOUND, is_interval
-from dp_pipeline.spec.encoding import COORDINATE_BITS, INVALID, Bins, Coordinate, Levels, one_hot
+from dp_pipeline.spec.encoding import (
+    COORDINATE_BITS,
+    INVALID,
+    LARGEST_BOUND,
+    Bins,
+    Coordinate,
+    Levels,
+    is_interval,
+    one_hot,
+)
 
 ONE = 1 << COORDINATE_BITS
 fuzz = settings(derandomize=True, deadline=None, max_examples=200)

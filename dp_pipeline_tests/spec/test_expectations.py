@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.spec.dataset import DeclaredExpectation
 from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.expectations import DeclaredExpectation
 from dp_pipeline_tests.spec.declarations import loaded
 
 REGEX = "type: expect_column_values_to_match_regex"

@@ -7,32 +7,32 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.fields import FieldLines
 from dp_pipeline.spec.parser import load_spec
+from dp_pipeline.spec.yaml_text import Document
 from dp_pipeline_tests.spec.declarations import declaration, written
 
 MODELS = "models:\n  dpqt_kmeans:\n    k: 2\n  independent:"
 
 
 @pytest.fixture
-def lines(tmp_path: Path) -> FieldLines:
-    return FieldLines.of(written(tmp_path, declaration(models=MODELS)))
+def lines(tmp_path: Path) -> Document:
+    return Document.read(written(tmp_path, declaration(models=MODELS)))
 
 
-def line_of(lines: FieldLines, *field: str) -> int:
+def line_of(lines: Document, *field: str) -> int:
     error = lines.located(DeclarationError("wrong"), *field)
     path, line, message = str(error).rsplit(":", 2)
     assert (path, message) == (str(lines.path), " wrong")
     return int(line)
 
 
-def test_a_mistake_gets_the_line_of_its_field(lines: FieldLines) -> None:
+def test_a_mistake_gets_the_line_of_its_field(lines: Document) -> None:
     text = lines.path.read_text().splitlines()
     for field in (("models", "dpqt_kmeans", "k"), ("models", "independent"), ("partitions",)):
         assert text[line_of(lines, *field) - 1].strip().startswith(f"{field[-1]}:")
 
 
-def test_a_field_that_is_not_there_has_the_line_of_the_one_around_it(lines: FieldLines) -> None:
+def test_a_field_that_is_not_there_has_the_line_of_the_one_around_it(lines: Document) -> None:
     assert line_of(lines, "models", "dpqt_kmeans", "starts") == line_of(
         lines, "models", "dpqt_kmeans"
     )

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp_pipeline.spec.identity import Named, file_name, overlap
-from dp_pipeline.spec.source import Source
+from dp_pipeline.spec.source import Named, Source, file_name, overlap
 from dp_pipeline.spec.url import host_names, is_allowed_url, is_host, url_names
 
 SHA256 = "0123456789abcdef" * 4

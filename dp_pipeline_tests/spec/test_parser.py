@@ -68,7 +68,7 @@ MISTAKES = {
         {"attributes": with_attribute("{bounds: [0, 1], bins: 4, edges: [0.5]}")},
         "attributes.odd.bins",
         "odd",
-        "not known",
+        "both",
     ),
     "a label that is a number": ({"label": "label: age"}, "label", "label: age", "'age'"),
     "a label that is not declared": ({"label": "label: job"}, "label", "label: job", "'job'"),
@@ -273,7 +273,7 @@ MISTAKES = {
         "path: a.csv",
         "not known",
     ),
-    "no paths": ({"source": "source:\n  kind: csv\n  paths: []"}, "source.paths", "paths", "0"),
+    "no paths": ({"source": "source:\n  kind: csv\n  paths: []"}, "source.paths", "paths", "none"),
     "a file twice": (
         {"source": "source:\n  kind: csv\n  paths: [a.csv, ./a.csv]"},
         "source.paths",

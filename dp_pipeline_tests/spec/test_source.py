@@ -58,7 +58,10 @@ def test_several_urls_have_a_hash_each(tmp_path: Path) -> None:
         (f"kind: csv, {REMOTE}".replace("//", "//me:s3cret@"), "source.url: expected https://"),
         (f"kind: csv, {REMOTE}".replace("0123", "XYZW"), "source.sha256: expected 64 hexadecimal"),
         (f"kind: csv, {REMOTE}, at_most_mb: 5".replace("mb: 5,", "mb: 0,"), "source.at_most_mb"),
-        ("kind: csv, urls: [], sha256: [], at_most_mb: 1", "source.urls: expected one or more"),
+        (
+            "kind: csv, urls: [], sha256: [], at_most_mb: 1",
+            "source.urls: expected at least one value",
+        ),
         (
             f"kind: csv, urls: ['https://a.org/a?b=1', 'https://a.org/a?b=2'], sha256: [{SHA256}, "
             f"{SHA256}], at_most_mb: 1",
@@ -72,7 +75,10 @@ def test_several_urls_have_a_hash_each(tmp_path: Path) -> None:
         ),
         (f"kind: parquet, {REMOTE}, delimiter: ;", "source.delimiter: expected one of"),
         (f"kind: parquet, {REMOTE}".replace("url:", "urls:"), "source.url: expected a value"),
-        ("kind: csv, path: a.csv, download: {url: https://a.org/a}", "source.download.sha256"),
+        (
+            "kind: csv, path: a.csv, download: {url: https://a.org/a, at_most_mb: 1}",
+            "source.download.sha256",
+        ),
         (f"kind: csv, path: a.csv, download: {{{REMOTE}, sample: 1}}", "source.download.sample"),
     ],
 )

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import combinations
 from math import fsum, prod, sqrt
-
-import networkx as nx
+from typing import TYPE_CHECKING
 
 from dp_pipeline.inference.graphical.junction_tree import triangulated_cliques
 from dp_pipeline.release.measurement import NoiseRate
 from dp_pipeline.spec.encoding import Names
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 Attributes = frozenset[str]
 Gaps = Mapping[tuple[str, str], float]
@@ -154,6 +156,9 @@ class TableSearch:
         return [self._order[name] for name in table]
 
     def _graph(self, tables: Iterable[Iterable[str]]) -> nx.Graph:
+        # Takes a fifth of a second, and a plan draws no graph.
+        import networkx as nx
+
         graph = nx.Graph()
         graph.add_nodes_from(self.sizes)
         for table in tables:

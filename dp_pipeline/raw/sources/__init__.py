@@ -28,8 +28,7 @@ from dp_pipeline.raw.values import level_codes
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import INVALID, IntArray
-from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.name import one_of
+from dp_pipeline.spec.errors import DeclarationError, one_of
 from dp_pipeline.spec.source import Sample
 
 BUNDLED = ("breast_cancer", "digits", "iris", "wine")

@@ -34,10 +34,10 @@ from dp_pipeline.raw.sources.reading import check_names, declared_columns, refus
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.draft import FoundColumn, FoundKind
 from dp_pipeline.spec.errors import DeclarationError, SourceError
-from dp_pipeline.spec.source import (
+from dp_pipeline.spec.source import Source
+from dp_pipeline.spec.url import (
     EXPECTED_DATABASE,
     EXPECTED_DRIVER,
-    Source,
     database_name,
     database_url,
     has_driver,

@@ -1,0 +1,84 @@
+"""The JSON Schema (draft 2020-12) of data set files, for editors: shapes, words, short helps.
+
+It is made of what the parser reads files by (``spec.parser.DataSetFile``), and of the models,
+methods, generators and bundled sets that there are.
+
+    python -m dp_pipeline.cli.json_schema > dp_pipeline/spec/dataset.schema.json
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+
+from dp_pipeline.anonymity import METHODS
+from dp_pipeline.models import MODELS
+from dp_pipeline.raw.generators import GENERATORS
+from dp_pipeline.raw.sources import BUNDLED
+from dp_pipeline.spec.fields import TEXT
+from dp_pipeline.spec.parser import DataSetFile
+
+
+class _ForEditors(GenerateJsonSchema):
+    """Helps in place of titles, one form of several, and nothing of Python's None."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
+        return False
+
+    def nullable_schema(self, schema: Any) -> JsonSchemaValue:
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: Any) -> JsonSchemaValue:
+        inner, default = self.generate_inner(schema["schema"]), schema.get("default")
+        return {**inner, "default": default} if isinstance(default, str | int) else inner
+
+    def union_schema(self, schema: Any) -> JsonSchemaValue:
+        return {"oneOf": super().union_schema(schema)["anyOf"]}
+
+    def model_schema(self, schema: Any) -> JsonSchemaValue:
+        found = super().model_schema(schema)
+        found.pop("title", None)
+        return found
+
+
+def dataset_schema() -> dict[str, Any]:
+    """The whole schema, with every model, method, generator and bundled set there is."""
+    schema = DataSetFile.model_json_schema(schema_generator=_ForEditors)
+    sections = {name: one.get("properties", {}) for name, one in schema["$defs"].items()}
+    schema["properties"]["models"] |= _built(MODELS)
+    sections["KAnonymitySection"]["methods"] |= _built(METHODS)
+    for section, names in (("Bundled", BUNDLED), ("Generated", GENERATORS)):
+        sections[section]["name"] = _one_of(names)
+    title = schema.pop("description")
+    return {"$schema": GenerateJsonSchema.schema_dialect, "title": title, **schema}
+
+
+def _one_of(names: Iterable[str]) -> dict[str, Any]:
+    return {"enum": sorted(names)}
+
+
+def _built(types: Mapping[str, Any]) -> dict[str, Any]:
+    """A mapping of names of models or methods to their parameters, or to nothing."""
+    described = {}
+    for name, one in types.items():
+        parameters = {
+            field.name: {"description": field.metadata["expected"], **TEXT} for field in fields(one)
+        }
+        form = {"type": "object", "properties": parameters, "additionalProperties": False}
+        nothing = ({"type": "null"}, {"const": ""})
+        described[name] = {"description": one.summary, "anyOf": [form, *nothing]}
+    return {"properties": described, "additionalProperties": False, "minProperties": 1}
+
+
+def schema_text() -> str:
+    """The schema as the file that is shipped."""
+    return json.dumps(dataset_schema(), indent=1, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(schema_text())
