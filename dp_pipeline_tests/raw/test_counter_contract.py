@@ -100,7 +100,7 @@ def test_removing_one_row_takes_away_that_row_alone(engine):
         assert_same([r + o for r, o in zip(rest, one, strict=True)], whole)
 
 
-@pytest.mark.parametrize("cuts", [[1], [20], [0, 13, 13, 39], list(range(40))])
+@pytest.mark.parametrize("cuts", [[1], [20], [0, 13, 13, 39], list(range(1, 40, 6))])
 def test_any_partitioning_of_the_rows_adds_up_to_the_whole(engine, cuts):
     population = POPULATIONS["few rows"]
     parts = [all_answers(engine, population.at(p)) for p in np.split(np.arange(40), cuts)]
