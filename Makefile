@@ -66,7 +66,7 @@ study: .venv/ready
 	.venv/bin/dp-pipeline study release $(TABLES:%=--dataset %) $(OF_MANY:%=--system %) \
 	  --out $(OUT_TABLES)
 	.venv/bin/dp-pipeline study anonymity $(ANONYMOUS:%=--dataset %) --out $(OUT_ANONYMOUS)
-	$(PY) -m pytest -m study -s dp_pipeline_tests/studies
+	$(PY) -m pytest -m study -s dp_pipeline_tests/studies dp_pipeline_tests/models
 
 bench: .venv/ready
 	$(PY) benchmarks/kernels.py

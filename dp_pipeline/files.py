@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -209,11 +210,17 @@ def _is_left(path: Path) -> bool:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Numerical libraries use one thread meanwhile, in the first fit of a process as in any."""
-    from threadpoolctl import threadpool_limits
+    with _threaded_libraries().limit(limits=1):
+        yield
+
+
+@cache
+def _threaded_libraries() -> Any:
+    """Found once: looking through all that a process has loaded takes longer than a small fit."""
+    from threadpoolctl import ThreadpoolController
 
     load_threaded_libraries()
-    with threadpool_limits(limits=1):
-        yield
+    return ThreadpoolController()
 
 
 def load_threaded_libraries() -> None:

@@ -29,7 +29,7 @@ promises = st.builds(
 
 
 @each_method
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(rows=coded_rows(), promise=promises)
 def test_every_class_has_its_rows_and_its_labels_and_no_row_is_left_out(method, rows, promise):
     found = tried(method, rows, promise)

@@ -72,7 +72,7 @@ def started(target: np.ndarray, promise: Promise, *, by_label: bool) -> ClassPar
         return None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(bits_and_labels(), promises, st.booleans())
 def test_the_kernel_decides_and_counts_as_a_loop_over_rows_does(drawn, promise, by_label):
     matrix, target = drawn
@@ -96,7 +96,7 @@ def test_the_kernel_decides_and_counts_as_a_loop_over_rows_does(drawn, promise, 
         assert np.bincount(partition.groups).tolist() == partition.sizes.tolist()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(bits_and_labels(), promises)
 def test_many_bits_are_judged_together_as_each_by_itself(drawn, promise):
     matrix, target = drawn
@@ -108,7 +108,7 @@ def test_many_bits_are_judged_together_as_each_by_itself(drawn, promise):
     assert together.tolist() == [partition.allows(rows) for rows in rare.rows]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(bits_and_labels(), promises)
 def test_a_bit_that_was_refused_once_is_refused_for_ever(drawn, promise):
     matrix, target = drawn
@@ -123,7 +123,7 @@ def test_a_bit_that_was_refused_once_is_refused_for_ever(drawn, promise):
         assert not any(partition.takes(rare.rows[one]) for one in refused)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(bits_and_labels(), promises, st.randoms(use_true_random=False))
 def test_a_constant_bit_a_duplicate_and_a_contrary_are_always_allowed(drawn, promise, random):
     matrix, target = drawn

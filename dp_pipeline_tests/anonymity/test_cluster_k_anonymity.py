@@ -40,7 +40,7 @@ def apart(one: list[int], other: list[int], columns: tuple[Column, ...]) -> int:
     return total
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(rows=coded_rows(at_least=1), seed=st.integers(0, 1000))
 def test_distances_and_nearest_centres_are_those_of_a_loop(rows, seed):
     distance, rng = Gower.of(rows.columns), np.random.default_rng(seed)
@@ -54,7 +54,7 @@ def test_distances_and_nearest_centres_are_those_of_a_loop(rows, seed):
     assert nearest.tolist() == [row.index(min(row)) for row in table]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(rows=coded_rows(at_least=1, most=12), seed=st.integers(0, 1000))
 def test_the_middle_has_the_least_total_distance_of_all_rows_there_could_be(rows, seed):
     weights = np.random.default_rng(seed).integers(1, 4, len(rows))
@@ -116,7 +116,7 @@ def test_clusters_of_one_label_are_merged_where_diversity_is_asked_for():
     assert clustered(rows, Promise(2, diversity=2)).columns[0].levels == ("0 to 1", "8")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(rows=coded_rows(at_least=1), promise=promises)
 def test_boxes_reach_no_farther_than_their_rows(rows, promise):
     if tried(ClusterKAnonymity(), rows, promise) is None:

@@ -51,7 +51,7 @@ def cuts_left(recoding: BoxRecoding, rows: CodedRows, promise: Promise) -> list[
     return left
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     rows=coded_rows(at_least=1),
     promise=st.builds(Promise, k=st.integers(2, 5), diversity=st.integers(1, 2)),

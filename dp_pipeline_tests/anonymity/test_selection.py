@@ -77,7 +77,7 @@ def tried(kind: type[Method], rows: CodedRows, promise: Promise) -> Anonymized |
 
 
 @each_method
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(rows=coded_rows(), promise=promises)
 def test_what_is_released_keeps_the_promise(kind, rows, promise):
     found = tried(kind, rows, promise)
@@ -153,7 +153,7 @@ def test_no_bit_that_tells_rows_apart_can_be_added(kind, rows, promise):
         assert partition.cut(partition.split([rare[at]])).tolist() == [0]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(rows=coded_rows(at_least=1), k=st.integers(2, 4))
 def test_every_part_of_a_k_anonymous_set_of_bits_is_k_anonymous(rows, k):
     if len(rows) < k:
@@ -208,7 +208,7 @@ def test_the_rankings_result_depends_on_order_and_classes_alone():
     assert one == two
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(rows=coded_rows())
 def test_hamdist_in_closed_form_is_the_sum_over_all_pairs(rows):
     bits = one_hot_bits(rows.columns)
@@ -278,7 +278,7 @@ def test_less_rows_than_k_give_an_error_and_no_recoding(kind):
     assert built(kind).recode(TEN, Promise(10), seed=0).release(TEN) is not None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(rows=coded_rows(at_least=2), k=st.integers(2, 5))
 def test_kjig_with_two_diversity_never_leaves_a_class_of_one_label(rows, k):
     found = tried(Kjig, rows, Promise(k, diversity=2))

@@ -51,7 +51,7 @@ def allowed_cuts(rows: CodedRows, promise: Promise) -> dict[int, list[np.ndarray
     }
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(rows=coded_rows(at_least=1), promise=promises)
 def test_the_first_cut_is_the_purest_that_is_allowed_or_the_most_even(rows, promise):
     if tried(Tree(least=1), rows, promise) is None:
@@ -109,7 +109,7 @@ def test_less_rows_than_a_leaf_has_are_one_box_and_no_error():
     assert recoding.released(TEN).columns[0].levels == ("any",)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(rows=coded_rows(at_least=2), k=st.integers(2, 4))
 def test_no_leaf_is_left_with_one_label_under_two_diversity(rows, k):
     found = tried(Tree(least=1), rows, Promise(k, diversity=2))

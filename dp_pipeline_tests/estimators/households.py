@@ -84,6 +84,14 @@ AWKWARD: dict[str, pd.DataFrame] = {
 """Name → rows."""
 
 
+def awkward_for(method: str) -> list[str]:
+    """All of them for one method, a few for the others: how rows become codes does not depend on
+    the method.
+    """
+    few = ["nobody", "one household a thousand times", "odd values", "the village"]
+    return [*AWKWARD] if method == "independent" else few
+
+
 def copier(**parameters: Any) -> PrivateSynthesizer:
     """Of the village at ε = 1, reproducible unless said otherwise."""
     standard: dict[str, Any] = {

@@ -184,7 +184,7 @@ ANY_VALUE = st.one_of(
 
 
 @given(st.lists(ANY_VALUE, min_size=6, max_size=6), st.lists(ANY_VALUE, max_size=6))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_any_values_are_levels_or_refused_and_new_ones_are_never_an_error(
     values: list[Any], new: list[Any]
 ):

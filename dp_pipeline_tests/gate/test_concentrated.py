@@ -130,7 +130,7 @@ def fuzz_sensitivity(question_of: st.SearchStrategy[Question], *, share: Fractio
     @settings(
         derandomize=True,
         deadline=None,
-        max_examples=80,
+        max_examples=40,
         database=None,
         phases=[Phase.explicit, Phase.generate],
     )

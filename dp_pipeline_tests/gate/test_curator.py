@@ -771,7 +771,7 @@ def fuzz_sensitivity(kind: str, *, share: Fraction) -> None:
     @settings(
         derandomize=True,
         deadline=None,
-        max_examples=80,
+        max_examples=40,
         database=None,
         phases=[Phase.explicit, Phase.generate],
     )

@@ -188,7 +188,7 @@ def fuzz_sensitivity(kind: type[LoopCounter]) -> None:
     @settings(
         derandomize=True,
         deadline=None,
-        max_examples=80,
+        max_examples=40,
         database=None,
         phases=[Phase.explicit, Phase.generate],
     )

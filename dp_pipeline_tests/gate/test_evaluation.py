@@ -136,19 +136,19 @@ class Remembering(LoopCounter):
 def test_the_scale_of_a_mean_distance_holds_the_noise_of_the_sum_and_of_the_rows(
     label: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The deviation of 1,000 draws is known to within 4 %: four times that is passed by chance
+    # The deviation of 400 draws is known to within 6 %: four times that is passed by chance
     # once in 10,000. Without the noise of the rows the statement would be too small by half.
     monkeypatch.setattr(quality, "redraw_error", lambda *_, **__: 0.0)
     exact = exact_nicv(TEN_PEOPLE, CORNER, 34.0)
     counter, noise, epsilon = Remembering(TEN_PEOPLE * 20), SeededNoise(3), Fraction(2)
     numbers = []
-    for _ in range(1000):
+    for _ in range(400):
         curator = curator_over(counter, epsilon=epsilon, noise=noise)
         bought = buy_quality(curator, clusters_at(CORNER), epsilon=epsilon, label=label)
         numbers.append(bought["nicv"])
     deviation = np.sqrt(np.mean([(one.value - exact) ** 2 for one in numbers]))
     stated = np.sqrt(2) * np.mean([one.scale for one in numbers])
-    assert stated == pytest.approx(deviation, rel=0.16)
+    assert stated == pytest.approx(deviation, rel=0.24)
 
 
 # Agreement with a label.

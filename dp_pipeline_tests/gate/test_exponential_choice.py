@@ -33,19 +33,23 @@ def chosen(
     return np.bincount(picks, minlength=len(scores))
 
 
-@by_source
+LAST_BITS = ((INT64.min, INT64.max, INT64.max - 5), Fraction(10))
+CHOICES = [
+    (CANDIDATES, Fraction(3)),
+    (CANDIDATES, Fraction(1)),
+    ((-3, 0), Fraction(7, 3)),
+    (CANDIDATES, Fraction(3) + Fraction(1, 10**30)),  # Python integers
+    ((7 * 10**12, 5 * 10**12), Fraction(3 * 10**12 + 1, 1)),
+    LAST_BITS,
+    ((0, 2**56), Fraction(2**55)),
+]
+# Our two sources share a sampler, and OpenDP tests its own: what it is handed is asked below.
+CASES = [(SOURCES[2], *one) for one in CHOICES]
+CASES += [(source, *one) for source in SOURCES[:2] for one in (CHOICES[1], LAST_BITS)]
+
+
 @pytest.mark.parametrize(
-    ("scores", "scale"),
-    [
-        (CANDIDATES, Fraction(3)),
-        (CANDIDATES, Fraction(1)),
-        ((-3, 0), Fraction(7, 3)),
-        (CANDIDATES, Fraction(3) + Fraction(1, 10**30)),  # Python integers
-        ((7 * 10**12, 5 * 10**12), Fraction(3 * 10**12 + 1, 1)),
-        ((INT64.min, INT64.max, INT64.max - 5), Fraction(10)),
-        ((0, 2**56), Fraction(2**55)),
-    ],
-    ids=str,
+    ("source", "scores", "scale"), CASES, ids=lambda one: getattr(one, "name", str(one))
 )
 def test_a_choice_has_the_exact_probabilities(
     source: NoiseSource, scores: tuple[int, ...], scale: Fraction
@@ -62,7 +66,7 @@ def half_the_noise(scores: tuple[int, ...]) -> NDArray[np.int64]:
 
 
 def permute_and_flip(scores: tuple[int, ...]) -> NDArray[np.int64]:
-    picks = [OpenDPNoise().noisy_max(np.array(scores), Fraction(1)) for _ in range(3000)]
+    picks = [OpenDPNoise().noisy_max(np.array(scores), Fraction(1)) for _ in range(1000)]
     return np.bincount(picks, minlength=len(scores))
 
 

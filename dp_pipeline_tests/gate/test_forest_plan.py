@@ -16,7 +16,7 @@ from dp_pipeline.gate.selection import ForestPlan, heaviest_forest
 from dp_pipeline.spec.errors import BoundaryViolation
 
 PAIRS = list(combinations("abcd", 2))
-fuzz = settings(derandomize=True, deadline=None, max_examples=200)
+fuzz = settings(derandomize=True, deadline=None, max_examples=80)
 weights = st.lists(st.integers(-5, 9), min_size=len(PAIRS), max_size=len(PAIRS)).map(np.array)
 
 

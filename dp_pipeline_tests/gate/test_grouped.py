@@ -192,7 +192,7 @@ def fuzz_sensitivity(kind: type[LoopCounter]) -> None:
     @settings(
         derandomize=True,
         deadline=None,
-        max_examples=80,
+        max_examples=40,
         database=None,
         phases=[Phase.explicit, Phase.generate],
     )
@@ -225,7 +225,7 @@ def test_an_engine_that_groups_wrongly_is_caught(kind: type[LoopCounter]) -> Non
         fuzz_sensitivity(kind)
 
 
-@settings(derandomize=True, deadline=None, max_examples=50)
+@settings(derandomize=True, deadline=None, max_examples=30)
 @given(groups=groupings(), rows=people, names=st.permutations(TOWN.discrete))
 def test_every_row_is_in_one_cell_of_every_table_over_groups(
     groups: dict[str, Grouping], rows: list[Row], names: list[str]

@@ -62,7 +62,7 @@ reaches = st.integers(1, 2**40)
 epsilons = st.fractions(min_value=Fraction(1, 10**9), max_value=10**6)
 
 
-@settings(derandomize=True, max_examples=100)
+@settings(derandomize=True, max_examples=50)
 @given(reach=reaches, epsilon=epsilons)
 def test_the_scale_is_the_exact_rational(reach: int, epsilon: Fraction) -> None:
     noise = RecordingNoise()
@@ -73,7 +73,7 @@ def test_the_scale_is_the_exact_rational(reach: int, epsilon: Fraction) -> None:
     assert noise.scales[1] == choice_scale(linf=reach, epsilon=epsilon)
 
 
-@settings(derandomize=True, max_examples=100)
+@settings(derandomize=True, max_examples=50)
 @given(reach=reaches, rho=epsilons)
 def test_the_variance_is_the_exact_rational_and_the_scale_hardly_above_its_root(
     reach: int, rho: Fraction

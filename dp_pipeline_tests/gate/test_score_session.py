@@ -206,7 +206,7 @@ def test_all_scores_for_the_price_of_one_are_caught(monkeypatch: pytest.MonkeyPa
     assert moved == 3 * paid
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=30)
 @given(rows=people, person=people.filter(bool).map(lambda rows: rows[0]))
 def test_a_plan_moves_by_at_most_its_edges(rows: list[Row], person: Row) -> None:
     plans = [ForestPlan(edges, {PAIRS[0]: 3}, Fraction(3, 7), 5) for edges in range(4)]

@@ -49,7 +49,7 @@ def test_a_person_is_paid_for_in_one_cell_a_row(reach: int) -> None:
     assert table.scale == spend.scale
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=30)
 @given(
     rows=people,
     person=st.lists(people.filter(bool).map(lambda rows: rows[0]), min_size=1, max_size=3),

@@ -164,7 +164,7 @@ def test_the_decay_is_at_least_the_scale_times_the_logarithm_at_every_magnitude(
     assert delta <= exponent * below * scale * Fraction(1000001, 1000000) + 1
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=80)
 @given(
     fan=st.sampled_from(FANS),
     reach=st.integers(1, 10**6),
@@ -310,7 +310,7 @@ def test_the_scale_of_a_single_count_is_caught(monkeypatch: pytest.MonkeyPatch) 
     assert worst_loss() > 2
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=30)
 @given(
     rows=people,
     person=people.filter(bool),

@@ -25,7 +25,7 @@ from dp_pipeline.gate.sparse import (
 )
 from dp_pipeline_tests.gate.distributions import ALARM
 
-DRAWS = 4000
+DRAWS = 2500
 CASES = {
     "two cells": (2, 1, Fraction(1)),
     "a few cells": (18, 2, Fraction(7, 3)),

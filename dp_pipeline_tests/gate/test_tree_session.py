@@ -128,7 +128,7 @@ def losses(growth: Growth) -> list[Fraction]:
     return lost
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=30)
 @given(seed=st.integers(0, 10**6))
 def test_however_a_tree_grows_a_person_anywhere_in_the_box_uses_exactly_epsilon(seed: int) -> None:
     assert losses(Honest(seed)) == [ONE] * 16

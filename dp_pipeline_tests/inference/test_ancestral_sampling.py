@@ -26,7 +26,7 @@ def test_columns_are_in_the_order_of_the_sizes_and_counts_are_what_the_tables_sa
     assert table.tolist() == [[[3, 3], [0, 2]]] * 3
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=30)
 @given(seed=st.integers(0, 10**6), rows=st.integers(0, 400))
 def test_in_every_group_a_level_has_its_share_to_less_than_one_row(seed: int, rows: int) -> None:
     rng = np.random.default_rng(seed)

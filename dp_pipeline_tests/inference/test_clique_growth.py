@@ -53,7 +53,7 @@ def check_room(growth: CliqueGrowth) -> None:
         assert smallest_largest_clique(growth, (*growth.edges, pair)) <= growth.most_cells
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(growth=growths())
 def test_a_pair_that_fits_has_a_triangulation_within_the_cap(growth: CliqueGrowth) -> None:
     check_room(growth)
@@ -72,7 +72,7 @@ def test_one_that_looks_at_the_cells_of_a_pair_alone_is_caught() -> None:
         check_room(square)
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(growth=growths())
 def test_no_clique_of_two_attributes_or_more_passes_the_cap(growth: CliqueGrowth) -> None:
     for clique in growth.cliques:

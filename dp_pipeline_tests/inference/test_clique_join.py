@@ -15,7 +15,7 @@ from dp_pipeline.release.derived_attribute import rounded_counts
 from dp_pipeline.spec.errors import BoundaryViolation
 from dp_pipeline_tests.inference.test_graph import graphs
 
-fuzz = settings(derandomize=True, deadline=None, max_examples=200)
+fuzz = settings(derandomize=True, deadline=None, max_examples=80)
 Tables = dict[tuple[str, ...], np.ndarray]
 CHAIN = JunctionTree((("a", "b"), ("b", "c")), ((0, 1),))
 SIZES = {"a": 2, "b": 2, "c": 3}

@@ -19,7 +19,7 @@ from dp_pipeline.inference.graphical.consistency import (
 )
 from dp_pipeline.spec.encoding import Names
 
-fuzz = settings(derandomize=True, deadline=None, max_examples=200)
+fuzz = settings(derandomize=True, deadline=None, max_examples=80)
 
 
 SIZES = {"a": 2, "b": 3, "c": 2, "d": 1, "e": 2}

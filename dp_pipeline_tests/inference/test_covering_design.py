@@ -20,7 +20,7 @@ sizes_of = st.lists(st.integers(1, 50), min_size=1, max_size=12).map(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(sizes=sizes_of, cells=st.integers(1, 2000), many=st.integers(2, 12))
 def test_every_pair_is_in_a_view_and_only_a_pair_may_have_more_cells(
     sizes: dict[str, int], cells: int, many: int

@@ -17,7 +17,7 @@ from dp_pipeline.inference.graphical.junction_tree import (
 )
 from dp_pipeline.spec.errors import BoundaryViolation
 
-fuzz = settings(derandomize=True, deadline=None, max_examples=200)
+fuzz = settings(derandomize=True, deadline=None, max_examples=80)
 FIGURE = ({1, 3, 5}, {2, 5}, {3, 4, 5}, {4, 5, 6})
 NAMES = tuple(f"a{number}" for number in range(1, 7))
 

@@ -10,7 +10,7 @@ from dp_pipeline.inference.graphical.graphical_model import GraphicalModel
 from dp_pipeline.inference.graphical.junction_tree import JunctionTree
 from dp_pipeline_tests.release.small_models import Small, small_models, summed
 
-fuzz = settings(derandomize=True, deadline=None, max_examples=150)
+fuzz = settings(derandomize=True, deadline=None, max_examples=60)
 
 
 @fuzz

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dp_pipeline.inference.graphical.consistency import marginal_of
 from dp_pipeline.inference.graphical.views import max_entropy
 
-fuzz = settings(derandomize=True, deadline=None, max_examples=100)
+fuzz = settings(derandomize=True, deadline=None, max_examples=50)
 SIZES = {"a": 2, "b": 3, "c": 2, "d": 2, "e": 1}
 NAMES = tuple(SIZES)
 some_names = st.lists(st.sampled_from(NAMES), unique=True, max_size=4).map(tuple)

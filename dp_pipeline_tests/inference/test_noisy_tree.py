@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dp_pipeline.inference.spatial.noisy_tree import NoisyTree, Sparsity
 from dp_pipeline.release.trees import Prefixes
 
-fuzz = settings(derandomize=True, deadline=None, max_examples=150)
+fuzz = settings(derandomize=True, deadline=None, max_examples=60)
 sparsities = st.none() | st.builds(Sparsity, st.floats(0, 3), st.floats(0, 3))
 NO_NOISE = 1e-13
 """A variance at which nothing but 0 is drawn."""

@@ -14,7 +14,7 @@ from dp_pipeline.release.derived_attribute import Grouping
 from dp_pipeline.release.measurement import NoisyMarginal, variance
 
 COLOUR, SMOKES = [500, 300, 200], [900, 100]
-fuzz = settings(derandomize=True, deadline=None, max_examples=100)
+fuzz = settings(derandomize=True, deadline=None, max_examples=50)
 huge = st.integers(-100, 100) | st.integers(-(2**62), 2**62)
 
 

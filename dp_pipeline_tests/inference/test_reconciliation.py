@@ -14,7 +14,7 @@ from dp_pipeline.inference.graphical.consistency import Estimate, reconciled
 from dp_pipeline.release.measurement import NoisyMarginal
 from dp_pipeline.spec.errors import BoundaryViolation
 
-fuzz = settings(derandomize=True, deadline=None, max_examples=150)
+fuzz = settings(derandomize=True, deadline=None, max_examples=60)
 Case = tuple[list[Estimate], dict[str, int]]
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dp_pipeline.inference.graphical.consistency import marginal_of, project_to_simplex, ripple
 
 AXES = tuple("abcdefgh")
-fuzz = settings(derandomize=True, deadline=None, max_examples=200)
+fuzz = settings(derandomize=True, deadline=None, max_examples=80)
 shapes = st.lists(st.integers(1, 4), max_size=4).map(tuple)
 
 

@@ -42,7 +42,7 @@ def cells_of(seeds: np.ndarray) -> list[tuple[float, float]]:
 
 
 @pytest.mark.parametrize("seeds_of", [dense, spread])
-@settings(derandomize=True, deadline=None, max_examples=50)
+@settings(derandomize=True, deadline=None, max_examples=30)
 @given(
     weights=st.lists(st.floats(-1e9, 1e9), min_size=16, max_size=16),
     k=st.integers(1, 20),

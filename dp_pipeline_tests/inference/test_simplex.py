@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dp_pipeline.inference.graphical.consistency import project_rows, project_to_simplex
 
-fuzz = settings(derandomize=True, deadline=None, max_examples=300)
+fuzz = settings(derandomize=True, deadline=None, max_examples=100)
 tables = st.lists(st.integers(-50, 50), min_size=1, max_size=8).map(np.array)
 totals = st.sampled_from([0.001, 1.0, 7.0, 200.0])
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dp_pipeline.inference.graphical.table_sets import INDIRECT, one_way_noise, packed
 from dp_pipeline.release.measurement import NoiseRate
 
-fuzz = settings(derandomize=True, deadline=None, max_examples=120)
+fuzz = settings(derandomize=True, deadline=None, max_examples=50)
 Tables = tuple[tuple[str, ...], ...]
 LAPLACE = NoiseRate(concentrated=False, reach=1)
 

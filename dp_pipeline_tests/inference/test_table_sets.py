@@ -19,7 +19,7 @@ from dp_pipeline.inference.graphical.junction_tree import triangulated_cliques
 from dp_pipeline.inference.graphical.table_sets import MOST_TABLE_CELLS, TableSearch, pair_noise
 from dp_pipeline.release.measurement import NoiseRate
 
-fuzz = settings(derandomize=True, deadline=None, max_examples=150)
+fuzz = settings(derandomize=True, deadline=None, max_examples=60)
 Tables = tuple[tuple[str, ...], ...]
 
 

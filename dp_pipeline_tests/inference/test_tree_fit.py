@@ -9,6 +9,7 @@ import pytest
 import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from dp_pipeline.inference.graphical.consistency import Estimate, reconciled
 from dp_pipeline.inference.graphical.graphical_model import GraphicalModel, fit_tree
@@ -198,3 +199,22 @@ def test_negative_cells_and_a_negative_number_of_rows_are_fitted() -> None:
         (fitted,) = fit_tree(model, [Estimate(("a",), np.array(counts), 2.0)], start=even(model))
         assert np.isfinite(fitted).all()
         assert fitted.sum() == pytest.approx(1)
+
+
+def test_a_fit_uses_one_thread_whatever_the_program_around_it_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Sums of more than 10,000 cells are shared among threads, and rounded otherwise by each number
+    # of them: a release of four attributes of 60 levels was replayed to other rows on another core.
+    model, _ = model_over({"a": 2, "b": 2}, [("a", "b")])
+    tables = [Estimate(("a", "b"), np.array([[3.0, 1.0], [1.0, 5.0]]), 1.0)]
+    threads, minimize = set[int](), scipy.optimize.minimize
+
+    def counting(*asked: object, **options: object) -> object:
+        threads.update(one["num_threads"] for one in threadpool_info())
+        return minimize(*asked, **options)
+
+    monkeypatch.setattr(scipy.optimize, "minimize", counting)
+    with threadpool_limits(2):
+        fit_tree(model, tables, start=even(model))
+    assert threads == {1}

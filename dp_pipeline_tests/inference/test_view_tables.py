@@ -30,7 +30,7 @@ def noisy_views(draw: st.DrawFn) -> list[NoisyMarginal]:
     return tables
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=30)
 @given(noisy_views())
 def test_whatever_the_noise_no_cell_is_negative_and_all_have_one_total(
     measured: list[NoisyMarginal],

@@ -21,7 +21,7 @@ def counted(draw: st.DrawFn, *, least: int = 0) -> tuple[np.ndarray, np.ndarray]
     return rng.integers(least, 6, (classes, labels)), scores
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=100)
 @given(counted())
 def test_it_equals_the_auc_of_the_rows(table: tuple[np.ndarray, np.ndarray]) -> None:
     counts, scores = table
@@ -31,7 +31,7 @@ def test_it_equals_the_auc_of_the_rows(table: tuple[np.ndarray, np.ndarray]) -> 
     assert found == pytest.approx(expected, nan_ok=True)
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(counted(least=1))
 def test_the_gradient_is_what_a_small_part_of_a_row_changes(
     table: tuple[np.ndarray, np.ndarray],

@@ -28,7 +28,7 @@ def error_of(method: str, learn: list, test: list) -> float:
 
 
 @each_method
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(learn=rows, test=rows.filter(bool))
 def test_whatever_the_rows_the_error_is_a_share_and_nothing_is_warned_of(method, learn, test):
     with warnings.catch_warnings():

@@ -31,7 +31,7 @@ def noisy_rows(rows: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @each_scorer
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(learn=people, ask=people)
 def test_whatever_the_rows_every_one_gets_a_finite_score_a_class_and_nothing_is_warned_of(
     scorer, learn, ask

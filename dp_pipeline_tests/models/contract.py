@@ -188,7 +188,7 @@ def check_budget(
     domain: Domain = TOWN,
     places: Sequence[Row] = PLACES,
     delta: Fraction | None = None,
-) -> None:
+) -> Run:
     """Every draw was charged, and the scales drawn prove charges of exactly what is claimed.
 
     A session is one charge with many draws, of which a person is in those of one path: there
@@ -212,6 +212,7 @@ def check_budget(
                 model, (), person, epsilon=epsilon, reach=reach, seed=3, domain=domain
             )
             assert not tight or loss == amount
+    return done
 
 
 _PROOFS = {
@@ -316,13 +317,13 @@ def check_replay(
     model: Model,
     rows: Sequence[Row] = TEN_PEOPLE,
     *,
-    elsewhere: Sequence[Row] | None = NOBODY,
+    elsewhere: Sequence[Sequence[Row] | None] = (NOBODY,),
     epsilon: Fraction = Fraction(1),
     reach: int = 1,
     domain: Domain = TOWN,
     delta: Fraction | None = None,
 ) -> None:
-    """The recorded answers, replayed over another population, give the same bytes and draw
+    """The recorded answers, replayed over other populations, give the same bytes and draw
     nothing.
     """
     asked: Mapping[str, Any] = {
@@ -333,10 +334,11 @@ def check_replay(
     }
     transcript = Transcript()
     first = run(model, rows, transcript=transcript, **asked)
-    replay = run(model, elsewhere, transcript=transcript.rewind(), **asked)
-    assert replay.contents == first.contents
-    assert replay.spends == first.spends
-    assert replay.draws == ()
+    for people in elsewhere:
+        replay = run(model, people, transcript=transcript.rewind(), **asked)
+        assert replay.contents == first.contents
+        assert replay.spends == first.spends
+        assert replay.draws == ()
 
 
 def check_valid(model: Model, released: Released, *, domain: Domain = TOWN) -> None:

@@ -11,6 +11,7 @@ from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.spec.domain import Attribute, Domain
 from dp_pipeline.spec.encoding import Levels
 from dp_pipeline_tests.models.contract import Run
+from dp_pipeline_tests.populations import AWKWARD
 
 
 def levels(**sizes: int) -> Domain:
@@ -28,6 +29,9 @@ TWINS = tuple((x, x, y, y, z, z) for x, y, z in product("01", repeat=3)) * 5
 """Forty people: a = b, c = d, e = f, and nothing else depends on anything."""
 
 MIXED = levels(a=2, b=3, c=5, d=40)
+
+FEW = {name: AWKWARD[name] for name in ("nobody", "the same person a hundred times", "ten people")}
+"""For settings that are not the default ones, which the contract tries on every population."""
 
 
 def table_of(done: Run) -> SyntheticTable:

@@ -33,7 +33,8 @@ from dp_pipeline_tests.models.spaces import (
 )
 
 ONE, FIVE, STRONG = Fraction(1), Fraction(5), Fraction(30)
-DIMENSIONS = [1, 2, 3, 4, 8, 16]
+DIMENSIONS = [1, 3, 16]
+"""One column, as many as are halved in turn by three bits, and more than any grid has."""
 CASES = clustering_cases()
 K = 3
 
@@ -79,7 +80,7 @@ def test_in_any_dimension_a_replay_over_nobody_gives_the_same_bytes(case: str, d
     domain = space(d)
     people = two_groups(domain)
     for epsilon, elsewhere in ((ONE, ()), (STRONG, None)):
-        check_replay(CASES[case], people, elsewhere=elsewhere, epsilon=epsilon, domain=domain)
+        check_replay(CASES[case], people, elsewhere=[elsewhere], epsilon=epsilon, domain=domain)
 
 
 @every_case
@@ -145,7 +146,7 @@ def test_a_model_that_an_added_person_changes_is_caught_in_any_dimension(d: int)
         )
 
 
-@pytest.mark.parametrize("d", [3, 8])
+@pytest.mark.parametrize("d", [3, 16])
 def test_a_default_that_counts_its_leaves_again_unpaid_is_caught(d: int) -> None:
     domain = space(d)
     with pytest.raises(AssertionError):
@@ -160,7 +161,7 @@ def test_a_default_that_counts_its_leaves_again_unpaid_is_caught(d: int) -> None
 
 
 @every_case
-@pytest.mark.parametrize("d", [1, 3, 8])
+@every_dimension
 def test_the_engine_and_the_order_of_its_rows_change_nothing(case: str, d: int) -> None:
     domain = space(d)
     people = two_groups(domain, 60)

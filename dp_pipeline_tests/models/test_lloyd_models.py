@@ -199,7 +199,7 @@ def test_every_parameter_is_measuring_because_starts_and_salts_are_parts_of_ques
     assert all(field.metadata["measuring"] for field in fields(MODELS[name]))
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=30)
 @given(
     epsilon=st.fractions(Fraction(1, 10**6), 100),
     rounds=st.integers(1, 20),

@@ -31,6 +31,7 @@ from dp_pipeline_tests.models.contract import (
     check_replay,
     check_valid,
     claimed,
+    clustering_cases,
     model_cases,
     privacy_loss,
     run,
@@ -78,18 +79,10 @@ def test_a_model_is_a_frozen_value_with_public_parameters_a_summary_and_a_proof(
 def test_the_scales_drawn_prove_exactly_the_epsilon_that_was_asked(
     case: str, epsilon: Fraction, rows_reached: int
 ) -> None:
-    check_budget(CASES[case], epsilon=epsilon, reach=rows_reached)
-
-
-@every_case
-@every_epsilon
-@every_reach
-def test_the_accountant_agrees_that_all_is_spent(
-    case: str, epsilon: Fraction, rows_reached: int
-) -> None:
-    spends = run(CASES[case], epsilon=epsilon, reach=rows_reached).spends
-    assert all(type(spend.epsilon) is Fraction for spend in spends)
-    assert sum(spend.epsilon for spend in spends) == claimed(CASES[case], epsilon).epsilon
+    done = check_budget(CASES[case], epsilon=epsilon, reach=rows_reached)
+    # The accountant agrees that all is spent.
+    assert all(type(spend.epsilon) is Fraction for spend in done.spends)
+    assert sum(spend.epsilon for spend in done.spends) == claimed(CASES[case], epsilon).epsilon
 
 
 WRONG_BUDGETS = {
@@ -128,7 +121,7 @@ def fuzz_loss(model: Model, *, epsilon: Fraction, rows_reached: int) -> None:
     @settings(
         derandomize=True,
         deadline=None,
-        max_examples=25,
+        max_examples=12,
         database=None,
         phases=[Phase.explicit, Phase.generate],
     )
@@ -194,12 +187,8 @@ def test_recorded_answers_replayed_over_nobody_give_the_same_bytes(
 
 
 @every_case
-@pytest.mark.parametrize("people_behind", [None, *AWKWARD])
-def test_whoever_stands_behind_the_curator_a_replay_gives_the_same_bytes(
-    case: str, people_behind: str | None
-) -> None:
-    elsewhere = None if people_behind is None else AWKWARD[people_behind]
-    check_replay(CASES[case], elsewhere=elsewhere)
+def test_whoever_stands_behind_the_curator_a_replay_gives_the_same_bytes(case: str) -> None:
+    check_replay(CASES[case], elsewhere=[None, *AWKWARD.values()])
 
 
 @pytest.mark.parametrize(
@@ -262,14 +251,14 @@ def test_a_fit_that_was_interrupted_goes_on_to_the_same_result(case: str) -> Non
 
 
 @every_case
-@every_epsilon
 @pytest.mark.parametrize("people_in", AWKWARD)
-def test_any_population_gives_a_valid_answer(case: str, epsilon: Fraction, people_in: str) -> None:
+def test_any_population_gives_a_valid_answer(case: str, people_in: str) -> None:
     model = CASES[case]
-    check_valid(model, run(model, AWKWARD[people_in], epsilon=epsilon).released)
+    for epsilon in (EPSILONS[0], EPSILONS[-1]):
+        check_valid(model, run(model, AWKWARD[people_in], epsilon=epsilon).released)
 
 
-@every_case
+@pytest.mark.parametrize("case", clustering_cases())
 @pytest.mark.parametrize("k", [1, 2, 200])
 def test_any_number_of_centres_is_given(case: str, k: int) -> None:
     model = built(type(CASES[case]), nominal_rows=1000, k=k)
@@ -296,7 +285,7 @@ def test_answers_that_leave_no_box_positive_or_all_alike_give_a_valid_answer(
 @every_case
 def test_the_order_of_the_rows_changes_nothing(case: str) -> None:
     expected = run(CASES[case]).contents
-    for order in range(3):
+    for order in range(2):
         shuffled = np.random.default_rng(order).permutation(len(TEN_PEOPLE))
         rows = tuple(TEN_PEOPLE[at] for at in shuffled)
         assert run(CASES[case], rows).contents == expected

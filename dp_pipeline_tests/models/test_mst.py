@@ -27,8 +27,8 @@ from dp_pipeline_tests.models.contract import (
     check_valid,
     run,
 )
-from dp_pipeline_tests.models.tables import BITS, MIXED, TWINS, levels, table_of, wide
-from dp_pipeline_tests.populations import AWKWARD, TEN_PEOPLE, TOWN
+from dp_pipeline_tests.models.tables import BITS, FEW, MIXED, TWINS, levels, table_of, wide
+from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN
 
 ONE = Fraction(1)
 SILENT = Fraction(10**4)
@@ -147,8 +147,7 @@ def test_along_any_answers_a_person_costs_at_most_what_is_claimed(
 def test_recorded_answers_replayed_over_nobody_give_the_same_bytes(
     model: Mst, domain: Domain, rows: Sequence[tuple], delta: Fraction | None
 ) -> None:
-    check_replay(model, rows, domain=domain, elsewhere=(), delta=delta)
-    check_replay(model, rows, domain=domain, elsewhere=None, delta=delta)
+    check_replay(model, rows, domain=domain, elsewhere=[(), None], delta=delta)
 
 
 # Mutants.
@@ -185,7 +184,7 @@ def test_a_question_beyond_the_thirds_is_refused() -> None:
 
 def test_a_model_that_counts_the_rows_is_caught() -> None:
     with pytest.raises((AssertionError, Damaged, OtherQuestion)):
-        check_replay(CountsTheRows(), TWINS, domain=BITS, elsewhere=())
+        check_replay(CountsTheRows(), TWINS, domain=BITS, elsewhere=[()])
 
 
 # Any rows, any ε.
@@ -193,12 +192,12 @@ def test_a_model_that_counts_the_rows_is_caught() -> None:
 
 @every_model
 @every_delta
-@pytest.mark.parametrize("people_in", AWKWARD)
+@pytest.mark.parametrize("people_in", FEW)
 def test_whoever_the_people_are_the_table_is_a_valid_one(
     model: Mst, people_in: str, delta: Fraction | None
 ) -> None:
     for epsilon in (Fraction(1, 1000), Fraction(1000)):
-        check_valid(model, run(model, AWKWARD[people_in], epsilon=epsilon, delta=delta).released)
+        check_valid(model, run(model, FEW[people_in], epsilon=epsilon, delta=delta).released)
 
 
 def test_one_attribute_one_level_and_a_declared_number_of_rows_are_all_right() -> None:
@@ -208,7 +207,7 @@ def test_one_attribute_one_level_and_a_declared_number_of_rows_are_all_right() -
 
 
 def test_a_wide_table_is_released_at_a_tiny_epsilon_and_a_large_one() -> None:
-    domain, counter = wide(86, 1000)
+    domain, counter = wide(40, 1000)
     for epsilon in (Fraction(1, 1000), Fraction(10)):
         table = table_of(run(Mst(), counter, domain=domain, epsilon=epsilon))
-        assert table.codes.shape[1] == 86
+        assert table.codes.shape[1] == 40

@@ -195,7 +195,7 @@ def worth(planning: Planning) -> list:
     return [plan for plan in planning.plans if planning._could_pay(plan)]
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=30)
 @given(
     sizes=st.lists(st.sampled_from([2, 3, 9, 40]), min_size=1, max_size=8),
     rows=st.floats(1, 1e7),
@@ -228,7 +228,7 @@ def test_one_attribute_leaves_nothing_to_plan() -> None:
     assert (questions(done), choices(done), tables_of(done)) == (["number"], 0, [("x0",)])
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(
     values=st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=9).map(np.array),
     variance=st.floats(0, 1e12),
@@ -252,8 +252,10 @@ CAPS = {
 }
 
 
-@both_currencies
-@pytest.mark.parametrize("quality", ["best", "best_plus"])
+# In pure ε there is no better quality than the best: see below.
+@pytest.mark.parametrize(
+    ("quality", "delta"), [("best", None), ("best", DELTA), ("best_plus", DELTA)]
+)
 @pytest.mark.parametrize("case", CAPS)
 def test_cliques_keep_to_the_cap_and_all_cells_to_what_was_said_before(
     case: str, quality: str, delta: Fraction | None
@@ -267,7 +269,7 @@ def test_cliques_keep_to_the_cap_and_all_cells_to_what_was_said_before(
         assert sum(domain.cell_count(one) for one in table.cliques) <= model.most_cells(domain)
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=30)
 @given(
     sizes=st.lists(st.sampled_from([2, 2, 2, 3, 9]), min_size=2, max_size=10),
     cap=st.sampled_from([16, 100, 5000]),

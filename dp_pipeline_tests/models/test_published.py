@@ -234,7 +234,7 @@ def test_the_sound_variant_charges_its_initial_round() -> None:
 # The node that a published tree starts from.
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(data=st.data(), dimensions=st.integers(1, 3), most=st.integers(0, 6))
 def test_the_first_node_is_the_smallest_that_holds_every_row(
     data: st.DataObject, dimensions: int, most: int

@@ -167,7 +167,7 @@ def test_a_persons_rows_with_missing_values_are_bounded_like_any_other(tmp_path:
 CELLS = st.one_of(st.none(), st.sampled_from(["", " ", "?", "-1", "5", "99", "x", "nan", "a", "A"]))
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(cells=st.lists(CELLS, max_size=6), at=st.integers(0, 6))
 def test_whether_a_value_is_missing_depends_on_it_alone(cells: list, at: int) -> None:
     def found(some: list) -> list[bool]:
@@ -182,7 +182,7 @@ NUMBER_WORDS = ("-999", "-999.0", "1e3", "099", "inf", "?", "nan")
 NUMBERS = st.sampled_from([-999.0, 999.0, 1000.0, 99.0, 9.0, float("inf"), float("nan"), 0.5])
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(
     values=st.lists(NUMBERS, max_size=6),
     words=st.lists(st.sampled_from(NUMBER_WORDS), max_size=3).map(tuple),

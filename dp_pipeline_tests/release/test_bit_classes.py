@@ -70,7 +70,7 @@ def test_every_bit_has_a_key_of_its_own_however_levels_are_spelled() -> None:
 bits = st.lists(st.sampled_from(BITS), min_size=1, max_size=6, unique=True)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=80)
 @given(bits)
 def test_a_class_for_every_set_of_answers_that_some_row_could_give(kept: list[DeclaredBit]) -> None:
     classes = BitClasses(tuple(kept), PEOPLE)
@@ -83,7 +83,7 @@ def test_a_class_for_every_set_of_answers_that_some_row_could_give(kept: list[De
     assert len({*map(tuple, given_answers.tolist())}) == classes.size <= 2 ** len(kept)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=80)
 @given(bits)
 def test_what_is_derived_at_the_gate_is_the_same_class(kept: list[DeclaredBit]) -> None:
     classes = BitClasses(tuple(kept), PEOPLE)
@@ -98,7 +98,7 @@ def test_what_is_derived_at_the_gate_is_the_same_class(kept: list[DeclaredBit]) 
     assert np.array(of_groups.groups)[cells].tolist() == classes.of(codes).tolist()
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=80)
 @given(bits, st.sampled_from(BITS))
 def test_a_bit_splits_classes_if_and_only_if_there_are_more_with_it(
     kept: list[DeclaredBit], other: DeclaredBit

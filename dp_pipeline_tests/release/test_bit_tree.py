@@ -16,7 +16,7 @@ from dp_pipeline_tests import loops
 
 EDGE = 1 << 16
 NAMES = ("v", "w", "x", "y", "z")
-fuzz = settings(derandomize=True, deadline=None, max_examples=150)
+fuzz = settings(derandomize=True, deadline=None, max_examples=60)
 widths = st.lists(st.sampled_from([1.0, 2.0, 3.0, 10.0, 1000.0]), min_size=1, max_size=5)
 
 

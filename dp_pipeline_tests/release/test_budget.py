@@ -22,7 +22,7 @@ from dp_pipeline.release.accountant import (
 )
 from dp_pipeline.spec.errors import BoundaryViolation, BudgetExceeded
 
-fuzz = settings(derandomize=True, deadline=None, max_examples=200)
+fuzz = settings(derandomize=True, deadline=None, max_examples=80)
 epsilons = st.fractions(min_value=Fraction(1, 10**6), max_value=10**6)
 weights = st.lists(
     st.integers(1, 10**9) | st.fractions(min_value=Fraction(1, 10**6), max_value=10**6),

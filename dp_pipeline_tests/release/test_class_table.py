@@ -191,7 +191,7 @@ def test_the_tables_say_what_a_class_answers() -> None:
     assert tables["total"]["level"].tolist() == ["0", "1"]
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(st.lists(st.integers(-20, 40), min_size=12, max_size=12))
 def test_a_release_is_read_back_from_its_tables(values: list[int]) -> None:
     table = table_of(np.reshape(values, (6, 2)).tolist())
@@ -205,7 +205,7 @@ def test_a_release_is_read_back_from_its_tables(values: list[int]) -> None:
 # Rates.
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(st.lists(st.integers(-20, 40), min_size=12, max_size=12))
 def test_rates_are_shares_whatever_the_noise(values: list[int]) -> None:
     rates = table_of(np.reshape(values, (6, 2)).tolist()).rates

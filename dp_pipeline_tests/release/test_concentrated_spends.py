@@ -24,7 +24,7 @@ from dp_pipeline.spec.errors import BoundaryViolation, BudgetExceeded
 
 ZCDP = Currency(Fraction(1, 10**9))
 ONE = Fraction(1)
-fuzz = settings(derandomize=True, deadline=None, max_examples=200)
+fuzz = settings(derandomize=True, deadline=None, max_examples=80)
 amounts = st.fractions(min_value=Fraction(1, 10**6), max_value=10**3)
 
 

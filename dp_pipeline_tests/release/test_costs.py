@@ -20,7 +20,7 @@ RHO = Currency(Fraction(1, 10**9))
 TENTH = Fraction(1, 10)
 
 shares = st.lists(st.fractions(min_value=Fraction(1, 1000), max_value=2), min_size=1, max_size=6)
-exactly = settings(derandomize=True, deadline=None, max_examples=100)
+exactly = settings(derandomize=True, deadline=None, max_examples=50)
 
 
 def pure(epsilon: Fraction) -> Spend:

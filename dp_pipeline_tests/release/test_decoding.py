@@ -14,7 +14,7 @@ from dp_pipeline.release.synthetic_table import decoded
 from dp_pipeline.spec.domain import Attribute, Domain
 from dp_pipeline.spec.encoding import Bins, Coordinate, Levels, is_interval
 
-fuzz = settings(derandomize=True, deadline=None, max_examples=200)
+fuzz = settings(derandomize=True, deadline=None, max_examples=80)
 
 SEX = Attribute("sex", "Sex", "drop", cells=Levels(("f", "m")))
 WORK = Attribute("work", "Work", "drop", cells=Levels(("paid", "none")), nullable=True)

@@ -12,7 +12,7 @@ from dp_pipeline.release.derived_attribute import Grouping
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline_tests.populations import TOWN
 
-fuzz = settings(derandomize=True, deadline=None, max_examples=200)
+fuzz = settings(derandomize=True, deadline=None, max_examples=80)
 shares = st.lists(st.floats(0, 1), min_size=1, max_size=12)
 least = st.sampled_from([0.0, 0.02, 0.3, 1.0, 5.0])
 

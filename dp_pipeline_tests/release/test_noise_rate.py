@@ -28,7 +28,7 @@ def test_deviation_and_variance_are_those_of_a_table_that_costs_as_much(
     assert rate.variance(float(amount)) == pytest.approx(table.variance, rel=0.01)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=80)
 @given(
     concentrated=st.booleans(),
     weights=weights,

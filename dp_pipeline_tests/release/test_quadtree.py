@@ -13,7 +13,7 @@ from dp_pipeline.release.trees import Nodes
 from dp_pipeline_tests.release.trees import grown_trees
 
 DEPTH = 4
-fuzz = settings(derandomize=True, deadline=None, max_examples=150)
+fuzz = settings(derandomize=True, deadline=None, max_examples=60)
 
 
 def nodes_of(*pairs: tuple[int, int]) -> Nodes:

@@ -12,7 +12,7 @@ from dp_pipeline.release.trees import BitTree, Nodes, Prefixes
 from dp_pipeline.spec.encoding import Coordinate
 from dp_pipeline_tests.release.trees import grown_trees
 
-fuzz = settings(derandomize=True, deadline=None, max_examples=150)
+fuzz = settings(derandomize=True, deadline=None, max_examples=60)
 BOX = (Coordinate(0.0, 8.0), Coordinate(-1.0, 1.0), Coordinate(10.0, 20.0))
 NAMES = ("x", "y", "z")
 weights_of_boxes = st.lists(st.integers(-3, 9).map(float), min_size=8, max_size=8)

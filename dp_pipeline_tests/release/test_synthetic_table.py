@@ -32,7 +32,7 @@ def table_of(
     return SyntheticTable(NAMES, codes, measured, CLIQUES, ((0, 1),), TOWN, seed)
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(
     rows=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 1)), max_size=9),
     names=st.permutations(NAMES),

@@ -79,7 +79,7 @@ def test_a_transcript_in_memory_replays_like_one_on_disk(full: Path) -> None:
     assert_replays(Transcript(full).rewind())
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=30)
 @given(
     answers=st.lists(
         st.tuples(st.text(max_size=20), st.lists(st.integers(-(2**63), 2**63 - 1), max_size=9)),

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from dp_pipeline.files import one_thread
 from dp_pipeline.inference.graphical.consistency import Noisy, reconciled
 from dp_pipeline.inference.graphical.junction_tree import JunctionTree
 from dp_pipeline.spec.encoding import FloatArray, Names
@@ -274,6 +275,7 @@ SMALLEST_VARIANCE = 1e-100
 """At a very large ε it is 0 to every digit of a float."""
 
 
+@one_thread()
 def fit_tree(
     model: GraphicalModel,
     measured: Sequence[Noisy],
@@ -290,7 +292,8 @@ def fit_tree(
     With y the reconciled tables of N rows, σ² the variance of their cells and μ those of the
     tree's distribution, minimises ½ Σ ‖N μ_a − y_a‖² / σ_a² + w · KL(μ ‖ start). The dual,
     log Z(θ) − Σ ⟨θ_a, y_a/N⟩ + ½ Σ λ_a ‖θ_a‖² with λ_a = w · σ_a² / N², is convex and has
-    no constraint; one inference gives its value and its gradient, and L-BFGS-B minimises it.
+    no constraint; one inference gives its value and its gradient, and L-BFGS-B minimises it. On one
+    thread, so that a release is fitted to the same bytes by any computer that replays it.
 
     Sources: maximum entropy with relaxed constraints, Dudík, Phillips, Schapire, JMLR 2007;
     marginals of noisy tables by graphical models, McKenna, Sheldon, Miklau, ICML 2019.
