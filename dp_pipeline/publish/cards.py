@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,12 +20,10 @@ from dp_pipeline.metrics.disclosure import DisclosureReport, disclosure_report
 from dp_pipeline.publish.k_anonymous_release import declared_method
 from dp_pipeline.publish.release import BESIDE, Release, not_dp_beside
 from dp_pipeline.publish.store import write_atomically
-from dp_pipeline.release.bundle import ALLOWED, Bundle
+from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.clusters import Tables
-from dp_pipeline.reporting.card import PrivateRelease, private_card
-from dp_pipeline.reporting.k_anonymity_card import release_card
-from dp_pipeline.reporting.k_anonymous_promise import AnonymousRelease, KeptColumn, LeftOut
-from dp_pipeline.reporting.text import parameter_words
+from dp_pipeline.reporting.pages import card
+from dp_pipeline.reporting.releases import KAnonymousRelease, PrivateRelease
 from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import BoundaryViolation
@@ -42,7 +38,7 @@ def card_path(release: Release) -> Path:
 def write_private_card(release: Release, bundle: Bundle) -> Path:
     """Write the card of a stored release, in markdown."""
     ledger = release.home.ledger
-    told = PrivateRelease(
+    reported = PrivateRelease(
         spec=release.spec,
         bundle=bundle,
         summary=release.model.summary,
@@ -50,7 +46,7 @@ def write_private_card(release: Release, bundle: Bundle) -> Path:
         beside=not_dp_beside(release.spec, ledger),
     )
     path = card_path(release)
-    write_atomically(path, private_card(told).encode())
+    write_atomically(path, card(reported).encode())
     return path
 
 
@@ -199,49 +195,21 @@ def _left_out(rows: CodedRows, anonymized: Anonymized, *, by_label: bool) -> dic
 
 def card_of(spec: DatasetSpec, bundle: Bundle) -> str:
     """The card that is stored with a bundle, in markdown."""
-    return release_card(anonymous_release(spec, bundle, {}))
+    return card(anonymous_release(spec, bundle, {}))
 
 
 def anonymous_release(
     spec: DatasetSpec, bundle: Bundle, figures: Mapping[str, float]
-) -> AnonymousRelease:
+) -> KAnonymousRelease:
     """One release for a reader.
 
     figures   of its evaluation, on public rows
     """
-    facts = bundle.facts
-    told = {*facts["attributes"].split(), facts["label"]}
-    labels = () if spec.is_release else _rows(bundle, "suppressed")
-    return AnonymousRelease(
-        title=spec.title,
-        dataset=facts["dataset"],
-        lineage=spec.lineage,
-        purpose=spec.purpose,
-        method=facts["model"],
-        summary=declared_method(spec, facts["model"]).summary,
-        k=int(facts["k"]),
-        diversity=int(facts["diversity"]),
-        suppress=Fraction(facts["suppress"]),
-        label=facts["label"],
-        columns=tuple(KeptColumn(*texts) for texts in _rows(bundle, "columns")),
-        outside=tuple(name for name in spec.domain.names if name not in told),
-        measures=measures_of(bundle),
-        suppressed=TableFacts.of(bundle).left_out,
-        left_out=tuple(LeftOut(*values) for values in labels),
-        allowed=facts[ALLOWED] == "yes",
-        earlier=tuple(facts[BESIDE].split("; ")) if BESIDE in facts else (),
+    earlier = bundle.facts.get(BESIDE)
+    return KAnonymousRelease(
+        spec=spec,
+        bundle=bundle,
+        summary=declared_method(spec, bundle.facts["model"]).summary,
+        beside=earlier.split("; ") if earlier else (),
         figures=figures,
-        provenance={
-            "Snapshot": facts["snapshot"],
-            "Parameters": parameter_words(facts["parameters"]),
-            "Seed": facts["seed"],
-            "Code": facts["code"],
-            "Release key": bundle.key,
-        },
     )
-
-
-def _rows(bundle: Bundle, table: str) -> list[tuple[Any, ...]]:
-    """The lines of a small table of a bundle."""
-    columns = (values.tolist() for values in bundle.tables[table].values())
-    return list(zip(*columns, strict=True))

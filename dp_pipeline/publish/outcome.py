@@ -19,7 +19,7 @@ from dp_pipeline.publish.replay import from_documents, pointed_bundle, read_json
 from dp_pipeline.publish.report import page_path
 from dp_pipeline.publish.request import AnonymizeRequest, RunRequest
 from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.reporting.card import centre_table
+from dp_pipeline.reporting.figures.cluster_view import centre_table
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.plausibility import bundle_warnings
 from dp_pipeline.reporting.text import number_text
