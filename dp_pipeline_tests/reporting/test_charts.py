@@ -16,6 +16,7 @@ from dp_pipeline.reporting.figures import (
     cluster_maps,
     marginal_bars,
     model_graph,
+    utility,
     utility_panels,
     utility_plot,
 )
@@ -87,6 +88,7 @@ def test_a_plot_shows_its_rows():
 
 def test_names_at_the_ends_of_lines_stand_inside_a_picture_that_a_dialog_shows_whole():
     rows = [exact("a_model_with_a_very_long_name", one, 1.0) for one in (HALF, TEN)]
+    rows += [bought("b", one, 1.0, 0.1) for one in (HALF, TEN)]  # with the longest footnote
     for drawn in (
         utility_plot(rows, metric="nicv", title="t"),
         utility_panels(rows, metrics=["nicv", "nicv"], title="t"),
@@ -419,6 +421,18 @@ def test_a_graph_of_any_size_is_a_small_picture_that_can_be_read(many: int):
     ]
     drawn = pixels(model_graph(cliques(*lines), title="t"), most=MOST_GRAPH_BYTES)
     assert drawn.shape[1] >= 100 * WIDTH
+
+
+def test_no_two_ticks_of_a_small_panel_have_the_same_text():
+    rows = [exact("a", e, v, k) for k in "abcd" for e, v in ((HALF, 0.2065), (ONE, 0.09))]
+    figures: list[Any] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(utility, "png", lambda figure: figures.append(figure) or b"")
+        utility_panels(rows, metrics=["a", "b", "c", "d"], title="t")
+    figures[0].canvas.draw()
+    for axes in figures[0].axes[1:]:
+        texts = [text.get_text() for text in axes.get_yticklabels()]
+        assert len(texts) == len(set(texts)) > 2
 
 
 def test_charts_leave_matplotlib_as_it_was():

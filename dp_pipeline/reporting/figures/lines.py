@@ -6,7 +6,7 @@ No legend has to be looked up: a name stands beside the end of its line, none ov
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -243,7 +243,7 @@ def _on_two_lines(texts: Sequence[str], at: Sequence[float]) -> list[str]:
 
 def _scale_up(axes: Axes, lines: Sequence[Line], up: Up) -> None:
     """From the floor to a little above the highest bar; log where a line would be flat."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+    from matplotlib.ticker import LogLocator, NullLocator
 
     points, extra = _finite(lines), [value for value, _ in up.references]
     low = min([*(point.value - point.bar for point in points), *extra])
@@ -263,21 +263,37 @@ def _scale_up(axes: Axes, lines: Sequence[Line], up: Up) -> None:
         room = (high - base or abs(high) or 1.0) * 0.08
         # Below a floor of 0 there is nothing; other floors are lines that have to be seen.
         axes.set_ylim(base if base == up.floor == 0 else base - room, max(high, base) + room)
-    axes.yaxis.set_major_formatter(FuncFormatter(_value_text(axes, is_even=not is_log)))
+    axes.yaxis.set_major_formatter(_tick_formatter())
 
 
-def _value_text(axes: Axes, *, is_even: bool) -> Callable[[float, int], str]:
-    """Tick texts with the same decimals on the whole axis; powers of ten where those are many."""
-    ticks = axes.get_yticks()
-    steps = np.diff(ticks)
-    step = float(steps[0]) if len(steps) else 1.0
-    if not is_even or not np.allclose(steps, step) or not 1e-5 <= step < 1e6:
-        return lambda value, _: (
-            f"{value:,.5g}" if 1e-4 <= abs(value) < 1e6 or not value else number_text(value)
-        )
+def _tick_formatter() -> Any:
+    """Asked anew by each drawing: a panel that turns out smaller has other ticks."""
+    from matplotlib.ticker import Formatter
+
+    class TickTexts(Formatter):
+        def __call__(self, value: float, _: Any = None) -> str:
+            return tick_texts([value])[0]
+
+        def format_ticks(self, values: Any) -> list[str]:
+            return tick_texts([float(value) for value in values])
+
+    return TickTexts()
+
+
+def tick_texts(values: Sequence[float]) -> list[str]:
+    """Texts with the same decimals where ticks stand equally far apart; powers of ten where those
+    are many.
+
+    >>> tick_texts([0.0, 0.05, 0.1]), tick_texts([0.5, 5.0, 50.0])
+    (['0.00', '0.05', '0.10'], ['0.5', '5', '50'])
+    """
+    steps = np.diff(values)
+    step = float(steps[0]) if len(steps) else 0.0
+    if not np.allclose(steps, step, rtol=1e-6, atol=0) or not 1e-5 <= step < 1e6:
+        return [f"{v:,.5g}" if not v or 1e-4 <= abs(v) < 1e6 else number_text(v) for v in values]
     decimals = max(0, -math.floor(math.log10(step * 1.000001)))
     decimals += round(step * 10**decimals, 6) % 1 > 0
-    return lambda value, _: f"{value:,.{decimals}f}"
+    return [f"{value:,.{decimals}f}" for value in values]
 
 
 def _draw_reference(axes: Axes, value: float, name: str) -> None:

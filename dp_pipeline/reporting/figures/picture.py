@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import math
+import textwrap
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -113,9 +114,14 @@ def set_title(figure: Figure, title: str) -> None:
     figure.suptitle(text, x=0.02, ha="left", fontsize=10.5, fontweight="bold", color=INK)
 
 
+_FOOTNOTE = 84
+"""Letters of a line below a picture of WIDTH."""
+
+
 def set_footnote(figure: Figure, text: str) -> None:
-    """One line below the axes, for how to read them."""
-    figure.supxlabel(text, x=0.02, ha="left", fontsize=8, color=MUTED)
+    """Lines below the axes, for how to read them."""
+    wrapped = "\n".join(textwrap.fill(line, _FOOTNOTE) for line in text.splitlines())
+    figure.supxlabel(wrapped, x=0.02, ha="left", fontsize=8, color=MUTED)
 
 
 def quiet(axes: Axes) -> None:
