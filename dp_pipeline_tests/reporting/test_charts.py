@@ -424,7 +424,7 @@ def test_a_graph_of_any_size_is_a_small_picture_that_can_be_read(many: int):
 
 
 def test_no_two_ticks_of_a_small_panel_have_the_same_text():
-    rows = [exact("a", e, v, k) for k in "abcd" for e, v in ((HALF, 0.2065), (ONE, 0.09))]
+    rows = [exact("a", e, v, k) for k in "abcd" for e, v in ((HALF, 0.25), (ONE, 0.125))]
     figures: list[Any] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(utility, "png", lambda figure: figures.append(figure) or b"")

@@ -2,6 +2,7 @@
 
 import base64
 import re
+import shutil
 from datetime import UTC, datetime
 from fractions import Fraction
 from html.parser import HTMLParser
@@ -12,6 +13,7 @@ import pytest
 from jinja2 import DictLoader, UndefinedError
 
 from dp_pipeline import files
+from dp_pipeline.publish.release import code_version
 from dp_pipeline.release.accountant import GAUSSIAN, LAPLACE, Spend
 from dp_pipeline.reporting import pages
 from dp_pipeline.reporting.figures import utility_plot
@@ -367,3 +369,17 @@ def test_a_fact_that_is_misspelt_in_a_template_is_an_error_and_no_empty_place(mo
         pages.render("planted.md.j2", release=release())
     with pytest.raises(UndefinedError, match="tilte"):
         pages.render("planted.html.j2", title="Squares")
+
+
+def test_another_sentence_of_a_template_is_another_version_of_the_code_of_reports(
+    tmp_path, monkeypatch
+):
+    package = Path(pages.__file__).parents[1]
+    copied = shutil.copytree(package, tmp_path / "dp_pipeline")
+    monkeypatch.setattr("importlib.resources.files", lambda _: copied)
+    digest = code_version.__wrapped__
+    before = digest(("reporting",)), digest()
+    with (copied / "reporting" / "templates" / "words.j2").open("a") as template:
+        template.write("One more.")
+    assert digest(("reporting",)) != before[0]
+    assert digest() == before[1]
