@@ -351,14 +351,27 @@ def test_rho_and_delta_are_spoken_of_only_where_they_are_paid(tmp_path):
     assert "together they cost ε = 0.5 at most" in pure
 
 
+def codes(*, ending: str) -> list[tuple[str, str]]:
+    """Name of every template, and each of its statements and expressions."""
+    templates = Path(pages.__file__).parent.joinpath("templates").glob(f"*{ending}")
+    return [
+        (template.name, code)
+        for template in templates
+        for code in re.findall(r"{[{%].*?[%}]}", template.read_text(encoding="utf-8"), re.DOTALL)
+    ]
+
+
 def test_no_template_trusts_a_value_or_joins_it_to_markup_by_itself():
     """``safe`` would print a value as it is; ``~`` escapes for HTML what may be Markdown."""
-    names = []
-    for template in Path(pages.__file__).parent.joinpath("templates").glob("*.j2"):
-        names.append(template.name)
-        for code in re.findall(r"{[{%].*?[%}]}", template.read_text(encoding="utf-8"), re.DOTALL):
-            assert not re.search(r"\|\s*safe\b|~|autoescape|forceescape", code), template.name
-    assert "card.md.j2" in names
+    for name, code in codes(ending=".j2"):
+        assert not re.search(r"\|\s*safe\b|~|autoescape|forceescape", code), (name, code)
+    assert {"card.md.j2", "report.html.j2"} < {name for name, _ in codes(ending=".j2")}
+
+
+def test_no_markdown_template_prints_a_text_whose_spaces_at_the_ends_would_be_lost():
+    for name, code in [*codes(ending=".md.j2"), *codes(ending="words.j2")]:
+        printed = re.sub(r"join\([^)]*\)", "", code) if code.startswith("{{") else ""
+        assert all(text == text.strip() for text in re.findall('"([^"]*)"', printed)), (name, code)
 
 
 def test_a_fact_that_is_misspelt_in_a_template_is_an_error_and_no_empty_place(monkeypatch):
