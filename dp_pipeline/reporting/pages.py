@@ -100,7 +100,9 @@ def write_report(
 def summary_over_epsilon(rows: Sequence[QualityRow]) -> str | None:
     """Every model at the largest ε, the best first, in Markdown; None without numbers."""
     table = SummaryTable.of(rows)
-    return None if table is None else render("summary.md.j2", level="epsilon", summary=table)
+    if table is None:
+        return None
+    return render("summary.md.j2", level="epsilon", summary=table).rstrip("\n")
 
 
 def summary_over_k(releases: Sequence[KAnonymousRelease]) -> str:
@@ -108,7 +110,8 @@ def summary_over_k(releases: Sequence[KAnonymousRelease]) -> str:
     and of whom it still tells the label.
     """
     has_auc = any("auc" in one.figures for one in releases)
-    return render("summary.md.j2", level="k", grid=Grid.of(releases), has_auc=has_auc)
+    facts = {"grid": Grid.of(releases), "has_auc": has_auc}
+    return render("summary.md.j2", level="k", **facts).rstrip("\n")
 
 
 def _require_noisy(
