@@ -111,10 +111,10 @@ def budget_staircase(history: BudgetHistory) -> bytes:
     for month, spent in months.items():
         within = [max(_day(month), across.span[0]), min(_day(_next(month)), across.span[1])]
         axes.fill_between(within, 0, float(spent), color=COLOURS[4], alpha=0.35, linewidth=0)
-    symbol = history.currency.symbol
-    draw_lines(axes, lines, across, Up(f"{symbol}, sum of all charges", "linear", floor=0.0))
+    up = Up(f"{history.currency.symbol}, sum of all charges", "linear", floor=0.0)
+    draw_lines(axes, lines, across, up)
     axes.set_xlabel(across.label)
-    axes.set_ylabel(f"{symbol}, sum of all charges")
+    axes.set_ylabel(up.label)
     name_ends(axes, lines, across, gap=0.09)
     set_footnote(figure, _footnote(history))
     return png(figure)

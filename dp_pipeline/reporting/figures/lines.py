@@ -60,9 +60,9 @@ class Line:
 
     name     printed at its end; empty: not named
     place    a number of its own: colour, marker and dashes are the same in every picture
-    points   ascending; several at one place are all marked, and the line joins their means
+    points   ascending; of marks several at one place are all drawn, and the line joins their means
     style    ``marks``, or steps that hold a value until the next one, in the look of ``place`` or
-             dashed
+             dashed; steps have at least one point
     """
 
     name: str
@@ -71,17 +71,23 @@ class Line:
     style: Literal["marks", "steps", "dashed steps"] = "marks"
 
     @property
-    def means(self) -> dict[float, float]:
-        """Where it has numbers → their mean."""
+    def joined(self) -> list[tuple[float, float]]:
+        """(at, value) of what the line joins: every step, or the mean of all numbers at one place.
+
+        >>> Line("a", 0, [Point(1, 2.0), Point(1, 4.0)]).joined
+        [(1, 3.0)]
+        """
+        if self.style != "marks":
+            return [(point.at, point.value) for point in self.points]
         groups: dict[float, list[float]] = {}
         for point in self.points:
             groups.setdefault(point.at, []).append(point.value)
-        return {at: float(np.mean(values)) for at, values in groups.items()}
+        return [(at, float(np.mean(values))) for at, values in groups.items()]
 
     @property
     def end(self) -> tuple[float, float] | None:
         """Its last number that is one; None where it has none."""
-        finite = [(at, mean) for at, mean in self.means.items() if math.isfinite(mean)]
+        finite = [one for one in self.joined if math.isfinite(one[1])]
         return finite[-1] if finite else None
 
 
@@ -184,15 +190,14 @@ def _aside(lines: Sequence[Line], across: Across, index: int) -> float:
 def _draw(axes: Axes, line: Line, across: Across, aside: float) -> None:
     look = look_of(line.place)
     marker = look.pop("marker")
-    means = line.means
-    at = [across.place(one) * aside for one in means]
+    at = [across.place(one) * aside for one, _ in line.joined]
+    values = [value for _, value in line.joined]
     if line.style != "marks":
         dashed = {"linestyle": "--", "linewidth": 1.3} if line.style == "dashed steps" else {}
-        held = [*means.values(), *list(means.values())[-1:]]
         style: dict[str, Any] = {**look, "linewidth": 1.8, **dashed}
-        axes.step([*at, across.span[1]][: len(held)], held, where="post", zorder=3, **style)
+        axes.step([*at, across.span[1]], [*values, values[-1]], where="post", zorder=3, **style)
         return
-    axes.plot(at, list(means.values()), linewidth=1.8, zorder=3, **look)
+    axes.plot(at, values, linewidth=1.8, zorder=3, **look)
     axes.errorbar(
         [across.place(point.at) * aside for point in line.points],
         [point.value for point in line.points],
