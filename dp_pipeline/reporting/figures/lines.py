@@ -143,13 +143,21 @@ class Up:
 
 
 def line_chart(
-    lines: Sequence[Line], *, across: Across, up: Up, title: str, footnote: str
+    lines: Sequence[Line],
+    *,
+    across: Across,
+    up: Up,
+    title: str,
+    footnote: str,
+    width: float = WIDTH,
 ) -> bytes:
     """PNG of all lines in one pair of axes, as high as the names at their ends need; a picture that
     says so where there is no number.
+
+    width   in inches
     """
     height = max(3.5, _AROUND + 1.4 * _LINE * len(lines))
-    figure = new_figure(WIDTH, height)
+    figure = new_figure(width, height)
     axes = figure.add_subplot()
     set_title(figure, title)
     if not _finite(lines):
