@@ -130,7 +130,7 @@ def test_exact_counts_are_opened_by_the_questions_of_the_gate_only() -> None:
     assert users == {"gate/curator.py", "gate/selection.py", "gate/trees.py"}
 
 
-HEAVY = {"dagster", "pandas", "sklearn", "great_expectations"}
+HEAVY = {"dagster", "pandas", "sklearn", "great_expectations", "matplotlib", "jinja2", "PIL"}
 OF_CENSUS = {"independent", "one_shot", "privbayes"}
 OF_ONE_SHOT = {"aim_like"}
 

@@ -35,7 +35,7 @@ from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.reporting.figures import budget_staircase
 from dp_pipeline.reporting.figures.budget import BudgetHistory
 from dp_pipeline.reporting.metrics import QualityRow
-from dp_pipeline.reporting.summary import steps_of
+from dp_pipeline.reporting.releases import steps_of
 from dp_pipeline.reporting.text import cost_text, count_text, number_text, question_words
 from dp_pipeline.spec.amounts import NANO, Currency, delta_text, epsilon_text
 

@@ -27,7 +27,7 @@ from dp_pipeline.publish.report import page_path
 from dp_pipeline.publish.request import RunRequest
 from dp_pipeline.raw.snapshot import current_snapshot, require_prepared
 from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.reporting.card import centre_table
+from dp_pipeline.reporting.figures.cluster_view import centre_table
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.plausibility import bundle_warnings
 from dp_pipeline.reporting.text import number_text

@@ -64,13 +64,14 @@ _MEASURING = ("gate", "inference", "models", "release", "spec", "raw/counters")
 @cache
 def code_version(rooms: tuple[str, ...] = _MEASURING) -> str:
     """The package's version and a digest of the code that measures; recorded with a release, not a
-    part of its key.
+    part of its key. Templates of pages are code.
     """
     digest = hashlib.sha256()
     package = Path(str(resources.files("dp_pipeline")))
     for room in rooms:
-        for file in sorted(package.joinpath(room).rglob("*.py")):
-            digest.update(file.read_bytes())
+        for file in sorted(package.joinpath(room).rglob("*")):
+            if file.suffix in (".py", ".j2", ".css"):
+                digest.update(file.read_bytes())
     return f"dp_pipeline {__version__} {digest.hexdigest()[:12]}"
 
 

@@ -5,13 +5,13 @@ Comparing the k-anonymous releases of one data set over K: a table, pictures, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dp_pipeline.publish.account import open_lineage
-from dp_pipeline.publish.cards import anonymous_release
+from dp_pipeline.publish.cards import k_anonymous
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.k_anonymous_release import declared_anonymity
 from dp_pipeline.publish.release import not_dp_beside
@@ -19,26 +19,17 @@ from dp_pipeline.publish.replay import from_documents, pointed_bundle
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.reporting.figures import (
     cluster_maps,
+    k_anonymity_plot,
     marginal_bars,
     model_graph,
     utility_panels,
     utility_plot,
 )
 from dp_pipeline.reporting.figures.cluster_view import ClusterView
-from dp_pipeline.reporting.figures.k_anonymity import anonymity_plot, figure_over_k
-from dp_pipeline.reporting.k_anonymity_report import write_anonymity_page
-from dp_pipeline.reporting.k_anonymous_promise import AnonymousRelease
-from dp_pipeline.reporting.metrics import (
-    QualityRow,
-    SummaryTable,
-    markdown_lines,
-    metrics_of,
-    relative_rows,
-)
-from dp_pipeline.reporting.plausibility import bundle_warnings
-from dp_pipeline.reporting.report import write_report
-from dp_pipeline.reporting.summary import ReleaseSummary
-from dp_pipeline.reporting.text import model_labels, number_text
+from dp_pipeline.reporting.metrics import QualityRow, metrics_of, relative_rows
+from dp_pipeline.reporting.pages import summary_over_epsilon, summary_over_k, write_report
+from dp_pipeline.reporting.releases import KAnonymousRelease, PrivateRelease, figure_over_k
+from dp_pipeline.reporting.text import model_labels
 from dp_pipeline.spec.dataset import DatasetSpec
 
 _TITLES = {
@@ -90,18 +81,16 @@ def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Co
     pictures = (*_utility_pictures(rows), *_pictures(spec, list(newest.values())))
     path = write_report(
         home.reports / f"{spec.name}.html",
+        level="epsilon",
         spec=spec,
         rows=rows,
         pictures=pictures,
         releases=[
-            ReleaseSummary.of(bundle, state=state, warnings=bundle_warnings(spec, bundle))
-            for _, bundle, state in found
+            PrivateRelease(spec=spec, bundle=bundle, state=state) for _, bundle, state in found
         ],
         beside=not_dp_beside(spec, ledger),
     )
-    summary = SummaryTable.of(rows)
-    text = None if summary is None else f"{summary.caption}\n\n{summary.markdown()}"
-    return Comparison(rows, text, pictures, path)
+    return Comparison(rows, summary_over_epsilon(rows), pictures, path)
 
 
 def _utility_pictures(rows: Sequence[QualityRow]) -> list[tuple[str, bytes]]:
@@ -199,24 +188,25 @@ def compare_k_anonymous(
     ledger = open_lineage(spec, home)
     releases = list(_releases(spec, home, evaluations))
     pictures = tuple(
-        (caption, anonymity_plot(values, figure=name, title=f"{spec.title}: {caption}"))
+        (caption, k_anonymity_plot(values, figure=name, title=f"{spec.title}: {caption}"))
         for name, caption in _PICTURES.items()
         if (values := figure_over_k(releases, name))
     )
-    path = write_anonymity_page(
+    path = write_report(
         page_path(spec, home),
+        level="k",
         spec=spec,
         releases=releases,
         pictures=pictures,
         beside=not_dp_beside(spec, ledger),
     )
     rows = [row for one in evaluations.values() for row in from_documents(one["rows"])]
-    return Comparison(tuple(rows), _summary(releases), pictures, path)
+    return Comparison(tuple(rows), summary_over_k(releases), pictures, path)
 
 
 def _releases(
     spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]
-) -> Sequence[AnonymousRelease]:
+) -> Sequence[KAnonymousRelease]:
     """Every release that was evaluated: methods as declared, K ascending."""
     declared, found = declared_anonymity(spec), []
     for name in declared.methods:
@@ -227,32 +217,5 @@ def _releases(
                 own = (one for one in from_documents(evaluated["rows"]) if one.model == name)
                 figures = {row.metric: row.value for row in own}
                 bundle = pointed_bundle(spec, home, pointer, model=name, k=key)
-                found.append(anonymous_release(spec, bundle, figures))
+                found.append(k_anonymous(spec, bundle, figures))
     return found
-
-
-def _summary(releases: Sequence[AnonymousRelease]) -> str:
-    """Methods × K: how well classifiers learn, where that is known, and who is still told."""
-    if not releases:
-        return "Nothing was released k-anonymously yet."
-    parts = ["Not differentially private: a promise about the released rows alone."]
-    if any("auc" in one.figures for one in releases):
-        parts += ["AUC of logistic regression", _table(releases, _auc)]
-    parts += ["Share of rows in classes with one label", _table(releases, _homogeneous)]
-    return "\n\n".join(parts)
-
-
-def _auc(release: AnonymousRelease) -> str:
-    return number_text(release.figures["auc"]) if "auc" in release.figures else "–"
-
-
-def _homogeneous(release: AnonymousRelease) -> str:
-    return f"{release.measures['homogeneous_rows'] / max(1, release.rows):.1%}"
-
-
-def _table(releases: Sequence[AnonymousRelease], text: Callable[[AnonymousRelease], str]) -> str:
-    found = {(one.method, one.k): text(one) for one in releases}
-    ks = sorted({one.k for one in releases})
-    methods = dict.fromkeys(one.method for one in releases)
-    body = [[method, *(found.get((method, k), "–") for k in ks)] for method in methods]
-    return markdown_lines([["method", *(f"K={k}" for k in ks)], *body])

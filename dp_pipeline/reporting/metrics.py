@@ -6,19 +6,20 @@ The summary of a comparison: one line a model, a few numbers each, the best mode
 
 Numbers that need two models: how much better than another one a model is.
 
-What is tried with k-anonymous releases of public rows: names, and words for a reader.
+What is tried with k-anonymous releases of public rows, and what is measured of them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 
 import numpy as np
 
 from dp_pipeline.metrics.clustering import rcp
+from dp_pipeline.metrics.disclosure import DisclosureReport
 from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.reporting.text import noisy_text, number_text
 from dp_pipeline.spec.amounts import epsilon_text
@@ -175,9 +176,30 @@ class Pivot:
     epsilons: tuple[Fraction, ...]
     cells: Mapping[tuple[str, Fraction], tuple[QualityRow, ...]]
 
+    @property
+    def about(self) -> Metric:
+        """What the numbers are."""
+        return metric_named(self.metric)
+
+    @property
+    def rows(self) -> list[QualityRow]:
+        """Every row of the table."""
+        return [row for cell in self.cells.values() for row in cell]
+
+    @property
+    def head(self) -> list[str]:
+        """The head of the table as text."""
+        return ["Model", *(f"ε = {epsilon_text(epsilon)}" for epsilon in self.epsilons)]
+
     def texts(self, model: str) -> tuple[str, ...]:
         """One text an ε; a dash where there is no number."""
         return tuple(_cell_text(self.cells.get((model, epsilon), ())) for epsilon in self.epsilons)
+
+    @property
+    def only_text(self) -> str:
+        """The text of all cells where several have the same one; else empty."""
+        texts = {text for model in self.models for text in self.texts(model)}
+        return texts.pop() if len(texts) == 1 < len(self.cells) else ""
 
 
 def sort_rows(rows: Iterable[QualityRow]) -> tuple[QualityRow, ...]:
@@ -206,24 +228,8 @@ def pivot(rows: Iterable[QualityRow], metric: str) -> Pivot:
     )
 
 
-def markdown_lines(lines: Sequence[Sequence[str]]) -> str:
-    """A markdown table: a head, then a line each; all columns but the first hold numbers."""
-    head, *body = lines
-    ruler = [":--", *("--:" for _ in head[1:])]
-    written = ["| " + " | ".join(_plain(text) for text in line) + " |" for line in (head, *body)]
-    written.insert(1, "| " + " | ".join(ruler) + " |")
-    return "\n".join(written)
-
-
 def _cell_text(rows: Sequence[QualityRow]) -> str:
     return "; ".join(row.text for row in rows) or "–"
-
-
-def _plain(text: str) -> str:
-    """Text that cannot end a cell or begin markup."""
-    for mark, entity in (("&", "&amp;"), ("<", "&lt;"), ("|", "&#124;"), ("\n", " ")):
-        text = text.replace(mark, entity)
-    return text
 
 
 MOST_NUMBERS = 4
@@ -259,10 +265,6 @@ class SummaryTable:
             head=("model", *(metric_named(metric).short for metric in metrics)),
             body=tuple(body),
         )
-
-    def markdown(self) -> str:
-        """The table in markdown, without its caption."""
-        return markdown_lines([self.head, *self.body])
 
 
 def _rank(
@@ -318,3 +320,28 @@ FIGURES = {
     "seconds": Metric("run time", "Wall time of one selection, in seconds", "seconds"),
 }
 """By the names under which they are recorded, in reading order."""
+
+_COUNTS = {*(one.name for one in fields(DisclosureReport) if one.type == "int"), "containment_k"}
+"""Measures of a k-anonymous release that are whole numbers, wherever they have one."""
+
+
+def measure_text(value: float | None, name: str) -> str:
+    """A measure of a k-anonymous release as a person reads it; a dash where there is none.
+
+    >>> [measure_text(1234.0, "rows"), measure_text(0.25, "alpha"), measure_text(math.inf, "alpha")]
+    ['1,234', '0.250', 'no bound']
+    """
+    if value is None or math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "no bound"
+    return f"{value:,.0f}" if name in _COUNTS else number_text(value)
+
+
+def share_text(part: float, whole: float) -> str:
+    """Part of a whole in percent, to three digits; a dash of nothing.
+
+    >>> share_text(1, 8), share_text(1, 40000), share_text(0, 8)
+    ('12.5 %', '0.00250 %', '0 %')
+    """
+    return f"{number_text(100 * part / whole)} %" if whole else "–"

@@ -178,20 +178,18 @@ def model_labels(bundles: Iterable[Bundle]) -> Mapping[str, str]:
 
 
 _MARKS = re.compile(r"[\\`*\[\]<>|~&]|(?<![^\W_])_|_(?![^\W_])")
-
-
-def points(sentences: Sequence[str]) -> str:
-    """A list, one point a sentence."""
-    return "\n".join(f"- {plain(sentence)}" for sentence in sentences)
+_BEGINNING = re.compile(r"^(\d*)([#=]|[-+.)](?=[\s-]|$))")
+"""Of a heading, of a point or of a line under a heading."""
 
 
 def plain(text: str) -> str:
-    r"""One line of text that is no markup.
+    r"""One line of text that is no markup of Markdown, wherever it stands.
 
-    >>> plain("mean_radius <b>*new*</b>\n# _x_")
-    'mean_radius \\<b\\>\\*new\\*\\</b\\> # \\_x\\_'
+    >>> plain("mean_radius <b>*new*</b>\n# _x_"), plain("# 1. - x"), plain("1. x"), plain("-4")
+    ('mean_radius \\<b\\>\\*new\\*\\</b\\> # \\_x\\_', '\\# 1. - x', '1\\. x', '-4')
     """
-    return _MARKS.sub(lambda mark: "\\" + mark.group(), " ".join(text.split()))
+    line = _MARKS.sub(lambda mark: "\\" + mark.group(), " ".join(text.split()))
+    return _BEGINNING.sub(r"\1\\\2", line)
 
 
 _WIDTH_OF_A_FILE = 132

@@ -264,7 +264,7 @@ def test_of_public_rows_auc_and_run_time_are_shown_over_k(project: Project, ward
     assert project.launch(ward, "k_anonymous/comparison").success
     report = metadata_of(project, ward, "k_anonymous/comparison", None)
     assert {"summary", "AUC over K", "run time over K", "report"} <= set(report)
-    assert "K=5" in report["summary"].value
+    assert "K = 5" in report["summary"].value
     page = project.home.reports / "patients.k_anonymous.html"
     assert str(page) == str(report["report"].value)
     assert "NOT DIFFERENTIALLY PRIVATE" in page.read_text(encoding="utf-8")

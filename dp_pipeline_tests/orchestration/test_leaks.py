@@ -198,7 +198,9 @@ def test_an_exact_number_that_reached_the_report_is_refused_there(
     planted = QualityRow("dpqt_kmeans", Fraction("0.1"), "nicv", 3.25, None, "share")
     bought = release_assets.evaluate
     monkeypatch.setattr(release_assets, "evaluate", lambda *args: [*bought(*args), planted])
-    with pytest.raises(Exception, match="expected numbers bought with ε, got exact nicv"):
+    with pytest.raises(
+        Exception, match="expected noisy numbers of a private evaluation, got exact nicv"
+    ):
         project.run(spec, epsilons=["0.1"])
     assert not report_path(project.request(spec)).exists()
 

@@ -11,9 +11,10 @@ import pytest
 
 from dp_pipeline.orchestration.instance import dagster_instance, make_dagster_home
 from dp_pipeline.publish.home import Home
-from dp_pipeline.reporting.html import Markup, write_page
+from dp_pipeline.reporting.pages import write_report
 from dp_pipeline_tests.orchestration.projects import HOMES, RIDES, Project
 from dp_pipeline_tests.orchestration.warm import ended, start
+from dp_pipeline_tests.reporting.samples import spec as squares
 
 OTHERS = 0o077
 
@@ -110,7 +111,8 @@ def load_definitions(folder: Path) -> None:
 
 
 def a_page(folder: Path) -> None:
-    write_page(folder / "pages" / "page.html", title="Rides", body=Markup("<p>1</p>"))
+    path = folder / "pages" / "page.html"
+    write_report(path, level="epsilon", spec=squares(), releases=[])
 
 
 @pytest.mark.parametrize("work", [load_definitions, a_page])

@@ -23,7 +23,7 @@ from dp_pipeline.orchestration.metadata import charge_table
 from dp_pipeline.publish.outcome import Outcome, report_path
 from dp_pipeline.publish.request import plan_request
 from dp_pipeline.release.clusters import Clusters
-from dp_pipeline.reporting.sections import ANOTHER_EPSILON, NOT_DP
+from dp_pipeline.reporting.releases import Standing
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import BoundaryViolation, BudgetExceeded, DeclarationError
 from dp_pipeline_tests.orchestration.events import check_results, materializations
@@ -268,10 +268,10 @@ def test_the_report_never_calls_private_what_is_not(ran: Ran) -> None:
     page = report_path(project.request(spec)).read_text(encoding="utf-8")
     alarms = re.findall(r'<div class="alarm" role="note">.*?</div>', page)
     without, composed = alarms
-    assert f"<strong>{NOT_DP}</strong>" in without
+    assert f"<strong>{Standing.NOT_DP}</strong>" in without
     for name, reason in REASONS.items():
         assert f"{name} (published) at ε = 0.1: not differentially private: {reason}." in without
-    assert f"<strong>{ANOTHER_EPSILON}</strong>" in composed
+    assert f"<strong>{Standing.ANOTHER_EPSILON}</strong>" in composed
     assert "idp_kmeans (published) at ε = 0.1: costs ε = 2/15, not the nominal 0.1: " in composed
     assert "1 fit for release; together they cost ε = 0.15 at most. Not counted: 3 not" in page
     for name in REASONS:
@@ -279,7 +279,7 @@ def test_the_report_never_calls_private_what_is_not(ran: Ran) -> None:
         rows = re.findall(rf"{head}(<td.*?)</tr>", page)
         (row,) = (one for one in rows if "ε spent" in one)
         assert '"ε spent">none</td>' in row
-        assert f'class="unfit">no: {NOT_DP}' in row
+        assert f'class="unfit">no: {Standing.NOT_DP}' in row
     words = re.sub(r"<[^>]+>|base64,[^\"]+", " ", page)
     assert_no_promise(words)
 

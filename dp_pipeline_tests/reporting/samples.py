@@ -1,7 +1,9 @@
-"""Released values written by hand, shared by the tests of this folder."""
+"""Released values written by hand, and what the tests of this folder ask of Markdown."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
@@ -10,9 +12,9 @@ import numpy as np
 
 from dp_pipeline.metrics.disclosure import disclosure_report
 from dp_pipeline.release.accountant import LAPLACE, Spend
-from dp_pipeline.reporting.k_anonymous_promise import AnonymousRelease, KeptColumn
+from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.reporting.metrics import QualityRow
-from dp_pipeline.reporting.report import ReleaseSummary
+from dp_pipeline.reporting.releases import KAnonymousRelease, PrivateRelease
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import Attribute, Domain, OneRow
 from dp_pipeline.spec.encoding import Coordinate
@@ -59,23 +61,59 @@ def spec(**changes: Any) -> DatasetSpec:
     return DatasetSpec(**{**fields, **changes})
 
 
-def summary(**changes: Any) -> ReleaseSummary:
-    """A release of one grid at ε = 0.5."""
-    spend = Spend("grid of 4 cells an axis over x, y", LAPLACE, HALF, 1, Fraction(2))
+FACTS = {
+    "dataset": "squares",
+    "model": "eug_kmeans",
+    "epsilon": "0.5",
+    "evaluation": "none",
+    "snapshot": "2025-06-02",
+    "replicate": "0",
+    "measuring": '{"cells": "4"}',
+    "postprocessing": '{"k": "2"}',
+    "noise": "opendp",
+    "fit_for_release": "yes",
+    "code": "dp_pipeline 0.1.0 abc",
+}
+SEEDED = {"noise": "seeded:7", "fit_for_release": "no"}
+NOT_DP = {
+    "kind": "not-dp",
+    "composed": "none",
+    "reason": "it reads records",
+    "fit_for_release": "no",
+}
+"""Facts of a release with noise that can be drawn again, and of one without any ε."""
+
+
+def spend(scale: int = 2, epsilon: Fraction = HALF) -> Spend:
+    """A charge for one grid."""
+    return Spend("grid of 4 cells an axis over x, y", LAPLACE, epsilon, 1, Fraction(scale))
+
+
+def bundle(**changes: Any) -> Bundle:
+    """A release of two centres at ε = 0.5.
+
+    changes   fields of the bundle; of ``facts`` only those that are others
+    """
     fields: dict[str, Any] = {
-        "model": "eug_kmeans",
-        "epsilon": "0.5",
-        "spent": "0.5",
-        "evaluation": "none",
-        "state": "charged",
-        "snapshot": "2025-06-02",
-        "noise": "opendp",
-        "fit_for_release": True,
-        "spends": (spend,),
+        "key": "ab" * 32,
+        "spends": (spend(),),
+        "quality": {},
+        "tables": {"centres": {"x": np.array([1.0, 2.0]), "y": np.array([0.5, 3.0])}},
+        "transcript": "cd" * 32,
     }
-    chosen = {**fields, **changes}
-    costs = tuple(spend.epsilon for spend in chosen["spends"])
-    return ReleaseSummary(**{"costs": costs, **chosen})
+    facts = {**FACTS, **changes.pop("facts", {})}
+    return Bundle(**{**fields, "facts": facts, **changes})
+
+
+def release(**changes: Any) -> PrivateRelease:
+    """The release of ``bundle``, in a report on the squares.
+
+    changes   ``spec``; fields of the bundle; facts by their names
+    """
+    fields = {name: changes.pop(name) for name in ("spends", "tables") if name in changes}
+    own = {name: changes.pop(name) for name in ("spec", "state") if name in changes}
+    made = bundle(facts=changes, **fields)
+    return PrivateRelease(**{"spec": spec(), "bundle": made, "state": "charged", **own})
 
 
 def measures(*classes: str, k: int = 2) -> dict[str, float]:
@@ -88,26 +126,50 @@ def measures(*classes: str, k: int = 2) -> dict[str, float]:
     return disclosure_report(table, labels, labels=max(1, len(letters)), k=k).facts()
 
 
-def anonymous(**changes: Any) -> AnonymousRelease:
-    """A 2-anonymous release of five public rows, two of them in a class with one label."""
-    fields: dict[str, Any] = {
-        "title": "Squares",
+def k_anonymous(**changes: Any) -> KAnonymousRelease:
+    """A 2-anonymous release of five public rows, two of them in a class with one label.
+
+    changes   ``spec``, ``summary``, ``beside`` and ``figures``; ``columns`` (name, source, rule),
+              ``measures``, ``left_out`` (label, rows, share) or the number ``suppressed``; facts
+    """
+    parts = ("spec", "summary", "beside", "figures")
+    own = {name: changes.pop(name) for name in parts if name in changes}
+    columns = changes.pop("columns", [("x>=2", "x", "1 where x is in [2, 4] or above")])
+    found = changes.pop("measures", measures("aa", "aab"))
+    suppressed = _table(("rows",), [(changes.pop("suppressed", 0),)])
+    if "left_out" in changes:
+        suppressed = _table(("label", "rows", "share"), changes.pop("left_out"))
+    facts = {
         "dataset": "squares",
-        "lineage": "square_people",
-        "purpose": "benchmark",
-        "method": "kjig",
-        "summary": "what bits tell together",
-        "k": 2,
-        "diversity": 1,
-        "suppress": Fraction(0),
+        "model": "kjig",
+        "kind": "not-dp",
+        "promise": "k-anonymity",
+        "fit_for_release": "no",
+        "k": "2",
+        "diversity": "1",
+        "suppress": "0",
         "label": "colour",
-        "columns": (KeptColumn("x>=2", "x", "1 where x is in [2, 4] or above"),),
-        "outside": (),
-        "measures": measures("aa", "aab"),
-        "suppressed": 0,
-        "allowed": False,
+        "attributes": "x y",
+        "allow_not_dp": "no",
+        "snapshot": "2025-06-02",
+        "parameters": "{}",
+        "seed": "0",
+        "code": "dp_pipeline 0.1.0 abc",
     }
-    return AnonymousRelease(**{**fields, **changes})
+    tables = {
+        "columns": _table(("name", "source", "rule"), columns),
+        "measures": _table(("name", "value"), found.items()),
+        "suppressed": suppressed,
+    }
+    own_facts = {name: str(value) for name, value in changes.items()}
+    made = Bundle("ab" * 32, {**facts, **own_facts}, (), {}, tables, "")
+    chosen = {"spec": spec(), "summary": "what bits tell together", **own}
+    return KAnonymousRelease(bundle=made, **chosen)
+
+
+def _table(names: tuple[str, ...], lines: Iterable[tuple[Any, ...]]) -> dict[str, np.ndarray]:
+    columns = list(zip(*lines, strict=True)) or [()] * len(names)
+    return {name: np.array(values) for name, values in zip(names, columns, strict=True)}
 
 
 def synopsis(*weights: float) -> dict[str, np.ndarray]:
@@ -136,3 +198,18 @@ def cliques(*lines: tuple[str, int, str]) -> dict[str, np.ndarray]:
         "parent": np.array([parent for _, parent, _ in lines], dtype=np.int64),
         "separator": np.array([separator for _, separator in texts], dtype=np.str_),
     }
+
+
+MARKUP = ("# x", "- x", "1. x", "---", "===", "> x", "| x |", "![a](b)", "<b>", "&lt;", "    x")
+"""Texts that would be more than text at the beginning of a line, or anywhere."""
+
+
+def block(line: str) -> str:
+    """How a line of Markdown begins, where it is a heading, a point, a line of a table …"""
+    begins = re.match(r"#+ |([-+*] )+|\d+[.)] |\||>|=+$|-+$| {4}", line)
+    return begins.group() if begins else "a paragraph" if line else "nothing"
+
+
+def bars(line: str) -> int:
+    """Where a table has its columns."""
+    return len(re.findall(r"(?<!\\)(?:\\\\)*\|", line))

@@ -16,6 +16,7 @@ from dp_pipeline.reporting.figures import (
     cluster_maps,
     marginal_bars,
     model_graph,
+    utility,
     utility_panels,
     utility_plot,
 )
@@ -27,6 +28,7 @@ from dp_pipeline.reporting.figures.cluster_map import (
     _draw_scale,
 )
 from dp_pipeline.reporting.figures.cluster_view import ClusterView
+from dp_pipeline.reporting.figures.lines import Across, Line, Point, Up, line_chart
 from dp_pipeline.reporting.figures.picture import MOST_BYTES, WIDTH, encode_png
 from dp_pipeline.reporting.figures.tables import MOST_GRAPH_BYTES
 from dp_pipeline.spec.encoding import Coordinate
@@ -87,6 +89,7 @@ def test_a_plot_shows_its_rows():
 
 def test_names_at_the_ends_of_lines_stand_inside_a_picture_that_a_dialog_shows_whole():
     rows = [exact("a_model_with_a_very_long_name", one, 1.0) for one in (HALF, TEN)]
+    rows += [bought("b", one, 1.0, 0.1) for one in (HALF, TEN)]  # with the longest footnote
     for drawn in (
         utility_plot(rows, metric="nicv", title="t"),
         utility_panels(rows, metrics=["nicv", "nicv"], title="t"),
@@ -419,6 +422,31 @@ def test_a_graph_of_any_size_is_a_small_picture_that_can_be_read(many: int):
     ]
     drawn = pixels(model_graph(cliques(*lines), title="t"), most=MOST_GRAPH_BYTES)
     assert drawn.shape[1] >= 100 * WIDTH
+
+
+@pytest.mark.parametrize("kind", ["auto", "log", "linear", "signed log"])
+@pytest.mark.parametrize("across", ["log", "apart", "time"])
+def test_a_line_chart_is_drawn_over_every_pair_of_axes(across: Any, kind: Any):
+    ticks = {} if across == "time" else {1.0: "1", 2.0: "2", 50.0: "50"}
+    axis = Across("x", across, ticks, span=(1.0, 60.0))
+    up = Up("y", kind, references=((0.9, "chance"),))
+    values = (-500.0, 2.0, 7000.0) if kind in ("linear", "signed log") else (1.0, 2.0, 7000.0)
+    points = [Point(at, value, 0.5) for at, value in zip((1.0, 2.0, 50.0), values, strict=True)]
+    styles: Any = ("marks", "steps", "dashed steps")
+    lines = [Line(style, place, points[place:], style) for place, style in enumerate(styles)]
+    pixels(line_chart(lines, across=axis, up=up, title="t", footnote="f", width=6.6))
+
+
+def test_no_two_ticks_of_a_small_panel_have_the_same_text():
+    rows = [exact("a", e, v, k) for k in "abcd" for e, v in ((HALF, 0.25), (ONE, 0.125))]
+    figures: list[Any] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(utility, "png", lambda figure: figures.append(figure) or b"")
+        utility_panels(rows, metrics=["a", "b", "c", "d"], title="t")
+    figures[0].canvas.draw()
+    for axes in figures[0].axes[1:]:
+        texts = [text.get_text() for text in axes.get_yticklabels()]
+        assert len(texts) == len(set(texts)) > 2
 
 
 def test_charts_leave_matplotlib_as_it_was():

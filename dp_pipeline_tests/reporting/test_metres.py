@@ -8,8 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dp_pipeline.reporting.card import MOST_CENTRES, centre_table
-from dp_pipeline.reporting.figures.cluster_view import cluster_sizes, metre_rows
+from dp_pipeline.reporting.figures.cluster_view import (
+    MOST_CENTRES,
+    centre_table,
+    cluster_sizes,
+    metre_rows,
+)
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import Attribute, Domain

@@ -2,6 +2,7 @@
 
 import base64
 import re
+import shutil
 from datetime import UTC, datetime
 from fractions import Fraction
 from html.parser import HTMLParser
@@ -9,38 +10,39 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from jinja2 import DictLoader, UndefinedError
 
 from dp_pipeline import files
-from dp_pipeline.release.accountant import LAPLACE, Spend
-from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.publish.release import code_version
+from dp_pipeline.release.accountant import GAUSSIAN, LAPLACE, Spend
+from dp_pipeline.reporting import pages
 from dp_pipeline.reporting.figures import utility_plot
 from dp_pipeline.reporting.figures.picture import encode_png
-from dp_pipeline.reporting.html import element
-from dp_pipeline.reporting.report import ReleaseSummary, write_report
-from dp_pipeline.reporting.sections import (
-    ANOTHER_EPSILON,
-    BESIDE,
-    MOST_OPEN,
-    NOT_DP,
-    NOT_FOR_RELEASE,
-)
-from dp_pipeline.reporting.summary import Step
+from dp_pipeline.reporting.pages import write_report
+from dp_pipeline.reporting.releases import STRUCTURE, TABLES, Standing
+from dp_pipeline.spec.amounts import epsilon_of, epsilon_text, rho_of
 from dp_pipeline.spec.domain import RowsOfPerson
 from dp_pipeline.spec.errors import BoundaryViolation
 from dp_pipeline_tests.reporting.samples import (
     HALF,
+    NOT_DP,
     ONE,
+    SEEDED,
     TEN,
     WRITTEN,
     bought,
+    cliques,
     exact,
+    release,
     spec,
-    summary,
 )
 
 HOSTILE = "<script>alert('x')</script>\"&'><img src=x onerror=y>"
 VOID = {"meta", "link", "img", "br"}
-MARK = f"<strong>{NOT_FOR_RELEASE}</strong>"
+MARK = f"<strong>{Standing.NOT_FOR_RELEASE}</strong>"
+PAID = {"purpose": "release", "ceiling": TEN}
+MOST_OPEN = 12
+"""Releases that a page lists without a click."""
 
 
 class Page(HTMLParser):
@@ -67,11 +69,11 @@ def written(folder: Path, **changes) -> str:
         "spec": spec(),
         "rows": [exact("eug_kmeans", HALF, 1.5), exact("eug_kmeans", ONE, 1.25)],
         "pictures": [],
-        "releases": [summary()],
+        "releases": [release()],
         "written": WRITTEN,
     }
-    path = write_report(folder / "report.html", **{**arguments, **changes})
-    return path.read_text(encoding="utf-8")
+    path = write_report(folder / "report.html", level="epsilon", **{**arguments, **changes})
+    return path.read_text(encoding="utf-8").replace("> <", "><")
 
 
 def test_a_report_is_one_well_formed_page(tmp_path):
@@ -114,7 +116,7 @@ def test_pictures_stand_below_each_other_where_one_is_higher_than_wide(tmp_path)
 
 @pytest.mark.parametrize("many", [MOST_OPEN, MOST_OPEN + 1])
 def test_many_releases_are_listed_by_a_click(many: int, tmp_path):
-    text = written(tmp_path, releases=[summary(model=f"model_{at}") for at in range(many)])
+    text = written(tmp_path, releases=[release(model=f"model_{at}") for at in range(many)])
     assert text.count("<details>") == many + (2 if many > MOST_OPEN else 0)
     assert (f"All {many} releases" in text) is (many > MOST_OPEN)
     assert all(f"model_{at}" in text for at in range(many))
@@ -122,15 +124,13 @@ def test_many_releases_are_listed_by_a_click(many: int, tmp_path):
 
 def test_every_hostile_text_is_escaped(tmp_path):
     hostile_spend = Spend(HOSTILE, HOSTILE, HALF, 1, Fraction(2))
-    release = summary(
+    hostile_release = release(
         model=HOSTILE,
-        epsilon=HOSTILE,
-        spent=HOSTILE,
         evaluation=HOSTILE,
         state=HOSTILE,
         snapshot=HOSTILE,
         noise=HOSTILE,
-        fit_for_release=False,
+        fit_for_release="no",
         spends=(hostile_spend,),
     )
     text = written(
@@ -144,16 +144,13 @@ def test_every_hostile_text_is_escaped(tmp_path):
         ),
         rows=[exact(HOSTILE, ONE, 1.0, metric=HOSTILE)],
         pictures=[(HOSTILE, utility_plot([], metric="nicv", title=HOSTILE))],
-        releases=[release],
+        releases=[hostile_release],
+        beside=[HOSTILE],
     )
     assert "<script" not in text
     assert "&lt;script&gt;" in text
     images = [attributes for tag, attributes in Page(text).tags if tag == "img"]
     assert [set(attributes) for attributes in images] == [{"src", "alt"}]
-
-
-def test_text_that_was_formatted_is_escaped_again():
-    assert element("p", f"{element('b', 'x')}") == "<p>&lt;b&gt;x&lt;/b&gt;</p>"
 
 
 def test_a_report_says_who_is_protected_and_for_what(tmp_path):
@@ -174,68 +171,74 @@ def test_a_report_says_who_is_protected_and_for_what(tmp_path):
 
 def test_an_exact_number_of_sensitive_rows_is_refused(tmp_path):
     rows = [bought("a", ONE, 1.0, 0.1), exact("a", ONE, 1.0)]
-    with pytest.raises(BoundaryViolation, match="expected numbers bought with ε, got exact nicv"):
+    with pytest.raises(
+        BoundaryViolation, match="expected noisy numbers of a private evaluation, got exact nicv"
+    ):
         written(tmp_path, spec=spec(purpose="release", ceiling=TEN), rows=rows)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_draw_that_is_not_for_release_is_marked_in_big_letters(tmp_path):
-    seeded = summary(noise="seeded:7", fit_for_release=False)
-    text = written(tmp_path, releases=[summary(), seeded])
+    text = written(tmp_path, releases=[release(), release(**SEEDED)])
     assert MARK in text
     assert "1 of 2 draws" in text
-    assert text.count(f'class="unfit">no: {NOT_FOR_RELEASE}') == 1
+    assert text.count(f'class="unfit">no: {Standing.NOT_FOR_RELEASE}') == 1
     assert text.count('class="fit">yes') == 1
     assert MARK not in written(tmp_path)
 
 
 def test_draws_not_for_release_are_not_counted_as_protection(tmp_path):
-    seeded = summary(fit_for_release=False)
-    text = written(tmp_path, releases=[summary(), summary(), seeded])
+    text = written(tmp_path, releases=[release(), release(), release(**SEEDED)])
     assert "2 fit for release; together they cost ε = 1 at most." in text
     assert "Not counted: 1 not for release" in text
 
 
 def test_methods_with_another_epsilon_or_none_are_named_in_big_letters_with_the_reason(tmp_path):
     caveat = "not differentially private: it reads records"
-    unfit = {"fit_for_release": False, "is_dp": False, "spent": "none", "caveat": caveat}
-    dearer = "costs ε = 0.75, not the nominal 0.5: a round is free"
+    dearer = {"composed": "0.75", "reason": "a round is free", "fit_for_release": "no"}
     releases = [
-        summary(model="a", **unfit),
-        summary(model="b", **unfit),
-        summary(model="c", fit_for_release=False, caveat=dearer),
-        summary(model="d"),
+        release(model="a", **NOT_DP),
+        release(model="b", **NOT_DP),
+        release(model="c", **dearer),
+        release(model="d"),
     ]
     text = written(tmp_path, releases=releases)
-    assert f"<strong>{NOT_DP}</strong><p>a at ε = 0.5, b at ε = 0.5: {caveat}.</p>" in text
-    assert f"<strong>{ANOTHER_EPSILON}</strong><p>c at ε = 0.5: {dearer}.</p>" in text
+    both = "a (published) at ε = 0.5, b (published) at ε = 0.5"
+    assert f"<strong>{Standing.NOT_DP}</strong><p>{both}: {caveat}.</p>" in text
+    why = "c (published) at ε = 0.5: costs ε = 0.75, not the nominal 0.5: a round is free."
+    assert f"<strong>{Standing.ANOTHER_EPSILON}</strong><p>{why}</p>" in text
     assert text.count('class="alarm"') == 2, "nothing is said of noise that can be drawn again"
-    assert text.count(f'class="unfit">no: {NOT_DP}') == 2
+    assert text.count(f'class="unfit">no: {Standing.NOT_DP}') == 2
     assert "1 fit for release; together they cost ε = 0.5 at most. Not counted: 3" in text
 
 
 def test_a_seeded_draw_of_a_method_without_an_epsilon_has_both_faults(tmp_path):
-    caveat = "not differentially private: it reads records"
-    both = summary(noise="seeded:7", fit_for_release=False, is_dp=False, caveat=caveat)
-    text = written(tmp_path, releases=[both])
+    text = written(tmp_path, releases=[release(**{**SEEDED, **NOT_DP})])
     assert MARK in text
-    assert f"<strong>{NOT_DP}</strong>" in text
+    assert f"<strong>{Standing.NOT_DP}</strong>" in text
 
 
 def test_releases_of_the_same_rows_without_an_epsilon_are_named_in_big_letters(tmp_path):
     others = ["squares/k_anonymous/kjig at K=5, snapshot 1", HOSTILE]
     text = written(tmp_path, beside=others)
-    assert f"<strong>{BESIDE}</strong>" in text
+    assert "<strong>ALSO RELEASED WITHOUT ε</strong>" in text
     assert f"<li>{others[0]}</li><li>&lt;script&gt;" in text
     assert "what those tell is not bounded, alone or together with these" in text
     assert 'class="alarm"' not in written(tmp_path)
 
 
 def test_what_speaks_against_releases_stands_once_before_their_numbers(tmp_path):
-    doubt = "Few rows: <3 of 900"
-    two = [summary(warnings=(doubt,)), summary(epsilon="1", warnings=(doubt,)), summary()]
+    weights = np.array([3.0, -2.0])
+    sides = {"x_lower": [0, 2], "x_upper": [2, 4], "y_lower": [0, 0], "y_upper": [4, 4]}
+    boxes = {name: np.array(side, dtype=float) for name, side in sides.items()}
+    tables = {
+        "centres": {name: np.ones(2) for name in "xy"},
+        "synopsis": {**boxes, "weight": weights},
+    }
+    few = {"spec": spec(nominal_rows=900), "tables": tables}
+    two = [release(**few), release(**few, model="<b>"), release()]
     text = written(tmp_path, releases=two)
-    line = "eug_kmeans at ε = 0.5, eug_kmeans at ε = 1: Few rows: &lt;3 of 900"
+    line = "eug_kmeans at ε = 0.5, &lt;b&gt; at ε = 0.5: Few rows: their noisy number is 1 ± 4"
     assert text.count(line) == 1
     assert text.index("What speaks against it") < text.index(line) < text.index("<h2>Utility</h2>")
     assert "What speaks against it" not in written(tmp_path)
@@ -244,25 +247,29 @@ def test_what_speaks_against_releases_stands_once_before_their_numbers(tmp_path)
 def test_what_was_spent_is_written_exactly(tmp_path):
     third = Spend("number of rows", LAPLACE, Fraction(1, 3), 1, Fraction(3))
     odd = Spend("odd", LAPLACE, Fraction(1000003, 7000000), 1, Fraction(7000000, 1000003))
-    text = written(tmp_path, releases=[summary(spent="1/3", spends=(third, odd))])
-    assert '<td role="cell" data-label="ε spent">1/3</td>' in text
+    text = written(tmp_path, releases=[release(spends=(third, odd))])
+    assert '<td role="cell" data-label="ε spent">10000009/21000000</td>' in text
     assert '<td role="cell" data-label="ε">1/3</td>' in text
     assert '≈ 0.143<span class="exact">1000003/7000000</span>' in text
     assert '<span class="exact">10000009/21000000</span>' in text  # the sum of both
 
 
 def test_what_the_charges_of_a_table_were_for_is_said_where_that_is_more_than_one_thing(tmp_path):
-    steps = (Step("structure", 3, Fraction("0.1"), Fraction(1, 5)),
-             Step("evaluation", 1, Fraction("0.4"), Fraction(4, 5)))  # fmt: skip
-    text = written(tmp_path, releases=[summary(steps=steps)])
-    assert '<th scope="row" role="rowheader">structure</th>' in text
-    assert '<td role="cell" data-label="Share">20.0%</td>' in text
+    tenth = Fraction(1, 10)
+    asked = ("scores of 3 tables", *["marginal of a, b"] * 4)
+    spends = tuple(Spend(what, LAPLACE, tenth, 1, 1 / tenth) for what in asked)
+    table = {"spends": spends, "tables": {"cliques": cliques(("a, b", -1, ""))}}
+    text = written(tmp_path, releases=[release(**table)])
+    for name, share in ((STRUCTURE, "20.0%"), (TABLES, "80.0%")):
+        row = text.partition(f'<th scope="row" role="rowheader">{name}</th>')[2].partition("</tr>")
+        assert f'<td role="cell" data-label="Share">{share}</td>' in row[0]
     caption = "Charges by what they were for"
     assert text.count(f"<caption>{caption}</caption>") == 1
-    assert caption not in written(tmp_path, releases=[summary(steps=steps[:1]), summary()])
+    alone = release(**{**table, "spends": spends[:1]})
+    assert caption not in written(tmp_path, releases=[alone, release()])
 
 
-def test_a_report_names_what_it_does_not_promise(tmp_path):
+def test_a_report_names_what_it_does_not_guarantee(tmp_path):
     text = written(tmp_path)
     for words in ("Run time is not covered", "Derived copies are not detected", "Choosing ε"):
         assert words in text
@@ -296,7 +303,8 @@ def test_writing_replaces_the_old_page_and_leaves_nothing_behind(tmp_path):
 
 
 def test_a_failed_write_keeps_the_old_page_and_leaves_nothing_behind(tmp_path, monkeypatch):
-    old = written(tmp_path)
+    written(tmp_path)
+    old = (tmp_path / "report.html").read_text(encoding="utf-8")
 
     def fail(*_):
         raise OSError("no space left")
@@ -322,14 +330,69 @@ def test_the_time_is_given_or_now(tmp_path):
     assert f"{datetime.now(UTC):%Y-%m-%d}" in written(tmp_path, written=None)
 
 
-def test_a_summary_is_made_of_a_stored_release():
-    facts = {
-        "model": "eug_kmeans",
-        "epsilon": "0.5",
-        "evaluation": "none",
-        "snapshot": "2025-06-02",
-        "noise": "opendp",
-        "fit_for_release": "yes",
-    }
-    bundle = Bundle("k", facts, summary().spends, {}, {"t": {"a": np.zeros(1)}}, "chain")
-    assert ReleaseSummary.of(bundle, state="charged") == summary()
+def test_a_ceiling_and_a_sum_are_shown_as_epsilon_at_delta_with_their_rho(tmp_path):
+    delta = Fraction(1, 10**9)
+    paid = spec(**PAID, delta=delta)
+    charge = (Spend("marginal of a", GAUSSIAN, Fraction("0.01"), 1, Fraction(50), "zcdp"),)
+    currency = {"delta": "0.000000001", "currency": "zcdp"}
+    releases = [release(spec=paid, spends=charge, **currency)] * 2
+    text = written(tmp_path, spec=paid, rows=[], releases=releases)
+    limit = epsilon_text(rho_of(TEN, delta))
+    assert f"ε = 10 at δ = 1e-9 (ρ = {limit}) for everything ever drawn" in text
+    together = epsilon_text(epsilon_of(Fraction("0.02"), delta))
+    assert f"together they cost ε = {together} at δ = 1e-9 (ρ = 0.02) at most" in text
+    assert "a result may be more likely than that by δ at most" in text
+
+
+def test_rho_and_delta_are_spoken_of_only_where_they_are_paid(tmp_path):
+    pure = written(tmp_path, spec=spec(**PAID), rows=[])
+    assert "ρ" not in pure
+    assert "δ" not in pure
+    assert "together they cost ε = 0.5 at most" in pure
+
+
+def codes(*, ending: str) -> list[tuple[str, str]]:
+    """Name of every template, and each of its statements and expressions."""
+    templates = Path(pages.__file__).parent.joinpath("templates").glob(f"*{ending}")
+    return [
+        (template.name, code)
+        for template in templates
+        for code in re.findall(r"{[{%].*?[%}]}", template.read_text(encoding="utf-8"), re.DOTALL)
+    ]
+
+
+def test_no_template_trusts_a_value_or_joins_it_to_markup_by_itself():
+    """``safe`` would print a value as it is; ``~`` escapes for HTML what may be Markdown."""
+    for name, code in codes(ending=".j2"):
+        assert not re.search(r"\|\s*safe\b|~|autoescape|forceescape", code), (name, code)
+    assert {"card.md.j2", "report.html.j2"} < {name for name, _ in codes(ending=".j2")}
+
+
+def test_no_markdown_template_prints_a_text_whose_spaces_at_the_ends_would_be_lost():
+    for name, code in [*codes(ending=".md.j2"), *codes(ending="words.j2")]:
+        printed = re.sub(r"join\([^)]*\)", "", code) if code.startswith("{{") else ""
+        assert all(text == text.strip() for text in re.findall('"([^"]*)"', printed)), (name, code)
+
+
+def test_a_fact_that_is_misspelt_in_a_template_is_an_error_and_no_empty_place(monkeypatch):
+    loader = DictLoader({"planted.md.j2": "{{ release.nmae }}", "planted.html.j2": "{{ tilte }}"})
+    for is_markdown in (True, False):
+        monkeypatch.setattr(pages._environment(is_markdown=is_markdown), "loader", loader)
+    with pytest.raises(UndefinedError, match="nmae"):
+        pages.render("planted.md.j2", release=release())
+    with pytest.raises(UndefinedError, match="tilte"):
+        pages.render("planted.html.j2", title="Squares")
+
+
+def test_another_sentence_of_a_template_is_another_version_of_the_code_of_reports(
+    tmp_path, monkeypatch
+):
+    package = Path(pages.__file__).parents[1]
+    copied = shutil.copytree(package, tmp_path / "dp_pipeline")
+    monkeypatch.setattr("importlib.resources.files", lambda _: copied)
+    digest = code_version.__wrapped__
+    before = digest(("reporting",)), digest()
+    with (copied / "reporting" / "templates" / "words.j2").open("a") as template:
+        template.write("One more.")
+    assert digest(("reporting",)) != before[0]
+    assert digest() == before[1]

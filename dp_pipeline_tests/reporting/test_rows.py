@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 from dp_pipeline.release.measurement import NoisyNumber
-from dp_pipeline.reporting.metrics import QualityRow, markdown_lines, metrics_of, pivot, sort_rows
+from dp_pipeline.reporting.metrics import QualityRow, metrics_of, pivot, sort_rows
 from dp_pipeline_tests.reporting.samples import HALF, ONE, TEN, exact
 
 
@@ -50,8 +50,3 @@ def test_metrics_are_listed_once_in_reading_order():
     rows = [exact("a", ONE, 1.0, metric=metric) for metric in metrics]
     ordered = ("nicv_ratio", "nicv", "nicv_floor", "avd_2", "avd_3", "misclassified_svm/sex", "auc")
     assert metrics_of(rows) == ordered
-
-
-def test_a_hostile_model_name_makes_no_column_and_no_tag():
-    line = markdown_lines([("model", "NICV"), ("a|b<script>\nc", "1.00")]).splitlines()[-1]
-    assert line == "| a&#124;b&lt;script> c | 1.00 |"

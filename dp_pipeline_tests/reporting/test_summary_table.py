@@ -3,7 +3,8 @@
 import math
 
 from dp_pipeline.reporting.metrics import SummaryTable
-from dp_pipeline_tests.reporting.samples import HALF, ONE, bought, exact
+from dp_pipeline.reporting.pages import summary_over_epsilon, summary_over_k
+from dp_pipeline_tests.reporting.samples import HALF, ONE, bought, exact, k_anonymous, measures
 
 METRICS = ("nicv", "nicv_ratio", "nicv_floor", "f_label", "ari_label", "f_kmeans", "ari_kmeans")
 
@@ -14,7 +15,11 @@ def test_a_summary_has_at_most_five_columns_and_one_line_a_model():
     assert summary is not None
     assert summary.head == ("model", "NICV ratio", "NICV", "F (label)", "ARI (label)")
     assert [line[0] for line in summary.body] == ["a", "b", "c"]
-    assert {line.count("|") - 1 for line in summary.markdown().splitlines()} == {5}
+    text = summary_over_epsilon(rows)
+    assert text is not None
+    caption, nothing, *lines = text.splitlines()
+    assert (caption, nothing) == ("Every model at ε = 1, the best first", "")
+    assert {line.count("|") - 1 for line in lines} == {5}
 
 
 def test_a_summary_shows_the_largest_epsilon_with_the_best_model_first():
@@ -37,3 +42,28 @@ def test_models_with_another_metric_come_after_and_more_can_be_better():
 
 def test_there_is_no_summary_of_nothing():
     assert SummaryTable.of([]) is None
+    assert summary_over_epsilon([]) is None
+    assert summary_over_k([]) == "Nothing was released k-anonymously yet."
+
+
+def test_a_hostile_model_name_makes_no_column_and_no_tag():
+    text = summary_over_epsilon([exact("a|b<script>\nc", ONE, 1.0)])
+    assert text is not None
+    assert text.splitlines()[-1] == r"| a\|b\<script\> c | 1.00 |"
+
+
+def test_k_anonymous_methods_stand_over_k_with_their_figures_and_the_labels_that_they_tell():
+    releases = [
+        k_anonymous(figures={"auc": 0.9}),
+        k_anonymous(k="5", measures=measures("aaabb", k=5)),
+        k_anonymous(model="tree", k="5", measures=measures("aaaaa", k=5)),
+    ]
+    assert summary_over_k(releases).split("\n\n") == [
+        "Not differentially private: a guarantee about the released rows alone.",
+        "AUC of logistic regression",
+        "| method | K = 2 | K = 5 |\n| :-- | --: | --: |\n| kjig | 0.900 | – |\n| tree | – | – |",
+        "Share of rows in classes with one label",
+        "| method | K = 2 | K = 5 |\n| :-- | --: | --: |\n| kjig | 40.0 % | 0 % |\n"
+        "| tree | – | 100 % |",
+    ]
+    assert "AUC" not in summary_over_k(releases[1:])

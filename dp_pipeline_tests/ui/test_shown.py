@@ -31,7 +31,7 @@ def test_a_release_has_a_card_that_opens(ui: DagsterUi) -> None:
     ui.resize(1400, 1250)
     ui.open_asset("rides/eug_kmeans", view="partitions", partition="1")
     card = ui.opened(ui.metadata("release card"))
-    card.get_by_text("May it leave?").wait_for()
+    card.get_by_text("Cleared for release?").wait_for()
     words = card.inner_text()
     for told in ("at ε = 1", "at most 2", "ε=1.75", "ceiling is ε=2"):
         assert told in words

@@ -3,11 +3,16 @@
 from dp_pipeline.reporting.figures.budget import budget_staircase
 from dp_pipeline.reporting.figures.cluster_map import cluster_maps
 from dp_pipeline.reporting.figures.tables import marginal_bars, model_graph
-from dp_pipeline.reporting.figures.utility import utility_panels, utility_plot
+from dp_pipeline.reporting.figures.utility import (
+    k_anonymity_plot,
+    utility_panels,
+    utility_plot,
+)
 
 __all__ = [
     "budget_staircase",
     "cluster_maps",
+    "k_anonymity_plot",
     "marginal_bars",
     "model_graph",
     "utility_panels",

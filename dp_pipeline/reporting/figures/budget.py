@@ -10,26 +10,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
 
 from dp_pipeline.ledger import Entry
+from dp_pipeline.reporting.figures.lines import Across, Line, Point, Up, draw_lines, name_ends
 from dp_pipeline.reporting.figures.picture import (
     COLOURS,
-    INK,
-    MUTED,
     WIDTH,
     new_figure,
-    plain,
     png,
-    quiet,
     say_nothing_to_show,
     set_footnote,
     set_title,
 )
 from dp_pipeline.spec.amounts import NANO, PURE, Currency, epsilon_text
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _UNLIMITED = "none"
 
@@ -96,12 +89,11 @@ def _amount(entry: Entry, *names: str) -> Fraction | None:
     return None if text == _UNLIMITED else Fraction(text)
 
 
-_SPENT, _CEILING, _MONTH = COLOURS[0], COLOURS[1], COLOURS[4]
+_SPENT, _CEILING, _LIMIT = 0, 1, 2
+"""Places of the lines, which decide their colours."""
 
 _SHORTEST = timedelta(hours=1)
 """Of the axis of time: charges of one minute would stand on its edge."""
-
-Points = Sequence[tuple[datetime, float]]
 
 
 def budget_staircase(history: BudgetHistory) -> bytes:
@@ -114,16 +106,35 @@ def budget_staircase(history: BudgetHistory) -> bytes:
     if not history.charges:
         say_nothing_to_show(axes, "nothing was charged yet")
         return png(figure)
-    start, end = _span(history)
-    if _has_months(history):
-        _draw_months(axes, history, start, end)
-    _draw_level(axes, _known(history.ceilings), end, ("ceiling", _CEILING))
-    spent = [(start, 0.0), *_floats(history)]
-    _draw_steps(axes, spent, end, color=_SPENT, linewidth=1.8, zorder=3)
-    _name(axes, end, spent[-1][1], f"spent {epsilon_text(history.sums[-1])}", _SPENT)
-    _dress(axes, history, start, end)
+    across, lines = _over_time(history), _lines(history)
+    months = history.months if _has_months(history) else {}
+    for month, spent in months.items():
+        within = [max(_day(month), across.span[0]), min(_day(_next(month)), across.span[1])]
+        axes.fill_between(within, 0, float(spent), color=COLOURS[4], alpha=0.35, linewidth=0)
+    up = Up(f"{history.currency.symbol}, sum of all charges", "linear", floor=0.0)
+    draw_lines(axes, lines, across, up)
+    axes.set_xlabel(across.label)
+    axes.set_ylabel(up.label)
+    name_ends(axes, lines, across, gap=0.09)
     set_footnote(figure, _footnote(history))
     return png(figure)
+
+
+def _lines(history: BudgetHistory) -> list[Line]:
+    """What was spent, from nothing on, and what was allowed."""
+    spent = [Point(_day(_span(history)[0]), 0.0)]
+    for (time, _), total in zip(history.charges, history.sums, strict=True):
+        spent.append(Point(_day(time), float(total)))
+    lines = [Line(f"spent {epsilon_text(history.sums[-1])}", _SPENT, spent, "steps")]
+    allowed = (
+        ("ceiling", _CEILING, history.ceilings),
+        ("limit of a month", _LIMIT, history.limits),
+    )
+    for name, place, levels in allowed:
+        points = [Point(_day(time), float(one)) for time, one in levels if one is not None]
+        if points:
+            lines += [Line(f"{name} {points[-1].value:.4g}", place, points, "dashed steps")]
+    return lines
 
 
 def _footnote(history: BudgetHistory) -> str:
@@ -135,6 +146,11 @@ def _footnote(history: BudgetHistory) -> str:
 def _has_months(history: BudgetHistory) -> bool:
     """Whether a month ever had a limit."""
     return any(limit is not None for _, limit in history.limits)
+
+
+def _over_time(history: BudgetHistory) -> Across:
+    start, end = _span(history)
+    return Across("time of the charge (UTC)", "time", span=(_day(start), _day(end)))
 
 
 def _span(history: BudgetHistory) -> tuple[datetime, datetime]:
@@ -153,69 +169,8 @@ def _next(month: datetime) -> datetime:
     return (month + timedelta(days=32)).replace(day=1)
 
 
-def _floats(history: BudgetHistory) -> list[tuple[datetime, float]]:
-    times = (time for time, _ in history.charges)
-    return [(time, float(total)) for time, total in zip(times, history.sums, strict=True)]
-
-
-def _known(levels: Sequence[tuple[datetime, Fraction | None]]) -> list[tuple[datetime, float]]:
-    return [(time, float(level)) for time, level in levels if level is not None]
-
-
-def _draw_months(axes: Axes, history: BudgetHistory, start: datetime, end: datetime) -> None:
-    """A bar a month as wide as the month, and the limit of a month as it was at each time."""
-    for month, spent in history.months.items():
-        left, right = max(month, start), min(_next(month), end)
-        axes.fill_between(
-            _moments(left, right), 0, float(spent), color=_MONTH, alpha=0.35, linewidth=0, zorder=1
-        )
-    _draw_level(axes, _known(history.limits), end, ("limit of a month", MUTED))
-
-
-def _draw_level(axes: Axes, levels: Points, end: datetime, called: tuple[str, str]) -> None:
-    """A dashed line that steps where it was changed, named at its end."""
-    if not levels:
-        return
-    name, colour = called
-    _draw_steps(axes, levels, end, color=colour, linewidth=1.3, linestyle="--", zorder=2)
-    _name(axes, end, levels[-1][1], f"{name} {levels[-1][1]:.4g}", colour)
-
-
-def _draw_steps(axes: Axes, points: Points, end: datetime, **style: Any) -> None:
-    times, heights = zip(*points, strict=True)
-    axes.step(_moments(*times, end), [*heights, heights[-1]], where="post", **style)
-
-
-def _name(axes: Axes, at: datetime, height: float, text: str, colour: str) -> None:
-    axes.annotate(
-        plain(text),
-        (_moments(at)[0], height),
-        xytext=(-2, 3),
-        textcoords="offset points",
-        ha="right",
-        fontsize=8.5,
-        color=colour,
-    )
-
-
-def _dress(axes: Axes, history: BudgetHistory, start: datetime, end: datetime) -> None:
-    """Labels, and an axis of time from first to last."""
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
-    locator: Any = AutoDateLocator(minticks=2, maxticks=6)  # type: ignore[no-untyped-call]
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
-    axes.set_xlim(*_moments(start, end))
-    axes.set_ylim(0, axes.get_ylim()[1] * 1.06)
-    symbol = history.currency.symbol
-    axes.set_ylabel(f"{symbol}, sum of all charges")
-    axes.set_xlabel("time of the charge (UTC)")
-    quiet(axes)
-    axes.xaxis.get_offset_text().set(color=INK, size=8.5)
-
-
-def _moments(*times: datetime) -> list[float]:
-    """Times as Matplotlib counts them, in days."""
+def _day(time: datetime) -> float:
+    """A time as Matplotlib counts it, in days."""
     from matplotlib.dates import date2num
 
-    return [float(date2num(time)) for time in times]  # type: ignore[no-untyped-call]
+    return float(date2num(time))  # type: ignore[no-untyped-call]

@@ -2,7 +2,8 @@
 
 Errors in metres where places are in degrees: one number more beside each NICV.
 
-Noisy rows of every released centre: as they were counted, or from the synopsis, for free.
+Noisy rows of every released centre: as they were counted, or from the synopsis, for free; and a
+table of the first centres.
 """
 
 from __future__ import annotations
@@ -100,6 +101,30 @@ def rows_text(size: float) -> str:
     ('1,230', '-4', '0')
     """
     return number_text(size) if abs(size) >= 100 else f"{round(size)}"
+
+
+MOST_CENTRES = 10
+SIZE = "noisy rows"
+"""The heading of the last column."""
+
+
+def centre_table(tables: Tables, *, most_columns: int) -> tuple[list[str], list[list[str]]]:
+    """Head and lines of the first centres, in the order of their release; of many columns the first
+    ones, whole, and how many more there are. No line of a release without centres.
+    """
+    columns = tables.get("centres", {})
+    names = list(columns)
+    rows = zip(*(values[:MOST_CENTRES].tolist() for values in columns.values()), strict=True)
+    lines = [[f"{value:.6g}" for value in row] for row in rows]
+    more = len(names) - most_columns
+    if more > 0:
+        names = [*names[:most_columns], f"+ {more} columns"]
+        lines = [[*line[:most_columns], "…"] for line in lines]
+    sizes = cluster_sizes(tables) if lines else None
+    if sizes is None:
+        return names, lines
+    texts = [rows_text(size) for size in sizes.tolist()]
+    return [*names, SIZE], [[*line, size] for line, size in zip(lines, texts, strict=False)]
 
 
 WIDEST_RATIO = 3.0

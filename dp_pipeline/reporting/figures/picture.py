@@ -1,28 +1,21 @@
 """Pictures: figures without global state, small PNGs, colours that everybody can tell apart.
 
-Matplotlib is imported late: whoever only reads tables does not wait for it.
+Matplotlib and Pillow are imported late: whoever only reads tables does not wait for them.
 
 Small multiples: panels two beside each other, with one list of names for all of them.
-
-Names at the ends of lines: no legend to look up, and none over another.
-
-PNG with a palette: charts have few colours, and one byte a pixel makes small files.
 """
 
 from __future__ import annotations
 
+import io
 import math
-import struct
-import zlib
+import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from dp_pipeline.reporting.metrics import Pivot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,8 +25,6 @@ Pixels = NDArray[np.uint8]
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
-_FINER_TO_COARSER = (1, 2, 4, 8, 12, 16, 24, 32, 48)
-
 
 def is_tall(png: bytes) -> bool:
     """Whether a PNG is higher than wide.
@@ -41,49 +32,25 @@ def is_tall(png: bytes) -> bool:
     >>> is_tall(encode_png(np.zeros((3, 2, 3), dtype=np.uint8)))
     True
     """
-    width, height = struct.unpack(">II", png[16:24])
-    return bool(height > width)
+    from PIL import Image
+
+    width, height = Image.open(io.BytesIO(png), formats=["PNG"]).size
+    return height > width
 
 
 def encode_png(pixels: Pixels) -> bytes:
-    """PNG of opaque ``pixels`` (height, width, 3), with at most 256 colours.
+    """PNG of opaque ``pixels`` (height, width, 3) with a palette of at most 256 colours: one byte
+    a pixel makes small files.
 
-    Close colours become the most frequent one among them, so paper stays white and a
-    line keeps its colour; only the blends at their edges move.
+    Paper stays white and a line keeps its colour; only the blends at their edges move.
     """
-    palette, indices = _palette(pixels)
-    height, width = indices.shape
-    header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
-    scanlines = np.zeros((height, width + 1), dtype=np.uint8)  # each begins with "no filter"
-    scanlines[:, 1:] = indices
-    chunks = (
-        (b"IHDR", header),
-        (b"PLTE", palette.tobytes()),
-        (b"IDAT", zlib.compress(scanlines.tobytes(), 9)),
-        (b"IEND", b""),
-    )
-    return SIGNATURE + b"".join(_chunk(name, content) for name, content in chunks)
+    from PIL import Image
 
-
-def _palette(pixels: Pixels) -> tuple[Pixels, Pixels]:
-    """At most 256 colours (m, 3), and for every pixel the index of its own."""
-    packed = pixels.reshape(-1, 3).astype(np.int64) @ (1 << 16, 1 << 8, 1)
-    codes, place, counts = np.unique(packed, return_inverse=True, return_counts=True)
-    colours = np.stack([codes >> 16, codes >> 8 & 255, codes & 255], axis=1)
-    for width in _FINER_TO_COARSER:
-        near = (colours // width) @ (1 << 16, 1 << 8, 1)
-        groups, group_of = np.unique(near, return_inverse=True)
-        if len(groups) <= 256:
-            break
-    palette = np.zeros((len(groups), 3), dtype=np.uint8)
-    rarest_first: NDArray[Any] = np.argsort(counts, kind="stable")
-    palette[group_of[rarest_first]] = colours[rarest_first]  # the most frequent is written last
-    return palette, group_of[place].reshape(pixels.shape[:2]).astype(np.uint8)
-
-
-def _chunk(name: bytes, content: bytes) -> bytes:
-    checksum = zlib.crc32(name + content)
-    return struct.pack(">I", len(content)) + name + content + struct.pack(">I", checksum)
+    image = Image.fromarray(pixels)
+    few = image.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    encoded = io.BytesIO()
+    few.save(encoded, "PNG", optimize=True)
+    return encoded.getvalue()
 
 
 MOST_BYTES = 50_000
@@ -99,6 +66,20 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#3
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", "p", ">", "h")
 """Not as many as colours, nor a multiple: a colour comes back with another marker."""
+
+STYLES = ("-", "--", ":")
+"""Of a line, changed each time that the colours come back."""
+
+
+def look_of(place: int) -> dict[str, Any]:
+    """Colour, marker and dashes of one of many lines: no two share a colour and a marker."""
+    turn, colour = divmod(place, len(COLOURS))
+    return {
+        "color": COLOURS[colour],
+        "marker": MARKERS[place % len(MARKERS)],
+        "linestyle": STYLES[turn % len(STYLES)],
+    }
+
 
 _RESOLUTIONS = (160, 128, 100, 80, 64, 48, 32, 16)
 """The first makes 864 pixels of WIDTH: Dagster cuts off what is wider than its dialog."""
@@ -133,9 +114,14 @@ def set_title(figure: Figure, title: str) -> None:
     figure.suptitle(text, x=0.02, ha="left", fontsize=10.5, fontweight="bold", color=INK)
 
 
+_FOOTNOTE = 84
+"""Letters of a line below a picture of WIDTH."""
+
+
 def set_footnote(figure: Figure, text: str) -> None:
-    """One line below the axes, for how to read them."""
-    figure.supxlabel(text, x=0.02, ha="left", fontsize=8, color=MUTED)
+    """Lines below the axes, for how to read them."""
+    wrapped = "\n".join(textwrap.fill(line, _FOOTNOTE) for line in text.splitlines())
+    figure.supxlabel(wrapped, x=0.02, ha="left", fontsize=8, color=MUTED)
 
 
 def quiet(axes: Axes) -> None:
@@ -161,21 +147,16 @@ def png(figure: Figure, *, most: int = MOST_BYTES) -> bytes:
 
     The same figure gives the same bytes: no time and no version is written into it.
     """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
     for resolution in _RESOLUTIONS:
-        encoded = encode_png(_drawn(figure, resolution))
+        figure.set_dpi(resolution)
+        canvas: Any = FigureCanvasAgg(figure)
+        canvas.draw()
+        encoded = encode_png(np.array(canvas.buffer_rgba(), dtype=np.uint8)[:, :, :3])
         if len(encoded) < most:
             return encoded
     raise ValueError(f"picture: expected less than {most} bytes, got {len(encoded)}")
-
-
-def _drawn(figure: Figure, resolution: int) -> Pixels:
-    """The figure's pixels (height, width, 3)."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    figure.set_dpi(resolution)
-    canvas: Any = FigureCanvasAgg(figure)
-    canvas.draw()
-    return np.array(canvas.buffer_rgba(), dtype=np.uint8)[:, :, :3]
 
 
 _AROUND, _LINE = 0.9, 0.21
@@ -210,14 +191,7 @@ def _list_names(axes: Axes, names: Sequence[str]) -> None:
     from matplotlib.lines import Line2D
 
     handles = [
-        Line2D(
-            [],
-            [],
-            color=COLOURS[at % len(COLOURS)],
-            marker=MARKERS[at % len(MARKERS)],
-            label=plain(name, width=24),
-            linewidth=0,
-        )
+        Line2D([], [], **{**look_of(at), "linestyle": ""}, label=plain(name, width=24))
         for at, name in enumerate(names)
     ]
     axes.set_axis_off()
@@ -231,44 +205,6 @@ def _list_names(axes: Axes, names: Sequence[str]) -> None:
         labelcolor=INK,
         handletextpad=0.3,
     )
-
-
-@dataclass(frozen=True)
-class End:
-    """Where a line ends, in the units of its axes.
-
-    place   of the line in its picture: decides its colour and marker
-    """
-
-    name: str
-    place: int
-    x: float
-    y: float
-
-
-def name_lines(axes: Axes, table: Pivot, *, gap: float) -> None:
-    """Each model's name beside the end of its line, pushed ``gap`` (a share of the height) apart
-    where ends are close.
-    """
-    ends = []
-    for place, model in enumerate(table.models):
-        last = max(e for m, e in table.cells if m == model)
-        values = [row.value for row in table.cells[model, last]]
-        ends.append(End(model, place, float(last), float(np.mean(values))))
-    name_ends(axes, ends, gap=gap)
-
-
-def name_ends(axes: Axes, ends: Sequence[End], *, gap: float) -> None:
-    """The names of some lines, beside their ends and ``gap`` apart."""
-    at = (axes.transScale + axes.transLimits).transform([(end.x, end.y) for end in ends])
-    heights = spread_apart(at[:, 1].tolist(), gap=gap)
-    for end, (x, y), height in zip(ends, at, heights, strict=True):
-        colour, marker = COLOURS[end.place % len(COLOURS)], MARKERS[end.place % len(MARKERS)]
-        inside: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False, "color": colour}
-        axes.plot([x, 1.025], [y, height], linewidth=0.7, alpha=0.6, **inside)
-        axes.plot([1.025], [height], marker=marker, markersize=6, **inside)
-        text: dict[str, Any] = {"va": "center", "fontsize": 9, "color": INK}
-        axes.text(1.05, height, plain(end.name, width=24), transform=axes.transAxes, **text)
 
 
 def spread_apart(heights: Sequence[float], *, gap: float) -> list[float]:

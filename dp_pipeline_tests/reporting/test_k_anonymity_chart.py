@@ -7,9 +7,10 @@ import matplotlib.image as mpimg
 import numpy as np
 import pytest
 
-from dp_pipeline.reporting.figures.k_anonymity import anonymity_plot, figure_over_k
+from dp_pipeline.reporting.figures import k_anonymity_plot
 from dp_pipeline.reporting.figures.picture import MOST_BYTES
-from dp_pipeline_tests.reporting.samples import anonymous, measures
+from dp_pipeline.reporting.releases import figure_over_k
+from dp_pipeline_tests.reporting.samples import k_anonymous, measures
 
 NAN = math.nan
 
@@ -21,7 +22,7 @@ def pixels(png: bytes) -> np.ndarray:
 
 
 def auc(**values: dict[int, float]) -> bytes:
-    return anonymity_plot(values, figure="auc", title="t")
+    return k_anonymity_plot(values, figure="auc", title="t")
 
 
 def test_a_plot_shows_its_numbers():
@@ -63,21 +64,21 @@ def test_a_method_keeps_its_look_when_another_one_has_no_numbers():
     ids=["empty", "no K", "not a number", "zero", "apart", "log", "thirty by thirty", "formula"],
 )
 def test_a_plot_is_drawn_for_awkward_numbers(values, figure: str):
-    pixels(anonymity_plot(values, figure=figure, title=r"$\frac{<script>$"))
+    pixels(k_anonymity_plot(values, figure=figure, title=r"$\frac{<script>$"))
 
 
 def test_ten_methods_at_six_k_are_one_small_picture():
     rng = np.random.default_rng(7)
     values = {f"method_{at}": {k: rng.random() for k in (0, 2, 5, 10, 20, 50)} for at in range(10)}
-    height, width = pixels(anonymity_plot(values, figure="auc", title="t")).shape[:2]
+    height, width = pixels(k_anonymity_plot(values, figure="auc", title="t")).shape[:2]
     assert height < width
 
 
 def test_a_figure_is_that_of_the_releases_that_have_it():
     releases = [
-        anonymous(figures={"auc": 0.9, "seconds": 0.1}),
-        anonymous(k=5, measures=measures("aabbb", k=5), figures={"auc": NAN}),
-        anonymous(method="tree"),
+        k_anonymous(figures={"auc": 0.9, "seconds": 0.1}),
+        k_anonymous(k="5", measures=measures("aabbb", k=5), figures={"auc": NAN}),
+        k_anonymous(model="tree"),
     ]
     assert figure_over_k(releases[::2], "auc") == {"kjig": {2: 0.9}}
     assert list(figure_over_k(releases, "auc")["kjig"]) == [2, 5]

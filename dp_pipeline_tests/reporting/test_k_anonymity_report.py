@@ -6,30 +6,30 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline.reporting.figures.k_anonymity import anonymity_plot
-from dp_pipeline.reporting.k_anonymity_report import write_anonymity_page
-from dp_pipeline.reporting.k_anonymous_promise import KeptColumn, LeftOut
-from dp_pipeline.reporting.sections import NOT_DP
+from dp_pipeline.reporting.figures import k_anonymity_plot
+from dp_pipeline.reporting.pages import write_report
+from dp_pipeline.reporting.releases import Standing
 from dp_pipeline.spec.errors import BoundaryViolation
-from dp_pipeline_tests.reporting.samples import TEN, WRITTEN, anonymous, measures, spec
+from dp_pipeline_tests.reporting.samples import TEN, WRITTEN, k_anonymous, measures, spec
 from dp_pipeline_tests.reporting.test_report import HOSTILE, Page
 
-SENSITIVE = {"purpose": "release", "allowed": True}
+SENSITIVE_SPEC = spec(purpose="release", ceiling=TEN)
+SENSITIVE = {"spec": SENSITIVE_SPEC, "allow_not_dp": "yes"}
 
 
 def written(folder: Path, **changes) -> str:
     arguments = {
         "spec": spec(),
-        "releases": [anonymous()],
+        "releases": [k_anonymous()],
         "pictures": [],
         "written": WRITTEN,
     }
-    path = write_anonymity_page(folder / "page.html", **{**arguments, **changes})
-    return path.read_text(encoding="utf-8")
+    path = write_report(folder / "page.html", level="k", **{**arguments, **changes})
+    return path.read_text(encoding="utf-8").replace("> <", "><")
 
 
 def picture() -> bytes:
-    return anonymity_plot({"kjig": {2: 0.9}}, figure="auc", title="t")
+    return k_anonymity_plot({"kjig": {2: 0.9}}, figure="auc", title="t")
 
 
 def cells(page: str, caption: str) -> dict[str, list[str]]:
@@ -45,7 +45,7 @@ def cells(page: str, caption: str) -> dict[str, list[str]]:
 
 
 def test_a_page_is_well_formed_and_asks_nothing_of_the_network(tmp_path):
-    releases = [anonymous(figures={"auc": 0.9})]
+    releases = [k_anonymous(figures={"auc": 0.9})]
     pictures = [("AUC", picture())]
     text = written(tmp_path, releases=releases, pictures=pictures)
     assert not re.search(r"https?:|url\(|@import|//\w", re.sub(r"base64,[\w+/=]+", "", text))
@@ -61,26 +61,24 @@ def test_a_page_is_well_formed_and_asks_nothing_of_the_network(tmp_path):
 
 def test_a_page_says_in_big_letters_what_its_releases_are_not(tmp_path):
     text = written(tmp_path)
-    assert f"<strong>{NOT_DP}</strong>" in text
+    assert f"<strong>{Standing.NOT_DP}</strong>" in text
     assert "k-anonymous releases of public rows, a benchmark" in text
-    sensitive = written(
-        tmp_path, spec=spec(purpose="release", ceiling=TEN), releases=[anonymous(**SENSITIVE)]
-    )
+    sensitive = written(tmp_path, spec=SENSITIVE_SPEC, releases=[k_anonymous(**SENSITIVE)])
     assert "k-anonymous releases of sensitive rows" in sensitive
 
 
 def test_methods_stand_over_k_and_a_dash_where_there_is_no_release(tmp_path):
     releases = [
-        anonymous(),
-        anonymous(k=5, measures=measures("aaabb", k=5)),
-        anonymous(method="tree", k=5, measures=measures("aaaaa", k=5)),
+        k_anonymous(),
+        k_anonymous(k=5, measures=measures("aaabb", k=5)),
+        k_anonymous(model="tree", k=5, measures=measures("aaaaa", k=5)),
     ]
     table = cells(written(tmp_path, releases=releases), "Rows in classes with one label")
     assert table == {"kjig": ["40.0 %", "0 %"], "tree": ["–", "100 %"]}
 
 
 def test_figures_are_shown_only_of_the_releases_that_have_them(tmp_path):
-    releases = [anonymous(figures={"auc": 0.9, "seconds": 0.25}), anonymous(method="tree")]
+    releases = [k_anonymous(figures={"auc": 0.9, "seconds": 0.25}), k_anonymous(model="tree")]
     text = written(tmp_path, releases=releases)
     caption = "AUC of logistic regression, columns chosen inside each fold; higher is better"
     assert cells(text, caption) == {"kjig": ["0.900"]}
@@ -90,7 +88,7 @@ def test_figures_are_shown_only_of_the_releases_that_have_them(tmp_path):
 
 def test_every_measure_of_every_release_is_on_the_page(tmp_path):
     older = {name: value for name, value in measures("aab", "bba").items() if name != "entropy_l"}
-    releases = [anonymous(), anonymous(k=3, measures=older)]
+    releases = [k_anonymous(), k_anonymous(k=3, measures=older)]
     table = cells(written(tmp_path, releases=releases), "Measured on the released rows")
     found = {name.partition("<")[0]: values for name, values in table.items()}
     assert list(found) == list(measures("a"))
@@ -98,12 +96,12 @@ def test_every_measure_of_every_release_is_on_the_page(tmp_path):
     assert found["entropy_l"] == ["1.00", "–"]
 
 
-def test_the_releases_that_promise_diversity_are_named(tmp_path):
-    diverse = anonymous(diversity=2, measures=measures("ab", "aab"))
-    assert "every class has: kjig 2 at K = 2. Others promise none." in written(
-        tmp_path, releases=[diverse, anonymous(method="tree")]
+def test_the_releases_that_guarantee_diversity_are_named(tmp_path):
+    diverse = k_anonymous(diversity=2, measures=measures("ab", "aab"))
+    assert "every class has: kjig 2 at K = 2. Others guarantee none." in written(
+        tmp_path, releases=[diverse, k_anonymous(model="tree")]
     )
-    assert "No release promises that a class has more than one label." in written(tmp_path)
+    assert "No release guarantees that a class has more than one label." in written(tmp_path)
 
 
 def test_other_releases_of_the_same_persons_are_listed(tmp_path):
@@ -113,12 +111,11 @@ def test_other_releases_of_the_same_persons_are_listed(tmp_path):
 
 
 def test_every_hostile_text_is_escaped(tmp_path):
-    release = anonymous(
-        method=HOSTILE,
+    release = k_anonymous(
+        model=HOSTILE,
         summary=HOSTILE,
         label=HOSTILE,
-        columns=(KeptColumn(HOSTILE, HOSTILE, HOSTILE),),
-        outside=(HOSTILE,),
+        columns=[(HOSTILE, HOSTILE, HOSTILE)],
         measures={**measures("aa", "aab"), HOSTILE: 1.0},
     )
     hostile = spec(name=HOSTILE, title=HOSTILE, description=HOSTILE, lineage=HOSTILE)
@@ -135,11 +132,11 @@ def test_a_page_of_nothing_is_a_page(tmp_path):
 
 
 def test_numbers_pictures_and_left_out_labels_of_sensitive_rows_are_refused(tmp_path):
-    arguments = {"spec": spec(purpose="release", ceiling=TEN), "releases": [anonymous(**SENSITIVE)]}
-    measured = anonymous(**SENSITIVE, figures={"auc": 0.9})
+    arguments = {"spec": SENSITIVE_SPEC, "releases": [k_anonymous(**SENSITIVE)]}
+    measured = k_anonymous(**SENSITIVE, figures={"auc": 0.9})
     with pytest.raises(BoundaryViolation, match="no figures of sensitive rows, got auc"):
         written(tmp_path, **{**arguments, "releases": [measured]})
-    labelled = anonymous(**SENSITIVE, suppressed=1, left_out=(LeftOut("a", 1, 1.0),))
+    labelled = k_anonymous(**SENSITIVE, left_out=[("a", 1, 1.0)])
     with pytest.raises(BoundaryViolation, match="no labels of sensitive rows that were left out"):
         written(tmp_path, **{**arguments, "releases": [labelled]})
     pictures = [("AUC", picture())]
@@ -149,6 +146,6 @@ def test_numbers_pictures_and_left_out_labels_of_sensitive_rows_are_refused(tmp_
 
 
 def test_a_release_that_breaks_its_promise_is_refused(tmp_path):
-    with pytest.raises(BoundaryViolation, match="a release that keeps its promise"):
-        written(tmp_path, releases=[anonymous(k=3)])
+    with pytest.raises(BoundaryViolation, match="a release that keeps its guarantee"):
+        written(tmp_path, releases=[k_anonymous(k=3)])
     assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,271 @@
+"""Cards, reports and summaries of releases, of an ε or of a K, from templates.
+
+Facts go in, and nothing of them becomes markup: every sentence is in ``templates/``, and a value is
+escaped where it is printed, for HTML by Jinja2, for Markdown by ``plain``. A name that no fact has
+is an error, not an empty place.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from fractions import Fraction
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dp_pipeline.files import make_private, write_whole
+from dp_pipeline.reporting.figures.picture import SIGNATURE, is_tall
+from dp_pipeline.reporting.metrics import (
+    FIGURES,
+    QualityRow,
+    SummaryTable,
+    measure_text,
+    metrics_of,
+    pivot,
+    share_text,
+)
+from dp_pipeline.reporting.releases import (
+    KAnonymousRelease,
+    Level,
+    ReportedRelease,
+    Standing,
+)
+from dp_pipeline.reporting.text import cost_text, number_text, parameter_words, plain
+from dp_pipeline.spec.amounts import delta_text, epsilon_text
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import BoundaryViolation
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+Pictures = Sequence[tuple[str, bytes]]
+"""(caption, PNG), in the order of the page."""
+
+
+def card(release: ReportedRelease) -> str:
+    """The card of one release, in Markdown: at most 80 lines.
+
+    It is no part of the bundle of a private release: the sum of all charges grows, and a bundle is
+    the same bytes for ever.
+
+    Raises BoundaryViolation for what ``require_showable`` refuses.
+    """
+    release.require_showable()
+    return render(f"card_{release.level}.md.j2", release=release, figures=FIGURES)
+
+
+def write_report(
+    path: Path,
+    *,
+    level: Level,
+    spec: DatasetSpec,
+    releases: Sequence[ReportedRelease],
+    pictures: Pictures = (),
+    rows: Sequence[QualityRow] = (),
+    beside: Sequence[str] = (),
+    written: datetime | None = None,
+) -> Path:
+    """Write the report of a data set over every ε, or every K, to ``path`` and return it; an older
+    page is replaced whole.
+
+    releases   of that level; of a K at most one a method and K
+    rows       quality numbers, over ε
+    beside     releases of the same sensitive rows without ε, a text each
+    written    the time on the page; now when None
+
+    Raises BoundaryViolation for an exact number of data whose purpose is release, for pictures of
+    such data over K, and for what ``require_showable`` refuses.
+    """
+    for release in releases:
+        release.require_showable()
+    _require_noisy(spec, level, rows, pictures)
+    own = _over_epsilon(releases, rows) if level == "epsilon" else _over_k(releases)
+    return write_page(
+        path,
+        f"report_{level}.html.j2",
+        spec=spec,
+        releases=releases,
+        warnings=_grouped((text, one.name) for one in releases for text in one.warnings),
+        pictures=[_embedded(caption, png) for caption, png in pictures],
+        has_tall_picture=any(is_tall(png) for _, png in pictures),
+        beside=beside,
+        written=written or datetime.now(UTC),
+        **own,
+    )
+
+
+def summary_over_epsilon(rows: Sequence[QualityRow]) -> str | None:
+    """Every model at the largest ε, the best first, in Markdown; None without numbers."""
+    table = SummaryTable.of(rows)
+    if table is None:
+        return None
+    return render("summary.md.j2", level="epsilon", summary=table).rstrip("\n")
+
+
+def summary_over_k(releases: Sequence[KAnonymousRelease]) -> str:
+    """Methods × K in Markdown: how well classifiers learn from each release, where that is known,
+    and of whom it still tells the label.
+    """
+    has_auc = any("auc" in one.figures for one in releases)
+    facts = {"grid": Grid.of(releases), "has_auc": has_auc}
+    return render("summary.md.j2", level="k", **facts).rstrip("\n")
+
+
+def _require_noisy(
+    spec: DatasetSpec, level: Level, rows: Sequence[QualityRow], pictures: Pictures
+) -> None:
+    exact = sorted({row.metric for row in rows if row.scale is None})
+    if spec.is_release and exact:
+        raise BoundaryViolation(
+            f"report of {spec.name}: expected noisy numbers of a private evaluation, got exact "
+            f"{', '.join(exact)}"
+        )
+    if spec.is_release and level == "k" and pictures:
+        raise BoundaryViolation(
+            f"report of {spec.name}: expected no pictures of sensitive rows, got {len(pictures)}"
+        )
+
+
+def _over_epsilon(releases: Sequence[Any], rows: Sequence[QualityRow]) -> dict[str, Any]:
+    """What the report over ε shows beside the releases themselves."""
+    fit = [one for one in releases if one.bundle.fit_for_release]
+    standings = (Standing.NOT_DP, Standing.ANOTHER_EPSILON)
+    caveats = {
+        standing: _grouped(
+            (one.bundle.caveat, one.name) for one in releases if one.standing == standing
+        )
+        for standing in standings
+    }
+    return {
+        "fit": len(fit),
+        "spent": sum((one.bundle.charged for one in fit), Fraction(0)),
+        "drawable": [one.name for one in releases if one.may_be_drawn_again],
+        "caveats": {standing: found for standing, found in caveats.items() if found},
+        "summary": SummaryTable.of(rows),
+        "tables": [pivot(rows, metric) for metric in metrics_of(rows)],
+        "has_noisy_numbers": any(row.scale is not None for row in rows),
+    }
+
+
+class Grid(NamedTuple):
+    """Methods × K.
+
+    heads   one text a K, ascending
+    lines   method, and its release at every K or None; methods in the order of their releases
+    """
+
+    heads: list[str]
+    lines: list[tuple[str, list[KAnonymousRelease | None]]]
+
+    @classmethod
+    def of(cls, releases: Sequence[KAnonymousRelease]) -> Grid:
+        """The grid of some releases."""
+        found = {(one.method, one.k): one for one in releases}
+        ks = sorted({one.k for one in releases})
+        methods = dict.fromkeys(one.method for one in releases)
+        lines = [(method, [found.get((method, k)) for k in ks]) for method in methods]
+        return cls([f"K = {k}" for k in ks], lines)
+
+
+def _over_k(releases: Sequence[Any]) -> dict[str, Any]:
+    """What the report over K shows beside the releases themselves."""
+    tried = {name: [one for one in releases if name in one.figures] for name in FIGURES}
+    by_method: dict[str, list[KAnonymousRelease]] = {}
+    for one in sorted(releases, key=lambda one: one.k):
+        by_method.setdefault(one.method, []).append(one)
+    return {
+        "grid": Grid.of(releases),
+        "figures": FIGURES,
+        "tried": {name: Grid.of(having) for name, having in tried.items() if having},
+        "by_method": {method: by_method[method] for method, _ in Grid.of(releases).lines},
+        "diverse": _grouped(
+            (f"{one.method} {one.diversity}", str(one.k)) for one in releases if one.diversity > 1
+        ),
+    }
+
+
+def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """First text → all second ones that come with it, both in the order in which they come."""
+    groups: dict[str, list[str]] = {}
+    for text, name in pairs:
+        groups.setdefault(text, []).append(name)
+    return groups
+
+
+def _embedded(caption: str, png: bytes) -> tuple[str, str]:
+    """A picture as the page itself holds it."""
+    if not png.startswith(SIGNATURE):
+        raise BoundaryViolation(f"picture {caption[:60]!r}: expected a PNG, got another format")
+    return caption, base64.b64encode(png).decode()
+
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_MARKDOWN = ".md.j2"
+_FILTERS: Mapping[str, Any] = {
+    "cost": cost_text,
+    "count": lambda number: f"{number:,.0f}",
+    "delta": delta_text,
+    "epsilon": epsilon_text,
+    "measure": measure_text,
+    "number": lambda number: number_text(float(number)),
+    "parameters": parameter_words,
+    "share": share_text,
+}
+
+
+def write_page(path: Path, template: str, **facts: Any) -> Path:
+    """Write one self-contained HTML page to ``path``, for its owner only, and return it; an older
+    one is replaced whole.
+    """
+    content = render(template, **facts)
+    make_private(path.parent)
+    write_whole(path, lambda file: file.write(f"{content}\n".encode()))
+    return path
+
+
+def render(template: str, **facts: Any) -> str:
+    """The text of a template of ``templates/`` with these facts in it."""
+    is_markdown = template.endswith(_MARKDOWN)
+    text = _environment(is_markdown=is_markdown).get_template(template).render(facts)
+    return _unwrapped(text) if is_markdown else " ".join(text.split())
+
+
+@cache
+def _environment(*, is_markdown: bool) -> Environment:
+    """Jinja2 is imported by whoever writes a page: the command line starts without it."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    def as_markdown(value: Any) -> Markup:
+        return value if isinstance(value, Markup) else Markup(plain(str(value)))
+
+    environment = Environment(
+        autoescape=True,
+        finalize=as_markdown if is_markdown else None,
+        loader=FileSystemLoader(_TEMPLATES),
+        lstrip_blocks=True,
+        trim_blocks=True,
+        undefined=StrictUndefined,
+    )
+    environment.filters |= _FILTERS
+    return environment
+
+
+def _unwrapped(text: str) -> str:
+    """Markdown in which a paragraph, a point and a line of a table are one line each, however they
+    are wrapped in the template, and headings stand apart. No value can look like the beginning of
+    one of them: it is escaped already.
+    """
+    lines = [""]
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("#"):
+            lines += ["", line, ""]
+        elif not line or not lines[-1] or line.startswith(("- ", "|")):
+            lines.append(line)
+        else:
+            lines[-1] += f" {line}"
+    kept = [line for before, line in pairwise(lines) if before or line]
+    return "\n".join(kept).strip() + "\n"

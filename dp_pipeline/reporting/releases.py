@@ -1,0 +1,371 @@
+"""What a card and a report know of one release, whether it guarantees an ε or a K.
+
+Figures and facts alone: every sentence about them is in ``templates/``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from dp_pipeline.ledger import Balance
+from dp_pipeline.release.bundle import ALLOWED, Bundle
+from dp_pipeline.reporting.figures.cluster_view import centre_table
+from dp_pipeline.reporting.plausibility import bundle_warnings
+from dp_pipeline.reporting.text import number_text
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import BoundaryViolation
+
+Level = Literal["epsilon", "k"]
+"""What a release guarantees: an ε, or that no class has fewer than K rows."""
+
+
+class Standing(StrEnum):
+    """What a reader has to see of a release before anything else."""
+
+    PRIVATE = "DIFFERENTIALLY PRIVATE"
+    NOT_FOR_RELEASE = "NOT FOR RELEASE"
+    NOT_DP = "NOT DIFFERENTIALLY PRIVATE"
+    ANOTHER_EPSILON = "NOT THE ε THAT WAS ASKED"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportedRelease(ABC):
+    """One stored release with the declaration of its data set.
+
+    summary   one sentence about the model or method
+    beside    releases of the same sensitive rows without any ε, a text each: all of them, or of a
+              k-anonymous release those that were recorded before it
+    """
+
+    spec: DatasetSpec
+    bundle: Bundle
+    summary: str = ""
+    beside: Sequence[str] = ()
+
+    level: ClassVar[Level]
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Model and ε, or method and K."""
+
+    @property
+    @abstractmethod
+    def standing(self) -> Standing:
+        """What is said of it first."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What its noisy counts say against it; of exact tables nothing."""
+        return bundle_warnings(self.spec, self.bundle)
+
+    @abstractmethod
+    def require_showable(self) -> None:
+        """BoundaryViolation where a card or report of it would say too much, or something wrong."""
+
+
+class Step(NamedTuple):
+    """Some charges of one release.
+
+    name      ``number of rows``, ``one-way marginals``, ``structure`` (what decided which tables
+              to measure), ``tables of several attributes`` or ``evaluation``
+    charges   how many
+    cost      Σ of their costs, in what the population pays in
+    share     of the cost of the whole release, in 0..1
+    """
+
+    name: str
+    charges: int
+    cost: Fraction
+    share: Fraction
+
+
+ROWS, ONE_WAYS, STRUCTURE = "number of rows", "one-way marginals", "structure"
+TABLES, EVALUATION = "tables of several attributes", "evaluation"
+
+
+def steps_of(bundle: Bundle) -> tuple[Step, ...]:
+    """The charges of a released table, added up by what they were for, in reading order and without
+    steps that it did not take; none for other releases.
+    """
+    if "cliques" not in bundle.tables:
+        return ()
+    costs: dict[str, list[Fraction]] = {}
+    for at, (spend, cost) in enumerate(zip(bundle.spends, bundle.costs, strict=True)):
+        name = _step(spend.what) if at < bundle.model_spends else EVALUATION
+        costs.setdefault(name, []).append(cost)
+    reading = (ROWS, ONE_WAYS, STRUCTURE, TABLES, EVALUATION)
+    sums = {name: sum(costs[name], Fraction(0)) for name in reading if name in costs}
+    return tuple(
+        Step(name, len(costs[name]), cost, cost / bundle.spent) for name, cost in sums.items()
+    )
+
+
+def _step(what: str) -> str:
+    """The step of a question, from the gate's own words for it."""
+    if what == ROWS:
+        return ROWS
+    if what.startswith("marginal of "):
+        return TABLES if ", " in what else ONE_WAYS
+    # What a sparse table answers is its cells; every other question asks for a choice or a score.
+    return TABLES if what.startswith("cells of ") else STRUCTURE
+
+
+MOST_COLUMNS = 4
+"""Of a centre on a card, beside its noisy rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateRelease(ReportedRelease):
+    """A release that was drawn with noise, and has an ε unless its bundle says otherwise.
+
+    balance   of the population, for ever and now; on cards
+    state     how this run came by it: charged, resumed, replayed; in reports
+    """
+
+    balance: Balance | None = None
+    state: str = ""
+
+    level = "epsilon"
+
+    @property
+    def name(self) -> str:
+        """Model, marked where the ε that was asked does not hold, and that ε."""
+        return f"{self.bundle.model} at ε = {self.bundle.facts['epsilon']}"
+
+    @property
+    def standing(self) -> Standing:
+        """Whether the ε that was asked holds."""
+        if not self.bundle.is_dp:
+            return Standing.NOT_DP
+        if self.bundle.caveat:
+            return Standing.ANOTHER_EPSILON
+        return Standing.PRIVATE if self.bundle.fit_for_release else Standing.NOT_FOR_RELEASE
+
+    @property
+    def may_be_drawn_again(self) -> bool:
+        """Whether its noise is what makes it unfit."""
+        bundle = self.bundle
+        is_seeded = bundle.facts["noise"].startswith("seeded")
+        return not bundle.fit_for_release and (not bundle.caveat or is_seeded)
+
+    @property
+    def noise_kind(self) -> str:
+        """The first part of the name of its noise source, without a seed."""
+        return self.bundle.facts["noise"].partition(":")[0]
+
+    @property
+    def charges(self) -> list[tuple[Any, Fraction]]:
+        """Every charge, in order, with what it cost the population."""
+        return list(zip(self.bundle.spends, self.bundle.costs, strict=True))
+
+    @property
+    def mechanisms(self) -> list[tuple[str, str, int, Fraction]]:
+        """Mechanism, scale, how many charges, and what those cost together."""
+        groups: dict[tuple[str, str], list[Fraction]] = {}
+        for spend, cost in self.charges:
+            scale = number_text(float(spend.scale))
+            groups.setdefault((spend.mechanism, scale), []).append(cost)
+        return [(*group, len(costs), sum(costs, Fraction(0))) for group, costs in groups.items()]
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The charges of a table by what they were for, where that is more than one thing."""
+        steps = steps_of(self.bundle)
+        return steps if len(steps) > 1 else ()
+
+    @property
+    def contents(self) -> dict[str, int]:
+        """Name of every released table → its lines."""
+        return {
+            name: max((len(values) for values in table.values()), default=0)
+            for name, table in self.bundle.tables.items()
+        }
+
+    @property
+    def centres(self) -> tuple[list[str], list[list[str]]]:
+        """Head and lines of the first centres, with the noisy rows of each."""
+        return centre_table(self.bundle.tables, most_columns=MOST_COLUMNS)
+
+    @property
+    def cliques(self) -> list[str]:
+        """Attributes and cells of every clique of a table."""
+        table = self.bundle.tables["cliques"]
+        both = zip(table["attributes"].tolist(), table["cells"].tolist(), strict=True)
+        return [f"{names} ({cells:,} cells)" for names, cells in both]
+
+    @property
+    def denied_claims(self) -> list[str]:
+        """What a class table says that it does not guarantee."""
+        if "claims" not in self.bundle.tables:
+            return []
+        claims = self.bundle.tables["claims"]
+        return [str(claim) for claim in claims["claim"][claims["promised"] == "no"]]
+
+    def require_showable(self) -> None:
+        """Noisy numbers may be shown to everybody."""
+
+
+class KeptColumn(NamedTuple):
+    """A released column beside the label: the attribute that it tells of, and how, in words."""
+
+    name: str
+    source: str
+    rule: str
+
+
+class LeftOut(NamedTuple):
+    """Rows of one label that were left out to keep the guarantee, and their share of its rows."""
+
+    label: str
+    rows: int
+    share: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class KAnonymousRelease(ReportedRelease):
+    """A table that was made k-anonymous without any noise: it has no ε.
+
+    figures   name → value of what was tried with it, as ``reporting.metrics`` has them; of public
+              rows only
+    """
+
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+    level = "k"
+
+    @property
+    def method(self) -> str:
+        """Its name."""
+        return self.bundle.facts["model"]
+
+    @property
+    def name(self) -> str:
+        """Method and K."""
+        return f"{self.method} at K = {self.k}"
+
+    @property
+    def k_text(self) -> str:
+        """The head of its column in a table over K."""
+        return f"K = {self.k}"
+
+    @property
+    def standing(self) -> Standing:
+        """No K is an ε."""
+        return Standing.NOT_DP
+
+    @property
+    def k(self) -> int:
+        """Rows that every class has at least."""
+        return int(self.bundle.facts["k"])
+
+    @property
+    def diversity(self) -> int:
+        """Different labels that every class has at least."""
+        return int(self.bundle.facts["diversity"])
+
+    @property
+    def suppress(self) -> Fraction:
+        """Most rows that could be left out to keep the guarantee: a share."""
+        return Fraction(self.bundle.facts["suppress"])
+
+    @property
+    def label(self) -> str:
+        """The attribute that is released beside the columns and not counted among them."""
+        return self.bundle.facts["label"]
+
+    @property
+    def guarantees_rows(self) -> bool:
+        """Whether K says anything: every class has one row anyway."""
+        return self.k > 1
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether the data set file allows releases without ε by name."""
+        return self.bundle.facts[ALLOWED] == "yes"
+
+    @cached_property
+    def columns(self) -> list[KeptColumn]:
+        """The released columns beside the label."""
+        return [KeptColumn(*line) for line in self._lines("columns")]
+
+    @property
+    def columns_of(self) -> Mapping[str, int]:
+        """Attribute → how many columns tell of it."""
+        return Counter(column.source for column in self.columns)
+
+    @property
+    def only_rule(self) -> str:
+        """The rule of all columns, where several have the same one."""
+        rules = {column.rule for column in self.columns}
+        return rules.pop() if len(rules) == 1 < len(self.columns) else ""
+
+    @property
+    def outside(self) -> list[str]:
+        """Attributes that are neither label nor declared as quasi-identifiers."""
+        known = {*self.bundle.facts["attributes"].split(), self.label}
+        return [name for name in self.spec.domain.names if name not in known]
+
+    @cached_property
+    def measures(self) -> dict[str, float]:
+        """Name → value, as ``metrics.disclosure`` has them, of the released rows."""
+        return dict(self._lines("measures"))
+
+    @property
+    def rows(self) -> int:
+        """Released rows."""
+        return int(self.measures["rows"])
+
+    @property
+    def suppressed(self) -> int:
+        """Rows that were left out."""
+        return int(self.bundle.tables["suppressed"]["rows"].sum())
+
+    @property
+    def left_out(self) -> list[LeftOut]:
+        """The same, label by label; of public rows only."""
+        if "label" not in self.bundle.tables["suppressed"]:
+            return []
+        return [LeftOut(*line) for line in self._lines("suppressed")]
+
+    def _lines(self, table: str) -> list[tuple[Any, ...]]:
+        columns = (values.tolist() for values in self.bundle.tables[table].values())
+        return list(zip(*columns, strict=True))
+
+    def require_showable(self) -> None:
+        """BoundaryViolation where a measure contradicts the guarantee, or where figures of
+        sensitive rows, or labels of those that were left out, would be shown.
+        """
+        of = f"card of {self.spec.name}/{self.name}: expected"
+        small = self.guarantees_rows and 0 < self.measures["k"] < self.k
+        uniform = self.diversity > 1 and 0 < self.measures["distinct_l"] < self.diversity
+        if small or uniform:
+            raise BoundaryViolation(
+                f"{of} measures of a release that keeps its guarantee, got others"
+            )
+        if self.spec.is_release and "label" in self.bundle.tables["suppressed"]:
+            raise BoundaryViolation(
+                f"{of} no labels of sensitive rows that were left out, got some"
+            )
+        if self.spec.is_release and self.figures:
+            raise BoundaryViolation(
+                f"{of} no figures of sensitive rows, got {', '.join(sorted(self.figures))}"
+            )
+
+
+def figure_over_k(
+    releases: Sequence[KAnonymousRelease], name: str
+) -> Mapping[str, Mapping[int, float]]:
+    """Method → K → a figure of every release that has it, methods in the order of the releases."""
+    found: dict[str, dict[int, float]] = {}
+    for one in releases:
+        if name in one.figures:
+            found.setdefault(one.method, {})[one.k] = one.figures[name]
+    return found

@@ -1,0 +1,114 @@
+"""Cards and reports of releases written by hand, as golden text: what a page says is reviewed as
+text, and no sentence of one goes unseen.
+
+.venv/bin/python -m dp_pipeline_tests.reporting.golden_pages   writes the files of golden/ anew
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import tempfile
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dp_pipeline.ledger import Balance
+from dp_pipeline.reporting.metrics import FIGURES
+from dp_pipeline.reporting.pages import card, write_report
+from dp_pipeline.reporting.releases import PrivateRelease
+from dp_pipeline.spec.domain import RowsOfPerson
+from dp_pipeline_tests.reporting.samples import (
+    HALF,
+    NOT_DP,
+    ONE,
+    SEEDED,
+    TEN,
+    WRITTEN,
+    bought,
+    bundle,
+    exact,
+    k_anonymous,
+    measures,
+    release,
+    spec,
+)
+
+GOLDEN = Path(__file__).parent / "golden"
+PEOPLE = spec(
+    purpose="release",
+    ceiling=TEN,
+    protection=RowsOfPerson("rider", 20),
+    delta=Fraction(1, 10**9),
+    nominal_rows=900,
+)
+BESIDE = ["squares/k_anonymous/rfka at K = 5, snapshot 1"]
+SIZES = {"centres": {name: np.array([1.0, 3.0]) for name in "xy"}, "sizes": {"size": np.ones(2)}}
+
+
+def golden_texts() -> Iterator[tuple[str, str]]:
+    """Name of a file, and what it holds."""
+    account = Balance(ceiling=TEN, spent=Fraction(1, 2), currency=PEOPLE.currency, not_dp=1)
+    kinds: dict[str, dict[str, Any]] = {
+        "card_epsilon.md": {"facts": {"evaluation": "0.25"}, "tables": SIZES},
+        "card_epsilon_seeded.md": {"facts": SEEDED},
+        "card_epsilon_not_dp.md": {"facts": NOT_DP},
+    }
+    for name, changes in kinds.items():
+        beside = BESIDE if name == "card_epsilon.md" else ()
+        reported = PrivateRelease(
+            spec=PEOPLE if beside else spec(),
+            bundle=bundle(**changes),
+            summary="counts of equal cells",
+            balance=account if beside else Balance(ceiling=None, spent=HALF, not_dp=1),
+            beside=beside,
+        )
+        yield name, card(reported)
+    figures = dict.fromkeys(FIGURES, 0.5)
+    sensitive = spec(purpose="release", ceiling=TEN)
+    diverse = {"diversity": 2, "measures": measures("ab", "aab")}
+    yield "card_k.md", card(k_anonymous(left_out=[("a", 1, 0.125)], suppress="1/8", **diverse))
+    secret = {"spec": sensitive, "attributes": "x", "beside": BESIDE}
+    yield "card_k_sensitive.md", card(k_anonymous(**secret, allow_not_dp="yes"))
+    yield "card_k_nothing.md", card(k_anonymous(k=0, measures=measures(k=0), **secret))
+    rows = [exact("eug_kmeans", one, 1.0, name) for one in (HALF, ONE) for name in ("nicv", "rcp")]
+    drawn = [release(), release(**SEEDED), release(**NOT_DP)]
+    yield "report_epsilon.txt", _report(level="epsilon", spec=spec(), releases=drawn, rows=rows)
+    yield (
+        "report_epsilon_people.txt",
+        _report(
+            level="epsilon",
+            spec=PEOPLE,
+            releases=[release(spec=PEOPLE, tables=SIZES)],
+            rows=[bought("eug_kmeans", HALF, 1.0, 0.1)],
+            beside=BESIDE,
+        ),
+    )
+    tried = [k_anonymous(figures=figures), k_anonymous(k=5, measures=measures("aabab", k=5))]
+    yield "report_k.txt", _report(level="k", spec=spec(), releases=tried)
+    kept = [k_anonymous(spec=sensitive, allow_not_dp="yes", **diverse)]
+    yield "report_k_sensitive.txt", _report(level="k", spec=sensitive, releases=kept, beside=BESIDE)
+
+
+def _report(**arguments: Any) -> str:
+    """The words of a page, a line each element."""
+    with tempfile.TemporaryDirectory() as folder:
+        page = write_report(Path(folder) / "report.html", written=WRITTEN, **arguments)
+        body = page.read_text(encoding="utf-8").partition("</style>")[2]
+    text = re.sub(r"</?(?!sup|b>|/b)[a-z][^>]*>", "\n", body)
+    lines = (html.unescape(re.sub(r"<[^>]+>", "", line)).strip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line) + "\n"
+
+
+def main() -> None:
+    """Write every file."""
+    GOLDEN.mkdir(exist_ok=True)
+    for name, text in golden_texts():
+        (GOLDEN / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
