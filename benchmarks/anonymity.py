@@ -17,7 +17,7 @@ import numpy as np
 
 from dp_pipeline.anonymity.kjig import Kjig
 from dp_pipeline.anonymity.method import bit_matrix, one_hot_bits
-from dp_pipeline.anonymity.partition import Promise
+from dp_pipeline.anonymity.partition import KAnonymityGuarantee
 from dp_pipeline.anonymity.ranking import fitted_forest, kept_in_order, permutation_importance
 from dp_pipeline.anonymity.rows import CodedRows, Column
 
@@ -55,7 +55,7 @@ def kernel() -> None:
     rows = people(1_000_000)
     bits = one_hot_bits(rows.columns)
     order = np.random.default_rng(5).permutation(len(bits)).tolist()
-    taken = seconds(lambda: kept_in_order(rows, bits, order, Promise(k=10)))
+    taken = seconds(lambda: kept_in_order(rows, bits, order, KAnonymityGuarantee(k=10)))
     print(f"search of {len(bits)} bits, {len(rows):,} rows: {taken:.2f} s (at most 0.5)")
 
 
@@ -64,7 +64,9 @@ def kjig() -> None:
     for many in (2_000, 100_000):
         rows = people(many)
         for k in (2, 50):
-            taken = seconds(lambda rows=rows, k=k: Kjig().recode(rows, Promise(k), seed=0))
+            taken = seconds(
+                lambda rows=rows, k=k: Kjig().recode(rows, KAnonymityGuarantee(k), seed=0)
+            )
             print(f"kjig, {many:,} rows, K = {k}: {taken:.4f} s")
 
 

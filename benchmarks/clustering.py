@@ -60,7 +60,7 @@ def private(model: str, noise: str, rows: int, k: int) -> tuple[Callable[[], np.
         curator = Curator(
             counter,
             domain=DOMAIN,
-            reach=1,
+            distance=1,
             accountant=Accountant(Fraction(1)),
             transcript=Transcript(),
             noise=named_noise(noise),

@@ -32,7 +32,7 @@ RIDES = """
 name: rides
 title: Rides
 description: Rides of a benchmark.
-lineage: riders
+population: riders
 purpose: release
 protection: {unit: one_row}
 ceiling: {total: 900000}
@@ -72,7 +72,7 @@ def fill(ledger: Ledger, releases: int) -> None:
 
 def declared(folder: Path) -> tuple[object, Home]:
     """A prepared data set in a home of its own, with its account."""
-    from dp_pipeline.publish.account import open_lineage
+    from dp_pipeline.publish.account import open_population
     from dp_pipeline.raw.ingest import ingest
     from dp_pipeline.raw.prepare import prepare
     from dp_pipeline.raw.snapshot import mark_validated
@@ -82,8 +82,8 @@ def declared(folder: Path) -> tuple[object, Home]:
     rows = "".join(f"{47.3 + n / 1000:.4f},{8.4 + n / 1000:.4f}\n" for n in range(200))
     (folder / "rides.csv").write_text(f"lat,lon\n{rows}")
     spec, home = load_spec(folder / "rides.yaml"), Home(folder / "home")
-    open_lineage(spec, home)
-    key = home.ledger.key(spec.lineage)
+    open_population(spec, home)
+    key = home.ledger.key(spec.population)
     today = datetime.now(UTC).date()
     snapshot = ingest(spec, home.raw, key=key, snapshot_id=None, today=today)
     mark_validated(spec, snapshot, structural=True, refused=False)

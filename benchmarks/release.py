@@ -85,7 +85,7 @@ def fit(dataset: str, folder: Path, model: str, epsilon: str) -> Measured:
     curator = Curator(
         counter,
         domain=spec.domain,
-        reach=spec.reach,
+        distance=spec.distance,
         accountant=Accountant(Fraction(epsilon)),
         transcript=Transcript(),
         noise=named_noise("exact"),

@@ -182,7 +182,7 @@ def curator_over(
     rows: Sequence[Row] | Counter | None,
     *,
     epsilon: Fraction = SILENT,
-    reach: int = 1,
+    distance: int = 1,
     noise: NoiseSource | None = None,
     transcript: Transcript | None = None,
     domain: Domain = TOWN,
@@ -198,7 +198,7 @@ def curator_over(
     return Curator(
         counter,
         domain=domain,
-        reach=reach,
+        distance=distance,
         accountant=Accountant(epsilon, currency),
         transcript=Transcript() if transcript is None else transcript,
         noise=SeededNoise(1) if noise is None else noise,

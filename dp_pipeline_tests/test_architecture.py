@@ -107,7 +107,7 @@ def entropy_calls(tree: ast.AST) -> list[str]:
     return found
 
 
-def test_entropy_enters_in_the_noise_file_and_the_lineage_keys_only() -> None:
+def test_entropy_enters_in_the_noise_file_and_the_population_keys_only() -> None:
     users = {
         str(path.relative_to(PACKAGE))
         for path in PACKAGE.rglob("*.py")

@@ -267,9 +267,9 @@ def test_a_plan_beyond_the_ceiling_is_shown_and_ends_with_exit_code_3(project: P
     assert "asked ε=0.7, spent 0.15, left 0.55, ceiling 0.7" in result.err
 
 
-def test_the_budget_of_one_data_set_is_that_of_its_lineage(home_of_rides: Project):
+def test_the_budget_of_one_data_set_is_that_of_its_population(home_of_rides: Project):
     (account,) = json.loads(home_of_rides.cli("budget", "rides", "--json").out)
-    expected = {"lineage": "riders", "releases": "2", "not_dp": "0", "spent": "0.7"}
+    expected = {"population": "riders", "releases": "2", "not_dp": "0", "spent": "0.7"}
     limits = {"left": "2.3", "ceiling": "3", "per_month": "none", "month_left": "none"}
     assert account == {**expected, **limits}
     assert json.loads(home_of_rides.cli("budget", "census", "--json").out) == []

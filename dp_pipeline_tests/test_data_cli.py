@@ -371,16 +371,16 @@ def test_a_folder_that_no_command_looks_into_is_a_warning(
     ]
 
 
-PUBLIC = {"purpose": "purpose: benchmark", "lineage": "lineage: gardens"}
+PUBLIC = {"purpose": "purpose: benchmark", "population": "population: gardens"}
 
 
 @pytest.mark.parametrize(
     ("holder", "changes", "refused"),
     [
-        (release, {}, "belongs to lineage others"),
-        (benchmark, {}, "belongs to lineage others"),
+        (release, {}, "belongs to population others"),
+        (benchmark, {}, "belongs to population others"),
         (release, {"distinct": "distinct_population: other persons"}, ""),
-        (release, PUBLIC, "is protected by lineage others"),
+        (release, PUBLIC, "is protected by population others"),
         (benchmark, PUBLIC, ""),
     ],
     ids=["a release's", "a benchmark's", "with a reason", "exposed", "both public"],
@@ -417,13 +417,13 @@ def test_an_account_that_was_opened_otherwise_is_refused_as_by_plan(
     assert not ledger.folder.exists(), "a check makes no ledger"
     ledger.open_account(Account("people", "one row", "add_remove", "release", Fraction(4)))
     checked = refused_as_by_plan(folder)
-    assert "lineage people: opened with unit 'one row'" in checked.stderr
+    assert "population people: opened with unit 'one row'" in checked.stderr
 
 
 def test_a_budget_that_is_too_small_is_refused_as_by_plan(folder: Path, ledger: Ledger) -> None:
     declared = load_spec(written(folder, declaration()))
     ledger.open_account(declared_account(declared))
-    with ledger.reserve(charge(lineage="people", epsilon=str(declared.ceiling))) as spent:
+    with ledger.reserve(charge(population="people", epsilon=str(declared.ceiling))) as spent:
         spent.die("a fit that ended")
     checked = refused_as_by_plan(folder)
     assert checked.exit_code == 3

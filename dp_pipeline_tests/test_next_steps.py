@@ -70,7 +70,7 @@ def nowhere(place: Place) -> None:
 def spent(place: Place) -> None:
     spec = load_spec(place.folder / "toy.yaml")
     place.ledger.open_account(declared_account(spec))
-    release(place.ledger, charge(lineage="people", epsilon="2.9"), "2.9")
+    release(place.ledger, charge(population="people", epsilon="2.9"), "2.9")
 
 
 def held(place: Place) -> None:
@@ -101,7 +101,7 @@ class Refusal:
     code: int = 2
 
 
-PURE = {"purpose": "purpose: benchmark", "lineage": "lineage: gardens"}
+PURE = {"purpose": "purpose: benchmark", "population": "population: gardens"}
 REFUSALS = {
     "an unknown data set": Refusal("run nothing_alike", "`dp-pipeline data list`"),
     "a data set of another folder": Refusal(
@@ -143,7 +143,7 @@ REFUSALS = {
         "data check toy.yaml", "did you mean colour?", declared(label="label: color")
     ),
     "a misspelt field": Refusal(
-        "data check toy.yaml", "is 'linage' meant for it?", declared(lineage="linage: people")
+        "data check toy.yaml", "is 'linage' meant for it?", declared(population="linage: people")
     ),
     "a misspelt word": Refusal(
         "data check toy.yaml", "did you mean release?", declared(purpose="purpose: relase")
@@ -187,7 +187,7 @@ REFUSALS = {
     "a source of others": Refusal("data check toy.yaml", "distinct_population: <reason>", held),
     "a protected source": Refusal(
         "data check toy.yaml",
-        "`lineage: others` and `purpose: release`",
+        "`population: others` and `purpose: release`",
         lambda place: (held(place), place.declare(**PURE)),
     ),
     "a protected draft": Refusal(

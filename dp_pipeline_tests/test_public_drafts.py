@@ -1,4 +1,4 @@
-"""`data init --public` of rows that a release lineage protects: nobody may call them public."""
+"""`data init --public` of rows that a release population protects: nobody may call them public."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_protected_rows_are_not_looked_at(rows: Path):
     claim(rows, "release")
     result = CliRunner().invoke(main, ["data", "init", "again", "--from", "rides.csv", "--public"])
     assert result.exit_code != 0
-    assert "is protected by lineage riders" in result.stderr
+    assert "is protected by population riders" in result.stderr
     assert SECRET not in result.output
     assert not Path("again.yaml").exists()
     # Names and types of columns alone may be drafted still.
@@ -51,7 +51,7 @@ def test_protected_rows_are_known_by_another_name_of_their_file(rows: Path):
     Path("parts/may.parquet").symlink_to(rows)
     for origin in ("linked.csv", "parts", "/proc/self/cwd/rides.csv"):
         result = CliRunner().invoke(main, ["data", "init", "again", "--from", origin, "--public"])
-        assert "is protected by lineage riders" in result.stderr
+        assert "is protected by population riders" in result.stderr
 
 
 def test_rows_of_a_benchmark_are(rows: Path):

@@ -19,8 +19,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.anonymity.method import Anonymized, Bit, Unchanged, bit_matrix, cumulative_bits
-from dp_pipeline.anonymity.partition import Promise
+from dp_pipeline.anonymity.method import Recoded, Bit, Unchanged, bit_matrix, cumulative_bits
+from dp_pipeline.anonymity.partition import KAnonymityGuarantee
 from dp_pipeline.anonymity.rows import CodedRows, Column
 from dp_pipeline.spec.encoding import FloatArray, IntArray
 
@@ -237,7 +237,7 @@ Choose = Callable[[Cuts], int]
 """Which of the allowed cuts is made, as the place of its bit; it is asked where there is one."""
 
 
-def grow(rows: CodedRows, promise: Promise, choose: Choose) -> BoxTree:
+def grow(rows: CodedRows, promise: KAnonymityGuarantee, choose: Choose) -> BoxTree:
     """Cut the box of all rows, and its sides, until no cut is allowed.
 
     It depends on how many rows there are of each kind, not on their order.
@@ -258,7 +258,9 @@ def grow(rows: CodedRows, promise: Promise, choose: Choose) -> BoxTree:
     return BoxTree(rows.columns, tuple(nodes))
 
 
-def boxed(rows: CodedRows, promise: Promise, choose: Choose, *, least: int = 1) -> Anonymized:
+def boxed(
+    rows: CodedRows, promise: KAnonymityGuarantee, choose: Choose, *, least: int = 1
+) -> Recoded:
     """The boxes of a grown tree as a recoding under which the rows keep the promise.
 
     least   rows of every box that was cut from another, where the promise asks for less
@@ -268,9 +270,9 @@ def boxed(rows: CodedRows, promise: Promise, choose: Choose, *, least: int = 1) 
     promise.require_possible(len(rows), int(np.count_nonzero(rows.target_counts)))
     nobody = np.zeros(len(rows), dtype=np.bool_)
     if promise.is_empty:
-        return Anonymized(Unchanged(rows.columns), nobody)
+        return Recoded(Unchanged(rows.columns), nobody)
     tree = grow(rows, replace(promise, k=max(promise.k, least)), choose)
-    return Anonymized(BoxRecoding(rows.columns, tree.boxes, tree), nobody)
+    return Recoded(BoxRecoding(rows.columns, tree.boxes, tree), nobody)
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,10 +290,10 @@ class _CutCounter:
     first: IntArray
     end: IntArray
     shape: tuple[int, int]
-    promise: Promise
+    promise: KAnonymityGuarantee
 
     @classmethod
-    def of(cls, rows: CodedRows, promise: Promise) -> _CutCounter:
+    def of(cls, rows: CodedRows, promise: KAnonymityGuarantee) -> _CutCounter:
         starts = level_starts(rows.columns)
         labels, bits = len(rows.target_levels), cumulative_bits(rows.columns)
         runs = [_run(bit, rows.columns[bit.column], starts[bit.column]) for bit in bits]

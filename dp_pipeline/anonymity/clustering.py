@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_pipeline.anonymity.boxes import Box, BoxRecoding, level_starts
-from dp_pipeline.anonymity.method import Anonymized, Unchanged
-from dp_pipeline.anonymity.partition import Promise
+from dp_pipeline.anonymity.method import Recoded, Unchanged
+from dp_pipeline.anonymity.partition import KAnonymityGuarantee
 from dp_pipeline.anonymity.rows import CodedRows, Column
 from dp_pipeline.spec.encoding import FloatArray, IntArray
 
@@ -155,18 +155,18 @@ class ClusterKAnonymity:
 
     summary: ClassVar[str] = "clusters of like rows, at least K each, released as boxes around them"
 
-    def recode(self, rows: CodedRows, promise: Promise, *, seed: int) -> Anonymized:  # noqa: ARG002
+    def recode(self, rows: CodedRows, promise: KAnonymityGuarantee, *, seed: int) -> Recoded:  # noqa: ARG002
         """The boxes of the clusters, and their centres."""
         promise.require_possible(len(rows), int(np.count_nonzero(rows.target_counts)))
         nobody = np.zeros(len(rows), dtype=np.bool_)
         if promise.is_empty:
-            return Anonymized(Unchanged(rows.columns), nobody)
+            return Recoded(Unchanged(rows.columns), nobody)
         patterns = _Patterns.of(rows)
         centres = _merged(patterns, _split(patterns, promise), promise)
         finder = NearestCentre(rows.columns, tuple(map(tuple, centres.tolist())))
         places = finder.places(patterns.codes)
         boxes = [_around(patterns.codes[places == at], rows.columns) for at in range(len(centres))]
-        return Anonymized(BoxRecoding(rows.columns, tuple(boxes), finder), nobody)
+        return Recoded(BoxRecoding(rows.columns, tuple(boxes), finder), nobody)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +189,7 @@ class _Patterns:
         counts = np.bincount(keys, minlength=len(different) * labels).reshape(-1, labels)
         return cls(different.astype(np.int64), counts, Gower.of(rows.columns))
 
-    def keep(self, members: IntArray, promise: Promise) -> bool:
+    def keep(self, members: IntArray, promise: KAnonymityGuarantee) -> bool:
         """Whether the rows of some patterns keep the promise as one class."""
         return not _breaks(self.counts[members].sum(axis=0)[None], promise)[0]
 
@@ -198,13 +198,13 @@ class _Patterns:
         return self.distance.middle(self.codes[members], self.counts[members].sum(axis=1))
 
 
-def _breaks(counts: IntArray, promise: Promise) -> NDArray[np.bool_]:
+def _breaks(counts: IntArray, promise: KAnonymityGuarantee) -> NDArray[np.bool_]:
     """Which classes (m,) do not keep the promise, or are empty; labels of each (m, labels)."""
     few_rows = counts.sum(axis=1) < max(1, promise.k)
     return np.asarray(few_rows | (np.count_nonzero(counts, axis=1) < promise.diversity))
 
 
-def _split(patterns: _Patterns, promise: Promise) -> IntArray:
+def _split(patterns: _Patterns, promise: KAnonymityGuarantee) -> IntArray:
     """Centres (m, d) of clusters that keep the promise, of at most 2K rows where they can be."""
     most = 2 * max(promise.k, promise.diversity)
     found, waiting = [], deque([np.arange(len(patterns.codes))])
@@ -235,7 +235,7 @@ def _halves(patterns: _Patterns, members: IntArray) -> list[IntArray]:
     return parts
 
 
-def _merged(patterns: _Patterns, centres: IntArray, promise: Promise) -> IntArray:
+def _merged(patterns: _Patterns, centres: IntArray, promise: KAnonymityGuarantee) -> IntArray:
     """Those of the centres that are left when the rows nearest to each keep the promise."""
     by_level = patterns.distance.from_centres(centres)
     places = patterns.distance.nearest(patterns.codes, by_level)

@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.anonymity.method import Anonymized, Bit, Ranking, bit_matrix, one_hot_bits
-from dp_pipeline.anonymity.partition import Promise
+from dp_pipeline.anonymity.method import Recoded, Bit, Ranking, bit_matrix, one_hot_bits
+from dp_pipeline.anonymity.partition import KAnonymityGuarantee
 from dp_pipeline.anonymity.ranking import RankedSearch, Started, fill, on_and_off
 from dp_pipeline.anonymity.rows import CodedRows, Column, Patterns
 from dp_pipeline.metrics.equivalence_classes import class_ids
@@ -54,7 +54,7 @@ class HamdistBackward(HamdistForward):
 
     summary: ClassVar[str] = "drops one-hot bits of least Hamming distance until it is k-anonymous"
 
-    def recode_by(self, ranking: Ranking, rows: CodedRows, promise: Promise) -> Anonymized:
+    def recode_by(self, ranking: Ranking, rows: CodedRows, promise: KAnonymityGuarantee) -> Recoded:
         """The longest head of the ranking that keeps the promise, of it what is worth a column."""
         started = Started.of(rows, self.bits(rows.columns), promise)
         kept = list[int]()
@@ -80,7 +80,7 @@ class HamdistRatio:
         """One a level, as in the papers."""
         return one_hot_bits(columns)
 
-    def recode(self, rows: CodedRows, promise: Promise, *, seed: int) -> Anonymized:  # noqa: ARG002
+    def recode(self, rows: CodedRows, promise: KAnonymityGuarantee, *, seed: int) -> Recoded:  # noqa: ARG002
         """Drop until the promise is kept."""
         bits = self.bits(rows.columns)
         started = Started.of(rows, bits, promise)
@@ -112,10 +112,10 @@ class _Exposed:
 
     rows: NDArray[np.bool_]
     labels: IntArray
-    promise: Promise
+    promise: KAnonymityGuarantee
 
     @classmethod
-    def of(cls, found: Patterns, bits: Sequence[Bit], promise: Promise) -> _Exposed:
+    def of(cls, found: Patterns, bits: Sequence[Bit], promise: KAnonymityGuarantee) -> _Exposed:
         labels = np.zeros((len(found.rows), len(found.rows.target_levels)), dtype=np.int64)
         labels[np.arange(len(labels)), found.rows.target] = found.many
         return cls(bit_matrix(bits, found.rows.codes, found.rows.columns), labels, promise)

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
-from dp_pipeline.anonymity.method import Anonymized, Bit, cumulative_bits
-from dp_pipeline.anonymity.partition import ClassPartition, Promise, Splits
+from dp_pipeline.anonymity.method import Recoded, Bit, cumulative_bits
+from dp_pipeline.anonymity.partition import ClassPartition, KAnonymityGuarantee, Splits
 from dp_pipeline.anonymity.ranking import Started
 from dp_pipeline.anonymity.rows import CodedRows, Column, RareRows
 from dp_pipeline.spec.encoding import FloatArray, IntArray
@@ -45,7 +45,7 @@ class Kjig:
         """Thresholds of ordered columns, levels of the others."""
         return cumulative_bits(columns)
 
-    def recode(self, rows: CodedRows, promise: Promise, *, seed: int) -> Anonymized:  # noqa: ARG002
+    def recode(self, rows: CodedRows, promise: KAnonymityGuarantee, *, seed: int) -> Recoded:  # noqa: ARG002
         """Bits that tell most beside each other."""
         started = Started.of(rows, self.bits(rows.columns), promise, by_label=True)
         if promise.is_empty:
@@ -76,7 +76,7 @@ def _judged(
     allowed, told = [], []
     for start in range(0, len(bits), at_once):
         splits = partition.split(bits[start : start + at_once])
-        allowed.append(partition.keeps_promise(splits) & (partition.cut(splits) > 0))
+        allowed.append(partition.keeps_guarantee(splits) & (partition.cut(splits) > 0))
         told.append(_told(partition.counts, splits))
     return np.concatenate(allowed), np.concatenate(told)
 

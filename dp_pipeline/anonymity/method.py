@@ -16,7 +16,7 @@ from typing import ClassVar, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.anonymity.partition import Promise
+from dp_pipeline.anonymity.partition import KAnonymityGuarantee
 from dp_pipeline.anonymity.rows import CodedRows, Column
 from dp_pipeline.spec.encoding import FloatArray
 
@@ -143,7 +143,7 @@ class BitRecoding:
 
 
 @dataclass(frozen=True, eq=False)
-class Anonymized:
+class Recoded:
     """How some rows can be released.
 
     recoding     the rule, public with the release
@@ -173,7 +173,7 @@ class Method(Protocol):
 
     summary: ClassVar[str]
 
-    def recode(self, rows: CodedRows, promise: Promise, *, seed: int) -> Anonymized:
+    def recode(self, rows: CodedRows, promise: KAnonymityGuarantee, *, seed: int) -> Recoded:
         """A recoding under which the rows keep the promise. It reads them exactly: nothing of
         it is differentially private.
 
@@ -206,7 +206,7 @@ class Ranked(Selecting, Protocol):
         """The bits in the order in which they are tried."""
         ...
 
-    def recode_by(self, ranking: Ranking, rows: CodedRows, promise: Promise) -> Anonymized:
+    def recode_by(self, ranking: Ranking, rows: CodedRows, promise: KAnonymityGuarantee) -> Recoded:
         """``recode`` with a ranking of the same rows at hand."""
         ...
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_pipeline.anonymity.boxes import Cuts, boxed, level_starts
-from dp_pipeline.anonymity.method import Anonymized, cumulative_bits
-from dp_pipeline.anonymity.partition import Promise
+from dp_pipeline.anonymity.method import Recoded, cumulative_bits
+from dp_pipeline.anonymity.partition import KAnonymityGuarantee
 from dp_pipeline.anonymity.rows import CodedRows, Column
 from dp_pipeline.spec.encoding import FloatArray, IntArray
 from dp_pipeline.spec.parameters import integer
@@ -44,7 +44,7 @@ class Mondrian:
 
     summary: ClassVar[str] = "boxes cut in halves along their widest column, without the label"
 
-    def recode(self, rows: CodedRows, promise: Promise, *, seed: int) -> Anonymized:  # noqa: ARG002
+    def recode(self, rows: CodedRows, promise: KAnonymityGuarantee, *, seed: int) -> Recoded:  # noqa: ARG002
         """The boxes, and how they were cut."""
         bits, starts = cumulative_bits(rows.columns), level_starts(rows.columns)
         column_of = np.array([bit.column for bit in bits], dtype=np.int64)
@@ -90,7 +90,7 @@ class Tree:
 
     least: int = integer(25, at_least=1, at_most=10**6, measuring=True)
 
-    def recode(self, rows: CodedRows, promise: Promise, *, seed: int) -> Anonymized:  # noqa: ARG002
+    def recode(self, rows: CodedRows, promise: KAnonymityGuarantee, *, seed: int) -> Recoded:  # noqa: ARG002
         """The leaves, and how they were found."""
         return boxed(rows, promise, _purest, least=self.least)
 

@@ -25,7 +25,7 @@ class TooFewRows(PipelineError):
 
 
 @dataclass(frozen=True)
-class Promise:
+class KAnonymityGuarantee:
     """Every class that is released has at least ``k`` rows and ``diversity`` different labels.
 
     k            0 and 1 promise nothing
@@ -103,7 +103,7 @@ class ClassPartition:
     def __init__(
         self,
         rows: CodedRows,
-        promise: Promise,
+        promise: KAnonymityGuarantee,
         *,
         many: IntArray | None = None,
         by_label: bool = False,
@@ -135,7 +135,7 @@ class ClassPartition:
 
     def allows(self, rare: IntArray) -> bool:
         """Whether the classes keep the promise when one more bit splits them."""
-        return bool(self.keeps_promise(self.split([rare]))[0])
+        return bool(self.keeps_guarantee(self.split([rare]))[0])
 
     def takes(self, rare: IntArray) -> bool:
         """Whether a bit is allowed and worth a column. Where rows may be left out, one that cuts no
@@ -143,7 +143,7 @@ class ClassPartition:
         """
         splits = self.split([rare])
         is_worth = not self._most_bad or self._promise.is_empty or self.cut(splits)[0] > 0
-        return bool(is_worth and self.keeps_promise(splits)[0])
+        return bool(is_worth and self.keeps_guarantee(splits)[0])
 
     def split(self, bits: Sequence[IntArray]) -> Splits:
         """How each of some bits would split every class, (bits, classes, labels)."""
@@ -154,7 +154,7 @@ class ClassPartition:
         rare = self._counted(keys, rows, cells * len(bits)).reshape(len(bits), *self._counts.shape)
         return rare, self._counts - rare
 
-    def keeps_promise(self, splits: Splits) -> NDArray[np.bool_]:
+    def keeps_guarantee(self, splits: Splits) -> NDArray[np.bool_]:
         """Of each bit, whether not more rows than allowed would be in classes that break it."""
         if self._promise.is_empty:
             return np.ones(len(splits[0]), dtype=np.bool_)

@@ -9,8 +9,8 @@ from typing import Literal, TypeGuard
 
 import numpy as np
 
-from dp_pipeline.anonymity.method import Anonymized, Method, Ranked, Recoding
-from dp_pipeline.anonymity.partition import Promise
+from dp_pipeline.anonymity.method import Recoded, Method, Ranked, Recoding
+from dp_pipeline.anonymity.partition import KAnonymityGuarantee
 from dp_pipeline.anonymity.rows import CodedRows
 from dp_pipeline.metrics.auc import macro_auc
 from dp_pipeline.metrics.classification import Features, Scorer, scores, stratified_folds
@@ -51,7 +51,7 @@ class ProtocolResult:
 def evaluate(
     rows: CodedRows,
     method: Method,
-    promise: Promise,
+    promise: KAnonymityGuarantee,
     *,
     protocol: EvaluationProtocol = "nested",
     scorers: Sequence[Scorer] = ("logistic",),
@@ -67,7 +67,7 @@ def evaluate(
 def evaluate_over(
     rows: CodedRows,
     method: Method,
-    promises: Sequence[Promise],
+    promises: Sequence[KAnonymityGuarantee],
     *,
     protocol: EvaluationProtocol = "nested",
     scorers: Sequence[Scorer] = ("logistic",),
@@ -104,7 +104,7 @@ def evaluate_over(
 @dataclass(frozen=True)
 class _Setting:
     method: Method
-    promises: Sequence[Promise]
+    promises: Sequence[KAnonymityGuarantee]
     scorers: Sequence[Scorer]
     folds: int
     seed: int
@@ -124,7 +124,7 @@ class _Setting:
             seconds = before + time.perf_counter() - began
             yield _Selection(found.recoding, rows.some(~found.suppressed), seconds)
 
-    def _recode(self, rows: CodedRows) -> tuple[Callable[[Promise], Anonymized], float]:
+    def _recode(self, rows: CodedRows) -> tuple[Callable[[KAnonymityGuarantee], Recoded], float]:
         """A selection from these rows, and the seconds that were spent before on all of them."""
         method, began = self.method, time.perf_counter()
         if not _is_ranked(method):

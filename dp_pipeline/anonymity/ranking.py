@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from dp_pipeline.anonymity.method import (
-    Anonymized,
+    Recoded,
     Bit,
     BitRecoding,
     Ranking,
     bit_matrix,
     one_hot_bits,
 )
-from dp_pipeline.anonymity.partition import ClassPartition, Promise
+from dp_pipeline.anonymity.partition import ClassPartition, KAnonymityGuarantee
 from dp_pipeline.anonymity.rows import CodedRows, Column, Patterns, RareRows
 from dp_pipeline.spec.encoding import FloatArray, IntArray
 from dp_pipeline.spec.parameters import integer
@@ -48,7 +48,12 @@ class Started:
 
     @classmethod
     def of(
-        cls, rows: CodedRows, bits: Sequence[Bit], promise: Promise, *, by_label: bool = False
+        cls,
+        rows: CodedRows,
+        bits: Sequence[Bit],
+        promise: KAnonymityGuarantee,
+        *,
+        by_label: bool = False,
     ) -> Started:
         """Over these rows and candidates; TooFewRows where one class would break the promise."""
         found = Patterns.of(rows)
@@ -56,13 +61,13 @@ class Started:
         matrix = bit_matrix(bits, found.rows.codes, rows.columns)
         return cls(tuple(bits), found, RareRows.of(matrix), partition)
 
-    def result(self, kept: Iterable[int]) -> Anonymized:
+    def result(self, kept: Iterable[int]) -> Recoded:
         """The candidates that have refined the partition, by their places, and the rows that they
         would expose. In the order of the candidates: that in which they were taken tells more.
         """
         bits = tuple(self.bits[place] for place in sorted(kept))
         recoding = BitRecoding(self.patterns.rows.columns, bits)
-        return Anonymized(recoding, self.patterns.spread(self.partition.suppressed))
+        return Recoded(recoding, self.patterns.spread(self.partition.suppressed))
 
 
 def fill(partition: ClassPartition, rare: RareRows, order: Iterable[int]) -> list[int]:
@@ -83,8 +88,8 @@ def fill(partition: ClassPartition, rare: RareRows, order: Iterable[int]) -> lis
 
 
 def kept_in_order(
-    rows: CodedRows, bits: Sequence[Bit], order: Iterable[int], promise: Promise
-) -> Anonymized:
+    rows: CodedRows, bits: Sequence[Bit], order: Iterable[int], promise: KAnonymityGuarantee
+) -> Recoded:
     """The result of one pass from no bit at all."""
     started = Started.of(rows, bits, promise)
     return started.result(fill(started.partition, started.rare, order))
@@ -111,11 +116,11 @@ class RankedSearch(ABC):
         """The bits in the order in which they are tried."""
         return Ranking.of(self.worth(rows, self.bits(rows.columns), seed=seed))
 
-    def recode_by(self, ranking: Ranking, rows: CodedRows, promise: Promise) -> Anonymized:
+    def recode_by(self, ranking: Ranking, rows: CodedRows, promise: KAnonymityGuarantee) -> Recoded:
         """One pass over the ranking."""
         return kept_in_order(rows, self.bits(rows.columns), ranking.places, promise)
 
-    def recode(self, rows: CodedRows, promise: Promise, *, seed: int) -> Anonymized:
+    def recode(self, rows: CodedRows, promise: KAnonymityGuarantee, *, seed: int) -> Recoded:
         """Rank, then keep what the promise allows; TooFewRows before anything is ranked."""
         promise.require_possible(len(rows), int((rows.target_counts > 0).sum()))
         return self.recode_by(self.ranking(rows, seed=seed), rows, promise)

@@ -52,11 +52,11 @@ def print_failed_checks(spec: DatasetSpec, names: Sequence[str]) -> None:
         )
 
 
-def anonymity_line(spec: DatasetSpec) -> str:
+def k_anonymity_line(spec: DatasetSpec) -> str:
     """The k-anonymous releases that a data set file declares, in a line."""
-    from dp_pipeline.publish.k_anonymous_release import declared_anonymity
+    from dp_pipeline.publish.k_anonymous_release import declared_k_anonymity
 
-    declared = declared_anonymity(spec)
+    declared = declared_k_anonymity(spec)
     methods, ks = ", ".join(declared.methods), ", ".join(declared.partition_keys)
     return f"k-anonymous, by `anonymize`, without any ε: {methods} at K = {ks}"
 
@@ -67,7 +67,7 @@ def _anonymize_request(
     from dp_pipeline.publish.home import find_home
     from dp_pipeline.publish.k_anonymous_release import (
         KAnonymousRelease,
-        declared_anonymity,
+        declared_k_anonymity,
         declared_method,
     )
     from dp_pipeline.publish.request import RunRequest
@@ -75,7 +75,7 @@ def _anonymize_request(
     from dp_pipeline.spec.discovery import find_spec
 
     spec = find_spec(dataset)
-    declared = declared_anonymity(spec)
+    declared = declared_k_anonymity(spec)
     known = tuple(declared.methods)
     if every and methods:
         raise DeclarationError(

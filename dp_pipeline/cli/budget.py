@@ -44,7 +44,7 @@ def budget() -> None:
 @click.argument("dataset", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable, exact text amounts.")
 def show(dataset: str | None, as_json: bool) -> None:
-    """Show what every lineage, or DATASET's, has spent over all runs."""
+    """Show what every population, or DATASET's, has spent over all runs."""
     from dp_pipeline.publish.account import budgets
     from dp_pipeline.publish.home import find_home
 
@@ -54,7 +54,16 @@ def show(dataset: str | None, as_json: bool) -> None:
         return
     from dp_pipeline.reporting.text import print_table
 
-    columns = ["lineage", "releases", "not-dp", "spent", "left", "ceiling", "a month", "its rest"]
+    columns = [
+        "population",
+        "releases",
+        "not-dp",
+        "spent",
+        "left",
+        "ceiling",
+        "a month",
+        "its rest",
+    ]
     print_table("Privacy budgets (ε)", columns, [one.cells() for one in accounts])
 
 
@@ -65,21 +74,21 @@ def show(dataset: str | None, as_json: bool) -> None:
 @click.option("--reason", required=True, help="Why; kept in the ledger, and exported.")
 def raise_(dataset: str, total: str, per_month: str | None, reason: str) -> None:
     """Let the population of DATASET spend more, for ever. A row of the ledger says so."""
-    from dp_pipeline.publish.account import lineage_of
+    from dp_pipeline.publish.account import population_of
     from dp_pipeline.publish.home import find_home
     from dp_pipeline.spec.amounts import parse_epsilon
 
-    ledger, lineage = find_home().ledger, lineage_of(dataset)
-    opened = ledger.account(lineage)
+    ledger, population = find_home().ledger, population_of(dataset)
+    opened = ledger.account(population)
     now = opened.per_month if opened else None
     raised = ledger.raise_ceiling(
-        lineage,
+        population,
         total=parse_epsilon(total, of="--total"),
         per_month=now if per_month is None else _month(per_month),
         reason=reason,
         by=operator_name(),
     )
-    click.echo(f"lineage {lineage}: {_limits(opened)} → {_limits(raised)}")
+    click.echo(f"population {population}: {_limits(opened)} → {_limits(raised)}")
     click.echo(f"the account rules from now on; its files may say so: {_declared(raised)}")
 
 
@@ -109,12 +118,12 @@ def export(dataset: str | None, as_: str, out: Path | None) -> None:
     As CSV one line an event; as JSON with every spend of a release.
     """
     from dp_pipeline.ledger.export import exported
-    from dp_pipeline.publish.account import lineage_of
+    from dp_pipeline.publish.account import population_of
     from dp_pipeline.publish.home import find_home
 
     ledger = find_home().ledger
     ledger.verify()
-    wanted = None if dataset is None else lineage_of(dataset)
+    wanted = None if dataset is None else population_of(dataset)
     write = _write_csv if as_ == "csv" else _write_json
     lines = exported(ledger.entries(wanted))
     if out is None:

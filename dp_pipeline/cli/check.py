@@ -160,20 +160,20 @@ def _folder(file: Path) -> Iterator[str]:
 
 
 def _require_own_sources(spec: DatasetSpec, ledger: Ledger) -> None:
-    """DeclarationError where another lineage holds a source, so that this one may not open it."""
+    """DeclarationError where another population holds a source, so that this one may not open it."""
     claims = ledger.claims()
     for source in spec.source.identities:
         if not spec.is_release:
-            # Benchmarks share sources; what a release lineage holds is refused with a line.
-            ledger.require_public(spec.lineage, source)
-        elif spec.distinct_population is None and (source, spec.lineage) not in claims:
+            # Benchmarks share sources; what a release population holds is refused with a line.
+            ledger.require_public(spec.population, source)
+        elif spec.distinct_population is None and (source, spec.population) not in claims:
             others = [
                 holder
                 for name, holder in claims
-                if holder != spec.lineage and overlap(name, source)
+                if holder != spec.population and overlap(name, source)
             ]
             if others:
                 raise DeclarationError(
-                    f"source {source!r} belongs to lineage {others[0]}: lineage {spec.lineage} may "
+                    f"source {source!r} belongs to population {others[0]}: population {spec.population} may "
                     "open it only with distinct_population: <reason>"
                 )

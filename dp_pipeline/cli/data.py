@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dp_pipeline.cli.anonymize import anonymity_line
+from dp_pipeline.cli.anonymize import k_anonymity_line
 from dp_pipeline.cli.draft import data_init, data_schema
 from dp_pipeline.cli.errors import operator_name
 
@@ -47,7 +47,7 @@ def data_check(file: Path) -> None:
     if without:
         click.echo(f"not differentially private: {', '.join(without)}")
     if spec.k_anonymity is not None:
-        click.echo(anonymity_line(spec))
+        click.echo(k_anonymity_line(spec))
 
 
 def _without_epsilon(spec: DatasetSpec) -> list[str]:
@@ -68,7 +68,7 @@ def _without_epsilon(spec: DatasetSpec) -> list[str]:
 @click.option("--yes", is_flag=True, help="Do not ask again.")
 def data_retire(dataset: str, yes: bool) -> None:
     """Delete all stored rows of the population of DATASET: every snapshot of every data set of its
-    lineage in this home, with all stages and exact numbers.
+    population in this home, with all stages and exact numbers.
 
     Ledger and releases stay, and are replayed as before. A name of a snapshot is never used
     again. The source itself is not touched.
@@ -79,20 +79,20 @@ def data_retire(dataset: str, yes: bool) -> None:
     from dp_pipeline.raw.snapshot import name_of, retire, snapshots_of
 
     home, declared = find_home(), _declared(dataset)
-    lineage = declared[dataset].lineage
-    together = {name for name, spec in declared.items() if spec.lineage == lineage}
-    snapshots = snapshots_of(home.raw, lineage, datasets=together)
+    population = declared[dataset].population
+    together = {name for name, spec in declared.items() if spec.population == population}
+    snapshots = snapshots_of(home.raw, population, datasets=together)
     if not snapshots:
-        click.echo(f"lineage {lineage}: no rows are stored here")
+        click.echo(f"population {population}: no rows are stored here")
         return
     names = [name_of(snapshot) for snapshot in snapshots]
-    click.echo(f"lineage {lineage}: {', '.join(names)}")
+    click.echo(f"population {population}: {', '.join(names)}")
     if not yes:
         click.confirm("Delete these rows for ever?", abort=True)
     # First the row, then the deed: what the ledger does not know has not begun.
-    home.ledger.retire(lineage, names, by=operator_name())
+    home.ledger.retire(population, names, by=operator_name())
     for snapshot in snapshots:
-        retire(snapshot, lineage=lineage, on=datetime.now(UTC).date())
+        retire(snapshot, population=population, on=datetime.now(UTC).date())
     click.echo(f"deleted; releases and ledger stay. `--snapshot NAME` opens a new one of {dataset}")
 
 
@@ -108,7 +108,7 @@ def _declared(dataset: str) -> dict[str, DatasetSpec]:
         try:
             declared[name] = load_spec(path)
         except DeclarationError:
-            # Rows of a lineage are known by their manifests too: a draft of others stops nothing.
+            # Rows of a population are known by their manifests too: a draft of others stops nothing.
             if name == dataset:
                 raise
     return declared
@@ -131,7 +131,7 @@ def data_docs(dataset: str) -> None:
     from dp_pipeline.spec.errors import NotPrepared
 
     spec, home = find_spec(dataset), find_home()
-    if home.ledger.account(spec.lineage) is None:
+    if home.ledger.account(spec.population) is None:
         # Looking at rows that are not there must not open an account.
         raise NotPrepared(f"{spec.name}: expected ingested rows, got none: {preparing(spec.name)}")
     folder = write_data_docs(spec, require_snapshot(spec, home))

@@ -139,7 +139,7 @@ def _require_new(name: str, path: Path) -> None:
 
 
 def _require_public(name: str, source: Source) -> None:
-    """DeclarationError where a release lineage of this project holds the source: its rows are not
+    """DeclarationError where a release population of this project holds the source: its rows are not
     public, whoever says so.
     """
     from dp_pipeline.publish.home import find_home
@@ -164,7 +164,7 @@ def _draft(
 ) -> str:
     """The text of the file."""
     from dp_pipeline.raw.proposals import first_look, public_look
-    from dp_pipeline.spec.draft import Outline, attribute_names, public_skeleton, sensitive_skeleton
+    from dp_pipeline.spec.draft import Outline, attribute_names, public_draft, sensitive_draft
 
     columns = first_look(source)
     if person:
@@ -172,10 +172,10 @@ def _draft(
     others = tuple(column for column in columns if column.name != person)
     if not public:
         outline = Outline(name, origin, fields, attribute_names(others), person or None)
-        return sensitive_skeleton(outline)
+        return sensitive_draft(outline)
     rows, looked = public_look(source, others, name=name)
     outline = Outline(name, origin, fields, attribute_names(looked), person or None)
-    return public_skeleton(outline, rows=rows)
+    return public_draft(outline, rows=rows)
 
 
 def _require_person(name: str, columns: Sequence[FoundColumn]) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp_pipeline.cli.anonymize import anonymity_line, anonymize, print_failed_checks
+from dp_pipeline.cli.anonymize import k_anonymity_line, anonymize, print_failed_checks
 
 if TYPE_CHECKING:
     from dp_pipeline.publish.request import Plan, PlannedRelease, RunRequest
@@ -150,7 +150,7 @@ def plan(dataset: str, **options: Any) -> None:
     planned = plan_request(requested(dataset, **options))
     print_plan(planned)
     if planned.spec.k_anonymity is not None:
-        click.echo(anonymity_line(planned.spec))
+        click.echo(k_anonymity_line(planned.spec))
     planned.require_budget()
 
 

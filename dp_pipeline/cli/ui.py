@@ -20,7 +20,7 @@ _TOLD = {
 @click.command()
 @click.option("--port", default=3000, type=click.IntRange(1, 65535), help="Of the pages; 3000.")
 def ui(port: int) -> None:
-    """Open Dagster's pages on this computer: lineage, runs, schedules, backfills."""
+    """Open Dagster's pages on this computer: population, runs, schedules, backfills."""
     from dp_pipeline.cli.web_guard import OURS, declared_origins
     from dp_pipeline.orchestration.instance import code_location, dagster_instance
     from dp_pipeline.publish.home import HOME_VARIABLE, find_home

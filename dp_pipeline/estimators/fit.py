@@ -1,6 +1,6 @@
 """PrivateFit: one private model of rows in memory, through the gate.
 
-A fit that a lineage pays for: its ε is in the ledger before anyone looks.
+A fit that a population pays for: its ε is in the ledger before anyone looks.
 
 A fit is in memory: there is nothing to replay and nothing to resume. Whatever
 stops it after the charge leaves the charge, dead and never refunded.
@@ -55,7 +55,7 @@ from dp_pipeline.spec.amounts import (
     parse_delta,
     parse_epsilon,
 )
-from dp_pipeline.spec.domain import Domain, OneRow, Relation, reach
+from dp_pipeline.spec.domain import Domain, OneRow, Relation, distance
 from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError
 from dp_pipeline.spec.parameters import fact_text, from_text, texts_of
 
@@ -120,14 +120,14 @@ class PrivateFit(Generic[ReleaseType]):
             return Curator(
                 counter,
                 domain=self.domain,
-                reach=reach(UNIT, RELATION),
+                distance=distance(UNIT, RELATION),
                 accountant=accountant,
                 transcript=transcript,
                 noise=noise,
             )
 
         fitted = fit(self.model, self.guarantee, ask, epsilon=self.guarantee.epsilon, rng=rng)
-        fitted.require_claimed(self.guarantee, what=self.method)
+        fitted.require_guaranteed(self.guarantee, what=self.method)
         if not isinstance(fitted.released, self.releases):
             raise BoundaryViolation(
                 f"{self.method}: expected {self.releases.__name__}, got another release"
@@ -139,20 +139,20 @@ def run_charged(
     of: PrivateFit[ReleaseType],
     counter: Counter,
     *,
-    lineage: str,
+    population: str,
     noise: NoiseSource,
     rng: np.random.Generator,
 ) -> Estimate[ReleaseType]:
     """Reserve ε, or ρ, in the ledger of the project's home, fit, settle with the spends.
 
-    Raises DeclarationError for a lineage without an account, one with another unit, relation
+    Raises DeclarationError for a population without an account, one with another unit, relation
     or δ, and a seed where the account is for releases; BudgetExceeded when ε does not fit.
     Then nothing was charged and nothing drawn.
     """
     ledger = find_home().ledger
-    account = _require_account(ledger, lineage, noise)
+    account = _require_account(ledger, population, noise)
     _require_currency(account, of.guarantee.currency)
-    _rehearse(of)
+    _dry_run(of)
     with ledger.reserve(_charge(of, account, noise)) as reservation:
         try:
             fitted = of.run(counter, noise=noise, rng=rng)
@@ -164,21 +164,21 @@ def run_charged(
     return fitted
 
 
-def _require_account(ledger: Ledger, lineage: object, noise: NoiseSource) -> Account:
-    account = ledger.account(lineage) if isinstance(lineage, str) else None
+def _require_account(ledger: Ledger, population: object, noise: NoiseSource) -> Account:
+    account = ledger.account(population) if isinstance(population, str) else None
     if account is None:
         raise DeclarationError(
-            f"lineage: expected one with an account in {ledger.folder}, got {lineage!r:.60}: "
+            f"population: expected one with an account in {ledger.folder}, got {population!r:.60}: "
             "`dp-pipeline run` of a data set file that declares it opens one"
         )
     if (account.unit, account.relation) != (str(UNIT), RELATION):
         raise DeclarationError(
-            f"lineage {account.lineage}: expected an account that protects {UNIT} under "
+            f"population {account.population}: expected an account that protects {UNIT} under "
             f"{RELATION}, got {account.unit} under {account.relation}"
         )
     if account.purpose == "release" and type(noise) not in FIT_FOR_RELEASE:
         raise DeclarationError(
-            f"lineage {account.lineage}: noise: expected a source fit for sensitive data "
+            f"population {account.population}: noise: expected a source fit for sensitive data "
             f"({' or '.join(one.name for one in FIT_FOR_RELEASE)}), got another"
         )
     return account
@@ -187,7 +187,7 @@ def _require_account(ledger: Ledger, lineage: object, noise: NoiseSource) -> Acc
 def _require_currency(account: Account, currency: Currency) -> None:
     if currency not in (PURE, account.currency):
         raise DeclarationError(
-            f"lineage {account.lineage}: delta: expected {_said(account.currency)} as its account "
+            f"population {account.population}: delta: expected {_said(account.currency)} as its account "
             f"has, got {_said(currency)}"
         )
 
@@ -196,7 +196,7 @@ def _said(currency: Currency) -> str:
     return "0" if currency.delta is None else delta_text(currency.delta)
 
 
-def _rehearse(of: PrivateFit[ReleaseType]) -> None:
+def _dry_run(of: PrivateFit[ReleaseType]) -> None:
     """Fit nobody, with a seed: what cannot be drawn or written down must not be charged."""
     nobody = MemoryCounter.empty(of.domain)
     fitted = of.run(nobody, noise=SeededNoise(0), rng=np.random.default_rng(0))
@@ -211,7 +211,7 @@ def _charge(of: PrivateFit[ReleaseType], account: Account, noise: NoiseSource) -
     cost = account.currency.cost_of(guarantee.amount, guarantee.currency)
     return Charge(
         key=uuid4().hex,
-        lineage=account.lineage,
+        population=account.population,
         kind="dp",
         nano_epsilon=nano_epsilon(cost),
         what=f"{of.estimator}/{of.method} at {price}",

@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dp_pipeline.anonymity import METHODS
 from dp_pipeline.anonymity.method import Bit, BitRecoding, Method, Selecting, sensitive_diversity
-from dp_pipeline.anonymity.partition import Promise, TooFewRows
+from dp_pipeline.anonymity.partition import KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.rows import CodedRows
 from dp_pipeline.estimators.fit import InvalidParameter, invalid_parameters
 from dp_pipeline.estimators.frames import Features, features_of, whole_number
@@ -82,7 +82,9 @@ class BitSelection:
     report: DisclosureReport
 
     @classmethod
-    def of(cls, rows: CodedRows, method: Selecting, promise: Promise, *, seed: int) -> BitSelection:
+    def of(
+        cls, rows: CodedRows, method: Selecting, promise: KAnonymityGuarantee, *, seed: int
+    ) -> BitSelection:
         """Run a method; DeclarationError where not even one class of all rows is possible."""
         try:
             anonymized = method.recode(rows, promise, seed=seed)
@@ -298,12 +300,12 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._kept = tuple(compress(selection.bits, selection.support))
         self.report_, self.suppressed_ = selection.report, selection.suppressed
 
-    def _promise(self, method: Method) -> Promise:
+    def _promise(self, method: Method) -> KAnonymityGuarantee:
         k = whole_number(self.k, of="k", least=0)
         diversity = sensitive_diversity(method, k=k)
         if self.diversity is not None:
             diversity = whole_number(self.diversity, of="diversity", least=1)
-        return Promise(k, diversity, _share(self.suppress))
+        return KAnonymityGuarantee(k, diversity, _share(self.suppress))
 
     def _learned(self, features: Features) -> tuple[SelectorColumn, ...]:
         of_place, of_all = declared_edges(self.edges, features.names)

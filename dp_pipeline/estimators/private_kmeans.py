@@ -36,7 +36,7 @@ from dp_pipeline.inference.spatial.kmeans import cluster_synopsis
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.reporting.plausibility import NoisyTotal, clustering_warnings, table_warnings
-from dp_pipeline.spec.domain import Attribute, Domain, reach
+from dp_pipeline.spec.domain import Attribute, Domain, distance
 from dp_pipeline.spec.encoding import Coordinate, FloatArray, IntArray, is_interval
 from dp_pipeline.spec.errors import DeclarationError
 
@@ -108,7 +108,7 @@ def clustering_doubts(
     return clustering_warnings(
         tables,
         [fit.domain[name] for name in columns],
-        NoisyTotal.of_tables(tables, fitted.spends, reach=reach(UNIT, RELATION)),
+        NoisyTotal.of_tables(tables, fitted.spends, distance=distance(UNIT, RELATION)),
         epsilon=fit.guarantee.epsilon,
         nominal_rows=nominal_rows,
     )
@@ -149,7 +149,7 @@ class PrivateKMeans(
 
     **Every fit is a new spend.** The results of two fits on the same rows, of clones, of the
     folds and candidates of a grid search are together as private as the *sum* of their ε.
-    Nothing here adds them up unless ``lineage`` is given.
+    Nothing here adds them up unless ``population`` is given.
 
     What is private is what ``fit`` sets. ``predict``, ``transform`` and ``fit_transform`` of
     the fitted rows answer about each of them exactly: as sensitive as the rows themselves. So
@@ -183,7 +183,7 @@ class PrivateKMeans(
         shared with the estimator's clones.
     random_state : int, RandomState or None, default=None
         Randomness of post-processing: starts of k-means. It protects nobody.
-    lineage : str, default=None
+    population : str, default=None
         Population whose account in the ledger of this project's home (``DP_PIPELINE_HOME``, or
         the folder of workspace.yaml) pays for every fit, before it looks. A fit that stops after
         that has spent its ε: there are no refunds.
@@ -233,7 +233,7 @@ class PrivateKMeans(
         method_params: Mapping[str, object] | None = None,
         noise: Any = None,
         random_state: Any = None,
-        lineage: str | None = None,
+        population: str | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.epsilon = epsilon
@@ -243,7 +243,7 @@ class PrivateKMeans(
         self.method_params = method_params
         self.noise = noise
         self.random_state = random_state
-        self.lineage = lineage
+        self.population = population
 
     def fit(self, X: Any, y: Any = None) -> PrivateKMeans:  # noqa: ARG002
         """Find private centres of the rows of X, (n, d); costs ``epsilon`` each time.
@@ -253,7 +253,7 @@ class PrivateKMeans(
             frame. y is ignored
 
         Raises InvalidParameter, a ValueError, for parameters and for the form of X; with
-        ``lineage`` also BudgetExceeded; nothing was charged or drawn then. No error and no
+        ``population`` also BudgetExceeded; nothing was charged or drawn then. No error and no
         warning says anything about a row. Warns (WeakSignal) of what ``warnings_`` says.
         """
         rng = generator(self.random_state)
@@ -323,9 +323,9 @@ class PrivateKMeans(
         self, fit: PrivateFit[Clusters], columns: list[NDArray[Any]], rng: np.random.Generator
     ) -> Estimate[Clusters]:
         noise, counter = noise_of(self.noise), counter_over(columns, fit.domain)
-        if self.lineage is None:
+        if self.population is None:
             return fit.run(counter, noise=noise, rng=rng)
-        return run_charged(fit, counter, lineage=self.lineage, noise=noise, rng=rng)
+        return run_charged(fit, counter, population=self.population, noise=noise, rng=rng)
 
     def _keep(self, fitted: Estimate[Clusters], fit: PrivateFit[Clusters]) -> None:
         box = fit.domain.box(fit.domain.names)

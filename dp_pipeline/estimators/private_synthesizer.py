@@ -113,7 +113,7 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
 
     **Every fit is a new spend.** The results of two fits on the same rows, of clones, of the
     folds and candidates of a grid search are together as private as the *sum* of their ε.
-    Nothing here adds them up unless ``lineage`` is given.
+    Nothing here adds them up unless ``population`` is given.
 
     All that ``fit`` sets is private, and so is what ``sample`` and ``marginal`` make of it, as
     often as they are called. Not private is a ``domain`` that was read off the rows: declare
@@ -162,8 +162,8 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         What becomes of a row with a value that is not declared and has no ``other`` to go to, or
         that is missing where nothing says it may be: it is left out, as the whole pipeline does.
         "error" raises in its place, in words that name the column. **That tells about a row:**
-        for public data alone, and never beside ``lineage``.
-    lineage : str, default=None
+        for public data alone, and never beside ``population``.
+    population : str, default=None
         Population whose account in the ledger of this project's home (``DP_PIPELINE_HOME``, or
         the folder of workspace.yaml) pays for every fit, before it looks. A fit that stops after
         that has spent its ε: there are no refunds. The account's δ is that of ``delta``, or
@@ -217,7 +217,7 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         method_params: Mapping[str, object] | None = None,
         nominal_rows: int | None = None,
         on_unknown: str = "drop",
-        lineage: str | None = None,
+        population: str | None = None,
     ) -> None:
         self.domain = domain
         self.epsilon = epsilon
@@ -228,7 +228,7 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         self.method_params = method_params
         self.nominal_rows = nominal_rows
         self.on_unknown = on_unknown
-        self.lineage = lineage
+        self.population = population
 
     def fit(self, X: Any, y: Any = None) -> PrivateSynthesizer:  # noqa: ARG002
         """Make a private model of the rows of X; costs ``epsilon`` each time.
@@ -238,7 +238,7 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
             of ``domain``. y is ignored
 
         Raises InvalidParameter, a ValueError, for parameters and for a table without a declared
-        column; with ``lineage`` also BudgetExceeded; nothing was charged or drawn then. No error
+        column; with ``population`` also BudgetExceeded; nothing was charged or drawn then. No error
         and no warning says anything about a row, unless ``on_unknown`` asks for one. Warns
         (WeakSignal) of what ``warnings_`` says.
         """
@@ -318,9 +318,9 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
             raise DeclarationError(
                 f"on_unknown: expected drop or error, got {self.on_unknown!r:.60}"
             )
-        if self.on_unknown == "error" and self.lineage is not None:
+        if self.on_unknown == "error" and self.population is not None:
             raise DeclarationError(
-                "on_unknown: expected drop where a lineage pays, got error: it tells about a row"
+                "on_unknown: expected drop where a population pays, got error: it tells about a row"
             )
         return self.on_unknown == "error"
 
@@ -331,9 +331,9 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         noise: Any,
         rng: np.random.Generator,
     ) -> Estimate[SyntheticTable]:
-        if self.lineage is None:
+        if self.population is None:
             return fit.run(counter, noise=noise, rng=rng)
-        return run_charged(fit, counter, lineage=self.lineage, noise=noise, rng=rng)
+        return run_charged(fit, counter, population=self.population, noise=noise, rng=rng)
 
     def _chosen(self, names: list[str]) -> tuple[DeclaredColumn, ...]:
         known = {column.attribute.name: column for column in self._columns}

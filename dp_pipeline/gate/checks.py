@@ -9,7 +9,7 @@ import numpy as np
 
 from dp_pipeline.gate.counter import MOST_GRID_AXES, MOST_GRID_CELLS
 from dp_pipeline.gate.rules import NearestCentre
-from dp_pipeline.gate.sparse import MOST_CELLS, MOST_SCALES, expected_survivors
+from dp_pipeline.gate.sparse import MOST_CELLS, MOST_SCALES, expected_above_threshold
 from dp_pipeline.release.derived_attribute import MOST_DERIVED_CELLS, DerivedAttribute, Grouping
 from dp_pipeline.release.trees import BitTree, Prefixes
 from dp_pipeline.spec.domain import Domain
@@ -84,7 +84,7 @@ def require_sparse(
         raise BoundaryViolation(
             f"threshold: expected a whole number of 1 to 2^32 scales, got {threshold!r:.30}"
         )
-    if expected_survivors(cells, threshold, scale) > MOST_EMPTY_CELLS:
+    if expected_above_threshold(cells, threshold, scale) > MOST_EMPTY_CELLS:
         raise BoundaryViolation(
             f"threshold: expected one that at most {MOST_EMPTY_CELLS} empty cells reach, "
             f"got {threshold} at a scale of {float(scale):.4g} and {cells} cells"

@@ -69,12 +69,12 @@ class Curator:
 
     counter      exact answers, or None: only the transcript can be replayed
     domain       declared attributes, public
-    reach        rows that two neighbouring data sets differ by, at most
+    distance     rows that two neighbouring data sets differ by, at most
     accountant   holds the ε, or ρ, of this release; a charge above it raises BudgetExceeded
     transcript   every answer is stored there before it is returned
     noise        where the noise comes from
     benchmark    whether the rows are public: only then may anything be disclosed
-    relation     what neighbouring data sets are; ``reach`` is the one under it
+    relation     what neighbouring data sets are; ``distance`` is the one under it
     recoding     digests of groups of levels and derived attributes, for the transcript
     """
 
@@ -83,7 +83,7 @@ class Curator:
         counter: Counter | None,
         *,
         domain: Domain,
-        reach: int,
+        distance: int,
         accountant: Accountant,
         transcript: Transcript,
         noise: NoiseSource,
@@ -91,7 +91,7 @@ class Curator:
         relation: Relation = "add_remove",
         recoding: tuple[str, ...] = (),
     ) -> None:
-        self._domain, self._reach = domain, reach
+        self._domain, self._distance = domain, distance
         self._benchmark, self._relation = benchmark, relation
         self._route = Route(counter, accountant, transcript, noise, recoding)
 
@@ -101,9 +101,9 @@ class Curator:
         return self._domain
 
     @property
-    def reach(self) -> int:
+    def distance(self) -> int:
         """Rows that two neighbouring data sets differ by, at most; fixed once it is made."""
-        return self._reach
+        return self._distance
 
     @property
     def accountant(self) -> Accountant:
@@ -116,7 +116,7 @@ class Curator:
         return self._route.currency
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({len(self.domain.names)} attributes, reach {self.reach})"
+        return f"{type(self).__name__}({len(self.domain.names)} attributes, reach {self.distance})"
 
     def grouped(self, groupings: Mapping[str, Grouping]) -> Curator:
         """The same curator of tables where levels of some attributes are groups, made of what was
@@ -155,7 +155,7 @@ class Curator:
         return Curator(
             counter,
             domain=domain,
-            reach=self._reach,
+            distance=self._distance,
             accountant=route.accountant,
             transcript=route.transcript,
             noise=route.noise,
@@ -168,7 +168,7 @@ class Curator:
         self, what: str, asked: Asked, exact: Exact, *, l1_per_row: int, epsilon: Fraction
     ) -> IntArray:
         """A Laplace question from its charge to its answer; ``exact`` looks without noise."""
-        paid = self._route.laplace(what, l1=l1_per_row * self.reach, epsilon=epsilon)
+        paid = self._route.laplace(what, l1=l1_per_row * self.distance, epsilon=epsilon)
         self.accountant.charge(paid.spend)
         return self._route.answer(paid, asked, exact)
 
@@ -178,7 +178,7 @@ class Curator:
         ⊕ one row is in one cell: Δ1 = 1 a row.
         """
         require_table(self.domain, attributes)
-        paid = self._route.laplace(_words(attributes), l1=self.reach, epsilon=epsilon)
+        paid = self._route.laplace(_words(attributes), l1=self.distance, epsilon=epsilon)
         return self._tabulated({attributes: paid})[0]
 
     def measure_gaussian(self, attributes: Names, *, rho: Fraction) -> NoisyMarginal:
@@ -188,7 +188,7 @@ class Curator:
         BoundaryViolation in a release that pays in ε.
         """
         require_table(self.domain, attributes)
-        paid = self._route.gaussian(_words(attributes), l2_squared=self.reach**2, rho=rho)
+        paid = self._route.gaussian(_words(attributes), l2_squared=self.distance**2, rho=rho)
         return self._tabulated({attributes: paid})[0]
 
     def tabulate(self, amounts: Mapping[Names, Fraction]) -> tuple[NoisyMarginal, ...]:
@@ -201,7 +201,7 @@ class Curator:
         """
         for attributes in amounts:
             require_table(self.domain, attributes)
-        l1, l2_squared = self.reach, self.reach**2
+        l1, l2_squared = self.distance, self.distance**2
         return self._tabulated(
             {
                 names: self._route.vector(
@@ -213,7 +213,7 @@ class Curator:
 
     def _scale(self, epsilon: Fraction) -> Fraction:
         """Of the noise on counts that one row moves by 1."""
-        return mechanisms.laplace_scale(l1=self.reach, epsilon=epsilon)
+        return mechanisms.laplace_scale(l1=self.distance, epsilon=epsilon)
 
     def _tabulated(self, paid: Mapping[Names, PaidNoise]) -> tuple[NoisyMarginal, ...]:
         """Marginals, charged together: one scan, and an answer stored for each."""
@@ -245,7 +245,7 @@ class Curator:
         """
         if any(isinstance(score, OF_PUBLIC_ROWS) for score in candidates.values()):
             self._require_public_rows("scores")
-        known = Candidates(candidates, domain=self.domain, reach=self.reach)
+        known = Candidates(candidates, domain=self.domain, distance=self.distance)
         return ScoreSession(known, self._route)
 
     def public_rows(self) -> int:
@@ -266,7 +266,7 @@ class Curator:
         )
 
     def _require_public_rows(self, what: str) -> None:
-        if not self._benchmark or self._relation != "replace_one" or self.reach != 2:
+        if not self._benchmark or self._relation != "replace_one" or self.distance != 2:
             raise BoundaryViolation(
                 f"{what}: expected benchmark rows under replace_one with one row a person, where "
                 "the number of rows is public, got others"
@@ -314,7 +314,7 @@ class Curator:
         BoundaryViolation for anything else, from public numbers alone.
         """
         what = f"cells of {', '.join(attributes)} from {threshold} rows on"
-        spend = self._route.laplace(what, l1=self.reach, epsilon=epsilon).spend
+        spend = self._route.laplace(what, l1=self.distance, epsilon=epsilon).spend
         cells = require_sparse(self.domain, attributes, threshold=threshold, scale=spend.scale)
         noise = self._route.noise
 
@@ -397,7 +397,7 @@ class Curator:
         # The largest scale that the session may be asked for: what cannot be drawn is not charged.
         checked_scale(scale * SHARES)
         what = f"tree over {', '.join(tree.columns)}"
-        spend = Spend(what, TREE_PATHS, epsilon, self.reach, scale)
+        spend = Spend(what, TREE_PATHS, epsilon, self.distance, scale)
         session = TreeSession(tree, spend, self._route)
         self.accountant.charge(spend, settled=session.close)
         return session
@@ -410,9 +410,9 @@ class Curator:
         require_tree(self.domain, tree)
         require_fan(bits)
         fan = 1 << bits
-        scale = checked_scale(split_scale(fan=fan, reach=self.reach, epsilon=epsilon))
+        scale = checked_scale(split_scale(fan=fan, distance=self.distance, epsilon=epsilon))
         what = f"splits over {', '.join(tree.columns)}"
-        spend = Spend(what, biased_splits(fan), epsilon, self.reach, scale)
+        spend = Spend(what, biased_splits(fan), epsilon, self.distance, scale)
         self.accountant.charge(spend)
         return SplitSession(tree, spend, self._route, bits=bits)
 
@@ -452,9 +452,9 @@ class Curator:
         require_subsets(self.domain, rules, salt)
         d = len(rules[0].columns)
         what = f"of {len(rules)} × {len(rules[0].centres)} clusters"
-        of_sizes = self._route.laplace(f"sizes {what}", l1=self.reach, epsilon=sizes_epsilon)
+        of_sizes = self._route.laplace(f"sizes {what}", l1=self.distance, epsilon=sizes_epsilon)
         of_totals = self._route.laplace(
-            f"totals {what}", l1=(d << COORDINATE_BITS) * self.reach, epsilon=totals_epsilon
+            f"totals {what}", l1=(d << COORDINATE_BITS) * self.distance, epsilon=totals_epsilon
         )
         self.accountant.charge(of_sizes.spend, of_totals.spend)
         look = Once(lambda counter: counter.sum_by_centre(rules, salt=salt).open_at_the_gate())

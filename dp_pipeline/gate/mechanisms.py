@@ -24,7 +24,7 @@ def laplace_scale(*, l1: int, epsilon: Fraction) -> Fraction:
     >>> laplace_scale(l1=3, epsilon=Fraction("0.5"))
     Fraction(6, 1)
     """
-    return _reach(l1, of="l1") / _paid(epsilon)
+    return _distance(l1, of="l1") / _paid(epsilon)
 
 
 def choice_scale(*, linf: int, epsilon: Fraction) -> Fraction:
@@ -35,7 +35,7 @@ def choice_scale(*, linf: int, epsilon: Fraction) -> Fraction:
     >>> choice_scale(linf=3, epsilon=Fraction("0.5"))
     Fraction(12, 1)
     """
-    return 2 * _reach(linf, of="linf") / _paid(epsilon)
+    return 2 * _distance(linf, of="linf") / _paid(epsilon)
 
 
 def gaussian_variance(*, l2_squared: int, rho: Fraction) -> Fraction:
@@ -46,7 +46,7 @@ def gaussian_variance(*, l2_squared: int, rho: Fraction) -> Fraction:
     >>> gaussian_variance(l2_squared=3, rho=Fraction("0.01"))
     Fraction(150, 1)
     """
-    return _reach(l2_squared, of="l2_squared") / (2 * _paid(rho, of="rho"))
+    return _distance(l2_squared, of="l2_squared") / (2 * _paid(rho, of="rho"))
 
 
 def exponential_scale(*, linf: int, rho: Fraction) -> Fraction:
@@ -58,7 +58,7 @@ def exponential_scale(*, linf: int, rho: Fraction) -> Fraction:
     >>> exponential_scale(linf=3, rho=Fraction("0.02"))
     Fraction(15, 1)
     """
-    return root_at_least(_reach(linf, of="linf") ** 2 / (2 * _paid(rho, of="rho")))
+    return root_at_least(_distance(linf, of="linf") ** 2 / (2 * _paid(rho, of="rho")))
 
 
 def measure(exact: IntArray, *, l1: int, epsilon: Fraction, noise: NoiseSource) -> IntArray:
@@ -166,7 +166,7 @@ def _vector(scores: IntArray) -> IntArray:
     return scores
 
 
-def _reach(value: int, *, of: str) -> Fraction:
+def _distance(value: int, *, of: str) -> Fraction:
     """A sensitivity: a whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise BoundaryViolation(f"{of}: expected an int of at least 1, got {value!r}")

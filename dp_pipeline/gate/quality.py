@@ -1,6 +1,6 @@
 """Buying quality numbers: how good a release is on the true rows is a question about rows.
 
-Each is bought with an ε of its own, reserved together with the release's.
+Each is paid for with an ε of its own, reserved together with the release's.
 
 Buying how good released centres are: their NICV, and how well they agree with a label.
 
@@ -47,7 +47,7 @@ CLIP_QUANTILE = 0.98
 SQUARED_UNITS = "squared data units"
 
 
-def buy_cluster_quality(
+def private_cluster_quality(
     curator: Curator, clusters: Clusters, *, epsilon: Fraction, label: str | None
 ) -> dict[str, NoisyNumber]:
     """``nicv``; with a label ``f_label`` and ``ari_label`` too. Spends exactly ``epsilon``."""
@@ -56,8 +56,8 @@ def buy_cluster_quality(
     )
     share = ROWS_SHARE if label is None else CLASSES_SHARE
     of_total, of_rest = split(epsilon, [1 - share, share])
-    total = _buy_square_distance(curator, clusters, rule, of_total)
-    scale = float(curator.reach / of_rest)
+    total = _private_square_distance(curator, clusters, rule, of_total)
+    scale = float(curator.distance / of_rest)
     if label is None:
         rows = int(curator.measure((), epsilon=of_rest).table)
         return {"nicv": _mean(total, NoisyNumber(rows, scale, "rows"))}
@@ -71,7 +71,7 @@ def buy_cluster_quality(
     }
 
 
-def _buy_square_distance(
+def _private_square_distance(
     curator: Curator, clusters: Clusters, rule: NearestCentre, epsilon: Fraction
 ) -> NoisyNumber:
     """Σ over rows of min(d², B), in squared data units.
@@ -86,7 +86,7 @@ def _buy_square_distance(
     shift = max(0, clip.bit_length() - 20)
     total = curator.measure_distance(rule, clip=clip, shift=shift, epsilon=epsilon)
     coarse = unit * (1 << shift)
-    scale = float((clip >> shift) * curator.reach / epsilon)
+    scale = float((clip >> shift) * curator.distance / epsilon)
     return NoisyNumber(int(total) * coarse, scale * coarse, SQUARED_UNITS)
 
 
@@ -164,8 +164,8 @@ def _without_noise(table: FloatArray | IntArray) -> FloatArray:
     return np.rint(project_to_simplex(table, total))
 
 
-BOUGHT_WAYS = (2, 3)
-"""Sizes of the marginals whose average distance is bought; larger ones have too many cells."""
+PRIVATE_WAYS = (2, 3)
+"""Sizes of the marginals whose average distance is paid for; larger ones have too many cells."""
 
 MOST_CELLS = 1 << 22
 """Cells of all marginals of one size together; of the sampled ones, those that fit count."""
@@ -174,13 +174,13 @@ ROWS_WEIGHT = Fraction(1, 4)
 """Weight of the number of rows beside 1 for each number: it moves a distance little."""
 
 
-def buy_table_quality(
+def private_table_quality(
     curator: Curator, table: SyntheticTable, *, epsilon: Fraction, targets: Sequence[Target]
 ) -> dict[str, NoisyNumber]:
     """``avd_2``, ``avd_3`` and ``misclassified_logistic/<attribute>`` of every target that the
     table has. Spends exactly ``epsilon``, the same on each of them.
 
-    ``avd_2`` is of the attributes one by one where no pair of them fits; no ``avd_3`` is bought
+    ``avd_2`` is of the attributes one by one where no pair of them fits; no ``avd_3`` is paid for
     where no three do.
     """
     ways = _ways(curator.domain, table.attributes)
@@ -188,15 +188,17 @@ def buy_table_quality(
     weights = [ROWS_WEIGHT] + [Fraction(1)] * (len(ways) + len(asked))
     of_rows, *parts = split(epsilon, weights)
     counted = int(curator.measure((), epsilon=of_rows).table)
-    rows = NoisyNumber(max(1, counted), float(curator.reach / of_rows), "rows")
+    rows = NoisyNumber(max(1, counted), float(curator.distance / of_rows), "rows")
     distances = dict[str, NoisyNumber]()
     for (name, chosen), part in zip(ways.items(), parts[: len(ways)], strict=True):
         released = {way: whole_parts(table.probabilities(way)) for way in chosen}
         error = int(curator.measure_marginal_error(released, epsilon=part))
         # One row moves the average of ½Σ|c − n·q| by at most 1.
-        distances[name] = _mean_distance(error / (len(chosen) << 17), curator.reach / part, rows)
+        distances[name] = _mean_distance(error / (len(chosen) << 17), curator.distance / part, rows)
     mistakes = {
-        f"misclassified_logistic/{target.attribute}": _buy_mistakes(curator, table, target, part)
+        f"misclassified_logistic/{target.attribute}": _private_mistakes(
+            curator, table, target, part
+        )
         for target, part in zip(asked, parts[len(ways) :], strict=True)
     }
     return distances | mistakes
@@ -204,7 +206,7 @@ def buy_table_quality(
 
 def _ways(domain: Domain, attributes: tuple[str, ...]) -> Mapping[str, list[tuple[str, ...]]]:
     """Metric → marginals that it is the mean over."""
-    found = {f"avd_{k}": _fitting(domain, ways_of(attributes, k)) for k in BOUGHT_WAYS}
+    found = {f"avd_{k}": _fitting(domain, ways_of(attributes, k)) for k in PRIVATE_WAYS}
     found["avd_2"] = found["avd_2"] or [(name,) for name in attributes]
     return {name: ways for name, ways in found.items() if ways}
 
@@ -230,7 +232,7 @@ def _mean_distance(rows_off: float, scale: Fraction, rows: NoisyNumber) -> Noisy
     return NoisyNumber(value, hypot(float(scale), value * rows.scale) / rows.value, "share")
 
 
-def _buy_mistakes(
+def _private_mistakes(
     curator: Curator, table: SyntheticTable, target: Target, epsilon: Fraction
 ) -> NoisyNumber:
     """Share of the true rows that logistic regression, learned from the synthetic ones, gets
@@ -249,7 +251,7 @@ def _buy_mistakes(
     rows = max(1, right + wrong)
     value = min(1.0, max(0.0, wrong / rows))
     # ∂/∂wrong = (1 − v)/n and ∂/∂right = −v/n: both cells have the same noise.
-    scale = float(curator.reach / epsilon) * hypot(value, 1 - value) / rows
+    scale = float(curator.distance / epsilon) * hypot(value, 1 - value) / rows
     return NoisyNumber(value, scale, "share")
 
 
@@ -270,7 +272,7 @@ PUBLISHED = "published class"
 """A derived attribute: the place among the published classes, the others together at the end."""
 
 
-def buy_class_quality(
+def private_class_quality(
     curator: Curator, table: ClassTable, *, epsilon: Fraction
 ) -> dict[str, NoisyNumber]:
     """``auc_class_rate/<label>``: AUC of the published classes' rates, and for all other rows of
@@ -292,7 +294,7 @@ def buy_class_quality(
         # As if nothing was known, and as far off as anything.
         return {f"auc_class_rate/{table.label}": NoisyNumber(0.5, 0.5, "share")}
     # To first order, with the same noise in every cell; an AUC is never further off than 1.
-    scale = float(curator.reach / epsilon) * float(np.sqrt((found.gradient**2).sum()))
+    scale = float(curator.distance / epsilon) * float(np.sqrt((found.gradient**2).sum()))
     scale += left_out * float(np.abs(found.gradient[-1]).max())
     value = min(1.0, max(0.0, found.value))
     return {f"auc_class_rate/{table.label}": NoisyNumber(value, min(1.0, scale), "share")}
@@ -309,14 +311,14 @@ def _measured(curator: Curator, table: ClassTable, epsilon: Fraction) -> tuple[n
     view = view.with_attributes({PUBLISHED: DerivedAttribute((CLASS,), places)})
     noisy = view.measure((table.label, PUBLISHED), epsilon=epsilon)
     counts, published = noisy.table.T, len(table.published)
-    least = replace(table.promise, rows=curator.reach, scale=noisy.scale).least_size
+    least = replace(table.promise, rows=curator.distance, scale=noisy.scale).least_size
     if counts[published:].sum() >= least:
         return counts, 0
     nothing = np.zeros((1, counts.shape[1]), dtype=np.int64)
     return np.vstack([counts[:published], nothing]), (len(counts) - published) * least
 
 
-def buy_quality(
+def private_quality(
     curator: Curator,
     released: Clusters | SyntheticTable | ClassTable,
     *,
@@ -330,7 +332,7 @@ def buy_quality(
     targets   what classifiers are asked that learn from a synthetic table
     """
     if isinstance(released, Clusters):
-        return buy_cluster_quality(curator, released, epsilon=epsilon, label=label)
+        return private_cluster_quality(curator, released, epsilon=epsilon, label=label)
     if isinstance(released, ClassTable):
-        return buy_class_quality(curator, released, epsilon=epsilon)
-    return buy_table_quality(curator, released, epsilon=epsilon, targets=targets)
+        return private_class_quality(curator, released, epsilon=epsilon)
+    return private_table_quality(curator, released, epsilon=epsilon, targets=targets)

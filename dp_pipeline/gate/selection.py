@@ -34,17 +34,17 @@ class Candidates:
     """What is scored. Everything but the exact scores is public.
 
     scores   attributes → the score of their table
-    reach    rows that two neighbouring data sets differ by
+    distance  rows that two neighbouring data sets differ by
 
     Cutting a score to ±LARGEST moves no two values further apart: no sensitivity grows.
     """
 
-    def __init__(self, scores: Mapping[Names, Score], *, domain: Domain, reach: int) -> None:
+    def __init__(self, scores: Mapping[Names, Score], *, domain: Domain, distance: int) -> None:
         self._scores = dict(scores)
         _require_scores(self._scores, domain)
         self._cells = [domain.cell_count(names) for names in self._scores]
         self._places = {names: at for at, names in enumerate(self._scores)}
-        self._moves = [score.linf(reach) for score in self._scores.values()]
+        self._moves = [score.linf(distance) for score in self._scores.values()]
         self._exact = Once(self._look)
         self.digest = digest_of({names: (one.kind, one) for names, one in self._scores.items()})
 

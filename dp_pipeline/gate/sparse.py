@@ -29,18 +29,18 @@ _DIGITS = 80
 _BITS = 128
 
 
-def expected_survivors(cells: int, threshold: int, scale: Fraction) -> float:
+def expected_above_threshold(cells: int, threshold: int, scale: Fraction) -> float:
     """Empty cells that reach ``threshold`` on average: cells · P(X ≥ threshold).
 
     X is discrete Laplace noise, so with q = e^(−1/scale) the chance is q^threshold / (1 + q).
 
-    >>> round(expected_survivors(1000, 1, Fraction(1)), 1)
+    >>> round(expected_above_threshold(1000, 1, Fraction(1)), 1)
     268.9
     """
     return cells * exp(-threshold / scale) / (1 + exp(-1 / scale))
 
 
-def number_of_survivors(
+def threshold_binomial(
     cells: int, threshold: int, scale: Fraction, uniform: UniformIntegers
 ) -> int:
     """A draw of Binomial(cells, P(X ≥ threshold)), X discrete Laplace of this scale: exact.
@@ -81,8 +81,8 @@ def inverted(
         allowed = Decimal(10) ** -(digits // 2)
         low = Decimal(drawn) / (1 << bits) - allowed
         high = Decimal(drawn + 1) / (1 << bits) + allowed
-        reach, one = _exp(threshold / scale), _exp(1 / scale)
-        chance = reach / (1 + one)
+        distance, one = _exp(threshold / scale), _exp(1 / scale)
+        chance = distance / (1 + one)
         odds = chance / (1 - chance)
         term = (cells * (1 - chance).ln()).exp()
         total = Decimal(0)
@@ -127,7 +127,7 @@ def sparse_laplace(
     """
     noisy = saturating_sum(occupied[:, 1], laplace_noise(len(occupied), scale, uniform))
     kept = noisy >= threshold
-    marked = _different(number_of_survivors(cells, threshold, scale, uniform), cells, uniform)
+    marked = _different(threshold_binomial(cells, threshold, scale, uniform), cells, uniform)
     empty = marked[~np.isin(marked, occupied[:, 0])]
     least = np.full(len(empty), threshold, dtype=np.int64)
     reached = saturating_sum(least, geometric_noise(len(empty), scale, uniform))

@@ -118,13 +118,13 @@ class TreeSession:
         self._left = remaining[remaining > 0][order]
 
 
-def split_scale(*, fan: int, reach: int, epsilon: Fraction) -> Fraction:
+def split_scale(*, fan: int, distance: int, epsilon: Fraction) -> Fraction:
     """Scale λ = L·(2β − 1)/((β − 1)·ε) of the noise on a β-way tree's splits.
 
     >>> split_scale(fan=4, reach=1, epsilon=Fraction(1))
     Fraction(7, 3)
     """
-    return laplace_scale(l1=reach, epsilon=epsilon) * Fraction(2 * fan - 1, fan - 1)
+    return laplace_scale(l1=distance, epsilon=epsilon) * Fraction(2 * fan - 1, fan - 1)
 
 
 def decay(*, fan: int, scale: Fraction) -> int:

@@ -1,4 +1,4 @@
-"""The durable privacy ledger: what every lineage may spend, has spent, and on what.
+"""The durable privacy ledger: what every population may spend, has spent, and on what.
 
 It knows no rows, no models and no orchestration. A release is reserved here
 *before* anything is looked at, and is never refunded:

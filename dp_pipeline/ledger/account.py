@@ -1,4 +1,4 @@
-"""An account: the budget of one lineage, fixed when it opens but for its limits."""
+"""An account: the budget of one population, fixed when it opens but for its limits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NONE = "none"
 class Account:
     """What may be spent on one population of persons, for ever and in a month.
 
-    lineage   declared id of the population; never a file name or a content hash
+    population   declared id of the population; never a file name or a content hash
     unit      the protected unit in words: "one row", "at most 20 rows of a person, column user"
     relation  "add_remove" or "replace_one": what neighbouring data sets differ by
     purpose   "release" (private rows) or "benchmark" (public rows, exact numbers are shown)
@@ -42,7 +42,7 @@ class Account:
     'release'
     """
 
-    lineage: str
+    population: str
     unit: str
     relation: str
     purpose: str
@@ -53,12 +53,14 @@ class Account:
     month_limit: Fraction | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        require_line(self.lineage, of="lineage")
-        require_line(self.unit, of=f"unit of lineage {self.lineage}")
+        require_line(self.population, of="lineage")
+        require_line(self.unit, of=f"unit of population {self.population}")
         self._require_one_of(RELATIONS, self.relation, of="relation")
         self._require_one_of(PURPOSES, self.purpose, of="purpose")
         if self.ceiling is None and self.purpose == "release":
-            raise DeclarationError(f"lineage {self.lineage}: a release needs a ceiling, got none")
+            raise DeclarationError(
+                f"population {self.population}: a release needs a ceiling, got none"
+            )
         self._require_amounts()
         for limit, amount in (("limit", self.ceiling), ("month_limit", self.per_month)):
             if getattr(self, limit) is None and amount is not None:
@@ -72,7 +74,7 @@ class Account:
     def _require_one_of(self, expected: tuple[str, ...], got: str, *, of: str) -> None:
         if got not in expected:
             raise DeclarationError(
-                f"lineage {self.lineage}: {of} is {' or '.join(expected)}, got {got!r}"
+                f"population {self.population}: {of} is {' or '.join(expected)}, got {got!r}"
             )
 
     def _require_amounts(self) -> None:
@@ -80,13 +82,13 @@ class Account:
             amount = getattr(self, name)
             if amount is not None and not _is_positive(amount):
                 raise DeclarationError(
-                    f"lineage {self.lineage}: expected a {name} above 0 as a Fraction, "
+                    f"population {self.population}: expected a {name} above 0 as a Fraction, "
                     f"got {amount!r}"
                 )
         limits = self.ceiling, self.per_month
         if limits[0] is not None and limits[1] is not None and limits[1] > limits[0]:
             raise DeclarationError(
-                f"lineage {self.lineage}: expected per_month at most the ceiling "
+                f"population {self.population}: expected per_month at most the ceiling "
                 f"{epsilon_text(limits[0])}, got {epsilon_text(limits[1])}"
             )
 
@@ -113,13 +115,13 @@ class Account:
         return facts
 
     @classmethod
-    def from_facts(cls, lineage: str, facts: Mapping[str, str]) -> Account:
+    def from_facts(cls, population: str, facts: Mapping[str, str]) -> Account:
         """The account that ``facts`` was written from; KeyError or ValueError if it was not."""
         # Every account that counts in ρ says so; those of before there was another do not.
         is_pure = facts.get("currency", PURE.name) == PURE.name
         per_month = facts.get("per_month", _NONE)
         return cls(
-            lineage=lineage,
+            population=population,
             unit=facts["unit"],
             relation=facts["relation"],
             purpose=facts["purpose"],
@@ -138,12 +140,12 @@ class Account:
         """
         if self.ceiling is None or not _is_positive(total) or total < self.ceiling:
             raise DeclarationError(
-                f"lineage {self.lineage}: expected a ceiling of at least {_text(self.ceiling)}, "
+                f"population {self.population}: expected a ceiling of at least {_text(self.ceiling)}, "
                 f"got {_text(total)}"
             )
         if (total, per_month) == (self.ceiling, self.per_month):
             raise DeclarationError(
-                f"lineage {self.lineage}: expected a change, got the ceiling {_text(total)} and "
+                f"population {self.population}: expected a change, got the ceiling {_text(total)} and "
                 f"per_month {_text(per_month)} that it has"
             )
         return replace(
@@ -164,13 +166,13 @@ class Account:
         names = [name for name in fixed if getattr(self, name) != getattr(opened, name)]
         if names:
             raise DeclarationError(
-                f"lineage {self.lineage}: opened with {_listed(opened.facts(), names)}, "
+                f"population {self.population}: opened with {_listed(opened.facts(), names)}, "
                 f"now declared with {_listed(self.facts(), names)}"
             )
         more = [name for name in _DECLARED_LIMITS if self._asks_for_more(opened, name)]
         if more:
             raise DeclarationError(
-                f"lineage {self.lineage}: its account has {_listed(opened.facts(), more)}, now "
+                f"population {self.population}: its account has {_listed(opened.facts(), more)}, now "
                 f"declared with {_listed(self.facts(), more)}: a file does not raise it, "
                 "`dp-pipeline budget raise` does, with a reason"
             )
@@ -183,7 +185,7 @@ class Account:
         if not names:
             return ""
         return (
-            f"lineage {self.lineage}: the file declares {_listed(self.facts(), names)}; the "
+            f"population {self.population}: the file declares {_listed(self.facts(), names)}; the "
             f"account has {_listed(opened.facts(), names)}, and the account rules"
         )
 

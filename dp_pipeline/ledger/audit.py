@@ -38,9 +38,9 @@ class Audit:
         self._reserved: dict[str, Entry] = {}
         self._ended: set[str] = set()
 
-    def account(self, lineage: str) -> Account:
-        """The account of a lineage as the entries so far left it."""
-        return self._accounts[lineage]
+    def account(self, population: str) -> Account:
+        """The account of a population as the entries so far left it."""
+        return self._accounts[population]
 
     def take(self, entry: Entry) -> None:
         """The next entry."""
@@ -50,8 +50,8 @@ class Audit:
             self._about_the_ledger(entry)
         elif entry.event == "account":
             self._opened(entry)
-        elif entry.lineage not in self._accounts:
-            raise _impossible(entry, f"lineage {entry.lineage} has no account yet")
+        elif entry.population not in self._accounts:
+            raise _impossible(entry, f"population {entry.population} has no account yet")
         elif entry.event == "raise":
             self._raised(entry)
         elif entry.event == "reserve":
@@ -62,28 +62,28 @@ class Audit:
     def _about_the_ledger(self, entry: Entry) -> None:
         """What a row that is not the ledger's looked like is charged without asking for room."""
         names = entry.event == "quarantined"
-        if entry.lineage not in (*self._accounts, "") or (entry.nano_epsilon and not names):
+        if entry.population not in (*self._accounts, "") or (entry.nano_epsilon and not names):
             raise _impossible(entry, "it charges nobody")
         for period in ("", entry.time[:7]):
-            self._spent[entry.lineage, period] += entry.nano_epsilon
+            self._spent[entry.population, period] += entry.nano_epsilon
 
     def _opened(self, entry: Entry) -> None:
-        if entry.lineage in self._accounts:
-            raise _impossible(entry, f"the account of {entry.lineage} was open already")
-        self._facts[entry.lineage] = dict(entry.facts)
-        self._accounts[entry.lineage] = self._account(entry)
+        if entry.population in self._accounts:
+            raise _impossible(entry, f"the account of {entry.population} was open already")
+        self._facts[entry.population] = dict(entry.facts)
+        self._accounts[entry.population] = self._account(entry)
 
     def _raised(self, entry: Entry) -> None:
-        before = self._accounts[entry.lineage]
-        self._facts[entry.lineage] = merged(self._facts[entry.lineage], entry.facts)
+        before = self._accounts[entry.population]
+        self._facts[entry.population] = merged(self._facts[entry.population], entry.facts)
         after = self._account(entry)
         if before.limit is None or after.limit is None or after.limit < before.limit:
-            raise _impossible(entry, f"it lowers the ceiling of {entry.lineage}")
-        self._accounts[entry.lineage] = after
+            raise _impossible(entry, f"it lowers the ceiling of {entry.population}")
+        self._accounts[entry.population] = after
 
     def _account(self, entry: Entry) -> Account:
         try:
-            return Account.from_facts(entry.lineage, self._facts[entry.lineage])
+            return Account.from_facts(entry.population, self._facts[entry.population])
         except (KeyError, ValueError, DeclarationError):
             raise _impossible(entry, "it declares no account") from None
 
@@ -91,17 +91,17 @@ class Audit:
         if entry.key is None or entry.key in self._reserved:
             raise _impossible(entry, f"key {entry.key} was reserved already")
         self._reserved[entry.key] = entry
-        account, month = self._accounts[entry.lineage], entry.time[:7]
+        account, month = self._accounts[entry.population], entry.time[:7]
         for period, limit in (("", account.limit), (month, account.month_limit)):
-            self._spent[entry.lineage, period] += entry.nano_epsilon
-            spent = Fraction(self._spent[entry.lineage, period], NANO)
+            self._spent[entry.population, period] += entry.nano_epsilon
+            spent = Fraction(self._spent[entry.population, period], NANO)
             if limit is not None and spent > limit:
                 of = f" of {period}" if period else ""
                 raise _impossible(entry, f"it passes the ceiling {epsilon_text(limit)}{of}")
 
     def _outcome(self, entry: Entry) -> None:
         reserved = self._reserved.get(entry.key or "")
-        if reserved is None or reserved.lineage != entry.lineage or entry.nano_epsilon:
+        if reserved is None or reserved.population != entry.population or entry.nano_epsilon:
             raise _impossible(entry, f"it does not belong to the reservation of {entry.key}")
         if reserved.key in self._ended:
             raise _impossible(entry, f"the release {entry.key} had ended")
@@ -112,7 +112,7 @@ class Audit:
         if entry.event != "interrupted":
             self._ended.add(reserved.key or "")
         if entry.event == "settled" and not balances(entry.spends, nano=reserved.nano_epsilon):
-            symbol = self._accounts[entry.lineage].currency.symbol
+            symbol = self._accounts[entry.population].currency.symbol
             total = f"{reserved.nano_epsilon} nano-{symbol}"
             raise _impossible(entry, f"its spends do not sum to {total}")
 

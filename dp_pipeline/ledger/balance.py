@@ -1,4 +1,4 @@
-"""Balance: what a lineage has spent and may still spend, for ever and in this month."""
+"""Balance: what a population has spent and may still spend, for ever and in this month."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dp_pipeline.spec.errors import BudgetExceeded
 
 @dataclass(frozen=True)
 class Balance:
-    """What a lineage has spent, exactly, in what its account counts in.
+    """What a population has spent, exactly, in what its account counts in.
 
     ceiling      None if there is no limit, or no account yet
     spent        the sum of all charges, settled or not: nothing is ever refunded

@@ -32,7 +32,7 @@ class Book:
 
     @property
     def keys(self) -> Path:
-        """The folder of the lineages' secret keys."""
+        """The folder of the populations' secret keys."""
         return self._store.keys
 
     def exists(self) -> bool:

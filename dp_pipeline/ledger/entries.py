@@ -60,7 +60,7 @@ class Charge:
     """One release, as the ledger sees it.
 
     key           release key: 16 to 128 lower-case hex digits, chosen by the caller
-    lineage       whose account pays
+    population       whose account pays
     kind          "dp", or "not-dp" for a publication without any ε
     nano_epsilon  ⌈ε·10⁹⌉, or ⌈ρ·10⁹⌉ of an account that counts in ρ; 0 exactly if ``kind``
                   is "not-dp"
@@ -75,7 +75,7 @@ class Charge:
     """
 
     key: str
-    lineage: str
+    population: str
     kind: str
     nano_epsilon: int
     what: str
@@ -84,7 +84,7 @@ class Charge:
 
     def __post_init__(self) -> None:
         require_line(self.what, of="what of a charge")
-        require_line(self.lineage, of=f"lineage of {self.what}")
+        require_line(self.population, of=f"population of {self.what}")
         require_key(self.key, of=f"key of {self.what}")
         self._require_cost()
         for name, text in self.facts.items():
@@ -160,7 +160,7 @@ class Entry:
     event         "account", "raise", "source", "retired", "reserve", "interrupted", "settled" or
                   "dead"; of the ledger itself "upgraded", "restated", "quarantined"
     time          UTC, ISO 8601
-    lineage       whose account; empty on rows about the ledger itself
+    population       whose account; empty on rows about the ledger itself
     key           release key; None on rows about the account alone
     source        the source claimed; None on all other rows
     kind          "dp" or "not-dp" of the release; None on rows about the account alone
@@ -179,7 +179,7 @@ class Entry:
     sequence: int
     event: str
     time: str
-    lineage: str
+    population: str
     key: str | None
     source: str | None
     kind: str | None

@@ -79,7 +79,7 @@ _FACTS = {
 def exported(entries: Iterable[Entry]) -> list[tuple[Line, list[Line]]]:
     """Every line that may be shown, oldest first, each with its spends.
 
-    Accounts opened and raised, releases with what they charged and the sum of their lineage so
+    Accounts opened and raised, releases with what they charged and the sum of their population so
     far, rows deleted, the reasons why persons of a shared source are others, and what was done
     about rows that the ledger did not write.
     """
@@ -90,10 +90,10 @@ def exported(entries: Iterable[Entry]) -> list[tuple[Line, list[Line]]]:
     lines = []
     for entry in rows:
         accounts.take(entry)
-        totals[entry.lineage] += entry.nano_epsilon
+        totals[entry.population] += entry.nano_epsilon
         if entry.event in _EVENTS or "distinct_population" in entry.facts:
             end = ends.get(entry.key) if entry.event == "reserve" else None
-            line = {**_line(entry), **_amounts(entry, accounts, totals[entry.lineage])}
+            line = {**_line(entry), **_amounts(entry, accounts, totals[entry.population])}
             if entry.event == "reserve":
                 line["state"] = end.event if end else "unfinished"
             lines.append((line, _spends(end)))
@@ -110,16 +110,16 @@ def _line(entry: Entry) -> Line:
         **told,
         "date": entry.time[:10],
         "event": _EVENTS.get(entry.event, "distinct population"),
-        "lineage": entry.lineage,
+        "lineage": entry.population,
         "release": entry.what,
         "kind": entry.kind or "",
     }
 
 
 def _amounts(entry: Entry, accounts: Audit, total: int) -> Line:
-    if not entry.lineage:
+    if not entry.population:
         return {}  # About the ledger itself.
-    currency = accounts.account(entry.lineage).currency
+    currency = accounts.account(entry.population).currency
     charged = _text(entry.nano_epsilon) if entry.event in CHARGING else ""
     return {"charged": charged, "total": _text(total), "currency": currency.name}
 

@@ -21,7 +21,7 @@ class Draft:
     """A row before it has its place in the chain; the columns are those of ``Entry``."""
 
     event: str
-    lineage: str
+    population: str
     key: str | None = None
     source: str | None = None
     kind: str | None = None
@@ -43,7 +43,7 @@ class Draft:
         """A row about a release."""
         return cls(
             event=event,
-            lineage=charge.lineage,
+            population=charge.population,
             key=charge.key,
             kind=charge.kind,
             nano_epsilon=nano_epsilon,
@@ -57,7 +57,7 @@ class Draft:
         """What a stored row says that names another, but for why and by whom."""
         return cls(
             event=entry.event,
-            lineage=entry.lineage,
+            population=entry.population,
             kind=entry.kind,
             nano_epsilon=entry.nano_epsilon,
             what=entry.what,
@@ -81,7 +81,7 @@ def write(connection: Connection, draft: Draft, *, after: Tip, time: str, state:
         "sequence": after.sequence + 1,
         "event": draft.event,
         "time": time,
-        "lineage": draft.lineage,
+        "lineage": draft.population,
         "key": draft.key,
         "source": draft.source,
         "kind": draft.kind,
@@ -143,9 +143,9 @@ def children_of(connection: Connection, sequence: int) -> list[Row]:
     return [dict(row) for row in connection.execute(query).mappings()]
 
 
-def children_of_lineage(connection: Connection, lineage: str) -> dict[int, list[Row]]:
-    """The spends of all rows of a lineage, by the number of the row."""
-    query = select(spends).join(entries).where(entries.c.lineage == lineage)
+def children_of_population(connection: Connection, population: str) -> dict[int, list[Row]]:
+    """The spends of all rows of a population, by the number of the row."""
+    query = select(spends).join(entries).where(entries.c.population == population)
     found: dict[int, list[Row]] = {}
     for row in connection.execute(query.order_by(spends.c.entry, spends.c.ordinal)).mappings():
         found.setdefault(row["entry"], []).append(dict(row))

@@ -1,4 +1,4 @@
-"""The secret key of each lineage, for keyed fingerprints and contribution bounding."""
+"""The secret key of each population, for keyed fingerprints and contribution bounding."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ from dp_pipeline.spec.errors import Damaged
 KEY_BYTES = 32
 
 
-def ensure_key(folder: Path, *, lineage: str) -> bytes:
-    """The key of a lineage, made at the first call; the same bytes to every process."""
-    path = _path(folder, lineage=lineage)
+def ensure_key(folder: Path, *, population: str) -> bytes:
+    """The key of a population, made at the first call; the same bytes to every process."""
+    path = _path(folder, population=population)
     with file_errors(path):
         if not path.exists():
             # Of many processes one wins, and the others read its key.
             write_whole(path, lambda file: file.write(os.urandom(KEY_BYTES)), over=False)
-    return _read(path, lineage=lineage)
+    return _read(path, population=population)
 
 
-def read_key(folder: Path, *, lineage: str, commitment: str) -> bytes:
+def read_key(folder: Path, *, population: str, commitment: str) -> bytes:
     """The key that the account was opened with; Damaged if it is gone or another one.
 
     A new key would keep other rows of the same persons, who would then be
     covered by two choices where one was paid for.
     """
-    key = _read(_path(folder, lineage=lineage), lineage=lineage)
+    key = _read(_path(folder, population=population), population=population)
     if commit(key) != commitment:
-        raise Damaged(f"key of lineage {lineage}: not the key that its account was opened with")
+        raise Damaged(
+            f"key of population {population}: not the key that its account was opened with"
+        )
     return key
 
 
@@ -40,14 +42,14 @@ def commit(key: bytes) -> str:
     return hashlib.sha256(b"dp_pipeline ledger key\0" + key).hexdigest()
 
 
-def _path(folder: Path, *, lineage: str) -> Path:
-    # Hashed: a lineage is free text, a file name is not.
-    return folder / f"{hashlib.sha256(lineage.encode()).hexdigest()[:32]}.key"
+def _path(folder: Path, *, population: str) -> Path:
+    # Hashed: a population is free text, a file name is not.
+    return folder / f"{hashlib.sha256(population.encode()).hexdigest()[:32]}.key"
 
 
-def _read(path: Path, *, lineage: str) -> bytes:
+def _read(path: Path, *, population: str) -> bytes:
     with file_errors(path):
         key = path.read_bytes() if path.exists() else b""
     if len(key) != KEY_BYTES:
-        raise Damaged(f"key of lineage {lineage}: expected {KEY_BYTES} bytes in {path}")
+        raise Damaged(f"key of population {population}: expected {KEY_BYTES} bytes in {path}")
     return key

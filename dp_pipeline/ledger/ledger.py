@@ -59,7 +59,7 @@ class Ledger:
     ) -> Account:
         """Open an account with its claims, or find it open; gives the account as it is.
 
-        sources   what the lineage is about to open, as of ``claim_source``; all in the one
+        sources   what the population is about to open, as of ``claim_source``; all in the one
                   transaction that opens the account, so that a refused claim opens none
 
         The account rules: a declaration of lower limits than it has goes on under those of the
@@ -71,18 +71,18 @@ class Ledger:
         as_it_is = self._found_open(account, sources, distinct_population)
         if as_it_is is not None:
             return as_it_is
-        lineage = account.lineage
+        population = account.population
         self._book.create()
         with self._book.writing() as page:
-            found = page.account(lineage)
+            found = page.account(population)
             if found is None:
-                key = keys.ensure_key(self._book.keys, lineage=lineage)
+                key = keys.ensure_key(self._book.keys, population=population)
                 facts = {**account.facts(), "key": keys.commit(key)}
-                page.append(journal.Draft(event="account", lineage=lineage, facts=facts))
+                page.append(journal.Draft(event="account", population=population, facts=facts))
             else:
                 account.require_within(found)
             for one in sources:
-                claims.claim(page, lineage, source=one, distinct_population=distinct_population)
+                claims.claim(page, population, source=one, distinct_population=distinct_population)
             return found or account
 
     def _found_open(
@@ -92,91 +92,91 @@ class Ledger:
         if not self._book.exists():
             return None
         with self._book.reading() as view:
-            found = view.account(account.lineage)
+            found = view.account(account.population)
             if found is None:
                 return None
             account.require_within(found)
             # Asked of all: the first that is new must not hide another that is refused.
             new = [
                 claims.may_claim(
-                    view, account.lineage, source=one, distinct_population=distinct_population
+                    view, account.population, source=one, distinct_population=distinct_population
                 )
                 for one in sources
             ]
             return None if any(new) else found
 
     def raise_ceiling(
-        self, lineage: str, *, total: Fraction, per_month: Fraction | None, reason: str, by: str
+        self, population: str, *, total: Fraction, per_month: Fraction | None, reason: str, by: str
     ) -> Account:
-        """Let a lineage spend more, for ever; give the account as it is from now on.
+        """Let a population spend more, for ever; give the account as it is from now on.
 
         total      the new ceiling, at least the old one
         per_month  the new limit of a calendar month, or None for none
         reason     why, in one line; kept in the row, and exported
         by         who
 
-        Raises DeclarationError for a lower ceiling, for no change, and for a lineage without
+        Raises DeclarationError for a lower ceiling, for no change, and for a population without
         an account or without a ceiling.
         """
-        require_line(reason, of=f"reason to raise the ceiling of lineage {lineage}")
-        require_line(by, of=f"who raises the ceiling of lineage {lineage}")
-        with self._writing_for(lineage) as page:
-            now = page.require_account(lineage)
+        require_line(reason, of=f"reason to raise the ceiling of population {population}")
+        require_line(by, of=f"who raises the ceiling of population {population}")
+        with self._writing_for(population) as page:
+            now = page.require_account(population)
             raised = now.raised(total=total, per_month=per_month)
             facts = {**raised.limits(), "reason": reason, "by": by}
-            page.append(journal.Draft("raise", lineage, facts=facts))
+            page.append(journal.Draft("raise", population, facts=facts))
         return raised
 
-    def retire(self, lineage: str, snapshots: Sequence[str], *, by: str) -> None:
-        """Note that the rows of a lineage are about to be deleted; its account stays as it is.
+    def retire(self, population: str, snapshots: Sequence[str], *, by: str) -> None:
+        """Note that the rows of a population are about to be deleted; its account stays as it is.
 
         snapshots   "<data set>/<id>" of each; none may be used again
         by          who
 
-        Raises DeclarationError for a lineage without an account.
+        Raises DeclarationError for a population without an account.
         """
-        require_line(by, of=f"who retires lineage {lineage}")
+        require_line(by, of=f"who retires population {population}")
         facts = {"snapshots": ", ".join(snapshots), "by": by}
-        with self._writing_for(lineage) as page:
-            page.require_account(lineage)
-            page.append(journal.Draft("retired", lineage, facts=facts))
+        with self._writing_for(population) as page:
+            page.require_account(population)
+            page.append(journal.Draft("retired", population, facts=facts))
 
     @contextmanager
-    def _writing_for(self, lineage: str) -> Iterator[Page]:
+    def _writing_for(self, population: str) -> Iterator[Page]:
         if not self._book.exists():
-            raise no_account(lineage)
+            raise no_account(population)
         with self._book.writing() as page:
             yield page
 
     def claim_source(
-        self, lineage: str, source: str, *, distinct_population: str | None = None
+        self, population: str, source: str, *, distinct_population: str | None = None
     ) -> None:
-        """Say that a lineage is about to open a source (a URI, a fingerprint: any text).
+        """Say that a population is about to open a source (a URI, a fingerprint: any text).
 
-        Raises DeclarationError if another lineage holds the source, unless both
-        are benchmarks, or a release lineage gives the reason why its persons are
-        different ones. A benchmark never opens what a release lineage holds.
+        Raises DeclarationError if another population holds the source, unless both
+        are benchmarks, or a release population gives the reason why its persons are
+        different ones. A benchmark never opens what a release population holds.
         The table of cases and the proof are in ``ledger/reservation.py``.
         """
-        with self._writing_for(lineage) as page:
-            claims.claim(page, lineage, source=source, distinct_population=distinct_population)
+        with self._writing_for(population) as page:
+            claims.claim(page, population, source=source, distinct_population=distinct_population)
 
     def claims(self) -> tuple[tuple[str, str], ...]:
-        """Every claim, oldest first: the source and the lineage that holds it."""
+        """Every claim, oldest first: the source and the population that holds it."""
         if not self._book.exists():
             return ()
         with self._book.reading() as view:
             return view.state.claims()
 
-    def require_public(self, lineage: str, source: str) -> None:
+    def require_public(self, population: str, source: str) -> None:
         """DeclarationError if exact numbers about a source would be about protected rows: the
-        lineage was opened for releases, or a release lineage holds the source. For whoever
+        population was opened for releases, or a release population holds the source. For whoever
         shows such numbers without an account of their own, such as a study; writes nothing.
         """
         if not self._book.exists():
             return
         with self._book.reading() as view:
-            claims.require_public(view, lineage, source=source)
+            claims.require_public(view, population, source=source)
 
     @contextmanager
     def reserve(self, charge: Charge) -> Iterator[Reservation]:
@@ -187,12 +187,12 @@ class Ledger:
         Reserving a key inside its own block waits for ever.
 
         Raises BudgetExceeded (asked, spent, left, ceiling; nothing is written),
-        DeadRelease, DeclarationError for a lineage without an account or one
+        DeadRelease, DeclarationError for a population without an account or one
         that counts in another currency, and Damaged if the key was used for a
         different charge.
         """
         if not self._book.exists():
-            raise no_account(charge.lineage)
+            raise no_account(charge.population)
         with self._book.holding(charge.key) as still_held:
             with self._book.writing() as page:
                 state = reservation.enter(page, charge)
@@ -202,36 +202,36 @@ class Ledger:
             finally:
                 entered.leave()
 
-    def account(self, lineage: str) -> Account | None:
+    def account(self, population: str) -> Account | None:
         """The account as it is now, raises and all; None if it was never opened."""
         if not self._book.exists():
             return None
         with self._book.reading() as view:
-            return view.account(lineage)
+            return view.account(population)
 
-    def balance(self, lineage: str) -> Balance:
-        """What a lineage has spent and has left, exactly, for ever and in this month; zero and no
+    def balance(self, population: str) -> Balance:
+        """What a population has spent and has left, exactly, for ever and in this month; zero and no
         ceiling if it is unknown.
         """
         if not self._book.exists():
             return Balance(ceiling=None, spent=Fraction(0), month=this_month())
         with self._book.reading() as view:
-            return view.balance(lineage)
+            return view.balance(population)
 
-    def releases(self, lineage: str) -> int:
-        """How many charges a lineage has, with an ε or without, settled or not."""
+    def releases(self, population: str) -> int:
+        """How many charges a population has, with an ε or without, settled or not."""
         if not self._book.exists():
             return 0
         with self._book.reading() as view:
-            found = view.state.population(lineage)
+            found = view.state.population(population)
         return 0 if found is None else found.releases
 
-    def lineages(self) -> tuple[str, ...]:
-        """Every lineage with an account, in the order of opening."""
+    def populations(self) -> tuple[str, ...]:
+        """Every population with an account, in the order of opening."""
         if not self._book.exists():
             return ()
         with self._book.reading() as view:
-            return view.state.lineages()
+            return view.state.populations()
 
     def state(self, key: str) -> str | None:
         """None, "reserved", "interrupted", "settled" or "dead".
@@ -267,38 +267,38 @@ class Ledger:
         with self._book.reading() as view:
             return view.release(key)
 
-    def entries(self, lineage: str | None = None) -> tuple[Entry, ...]:
-        """Every row in order, settled ones with their spends; of one lineage if it is named. For
+    def entries(self, population: str | None = None) -> tuple[Entry, ...]:
+        """Every row in order, settled ones with their spends; of one population if it is named. For
         whoever shows them all: what is asked of one release or one sum has a method of its own.
         """
         if not self._book.exists():
             return ()
         with self._book.reading() as view:
-            return view.entries() if lineage is None else view.of_lineage(lineage)
+            return view.entries() if population is None else view.of_population(population)
 
-    def not_dp_releases(self, lineage: str) -> tuple[Entry, ...]:
-        """The rows that charged a lineage with releases that have no ε, oldest first, finished or
+    def not_dp_releases(self, population: str) -> tuple[Entry, ...]:
+        """The rows that charged a population with releases that have no ε, oldest first, finished or
         not: whoever made them looked at the rows, and what they show adds to every other release.
         """
         if not self._book.exists():
             return ()
         with self._book.reading() as view:
-            return view.not_dp(lineage)
+            return view.not_dp(population)
 
-    def key(self, lineage: str) -> bytes:
-        """The 32 secret random bytes of a lineage, for keyed fingerprints; never to be exported.
+    def key(self, population: str) -> bytes:
+        """The 32 secret random bytes of a population, for keyed fingerprints; never to be exported.
 
-        Raises DeclarationError for a lineage without an account and Damaged if
+        Raises DeclarationError for a population without an account and Damaged if
         the key is not the one that the account was opened with.
         """
         if not self._book.exists():
-            raise no_account(lineage)
+            raise no_account(population)
         with self._book.reading() as view:
-            found = view.state.population(lineage)
+            found = view.state.population(population)
         if found is None:
-            raise no_account(lineage)
+            raise no_account(population)
         commitment = found.facts.get("key", "")
-        return keys.read_key(self._book.keys, lineage=lineage, commitment=commitment)
+        return keys.read_key(self._book.keys, population=population, commitment=commitment)
 
     def verify(self) -> Tip:
         """Recompute every hash and every sum; Damaged names the first bad row. Gives the newest

@@ -1,9 +1,9 @@
 """A reservation: a release that has paid and may now look.
 
-Which lineage may open which source.
+Which population may open which source.
 
-Two lineages over the same rows are two budgets for the same persons. So a
-source belongs to the lineages that claimed it:
+Two populations over the same rows are two budgets for the same persons. So a
+source belongs to the populations that claimed it:
 
     asking        held by          answer
     ------        -------          ------
@@ -13,14 +13,14 @@ source belongs to the lineages that claimed it:
     release       any other        only with a reason, which is kept in the row
     benchmark     any release      no, whatever the reason, even if it held the source before
 
-The last line is one-way: **from the moment a release lineage holds a source, no
-claim of a benchmark lineage on it succeeds.** Proof: a claim succeeds for a
-benchmark lineage only if no holder is a release lineage; holders are rows, rows
+The last line is one-way: **from the moment a release population holds a source, no
+claim of a benchmark population on it succeeds.** Proof: a claim succeeds for a
+benchmark population only if no holder is a release population; holders are rows, rows
 are never removed, and the purpose of an account never changes; both are read in
 the transaction that would write the claim. Without it one line of a data set
 file would print exact numbers about protected persons.
 
-A benchmark's source asked for by a release lineage exposes nothing new, but
+A benchmark's source asked for by a release population exposes nothing new, but
 it is refused without a reason as well: its exact numbers are already known, so
 the lifetime ε on the release's card would be untrue. With a reason the rows
 written to that source from now on are protected, as the last line demands.
@@ -133,7 +133,7 @@ def enter(page: Page, charge: Charge) -> State:
     """Charge a release, or find out how far it came; one transaction, under the key's lock.
 
     Raises BudgetExceeded (nothing is written), DeadRelease, DeclarationError
-    for a lineage without an account or one that counts in another currency, and
+    for a population without an account or one that counts in another currency, and
     Damaged if the key was used for a different charge.
     """
     past = page.release(charge.key)
@@ -151,10 +151,10 @@ def enter(page: Page, charge: Charge) -> State:
         _require_same_charge(charge, past[0])
         page.append(Draft.of(charge, "interrupted", facts=charge.facts))
         return "resumed"
-    _require_currency(page.require_account(charge.lineage), charge)
+    _require_currency(page.require_account(charge.population), charge)
     asked = Fraction(charge.nano_epsilon, NANO)
     # The page has one moment: the month that has room is the month that is charged.
-    page.balance(charge.lineage).require_room(asked, what=charge.what, where=charge.lineage)
+    page.balance(charge.population).require_room(asked, what=charge.what, where=charge.population)
     page.append(Draft.of(charge, "reserve", nano_epsilon=charge.nano_epsilon, facts=charge.facts))
     return "new"
 
@@ -172,8 +172,8 @@ def _require_currency(account: Account, charge: Charge) -> None:
     """A nano-ε counted as a nano-ρ would be another promise: callers convert, and say so."""
     if charge.currency != account.currency:
         raise DeclarationError(
-            f"{charge.what}: expected a charge in {_named(account.currency)} as lineage "
-            f"{account.lineage} was opened, got one in {_named(charge.currency)}"
+            f"{charge.what}: expected a charge in {_named(account.currency)} as population "
+            f"{account.population} was opened, got one in {_named(charge.currency)}"
         )
 
 
@@ -184,73 +184,73 @@ def _named(currency: Currency) -> str:
 
 
 def _require_same_charge(charge: Charge, reserved: Entry) -> None:
-    if (charge.lineage, charge.nano_epsilon) != (reserved.lineage, reserved.nano_epsilon):
+    if (charge.population, charge.nano_epsilon) != (reserved.population, reserved.nano_epsilon):
         raise Damaged(
             f"{charge.what}: key {charge.key[:12]} was reserved with {reserved.nano_epsilon} "
-            f"nano-{charge.currency.symbol} of lineage {reserved.lineage}, now asked with "
-            f"{charge.nano_epsilon} of lineage {charge.lineage}"
+            f"nano-{charge.currency.symbol} of population {reserved.population}, now asked with "
+            f"{charge.nano_epsilon} of population {charge.population}"
         )
 
 
-def claim(page: Page, lineage: str, *, source: str, distinct_population: str | None) -> None:
-    """Let a lineage hold a source, or raise DeclarationError; holding it already is free."""
-    if may_claim(page, lineage, source=source, distinct_population=distinct_population):
+def claim(page: Page, population: str, *, source: str, distinct_population: str | None) -> None:
+    """Let a population hold a source, or raise DeclarationError; holding it already is free."""
+    if may_claim(page, population, source=source, distinct_population=distinct_population):
         reason = {} if distinct_population is None else {"distinct_population": distinct_population}
-        page.append(Draft(event="source", lineage=lineage, source=source, facts=reason))
+        page.append(Draft(event="source", population=population, source=source, facts=reason))
 
 
-def may_claim(view: View, lineage: str, *, source: str, distinct_population: str | None) -> bool:
-    """Whether there is something to claim: False where the lineage holds the source already.
+def may_claim(view: View, population: str, *, source: str, distinct_population: str | None) -> bool:
+    """Whether there is something to claim: False where the population holds the source already.
 
     Raises DeclarationError where it may not open the source.
     """
-    require_text(source, of=f"source of lineage {lineage}")
+    require_text(source, of=f"source of population {population}")
     if distinct_population is not None:
-        require_line(distinct_population, of=f"distinct_population of lineage {lineage}")
-    if view.require_account(lineage).purpose != "release":
-        require_public(view, lineage, source=source)
+        require_line(distinct_population, of=f"distinct_population of population {population}")
+    if view.require_account(population).purpose != "release":
+        require_public(view, population, source=source)
     held = _held(view, source)
-    if (source, lineage) in held:
+    if (source, population) in held:
         return False
-    holders = [holder for _, holder in held if holder != lineage]
+    holders = [holder for _, holder in held if holder != population]
     if distinct_population is None:
-        _require_same_kind(view, lineage, source=source, holders=holders)
+        _require_same_kind(view, population, source=source, holders=holders)
     return True
 
 
-def require_public(view: View, lineage: str, *, source: str) -> None:
+def require_public(view: View, population: str, *, source: str) -> None:
     """DeclarationError where rows that are to be shown exactly are somebody's to protect: the
-    lineage was opened for releases, or a release lineage holds the source. Writes nothing.
+    population was opened for releases, or a release population holds the source. Writes nothing.
     """
-    found = view.account(lineage)
+    found = view.account(population)
     if found is not None and found.purpose == "release":
         raise DeclarationError(
-            f"lineage {lineage}: opened with purpose 'release', now declared with 'benchmark': "
+            f"population {population}: opened with purpose 'release', now declared with 'benchmark': "
             "declare `purpose: release`, whose rows are not shown"
         )
     for _, holder in _held(view, source):
         if view.require_account(holder).purpose == "release":
             raise DeclarationError(
-                f"source {source!r} is protected by lineage {holder} (release): as a benchmark, "
-                f"lineage {lineage} would publish exact numbers about it; only a data set with "
-                f"`lineage: {holder}` and `purpose: release` opens it"
+                f"source {source!r} is protected by population {holder} (release): as a benchmark, "
+                f"population {population} would publish exact numbers about it; only a data set with "
+                f"`population: {holder}` and `purpose: release` opens it"
             )
 
 
 def _held(view: View, source: str) -> list[tuple[str, str]]:
-    """Claims on a source and on what overlaps with it, oldest first: source, lineage."""
+    """Claims on a source and on what overlaps with it, oldest first: source, population."""
     asked = Named(source)
     return [
         (found, holder) for found, holder in view.state.claims() if asked.overlaps(Named(found))
     ]
 
 
-def _require_same_kind(view: View, lineage: str, *, source: str, holders: list[str]) -> None:
-    purpose = view.require_account(lineage).purpose
+def _require_same_kind(view: View, population: str, *, source: str, holders: list[str]) -> None:
+    purpose = view.require_account(population).purpose
     for holder in holders:
         held_for = view.require_account(holder).purpose
         if purpose != "benchmark" or held_for != "benchmark":
             raise DeclarationError(
-                f"source {source!r} belongs to lineage {holder} ({held_for}): lineage {lineage} "
+                f"source {source!r} belongs to population {holder} ({held_for}): population {population} "
                 f"({purpose}) may open it only with distinct_population: <reason>"
             )

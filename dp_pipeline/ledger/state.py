@@ -5,10 +5,10 @@ keeps the sums in a small table, and writes the digest of that whole table into 
 the row's hash. Whoever decides something reads the table whole, computes the digest again and
 compares it with the newest row's: what one decides by is what the chain has said.
 
-    kind         lineage     name           value
+    kind         population     name           value
     ----         -------     ----           -----
     ledger                                  {}: its ``entry`` is the number of the newest row
-    population   the lineage                the account and its sums
+    population   the population                the account and its sums
     source       the holder  the source     {}
     unfinished   the payer   release key    "reserved" or "interrupted"
     quarantined              row number     digest of the bytes of a row that the ledger never wrote
@@ -41,7 +41,7 @@ class Record(Protocol):
     @property
     def event(self) -> str: ...
     @property
-    def lineage(self) -> str: ...
+    def population(self) -> str: ...
     @property
     def key(self) -> str | None: ...
     @property
@@ -75,12 +75,14 @@ class Population:
     releases: int = 0
     not_dp: int = 0
 
-    def account(self, lineage: str) -> Account:
+    def account(self, population: str) -> Account:
         """The account as it is now; Damaged where the facts declare none."""
         try:
-            return Account.from_facts(lineage, self.facts)
+            return Account.from_facts(population, self.facts)
         except (KeyError, TypeError, ValueError, DeclarationError):
-            raise Damaged(f"ledger: the account row of lineage {lineage} was changed") from None
+            raise Damaged(
+                f"ledger: the account row of population {population} was changed"
+            ) from None
 
     def charged(self, record: Record, *, month: str) -> Population:
         """After one more charge. A row of the second format may be of an earlier month than the
@@ -101,7 +103,7 @@ class Place(NamedTuple):
     """Which row of the table."""
 
     kind: str
-    lineage: str = ""
+    population: str = ""
     name: str = ""
 
 
@@ -188,33 +190,33 @@ class State:
             self._order = _Order(self.held)
         return self._order.digest
 
-    def population(self, lineage: str) -> Population | None:
-        """The account of a lineage and its sums; None if it was never opened."""
-        if lineage not in self._populations:
-            held = self.held.get(Place("population", lineage))
+    def population(self, population: str) -> Population | None:
+        """The account of a population and its sums; None if it was never opened."""
+        if population not in self._populations:
+            held = self.held.get(Place("population", population))
             if held is None:
                 return None
-            self._populations[lineage] = _population(held.value)
-        return self._populations[lineage]
+            self._populations[population] = _population(held.value)
+        return self._populations[population]
 
-    def account(self, lineage: str) -> Account | None:
-        """The account of a lineage as it is now; None if it was never opened."""
-        found = self.population(lineage)
-        return None if found is None else found.account(lineage)
+    def account(self, population: str) -> Account | None:
+        """The account of a population as it is now; None if it was never opened."""
+        found = self.population(population)
+        return None if found is None else found.account(population)
 
-    def lineages(self) -> tuple[str, ...]:
-        """Every lineage with an account, in the order of opening."""
+    def populations(self) -> tuple[str, ...]:
+        """Every population with an account, in the order of opening."""
         found = [
-            (_population(held.value).opened, place.lineage)
+            (_population(held.value).opened, place.population)
             for place, held in self.held.items()
             if place.kind == "population"
         ]
-        return tuple(lineage for _, lineage in sorted(found))
+        return tuple(population for _, population in sorted(found))
 
     def claims(self) -> tuple[tuple[str, str], ...]:
-        """Every claim, oldest first: the source and the lineage that holds it."""
+        """Every claim, oldest first: the source and the population that holds it."""
         found = [(held.entry, place) for place, held in self.held.items() if place.kind == "source"]
-        return tuple((place.name, place.lineage) for _, place in sorted(found))
+        return tuple((place.name, place.population) for _, place in sorted(found))
 
     def unfinished(self, key: str) -> str | None:
         """Of a release that has not ended "reserved" or "interrupted", else None."""
@@ -243,25 +245,25 @@ class State:
                 self.held[place] = held
             if self._order is not None:
                 self._order.put(place, held)
-            self._populations.pop(place.lineage, None)
+            self._populations.pop(place.population, None)
         return set(changed)
 
     def _changed(
         self, record: Record, *, sequence: int, month: str
     ) -> dict[Place, dict[str, Any] | None]:
         """The values of the rows that a record changes; None of one that goes."""
-        event, lineage, key = record.event, record.lineage, record.key or ""
+        event, population, key = record.event, record.population, record.key or ""
         changed: dict[Place, dict[str, Any] | None] = {}
-        now, standing = self.population(lineage), Place("population", lineage)
+        now, standing = self.population(population), Place("population", population)
         if event == "account":
             changed[standing] = vars(Population(opened=sequence, facts=dict(record.facts)))
         elif event == "source":
-            changed[Place("source", lineage, record.source or "")] = {}
+            changed[Place("source", population, record.source or "")] = {}
         elif event in ("reserve", "interrupted"):
             said = "reserved" if event == "reserve" else event
-            changed[Place("unfinished", lineage, key)] = {"state": said}
+            changed[Place("unfinished", population, key)] = {"state": said}
         elif event in ("settled", "dead"):
-            changed[Place("unfinished", lineage, key)] = None
+            changed[Place("unfinished", population, key)] = None
         elif event == "quarantined":
             named = Place("quarantined", name=record.facts["row"])
             changed[named] = {"bytes": record.facts["bytes"]}

@@ -19,7 +19,7 @@ StillHeld = Callable[[], None]
 class Store(Protocol):
     """A database with the tables of ``ledger/tables.py``, and the locks that go with it.
 
-    keys   folder of the lineages' secret keys: they never lie in the database
+    keys   folder of the populations' secret keys: they never lie in the database
 
     Every method raises Damaged where there is no ledger but something else, or the remains of
     one, and PipelineError where the database does not answer; never with a password.

@@ -97,7 +97,7 @@ state = Table(
 RESERVED: Final = text("event = 'reserve'")
 ENDED: Final = text("event IN ('settled', 'dead')")
 
-Index("entries_by_lineage", entries.c.lineage, entries.c.event, entries.c.kind)
+Index("entries_by_lineage", entries.c.population, entries.c.event, entries.c.kind)
 # Two indexes that share no row: a damaged page of one is contradicted by the other, or by `state`.
 Index(
     "one_reserve_per_key",

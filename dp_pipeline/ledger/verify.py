@@ -262,18 +262,18 @@ def _named(stored: Iterable[tuple[Row, list[Row]]]) -> dict[str, set[str]]:
 
 def naming(row: Row, children: list[Row], *, state: State, after: str) -> Draft:
     """The row that names one that is not the ledger's: it charges whatever that one looks like,
-    to the same lineage, so that no sum gets smaller.
+    to the same population, so that no sum gets smaller.
 
     state, after   what the rows before add up to, and the hash of the newest of them that is the
                    ledger's: the chain goes on from there
     """
-    nano, lineage = row["nano_epsilon"], str(row["lineage"])
-    known: Population | None = state.population(lineage)
+    nano, population = row["nano_epsilon"], str(row["lineage"])
+    known: Population | None = state.population(population)
     looks = type(nano) is int and (nano > 0 or row["event"] == "reserve" or row["kind"] == "not-dp")
     charges = known is not None and looks
     return Draft(
         event="quarantined",
-        lineage="" if known is None else lineage,
+        population="" if known is None else population,
         kind=("not-dp" if row["kind"] == "not-dp" else "dp") if charges else None,
         # Less than nothing is charged as nothing.
         nano_epsilon=max(nano, 0) if charges else 0,

@@ -56,21 +56,21 @@ class View:
         """The calendar month (UTC) that a charge made now would be of: "2026-11"."""
         return self.now[:7]
 
-    def account(self, lineage: str) -> Account | None:
-        """The account of a lineage as it is now; None if it was never opened."""
-        return self.state.account(lineage)
+    def account(self, population: str) -> Account | None:
+        """The account of a population as it is now; None if it was never opened."""
+        return self.state.account(population)
 
-    def require_account(self, lineage: str) -> Account:
-        """The account of a lineage; DeclarationError if it was never opened."""
-        found = self.account(lineage)
+    def require_account(self, population: str) -> Account:
+        """The account of a population; DeclarationError if it was never opened."""
+        found = self.account(population)
         if found is None:
-            raise no_account(lineage)
+            raise no_account(population)
         return found
 
-    def balance(self, lineage: str) -> Balance:
-        """What a lineage has spent and has left; zero and no ceiling if it is unknown."""
-        found = self.state.population(lineage)
-        account = None if found is None else found.account(lineage)
+    def balance(self, population: str) -> Balance:
+        """What a population has spent and has left; zero and no ceiling if it is unknown."""
+        found = self.state.population(population)
+        account = None if found is None else found.account(population)
         return balance_of(account, found, month=self.month)
 
     def release(self, key: str) -> tuple[Entry, ...]:
@@ -106,12 +106,14 @@ class View:
                 raise Damaged(f"ledger: an index takes row {found.sequence} for another: {_VERIFY}")
             yield found
 
-    def of_lineage(self, lineage: str, *, event: str = "", kind: str = "") -> tuple[Entry, ...]:
-        """The rows of a lineage, oldest first, each as its hash says.
+    def of_population(
+        self, population: str, *, event: str = "", kind: str = ""
+    ) -> tuple[Entry, ...]:
+        """The rows of a population, oldest first, each as its hash says.
 
         event, kind   these alone
         """
-        query = select(entries).where(entries.c.lineage == lineage)
+        query = select(entries).where(entries.c.population == population)
         if event:
             query = query.where(entries.c.event == event)
         if kind:
@@ -119,23 +121,23 @@ class View:
         rows = self.connection.execute(query.order_by(entries.c.sequence)).mappings().all()
         kept, children = self._kept(rows), dict[int, list[Row]]()
         if event in ("", "settled"):
-            children = journal.children_of_lineage(self.connection, lineage)
+            children = journal.children_of_population(self.connection, population)
         return tuple(_entry(row, children.get(row["sequence"], [])) for row in kept)
 
-    def not_dp(self, lineage: str) -> tuple[Entry, ...]:
-        """The rows that charged a lineage with releases that have no ε, oldest first; Damaged
+    def not_dp(self, population: str) -> tuple[Entry, ...]:
+        """The rows that charged a population with releases that have no ε, oldest first; Damaged
         where they are not as many as the state says.
         """
         found = [
             one
             for event in CHARGING
-            for one in self.of_lineage(lineage, event=event, kind="not-dp")
+            for one in self.of_population(population, event=event, kind="not-dp")
         ]
-        standing = self.state.population(lineage)
+        standing = self.state.population(population)
         expected = 0 if standing is None else standing.not_dp
         if len(found) != expected:
             raise Damaged(
-                f"ledger: expected {expected} releases of {lineage} without any ε, its index has "
+                f"ledger: expected {expected} releases of {population} without any ε, its index has "
                 f"{len(found)}: {_VERIFY}"
             )
         return tuple(sorted(found, key=lambda one: one.sequence))
@@ -207,9 +209,9 @@ def write_state(connection: Connection, now: State, changed: Iterable[Place]) ->
             connection.execute(insert(state), {**place._asdict(), **values})
 
 
-def no_account(lineage: str) -> DeclarationError:
-    """What every request for an unknown lineage is answered with."""
+def no_account(population: str) -> DeclarationError:
+    """What every request for an unknown population is answered with."""
     return DeclarationError(
-        f"lineage {lineage}: no account was opened in this ledger: "
+        f"population {population}: no account was opened in this ledger: "
         "`dp-pipeline run` of one of its data sets opens it"
     )

@@ -106,7 +106,7 @@ def _require_ceiling(spec: DatasetSpec) -> None:
 
 
 def price_of_everything(spec: DatasetSpec) -> Fraction:
-    """What all declared models at all ε cost together, in the lineage's currency: the claims of
+    """What all declared models at all ε cost together, in the population's currency: the claims of
     published variants count, and those without a finite ε charge nothing.
     """
     return sum(_prices(spec), Fraction(0))

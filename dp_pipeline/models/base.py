@@ -137,7 +137,7 @@ def guarantee_of(
 
 
 def guarantee_at(model: Model, epsilon: Fraction, delta: Fraction | None) -> PrivacyGuarantee:
-    """What a model promises to someone who asks for ε at this δ of one fit, without a lineage.
+    """What a model promises to someone who asks for ε at this δ of one fit, without a population.
 
     Raises DeclarationError for a δ that the model has no use for: what it gave would be pure.
     """
@@ -156,7 +156,7 @@ def declared_guarantee(spec: DatasetSpec, model: Model, epsilon: Fraction) -> Pr
 
 
 def price(spec: DatasetSpec, guarantee: PrivacyGuarantee) -> Fraction:
-    """What a release with this claim costs, its evaluation included, in the lineage's currency;
+    """What a release with this claim costs, its evaluation included, in the population's currency;
     0 without a finite ε.
     """
     if not guarantee.is_dp:
@@ -186,6 +186,6 @@ def planning_units(
     or a noisy count that costs 2 % of ε; never the number of rows itself.
     """
     if nominal_rows is not None:
-        return nominal_rows / curator.reach, epsilon
+        return nominal_rows / curator.distance, epsilon
     noisy = curator.measure((), epsilon=epsilon * ROWS_SHARE)
-    return max(1.0, float(noisy.table)) / curator.reach, epsilon * (1 - ROWS_SHARE)
+    return max(1.0, float(noisy.table)) / curator.distance, epsilon * (1 - ROWS_SHARE)

@@ -33,7 +33,7 @@ from dp_pipeline.orchestration.metadata import (
     kind_metadata,
 )
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
-from dp_pipeline.publish.k_anonymous_tables import keeps_promise, measured
+from dp_pipeline.publish.k_anonymous_tables import keeps_guarantee, measured
 from dp_pipeline.publish.publish import Published
 from dp_pipeline.publish.release import Release
 from dp_pipeline.publish.replay import require_remade, require_whole
@@ -97,7 +97,7 @@ def kept_check(bundle: Bundle) -> dg.AssetCheckResult:
     facts = bundle.facts
     report = measured(bundle.tables, label=facts["label"], k=int(facts["k"]))
     return dg.AssetCheckResult(
-        passed=keeps_promise(bundle),
+        passed=keeps_guarantee(bundle),
         check_name=KEPT,
         metadata={
             "promised K": dg.MetadataValue.int(int(facts["k"])),
@@ -120,7 +120,7 @@ def budget_check_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
         dg.AssetCheckSpec(
             WITHIN,
             asset=key,
-            description="What the lineage has spent, over all runs, against its ceiling, and what "
+            description="What the population has spent, over all runs, against its ceiling, and what "
             "it has spent this month where a month has a limit.",
         ),
         dg.AssetCheckSpec(
@@ -190,7 +190,7 @@ def release_checks(release: Release, published: Published) -> list[dg.AssetCheck
     bundle, whole = published.bundle, lambda: require_whole(release, published.folder)
     if not isinstance(release, EpsilonRelease):
         return [kept_check(bundle), fault_result(WHOLE, whole)]
-    balance = release.home.ledger.balance(release.spec.lineage)
+    balance = release.home.ledger.balance(release.spec.population)
     return [
         spent_check(release.spec, release.guarantee, bundle),
         plausible_check(release.spec, bundle),

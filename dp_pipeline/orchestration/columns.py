@@ -58,10 +58,10 @@ class Column:
 
 
 def column_metadata(spec: DatasetSpec, columns: Iterable[Column]) -> dict[str, Any]:
-    """Schema and lineage as Dagster shows them; no lineage where nothing is upstream."""
+    """Schema and population as Dagster shows them; no population where nothing is upstream."""
     listed = list(columns)
     schema = dg.TableSchema([_shown(column) for column in listed])
-    lineage = dg.TableColumnLineage(
+    population = dg.TableColumnLineage(
         {
             column.name: [
                 dg.TableColumnDep(dg.AssetKey([spec.name, stage]), name)
@@ -71,11 +71,11 @@ def column_metadata(spec: DatasetSpec, columns: Iterable[Column]) -> dict[str, A
             if column.sources
         }
     )
-    return {SCHEMA: schema, LINEAGE: lineage} if lineage.deps_by_column else {SCHEMA: schema}
+    return {SCHEMA: schema, LINEAGE: population} if population.deps_by_column else {SCHEMA: schema}
 
 
 def _shown(column: Column) -> dg.TableColumn:
-    """The open web server draws no lineage of columns, so their words name the sources too."""
+    """The open web server draws no population of columns, so their words name the sources too."""
     constraints = dg.TableColumnConstraints(nullable=column.nullable, other=list(column.rules))
     told = [f"{stage}.{name}" for stage, name in column.sources[:MOST_SOURCES]]
     more = len(column.sources) - len(told)

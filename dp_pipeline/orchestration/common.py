@@ -154,7 +154,7 @@ def group_name(spec: DatasetSpec, side: Side) -> str:
 
 def side_tags(spec: DatasetSpec, side: Side) -> dict[str, str]:
     """Tags to filter by."""
-    return {"side": side, "purpose": spec.purpose, "lineage": spec.lineage}
+    return {"side": side, "purpose": spec.purpose, "population": spec.population}
 
 
 def source_kind(spec: DatasetSpec) -> str:

@@ -217,7 +217,7 @@ def _epsilon_metadata(bundle: Bundle) -> Metadata:
 
 
 def spend_table(bundle: Bundle) -> dg.MetadataValue:
-    """One row a charge, with what it cost in the lineage's currency, in words and short numbers:
+    """One row a charge, with what it cost in the population's currency, in words and short numbers:
     the bundle has every digit.
     """
     lines = [
@@ -251,18 +251,18 @@ def _k_anonymous_metadata(bundle: Bundle) -> Metadata:
     }
 
 
-def budget_report(ledger: Ledger, lineage: str) -> Metadata:
+def budget_report(ledger: Ledger, population: str) -> Metadata:
     """Everything that the budget report shows of one population. The ledger is verified first:
     Damaged where a row is not as it was written.
     """
     verified = ledger.verify()
-    balance, entries = ledger.balance(lineage), ledger.entries(lineage)
-    history = BudgetHistory.of(lineage, entries, balance.currency)
+    balance, entries = ledger.balance(population), ledger.entries(population)
+    history = BudgetHistory.of(population, entries, balance.currency)
     return {
         **balance_metadata(balance),
         "ledger/verified rows": dg.MetadataValue.int(verified.sequence),
         "privacy/staircase": picture(budget_staircase(history)),
-        "privacy/releases": charge_table(ledger, lineage),
+        "privacy/releases": charge_table(ledger, population),
     }
 
 
@@ -291,16 +291,16 @@ def amount_metadata(amounts: Mapping[str, Fraction | None], currency: Currency) 
     }
 
 
-def charge_table(ledger: Ledger, lineage: str) -> dg.MetadataValue:
-    """One row a charge of a lineage, oldest first, with the sum so far."""
+def charge_table(ledger: Ledger, population: str) -> dg.MetadataValue:
+    """One row a charge of a population, oldest first, with the sum so far."""
     lines, total = [], 0
-    for entry in ledger.entries(lineage):
+    for entry in ledger.entries(population):
         if entry.is_charge:
             total += entry.nano_epsilon
             time = entry.time[:19].replace("T", " ")
             so_far = epsilon_text(Fraction(total, NANO))
             lines.append((time, entry.what, _charged(entry), so_far, entry.kind or ""))
-    symbol = ledger.balance(lineage).currency.symbol
+    symbol = ledger.balance(population).currency.symbol
     # A narrow window cuts off what stands last.
     return line_table(("time", "release", symbol, "sum", "kind"), lines)
 

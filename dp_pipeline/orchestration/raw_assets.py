@@ -15,7 +15,7 @@ from dp_pipeline.orchestration.common import (
     source_kind,
 )
 from dp_pipeline.orchestration.metadata import raw_metadata
-from dp_pipeline.publish.account import claiming, open_lineage, require_snapshot
+from dp_pipeline.publish.account import claiming, open_population, require_snapshot
 from dp_pipeline.raw import prepare, validate
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.snapshot import Snapshot
@@ -69,11 +69,11 @@ def _ingested(spec: DatasetSpec) -> dg.AssetsDefinition:
     )
     def ingested(config: IngestConfig, pipeline: PipelineResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
         with one_line_failures(spec):
-            ledger = open_lineage(spec, pipeline.home)
+            ledger = open_population(spec, pipeline.home)
             snapshot = ingest(
                 spec,
                 pipeline.home.raw,
-                key=ledger.key(spec.lineage),
+                key=ledger.key(spec.population),
                 snapshot_id=config.snapshot or None,
                 today=datetime.now(UTC).date(),
                 claim=claiming(spec, ledger),

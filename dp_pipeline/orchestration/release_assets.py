@@ -271,7 +271,7 @@ def _budget(spec: DatasetSpec) -> dg.AssetsDefinition:
         key=key,
         deps=[[spec.name, *kind.FOLDER, name] for kind in KINDS for name in kind.names(spec)],
         check_specs=budget_check_specs(key),
-        description=f"What the population {spec.lineage} has spent over all runs, charge by charge "
+        description=f"What the population {spec.population} has spent over all runs, charge by charge "
         "and as a picture over time, from the privacy ledger, whose chain is verified.",
         group_name=group_name(spec, "monitoring"),
         kinds={"report"},
@@ -283,9 +283,9 @@ def _budget(spec: DatasetSpec) -> dg.AssetsDefinition:
     def budget(pipeline: PipelineResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
         with one_line_failures(spec):
             ledger = pipeline.home.ledger
-            metadata = budget_report(ledger, spec.lineage)
+            metadata = budget_report(ledger, spec.population)
             metadata |= limits_metadata(limits_word(spec, pipeline.home))
-            checks = budget_checks(ledger.balance(spec.lineage))
+            checks = budget_checks(ledger.balance(spec.population))
         return dg.MaterializeResult(metadata=metadata, check_results=checks)
 
     return budget

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dp_pipeline.publish.account import open_lineage
+from dp_pipeline.publish.account import open_population
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.outcome import is_prepared, report_stands, stands
 from dp_pipeline.publish.request import RunRequest, plan_request
@@ -119,7 +119,7 @@ def run_dataset(request: RunRequest, on_step: OnStep) -> Ran:
     that failed.
     """
     plan_request(request).require_budget()
-    open_lineage(request.spec, request.home)
+    open_population(request.spec, request.home)
     levels = [level for level in request.levels if not stands(request, level)]
     if not levels and report_stands(request):
         return Ran()

@@ -1,6 +1,6 @@
 """The account of a data set's population, and the snapshot that is read under it.
 
-Accounts of lineages as plain values, for people and for programs.
+Accounts of populations as plain values, for people and for programs.
 
 What lies in a home of a population that its ledger does not know: then the ledger was lost.
 
@@ -29,12 +29,12 @@ from dp_pipeline.spec.errors import Damaged, NotPrepared, PipelineError, system_
 
 @dataclass(frozen=True)
 class Budget:
-    """One lineage.
+    """One population.
 
     releases   charges, settled or not
     """
 
-    lineage: str
+    population: str
     releases: int
     balance: Balance
 
@@ -66,7 +66,7 @@ class Budget:
             "month_left": balance.month_left,
         }
         return {
-            "lineage": self.lineage,
+            "population": self.population,
             "releases": str(self.releases),
             "not_dp": str(balance.not_dp),
             **{name: "none" if one is None else text(one) for name, one in amounts.items()},
@@ -74,26 +74,28 @@ class Budget:
 
 
 def budgets(ledger: Ledger, dataset: str | None) -> Sequence[Budget]:
-    """Every account, or the one of a data set's lineage; the ledger's chain is verified first."""
+    """Every account, or the one of a data set's population; the ledger's chain is verified first."""
     ledger.verify()
-    lineages = ledger.lineages()
+    populations = ledger.populations()
     if dataset is not None:
-        wanted = lineage_of(dataset)
-        lineages = tuple(one for one in lineages if one == wanted)
-    return [_budget(ledger, lineage) for lineage in lineages]
+        wanted = population_of(dataset)
+        populations = tuple(one for one in populations if one == wanted)
+    return [_budget(ledger, population) for population in populations]
 
 
-def lineage_of(dataset: str) -> str:
+def population_of(dataset: str) -> str:
     """The population of a declared data set; DeclarationError where none is called so."""
     from dp_pipeline.spec.discovery import file_of
     from dp_pipeline.spec.parser import load_spec
 
-    return load_spec(file_of(dataset)).lineage
+    return load_spec(file_of(dataset)).population
 
 
-def _budget(ledger: Ledger, lineage: str) -> Budget:
+def _budget(ledger: Ledger, population: str) -> Budget:
     return Budget(
-        lineage=lineage, releases=ledger.releases(lineage), balance=ledger.balance(lineage)
+        population=population,
+        releases=ledger.releases(population),
+        balance=ledger.balance(population),
     )
 
 
@@ -101,24 +103,26 @@ def _budget(ledger: Ledger, lineage: str) -> Budget:
 class Trace:
     """Rows or releases of somebody.
 
-    lineage   whose they are; None where nothing that can be read says so
+    population   whose they are; None where nothing that can be read says so
     """
 
     path: Path
-    lineage: str | None
+    population: str | None
 
 
 def require_no_history(spec: DatasetSpec, home: Home) -> None:
     """Damaged, naming where, when a home holds rows, releases, evaluations or reports of a data
     set, or under any name rows or releases of its population, or of one that cannot be read.
     """
-    expected = f"{spec.name}: expected the ledger that knows lineage {spec.lineage}, got one that"
+    expected = (
+        f"{spec.name}: expected the ledger that knows population {spec.population}, got one that"
+    )
     if any(_holds(path) for path in _of_dataset(spec, home)):
         raise Damaged(f"{expected} does not, beside rows or releases of {spec.name} in {home.root}")
     for trace in traces(home):
-        if trace.lineage == spec.lineage:
+        if trace.population == spec.population:
             raise Damaged(f"{expected} does not, beside rows or releases of it in {trace.path}")
-        if trace.lineage is None:
+        if trace.population is None:
             raise Damaged(
                 f"{expected} does not, beside rows or releases in {trace.path} that name no "
                 f"population: run their data set again, or put them outside of {home.root}"
@@ -127,8 +131,8 @@ def require_no_history(spec: DatasetSpec, home: Home) -> None:
 
 def traces(home: Home) -> Iterator[Trace]:
     """Every snapshot and every release of a home."""
-    for path, lineage in stored_populations(home.raw):
-        yield Trace(path, lineage)
+    for path, population in stored_populations(home.raw):
+        yield Trace(path, population)
     yield from _releases(home.released)
 
 
@@ -170,26 +174,26 @@ def _named(folder: Path, below: list[Path]) -> set[str]:
 def _in_bundle(path: Path) -> str | None:
     """Whom a bundle names; None where there is none, or it cannot be read."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))["facts"]["lineage"]
+        found = json.loads(path.read_text(encoding="utf-8"))["facts"]["population"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return found if isinstance(found, str) else None
 
 
-def open_lineage(spec: DatasetSpec, home: Home) -> Ledger:
+def open_population(spec: DatasetSpec, home: Home) -> Ledger:
     """Open the account of a data set's population, claim its source for it, give the ledger.
 
     Both are one transaction of the ledger: a refused claim opens no account. The account rules: a
     file that declares lower limits goes on, and ``limits_word`` says so.
 
     Raises DeclarationError when the account has another unit, relation, purpose or delta, or lower
-    limits than the file, or the source belongs to another lineage; Damaged when this home
+    limits than the file, or the source belongs to another population; Damaged when this home
     holds rows or releases of the data set or of its population, or of nobody knows whom, and its
-    ledger has never heard of the lineage: a ledger that is gone must not come back with a full
+    ledger has never heard of the population: a ledger that is gone must not come back with a full
     budget.
     """
     ledger = home.ledger
-    if ledger.account(spec.lineage) is None:
+    if ledger.account(spec.population) is None:
         require_no_history(spec, home)
     ledger.open_account(
         declared_account(spec),
@@ -200,23 +204,23 @@ def open_lineage(spec: DatasetSpec, home: Home) -> Ledger:
 
 
 def claiming(spec: DatasetSpec, ledger: Ledger) -> Callable[[str], None]:
-    """Claims one more name of a data set's source for its lineage, as the declared ones are: the
+    """Claims one more name of a data set's source for its population, as the declared ones are: the
     hash of a download that nobody declared.
     """
     reason = spec.distinct_population
-    return partial(ledger.claim_source, spec.lineage, distinct_population=reason)
+    return partial(ledger.claim_source, spec.population, distinct_population=reason)
 
 
 def limits_word(spec: DatasetSpec, home: Home) -> str:
     """One line where the data set file declares other limits than the account has; else empty."""
-    opened = home.ledger.account(spec.lineage)
+    opened = home.ledger.account(spec.population)
     return "" if opened is None else declared_account(spec).difference_from(opened)
 
 
 def declared_account(spec: DatasetSpec) -> Account:
     """The account as the data set file declares it."""
     return Account(
-        lineage=spec.lineage,
+        population=spec.population,
         unit=str(spec.protection),
         relation=spec.relation,
         purpose=spec.purpose,
@@ -233,13 +237,13 @@ def require_snapshot(spec: DatasetSpec, home: Home) -> Snapshot:
     shows exact numbers, under a declaration that the ledger does not know; NotPrepared
     before the first snapshot.
     """
-    ledger = open_lineage(spec, home)
-    snapshot = current_snapshot(home.raw, spec.name, ledger.key(spec.lineage))
+    ledger = open_population(spec, home)
+    snapshot = current_snapshot(home.raw, spec.name, ledger.key(spec.population))
     if snapshot is None:
         raise NotPrepared(
             f"{spec.name}: expected a prepared snapshot, got none: {preparing(spec.name)}"
         )
-    # Since it was read, another lineage may have come to hold what was downloaded for it.
+    # Since it was read, another population may have come to hold what was downloaded for it.
     for name in snapshot.downloaded:
         claiming(spec, ledger)(name)
     return snapshot

@@ -31,7 +31,7 @@ def write_card(release: Release, bundle: Bundle, folder: Path) -> Path:
         spec=release.spec,
         bundle=bundle,
         summary=release.summary,
-        balance=ledger.balance(release.spec.lineage),
+        balance=ledger.balance(release.spec.population),
         beside=not_dp_beside(release.spec, ledger),
     )
     cards = release.home.reports / f"{release.spec.name}.cards"

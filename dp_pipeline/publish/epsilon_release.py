@@ -19,7 +19,7 @@ import numpy as np
 from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import NoiseSource, named_noise
-from dp_pipeline.gate.quality import buy_quality
+from dp_pipeline.gate.quality import private_quality
 from dp_pipeline.ledger import Charge, Entry
 from dp_pipeline.models import build_model
 from dp_pipeline.models.base import Model, PrivacyGuarantee, declared_guarantee, price
@@ -45,7 +45,7 @@ from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import Damaged, DeclarationError, OtherQuestion
 from dp_pipeline.spec.parameters import fact_text, texts_of
 
-_REHEARSED = "seeded:0"
+_DRY_RUN = "seeded:0"
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ class EpsilonRelease(Release):
     def draw_key(self, snapshot: str, replicate: int = 0) -> ReleaseKey:
         """The key of one draw on the snapshot of that name, made or not."""
         return ReleaseKey(
-            lineage=self.spec.lineage,
+            population=self.spec.population,
             dataset=self.spec.name,
             snapshot=snapshot,
             declaration=self.spec.digest,
@@ -218,7 +218,7 @@ class EpsilonRelease(Release):
         """
         return Charge(
             key=key.digest,
-            lineage=key.lineage,
+            population=key.population,
             kind=self.guarantee.kind,
             nano_epsilon=self.nano,
             what=self.what,
@@ -253,7 +253,7 @@ class EpsilonRelease(Release):
         spec = self.spec
         beside = not_dp_beside(spec, self.home.ledger, before=key.digest)
         facts = {
-            "lineage": spec.lineage,
+            "population": spec.population,
             "dataset": spec.name,
             "model": key.model,
             "epsilon": epsilon_text(self.epsilon),
@@ -344,7 +344,7 @@ class EpsilonDrawing(Drawing):
     def _count(self) -> AnswerCount:
         return AnswerCount(self.release.home.answer_counts / self.key.digest)
 
-    def rehearse(self) -> None:
+    def dry_run(self) -> None:
         """Draw once over an empty table, in memory, with a seed: what cannot be drawn must not be
         charged.
 
@@ -353,13 +353,13 @@ class EpsilonDrawing(Drawing):
         """
         release, key = self.release, self.key
         nobody = MemoryCounter.empty(release.spec.domain)
-        draw(replace(release, noise_name=_REHEARSED), key, nobody, Transcript())
+        draw(replace(release, noise_name=_DRY_RUN), key, nobody, Transcript())
 
     def begin(self) -> None:
         """Its transcript, and the count of its answers."""
         release, key = self.release, self.key
         # Known to who holds the population's key only, and the same in every process.
-        secret = release.home.ledger.key(key.lineage)
+        secret = release.home.ledger.key(key.population)
         salt = hmac.digest(secret, f"transcript {key.digest}".encode(), "sha256")
         Transcript.create(release.store.transcript_path(key), key.digest, salt=salt)
         self._count.begin()
@@ -428,11 +428,11 @@ def draw(
     """
     ask, rng = _curator(release, counter, transcript), release.generator(key)
     fitted = fit(release.model, release.guarantee, ask, epsilon=release.epsilon, rng=rng)
-    fitted.require_claimed(release.guarantee, what="/".join(release.path))
+    fitted.require_guaranteed(release.guarantee, what="/".join(release.path))
     spends, quality, facts = fitted.spends, dict[str, NoisyNumber](), release.facts(key)
     if release.evaluation is not None and is_evaluated:
         paid = Accountant(release.evaluation)
-        quality = buy_quality(
+        quality = private_quality(
             ask(paid),
             fitted.released,
             epsilon=release.evaluation,
@@ -452,7 +452,7 @@ def _curator(release: EpsilonRelease, counter: Counter | None, transcript: Trans
         return Curator(
             counter,
             domain=release.spec.domain,
-            reach=release.spec.reach,
+            distance=release.spec.distance,
             accountant=accountant,
             transcript=transcript,
             noise=release.noise,

@@ -29,7 +29,7 @@ class Fitted:
     spends: tuple[Spend, ...]
     kind: str
 
-    def require_claimed(self, guarantee: PrivacyGuarantee, *, what: str) -> None:
+    def require_guaranteed(self, guarantee: PrivacyGuarantee, *, what: str) -> None:
         """BoundaryViolation unless a fit that disclosed claims no ε, and no other one does."""
         if self.kind != guarantee.kind:
             raise BoundaryViolation(

@@ -15,12 +15,12 @@ from typing import Self
 import numpy as np
 
 from dp_pipeline.anonymity import METHODS, build_method
-from dp_pipeline.anonymity.method import Anonymized, Method, sensitive_diversity
-from dp_pipeline.anonymity.partition import Promise, TooFewRows
+from dp_pipeline.anonymity.method import Recoded, Method, sensitive_diversity
+from dp_pipeline.anonymity.partition import KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.rows import CodedRows, Column
 from dp_pipeline.ledger import Charge, Entry
 from dp_pipeline.publish.home import Home
-from dp_pipeline.publish.k_anonymous_tables import k_anonymous_tables, keeps_promise
+from dp_pipeline.publish.k_anonymous_tables import k_anonymous_tables, keeps_guarantee
 from dp_pipeline.publish.release import (
     BESIDE,
     ROWS,
@@ -44,7 +44,7 @@ CARD = "card.md"
 REASON = "k-anonymity has no ε: it reads the rows as they are"
 
 
-def declared_anonymity(spec: DatasetSpec) -> KAnonymity:
+def declared_k_anonymity(spec: DatasetSpec) -> KAnonymity:
     """The declared k-anonymous releases; DeclarationError where there are none."""
     if spec.k_anonymity is None or spec.label is None:
         raise DeclarationError(f"{spec.name}: expected a section `k_anonymity`, got none")
@@ -53,7 +53,7 @@ def declared_anonymity(spec: DatasetSpec) -> KAnonymity:
 
 def quasi_identifiers(spec: DatasetSpec) -> tuple[Column, ...]:
     """The declared quasi-identifiers, in their declared order."""
-    return tuple(_column(spec.domain[name]) for name in declared_anonymity(spec).attributes)
+    return tuple(_column(spec.domain[name]) for name in declared_k_anonymity(spec).attributes)
 
 
 def _column(attribute: Attribute) -> Column:
@@ -77,7 +77,7 @@ def declared_method(spec: DatasetSpec, name: str) -> Method:
     """A declared method with its parameters; DeclarationError where it is not declared, does not
     exist, or has no such parameters.
     """
-    methods = declared_anonymity(spec).methods
+    methods = declared_k_anonymity(spec).methods
     if name not in methods:
         raise DeclarationError(f"{spec.name}: method: expected {one_of(methods, name)}")
     return build_method(name, methods[name], of=f"{spec.name}: k_anonymity")
@@ -89,7 +89,7 @@ def require_methods(spec: DatasetSpec) -> None:
         declared_method(spec, name)
 
 
-def promise_for(declared: KAnonymity, method: str, *, k: int) -> Promise:
+def guarantee_for(declared: KAnonymity, method: str, *, k: int) -> KAnonymityGuarantee:
     """The declared promise of one method at K.
 
     Where no diversity is declared, kjig keeps two labels in every class of a sensitive label, and
@@ -97,9 +97,9 @@ def promise_for(declared: KAnonymity, method: str, *, k: int) -> Promise:
     diversity either, declared or not.
     """
     if k <= 1:
-        return Promise(k, 1, declared.suppress)
+        return KAnonymityGuarantee(k, 1, declared.suppress)
     usual = sensitive_diversity(METHODS[method], k=k) if declared.sensitive_label else 1
-    return Promise(k, declared.diversity or usual, declared.suppress)
+    return KAnonymityGuarantee(k, declared.diversity or usual, declared.suppress)
 
 
 @dataclass(frozen=True)
@@ -142,13 +142,13 @@ class KAnonymousRelease(Release):
         run: Mapping[str, str] | None = None,
     ) -> Self:
         """A declared release; DeclarationError for a K that is not declared. There is no noise."""
-        return cls(spec, name, declared_anonymity(spec).partition(level), home, run or {})
+        return cls(spec, name, declared_k_anonymity(spec).partition(level), home, run or {})
 
     @classmethod
     def description(cls, spec: DatasetSpec, name: str) -> str:
         """What the method does, and what it promises."""
-        method, declared = declared_method(spec, name), declared_anonymity(spec)
-        largest = promise_for(declared, name, k=declared.partitions[-1])
+        method, declared = declared_method(spec, name), declared_k_anonymity(spec)
+        largest = guarantee_for(declared, name, k=declared.partitions[-1])
         labels = f" and {largest.diversity} labels" if largest.diversity > 1 else ""
         return (
             f"{spec.title}: {method.summary}. Every row shares what is released of it with at "
@@ -183,7 +183,7 @@ class KAnonymousRelease(Release):
     @classmethod
     def code(cls, spec: DatasetSpec, name: str, *, drawn: str | None = None) -> str:
         """Digest of the code that chooses and measures, what is declared, and the parameters."""
-        declared = declared_anonymity(spec)
+        declared = declared_k_anonymity(spec)
         asked = (
             texts_of(declared_method(spec, name), measuring=True),
             declared.attributes,
@@ -198,7 +198,7 @@ class KAnonymousRelease(Release):
     @cached_property
     def declared(self) -> KAnonymity:
         """The section of the data set file; DeclarationError where there is none."""
-        return declared_anonymity(self.spec)
+        return declared_k_anonymity(self.spec)
 
     @cached_property
     def method(self) -> Method:
@@ -206,9 +206,9 @@ class KAnonymousRelease(Release):
         return declared_method(self.spec, self.name)
 
     @property
-    def promise(self) -> Promise:
+    def promise(self) -> KAnonymityGuarantee:
         """What every class of the table has to have."""
-        return promise_for(self.declared, self.name, k=self.k)
+        return guarantee_for(self.declared, self.name, k=self.k)
 
     def require_allowed(self) -> None:
         """DeclarationError for a K or a method that is not declared, and on sensitive rows for
@@ -232,7 +232,7 @@ class KAnonymousRelease(Release):
     def key(self, snapshot: Snapshot, *, new_draw: bool = False) -> KAnonymousKey:  # noqa: ARG002
         """Its key: the same seed makes the same table, so there is no other draw."""
         return KAnonymousKey(
-            lineage=self.spec.lineage,
+            population=self.spec.population,
             dataset=self.spec.name,
             snapshot=snapshot.id,
             # Of which label rows were left out is told of public rows only.
@@ -262,7 +262,7 @@ class KAnonymousRelease(Release):
         """What the ledger records before anyone looks: no ε, and that there is none."""
         return Charge(
             key=key.digest,
-            lineage=key.lineage,
+            population=key.population,
             kind="not-dp",
             nano_epsilon=0,
             what=self.what,
@@ -276,7 +276,7 @@ class KAnonymousRelease(Release):
         beside = not_dp_beside(spec, self.home.ledger, before=key.digest)
         return {
             **self._asked,
-            "lineage": spec.lineage,
+            "population": spec.population,
             "dataset": spec.name,
             "kind": "not-dp",
             "reason": REASON,
@@ -309,7 +309,7 @@ class KAnonymousDrawing(Drawing):
     snapshot: Snapshot
     rows: str = ""
 
-    def rehearse(self) -> None:
+    def dry_run(self) -> None:
         """Nothing: no answer is stored alone, and what a file declares was checked when it was
         read.
         """
@@ -331,13 +331,13 @@ class KAnonymousDrawing(Drawing):
         )
         facts = release.facts(self.key)
         bundle = Bundle(self.key.digest, facts, spends=(), quality={}, tables=tables, transcript="")
-        if not keeps_promise(bundle):
+        if not keeps_guarantee(bundle):
             raise BoundaryViolation(
                 f"{release.what}: expected a table that keeps its promise, got another"
             )
         return bundle
 
-    def _recoded(self, rows: CodedRows) -> Anonymized:
+    def _recoded(self, rows: CodedRows) -> Recoded:
         """What the method makes of the rows; TooFewRows says of which release."""
         release = self.release
         try:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp_pipeline.anonymity.method import Anonymized, Bit, BitRecoding, Recoding
-from dp_pipeline.anonymity.partition import Promise
+from dp_pipeline.anonymity.method import Recoded, Bit, BitRecoding, Recoding
+from dp_pipeline.anonymity.partition import KAnonymityGuarantee
 from dp_pipeline.anonymity.rows import CodedRows, Column
 from dp_pipeline.metrics.disclosure import DisclosureReport, disclosure_report
 from dp_pipeline.release.bundle import Bundle
@@ -21,7 +21,12 @@ RELEASED = "released"
 
 
 def k_anonymous_tables(
-    rows: CodedRows, anonymized: Anonymized, promise: Promise, *, label: str, is_public: bool
+    rows: CodedRows,
+    anonymized: Recoded,
+    promise: KAnonymityGuarantee,
+    *,
+    label: str,
+    is_public: bool,
 ) -> Tables:
     """``released``: one text a kept column, and the label; rows sorted by what they hold.
     ``columns``: name, source attribute and rule of each. ``measures``: name and value of every
@@ -59,7 +64,7 @@ def measured(tables: Tables, *, label: str, k: int, bits: bool = False) -> Discl
     return disclosure_report(codes, _codes(target), labels=len(np.unique(target)), k=k, bits=bits)
 
 
-def keeps_promise(bundle: Bundle) -> bool:
+def keeps_guarantee(bundle: Bundle) -> bool:
     """Whether the released rows of a k-anonymous bundle keep what it promises, counted anew."""
     k, diversity = int(bundle.facts["k"]), int(bundle.facts["diversity"])
     report = measured(bundle.tables, label=bundle.facts["label"], k=k)
@@ -145,7 +150,7 @@ def _rule(bit: Bit, column: Column) -> str:
     return f"1 where {column.name} is {level}"
 
 
-def _left_out(rows: CodedRows, anonymized: Anonymized, *, by_label: bool) -> dict[str, np.ndarray]:
+def _left_out(rows: CodedRows, anonymized: Recoded, *, by_label: bool) -> dict[str, np.ndarray]:
     """How many rows were left out; or label, rows of it that were, and their share of its rows,
     0 of none.
     """

@@ -149,7 +149,7 @@ def is_prepared(spec: DatasetSpec, home: Home) -> bool:
     """Whether the current snapshot has what a release needs: prepared rows, or what was released of
     it before its rows were taken away.
     """
-    snapshot = current_snapshot(home.raw, spec.name, home.ledger.key(spec.lineage))
+    snapshot = current_snapshot(home.raw, spec.name, home.ledger.key(spec.population))
     if snapshot is None:
         return False
     if snapshot.is_retired():
@@ -164,7 +164,7 @@ def is_prepared(spec: DatasetSpec, home: Home) -> bool:
 
 def _stands(release: Release) -> bool:
     home, spec = release.home, release.spec
-    snapshot = current_snapshot(home.raw, spec.name, home.ledger.key(spec.lineage))
+    snapshot = current_snapshot(home.raw, spec.name, home.ledger.key(spec.population))
     assert snapshot is not None
     key = release.key(snapshot)
     if home.ledger.state(key.digest) != "settled":
@@ -193,7 +193,11 @@ def report_made_of(spec: DatasetSpec, home: Home, kind: type[Release]) -> str:
     folder = Path(home.internal, spec.name, *kind.FOLDER, "evaluation")
     evaluated = [read_json(folder / f"{level}.json") for level in kind.levels(spec)]
     ledger = home.ledger
-    account = (ledger.balance(spec.lineage), not_dp_beside(spec, ledger), limits_word(spec, home))
+    account = (
+        ledger.balance(spec.population),
+        not_dp_beside(spec, ledger),
+        limits_word(spec, home),
+    )
     return digest_of(evaluated_by(spec), evaluated, *account)
 
 

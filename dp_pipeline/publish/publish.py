@@ -74,9 +74,9 @@ def publish(release: Release, *, new_draw: bool = False) -> Published:
     charge = release.charge(key, rows=drawing.rows)
     if ledger.state(key.digest) is None:
         _require_affordable(charge, ledger)
-        drawing.rehearse()
+        drawing.dry_run()
         # Everything that a charged release must have on disk, before it is charged.
-        release.store.begin(release.store.folder(key), key.lineage)
+        release.store.begin(release.store.folder(key), key.population)
         drawing.begin()
     with ledger.reserve(charge) as reservation:
         if reservation.state == "settled":
@@ -86,7 +86,7 @@ def publish(release: Release, *, new_draw: bool = False) -> Published:
             bundle = drawing.draw(stored, begun=begun)
         path = _settle(release, key, bundle, reservation)
         drawing.end()
-    bundle = settled_bundle(release.store, path, ledger=ledger, lineage=key.lineage)
+    bundle = settled_bundle(release.store, path, ledger=ledger, population=key.population)
     if reservation.state == "resumed":
         return Published(bundle, "resumed", 0, path)
     return Published(bundle, "charged", charge.nano_epsilon, path)
@@ -95,8 +95,8 @@ def publish(release: Release, *, new_draw: bool = False) -> Published:
 def _require_affordable(charge: Charge, ledger: Ledger) -> None:
     """Refuse what cannot fit before a file is made for it; ``reserve`` has the last word."""
     asked = Fraction(charge.nano_epsilon, NANO)
-    balance = ledger.balance(charge.lineage)
-    balance.require_room(asked, what=charge.what, where=charge.lineage)
+    balance = ledger.balance(charge.population)
+    balance.require_room(asked, what=charge.what, where=charge.population)
 
 
 def _replayed(release: Release, key: Key, ledger: Ledger) -> Published:
@@ -106,11 +106,11 @@ def _replayed(release: Release, key: Key, ledger: Ledger) -> Published:
     store, path = release.store, release.store.bundle_path(key, release.postprocessing)
     if not path.exists():
         bundle = restored(release, key, path)
-        store.begin(path.parent, key.lineage)
-        store.write(path, bundle, key=ledger.key(key.lineage))
+        store.begin(path.parent, key.population)
+        store.write(path, bundle, key=ledger.key(key.population))
     # Left behind by a run that was killed once it had settled.
     AnswerCount(release.home.answer_counts / key.digest).end()
-    bundle = settled_bundle(store, path, ledger=ledger, lineage=key.lineage)
+    bundle = settled_bundle(store, path, ledger=ledger, population=key.population)
     return Published(bundle, "replayed", 0, path)
 
 
@@ -121,11 +121,11 @@ def _left_behind(
     release.require_as_begun(key)
     store, ledger = release.store, release.home.ledger
     sweep(store.folder(key))
-    secret = ledger.key(key.lineage)
+    secret = ledger.key(key.population)
     stored = [store.sealed(one, key=secret) for one in store.bundle_paths(key)]
     if reservation.state != "resumed":
         return stored, None
-    return stored, reserved_entry(key.digest, key.lineage, ledger)
+    return stored, reserved_entry(key.digest, key.population, ledger)
 
 
 @contextmanager
@@ -140,13 +140,13 @@ def _answers_kept(release: Release, reservation: Reservation, drawing: Drawing) 
     except OtherQuestion as other:
         # The answers are whole: only who asks has changed, and may change back.
         charge = reservation.charge
-        begun = reserved_entry(charge.key, charge.lineage, release.home.ledger)
+        begun = reserved_entry(charge.key, charge.population, release.home.ledger)
         raise OtherQuestion(f"{release.what}: {other}; {_way_out(begun)}") from None
 
 
 def _settle(release: Release, key: Key, bundle: Bundle, reservation: Reservation) -> Path:
     """Store the bundle, then settle the charge; gives the folder of the bundle."""
-    store, secret = release.store, release.home.ledger.key(key.lineage)
+    store, secret = release.store, release.home.ledger.key(key.population)
     path = store.bundle_path(key, release.postprocessing)
     store.write(path, bundle, key=secret, texts=sealed_texts(release.spec, bundle))
     # One that was stored before a crash stays as it was written: that one is settled.
@@ -182,12 +182,12 @@ def give_up(home: Home, key: str, *, reason: str, by: str) -> Entry:
     begun = ledger.history(_unfinished(ledger, key))[0]
     charge = Charge(
         key=str(begun.key),
-        lineage=begun.lineage,
+        population=begun.population,
         kind=begun.kind or "dp",
         nano_epsilon=begun.nano_epsilon,
         what=begun.what,
         facts=begun.facts,
-        currency=ledger.balance(begun.lineage).currency,
+        currency=ledger.balance(begun.population).currency,
     )
     with ledger.reserve(charge) as reservation:
         if reservation.state == "settled":

@@ -44,7 +44,7 @@ def not_dp_beside(
     own = past[0].sequence if past else None
     return [
         _named(one)
-        for one in ledger.not_dp_releases(spec.lineage)
+        for one in ledger.not_dp_releases(spec.population)
         if one.key != but and (own is None or one.sequence < own)
     ]
 
@@ -90,7 +90,7 @@ class Drawing(ABC):
     rows: str
 
     @abstractmethod
-    def rehearse(self) -> None:
+    def dry_run(self) -> None:
         """A dry run on an empty table: what cannot be drawn is refused here, at no cost."""
 
     def begin(self) -> None:  # noqa: B027

@@ -35,7 +35,7 @@ MADE_AGAIN = "made again"
 """The fact of a bundle that was made again later and is not, byte for byte, what was settled."""
 
 
-def settled_bundle(store: BundleStore, path: Path, *, ledger: Ledger, lineage: str) -> Bundle:
+def settled_bundle(store: BundleStore, path: Path, *, ledger: Ledger, population: str) -> Bundle:
     """A settled bundle: the one way in which whoever shows, compares or hands one out reads it.
 
     Damaged, naming it and saying what to do, unless a) its seal fits, b) it is of the answers that
@@ -43,8 +43,8 @@ def settled_bundle(store: BundleStore, path: Path, *, ledger: Ledger, lineage: s
     another post-processing is in no ledger row: it is bound by a) and b). So is one that was lost
     and made again by code that gives other pictures of the same answers.
     """
-    bundle = store.sealed(path, key=ledger.key(lineage))
-    settled = settled_entry(bundle.key, lineage, ledger).facts
+    bundle = store.sealed(path, key=ledger.key(population))
+    settled = settled_entry(bundle.key, population, ledger).facts
     is_as_drawn = path.name == settled.get(FOLDER) and MADE_AGAIN not in bundle.facts
     is_another = is_as_drawn and content_digest(bundle) != settled[CONTENT]
     if is_another or bundle.transcript != settled.get(TRANSCRIPT, ""):
@@ -74,7 +74,7 @@ def key_of(release: Release, bundle: Bundle) -> Key:
 
 def rebuilt(release: Release, key: Key) -> Bundle:
     """The bundle of a settled release, made again from its stored answers; no row is read."""
-    return release.remade(key, settled_entry(key.digest, key.lineage, release.home.ledger))
+    return release.remade(key, settled_entry(key.digest, key.population, release.home.ledger))
 
 
 def restored(release: Release, key: Key, path: Path) -> Bundle:
@@ -82,7 +82,7 @@ def restored(release: Release, key: Key, path: Path) -> Bundle:
 
     Raises Damaged where its transcript is not the one that was settled, or there is none.
     """
-    settled = settled_entry(key.digest, key.lineage, release.home.ledger)
+    settled = settled_entry(key.digest, key.population, release.home.ledger)
     bundle = release.remade(key, settled)
     if path.name != settled.facts.get(FOLDER) or content_digest(bundle) == settled.facts[CONTENT]:
         return bundle
@@ -97,18 +97,18 @@ def content_digest(bundle: Bundle) -> str:
     return hashlib.sha256(same.to_json().encode()).hexdigest()
 
 
-def settled_entry(key: str, lineage: str, ledger: Ledger) -> Entry:
+def settled_entry(key: str, population: str, ledger: Ledger) -> Entry:
     """The row that settled a release; Damaged where there is none."""
     found = [one for one in ledger.history(key) if one.event == "settled"]
-    if not found or found[0].lineage != lineage:
+    if not found or found[0].population != population:
         raise Damaged(f"ledger: expected that the release {key[:12]} is settled, got no such row")
     return found[0]
 
 
-def reserved_entry(key: str, lineage: str, ledger: Ledger) -> Entry:
+def reserved_entry(key: str, population: str, ledger: Ledger) -> Entry:
     """The row that a release was charged with; Damaged where there is none."""
     found = ledger.history(key)
-    if not found or found[0].lineage != lineage:
+    if not found or found[0].population != population:
         raise Damaged(f"ledger: expected that the release {key[:12]} is charged, got no such row")
     return found[0]
 
@@ -124,7 +124,7 @@ def spend_rows(bundle: Bundle) -> list[SpendRow]:
 
 
 _PROMISED = (
-    *("lineage", "dataset", "model", "epsilon", "kind", "composed", "evaluation", "snapshot"),
+    *("population", "dataset", "model", "epsilon", "kind", "composed", "evaluation", "snapshot"),
     *("replicate", "declaration", "measuring", "unit", "relation", "purpose", "noise"),
     "fit_for_release",
 )
@@ -136,14 +136,16 @@ def require_whole(release: Release, folder: Path) -> Bundle:
     those that were settled, and facts and charges are those of the ledger.
     """
     ledger = release.home.ledger
-    bundle = settled_bundle(release.store, folder, ledger=ledger, lineage=release.spec.lineage)
+    bundle = settled_bundle(
+        release.store, folder, ledger=ledger, population=release.spec.population
+    )
     key = key_of(release, bundle)
-    settled = settled_entry(key.digest, key.lineage, ledger)
+    settled = settled_entry(key.digest, key.population, ledger)
     if Transcript(release.store.transcript_path(key)).chain != settled.facts.get(TRANSCRIPT, ""):
         raise Damaged(f"{_name(bundle)}: expected the answers that were settled, got others")
     if tuple(spend_rows(bundle)) != _paid(settled, bundle):
         raise Damaged(f"{_name(bundle)}: expected the charges of the ledger, got others")
-    begun = reserved_entry(key.digest, key.lineage, ledger)
+    begun = reserved_entry(key.digest, key.population, ledger)
     changed = [name for name in _PROMISED if bundle.facts.get(name) != begun.facts.get(name)]
     if changed:
         raise Damaged(f"{_name(bundle)}: expected {changed[0]} as in the ledger, got another")
@@ -226,7 +228,7 @@ def pointed_bundle(
             f"{pointer['folder']}: materialize it again, at no cost"
         )
     store, path = BundleStore(home.released), home.released / named
-    bundle = settled_bundle(store, path, ledger=home.ledger, lineage=spec.lineage)
+    bundle = settled_bundle(store, path, ledger=home.ledger, population=spec.population)
     for name, text in {"dataset": spec.name, **expected}.items():
         if bundle.facts.get(name) != text:
             raise Damaged(

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dp_pipeline.publish.account import open_lineage
+from dp_pipeline.publish.account import open_population
 from dp_pipeline.publish.cards import k_anonymous
 from dp_pipeline.publish.home import Home
-from dp_pipeline.publish.k_anonymous_release import declared_anonymity
+from dp_pipeline.publish.k_anonymous_release import declared_k_anonymity
 from dp_pipeline.publish.release import not_dp_beside
 from dp_pipeline.publish.replay import from_documents, pointed_bundle
 from dp_pipeline.release.bundle import Bundle
@@ -65,7 +65,7 @@ def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Co
 
     Under the account that the file declares: a report says for whom it protects.
     """
-    ledger = open_lineage(spec, home)
+    ledger = open_population(spec, home)
     ascending = {key: evaluations[key] for key in spec.partition_keys if key in evaluations}
     evaluated = [row for one in ascending.values() for row in from_documents(one["rows"])]
     found = [
@@ -185,7 +185,7 @@ def compare_k_anonymous(
 
     Under the account that the file declares: a page says for whom it does not protect.
     """
-    ledger = open_lineage(spec, home)
+    ledger = open_population(spec, home)
     releases = list(_releases(spec, home, evaluations))
     pictures = tuple(
         (caption, k_anonymity_plot(values, figure=name, title=f"{spec.title}: {caption}"))
@@ -208,7 +208,7 @@ def _releases(
     spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]
 ) -> Sequence[KAnonymousRelease]:
     """Every release that was evaluated: methods as declared, K ascending."""
-    declared, found = declared_anonymity(spec), []
+    declared, found = declared_k_anonymity(spec), []
     for name in declared.methods:
         for key in declared.partition_keys:
             evaluated = evaluations.get(key, {"pointers": {}, "rows": []})

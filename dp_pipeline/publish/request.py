@@ -58,7 +58,7 @@ class RunRequest:
 class PlannedRelease:
     """One release of a plan.
 
-    cost    what it would charge, in the lineage's currency: 0 when it was settled or reserved
+    cost    what it would charge, in the population's currency: 0 when it was settled or reserved
             before, or has no ε
     state   ``new``, ``settled``, ``unfinished`` or ``dead``; with ``, not-dp`` or
             ``, composed`` where the model does not promise the ε that is asked
@@ -79,10 +79,10 @@ class PlannedRelease:
 
 @dataclass(frozen=True)
 class Plan:
-    """Planned releases against the account of their lineage.
+    """Planned releases against the account of their population.
 
     balance   before the run, under the limits of the account, or of the data set file where
-              there is no account yet; all amounts in the lineage's currency
+              there is no account yet; all amounts in the population's currency
     word      one line where the file declares other limits than the account has; else empty
     """
 
@@ -137,7 +137,7 @@ class Plan:
     def require_budget(self) -> None:
         """BudgetExceeded when the whole plan does not fit: then no part of it is begun."""
         spec = self.spec
-        self.balance.require_room(self.asked, what=spec.name, where=f"lineage {spec.lineage}")
+        self.balance.require_room(self.asked, what=spec.name, where=f"population {spec.population}")
 
 
 def plan_request(request: RunRequest) -> Plan:
@@ -145,13 +145,13 @@ def plan_request(request: RunRequest) -> Plan:
     have a price.
 
     Raises DeclarationError for a noise source that these releases may not use, and for a
-    file that disagrees with the account of its lineage, or declares more than it has.
+    file that disagrees with the account of its population, or declares more than it has.
     """
     spec, home = request.spec, request.home
     for release in request.releases:
         release.require_allowed()
     releases = tuple(one for one in request.releases if isinstance(one, EpsilonRelease))
-    opened = home.ledger.account(spec.lineage)
+    opened = home.ledger.account(spec.population)
     if opened is not None:
         declared_account(spec).require_within(opened)
     reads = _snapshot(spec, home, request.snapshot)
@@ -164,7 +164,7 @@ def plan_request(request: RunRequest) -> Plan:
 
 
 def _balance(spec: DatasetSpec, home: Home, opened: Account | None) -> Balance:
-    balance, account = home.ledger.balance(spec.lineage), declared_account(spec)
+    balance, account = home.ledger.balance(spec.population), declared_account(spec)
     if opened is not None:
         return balance
     return replace(

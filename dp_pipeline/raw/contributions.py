@@ -19,7 +19,7 @@ from dp_pipeline.raw.values import REAL, TEXT, WHOLE, type_word
 from dp_pipeline.spec.errors import DeclarationError
 
 _PURPOSE = b"contribution\0"
-"""Keeps these digests apart from every other use of the lineage's key."""
+"""Keeps these digests apart from every other use of the population's key."""
 
 _TEXT = pa.large_string()
 
@@ -31,7 +31,7 @@ def keep_at_most(table: pa.Table, *, column: str, at_most: int, key: bytes) -> p
     column    the person's column, text or whole numbers; spaces around a text id do not make
               another person
     at_most   rows that one person may keep, at least 1
-    key       the lineage's secret key: who does not hold it cannot place a row in the sample
+    key       the population's secret key: who does not hold it cannot place a row in the sample
 
     The digest is HMAC-SHA256(key, person, row content, ordinal), where the row
     content is the canonical text of all other columns, by column name, and the
@@ -63,7 +63,9 @@ def _check(table: pa.Table, column: str, at_most: int, key: bytes) -> None:
     if at_most < 1:
         raise DeclarationError(f"person {column!r}: expected at_most of at least 1, got {at_most}")
     if not key:
-        raise DeclarationError(f"person {column!r}: expected the lineage's key, got an empty one")
+        raise DeclarationError(
+            f"person {column!r}: expected the population's key, got an empty one"
+        )
 
 
 def _person_codes(table: pa.Table, column: str) -> NDArray[np.int64]:

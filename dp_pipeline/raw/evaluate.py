@@ -249,7 +249,7 @@ def steward_facts(
     """Exact facts about a release, kept in a 0600 JSON file of the snapshot: computed once, so
     that looking at a settled release again reads no row.
 
-    The file is sealed with the lineage's key: one that another lineage wrote, or that
+    The file is sealed with the population's key: one that another population wrote, or that
     was changed, is computed anew. DeclarationError unless ``name`` is a safe file name.
     """
     if not _NAME.fullmatch(name):

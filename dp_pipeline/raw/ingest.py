@@ -62,7 +62,7 @@ def ingest(
     """The snapshot that releases read from now on.
 
     store         the raw store's folder; the snapshot is ``store/<data set>/<id>``
-    key           the lineage's secret key
+    key           the population's secret key
     snapshot_id   None: the current snapshot, and nothing is read; before the first
                   one, a new one named by ``today``. A name: that snapshot, read
                   from the source unless it was stored already, becomes the current one.
@@ -135,12 +135,12 @@ def _is_whole(snapshot: Snapshot) -> bool:
 
 
 def _check_covers(snapshot: Snapshot, spec: DatasetSpec) -> None:
-    """The stored rows are those of the declared lineage and source, with every declared column."""
+    """The stored rows are those of the declared population and source, with every declared column."""
     stored = snapshot.manifest
     lacking = [column for column in spec.columns if column not in stored.get("columns", ())]
-    if stored.get("lineage", spec.lineage) != spec.lineage:
-        # Its fingerprints are under that lineage's key: every stage would look damaged.
-        mismatch = f"the lineage {spec.lineage}, got rows stored under {stored['lineage']}"
+    if stored.get("population", spec.population) != spec.population:
+        # Its fingerprints are under that population's key: every stage would look damaged.
+        mismatch = f"the population {spec.population}, got rows stored under {stored['population']}"
     elif stored.get("source") not in [one.identity for one in spec.source.alternatives]:
         mismatch = f"the source {spec.source.identity}, got {stored.get('source')}"
     elif lacking:
@@ -204,13 +204,13 @@ def _store(
         pyarrow.parquet.write_table(table, file, compression="zstd")
 
     # Whose rows they are is on disk before the first of them, wherever a run is stopped.
-    snapshot.record(lineage=spec.lineage)
+    snapshot.record(population=spec.population)
     snapshot.store_table(INGESTED, write)
     if downloaded:
         snapshot.record(downloaded=dict(downloaded))
     snapshot.record(
         dataset=spec.name,
-        lineage=spec.lineage,
+        population=spec.population,
         source=spec.source.identity,
         columns=table.column_names,
         ingested_at=datetime.now(UTC).isoformat(timespec="seconds"),

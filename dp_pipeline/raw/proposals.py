@@ -238,7 +238,7 @@ def _readable(source: Source, columns: Sequence[FoundColumn], *, name: str) -> D
         name=name,
         title=name,
         description="A first look at public rows.",
-        lineage=name,
+        population=name,
         purpose="benchmark",
         protection=OneRow(),
         relation="add_remove",

@@ -82,7 +82,7 @@ class Snapshot:
     """One snapshot's folder on the raw store.
 
     folder   <raw store>/<data set>/<snapshot id>
-    key      the lineage's secret key: fingerprints mean nothing to who does not hold it
+    key      the population's secret key: fingerprints mean nothing to who does not hold it
     """
 
     folder: Path
@@ -149,12 +149,12 @@ class Snapshot:
         return (self.folder / _MANIFEST).is_file()
 
     @property
-    def lineage(self) -> str | None:
+    def population(self) -> str | None:
         """Whose rows these are or were; None where no whole manifest says so. UnknownFormat where
         one of another format may say it.
         """
         try:
-            found = self._stored_manifest().get("lineage")
+            found = self._stored_manifest().get("population")
         except (NotPrepared, Damaged):
             return None
         return found if isinstance(found, str) else None
@@ -171,14 +171,14 @@ class Snapshot:
         kept = {_MANIFEST} if self.is_retired() else set()
         return tuple(path for path in sorted(self.folder.iterdir()) if path.name not in kept)
 
-    def mark_retired(self, *, lineage: str, on: date) -> None:
+    def mark_retired(self, *, population: str, on: date) -> None:
         """Replace the manifest: from now on whoever asks for these rows, or for their name, is
         refused. What else lies in the folder is not touched.
         """
         facts = {
             "format": MANIFEST,
             "id": self.id,
-            "lineage": lineage,
+            "population": population,
             _RETIRED: on.isoformat(),
         }
         text = json.dumps(facts, indent=1, sort_keys=True)
@@ -333,10 +333,12 @@ def _marks(snapshot: Snapshot, name: str) -> dict[str, Any]:
     return marks if isinstance(marks, dict) else {}
 
 
-def snapshots_of(store: Path, lineage: str, *, datasets: Collection[str]) -> tuple[Snapshot, ...]:
+def snapshots_of(
+    store: Path, population: str, *, datasets: Collection[str]
+) -> tuple[Snapshot, ...]:
     """Every snapshot of one population on a raw store of which more is left than its name.
 
-    datasets   names of the data sets that are declared under the lineage
+    datasets   names of the data sets that are declared under the population
 
     A manifest says whose rows they are, declared or not. Where none does, because a run was
     stopped while it wrote, they are those of the data set's other snapshots.
@@ -344,16 +346,18 @@ def snapshots_of(store: Path, lineage: str, *, datasets: Collection[str]) -> tup
     return tuple(
         snapshot
         for folder in _folders(store)
-        for snapshot in _of_one(folder, lineage, is_declared=folder.name in datasets)
+        for snapshot in _of_one(folder, population, is_declared=folder.name in datasets)
         if snapshot.remains()
     )
 
 
-def _of_one(folder: Path, lineage: str, *, is_declared: bool) -> list[Snapshot]:
+def _of_one(folder: Path, population: str, *, is_declared: bool) -> list[Snapshot]:
     # Only names and manifests are read here, so no key is needed.
-    stored = {one: one.lineage for one in (Snapshot(path, b"") for path in _folders(folder))}
-    is_ours = is_declared or lineage in stored.values()
-    return [one for one, whose in stored.items() if whose == lineage or (whose is None and is_ours)]
+    stored = {one: one.population for one in (Snapshot(path, b"") for path in _folders(folder))}
+    is_ours = is_declared or population in stored.values()
+    return [
+        one for one, whose in stored.items() if whose == population or (whose is None and is_ours)
+    ]
 
 
 def stored_populations(store: Path) -> Iterator[tuple[Path, str | None]]:
@@ -365,7 +369,7 @@ def stored_populations(store: Path) -> Iterator[tuple[Path, str | None]]:
             continue
         for path in sorted(folder.iterdir()):
             if path.is_dir() and any(path.iterdir()):
-                yield path, Snapshot(path, b"").lineage
+                yield path, Snapshot(path, b"").population
             elif path.is_file() and not path.name.startswith(".") and path.name != CURRENT:
                 yield path, None
 
@@ -377,11 +381,11 @@ def _folders(folder: Path) -> Iterator[Path]:
     return (path for path in found if path.is_dir())
 
 
-def retire(snapshot: Snapshot, *, lineage: str, on: date) -> None:
+def retire(snapshot: Snapshot, *, population: str, on: date) -> None:
     """Delete everything of a snapshot but its name; doing it again finishes what was begun."""
     with snapshot.alone():
         if not snapshot.is_retired():
-            snapshot.mark_retired(lineage=lineage, on=on)
+            snapshot.mark_retired(population=population, on=on)
         for path in snapshot.remains():
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)

@@ -2,7 +2,7 @@
 
 Dividing an exact ε into exact shares.
 
-What the charges of one budget cost the lineage that pays them.
+What the charges of one budget cost the population that pays them.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ def root_weights(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def rho_costs(spends: Sequence[Spend], *, budget: Currency) -> tuple[Fraction, ...]:
-    """One ρ a spend; they add up to what the budget costs a lineage that pays in ρ.
+    """One ρ a spend; they add up to what the budget costs a population that pays in ρ.
 
     budget   what the spends were accounted in
 

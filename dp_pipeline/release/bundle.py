@@ -43,7 +43,7 @@ class Bundle:
     key             hex digest of its release key
     facts           data set, model, parameters, ε, snapshot, noise, versions …: text
     spends          every charge, in order; in pure ε they add up to the release's
-    quality         quality numbers that were bought with part of that ε
+    quality         quality numbers that were paid for with part of that ε
     tables          table name → column name → values (m,)
     transcript      digest of the stored noisy answers that this was made from
     """
@@ -62,7 +62,7 @@ class Bundle:
 
     @property
     def currency(self) -> Currency:
-        """What its lineage pays in."""
+        """What its population pays in."""
         delta = self.facts.get("delta")
         return Currency(None if delta is None else Fraction(delta))
 
@@ -74,7 +74,7 @@ class Bundle:
 
     @property
     def costs(self) -> tuple[Fraction, ...]:
-        """What each charge cost its lineage, in what that pays in."""
+        """What each charge cost its population, in what that pays in."""
         if self.currency == PURE:
             return tuple(spend.epsilon for spend in self.spends)
         last = self.model_spends
@@ -105,7 +105,7 @@ class Bundle:
     @property
     def epsilon(self) -> Fraction:
         """The ε that holds for all that was charged: pure where every charge was, else at the δ of
-        its lineage, rounded up.
+        its population, rounded up.
         """
         if self.budget == PURE:
             return sum((spend.epsilon for spend in self.spends), self._earlier)
@@ -129,7 +129,7 @@ class Bundle:
 
     @property
     def spent_text(self) -> str:
-        """The ε that was charged for it, exactly, and its ρ where the lineage pays in ρ; ``none``
+        """The ε that was charged for it, exactly, and its ρ where the population pays in ρ; ``none``
         where there is none.
         """
         if not self.is_dp:
@@ -268,7 +268,7 @@ class Key(Protocol):
     """What makes two releases the same one, so that asking again costs nothing."""
 
     @property
-    def lineage(self) -> str:
+    def population(self) -> str:
         """The population it is about."""
 
     @property
@@ -291,10 +291,10 @@ class ReleaseKey:
     declaration   digest of the measured declarations of the data set
     measuring     the model's measuring parameters, as text
     noise         noise source, with its seed if it has one
-    replicate     0, and one more with every fresh draw that was asked for by name
+    replicate     0, and one more with every new draw that was asked for by name
     """
 
-    lineage: str
+    population: str
     dataset: str
     snapshot: str
     declaration: str
@@ -330,7 +330,7 @@ class KAnonymousKey:
     asked   the question, as text: promise, method and what they are about
     """
 
-    lineage: str
+    population: str
     dataset: str
     snapshot: str
     purpose: str

@@ -148,7 +148,7 @@ class NoiseRate:
     """Planning numbers, floats: nothing is charged by them.
 
     concentrated   amounts are ρ, noise is Gaussian; else amounts are ε, noise is Laplace
-    reach          rows of one protected unit
+    distance       rows of one protected unit
 
     One table of ``cells`` for the amount a has a total |noise| of about cells · deviation(a). For
     several tables of weights w that share an amount, Σ w · deviation is least at shares ∝
@@ -159,25 +159,29 @@ class NoiseRate:
     """
 
     concentrated: bool
-    reach: int
+    distance: int
 
     def deviation(self, amount: float) -> float:
         """Mean |noise| of one cell."""
-        return self.reach / (sqrt(pi * amount) if self.concentrated else amount)
+        return self.distance / (sqrt(pi * amount) if self.concentrated else amount)
 
     def variance(self, amount: float) -> float:
         """Variance of the noise in one cell: 2·(reach/ε)², or reach²/(2ρ)."""
-        return self.reach**2 / (2 * amount) if self.concentrated else 2 * (self.reach / amount) ** 2
+        return (
+            self.distance**2 / (2 * amount)
+            if self.concentrated
+            else 2 * (self.distance / amount) ** 2
+        )
 
     def together(self, one: float, other: float) -> float:
         """The amount that is worth as much as two measurements for these two amounts."""
         return one + other if self.concentrated else sqrt(one**2 + other**2)
 
-    def for_choice(self, reach: float) -> float:
-        """What a choice costs whose noise has a scale of 1 where a unit moves scores by ``reach``:
+    def for_choice(self, distance: float) -> float:
+        """What a choice costs whose noise has a scale of 1 where a unit moves scores by ``distance``:
         noisy max, scale 2·reach/ε; exponential mechanism, scale reach/√(2ρ).
         """
-        return reach**2 / 2 if self.concentrated else 2 * reach
+        return distance**2 / 2 if self.concentrated else 2 * distance
 
     def share(self, weight: float) -> float:
         """What a table's share of the amount is proportional to."""
@@ -185,7 +189,7 @@ class NoiseRate:
 
     def of_shares(self, total: float, amount: float) -> float:
         """Least Σ weight · deviation, from the sum of the shares: (Σs)²/a, or (Σs)^(3/2)/√(πa)."""
-        return self.reach * (
+        return self.distance * (
             total**1.5 / sqrt(pi * amount) if self.concentrated else total**2 / amount
         )
 

@@ -128,7 +128,7 @@ class QualityRow:
     epsilon   ε of the release, without that of its evaluation
     metric    one that ``reporting.metrics`` knows, such as ``nicv``
     scale     scale of Laplace noise with the deviation of the number's own, when it was
-              bought with ε; None for an exact number on benchmark data
+              paid for with ε; None for an exact number on benchmark data
     unit      of value and scale
     """
 
@@ -143,7 +143,7 @@ class QualityRow:
     def bought(
         cls, model: str, epsilon: Fraction, *, metric: str, number: NoisyNumber
     ) -> QualityRow:
-        """The row of a number that was bought through the gate."""
+        """The row of a number that was paid for through the gate."""
         return cls(model, epsilon, metric, number.value, number.scale, number.unit)
 
     @property

@@ -105,19 +105,21 @@ class NoisyTotal:
         )
 
     @classmethod
-    def of_tables(cls, tables: Tables, spends: Sequence[Spend], *, reach: int) -> NoisyTotal | None:
+    def of_tables(
+        cls, tables: Tables, spends: Sequence[Spend], *, distance: int
+    ) -> NoisyTotal | None:
         """From the tables of a clustering or of a synthetic table; None of anything else, and
         where the noisy counts are too many to be stored.
 
         spends   the model's own
-        reach    rows that neighbours differ by
+        distance  rows that neighbours differ by
         """
         if "measured" in tables and "cells" in tables:
             return cls.of_sums(_sums(tables))
         if "centres" not in tables:
             return None
         counts = _counts(tables)
-        spread = _count_variance(spends, reach)
+        spread = _count_variance(spends, distance)
         if counts is None or spread is None:
             return None
         return cls(float(counts.sum()), sqrt(len(counts) * spread))
@@ -132,14 +134,14 @@ def bundle_warnings(spec: DatasetSpec, bundle: Bundle) -> tuple[str, ...]:
     if bundle.is_k_anonymous:
         return ()
     spends = bundle.spends[: bundle.model_spends]
-    total = NoisyTotal.of_tables(tables, spends, reach=spec.reach)
+    total = NoisyTotal.of_tables(tables, spends, distance=spec.distance)
     if "centres" in tables:
         return clustering_warnings(
             tables,
             [spec.domain[name] for name in tables["centres"] if name in spec.domain.numeric],
             total,
             epsilon=Fraction(bundle.facts["epsilon"]),
-            reach=spec.reach,
+            distance=spec.distance,
             at_most=spec.protection.rows,
             nominal_rows=spec.nominal_rows,
         )
@@ -155,21 +157,21 @@ def clustering_warnings(
     total: NoisyTotal | None,
     *,
     epsilon: Fraction,
-    reach: int = 1,
+    distance: int = 1,
     at_most: int = 1,
     nominal_rows: int | None = None,
 ) -> tuple[str, ...]:
     """Of ``Clusters.tables()``, of which ``total`` was told.
 
     axes      numbers, along which centres lie
-    reach     rows that neighbours differ by
+    distance  rows that neighbours differ by
     at_most   rows that one person may have
     """
     if total is None:
         return ()
     few = _few_rows(total, nominal_rows)
     k = len(next(iter(tables["centres"].values())))
-    weak = _weak_signal(total, k, epsilon, reach=reach, at_most=at_most)
+    weak = _weak_signal(total, k, epsilon, distance=distance, at_most=at_most)
     said = few or weak or _no_rows(total)
     # Of a few rows the place says nothing.
     return (*said, *(weak if few else ()), *(() if said else _at_a_bound(tables, axes)))
@@ -213,15 +215,18 @@ def _no_rows(total: NoisyTotal) -> tuple[str, ...]:
 
 
 def _weak_signal(
-    total: NoisyTotal, k: int, epsilon: Fraction, *, reach: int, at_most: int
+    total: NoisyTotal, k: int, epsilon: Fraction, *, distance: int, at_most: int
 ) -> tuple[str, ...]:
-    unit = float(epsilon) / (k * reach)
+    unit = float(epsilon) / (k * distance)
     if total.most * unit >= ENOUGH:
         return ()
     signal = number_text(max(0.0, total.rows) * unit)
     formula, where = "N·ε/k", ""
-    if reach > 1:
-        formula, where = f"N·ε/(k·{reach})", f", where neighbouring tables differ by {reach} rows"
+    if distance > 1:
+        formula, where = (
+            f"N·ε/(k·{distance})",
+            f", where neighbouring tables differ by {distance} rows",
+        )
     remedies = "Fewer centres or a larger ε"
     if at_most > 1:
         remedies = "Fewer centres, a larger ε or a smaller at_most"
@@ -282,7 +287,7 @@ def _sides(tables: Tables, name: str) -> tuple[FloatArray, FloatArray]:
     return tables["synopsis"][f"{name}_lower"], tables["synopsis"][f"{name}_upper"]
 
 
-def _count_variance(spends: Sequence[Spend], reach: int) -> float | None:
+def _count_variance(spends: Sequence[Spend], distance: int) -> float | None:
     """Of the noise in one of the counts that were released; None where no charge counted rows.
 
     A tree's counts come from its session, those of other models from their last charge that one
@@ -291,7 +296,7 @@ def _count_variance(spends: Sequence[Spend], reach: int) -> float | None:
     trees = [one.scale for one in spends if one.mechanism == TREE_PATHS]
     if trees:
         return _TREE * variance(trees[-1])
-    counted = [one for one in spends if one.mechanism == LAPLACE and one.sensitivity == reach]
+    counted = [one for one in spends if one.mechanism == LAPLACE and one.sensitivity == distance]
     return variance(counted[-1].scale) if counted else None
 
 

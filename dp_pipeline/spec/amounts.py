@@ -1,6 +1,6 @@
 """ε as exact text: read once into a ``Fraction``, written back in one canonical form.
 
-Currency: what a lineage pays in, pure ε or the ρ of zero-concentrated DP with its δ.
+Currency: what a population pays in, pure ε or the ρ of zero-concentrated DP with its δ.
 
 ρ adds up over releases, as ε does, but where noise is Gaussian it adds up to far
 less: √m in place of m for m tables. What a sum of ρ means is an ε at the δ that
@@ -82,7 +82,7 @@ _ALLOWANCE = Decimal(10) ** -20
 
 @dataclass(frozen=True)
 class Currency:
-    """What a lineage, a release or a claim is counted in.
+    """What a population, a release or a claim is counted in.
 
     delta   None: pure ε. Else zero-concentrated DP, counted in ρ, which means an ε at this δ
 

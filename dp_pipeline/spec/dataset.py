@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_pipeline.spec.amounts import PURE, Currency, delta_text, epsilon_text, parse_epsilon
-from dp_pipeline.spec.domain import Domain, Protection, Relation, reach
+from dp_pipeline.spec.domain import Domain, Protection, Relation, distance
 from dp_pipeline.spec.encoding import COORDINATE_BITS, Point
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline.spec.source import Source
@@ -160,11 +160,11 @@ class Publication:
 class DatasetSpec:
     """One data set file, as it was read; what each field of it is for, ``parser.DataSetFile`` says.
 
-    lineage        the population of persons; one privacy account each
+    population        the population of persons; one privacy account each
     purpose        ``benchmark``: public rows, exact metrics are shown;
                    ``release``: sensitive rows, only private numbers leave
     protection, relation   what neighbouring data sets differ by
-    ceiling        most ε that the lineage may ever spend, at ``delta`` if there is one;
+    ceiling        most ε that the population may ever spend, at ``delta`` if there is one;
                    None on benchmarks only
     source, domain what is read, and as what
     one_hot        whether the codes are also stored as bits
@@ -173,9 +173,9 @@ class DatasetSpec:
     models         model name → its parameters, as text
     publish        what schedules and sensors publish, or None
     evaluation     ε that buys private quality numbers with every release, or None
-    distinct_population   why a source shared with another lineage is other persons
+    distinct_population   why a source shared with another population is other persons
     label          the attribute whose level is a row's true class, for evaluation, or None
-    delta          the δ of a lineage that pays in ρ of zero-concentrated DP; None: in pure ε
+    delta          the δ of a population that pays in ρ of zero-concentrated DP; None: in pure ε
     targets        what classifiers learned from synthetic rows are asked, for evaluation
     k_anonymity    the k-anonymous releases, or None; they measure nothing that the digest names
     allow_not_dp   whether sensitive rows may be released under a promise that is no privacy:
@@ -197,7 +197,7 @@ class DatasetSpec:
     name: str
     title: str
     description: str
-    lineage: str
+    population: str
     purpose: Purpose
     protection: Protection
     relation: Relation
@@ -226,13 +226,13 @@ class DatasetSpec:
 
     @property
     def currency(self) -> Currency:
-        """What the lineage pays in."""
+        """What the population pays in."""
         return Currency(self.delta)
 
     @property
-    def reach(self) -> int:
+    def distance(self) -> int:
         """Rows that two neighbouring data sets differ by, at most."""
-        return reach(self.protection, self.relation)
+        return distance(self.protection, self.relation)
 
     @property
     def is_release(self) -> bool:
@@ -259,15 +259,15 @@ class DatasetSpec:
     @property
     def cost_of_everything(self) -> Fraction:
         """Σ over models × partitions of the ε of a release and of its evaluation, where the
-        lineage pays in pure ε; what a model costs in ρ, only models know.
+        population pays in pure ε; what a model costs in ρ, only models know.
         """
         evaluation = self.evaluation or Fraction(0)
         once = sum((epsilon + evaluation for epsilon in self.partitions), Fraction(0))
         return once * len(self.models)
 
     def charge_for(self, amount: Fraction) -> Fraction:
-        """What one release costs in the lineage's currency: its own amount and its evaluation's,
-        which is bought in pure ε.
+        """What one release costs in the population's currency: its own amount and its evaluation's,
+        which is paid for in pure ε.
         """
         return amount + self.currency.cost_of(self.evaluation or Fraction(0), PURE)
 

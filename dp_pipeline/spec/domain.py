@@ -205,7 +205,7 @@ class RowsOfPerson:
 Protection = OneRow | RowsOfPerson
 
 
-def reach(protection: Protection, relation: Relation) -> int:
+def distance(protection: Protection, relation: Relation) -> int:
     """How many rows two neighbouring data sets differ by, at most.
 
     Replacing a person is removing one and adding another, so a reach under

@@ -40,7 +40,7 @@ PROPOSED = """\
 
 LINEAGE = """\
 # The population of persons: one privacy account, for ever. Every other file about the same persons
-# has to name the same lineage.
+# has to name the same population.
 """
 
 PERSON = """\
@@ -311,7 +311,7 @@ class Outline:
             )
 
 
-def sensitive_skeleton(outline: Outline) -> str:
+def sensitive_draft(outline: Outline) -> str:
     """A release with open decisions: of names and types, and of nothing else."""
     return (
         _head(outline, DRAFT, f"The rows of {outline.origin}: sensitive.")
@@ -327,7 +327,7 @@ def sensitive_skeleton(outline: Outline) -> str:
     )
 
 
-def public_skeleton(outline: Outline, *, rows: int) -> str:
+def public_draft(outline: Outline, *, rows: int) -> str:
     """A benchmark with everything proposed, from ``rows`` rows that anyone may see."""
     label = proposed_label(outline.columns)
     return (
@@ -350,7 +350,7 @@ def _head(outline: Outline, draft: str, description: str) -> str:
         f"# yaml-language-server: $schema={SCHEMA_FILE}\n{draft}"
         f"format: {DATASET_FILE}\nname: {outline.name}\n"
         f"title: {scalar(title)}\ndescription: {scalar(description)}\n"
-        f"{LINEAGE}lineage: {outline.name}\n"
+        f"{LINEAGE}population: {outline.name}\n"
     )
 
 

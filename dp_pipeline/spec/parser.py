@@ -204,7 +204,7 @@ class DataSetFile(fields.Section):
     name                 The name of this file.
     title                For people, in place of the name.
     description          For people.
-    lineage              The population of persons: one privacy account, for ever.
+    population              The population of persons: one privacy account, for ever.
     purpose              Public rows, or sensitive ones.
     protection           What one person is.
     relation             What neighbouring data sets differ by.
@@ -244,7 +244,7 @@ class DataSetFile(fields.Section):
     name: fields.Name
     title: fields.Text | None = None
     description: fields.Text
-    lineage: fields.Name
+    population: fields.Name
     purpose: Literal["benchmark", "release"]
     protection: Annotated[WholeRow | Person, OneForm(WholeRow | Person, _protection)]
     relation: Literal["add_remove", "replace_one"] = "add_remove"

@@ -171,7 +171,7 @@ class Measuring:
             )
         except (BoundaryViolation, DeclarationError) as error:
             return {**row, "failure": str(error)}
-        fit.require_claimed(guarantee, what=cell.key)
+        fit.require_guaranteed(guarantee, what=cell.key)
         assert isinstance(fit.released, Clusters)
         columns, centres = fit.released.columns, fit.released.centres
         quality = clustering_quality(benchmark.spec, benchmark.snapshot, columns, centres)

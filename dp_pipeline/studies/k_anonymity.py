@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dp_pipeline.anonymity import METHODS, build_method
-from dp_pipeline.anonymity.method import Anonymized, Method
-from dp_pipeline.anonymity.partition import Promise, TooFewRows
+from dp_pipeline.anonymity.method import Recoded, Method
+from dp_pipeline.anonymity.partition import KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.protocols import EvaluationProtocol, ProtocolResult, evaluate_over
 from dp_pipeline.anonymity.rows import CodedRows
 from dp_pipeline.metrics.classification import SCORERS, Scorer
@@ -28,7 +28,7 @@ from dp_pipeline.metrics.disclosure import (
     smallest_class,
 )
 from dp_pipeline.metrics.equivalence_classes import EquivalenceClasses, information_loss
-from dp_pipeline.publish.k_anonymous_release import coded_rows, declared_anonymity
+from dp_pipeline.publish.k_anonymous_release import coded_rows, declared_k_anonymity
 from dp_pipeline.reporting.text import number_text
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import BoundaryViolation
@@ -55,9 +55,9 @@ class MethodSystem(System):
         """The method."""
         return build_method(self.algorithm, {}, of=self.name)
 
-    def promise(self, k: int) -> Promise:
+    def promise(self, k: int) -> KAnonymityGuarantee:
         """What every release at K has to keep; no row may be left out for it."""
-        return Promise(k, self.diversity if k > 1 else 1)
+        return KAnonymityGuarantee(k, self.diversity if k > 1 else 1)
 
 
 _TITLES = {
@@ -197,7 +197,9 @@ def _taught(result: ProtocolResult) -> Numbers:
     return _finite({**aucs, "seconds": result.seconds, "kept": result.kept})
 
 
-def _released(cell: MethodCell, system: MethodSystem, promise: Promise, rows: CodedRows) -> Numbers:
+def _released(
+    cell: MethodCell, system: MethodSystem, promise: KAnonymityGuarantee, rows: CodedRows
+) -> Numbers:
     found, seconds = _timed(lambda: system.build().recode(rows, promise, seed=cell.seed))
     released = found.release(rows)
     labels = len(released.target_levels)
@@ -225,7 +227,7 @@ def _released(cell: MethodCell, system: MethodSystem, promise: Promise, rows: Co
     )
 
 
-def _timed(select: Callable[[], Anonymized]) -> tuple[Anonymized, float]:
+def _timed(select: Callable[[], Recoded]) -> tuple[Recoded, float]:
     """A selection and its seconds. A short one is made three times and the middle time taken: a
     process that was put aside for a moment would look slow.
     """
@@ -237,7 +239,9 @@ def _timed(select: Callable[[], Anonymized]) -> tuple[Anonymized, float]:
     return found, statistics.median(seconds)
 
 
-def _require_kept(cell: MethodCell, promise: Promise, classes: EquivalenceClasses) -> None:
+def _require_kept(
+    cell: MethodCell, promise: KAnonymityGuarantee, classes: EquivalenceClasses
+) -> None:
     k, diversity = smallest_class(classes.sizes), distinct_labels(classes)
     if not promise.is_empty and (k < promise.k or diversity < promise.diversity):
         raise BoundaryViolation(
@@ -252,7 +256,7 @@ def _finite(numbers: Mapping[str, float]) -> Numbers:
 
 def declared_digest(spec: DatasetSpec) -> str:
     """Attributes, rows, quasi-identifiers and label."""
-    said = [spec.digest, spec.source.identity, spec.label, declared_anonymity(spec).attributes]
+    said = [spec.digest, spec.source.identity, spec.label, declared_k_anonymity(spec).attributes]
     return digest_of(said)
 
 
@@ -477,7 +481,7 @@ class AnonymityStudy(Study[MethodCell]):
         """Of every system; what keeps everything has no K. DeclarationError without a section
         ``k_anonymity``.
         """
-        partitions = tuple(self.partitions or declared_anonymity(spec).partitions)
+        partitions = tuple(self.partitions or declared_k_anonymity(spec).partitions)
         uses: tuple[Use, ...] = ("release", *self.protocols)
         return [
             MethodCell(

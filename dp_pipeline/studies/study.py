@@ -99,7 +99,7 @@ class Benchmark:
         cannot be read, NotPrepared when its rows are not as declared.
         """
         spec, store = self.spec, self.snapshot.folder.parent.parent
-        require = None if ledger is None else partial(ledger.require_public, spec.lineage)
+        require = None if ledger is None else partial(ledger.require_public, spec.population)
         name = self.snapshot.id
         ingest(spec, store, key=_KEY, snapshot_id=name, today=date.min, claim=require)
         if self._is_prepared:
@@ -179,7 +179,7 @@ def timed_fit(
         return Curator(
             counter,
             domain=spec.domain,
-            reach=spec.reach,
+            distance=spec.distance,
             accountant=accountant,
             transcript=Transcript(),
             noise=SeededNoise(seed_of("noise", key)),
@@ -440,13 +440,13 @@ class Study(Family, Generic[AnyCell]):
 
         The files are of all cells in the folder, those of earlier runs included.
         DeclarationError, before anything is read or written, for a data set to be released or
-        whose rows a lineage of the project protects, one without a system to run, and for a
+        whose rows a population of the project protects, one without a system to run, and for a
         folder with cells of other code or data. PipelineError when every system refused.
         """
         benchmarks = [Benchmark.of(spec, self.folder) for spec in self.specs]
         for spec in self.specs:
             for source in spec.source.identities:
-                self.ledger.require_public(spec.lineage, source)
+                self.ledger.require_public(spec.population, source)
         cells = [cell for spec in self.specs for cell in self.cells(spec)]
         cells.sort(key=lambda cell: cell.repetition)
         header = self.header()

@@ -205,7 +205,7 @@ class Measuring:
             (done, seconds), peak = _traced(fit) if cell.use == "memory" else (fit(), 0)
         except (BoundaryViolation, DeclarationError) as error:
             return {"failure": str(error)}
-        done.require_claimed(guarantee, what=cell.key)
+        done.require_guaranteed(guarantee, what=cell.key)
         said = {
             "claim": guarantee.kind,
             "epsilon_charged": guarantee.composed,

@@ -8,9 +8,9 @@ import numpy as np
 
 from dp_pipeline.anonymity.boxes import Box, BoxRecoding
 from dp_pipeline.anonymity.clustering import ClusterKAnonymity
-from dp_pipeline.anonymity.method import Anonymized, Method
+from dp_pipeline.anonymity.method import Recoded, Method
 from dp_pipeline.anonymity.mondrian import Mondrian, Tree
-from dp_pipeline.anonymity.partition import Promise, TooFewRows
+from dp_pipeline.anonymity.partition import KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.rows import CodedRows, Column
 
 CUTTING: list[Method] = [Mondrian(), Tree(least=1), Tree(least=4)]
@@ -24,7 +24,7 @@ def every_row(columns: tuple[Column, ...]) -> CodedRows:
     return CodedRows(columns, codes, np.zeros(len(codes), dtype=np.int64), ("any",))
 
 
-def tried(method: Method, rows: CodedRows, promise: Promise) -> Anonymized | None:
+def tried(method: Method, rows: CodedRows, promise: KAnonymityGuarantee) -> Recoded | None:
     """What the method finds, or None where the promise cannot be kept."""
     try:
         return method.recode(rows, promise, seed=5)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from dp_pipeline.anonymity.partition import Promise
+from dp_pipeline.anonymity.partition import KAnonymityGuarantee
 from dp_pipeline.anonymity.rows import CodedRows, Column
 
 Record = tuple[int, ...]
@@ -34,7 +34,7 @@ def kept_or_not(column: Column) -> Hierarchy:
     return tuple(range(column.size)), (0,) * column.size
 
 
-def keeps(records: Sequence[Record], labels: Sequence[int], promise: Promise) -> bool:
+def keeps(records: Sequence[Record], labels: Sequence[int], promise: KAnonymityGuarantee) -> bool:
     """Whether every record is released together with enough equal ones: the definition."""
     if promise.is_empty:
         return True
@@ -45,7 +45,7 @@ def keeps(records: Sequence[Record], labels: Sequence[int], promise: Promise) ->
     return True
 
 
-def kept_by(rows: CodedRows, promise: Promise) -> bool:
+def kept_by(rows: CodedRows, promise: KAnonymityGuarantee) -> bool:
     """``keeps`` of released rows."""
     return keeps([tuple(codes) for codes in rows.codes.tolist()], rows.target.tolist(), promise)
 
@@ -59,7 +59,7 @@ def generalised(rows: CodedRows, hierarchies: Sequence[Hierarchy], node: Node) -
 
 
 def minimal_generalisations(
-    rows: CodedRows, hierarchies: Sequence[Hierarchy], promise: Promise
+    rows: CodedRows, hierarchies: Sequence[Hierarchy], promise: KAnonymityGuarantee
 ) -> set[Node]:
     """The nodes that keep the promise and have no node below them that does, however far."""
     lattice = list(product(*(range(len(hierarchy)) for hierarchy in hierarchies)))

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from dp_pipeline.anonymity.boxes import BoxRecoding, BoxTree, Fork, text_of, whole_box
 from dp_pipeline.anonymity.clustering import NearestCentre
-from dp_pipeline.anonymity.method import Anonymized, Bit, bit_matrix, cumulative_bits
-from dp_pipeline.anonymity.partition import Promise, TooFewRows
+from dp_pipeline.anonymity.method import Recoded, Bit, bit_matrix, cumulative_bits
+from dp_pipeline.anonymity.partition import KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.rows import Column
 from dp_pipeline_tests.anonymity.boxes import BOXING, CUTTING, boxes_of, every_row, is_in, tried
 from dp_pipeline_tests.anonymity.mingen import kept_by
@@ -21,7 +21,7 @@ from dp_pipeline_tests.anonymity.populations import TEN, WARD, coded_rows, rows_
 
 each_method = pytest.mark.parametrize("method", BOXING, ids=repr)
 promises = st.builds(
-    Promise,
+    KAnonymityGuarantee,
     k=st.integers(0, 5),
     diversity=st.integers(1, 3),
     suppressed=st.sampled_from([Fraction("0.0"), Fraction("0.2")]),
@@ -100,7 +100,7 @@ def test_neither_the_order_of_the_rows_nor_the_seed_changes_a_box(method, rows, 
 @given(rows=coded_rows())
 def test_k_of_nought_and_one_keep_all_distinct_values(method, rows):
     for k in (0, 1):
-        found = method.recode(rows, Promise(k), seed=0)
+        found = method.recode(rows, KAnonymityGuarantee(k), seed=0)
         released = found.recoding.released(rows)
         assert released.columns == rows.columns
         assert released.codes.tolist() == rows.codes.tolist()
@@ -112,14 +112,14 @@ def test_k_of_nought_and_one_keep_all_distinct_values(method, rows):
 @each_method
 def test_less_rows_than_k_give_an_error_and_no_recoding(method):
     with pytest.raises(TooFewRows, match="expected at least K=11 rows, got fewer"):
-        method.recode(TEN, Promise(11), seed=0)
-    assert len(method.recode(TEN, Promise(10), seed=0).release(TEN)) == 10
+        method.recode(TEN, KAnonymityGuarantee(11), seed=0)
+    assert len(method.recode(TEN, KAnonymityGuarantee(10), seed=0).release(TEN)) == 10
 
 
 @each_method
 def test_without_quasi_identifiers_all_rows_are_one_class(method):
     rows = rows_of((0,), (1,), (1,), columns=())
-    found = method.recode(rows, Promise(3), seed=0)
+    found = method.recode(rows, KAnonymityGuarantee(3), seed=0)
     assert found.release(rows).codes.shape == (3, 0)
     assert found.recoding.features(rows).shape == (3, 0)
 
@@ -127,22 +127,24 @@ def test_without_quasi_identifiers_all_rows_are_one_class(method):
 @each_method
 def test_identical_rows_are_one_class(method):
     rows = rows_of(*[(1, 2, at % 2) for at in range(6)], columns=WARD)
-    released = method.recode(rows, Promise(2), seed=0).release(rows)
+    released = method.recode(rows, KAnonymityGuarantee(2), seed=0).release(rows)
     assert len(set(map(tuple, released.codes.tolist()))) == 1
 
 
 @each_method
 def test_a_constant_label_is_boxed_and_refused_under_two_diversity(method):
     rows = replace(TEN, target=np.zeros(10, dtype=np.int64))
-    assert kept_by(method.recode(rows, Promise(3), seed=0).release(rows), Promise(3))
+    assert kept_by(
+        method.recode(rows, KAnonymityGuarantee(3), seed=0).release(rows), KAnonymityGuarantee(3)
+    )
     with pytest.raises(TooFewRows, match="expected at least 2 different labels, got fewer"):
-        method.recode(rows, Promise(3, diversity=2), seed=0)
+        method.recode(rows, KAnonymityGuarantee(3, diversity=2), seed=0)
 
 
 @each_method
 def test_missing_everywhere_is_one_level_like_any_other(method):
     rows = rows_of(*[(at % 2, 3, at % 2) for at in range(8)], columns=WARD)
-    found = method.recode(rows, Promise(3), seed=0)
+    found = method.recode(rows, KAnonymityGuarantee(3), seed=0)
     assert len({tuple(codes) for codes in found.release(rows).codes.tolist()}) == 2
 
 
@@ -207,9 +209,9 @@ def test_a_box_that_does_not_hold_its_rows_is_caught():
 
 
 def test_a_box_of_too_few_rows_is_caught():
-    found = Anonymized(THREE_BOXES, np.zeros(10, dtype=np.bool_))
-    assert kept_by(found.release(TEN), Promise(2))
-    assert not kept_by(found.release(TEN), Promise(3))
+    found = Recoded(THREE_BOXES, np.zeros(10, dtype=np.bool_))
+    assert kept_by(found.release(TEN), KAnonymityGuarantee(2))
+    assert not kept_by(found.release(TEN), KAnonymityGuarantee(3))
 
 
 class FirstComesFirst:

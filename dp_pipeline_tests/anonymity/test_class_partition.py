@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.anonymity.partition import ClassPartition, Promise, TooFewRows
+from dp_pipeline.anonymity.partition import ClassPartition, KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.ranking import fill
 from dp_pipeline.anonymity.rows import CodedRows, RareRows
 from dp_pipeline.spec.errors import DeclarationError
 
 promises = st.builds(
-    Promise,
+    KAnonymityGuarantee,
     k=st.integers(0, 4),
     diversity=st.integers(1, 2),
     suppressed=st.sampled_from([Fraction("0.0"), Fraction("0.1"), Fraction("0.3")]),
@@ -29,7 +29,7 @@ def bare(target: np.ndarray, labels: int = 2) -> CodedRows:
     return CodedRows((), nothing, target, tuple("abc"[:labels]))
 
 
-def exposed(matrix: np.ndarray, target: np.ndarray, promise: Promise) -> set[int]:
+def exposed(matrix: np.ndarray, target: np.ndarray, promise: KAnonymityGuarantee) -> set[int]:
     """Rows in classes that break the promise: the definition, row by row."""
     if promise.is_empty:
         return set()
@@ -44,7 +44,11 @@ def exposed(matrix: np.ndarray, target: np.ndarray, promise: Promise) -> set[int
 
 
 def tells_released_rows_apart(
-    matrix: np.ndarray, kept: list[int], place: int, target: np.ndarray, promise: Promise
+    matrix: np.ndarray,
+    kept: list[int],
+    place: int,
+    target: np.ndarray,
+    promise: KAnonymityGuarantee,
 ) -> bool:
     """Whether two rows of one class that are released differ in one more bit; where no row may be
     left out nobody asks.
@@ -65,7 +69,9 @@ def bits_and_labels(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
     return rng.random((n, bits)) < shares, rng.integers(0, 2, n)
 
 
-def started(target: np.ndarray, promise: Promise, *, by_label: bool) -> ClassPartition | None:
+def started(
+    target: np.ndarray, promise: KAnonymityGuarantee, *, by_label: bool
+) -> ClassPartition | None:
     try:
         return ClassPartition(bare(target), promise, by_label=by_label)
     except TooFewRows:
@@ -104,7 +110,7 @@ def test_many_bits_are_judged_together_as_each_by_itself(drawn, promise):
     if partition is None:
         return
     rare = RareRows.of(matrix)
-    together = partition.keeps_promise(partition.split(rare.rows))
+    together = partition.keeps_guarantee(partition.split(rare.rows))
     assert together.tolist() == [partition.allows(rows) for rows in rare.rows]
 
 
@@ -145,17 +151,17 @@ def test_a_constant_bit_a_duplicate_and_a_contrary_are_always_allowed(drawn, pro
 
 def test_less_rows_than_k_and_less_labels_than_asked_are_errors_that_count_nothing():
     with pytest.raises(TooFewRows, match=r"^k-anonymity: expected at least K=5 rows, got fewer$"):
-        ClassPartition(bare(np.array([0, 1, 0])), Promise(k=5))
+        ClassPartition(bare(np.array([0, 1, 0])), KAnonymityGuarantee(k=5))
     same = np.zeros(9, dtype=np.int64)
     with pytest.raises(TooFewRows, match="expected at least 2 different labels, got fewer"):
-        ClassPartition(bare(same), Promise(k=2, diversity=2))
-    assert ClassPartition(bare(same[:0]), Promise(k=0)).sizes.tolist() == [0]
+        ClassPartition(bare(same), KAnonymityGuarantee(k=2, diversity=2))
+    assert ClassPartition(bare(same[:0]), KAnonymityGuarantee(k=0)).sizes.tolist() == [0]
 
 
 def test_a_promise_of_negative_numbers_is_refused():
     for wrong in ({"k": -1}, {"k": 2, "diversity": 0}, {"k": 2, "suppressed": Fraction(1)}):
         with pytest.raises(DeclarationError, match="expected k ≥ 0, diversity ≥ 1 and a share"):
-            Promise(**wrong)
+            KAnonymityGuarantee(**wrong)
 
 
 def test_a_whole_search_of_42_bits_over_a_million_rows_takes_half_a_second():
@@ -164,6 +170,6 @@ def test_a_whole_search_of_42_bits_over_a_million_rows_takes_half_a_second():
     matrix = rng.random((1_000_000, 42)) < rng.uniform(0.01, 0.5, 42)
     rows, rare = bare(rng.integers(0, 2, 1_000_000)), RareRows.of(matrix)
     began = time.perf_counter()
-    kept = fill(ClassPartition(rows, Promise(k=10)), rare, range(42))
+    kept = fill(ClassPartition(rows, KAnonymityGuarantee(k=10)), rare, range(42))
     assert time.perf_counter() - began < 1.0
     assert 5 < len(kept) < 42

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from dp_pipeline.anonymity import clustering
 from dp_pipeline.anonymity.boxes import BoxRecoding
 from dp_pipeline.anonymity.clustering import ClusterKAnonymity, Gower
-from dp_pipeline.anonymity.partition import Promise
+from dp_pipeline.anonymity.partition import KAnonymityGuarantee
 from dp_pipeline.anonymity.rows import CodedRows, Column
 from dp_pipeline_tests.anonymity.boxes import boxes_of, tried
 from dp_pipeline_tests.anonymity.mingen import kept_by
 from dp_pipeline_tests.anonymity.populations import TEN, WARD, coded_rows, rows_of
 
 NUMBER = Column("number", tuple(str(level) for level in range(9)), ordered=True)
-promises = st.builds(Promise, k=st.integers(2, 5), diversity=st.integers(1, 2))
+promises = st.builds(KAnonymityGuarantee, k=st.integers(2, 5), diversity=st.integers(1, 2))
 
 
-def clustered(rows: CodedRows, promise: Promise) -> BoxRecoding:
+def clustered(rows: CodedRows, promise: KAnonymityGuarantee) -> BoxRecoding:
     found = ClusterKAnonymity().recode(rows, promise, seed=0).recoding
     assert isinstance(found, BoxRecoding)
     return found
@@ -78,7 +78,7 @@ def test_missing_values_are_as_far_from_every_value_as_two_values_can_be():
 
 def test_two_clumps_are_two_boxes_around_their_rows():
     rows = rows_of(*[(value, 0) for value in (0, 0, 1, 6, 7, 8)], columns=(NUMBER,))
-    recoding = clustered(rows, Promise(2))
+    recoding = clustered(rows, KAnonymityGuarantee(2))
     assert recoding.columns[0].levels == ("0 to 1", "6 to 8")
     # New rows go to the nearest centre, 0 or 7, even where its box does not reach.
     asked = rows_of((3, 0), (4, 0), (5, 0), columns=(NUMBER,))
@@ -89,31 +89,31 @@ def test_two_clumps_are_two_boxes_around_their_rows():
 def test_a_cluster_of_more_than_twice_k_is_split_and_one_of_twice_k_is_not():
     four = rows_of(*[(value, 0) for value in (0, 1, 7, 8)], columns=(NUMBER,))
     five = rows_of(*[(value, 0) for value in (0, 1, 6, 7, 8)], columns=(NUMBER,))
-    assert len(clustered(four, Promise(2)).boxes) == 1
-    assert len(clustered(five, Promise(2)).boxes) == 2
+    assert len(clustered(four, KAnonymityGuarantee(2)).boxes) == 1
+    assert len(clustered(five, KAnonymityGuarantee(2)).boxes) == 2
 
 
 def test_a_row_far_from_all_others_joins_the_nearest_cluster():
     rows = rows_of(*[(0, 0)] * 4, *[(4, 0)] * 4, (8, 0), columns=(NUMBER,))
-    assert clustered(rows, Promise(3)).columns[0].levels == ("0", "4 to 8")
+    assert clustered(rows, KAnonymityGuarantee(3)).columns[0].levels == ("0", "4 to 8")
 
 
 def test_a_cluster_of_less_than_k_rows_has_no_centre_that_would_tell_of_them():
     rows = rows_of(*[(0, 0)] * 4, *[(4, 0)] * 7, (8, 0), columns=(NUMBER,))
     patterns = clustering._Patterns.of(rows)
-    assert clustering._split(patterns, Promise(3)).tolist() == [[0], [4]]
-    assert clustering._split(patterns, Promise(1, 1)).tolist() == [[0], [4], [8]]
+    assert clustering._split(patterns, KAnonymityGuarantee(3)).tolist() == [[0], [4]]
+    assert clustering._split(patterns, KAnonymityGuarantee(1, 1)).tolist() == [[0], [4], [8]]
 
 
 def test_equal_rows_are_not_parted_though_they_are_more_than_twice_k():
     rows = rows_of(*[(0, 0)] * 50, *[(8, 0)] * 2, columns=(NUMBER,))
-    assert clustered(rows, Promise(2)).columns[0].levels == ("0", "8")
+    assert clustered(rows, KAnonymityGuarantee(2)).columns[0].levels == ("0", "8")
 
 
 def test_clusters_of_one_label_are_merged_where_diversity_is_asked_for():
     rows = rows_of(*[(0, 0)] * 4, *[(1, 1)] * 4, *[(8, 0), (8, 1)] * 2, columns=(NUMBER,))
-    assert clustered(rows, Promise(2)).columns[0].levels == ("0", "1", "8")
-    assert clustered(rows, Promise(2, diversity=2)).columns[0].levels == ("0 to 1", "8")
+    assert clustered(rows, KAnonymityGuarantee(2)).columns[0].levels == ("0", "1", "8")
+    assert clustered(rows, KAnonymityGuarantee(2, diversity=2)).columns[0].levels == ("0 to 1", "8")
 
 
 @settings(max_examples=30, deadline=None)
@@ -154,7 +154,7 @@ def each_pattern_is_a_centre(patterns, promise):  # noqa: ARG001
 
 
 def test_clusters_that_are_not_merged_are_caught(monkeypatch: pytest.MonkeyPatch):
-    promise = Promise(3, diversity=2)
+    promise = KAnonymityGuarantee(3, diversity=2)
     monkeypatch.setattr(clustering, "_split", each_pattern_is_a_centre)
     assert kept_by(ClusterKAnonymity().recode(TEN, promise, seed=0).release(TEN), promise)
     monkeypatch.setattr(clustering, "_merged", nothing_is_merged)

@@ -12,7 +12,7 @@ from dp_pipeline.anonymity.hamdist import HamdistBackward, HamdistForward, Hamdi
 from dp_pipeline.anonymity.kjig import Kjig
 from dp_pipeline.anonymity.method import Bit, Method, bit_matrix, cumulative_bits, one_hot_bits
 from dp_pipeline.anonymity.mondrian import Mondrian, Tree
-from dp_pipeline.anonymity.partition import Promise, TooFewRows
+from dp_pipeline.anonymity.partition import KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.ranking import Impurity, MutualInformation, Rfka
 from dp_pipeline.anonymity.rows import CodedRows
 from dp_pipeline_tests.anonymity.mingen import (
@@ -40,7 +40,7 @@ OTHERS: list[Method] = [
     Tree(least=1),
     ClusterKAnonymity(),
 ]
-promises = st.builds(Promise, k=st.integers(2, 5), diversity=st.integers(1, 2))
+promises = st.builds(KAnonymityGuarantee, k=st.integers(2, 5), diversity=st.integers(1, 2))
 
 
 def named(method: Method) -> str:
@@ -57,7 +57,7 @@ def as_bits(rows: CodedRows, bits: tuple[Bit, ...]) -> CodedRows:
     return CodedRows(flags(len(bits)), matrix, rows.target, rows.target_levels)
 
 
-def minimal_selections(rows: CodedRows, promise: Promise) -> set[Node]:
+def minimal_selections(rows: CodedRows, promise: KAnonymityGuarantee) -> set[Node]:
     """Of a table of bits: 0 for a column that is kept, 1 for one that is left out."""
     return minimal_generalisations(rows, [kept_or_not(one) for one in rows.columns], promise)
 
@@ -106,9 +106,9 @@ def test_a_search_that_stops_at_the_first_refusal_is_caught():
     # The first flag singles one row out, the second parts the others in halves. A head of the
     # order ends before the first, though the second could be kept.
     rows = rows_of((1, 0, 0), *[(0, 0, 0)] * 3, *[(0, 1, 0)] * 4, columns=flags(2))
-    kept = HamdistBackward().recode(rows, Promise(2), seed=1).recoding.bits
+    kept = HamdistBackward().recode(rows, KAnonymityGuarantee(2), seed=1).recoding.bits
     assert kept == ()
-    minimal = minimal_selections(as_bits(rows, one_hot_bits(rows.columns)), Promise(2))
+    minimal = minimal_selections(as_bits(rows, one_hot_bits(rows.columns)), KAnonymityGuarantee(2))
     assert minimal == {(1, 1, 0, 0)}
 
 
@@ -118,25 +118,25 @@ def test_the_oracle_finds_all_minimal_nodes_of_a_lattice_that_is_drawn_by_hand()
     # (1, 0) leaves the missing age alone, (0, 1) has women 3 + 2, men 2 + 3.
     hierarchies = [halving(column) for column in WARD]
     assert hierarchies[1] == ((0, 1, 2, 3), (0, 0, 1, 1), (0, 0, 0, 0))
-    assert minimal_generalisations(TEN, hierarchies, Promise(2)) == {(0, 1)}
+    assert minimal_generalisations(TEN, hierarchies, KAnonymityGuarantee(2)) == {(0, 1)}
     # Five women and five men; or eight young and middle, of whom two are men, so not.
-    assert minimal_generalisations(TEN, hierarchies, Promise(4)) == {(0, 2)}
-    assert minimal_generalisations(TEN, hierarchies, Promise(6)) == {(1, 2)}
-    assert minimal_generalisations(TEN, hierarchies, Promise(11)) == set()
+    assert minimal_generalisations(TEN, hierarchies, KAnonymityGuarantee(4)) == {(0, 2)}
+    assert minimal_generalisations(TEN, hierarchies, KAnonymityGuarantee(6)) == {(1, 2)}
+    assert minimal_generalisations(TEN, hierarchies, KAnonymityGuarantee(11)) == set()
 
 
 def test_the_oracle_counts_labels_where_the_promise_does():
     rows = rows_of((0, 0), (0, 0), (1, 0), (1, 1), columns=flags(1))
     hierarchies = [halving(rows.columns[0])]
-    assert minimal_generalisations(rows, hierarchies, Promise(2)) == {(0,)}
-    assert minimal_generalisations(rows, hierarchies, Promise(2, diversity=2)) == {(1,)}
+    assert minimal_generalisations(rows, hierarchies, KAnonymityGuarantee(2)) == {(0,)}
+    assert minimal_generalisations(rows, hierarchies, KAnonymityGuarantee(2, diversity=2)) == {(1,)}
 
 
 @settings(max_examples=40, deadline=None)
 @given(rows=coded_rows(most=12, at_least=2), k=st.integers(2, 4))
 def test_whatever_lies_above_a_node_that_keeps_the_promise_keeps_it_too(rows, k):
     hierarchies = [halving(column) for column in rows.columns]
-    for node in minimal_generalisations(rows, hierarchies, Promise(k)):
+    for node in minimal_generalisations(rows, hierarchies, KAnonymityGuarantee(k)):
         for at, hierarchy in enumerate(hierarchies):
             above = (*node[:at], min(node[at] + 1, len(hierarchy) - 1), *node[at + 1 :])
             records = generalised(rows, hierarchies, above)
@@ -145,5 +145,5 @@ def test_whatever_lies_above_a_node_that_keeps_the_promise_keeps_it_too(rows, k)
 
 def test_a_class_of_one_row_less_than_k_is_seen():
     rows = rows_of((0, 0), (0, 1), (0, 1), (1, 0), (1, 1), columns=flags(1))
-    assert kept_by(rows, Promise(2))
-    assert not kept_by(rows, Promise(3))
+    assert kept_by(rows, KAnonymityGuarantee(2))
+    assert not kept_by(rows, KAnonymityGuarantee(3))

@@ -13,7 +13,7 @@ from dp_pipeline.anonymity import boxes
 from dp_pipeline.anonymity.boxes import BoxRecoding
 from dp_pipeline.anonymity.method import bit_matrix, cumulative_bits
 from dp_pipeline.anonymity.mondrian import Mondrian
-from dp_pipeline.anonymity.partition import Promise
+from dp_pipeline.anonymity.partition import KAnonymityGuarantee
 from dp_pipeline.anonymity.rows import CodedRows, Column
 from dp_pipeline_tests.anonymity.boxes import tried
 from dp_pipeline_tests.anonymity.mingen import kept_by
@@ -24,7 +24,7 @@ NUMBER = Column("number", EIGHT, ordered=True)
 OTHER = Column("other", EIGHT, ordered=True)
 
 
-def boxed(rows: CodedRows, promise: Promise) -> BoxRecoding:
+def boxed(rows: CodedRows, promise: KAnonymityGuarantee) -> BoxRecoding:
     found = Mondrian().recode(rows, promise, seed=0).recoding
     assert isinstance(found, BoxRecoding)
     return found
@@ -32,10 +32,12 @@ def boxed(rows: CodedRows, promise: Promise) -> BoxRecoding:
 
 def levels_of(rows: CodedRows, k: int) -> list[tuple[str, ...]]:
     """The released levels of every column."""
-    return [column.levels for column in boxed(rows, Promise(k)).columns]
+    return [column.levels for column in boxed(rows, KAnonymityGuarantee(k)).columns]
 
 
-def cuts_left(recoding: BoxRecoding, rows: CodedRows, promise: Promise) -> list[tuple[int, str]]:
+def cuts_left(
+    recoding: BoxRecoding, rows: CodedRows, promise: KAnonymityGuarantee
+) -> list[tuple[int, str]]:
     """Boxes that a bit would cut in two that both keep the promise: the definition, by masks."""
     bits, places = cumulative_bits(rows.columns), recoding.finder.places(rows.codes)
     answers = bit_matrix(bits, rows.codes, rows.columns)
@@ -54,7 +56,7 @@ def cuts_left(recoding: BoxRecoding, rows: CodedRows, promise: Promise) -> list[
 @settings(max_examples=40, deadline=None)
 @given(
     rows=coded_rows(at_least=1),
-    promise=st.builds(Promise, k=st.integers(2, 5), diversity=st.integers(1, 2)),
+    promise=st.builds(KAnonymityGuarantee, k=st.integers(2, 5), diversity=st.integers(1, 2)),
 )
 def test_no_box_can_be_cut_again(rows, promise):
     if tried(Mondrian(), rows, promise) is not None:
@@ -62,8 +64,8 @@ def test_no_box_can_be_cut_again(rows, promise):
 
 
 def test_boxes_of_a_stricter_promise_are_seen_to_have_cuts_left():
-    assert cuts_left(boxed(TEN, Promise(5)), TEN, Promise(5)) == []
-    assert cuts_left(boxed(TEN, Promise(5)), TEN, Promise(2)) != []
+    assert cuts_left(boxed(TEN, KAnonymityGuarantee(5)), TEN, KAnonymityGuarantee(5)) == []
+    assert cuts_left(boxed(TEN, KAnonymityGuarantee(5)), TEN, KAnonymityGuarantee(2)) != []
 
 
 @settings(max_examples=40, deadline=None)
@@ -72,20 +74,24 @@ def test_without_diversity_the_label_is_not_looked_at(rows, k, shift):
     if len(rows) >= k:
         other = replace(rows, target=(rows.target + shift) % len(rows.target_levels))
         shuffled = replace(rows, target=np.sort(rows.target))
-        assert boxed(rows, Promise(k)) == boxed(other, Promise(k)) == boxed(shuffled, Promise(k))
+        assert (
+            boxed(rows, KAnonymityGuarantee(k))
+            == boxed(other, KAnonymityGuarantee(k))
+            == boxed(shuffled, KAnonymityGuarantee(k))
+        )
 
 
 def test_the_widest_column_is_cut_at_its_median():
     # Numbers from 0 to 7, others from 3 to 4 only: 2 of 8 levels.
     rows = rows_of(*[(at, 3 + at % 2, 0) for at in range(8)], columns=(NUMBER, OTHER))
-    root = boxed(rows, Promise(4)).finder.nodes[0]
+    root = boxed(rows, KAnonymityGuarantee(4)).finder.nodes[0]
     assert root.bit.name(rows.columns) == "number>=4"
     assert levels_of(rows, 4) == [("0 to 3", "4 to 7"), ("any",)]
 
 
 def first_cut(*records: tuple[int, ...], columns: tuple[Column, ...]) -> str:
     """The bit that all rows are cut by where both sides have two rows."""
-    root = boxed(rows_of(*records, columns=columns), Promise(2)).finder.nodes[0]
+    root = boxed(rows_of(*records, columns=columns), KAnonymityGuarantee(2)).finder.nodes[0]
     return root.bit.name(columns)
 
 
@@ -155,14 +161,17 @@ def test_missing_values_go_with_the_lower_side_or_alone():
 
 def test_both_sides_of_a_cut_have_the_labels_that_are_asked_for():
     # Women are well and ill; men aged middle and more are all ill but the one of missing age.
-    released = Mondrian().recode(TEN, Promise(2, diversity=2), seed=0).release(TEN)
-    assert kept_by(released, Promise(2, diversity=2))
-    assert not kept_by(Mondrian().recode(TEN, Promise(2), seed=0).release(TEN), Promise(2, 2))
+    released = Mondrian().recode(TEN, KAnonymityGuarantee(2, diversity=2), seed=0).release(TEN)
+    assert kept_by(released, KAnonymityGuarantee(2, diversity=2))
+    assert not kept_by(
+        Mondrian().recode(TEN, KAnonymityGuarantee(2), seed=0).release(TEN),
+        KAnonymityGuarantee(2, 2),
+    )
 
 
 def test_a_row_that_nobody_was_like_finds_the_box_of_its_side():
     rows = rows_of(*[(0, 0)] * 3, *[(7, 0)] * 3, columns=(NUMBER,))
-    recoding = boxed(rows, Promise(3))
+    recoding = boxed(rows, KAnonymityGuarantee(3))
     asked = rows_of((3, 0), (6, 0), columns=(NUMBER,))
     texts = [recoding.columns[0].levels[code] for code in recoding.released(asked).codes[:, 0]]
     # All thresholds between 0 and 7 cut in halves, and the first is taken.
@@ -179,7 +188,7 @@ def ignores_labels(counter, counts):
 
 @pytest.mark.parametrize("mutant", [ignores_k, ignores_labels], ids=lambda one: one.__name__)
 def test_a_cut_that_breaks_the_promise_is_caught(mutant, monkeypatch: pytest.MonkeyPatch):
-    promise = Promise(2, diversity=2)
+    promise = KAnonymityGuarantee(2, diversity=2)
     assert kept_by(Mondrian().recode(TEN, promise, seed=0).release(TEN), promise)
     monkeypatch.setattr(boxes._CutCounter, "_keeps", mutant)
     assert not kept_by(Mondrian().recode(TEN, promise, seed=0).release(TEN), promise)

@@ -11,15 +11,15 @@ import pytest
 
 from dp_pipeline.anonymity import protocols
 from dp_pipeline.anonymity.kjig import Kjig
-from dp_pipeline.anonymity.method import Anonymized, Method, Ranking
-from dp_pipeline.anonymity.partition import Promise, TooFewRows
+from dp_pipeline.anonymity.method import Recoded, Method, Ranking
+from dp_pipeline.anonymity.partition import KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.protocols import ProtocolResult, evaluate, evaluate_over
 from dp_pipeline.anonymity.ranking import MutualInformation
 from dp_pipeline.anonymity.rows import CodedRows, Column
 from dp_pipeline.metrics.classification import SCORERS
 from dp_pipeline.spec.errors import DeclarationError
 
-EVERYTHING = Promise(k=0)
+EVERYTHING = KAnonymityGuarantee(k=0)
 each_protocol = pytest.mark.parametrize("protocol", ["nested", "paper"])
 
 
@@ -49,11 +49,11 @@ class AsItIs:
 
     summary: ClassVar[str] = "for tests"
     left_out: frozenset[int] = frozenset()
-    asked: list[tuple[CodedRows, Promise]] = field(default_factory=list)
+    asked: list[tuple[CodedRows, KAnonymityGuarantee]] = field(default_factory=list)
 
-    def recode(self, rows: CodedRows, promise: Promise, *, seed: int) -> Anonymized:  # noqa: ARG002
+    def recode(self, rows: CodedRows, promise: KAnonymityGuarantee, *, seed: int) -> Recoded:  # noqa: ARG002
         self.asked.append((rows, promise))
-        return Anonymized(Unchanged(rows.columns), np.isin(rows.codes[:, 0], list(self.left_out)))
+        return Recoded(Unchanged(rows.columns), np.isin(rows.codes[:, 0], list(self.left_out)))
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ def used(monkeypatch) -> list[tuple[list[int], list[int]]]:
 
 def test_nested_selects_from_the_training_rows_alone_and_asks_the_same_k_of_them(used):
     method = AsItIs()
-    evaluate(NUMBERED, method, Promise(k=3))
-    assert [promise for _, promise in method.asked] == [Promise(k=3)] * 5
+    evaluate(NUMBERED, method, KAnonymityGuarantee(k=3))
+    assert [promise for _, promise in method.asked] == [KAnonymityGuarantee(k=3)] * 5
     for (rows, _), (learned, tested) in zip(method.asked, used, strict=True):
         assert rows.codes[:, 0].tolist() == learned
         assert sorted(learned + tested) == list(range(20))
@@ -100,7 +100,7 @@ def test_nested_selects_from_the_training_rows_alone_and_asks_the_same_k_of_them
 
 def test_paper_selects_from_all_rows_once_and_tests_on_folds_of_the_release(used):
     method = AsItIs()
-    evaluate(NUMBERED, method, Promise(k=3), protocol="paper")
+    evaluate(NUMBERED, method, KAnonymityGuarantee(k=3), protocol="paper")
     assert [len(rows) for rows, _ in method.asked] == [20]
     assert len(used) == 5
     assert all(sorted(learned + tested) == list(range(20)) for learned, tested in used)
@@ -121,7 +121,9 @@ def test_paper_neither_learns_from_suppressed_rows_nor_tests_on_them(used):
 
 @each_protocol
 def test_every_promise_is_tried_on_the_same_folds(protocol, used):
-    evaluate_over(NUMBERED, AsItIs(), [Promise(k=2), Promise(k=3)], protocol=protocol)
+    evaluate_over(
+        NUMBERED, AsItIs(), [KAnonymityGuarantee(k=2), KAnonymityGuarantee(k=3)], protocol=protocol
+    )
     tested = sorted(tested for _, tested in used)
     assert tested[::2] == tested[1::2]
     assert len(tested) == 10
@@ -130,20 +132,20 @@ def test_every_promise_is_tried_on_the_same_folds(protocol, used):
 @each_protocol
 @pytest.mark.parametrize("method", [Kjig(), MutualInformation()])
 def test_what_a_kept_bit_tells_is_learned_by_every_scorer(protocol, method):
-    result = evaluate(TOLD, method, Promise(k=5), protocol=protocol, scorers=SCORERS)
+    result = evaluate(TOLD, method, KAnonymityGuarantee(k=5), protocol=protocol, scorers=SCORERS)
     assert dict(result.aucs) == dict.fromkeys(SCORERS, 1.0)
 
 
 @each_protocol
 def test_of_three_classes_each_is_told_from_the_rest(protocol):
     rows = population([[at % 3] for at in range(60)], [at % 3 for at in range(60)], size=3)
-    result = evaluate(rows, Kjig(), Promise(k=5), protocol=protocol, scorers=SCORERS)
+    result = evaluate(rows, Kjig(), KAnonymityGuarantee(k=5), protocol=protocol, scorers=SCORERS)
     assert dict(result.aucs) == dict.fromkeys(SCORERS, 1.0)
 
 
 def test_class_rates_are_those_of_released_codes_and_not_of_features():
     class BlurredMethod(AsItIs):
-        def recode(self, rows: CodedRows, promise: Promise, *, seed: int) -> Anonymized:
+        def recode(self, rows: CodedRows, promise: KAnonymityGuarantee, *, seed: int) -> Recoded:
             found = super().recode(rows, promise, seed=seed)
             return replace(found, recoding=Blurred(rows.columns))
 
@@ -159,9 +161,9 @@ class Peeking:
     method: Method
     everything: CodedRows
 
-    def recode(self, rows: CodedRows, promise: Promise, *, seed: int) -> Anonymized:
+    def recode(self, rows: CodedRows, promise: KAnonymityGuarantee, *, seed: int) -> Recoded:
         found = self.method.recode(self.everything, promise, seed=seed)
-        return Anonymized(found.recoding, np.zeros(len(rows), dtype=bool))
+        return Recoded(found.recoding, np.zeros(len(rows), dtype=bool))
 
 
 def auc_of_noise(
@@ -172,7 +174,7 @@ def auc_of_noise(
     for seed in range(populations):
         bits = np.random.default_rng(seed).integers(0, 2, (100, 150))
         rows = two_classes(population(bits, [0, 1] * 50))
-        result = evaluate(rows, of(rows), Promise(k=5), protocol=protocol, seed=seed)
+        result = evaluate(rows, of(rows), KAnonymityGuarantee(k=5), protocol=protocol, seed=seed)
         aucs.append(result.aucs["logistic"])
     return float(np.mean(aucs))
 
@@ -210,7 +212,7 @@ class Counting(MutualInformation):
 
 @pytest.mark.parametrize(("protocol", "rankings"), [("nested", [48] * 5), ("paper", [60])])
 def test_a_ranking_is_made_once_a_fold_for_all_promises_and_counts_for_each(protocol, rankings):
-    method, promises = Counting(), [Promise(k) for k in (0, 2, 15)]
+    method, promises = Counting(), [KAnonymityGuarantee(k) for k in (0, 2, 15)]
     results = evaluate_over(TOLD, method, promises, protocol=protocol, scorers=SCORERS)
     assert method.ranked == rankings
     assert all(result.seconds >= 0.02 for result in results)
@@ -221,19 +223,19 @@ def test_a_ranking_is_made_once_a_fold_for_all_promises_and_counts_for_each(prot
 
 def test_released_columns_are_counted():
     assert evaluate(TOLD, AsItIs(), EVERYTHING).kept == 2
-    assert evaluate(TOLD, MutualInformation(), Promise(k=40)).kept == 0
+    assert evaluate(TOLD, MutualInformation(), KAnonymityGuarantee(k=40)).kept == 0
     assert evaluate(TOLD, MutualInformation(), EVERYTHING).kept == 4
 
 
 def test_a_promise_that_one_training_fold_cannot_keep_is_refused_before_anything_is_ranked():
     rows, method = TOLD.some(np.arange(10)), Counting()
-    for promise in (Promise(k=9), Promise(k=2, diversity=3)):
+    for promise in (KAnonymityGuarantee(k=9), KAnonymityGuarantee(k=2, diversity=3)):
         with pytest.raises(TooFewRows):
             evaluate_over(rows, method, [EVERYTHING, promise])
     assert method.ranked == []
     with pytest.raises(TooFewRows):
-        evaluate(rows, Kjig(), Promise(k=9))
-    evaluate(rows, method, Promise(k=9), protocol="paper")
+        evaluate(rows, Kjig(), KAnonymityGuarantee(k=9))
+    evaluate(rows, method, KAnonymityGuarantee(k=9), protocol="paper")
 
 
 @each_protocol
@@ -242,7 +244,9 @@ def test_where_nothing_is_released_or_all_rows_are_alike_the_auc_is_a_half(proto
     bare = two_classes(population([[]] * 20, [0, 1] * 10))
     alike = two_classes(population([[1, 0]] * 20, [0, 1] * 10))
     for rows in (bare, alike):
-        result = evaluate(rows, method, Promise(k=2), protocol=protocol, scorers=SCORERS)
+        result = evaluate(
+            rows, method, KAnonymityGuarantee(k=2), protocol=protocol, scorers=SCORERS
+        )
         assert dict(result.aucs) == dict.fromkeys(SCORERS, 0.5)
 
 
@@ -268,7 +272,7 @@ def test_the_seed_decides(protocol):
     rng = np.random.default_rng(3)
     rows = two_classes(population(rng.integers(0, 2, (60, 5)), rng.integers(0, 2, 60).tolist()))
     first, again, other = (
-        evaluate(rows, Kjig(), Promise(k=5), protocol=protocol, seed=seed).aucs
+        evaluate(rows, Kjig(), KAnonymityGuarantee(k=5), protocol=protocol, seed=seed).aucs
         for seed in (1, 1, 2)
     )
     assert first == again != other

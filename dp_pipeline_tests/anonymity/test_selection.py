@@ -16,7 +16,7 @@ from dp_pipeline.anonymity import METHODS
 from dp_pipeline.anonymity.hamdist import HamdistBackward, HamdistRatio, hamming_distances
 from dp_pipeline.anonymity.kjig import Kjig, told_together
 from dp_pipeline.anonymity.method import (
-    Anonymized,
+    Recoded,
     BitRecoding,
     Method,
     Ranking,
@@ -24,7 +24,7 @@ from dp_pipeline.anonymity.method import (
     cumulative_bits,
     one_hot_bits,
 )
-from dp_pipeline.anonymity.partition import Promise, TooFewRows
+from dp_pipeline.anonymity.partition import KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.ranking import Impurity, RankedSearch, Rfka, Started, fill, kept_in_order
 from dp_pipeline.anonymity.rows import CodedRows, Column
 from dp_pipeline_tests.anonymity.populations import TEN, WARD, coded_rows, flags, rows_of
@@ -44,7 +44,7 @@ SELECTING = [
 ]
 each_method = pytest.mark.parametrize("kind", SELECTING, ids=lambda kind: kind.__name__)
 promises = st.builds(
-    Promise,
+    KAnonymityGuarantee,
     k=st.integers(0, 5),
     diversity=st.integers(1, 2),
     suppressed=st.sampled_from([Fraction("0.0"), Fraction("0.2")]),
@@ -55,7 +55,7 @@ def built(kind: type[Method]) -> Method:
     return kind(**FEW_TREES.get(kind, {}))
 
 
-def is_kept(rows: CodedRows, promise: Promise) -> bool:
+def is_kept(rows: CodedRows, promise: KAnonymityGuarantee) -> bool:
     """Whether released rows keep a promise: the definition, row by row."""
     if promise.is_empty:
         return True
@@ -69,7 +69,7 @@ def is_kept(rows: CodedRows, promise: Promise) -> bool:
     )
 
 
-def tried(kind: type[Method], rows: CodedRows, promise: Promise) -> Anonymized | None:
+def tried(kind: type[Method], rows: CodedRows, promise: KAnonymityGuarantee) -> Recoded | None:
     try:
         return built(kind).recode(rows, promise, seed=3)
     except TooFewRows:
@@ -98,7 +98,7 @@ def test_what_is_released_keeps_the_promise(kind, rows, promise):
 def test_k_of_nought_and_one_keep_every_bit(kind, rows):
     bits = cumulative_bits(rows.columns) if kind is Kjig else one_hot_bits(rows.columns)
     for k in (0, 1):
-        found = built(kind).recode(rows, Promise(k), seed=0)
+        found = built(kind).recode(rows, KAnonymityGuarantee(k), seed=0)
         assert sorted(map(str, found.recoding.bits)) == sorted(map(str, bits))
         assert not found.suppressed.any()
 
@@ -159,13 +159,15 @@ def test_every_part_of_a_k_anonymous_set_of_bits_is_k_anonymous(rows, k):
     if len(rows) < k:
         return
     bits = one_hot_bits(rows.columns)
-    found = kept_in_order(rows, bits, range(len(bits)), Promise(k))
+    found = kept_in_order(rows, bits, range(len(bits)), KAnonymityGuarantee(k))
     for many in range(len(found.recoding.bits) + 1):
         for some in list(combinations(found.recoding.bits, many))[:20]:
-            assert is_kept(BitRecoding(rows.columns, some).released(rows), Promise(k))
+            assert is_kept(BitRecoding(rows.columns, some).released(rows), KAnonymityGuarantee(k))
 
 
-def printed_lines_6_to_8(rows: CodedRows, order: list[int], promise: Promise) -> list[int]:
+def printed_lines_6_to_8(
+    rows: CodedRows, order: list[int], promise: KAnonymityGuarantee
+) -> list[int]:
     """RFKA's loop as it is printed: add a bit, and *if* the privacy test is passed remove it."""
     bits, kept = one_hot_bits(rows.columns), list[int]()
     for place in order:
@@ -177,7 +179,7 @@ def printed_lines_6_to_8(rows: CodedRows, order: list[int], promise: Promise) ->
 
 
 def test_the_printed_condition_is_inverted_and_keeps_just_what_exposes():
-    order, promise = [2, 0, 3, 1, 4, 5], Promise(k=3)
+    order, promise = [2, 0, 3, 1, 4, 5], KAnonymityGuarantee(k=3)
     bits = one_hot_bits(WARD)
     printed = printed_lines_6_to_8(TEN, order, promise)
     assert printed, "the printed loop keeps something"
@@ -194,7 +196,9 @@ def test_a_larger_k_may_keep_a_bit_that_a_smaller_one_has_no_room_for():
     pairs = [(1, 1), (1, 0), (0, 1), (0, 1), (0, 0), (0, 0), (0, 0), (0, 0)]
     rows = rows_of(*((*pair, 0) for pair in pairs), columns=flags(2))
     first, second = (bit for bit in one_hot_bits(rows.columns) if bit.code == 1)
-    by_two, by_three = (kept_in_order(rows, (first, second), (0, 1), Promise(k)) for k in (2, 3))
+    by_two, by_three = (
+        kept_in_order(rows, (first, second), (0, 1), KAnonymityGuarantee(k)) for k in (2, 3)
+    )
     assert by_two.recoding.bits == (first,)
     assert by_three.recoding.bits == (second,)
 
@@ -203,7 +207,8 @@ def test_the_rankings_result_depends_on_order_and_classes_alone():
     other = replace(TEN, target=1 - TEN.target)
     order = (5, 4, 3, 2, 1, 0)
     one, two = (
-        kept_in_order(rows, one_hot_bits(WARD), order, Promise(2)).recoding for rows in (TEN, other)
+        kept_in_order(rows, one_hot_bits(WARD), order, KAnonymityGuarantee(2)).recoding
+        for rows in (TEN, other)
     )
     assert one == two
 
@@ -220,7 +225,7 @@ def test_hamdist_in_closed_form_is_the_sum_over_all_pairs(rows):
 
 
 def test_hamdist_backward_drops_the_lowest_until_the_promise_is_kept():
-    rows, promise = TEN, Promise(3)
+    rows, promise = TEN, KAnonymityGuarantee(3)
     bits = one_hot_bits(WARD)
     order = HamdistBackward().ranking(rows, seed=0).places
     kept = list(order)
@@ -232,9 +237,9 @@ def test_hamdist_backward_drops_the_lowest_until_the_promise_is_kept():
 
 
 def test_hamdist_ratio_drops_what_frees_most_rows_for_its_distance():
-    found = HamdistRatio().recode(TEN, Promise(3), seed=0)
+    found = HamdistRatio().recode(TEN, KAnonymityGuarantee(3), seed=0)
     names = {bit.name(WARD) for bit in found.recoding.bits}
-    assert is_kept(found.release(TEN), Promise(3))
+    assert is_kept(found.release(TEN), KAnonymityGuarantee(3))
     # The one missing age exposes its row, and all bits that single it out have to go.
     assert "age=missing" not in names
     assert names
@@ -243,7 +248,7 @@ def test_hamdist_ratio_drops_what_frees_most_rows_for_its_distance():
 @each_method
 def test_without_quasi_identifiers_all_rows_are_one_class(kind):
     rows = rows_of((0,), (1,), (1,), columns=())
-    released = built(kind).recode(rows, Promise(3), seed=0).release(rows)
+    released = built(kind).recode(rows, KAnonymityGuarantee(3), seed=0).release(rows)
     assert released.codes.shape == (3, 0)
     assert released.target.tolist() == [0, 1, 1]
 
@@ -251,7 +256,7 @@ def test_without_quasi_identifiers_all_rows_are_one_class(kind):
 @each_method
 def test_identical_rows_keep_every_bit_and_kjig_none_as_none_tells_them_apart(kind):
     rows = rows_of(*[(1, 2, 0)] * 4, columns=WARD)
-    found = built(kind).recode(rows, Promise(4), seed=0)
+    found = built(kind).recode(rows, KAnonymityGuarantee(4), seed=0)
     assert len(found.recoding.bits) == (0 if kind is Kjig else len(one_hot_bits(WARD)))
     assert len(found.release(rows)) == 4
 
@@ -259,29 +264,32 @@ def test_identical_rows_keep_every_bit_and_kjig_none_as_none_tells_them_apart(ki
 @each_method
 def test_a_constant_label_is_selected_from_and_refused_under_two_diversity(kind):
     rows = replace(TEN, target=np.zeros(10, dtype=np.int64))
-    assert is_kept(built(kind).recode(rows, Promise(3), seed=0).release(rows), Promise(3))
+    assert is_kept(
+        built(kind).recode(rows, KAnonymityGuarantee(3), seed=0).release(rows),
+        KAnonymityGuarantee(3),
+    )
     with pytest.raises(TooFewRows, match="expected at least 2 different labels, got fewer"):
-        built(kind).recode(rows, Promise(3, diversity=2), seed=0)
+        built(kind).recode(rows, KAnonymityGuarantee(3, diversity=2), seed=0)
 
 
 @each_method
 def test_missing_everywhere_is_one_level_like_any_other(kind):
     rows = rows_of(*[(at % 2, 3, at % 2) for at in range(8)], columns=WARD)
-    found = built(kind).recode(rows, Promise(4), seed=0)
+    found = built(kind).recode(rows, KAnonymityGuarantee(4), seed=0)
     assert len(set(map(tuple, found.release(rows).codes.tolist()))) == 2
 
 
 @each_method
 def test_less_rows_than_k_give_an_error_and_no_recoding(kind):
     with pytest.raises(TooFewRows, match="expected at least K=11 rows, got fewer"):
-        built(kind).recode(TEN, Promise(11), seed=0)
-    assert built(kind).recode(TEN, Promise(10), seed=0).release(TEN) is not None
+        built(kind).recode(TEN, KAnonymityGuarantee(11), seed=0)
+    assert built(kind).recode(TEN, KAnonymityGuarantee(10), seed=0).release(TEN) is not None
 
 
 @settings(max_examples=30, deadline=None)
 @given(rows=coded_rows(at_least=2), k=st.integers(2, 5))
 def test_kjig_with_two_diversity_never_leaves_a_class_of_one_label(rows, k):
-    found = tried(Kjig, rows, Promise(k, diversity=2))
+    found = tried(Kjig, rows, KAnonymityGuarantee(k, diversity=2))
     if found is None:
         return
     released = found.release(rows)
@@ -296,7 +304,7 @@ def test_kjig_takes_bits_that_tell_together_before_one_that_tells_nothing():
     records = [(a, b, c, a ^ b) for a in (0, 1) for b in (0, 1) for c in (0, 1)] * 8
     records += [(1, 1, 0, 0)] * 8
     rows = rows_of(*records, columns=flags(3))
-    started = Started.of(rows, cumulative_bits(rows.columns), Promise(8), by_label=True)
+    started = Started.of(rows, cumulative_bits(rows.columns), KAnonymityGuarantee(8), by_label=True)
     taken = told_together(started.partition, started.rare)
     assert {started.bits[place].column for place in taken[:2]} == {0, 1}
 
@@ -306,7 +314,7 @@ def test_no_bit_is_taken_that_tells_nothing_but_which_row_is_left_out(kind):
     # One row alone has the first flag, which tells its label best; the second cuts in halves.
     records = [(1, 0, 1), *[(0, half, label) for half in (0, 1) for label in (0, 1)] * 10]
     rows = rows_of(*records, columns=flags(2))
-    found = built(kind).recode(rows, Promise(5, suppressed=Fraction("0.1")), seed=0)
+    found = built(kind).recode(rows, KAnonymityGuarantee(5, suppressed=Fraction("0.1")), seed=0)
     assert {bit.column for bit in found.recoding.bits} == {1}
     assert not found.suppressed.any()
 
@@ -317,7 +325,7 @@ class TakesAllButTheLast(RankedSearch):
     def worth(self, rows, bits, *, seed):  # noqa: ARG002
         return np.arange(len(bits), 0, -1).astype(np.float64)
 
-    def recode_by(self, ranking: Ranking, rows: CodedRows, promise: Promise) -> Anonymized:
+    def recode_by(self, ranking: Ranking, rows: CodedRows, promise: KAnonymityGuarantee) -> Recoded:
         bits = self.bits(rows.columns)
         started = Started.of(rows, bits, promise)
         kept = [*fill(started.partition, started.rare, ranking.places[:-1]), ranking.places[-1]]
@@ -325,8 +333,8 @@ class TakesAllButTheLast(RankedSearch):
 
 
 def test_a_search_that_takes_one_bit_unseen_is_caught():
-    found = TakesAllButTheLast().recode(TEN, Promise(2), seed=0)
-    assert not is_kept(found.release(TEN), Promise(2))
+    found = TakesAllButTheLast().recode(TEN, KAnonymityGuarantee(2), seed=0)
+    assert not is_kept(found.release(TEN), KAnonymityGuarantee(2))
 
 
 def test_bits_say_what_they_ask():

@@ -13,7 +13,7 @@ from dp_pipeline.anonymity import mondrian
 from dp_pipeline.anonymity.boxes import BoxRecoding
 from dp_pipeline.anonymity.method import bit_matrix, cumulative_bits
 from dp_pipeline.anonymity.mondrian import Tree
-from dp_pipeline.anonymity.partition import Promise
+from dp_pipeline.anonymity.partition import KAnonymityGuarantee
 from dp_pipeline.anonymity.rows import CodedRows
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline.spec.parameters import from_text
@@ -21,10 +21,10 @@ from dp_pipeline_tests.anonymity.boxes import tried
 from dp_pipeline_tests.anonymity.mingen import kept_by
 from dp_pipeline_tests.anonymity.populations import TEN, coded_rows, flags, rows_of
 
-promises = st.builds(Promise, k=st.integers(2, 5), diversity=st.integers(1, 2))
+promises = st.builds(KAnonymityGuarantee, k=st.integers(2, 5), diversity=st.integers(1, 2))
 
 
-def grown(rows: CodedRows, promise: Promise, *, least: int = 1) -> BoxRecoding:
+def grown(rows: CodedRows, promise: KAnonymityGuarantee, *, least: int = 1) -> BoxRecoding:
     found = Tree(least=least).recode(rows, promise, seed=0).recoding
     assert isinstance(found, BoxRecoding)
     return found
@@ -40,7 +40,7 @@ def impurity(rows: CodedRows, sides: list[np.ndarray]) -> Fraction:
     return total
 
 
-def allowed_cuts(rows: CodedRows, promise: Promise) -> dict[int, list[np.ndarray]]:
+def allowed_cuts(rows: CodedRows, promise: KAnonymityGuarantee) -> dict[int, list[np.ndarray]]:
     answers = bit_matrix(cumulative_bits(rows.columns), rows.codes, rows.columns)
     cuts = {at: [~answers[:, at], answers[:, at]] for at in range(answers.shape[1])}
     return {
@@ -72,7 +72,7 @@ def test_the_first_cut_is_the_purest_that_is_allowed_or_the_most_even(rows, prom
 def test_what_tells_the_label_is_cut_before_what_does_not():
     # The second flag is the label but for one row; the first is half and half.
     records = [(at % 2, at // 4, at // 4) for at in range(8)] + [(0, 1, 0)]
-    recoding = grown(rows_of(*records, columns=flags(2)), Promise(4))
+    recoding = grown(rows_of(*records, columns=flags(2)), KAnonymityGuarantee(4))
     assert recoding.finder.nodes[0].bit.column == 1
     assert [column.levels for column in recoding.columns] == [("any",), ("no", "yes")]
 
@@ -80,13 +80,15 @@ def test_what_tells_the_label_is_cut_before_what_does_not():
 def test_a_box_that_no_cut_makes_purer_is_cut_in_halves():
     # One flag against the other: each alone tells nothing, both together everything.
     records = [(a, b, a ^ b) for a in (0, 1) for b in (0, 1)] * 3
-    released = Tree(least=1).recode(rows_of(*records, columns=flags(2)), Promise(3), seed=0)
+    released = Tree(least=1).recode(
+        rows_of(*records, columns=flags(2)), KAnonymityGuarantee(3), seed=0
+    )
     assert len(released.recoding.boxes) == 4
 
 
 def test_a_box_of_one_label_is_cut_in_halves_too():
     rows = rows_of(*[(int(at > 5), at % 2, 0) for at in range(8)], columns=flags(2))
-    assert grown(rows, Promise(2)).finder.nodes[0].bit.column == 1
+    assert grown(rows, KAnonymityGuarantee(2)).finder.nodes[0].bit.column == 1
 
 
 def test_leaves_have_the_least_rows_where_k_is_less_and_k_where_it_is_more():
@@ -94,7 +96,7 @@ def test_leaves_have_the_least_rows_where_k_is_less_and_k_where_it_is_more():
     rows = rows_of(*records, columns=flags(3))
     sizes = {
         (k, least): np.bincount(
-            grown(rows, Promise(k), least=least).finder.places(rows.codes)
+            grown(rows, KAnonymityGuarantee(k), least=least).finder.places(rows.codes)
         ).tolist()
         for k, least in ((2, 8), (8, 2), (2, 16), (2, 4))
     }
@@ -104,7 +106,7 @@ def test_leaves_have_the_least_rows_where_k_is_less_and_k_where_it_is_more():
 
 
 def test_less_rows_than_a_leaf_has_are_one_box_and_no_error():
-    recoding = Tree().recode(TEN, Promise(2), seed=0).recoding
+    recoding = Tree().recode(TEN, KAnonymityGuarantee(2), seed=0).recoding
     assert len(recoding.boxes) == 1
     assert recoding.released(TEN).columns[0].levels == ("any",)
 
@@ -112,7 +114,7 @@ def test_less_rows_than_a_leaf_has_are_one_box_and_no_error():
 @settings(max_examples=30, deadline=None)
 @given(rows=coded_rows(at_least=2), k=st.integers(2, 4))
 def test_no_leaf_is_left_with_one_label_under_two_diversity(rows, k):
-    found = tried(Tree(least=1), rows, Promise(k, diversity=2))
+    found = tried(Tree(least=1), rows, KAnonymityGuarantee(k, diversity=2))
     if found is not None:
         places = found.recoding.finder.places(rows.codes)
         assert all(len(set(rows.target[places == leaf])) >= 2 for leaf in set(places))
@@ -130,14 +132,14 @@ def test_a_tree_that_takes_the_cut_of_most_gain_allowed_or_not_is_caught(monkeyp
 
     # The first flag is the label, of one row in eight; the second parts the rows in halves.
     rows = rows_of((1, 0, 1), *[(0, 0, 0)] * 3, *[(0, 1, 0)] * 4, columns=flags(2))
-    promise = Promise(4)
+    promise = KAnonymityGuarantee(4)
     assert kept_by(Tree(least=1).recode(rows, promise, seed=0).release(rows), promise)
     monkeypatch.setattr(mondrian, "_purest", greedy)
     assert not kept_by(Tree(least=1).recode(rows, promise, seed=0).release(rows), promise)
 
 
 def test_a_tree_that_takes_the_least_pure_cut_is_caught(monkeypatch):
-    promise = Promise(2)
+    promise = KAnonymityGuarantee(2)
     cuts = allowed_cuts(TEN, promise)
     monkeypatch.setattr(mondrian, "_purity", lambda counts: -(counts**2).sum(axis=1) / counts.sum())
     root = grown(TEN, promise).finder.nodes[0]

@@ -1,4 +1,4 @@
-"""A fit that a lineage pays for: charged before anyone looks, never refunded, or refused."""
+"""A fit that a population pays for: charged before anyone looks, never refunded, or refused."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
     ledger.verify()
 
 
-def paid_by(lineage: str, **parameters: Any) -> Any:
-    return private(**{"lineage": lineage, "epsilon": "0.4", "noise": "exact", **parameters})
+def paid_by(population: str, **parameters: Any) -> Any:
+    return private(**{"population": population, "epsilon": "0.4", "noise": "exact", **parameters})
 
 
 def test_a_fit_is_charged_and_settled_with_its_spends(ledger: Ledger):
@@ -144,20 +144,20 @@ def test_seeded_noise_is_taken_on_a_benchmark_and_noted(ledger: Ledger):
     assert ledger.entries("public")[-2].facts["fit_for_release"] == "no"
 
 
-@pytest.mark.parametrize("lineage", ["persons", "replaced"])
-def test_an_account_of_another_unit_or_relation_is_refused(ledger: Ledger, lineage: str):
+@pytest.mark.parametrize("population", ["persons", "replaced"])
+def test_an_account_of_another_unit_or_relation_is_refused(ledger: Ledger, population: str):
     with pytest.raises(InvalidParameter, match="expected an account that protects one row under"):
-        paid_by(lineage).fit(VILLAGES)
-    assert ledger.balance(lineage).spent == 0
+        paid_by(population).fit(VILLAGES)
+    assert ledger.balance(population).spent == 0
 
 
-@pytest.mark.parametrize("lineage", ["strangers", 7], ids=str)
-def test_a_lineage_without_an_account_is_refused_and_told_how_to_open_one(
-    ledger: Ledger, lineage: Any
+@pytest.mark.parametrize("population", ["strangers", 7], ids=str)
+def test_a_population_without_an_account_is_refused_and_told_how_to_open_one(
+    ledger: Ledger, population: Any
 ):
     with pytest.raises(InvalidParameter, match=r"dp-pipeline run. of a data set file"):
-        paid_by(lineage).fit(VILLAGES)
-    assert set(ledger.lineages()) == {"riders", "capped", "public", "persons", "replaced"}
+        paid_by(population).fit(VILLAGES)
+    assert set(ledger.populations()) == {"riders", "capped", "public", "persons", "replaced"}
 
 
 def test_a_ledger_is_not_made_by_a_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -167,7 +167,7 @@ def test_a_ledger_is_not_made_by_a_fit(tmp_path: Path, monkeypatch: pytest.Monke
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_a_lineage_outside_a_project_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_population_outside_a_project_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv(HOME_VARIABLE, raising=False)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidParameter, match="home: expected a project folder"):
@@ -181,7 +181,7 @@ def test_what_the_ledger_cannot_write_down_is_not_charged(ledger: Ledger):
     assert ledger.balance("riders").spent == 0
 
 
-def test_without_a_lineage_no_ledger_is_touched(ledger: Ledger):
+def test_without_a_population_no_ledger_is_touched(ledger: Ledger):
     before = ledger.entries()
     quiet_fit(private(), VILLAGES)
     assert ledger.entries() == before

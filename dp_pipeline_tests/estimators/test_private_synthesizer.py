@@ -350,8 +350,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown noise": ({"noise": "loud"}, "noise: expected"),
     "an unknown rule": ({"on_unknown": "guess"}, "on_unknown: expected drop or error"),
     "an error that is paid for": (
-        {"on_unknown": "error", "lineage": "riders"},
-        "on_unknown: expected drop where a lineage pays",
+        {"on_unknown": "error", "population": "riders"},
+        "on_unknown: expected drop where a population pays",
     ),
 }
 

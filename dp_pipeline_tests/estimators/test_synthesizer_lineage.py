@@ -1,4 +1,4 @@
-"""A synthetic table that a lineage pays for: in its own currency, before anyone looks."""
+"""A synthetic table that a population pays for: in its own currency, before anyone looks."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
     ledger.verify()
 
 
-def paid_by(lineage: str, **parameters: Any) -> Any:
-    return copier(**{"lineage": lineage, "epsilon": "0.4", "noise": "exact", **parameters})
+def paid_by(population: str, **parameters: Any) -> Any:
+    return copier(**{"population": population, "epsilon": "0.4", "noise": "exact", **parameters})
 
 
 def test_a_fit_is_charged_and_settled_with_its_spends(ledger: Ledger):
@@ -64,18 +64,18 @@ def test_a_fit_of_pure_epsilon_costs_half_its_square_in_rho(ledger: Ledger):
 
 
 @pytest.mark.parametrize(
-    ("lineage", "delta", "words"),
+    ("population", "delta", "words"),
     [
         ("pure", "1e-9", "delta: expected 0 as its account has, got 1e-9"),
         ("in rho", "1e-8", "delta: expected 1e-9 as its account has, got 1e-8"),
     ],
 )
 def test_another_delta_than_that_of_the_account_is_refused(
-    ledger: Ledger, lineage: str, delta: str, words: str
+    ledger: Ledger, population: str, delta: str, words: str
 ):
     with pytest.raises(InvalidParameter, match=words):
-        paid_by(lineage, delta=delta).fit(VILLAGE)
-    assert ledger.balance(lineage).spent == 0
+        paid_by(population, delta=delta).fit(VILLAGE)
+    assert ledger.balance(population).spent == 0
 
 
 def test_samples_and_marginals_are_not_charged(ledger: Ledger):

@@ -35,10 +35,10 @@ def geometric_cdf(x: NDArray[np.int64], scale: Fraction) -> NDArray[np.float64]:
 
 def gaussian_cdf(x: NDArray[np.int64], sigma2: Fraction) -> NDArray[np.float64]:
     """P(X ≤ x) of the discrete Gaussian, by summing over 40 standard deviations."""
-    reach = math.ceil(40 * math.sqrt(sigma2)) + 1
-    support = np.arange(-reach, reach + 1)
+    distance = math.ceil(40 * math.sqrt(sigma2)) + 1
+    support = np.arange(-distance, distance + 1)
     cumulated = np.cumsum(np.exp(-(support**2) / (2 * float(sigma2))))
-    return cumulated[np.clip(x, -reach, reach) + reach] / cumulated[-1]
+    return cumulated[np.clip(x, -distance, distance) + distance] / cumulated[-1]
 
 
 def exponential_probabilities(scores: tuple[int, ...], scale: float) -> list[float]:
@@ -115,8 +115,8 @@ def permute_and_flip_probabilities(scores: tuple[int, ...], scale: float) -> lis
 
 def _bins(scale: Fraction, cdf: Cdf) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Upper ends of about 32 bins of similar probability, and their exact probabilities."""
-    reach = math.ceil(12 * (math.sqrt(scale) if cdf is gaussian_cdf else scale)) + 2
-    support = np.arange(-reach, reach)
+    distance = math.ceil(12 * (math.sqrt(scale) if cdf is gaussian_cdf else scale)) + 2
+    support = np.arange(-distance, distance)
     cumulated = cdf(support, scale)
     at = np.unique(np.searchsorted(cumulated, np.arange(1, 32) / 32))
     at = at[(cumulated[at] > 0.005) & (cumulated[at] < 0.995)]

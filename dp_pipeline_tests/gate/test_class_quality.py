@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.gate.quality import buy_quality
+from dp_pipeline.gate.quality import private_quality
 from dp_pipeline.metrics.auc import macro_auc
 from dp_pipeline.release.bit_classes import BitClasses, declared_bits
 from dp_pipeline.release.class_table import ClassPromise, ClassTable
@@ -37,7 +37,7 @@ TOWNS = released(TOWN, "smokes", least=20)
 
 def bought(rows: tuple[Row, ...], epsilon: Fraction = SILENT, **more: object) -> NoisyNumber:
     curator = curator_over(rows, epsilon=epsilon, **more)  # type: ignore[arg-type]
-    numbers = buy_quality(curator, TOWNS, epsilon=epsilon)
+    numbers = private_quality(curator, TOWNS, epsilon=epsilon)
     curator.accountant.require_all_spent()
     assert list(numbers) == ["auc_class_rate/smokes"]
     return numbers["auc_class_rate/smokes"]
@@ -45,11 +45,11 @@ def bought(rows: tuple[Row, ...], epsilon: Fraction = SILENT, **more: object) ->
 
 @pytest.mark.parametrize("epsilon", EPSILONS, ids=str)
 @pytest.mark.parametrize("reach", [1, 3])
-def test_it_spends_exactly_its_epsilon_by_the_scale_drawn(epsilon: Fraction, reach: int) -> None:
+def test_it_spends_exactly_its_epsilon_by_the_scale_drawn(epsilon: Fraction, distance: int) -> None:
     noise = RecordingNoise()
-    bought(TEN_PEOPLE, epsilon, reach=reach, noise=noise)
+    bought(TEN_PEOPLE, epsilon, distance=distance, noise=noise)
     (draw,) = noise.draws
-    assert reach / draw.scale == epsilon
+    assert distance / draw.scale == epsilon
     assert draw.exact.shape == (2, len(TOWNS.published) + 1)
 
 
@@ -59,7 +59,7 @@ def test_without_noise_it_is_the_auc_of_the_rows(name: str, least: int) -> None:
     domain, codes = domain_of(SIZES[name]), dependent_rows(SIZES[name], 300)
     table = released(domain, "x0", least=least)
     curator = curator_over(counter_of(domain, codes), domain=domain)
-    (number,) = buy_quality(curator, table, epsilon=SILENT).values()
+    (number,) = private_quality(curator, table, epsilon=SILENT).values()
     places = table.places_of({"x1": codes[:, 1], "x2": codes[:, 2]})
     assert number.value == pytest.approx(macro_auc(table.rates[places], codes[:, 0]))
     assert number.scale < 1e-3
@@ -85,7 +85,7 @@ def with_one_withheld(rows: int) -> NoisyNumber:
     assert table.published.tolist() == [0, 1]
     codes = np.repeat([*counts, (1, 2)], [*counts.values(), rows], axis=0)
     curator = curator_over(counter_of(domain, codes), epsilon=SILENT, domain=domain)
-    (number,) = buy_quality(curator, table, epsilon=SILENT).values()
+    (number,) = private_quality(curator, table, epsilon=SILENT).values()
     return number
 
 
@@ -102,7 +102,7 @@ def test_a_class_of_fewer_than_k_rows_that_is_withheld_alone_is_not_in_the_numbe
 def test_where_nothing_is_published_nothing_is_known() -> None:
     domain, codes = domain_of([2, 3, 4]), dependent_rows([2, 3, 4], 300)
     curator = curator_over(counter_of(domain, codes), domain=domain)
-    numbers = buy_quality(curator, released(domain, "x0", least=10**6), epsilon=SILENT)
+    numbers = private_quality(curator, released(domain, "x0", least=10**6), epsilon=SILENT)
     assert list(numbers.values()) == [NoisyNumber(0.5, 0.5, "share")]
 
 
@@ -120,7 +120,7 @@ def test_its_scale_is_that_of_its_errors(name: str) -> None:
     numbers = []
     for _ in range(400):
         curator = curator_over(counter, epsilon=epsilon, domain=domain, noise=noise)
-        numbers += buy_quality(curator, table, epsilon=epsilon).values()
+        numbers += private_quality(curator, table, epsilon=epsilon).values()
     places = table.places_of({"x1": codes[:, 1], "x2": codes[:, 2]})
     errors = np.array([one.value for one in numbers]) - macro_auc(table.rates[places], codes[:, 0])
     promised = np.sqrt(2) * np.mean([one.scale for one in numbers])
@@ -132,4 +132,4 @@ def test_a_replay_over_nobody_gives_the_same_number() -> None:
     transcript = Transcript()
     first = bought(TEN_PEOPLE, Fraction(1), transcript=transcript)
     curator = curator_over(None, epsilon=Fraction(1), transcript=transcript.rewind())
-    assert buy_quality(curator, TOWNS, epsilon=Fraction(1)) == {"auc_class_rate/smokes": first}
+    assert private_quality(curator, TOWNS, epsilon=Fraction(1)) == {"auc_class_rate/smokes": first}

@@ -50,7 +50,7 @@ every_question = pytest.mark.parametrize("kind", ASKED)
 @every_question
 def test_the_noise_is_gaussian_or_the_exponential_mechanism_and_costs_rho(kind: str) -> None:
     noise = RecordingNoise()
-    curator = curator_over(TEN_PEOPLE, epsilon=ONE, currency=ZCDP, reach=3, noise=noise)
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE, currency=ZCDP, distance=3, noise=noise)
     ASKED[kind](curator)
     curator.accountant.require_all_spent()
     for spend, draw in zip(curator.accountant.spends, noise.draws, strict=True):
@@ -65,7 +65,7 @@ def test_the_noise_is_gaussian_or_the_exponential_mechanism_and_costs_rho(kind: 
 
 
 def test_a_table_of_many_has_gaussian_noise_of_the_reach_squared() -> None:
-    curator = curator_over(TEN_PEOPLE, epsilon=ONE, currency=ZCDP, reach=3)
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE, currency=ZCDP, distance=3)
     rows, colours = curator.tabulate({(): ONE / 4, ("colour",): ONE * 3 / 4})
     assert (rows.scale, colours.scale) == (Fraction(9 * 4, 2), Fraction(9 * 4, 6))
     assert rows.gaussian
@@ -145,7 +145,7 @@ def fuzz_sensitivity(question_of: st.SearchStrategy[Question], *, share: Fractio
         runs = []
         for population in (rows, rows + person):
             noise = RecordingNoise(ForcedNoise(1))
-            curator = curator_over(population, reach=len(person), noise=noise, currency=ZCDP)
+            curator = curator_over(population, distance=len(person), noise=noise, currency=ZCDP)
             question(curator)
             runs.append((noise.draws, curator.accountant.spends))
         (here, spends), (there, _) = runs

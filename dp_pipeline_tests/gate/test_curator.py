@@ -114,7 +114,7 @@ class Logged:
 
 
 def test_what_a_person_is_cannot_be_changed_from_outside() -> None:
-    curator = curator_over(TEN_PEOPLE, reach=20)
+    curator = curator_over(TEN_PEOPLE, distance=20)
     for name, value in {"reach": 1, "accountant": Accountant(ONE), "domain": TOWN}.items():
         with pytest.raises(AttributeError):
             setattr(curator, name, value)
@@ -134,7 +134,7 @@ def test_every_question_is_charged_looked_up_looked_at_made_noisy_and_stored_in_
     curator = Curator(
         Logged(LoopCounter(TEN_PEOPLE), look, log),
         domain=TOWN,
-        reach=1,
+        distance=1,
         accountant=Logged(Accountant(ONE), {"charge": "charge"}, log),
         transcript=Logged(Transcript(), {"recall": "recall", "store": "store"}, log),
         noise=Logged(SeededNoise(1), noise, log),
@@ -461,7 +461,7 @@ def test_a_stored_answer_is_never_given_at_another_reach(kind: str) -> None:
     transcript = Transcript()
     EXAMPLES[kind](curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript))
     with pytest.raises(OtherQuestion, match=r"expected .* next"):
-        EXAMPLES[kind](curator_over(None, epsilon=ONE, reach=2, transcript=transcript.rewind()))
+        EXAMPLES[kind](curator_over(None, epsilon=ONE, distance=2, transcript=transcript.rewind()))
 
 
 @pytest.mark.parametrize("kind", sorted({*EXAMPLES} - {"rows"}))
@@ -517,7 +517,7 @@ def test_the_nodes_of_one_height_are_the_cells_of_a_grid() -> None:
 
 
 def test_measures_are_near_the_exact_answers_and_carry_their_scale() -> None:
-    curator = curator_over(TEN_PEOPLE, reach=3)
+    curator = curator_over(TEN_PEOPLE, distance=3)
     half = SILENT / 2
     marginal = curator.measure(("colour", "smokes"), epsilon=half)
     assert marginal.table.tolist() == [[2, 2], [2, 1], [2, 1]]
@@ -731,7 +731,7 @@ def test_the_obvious_winner_is_chosen_at_large_epsilon(first: int) -> None:
 
 def test_a_choice_costs_twice_the_largest_reach_of_a_score_over_its_scale() -> None:
     noise = RecordingNoise()
-    curator = curator_over(MARRIED, epsilon=ONE, reach=3, noise=noise)
+    curator = curator_over(MARRIED, epsilon=ONE, distance=3, noise=noise)
     candidates = {("colour", "smokes"): GAP, ("smokes", "y"): Independence()}
     curator.choose("edge", candidates, epsilon=ONE)
     (spend,) = curator.accountant.spends
@@ -743,13 +743,13 @@ def test_a_choice_costs_twice_the_largest_reach_of_a_score_over_its_scale() -> N
 
 
 def moved(
-    question: Question, rows: list[Row], person: list[Row], reach: int
+    question: Question, rows: list[Row], person: list[Row], distance: int
 ) -> list[tuple[int, int]]:
     """What the person moves each answer by, and the sensitivity that was paid for it."""
     runs = []
     for population in (rows, rows + person):
         noise = RecordingNoise(ForcedNoise(1))
-        curator = curator_over(population, reach=reach, noise=noise)
+        curator = curator_over(population, distance=distance, noise=noise)
         question(curator)
         runs.append((noise.draws, curator.accountant.spends))
     (here, spends), (there, again) = runs
@@ -893,7 +893,7 @@ def test_whatever_is_asked_the_scales_drawn_prove_the_epsilon_spent(
     shares: list[Fraction], kinds: list[str], data: st.DataObject
 ) -> None:
     noise = RecordingNoise(ForcedNoise(2))
-    curator = curator_over(TEN_PEOPLE, epsilon=ONE, reach=2, noise=noise)
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE, distance=2, noise=noise)
     for share, kind in zip(shares, kinds, strict=False):
         data.draw(QUESTIONS[kind])(curator, epsilon=share)
     spends = curator.accountant.spends

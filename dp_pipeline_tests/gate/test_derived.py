@@ -59,12 +59,12 @@ def test_attributes_are_derived_from_derived_ones() -> None:
 def test_both_curators_pay_from_one_budget_for_one_transcript(currency: Currency) -> None:
     transcript = Transcript()
     curator = curator_over(
-        TEN_PEOPLE, epsilon=ONE, reach=3, transcript=transcript, currency=currency
+        TEN_PEOPLE, epsilon=ONE, distance=3, transcript=transcript, currency=currency
     )
     finer = curator.with_attributes(DERIVED)
     (measured,) = finer.tabulate({("ill",): ONE / 2})
     (same,) = curator.tabulate({("smokes",): ONE / 2})
-    assert (finer.reach, finer.currency, measured.scale) == (3, currency, same.scale)
+    assert (finer.distance, finer.currency, measured.scale) == (3, currency, same.scale)
     assert finer.accountant is curator.accountant
     assert (len(curator.accountant.spends), len(transcript)) == (2, 2)
     with pytest.raises(BudgetExceeded):
@@ -199,7 +199,7 @@ def fuzz_sensitivity(kind: type[LoopCounter]) -> None:
         draws, spends = [], []
         for everybody in (rows, rows + person):
             noise = RecordingNoise(ForcedNoise(1))
-            curator = curator_over(kind(everybody), reach=len(person), noise=noise)
+            curator = curator_over(kind(everybody), distance=len(person), noise=noise)
             finer = curator.with_attributes(derived)
             finer.tabulate({("smokes", *derived): ONE, (): ONE})
             tables = dict.fromkeys([("smokes", "y", name) for name in derived], Purity())

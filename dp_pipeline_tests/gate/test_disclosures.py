@@ -57,7 +57,7 @@ def benchmark(counter: Counter | None, transcript: Transcript | None = None) -> 
     return Curator(
         counter,
         domain=TOWN,
-        reach=1,
+        distance=1,
         accountant=Accountant(Fraction(1)),
         transcript=Transcript() if transcript is None else transcript,
         noise=SeededNoise(1),

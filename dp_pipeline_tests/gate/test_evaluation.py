@@ -12,7 +12,7 @@ import pytest
 from dp_pipeline.gate import quality
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.gate.quality import buy_quality
+from dp_pipeline.gate.quality import private_quality
 from dp_pipeline.metrics.auc import adjusted_rand, f_measure
 from dp_pipeline.release.clusters import Clusters, Synopsis
 from dp_pipeline.release.measurement import NoisyNumber
@@ -33,7 +33,7 @@ def clusters_at(centres: np.ndarray) -> Clusters:
 
 
 def quality_of(curator: Curator, epsilon: Fraction) -> NoisyNumber:
-    (number,) = buy_quality(curator, clusters_at(CENTRES), epsilon=epsilon).values()
+    (number,) = private_quality(curator, clusters_at(CENTRES), epsilon=epsilon).values()
     return number
 
 
@@ -43,10 +43,10 @@ def quality_of(curator: Curator, epsilon: Fraction) -> NoisyNumber:
 @pytest.mark.parametrize("epsilon", EPSILONS, ids=str)
 @pytest.mark.parametrize("reach", [1, 3])
 def test_an_evaluation_spends_exactly_its_epsilon_by_the_scales_drawn(
-    epsilon: Fraction, reach: int
+    epsilon: Fraction, distance: int
 ) -> None:
     noise = RecordingNoise()
-    curator = curator_over(TEN_PEOPLE, epsilon=epsilon, reach=reach, noise=noise)
+    curator = curator_over(TEN_PEOPLE, epsilon=epsilon, distance=distance, noise=noise)
     quality_of(curator, epsilon)
     curator.accountant.require_all_spent()
     spends = zip(curator.accountant.spends, noise.draws, strict=True)
@@ -87,7 +87,7 @@ CLIPPED = {"three": (CENTRES, 0.0 + 17.0), "a corner": (CORNER, 17.0 + 17.0)}
 @pytest.mark.parametrize("name", CLIPPED)
 def test_without_noise_the_nicv_is_that_of_a_loop_over_rows(people: str, name: str) -> None:
     (centres, most), rows = CLIPPED[name], AWKWARD[people]
-    bought = buy_quality(curator_over(rows), clusters_at(centres), epsilon=SILENT)["nicv"]
+    bought = private_quality(curator_over(rows), clusters_at(centres), epsilon=SILENT)["nicv"]
     # 20 bits a row of the clip, weights in 1024ths, coordinates in 2^-16 of the half-width.
     assert bought.value == pytest.approx(exact_nicv(rows, centres, most), abs=1e-4)
     assert bought.unit == "squared data units"
@@ -111,7 +111,7 @@ def test_rows_farther_than_nearly_all_of_the_synopsis_count_as_that_far(
     box = TOWN.box(("x", "y"))
     centre = np.array([[1.0, -0.75]])
     clusters = Clusters(("x", "y"), centre, Synopsis.of_grid(table, ("x", "y"), box))
-    bought = buy_quality(curator_over(TEN_PEOPLE), clusters, epsilon=SILENT)["nicv"]
+    bought = private_quality(curator_over(TEN_PEOPLE), clusters, epsilon=SILENT)["nicv"]
     assert bought.value == pytest.approx(exact_nicv(TEN_PEOPLE, centre, most), abs=1e-4)
 
 
@@ -144,7 +144,7 @@ def test_the_scale_of_a_mean_distance_holds_the_noise_of_the_sum_and_of_the_rows
     numbers = []
     for _ in range(400):
         curator = curator_over(counter, epsilon=epsilon, noise=noise)
-        bought = buy_quality(curator, clusters_at(CORNER), epsilon=epsilon, label=label)
+        bought = private_quality(curator, clusters_at(CORNER), epsilon=epsilon, label=label)
         numbers.append(bought["nicv"])
     deviation = np.sqrt(np.mean([(one.value - exact) ** 2 for one in numbers]))
     stated = np.sqrt(2) * np.mean([one.scale for one in numbers])
@@ -157,7 +157,9 @@ def test_the_scale_of_a_mean_distance_holds_the_noise_of_the_sum_and_of_the_rows
 @pytest.mark.parametrize("people", [name for name in AWKWARD if AWKWARD[name]])
 def test_without_noise_the_agreement_is_that_of_a_loop_over_rows(people: str) -> None:
     rows = AWKWARD[people]
-    bought = buy_quality(curator_over(rows), clusters_at(CENTRES), epsilon=SILENT, label="colour")
+    bought = private_quality(
+        curator_over(rows), clusters_at(CENTRES), epsilon=SILENT, label="colour"
+    )
     table = np.zeros((3, 3))
     for x, y, colour, _ in rows:
         nearest = int(((CENTRES - (x, y)) ** 2).sum(axis=1).argmin())
@@ -178,8 +180,8 @@ def test_a_labelled_evaluation_spends_its_epsilon_and_is_finite(
     people: str, epsilon: Fraction
 ) -> None:
     noise = RecordingNoise()
-    curator = curator_over(AWKWARD[people], epsilon=epsilon, reach=3, noise=noise)
-    bought = buy_quality(curator, clusters_at(CENTRES), epsilon=epsilon, label="smokes")
+    curator = curator_over(AWKWARD[people], epsilon=epsilon, distance=3, noise=noise)
+    bought = private_quality(curator, clusters_at(CENTRES), epsilon=epsilon, label="smokes")
     curator.accountant.require_all_spent()
     spends = zip(curator.accountant.spends, noise.draws, strict=True)
     assert sum(Fraction(spend.sensitivity) / draw.scale for spend, draw in spends) == epsilon
@@ -191,7 +193,7 @@ def test_a_labelled_evaluation_spends_its_epsilon_and_is_finite(
 def test_a_labelled_evaluation_is_replayed_without_rows() -> None:
     def bought(people: tuple[Row, ...] | None, transcript: Transcript) -> dict[str, NoisyNumber]:
         curator = curator_over(people, transcript=transcript)
-        return buy_quality(curator, clusters_at(CENTRES), epsilon=Fraction(1), label="colour")
+        return private_quality(curator, clusters_at(CENTRES), epsilon=Fraction(1), label="colour")
 
     transcript = Transcript()
     paid = bought(TEN_PEOPLE, transcript)
@@ -245,7 +247,7 @@ def test_without_a_synopsis_rows_count_as_at_most_as_far_as_the_widest_gap(
     centres: np.ndarray, most: float
 ) -> None:
     clusters = Clusters(("x", "y"), centres)
-    bought = buy_quality(curator_over(TEN_PEOPLE), clusters, epsilon=SILENT)["nicv"]
+    bought = private_quality(curator_over(TEN_PEOPLE), clusters, epsilon=SILENT)["nicv"]
     assert bought.value == pytest.approx(exact_nicv(TEN_PEOPLE, centres, most), abs=1e-4)
 
 
@@ -270,5 +272,5 @@ def test_a_box_of_any_declared_width_has_a_nicv(width: float) -> None:
         Synopsis.of_grid(np.ones((1, 1)), ("x", "y"), thin.box(("x", "y"))),
     )
     curator = curator_over(LoopCounter(((width / 8, 0.0),), thin), domain=thin)  # type: ignore[arg-type]
-    bought = buy_quality(curator, clusters, epsilon=SILENT)["nicv"]
+    bought = private_quality(curator, clusters, epsilon=SILENT)["nicv"]
     assert bought.value == pytest.approx(width**2 / 64, rel=1e-3)

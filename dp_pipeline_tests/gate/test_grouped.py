@@ -61,12 +61,12 @@ def test_groups_are_put_into_groups_again() -> None:
 def test_both_curators_pay_from_one_budget_for_one_transcript(currency: Currency) -> None:
     transcript = Transcript()
     curator = curator_over(
-        TEN_PEOPLE, epsilon=ONE, reach=3, transcript=transcript, currency=currency
+        TEN_PEOPLE, epsilon=ONE, distance=3, transcript=transcript, currency=currency
     )
     coarse = curator.grouped(GROUPS)
     (measured,) = coarse.tabulate({PAIR: ONE / 2})
     (same,) = curator.tabulate({("smokes",): ONE / 2})
-    assert (coarse.reach, coarse.currency) == (3, currency)
+    assert (coarse.distance, coarse.currency) == (3, currency)
     assert measured.scale == same.scale
     assert coarse.accountant is curator.accountant
     assert (len(curator.accountant.spends), len(transcript)) == (2, 2)
@@ -203,7 +203,7 @@ def fuzz_sensitivity(kind: type[LoopCounter]) -> None:
         draws, spends = [], []
         for everybody in (rows, rows + person):
             noise = RecordingNoise(ForcedNoise(1))
-            curator = curator_over(kind(everybody), reach=len(person), noise=noise)
+            curator = curator_over(kind(everybody), distance=len(person), noise=noise)
             curator.grouped(groups).tabulate({("colour",): ONE, PAIR: ONE, (): ONE})
             draws.append(noise.draws)
             spends.append(curator.accountant.spends)

@@ -63,28 +63,28 @@ epsilons = st.fractions(min_value=Fraction(1, 10**9), max_value=10**6)
 
 
 @settings(derandomize=True, max_examples=50)
-@given(reach=reaches, epsilon=epsilons)
-def test_the_scale_is_the_exact_rational(reach: int, epsilon: Fraction) -> None:
+@given(distance=reaches, epsilon=epsilons)
+def test_the_scale_is_the_exact_rational(distance: int, epsilon: Fraction) -> None:
     noise = RecordingNoise()
-    measure(np.array([1]), l1=reach, epsilon=epsilon, noise=noise)
-    choose(np.array([1]), linf=reach, epsilon=epsilon, noise=noise)
-    assert noise.scales == [reach / epsilon, 2 * reach / epsilon]
-    assert noise.scales[0] == laplace_scale(l1=reach, epsilon=epsilon)
-    assert noise.scales[1] == choice_scale(linf=reach, epsilon=epsilon)
+    measure(np.array([1]), l1=distance, epsilon=epsilon, noise=noise)
+    choose(np.array([1]), linf=distance, epsilon=epsilon, noise=noise)
+    assert noise.scales == [distance / epsilon, 2 * distance / epsilon]
+    assert noise.scales[0] == laplace_scale(l1=distance, epsilon=epsilon)
+    assert noise.scales[1] == choice_scale(linf=distance, epsilon=epsilon)
 
 
 @settings(derandomize=True, max_examples=50)
-@given(reach=reaches, rho=epsilons)
+@given(distance=reaches, rho=epsilons)
 def test_the_variance_is_the_exact_rational_and_the_scale_hardly_above_its_root(
-    reach: int, rho: Fraction
+    distance: int, rho: Fraction
 ) -> None:
     noise = RecordingNoise()
-    measure_gaussian(np.array([1]), l2_squared=reach, rho=rho, noise=noise)
-    choose_exponential(np.array([1]), linf=reach, rho=rho, noise=noise)
+    measure_gaussian(np.array([1]), l2_squared=distance, rho=rho, noise=noise)
+    choose_exponential(np.array([1]), linf=distance, rho=rho, noise=noise)
     variance, scale = noise.scales
-    assert variance == gaussian_variance(l2_squared=reach, rho=rho) == reach / (2 * rho)
-    assert scale == exponential_scale(linf=reach, rho=rho)
-    assert rho * (1 - Fraction(2, 10**9)) < reach**2 / (2 * scale**2) <= rho
+    assert variance == gaussian_variance(l2_squared=distance, rho=rho) == distance / (2 * rho)
+    assert scale == exponential_scale(linf=distance, rho=rho)
+    assert rho * (1 - Fraction(2, 10**9)) < distance**2 / (2 * scale**2) <= rho
 
 
 @pytest.mark.parametrize("noise", SOURCES, ids=lambda source: source.name)
@@ -262,15 +262,15 @@ def test_whatever_is_not_an_int64_array_is_refused(values) -> None:
 
 
 @pytest.mark.parametrize("reach", [0, -1, 1.0, True, Fraction(1), np.int64(1), None])
-def test_a_reach_that_is_not_a_positive_int_is_refused(reach) -> None:
+def test_a_reach_that_is_not_a_positive_int_is_refused(distance) -> None:
     with pytest.raises(BoundaryViolation, match="l1: expected an int"):
-        measure(np.array([1]), l1=reach, epsilon=ONE, noise=RecordingNoise())
+        measure(np.array([1]), l1=distance, epsilon=ONE, noise=RecordingNoise())
     with pytest.raises(BoundaryViolation, match="linf: expected an int"):
-        choose(np.array([1]), linf=reach, epsilon=ONE, noise=RecordingNoise())
+        choose(np.array([1]), linf=distance, epsilon=ONE, noise=RecordingNoise())
     with pytest.raises(BoundaryViolation, match="l2_squared: expected an int"):
-        measure_gaussian(np.array([1]), l2_squared=reach, rho=ONE, noise=RecordingNoise())
+        measure_gaussian(np.array([1]), l2_squared=distance, rho=ONE, noise=RecordingNoise())
     with pytest.raises(BoundaryViolation, match="linf: expected an int"):
-        choose_exponential(np.array([1]), linf=reach, rho=ONE, noise=RecordingNoise())
+        choose_exponential(np.array([1]), linf=distance, rho=ONE, noise=RecordingNoise())
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1, Fraction(0), Fraction(-1), math.inf, "1", None])

@@ -42,7 +42,7 @@ def test_one_more_person_moves_one_of_the_two_cells_by_one(row: Row):
 
 def test_the_noise_that_is_drawn_is_what_is_paid_for_at_any_reach():
     noise = RecordingNoise()
-    curator = curator_over(TEN_PEOPLE, epsilon=Fraction(1, 2), reach=3, noise=noise)
+    curator = curator_over(TEN_PEOPLE, epsilon=Fraction(1, 2), distance=3, noise=noise)
     curator.measure_mistakes(RULE, epsilon=Fraction(1, 2))
     curator.accountant.require_all_spent()
     (draw,) = noise.draws

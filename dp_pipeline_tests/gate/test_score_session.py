@@ -179,7 +179,7 @@ def most_moved(session: Callable[[Curator], object], person: tuple[Row, ...]) ->
     runs = []
     for rows in (NOBODY, person):
         noise = RecordingNoise(ForcedNoise(1))
-        curator = curator_over(rows, noise=noise, reach=len(person))
+        curator = curator_over(rows, noise=noise, distance=len(person))
         session(curator)
         runs.append((noise.draws, curator.accountant.spends))
     (here, spends), (there, _) = runs

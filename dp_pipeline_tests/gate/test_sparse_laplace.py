@@ -97,8 +97,8 @@ def test_as_many_marks_as_empty_cells_would_have_are_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # The number is of all cells: drawn for the empty ones alone, half of the marks are lost.
-    number = file.number_of_survivors
-    monkeypatch.setattr(file, "number_of_survivors", lambda cells, *of: number(cells - 2, *of))
+    number = file.threshold_binomial
+    monkeypatch.setattr(file, "threshold_binomial", lambda cells, *of: number(cells - 2, *of))
     assert p_value(drawing(1)) < ALARM
 
 

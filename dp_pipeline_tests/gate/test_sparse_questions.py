@@ -41,11 +41,11 @@ def test_without_noise_the_large_cells_are_the_true_ones() -> None:
 
 
 @pytest.mark.parametrize("reach", [1, 3])
-def test_a_person_is_paid_for_in_one_cell_a_row(reach: int) -> None:
-    curator = curator_over(TEN_PEOPLE, epsilon=ONE / 2, reach=reach)
+def test_a_person_is_paid_for_in_one_cell_a_row(distance: int) -> None:
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE / 2, distance=distance)
     table = curator.sparse_table(NAMES, threshold=5, epsilon=ONE / 2)
     (spend,) = curator.accountant.spends
-    assert (spend.mechanism, spend.sensitivity, spend.scale) == (LAPLACE, reach, 2 * reach)
+    assert (spend.mechanism, spend.sensitivity, spend.scale) == (LAPLACE, distance, 2 * distance)
     assert table.scale == spend.scale
 
 
@@ -61,7 +61,7 @@ def test_a_person_moves_the_whole_table_by_at_most_their_rows(
     draws, tables = [], []
     for everybody in (rows, [*rows, *person]):
         noise = RecordingNoise(ForcedNoise(seed))
-        curator = curator_over(everybody, noise=noise, reach=3)
+        curator = curator_over(everybody, noise=noise, distance=3)
         tables.append(curator.sparse_table(NAMES, threshold=1, epsilon=ONE))
         draws += noise.draws
     assert np.abs(draws[0].exact - draws[1].exact).sum() == len(person)

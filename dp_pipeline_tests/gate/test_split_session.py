@@ -167,16 +167,18 @@ def test_the_decay_is_at_least_the_scale_times_the_logarithm_at_every_magnitude(
 @settings(derandomize=True, deadline=None, max_examples=80)
 @given(
     fan=st.sampled_from(FANS),
-    reach=st.integers(1, 10**6),
+    distance=st.integers(1, 10**6),
     epsilon=st.fractions(min_value=Fraction(1, 10**6), max_value=10**6),
 )
-def test_the_scale_is_what_the_accountant_asks_for(fan: int, reach: int, epsilon: Fraction) -> None:
-    curator = curator_over(NOBODY, epsilon=epsilon, reach=reach)
+def test_the_scale_is_what_the_accountant_asks_for(
+    fan: int, distance: int, epsilon: Fraction
+) -> None:
+    curator = curator_over(NOBODY, epsilon=epsilon, distance=distance)
     curator.open_splits(TREE, bits=fan.bit_length() - 1, epsilon=epsilon)
     (spend,) = curator.accountant.spends
-    assert (spend.mechanism, spend.sensitivity) == (biased_splits(fan), reach)
-    assert spend.scale == split_scale(fan=fan, reach=reach, epsilon=epsilon)
-    assert Fraction(2 * fan - 1, fan - 1) * reach / spend.scale == epsilon
+    assert (spend.mechanism, spend.sensitivity) == (biased_splits(fan), distance)
+    assert spend.scale == split_scale(fan=fan, distance=distance, epsilon=epsilon)
+    assert Fraction(2 * fan - 1, fan - 1) * distance / spend.scale == epsilon
     curator.accountant.require_all_spent()
 
 
@@ -231,22 +233,22 @@ def grown(session: SplitSession, *, bits: int, tree: BitTree = TREE) -> list[boo
 
 
 def log_likelihood(
-    rows: object, *, bits: int, reach: int, epsilon: Fraction, noise: Forced
+    rows: object, *, bits: int, distance: int, epsilon: Fraction, noise: Forced
 ) -> tuple[list[bool], float]:
     """Forced bits, and the log-probability with which the rows would have given them."""
     recorder = RecordingNoise(noise)
-    curator = curator_over(rows, epsilon=epsilon, reach=reach, noise=recorder)
+    curator = curator_over(rows, epsilon=epsilon, distance=distance, noise=recorder)
     answers = grown(curator.open_splits(TREE, bits=bits, epsilon=epsilon), bits=bits)
     biased = np.concatenate([draw.exact for draw in recorder.draws])
     return answers, log_probability_of_splits(biased, answers, recorder.draws[0].scale)
 
 
 def lost(
-    here: object, there: object, *, bits: int, reach: int, epsilon: Fraction, **forced: float
+    here: object, there: object, *, bits: int, distance: int, epsilon: Fraction, **forced: float
 ) -> float:
     """How much the log-probability of the same bits differs, as a part of ε."""
     found = [
-        log_likelihood(rows, bits=bits, reach=reach, epsilon=epsilon, noise=Forced(**forced))
+        log_likelihood(rows, bits=bits, distance=distance, epsilon=epsilon, noise=Forced(**forced))
         for rows in (here, there)
     ]
     assert found[0][0] == found[1][0]
@@ -261,15 +263,17 @@ ROUNDING = 1e-9
 @pytest.mark.parametrize("reach", [1, 3])
 @pytest.mark.parametrize("epsilon", [Fraction(1, 50), Fraction(1, 2), Fraction(10)], ids=str)
 def test_the_person_who_joins_a_crowd_in_one_place_loses_no_more_than_epsilon(
-    bits: int, reach: int, epsilon: Fraction
+    bits: int, distance: int, epsilon: Fraction
 ) -> None:
-    delta = decay(fan=1 << bits, scale=split_scale(fan=1 << bits, reach=reach, epsilon=epsilon))
+    delta = decay(
+        fan=1 << bits, scale=split_scale(fan=1 << bits, distance=distance, epsilon=epsilon)
+    )
     for crowd in {0, 1, delta - 1, delta, 2 * delta, 3 * delta, 3 * delta + 1, 7 * delta}:
         loss = lost(
             OnePlace(crowd),
-            OnePlace(crowd + reach),
+            OnePlace(crowd + distance),
             bits=bits,
-            reach=reach,
+            distance=distance,
             epsilon=epsilon,
             seed=1,
         )
@@ -279,9 +283,9 @@ def test_the_person_who_joins_a_crowd_in_one_place_loses_no_more_than_epsilon(
 def worst_loss() -> float:
     """Of the crowds whose boxes have b = …, δ, 0, −δ, as the session counts."""
     epsilon = Fraction(1, 50)
-    delta = trees.decay(fan=4, scale=split_scale(fan=4, reach=1, epsilon=epsilon))
+    delta = trees.decay(fan=4, scale=split_scale(fan=4, distance=1, epsilon=epsilon))
     return max(
-        lost(OnePlace(crowd), OnePlace(crowd + 1), bits=2, reach=1, epsilon=epsilon, seed=1)
+        lost(OnePlace(crowd), OnePlace(crowd + 1), bits=2, distance=1, epsilon=epsilon, seed=1)
         for crowd in range(0, 10 * delta + 1, max(1, delta))
     )
 
@@ -323,7 +327,13 @@ def test_along_any_bits_one_person_loses_no_more_than_epsilon(
     rows: list[Row], person: list[Row], bits: int, epsilon: Fraction, often: float, seed: int
 ) -> None:
     loss = lost(
-        rows, rows + person, bits=bits, reach=len(person), epsilon=epsilon, seed=seed, often=often
+        rows,
+        rows + person,
+        bits=bits,
+        distance=len(person),
+        epsilon=epsilon,
+        seed=seed,
+        often=often,
     )
     assert loss <= 1 + ROUNDING
 

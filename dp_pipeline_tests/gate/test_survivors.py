@@ -19,9 +19,9 @@ from dp_pipeline.gate.samplers import UniformIntegers
 from dp_pipeline.gate.sparse import (
     MOST_CELLS,
     MOST_SCALES,
-    expected_survivors,
+    expected_above_threshold,
     inverted,
-    number_of_survivors,
+    threshold_binomial,
 )
 from dp_pipeline_tests.gate.distributions import ALARM
 
@@ -40,12 +40,12 @@ def words(seed: int) -> UniformIntegers:
 
 
 def chance(threshold: int, scale: Fraction) -> float:
-    return expected_survivors(1, threshold, scale)
+    return expected_above_threshold(1, threshold, scale)
 
 
 def drawn(cells: int, threshold: int, scale: Fraction, seed: int = 1) -> np.ndarray:
     uniform = words(seed)
-    return np.array([number_of_survivors(cells, threshold, scale, uniform) for _ in range(DRAWS)])
+    return np.array([threshold_binomial(cells, threshold, scale, uniform) for _ in range(DRAWS)])
 
 
 def p_value(numbers: np.ndarray, cells: int, p: float) -> float:
@@ -78,7 +78,7 @@ def test_the_expected_number_counts_the_tail_of_the_noise() -> None:
     x = np.arange(-2000, 2000)
     weights = np.exp(-np.abs(x) / 7.0)
     tail = weights[x >= 30].sum() / weights.sum()
-    assert expected_survivors(1000, 30, Fraction(7)) == pytest.approx(1000 * tail)
+    assert expected_above_threshold(1000, 30, Fraction(7)) == pytest.approx(1000 * tail)
 
 
 def distribution(case: str, digits: int, upto: int) -> list[Decimal]:
@@ -131,7 +131,7 @@ def test_a_draw_that_is_not_told_is_drawn_on(monkeypatch: pytest.MonkeyPatch) ->
         return None if digits < 320 else inverted(*of, drawn=drawn, bits=bits, digits=digits)  # type: ignore[arg-type]
 
     monkeypatch.setattr(sparse, "inverted", slowly)
-    number_of_survivors(100, 3, Fraction(2), words(1))
+    threshold_binomial(100, 3, Fraction(2), words(1))
     assert [one[1:] for one in asked] == [(128, 80), (256, 160), (384, 320)]
     # The bits that are known stay.
     assert all(late[0] >> 128 == early[0] for early, late in pairwise(asked))
@@ -139,8 +139,8 @@ def test_a_draw_that_is_not_told_is_drawn_on(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_ends_of_what_may_be_asked_are_answered() -> None:
     tiny = Fraction(1, 10**6)
-    assert number_of_survivors(MOST_CELLS, MOST_SCALES, Fraction(1), words(1)) == 0
-    assert number_of_survivors(MOST_CELLS, 1, tiny, words(1)) == 0
-    assert number_of_survivors(1, 1, Fraction(2**55), words(1)) in (0, 1)
+    assert threshold_binomial(MOST_CELLS, MOST_SCALES, Fraction(1), words(1)) == 0
+    assert threshold_binomial(MOST_CELLS, 1, tiny, words(1)) == 0
+    assert threshold_binomial(1, 1, Fraction(2**55), words(1)) in (0, 1)
     # All digits of U are 1: F never gets there in 80 digits, and the last cell ends it.
     assert inverted(3, 1, Fraction(9), drawn=(1 << 128) - 1, bits=128, digits=80) == 3

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dp_pipeline.gate import quality
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.gate.quality import buy_quality, whole_parts
+from dp_pipeline.gate.quality import private_quality, whole_parts
 from dp_pipeline.metrics.classification import LinearClassifier, misclassification, train
 from dp_pipeline.metrics.marginals import average_distance, ways_of
 from dp_pipeline.release.measurement import NoisyNumber
@@ -50,7 +50,7 @@ SOME = table_of((*TEN_PEOPLE[2:9], *TEN_PEOPLE[4:6]))
 def bought(
     curator: Curator, epsilon: Fraction, *, table: SyntheticTable = SOME
 ) -> dict[str, NoisyNumber]:
-    return buy_quality(curator, table, epsilon=epsilon, targets=TARGETS)
+    return private_quality(curator, table, epsilon=epsilon, targets=TARGETS)
 
 
 # What it costs.
@@ -60,10 +60,10 @@ def bought(
 @pytest.mark.parametrize("reach", [1, 3])
 @pytest.mark.parametrize("people", AWKWARD)
 def test_it_spends_exactly_its_epsilon_by_the_scales_drawn_and_is_finite(
-    people: str, epsilon: Fraction, reach: int
+    people: str, epsilon: Fraction, distance: int
 ) -> None:
     noise = RecordingNoise()
-    curator = curator_over(AWKWARD[people], epsilon=epsilon, reach=reach, noise=noise)
+    curator = curator_over(AWKWARD[people], epsilon=epsilon, distance=distance, noise=noise)
     numbers = bought(curator, epsilon)
     curator.accountant.require_all_spent()
     spends = zip(curator.accountant.spends, noise.draws, strict=True)
@@ -161,7 +161,7 @@ def test_marginals_too_large_to_count_together_are_left_out(monkeypatch) -> None
     for most, avd_2 in {15: 2, 12: 1, 5: 3}.items():
         monkeypatch.setattr(quality, "MOST_CELLS", most)
         curator = curator_over(TEN_PEOPLE, epsilon=Fraction(1))
-        numbers = buy_quality(curator, SOME, epsilon=Fraction(1))
+        numbers = private_quality(curator, SOME, epsilon=Fraction(1))
         assert tuple(numbers) == ("avd_2",)
         asked = curator.accountant.spends[1]
         assert asked.what == f"error of {avd_2} released marginals"

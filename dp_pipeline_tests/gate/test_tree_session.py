@@ -83,11 +83,11 @@ def _pairs(nodes: Prefixes) -> list[tuple[int, int]]:
 
 
 def grown(
-    growth: Growth, rows: Sequence[Row], *, reach: int = 1, epsilon: Fraction = ONE
+    growth: Growth, rows: Sequence[Row], *, distance: int = 1, epsilon: Fraction = ONE
 ) -> list[Draw]:
     """What was drawn for a tree over these rows, with the same answers for all populations."""
     noise = RecordingNoise(ForcedNoise(1))
-    curator = curator_over(tuple(rows), epsilon=epsilon, reach=reach, noise=noise)
+    curator = curator_over(tuple(rows), epsilon=epsilon, distance=distance, noise=noise)
     growth(curator.open_tree(TREE, epsilon=epsilon))
     return noise.draws
 
@@ -143,7 +143,7 @@ def test_however_a_tree_grows_a_person_anywhere_in_the_box_uses_exactly_epsilon(
 def test_a_person_with_many_rows_uses_exactly_epsilon_wherever_they_are(
     seed: int, epsilon: Fraction, where: list[Row]
 ) -> None:
-    assert loss(Honest(seed), where, reach=len(where), epsilon=epsilon) == epsilon
+    assert loss(Honest(seed), where, distance=len(where), epsilon=epsilon) == epsilon
 
 
 def forgets_to_subtract(
@@ -229,17 +229,21 @@ def test_a_session_that_loses_count_is_caught(
 @pytest.mark.parametrize("reach", [1, 3])
 @pytest.mark.parametrize("epsilon", [ONE, Fraction(7, 3), Fraction(1, 10)], ids=str)
 def test_the_scale_of_a_count_is_all_shares_times_the_reach_over_its_own_and_epsilon(
-    reach: int, epsilon: Fraction
+    distance: int, epsilon: Fraction
 ) -> None:
     noise = RecordingNoise()
-    curator = curator_over(TEN_PEOPLE, epsilon=epsilon, reach=reach, noise=noise)
+    curator = curator_over(TEN_PEOPLE, epsilon=epsilon, distance=distance, noise=noise)
     session = curator.open_tree(TREE, epsilon=epsilon)
     session.expand(ROOT, bits=1, shares=np.array([96]))
     session.expand(ROOT.children(1), bits=0, shares=np.array([SHARES - 96, 1]))
     scales = [draw.scale * epsilon for draw in noise.draws]
-    assert scales == [reach * Fraction(SHARES, s) for s in (96, 1, SHARES - 96)]
+    assert scales == [distance * Fraction(SHARES, s) for s in (96, 1, SHARES - 96)]
     (spend,) = curator.accountant.spends
-    assert (spend.mechanism, spend.sensitivity, spend.scale) == (TREE_PATHS, reach, reach / epsilon)
+    assert (spend.mechanism, spend.sensitivity, spend.scale) == (
+        TREE_PATHS,
+        distance,
+        distance / epsilon,
+    )
 
 
 def test_counts_at_large_epsilon_are_those_of_a_loop_in_the_order_that_was_asked() -> None:

@@ -15,7 +15,7 @@ from dp_pipeline.release.measurement import NoiseRate
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=50)
 Tables = tuple[tuple[str, ...], ...]
-LAPLACE = NoiseRate(concentrated=False, reach=1)
+LAPLACE = NoiseRate(concentrated=False, distance=1)
 
 
 @st.composite

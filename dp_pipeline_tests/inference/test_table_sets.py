@@ -119,7 +119,7 @@ TRIANGLE = TableSearch(
     sizes=dict.fromkeys("abc", 2),
     gaps=dict.fromkeys(combinations("abc", 2), 900.0),
     amount=1.0,
-    rate=NoiseRate(concentrated=False, reach=1),
+    rate=NoiseRate(concentrated=False, distance=1),
     rows=10_000.0,
     cap=100,
     total=1000,
@@ -172,7 +172,7 @@ def test_the_noise_of_a_pair_is_that_of_its_free_cells(
 
 
 def test_three_pairs_in_one_table_cost_less_than_three_tables() -> None:
-    rate = NoiseRate(concentrated=False, reach=1)
+    rate = NoiseRate(concentrated=False, distance=1)
     one = rate.least([pair_noise((2, 2, 2))], 1.0)
     assert one < rate.least([pair_noise((2, 2))] * 3, 1.0)
 

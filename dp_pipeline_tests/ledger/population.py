@@ -16,20 +16,20 @@ from dp_pipeline.spec.amounts import nano_epsilon
 
 
 def account(
-    lineage: str = "trips", *, ceiling: str | None = "1", purpose: str = "release", **other: str
+    population: str = "trips", *, ceiling: str | None = "1", purpose: str = "release", **other: str
 ) -> Account:
     exact = None if ceiling is None else Fraction(ceiling)
     declared = {"unit": "one row", "relation": "add_remove", **other}
-    return Account(lineage=lineage, purpose=purpose, ceiling=exact, **declared)
+    return Account(population=population, purpose=purpose, ceiling=exact, **declared)
 
 
-def charge(name: object = "a", *, epsilon: str = "0.1", lineage: str = "trips") -> Charge:
+def charge(name: object = "a", *, epsilon: str = "0.1", population: str = "trips") -> Charge:
     return Charge(
         key=hashlib.sha256(str(name).encode()).hexdigest(),
-        lineage=lineage,
+        population=population,
         kind="dp" if Fraction(epsilon) else "not-dp",
         nano_epsilon=nano_epsilon(Fraction(epsilon)),
-        what=f"{lineage}/grid {name}",
+        what=f"{population}/grid {name}",
         facts={"model": "grid", "run id": "r1"},
     )
 

@@ -34,8 +34,8 @@ class Model:
     def __init__(self) -> None:
         self.state: dict[tuple[str, str, int], str] = {}
 
-    def spent(self, lineage: str) -> int:
-        return sum(charge(epsilon=k[1]).nano_epsilon for k in self.state if k[0] == lineage)
+    def spent(self, population: str) -> int:
+        return sum(charge(epsilon=k[1]).nano_epsilon for k in self.state if k[0] == population)
 
     def answer(self, name: tuple[str, str, int]) -> str:
         if name in self.state:
@@ -46,9 +46,9 @@ class Model:
 
 
 def step(ledger: Ledger, name: tuple[str, str, int], end: str) -> str:
-    lineage, epsilon, _ = name
+    population, epsilon, _ = name
     try:
-        with ledger.reserve(charge(name, epsilon=epsilon, lineage=lineage)) as reservation:
+        with ledger.reserve(charge(name, epsilon=epsilon, population=population)) as reservation:
             if end == "settle" and reservation.state != "settled":
                 parts = [str(Fraction(epsilon) / 3)] * 3 if Fraction(epsilon) else []
                 reservation.settle(spends(*parts))
@@ -71,8 +71,8 @@ def test_every_answer_and_every_balance_is_that_of_the_model(
     model = Model()
     with tempfile.TemporaryDirectory() as folder:
         ledger = Ledger(Path(folder))
-        for lineage, ceiling in CEILINGS.items():
-            ledger.open_account(account(lineage, ceiling=ceiling))
+        for population, ceiling in CEILINGS.items():
+            ledger.open_account(account(population, ceiling=ceiling))
         for *parts, end in plan:
             name = (parts[0], parts[1], parts[2])
             expected = model.answer(name)
@@ -82,8 +82,8 @@ def test_every_answer_and_every_balance_is_that_of_the_model(
                 model.state[name] = {"settle": "settled", "die": "dead"}.get(end, unfinished)
             if name in model.state:
                 assert ledger.state(charge(name).key) == model.state[name]
-        for lineage in CEILINGS:
-            assert ledger.balance(lineage).spent == Fraction(model.spent(lineage), 10**9)
-            free = [name for name in model.state if name[:2] == (lineage, "0")]
-            assert ledger.balance(lineage).not_dp == len(free)
+        for population in CEILINGS:
+            assert ledger.balance(population).spent == Fraction(model.spent(population), 10**9)
+            free = [name for name in model.state if name[:2] == (population, "0")]
+            assert ledger.balance(population).not_dp == len(free)
         ledger.verify()

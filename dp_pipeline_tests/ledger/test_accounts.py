@@ -49,7 +49,7 @@ def test_a_release_without_a_ceiling_is_refused():
 
 def test_a_benchmark_without_a_ceiling_spends_freely(ledger: Ledger):
     ledger.open_account(account("adult", ceiling=None, purpose="benchmark"))
-    release(ledger, charge(lineage="adult", epsilon="1000000"), "1000000")
+    release(ledger, charge(population="adult", epsilon="1000000"), "1000000")
     spent = Fraction(1000000)
     assert ledger.balance("adult") == Balance(
         ceiling=None, spent=spent, month=this_month(), month_spent=spent
@@ -59,22 +59,22 @@ def test_a_benchmark_without_a_ceiling_spends_freely(ledger: Ledger):
 
 def test_a_benchmark_with_a_ceiling_keeps_to_it(ledger: Ledger):
     ledger.open_account(account("adult", ceiling="0.1", purpose="benchmark"))
-    release(ledger, charge(1, lineage="adult"), "0.1")
+    release(ledger, charge(1, population="adult"), "0.1")
     with pytest.raises(BudgetExceeded):
-        release(ledger, charge(2, lineage="adult", epsilon="0.000001"))
+        release(ledger, charge(2, population="adult", epsilon="0.000001"))
 
 
-def test_lineages_are_listed_in_the_order_of_opening_and_spend_apart(ledger: Ledger):
+def test_populations_are_listed_in_the_order_of_opening_and_spend_apart(ledger: Ledger):
     ledger.open_account(account("adult"))
-    release(ledger, charge(lineage="adult"), "0.1")
-    assert ledger.lineages() == ("trips", "adult")
+    release(ledger, charge(population="adult"), "0.1")
+    assert ledger.populations() == ("trips", "adult")
     assert ledger.balance("trips").spent == 0
-    assert {entry.lineage for entry in ledger.entries("adult")} == {"adult"}
+    assert {entry.population for entry in ledger.entries("adult")} == {"adult"}
 
 
-def test_a_lineage_without_an_account_gets_nothing(ledger: Ledger):
+def test_a_population_without_an_account_gets_nothing(ledger: Ledger):
     for asked in (
-        lambda: release(ledger, charge(lineage="adult")),
+        lambda: release(ledger, charge(population="adult")),
         lambda: ledger.key("adult"),
         lambda: ledger.claim_source("adult", "file:a"),
     ):
@@ -86,7 +86,7 @@ def test_a_lineage_without_an_account_gets_nothing(ledger: Ledger):
 def test_reading_a_ledger_that_is_not_there_is_empty_and_makes_nothing(place: Place):
     ledger = place()
     assert ledger.balance("trips") == Balance(ceiling=None, spent=Fraction(0), month=this_month())
-    assert (ledger.lineages(), ledger.entries(), ledger.account("trips")) == ((), (), None)
+    assert (ledger.populations(), ledger.entries(), ledger.account("trips")) == ((), (), None)
     assert ledger.state("ab" * 32) is None
     ledger.verify()
     for asked in (

@@ -173,7 +173,7 @@ def test_a_file_that_is_no_ledger_is_damage_in_one_line(folder: Path, content: b
     folder.mkdir()
     (folder / "ledger.sqlite").write_bytes(content)
     with pytest.raises(Damaged) as found:
-        Ledger(folder).lineages()
+        Ledger(folder).populations()
     assert "ledger.sqlite" in str(found.value)
     assert "\n" not in str(found.value)
 

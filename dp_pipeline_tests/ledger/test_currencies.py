@@ -19,17 +19,19 @@ RHO = Currency(BILLIONTH)
 LIMIT = rho_of(Fraction(1), BILLIONTH)
 
 
-def concentrated(lineage: str = "riders", *, ceiling: str | None = "1", **other: object) -> Account:
+def concentrated(
+    population: str = "riders", *, ceiling: str | None = "1", **other: object
+) -> Account:
     exact = None if ceiling is None else Fraction(ceiling)
     declared = {"purpose": "release", "delta": BILLIONTH, **other}
-    return Account(lineage, "one row", "add_remove", ceiling=exact, **declared)
+    return Account(population, "one row", "add_remove", ceiling=exact, **declared)
 
 
 def paid(
-    name: object, rho: Fraction, *, lineage: str = "riders", currency: Currency = RHO
+    name: object, rho: Fraction, *, population: str = "riders", currency: Currency = RHO
 ) -> Charge:
     key = hashlib.sha256(str(name).encode()).hexdigest()
-    return Charge(key, lineage, "dp", nano_epsilon(rho), f"{lineage}/{name}", {}, currency)
+    return Charge(key, population, "dp", nano_epsilon(rho), f"{population}/{name}", {}, currency)
 
 
 @pytest.fixture
@@ -76,21 +78,21 @@ def test_a_pure_charge_is_settled_by_shares_that_round_up_to_it(riders: Ledger):
 @pytest.mark.parametrize(
     ("asked", "line"),
     [
-        (charge(lineage="riders"), "expected a charge in ρ at δ=1e-9 .*, got one in pure ε"),
+        (charge(population="riders"), "expected a charge in ρ at δ=1e-9 .*, got one in pure ε"),
         (
             paid("a", Fraction("0.001"), currency=Currency(Fraction(1, 10**8))),
             "expected a charge in ρ at δ=1e-9 .*, got one in ρ at δ=1e-8",
         ),
         (
-            paid("a", Fraction("0.001"), lineage="trips"),
-            "expected a charge in pure ε as lineage trips was opened, got one in ρ",
+            paid("a", Fraction("0.001"), population="trips"),
+            "expected a charge in pure ε as population trips was opened, got one in ρ",
         ),
     ],
 )
 def test_a_charge_in_another_currency_is_refused(riders: Ledger, asked: Charge, line: str):
     with pytest.raises(DeclarationError, match=line):
         release(riders, asked)
-    assert riders.balance(asked.lineage).spent == 0
+    assert riders.balance(asked.population).spent == 0
 
 
 @pytest.mark.parametrize(
@@ -136,7 +138,7 @@ def test_the_limit_is_the_one_of_the_day_of_opening(riders: Ledger):
 def test_a_benchmark_in_rho_without_a_ceiling_has_no_limit(ledger: Ledger):
     public = concentrated("public", ceiling=None, purpose="benchmark")
     ledger.open_account(public)
-    release_public = paid("a", Fraction(5000), lineage="public")
+    release_public = paid("a", Fraction(5000), population="public")
     with ledger.reserve(release_public) as reservation:
         reservation.settle([SpendRow("cells", "discrete Gaussian", Fraction(5000), Fraction(1))])
     balance = ledger.balance("public")

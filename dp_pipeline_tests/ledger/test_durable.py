@@ -60,13 +60,13 @@ def test_a_new_ledger_and_its_keys_are_synced_with_their_folders(place: Place, s
     assert any(".key." in path.name and path.parent.name == "keys" for path in folders)
 
 
-def test_the_key_of_a_lineage_is_known_to_its_file_alone(tmp_path: Path):
+def test_the_key_of_a_population_is_known_to_its_file_alone(tmp_path: Path):
     keys = set()
     for name in ("a", "b"):
         ledger = Ledger(tmp_path / name)
-        for lineage in ("trips", "adult"):
-            ledger.open_account(account(lineage))
-            keys.add(ledger.key(lineage))
+        for population in ("trips", "adult"):
+            ledger.open_account(account(population))
+            keys.add(ledger.key(population))
     assert len(keys) == 4
     assert all(len(key) == 32 for key in keys)
 

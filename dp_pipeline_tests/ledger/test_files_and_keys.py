@@ -42,7 +42,7 @@ def test_folders_and_files_are_for_their_owner_only(folder: Path, mask: int, bef
     assert {"ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm"} < set(found)
 
 
-def test_a_lineage_has_one_key_for_ever(ledger: Ledger, folder: Path):
+def test_a_population_has_one_key_for_ever(ledger: Ledger, folder: Path):
     ledger.open_account(account("adult"))
     key = ledger.key("trips")
     assert len(key) == 32
@@ -68,19 +68,19 @@ def test_another_key_in_its_place_is_damage(ledger: Ledger, folder: Path):
 
 
 @pytest.mark.parametrize("lineage", ["../../etc", "a/b", "Ausflüge ε", "." * 300, "%s?mode=ro#"])
-def test_any_name_of_a_lineage_is_safe(folder: Path, lineage: str):
+def test_any_name_of_a_population_is_safe(folder: Path, population: str):
     ledger = Ledger(folder)
-    ledger.open_account(account(lineage))
-    release(ledger, charge(lineage=lineage), "0.1")
-    assert len(ledger.key(lineage)) == 32
-    assert ledger.lineages() == (lineage,)
+    ledger.open_account(account(population))
+    release(ledger, charge(population=population), "0.1")
+    assert len(ledger.key(population)) == 32
+    assert ledger.populations() == (population,)
     assert [path.parent for path in folder.rglob("*.key")] == [folder / "keys"]
 
 
 def test_any_name_of_a_folder_is_safe(tmp_path: Path):
     ledger = Ledger(tmp_path / "a b?mode=ro#%20ε")
     ledger.open_account(account())
-    assert ledger.lineages() == ("trips",)
+    assert ledger.populations() == ("trips",)
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["a b?mode=ro#%20ε", "a b?mode=ro#%20ε.head"]
 

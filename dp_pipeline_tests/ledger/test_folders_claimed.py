@@ -16,7 +16,7 @@ FOLDER, FILE = "file:/data/rides", "file:/data/rides/2026/may.parquet"
 def test_another_release_may_not_open_what_overlaps(ledger: Ledger, first: str, second: str):
     ledger.open_account(account("buses"))
     ledger.claim_source("trips", first)
-    with pytest.raises(DeclarationError, match="belongs to lineage trips"):
+    with pytest.raises(DeclarationError, match="belongs to population trips"):
         ledger.claim_source("buses", second)
     ledger.claim_source("buses", second, distinct_population="drivers, not riders")
 
@@ -27,13 +27,13 @@ def test_a_benchmark_never_opens_what_overlaps_with_a_release(
 ):
     ledger.open_account(account("adult", ceiling=None, purpose="benchmark"))
     ledger.claim_source("trips", first)
-    with pytest.raises(DeclarationError, match="is protected by lineage trips"):
+    with pytest.raises(DeclarationError, match="is protected by population trips"):
         ledger.claim_source("adult", second, distinct_population="a reason changes nothing")
-    with pytest.raises(DeclarationError, match="is protected by lineage trips"):
+    with pytest.raises(DeclarationError, match="is protected by population trips"):
         ledger.require_public("adult", second)
 
 
-def test_a_lineage_may_hold_a_folder_and_a_file_in_it_each_with_its_row(ledger: Ledger):
+def test_a_population_may_hold_a_folder_and_a_file_in_it_each_with_its_row(ledger: Ledger):
     for source in (FOLDER, FILE, FOLDER, FILE):
         ledger.claim_source("trips", source)
     assert [one.source for one in ledger.entries() if one.event == "source"] == [FOLDER, FILE]

@@ -165,4 +165,4 @@ def test_a_place_where_no_head_can_be_is_one_line(tmp_path: Path):
     with pytest.raises(PipelineError, match="cannot use") as refusal:
         ledger.open_account(account())
     assert "\n" not in str(refusal.value)
-    assert ledger.lineages() == ()
+    assert ledger.populations() == ()

@@ -43,14 +43,14 @@ JUNK = (
 def junk(
     event: str = "reserve",
     *,
-    lineage: str = "trips",
+    population: str = "trips",
     nano: int = 300_000_000,
     kind: str = "dp",
     key: str = "'k'",
     time: str = "today",
 ) -> str:
     """One row that follows the newest as far as the triggers see."""
-    return JUNK.format(event=event, lineage=lineage, nano=nano, kind=kind, key=key, time=time)
+    return JUNK.format(event=event, population=population, nano=nano, kind=kind, key=key, time=time)
 
 
 @pytest.fixture
@@ -325,7 +325,7 @@ def test_a_row_of_nobodys_is_named_charged_and_gone_beside(busy: Ledger, behind:
     tip = busy.quarantine(rows, **WHY)
     assert (list(rows), tip, busy.verify()) == ([4], busy.verify(), tip)
     row = busy.entries()[-1]
-    assert (row.sequence, row.event, row.lineage, row.nano_epsilon) == (
+    assert (row.sequence, row.event, row.population, row.nano_epsilon) == (
         5,
         "quarantined",
         "trips",
@@ -345,7 +345,7 @@ def test_a_row_of_nobodys_is_named_charged_and_gone_beside(busy: Ledger, behind:
         (junk("source", nano=0), "0.1", 0),
         (junk("reserve", nano=0, kind="not-dp"), "0.1", 1),
         (junk("dead", nano=5_000_000_000), "5.1", 0),
-        (junk("account", lineage="nobody", nano=1), "0.1", 0),
+        (junk("account", population="nobody", nano=1), "0.1", 0),
     ],
 )
 def test_what_looks_like_a_charge_counts_as_one_and_nothing_gets_smaller(
@@ -356,7 +356,7 @@ def test_what_looks_like_a_charge_counts_as_one_and_nothing_gets_smaller(
     balance = busy.balance("trips")
     assert (balance.spent, balance.not_dp) == (Fraction(spent), not_dp)
     assert len(busy.not_dp_releases("trips")) == not_dp
-    assert busy.lineages() == ("trips",)
+    assert busy.populations() == ("trips",)
     busy.open_account(account("nobody"))
     busy.verify()
     assert [line["event"] for line, _ in exported(busy.entries())][:3] == [

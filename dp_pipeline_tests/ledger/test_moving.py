@@ -49,13 +49,13 @@ def test_the_same_rows_are_there_and_go_on_under_the_same_head(
 def test_the_file_is_not_opened_again(busy: Ledger, folder: Path, url: str):
     move_to_server(folder, head=None, url=url)
     assert (folder / MOVED).exists()
-    for asked in (busy.lineages, lambda: Ledger(folder).open_account(account())):
+    for asked in (busy.populations, lambda: Ledger(folder).open_account(account())):
         with pytest.raises(Damaged, match="the file is lost"):
             asked()
     home = Home(folder.parent)
     assert home.ledger_folder == folder
     with pytest.raises(DeclarationError, match="moved to a server: expected its address in DP_"):
-        home.ledger.lineages()
+        home.ledger.populations()
 
 
 def test_a_ledger_of_the_second_format_is_upgraded_before_it_is_moved(
@@ -113,7 +113,7 @@ def test_interrupted_between_copy_and_rename_it_is_asked_once_more(
         move_to_server(folder, head=None, url=url)
     monkeypatch.undo()
     with pytest.raises(Damaged, match="budget move"):
-        Place(folder, url)().lineages()
+        Place(folder, url)().populations()
     assert busy.verify().sequence == 4
     assert move_to_server(folder, head=None, url=url).sequence == 4
 
@@ -151,5 +151,5 @@ def test_the_command_moves_to_where_the_variable_points(
     again = CliRunner().invoke(main, ["budget", "move"])
     assert again.exit_code == 1
     with pytest.raises(Damaged):
-        busy.lineages()
+        busy.populations()
     assert CliRunner().invoke(main, ["budget", "verify"]).output.startswith("4 rows;")

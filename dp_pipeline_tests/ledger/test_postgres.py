@@ -26,7 +26,7 @@ STORES = ("postgresql",)
 
 def copied(sequence: int, key: str, previous: str) -> str:
     """A copy of row 5 at the end."""
-    columns = f"event, time, lineage, {key}, source, kind, nano_epsilon, what, facts, {previous}"
+    columns = f"event, time, population, {key}, source, kind, nano_epsilon, what, facts, {previous}"
     return (
         f"INSERT INTO entries SELECT {sequence}, {columns}, 'x', state FROM entries "
         "WHERE sequence = 5"
@@ -153,7 +153,7 @@ def test_a_trigger_that_was_weakened_is_found(busy: Ledger, raw: Raw, statement:
 
 def test_dropped_tables_are_not_an_empty_ledger(busy: Ledger, place: Place, raw: Raw):
     raw("DROP TABLE spends, entries, state CASCADE")
-    for asked in (busy.lineages, place().lineages, lambda: place().open_account(account())):
+    for asked in (busy.populations, place().populations, lambda: place().open_account(account())):
         with pytest.raises(Damaged, match=r"lost|holds no ledger"):
             asked()
 
@@ -161,7 +161,7 @@ def test_dropped_tables_are_not_an_empty_ledger(busy: Ledger, place: Place, raw:
 def test_another_database_is_not_a_ledger(place: Place, raw: Raw):
     raw("CREATE TABLE entries (sequence INTEGER)")
     with pytest.raises(Damaged, match="holds no ledger"):
-        place().lineages()
+        place().populations()
 
 
 def test_a_newer_format_is_refused(busy: Ledger, raw: Raw):
@@ -198,7 +198,7 @@ def test_a_home_that_has_another_ledger_or_none_is_refused(busy: Ledger, place: 
 
 def test_a_home_with_a_ledger_file_is_not_pointed_at_a_server(place: Place):
     Place(place.folder)().open_account(account())
-    for asked in (place().lineages, lambda: place().open_account(account())):
+    for asked in (place().populations, lambda: place().open_account(account())):
         with pytest.raises(Damaged, match="budget move"):
             asked()
 
@@ -206,7 +206,7 @@ def test_a_home_with_a_ledger_file_is_not_pointed_at_a_server(place: Place):
 @pytest.mark.usefixtures("busy")
 def test_a_home_with_a_ledger_on_a_server_is_not_pointed_at_a_file(place: Place):
     for asked in (
-        Place(place.folder)().lineages,
+        Place(place.folder)().populations,
         lambda: Place(place.folder)().open_account(account()),
     ):
         with pytest.raises(Damaged, match="the file is lost"):
@@ -370,7 +370,7 @@ def test_no_message_shows_a_password(place: Place, tmp_path: Path):
     nowhere = "postgresql://ana:secret@127.0.0.1:1/budgets?sslmode=disable"
     for url in (wrong, nowhere):
         with pytest.raises(PipelineError) as refusal:
-            Place(tmp_path, url)().lineages()
+            Place(tmp_path, url)().populations()
         assert str(refusal.value).startswith("ledger postgresql://127.0.0.1:")
         assert "secret" not in str(refusal.value)
         assert "\n" not in str(refusal.value)
@@ -399,7 +399,7 @@ def test_the_schema_of_another_ledger_is_another_place(
     place: Place, postgres_server: PostgresServer
 ):
     with pytest.raises(Damaged, match="tables are lost"):
-        Place(place.folder, postgres_server.new_schema())().lineages()
+        Place(place.folder, postgres_server.new_schema())().populations()
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from dp_pipeline_tests.ledger.population import account, charge, raw, release
 RAISE = {"reason": "second survey agreed on 2026-11-20", "by": "ana"}
 
 
-def monthly(lineage: str = "rides", *, ceiling: str = "1", per_month: str = "0.3") -> Account:
+def monthly(population: str = "rides", *, ceiling: str = "1", per_month: str = "0.3") -> Account:
     return Account(
-        lineage=lineage,
+        population=population,
         unit="one row",
         relation="add_remove",
         purpose="release",
@@ -58,7 +58,7 @@ def test_a_file_of_before_the_raise_goes_on_under_the_account_with_a_word(ledger
     opened = ledger.open_account(account(ceiling="1"))
     assert (opened.ceiling, opened.per_month) == (2, 1)
     assert account(ceiling="1").difference_from(opened) == (
-        "lineage trips: the file declares ceiling '1', per_month 'none'; the account has ceiling "
+        "population trips: the file declares ceiling '1', per_month 'none'; the account has ceiling "
         "'2', per_month '1', and the account rules"
     )
     same = replace(account(ceiling="2"), per_month=Fraction(1))
@@ -103,23 +103,23 @@ def test_a_raise_without_a_reason_is_refused(ledger: Ledger, reason: str):
         ledger.raise_ceiling("trips", total=Fraction(2), per_month=None, reason=reason, by="ana")
 
 
-def test_an_unknown_lineage_and_one_without_a_ceiling_are_not_raised(ledger: Ledger):
+def test_an_unknown_population_and_one_without_a_ceiling_are_not_raised(ledger: Ledger):
     ledger.open_account(account("adult", ceiling=None, purpose="benchmark"))
-    for lineage, words in (("nobody", "no account"), ("adult", "at least none")):
+    for population, words in (("nobody", "no account"), ("adult", "at least none")):
         with pytest.raises(DeclarationError, match=words):
-            ledger.raise_ceiling(lineage, total=Fraction(2), per_month=None, **RAISE)
+            ledger.raise_ceiling(population, total=Fraction(2), per_month=None, **RAISE)
 
 
 def test_a_month_has_its_own_limit_under_the_ceiling(ledger: Ledger, monkeypatch):
     ledger.open_account(monthly())
     in_month(monkeypatch, "2026-11")
-    release(ledger, charge(1, epsilon="0.2", lineage="rides"), "0.2")
+    release(ledger, charge(1, epsilon="0.2", population="rides"), "0.2")
     with pytest.raises(BudgetExceeded) as refusal:
-        release(ledger, charge(2, epsilon="0.2", lineage="rides"), "0.2")
+        release(ledger, charge(2, epsilon="0.2", population="rides"), "0.2")
     assert "asked ε=0.2, spent in 2026-11 0.2, left 0.1, per_month 0.3; " in str(refusal.value)
     assert ledger.balance("rides").month_left == Fraction(1, 10)
     in_month(monkeypatch, "2026-12")
-    assert release(ledger, charge(2, epsilon="0.2", lineage="rides"), "0.2") == "new"
+    assert release(ledger, charge(2, epsilon="0.2", population="rides"), "0.2") == "new"
     assert ledger.balance("rides").month_spent == Fraction(1, 5)
     ledger.verify()
 
@@ -128,18 +128,18 @@ def test_the_ceiling_holds_however_many_months_pass(ledger: Ledger, monkeypatch)
     ledger.open_account(monthly())
     for n in range(3):
         in_month(monkeypatch, f"2027-0{n + 1}")
-        release(ledger, charge(n, epsilon="0.3", lineage="rides"), "0.3")
+        release(ledger, charge(n, epsilon="0.3", population="rides"), "0.3")
     in_month(monkeypatch, "2027-04")
     assert ledger.balance("rides").month_left == Fraction(1, 10)
     with pytest.raises(BudgetExceeded, match=r"left 0\.1, ceiling 1"):
-        release(ledger, charge("last", epsilon="0.3", lineage="rides"), "0.3")
+        release(ledger, charge("last", epsilon="0.3", population="rides"), "0.3")
 
 
 def test_a_month_beyond_its_limit_is_found_by_the_audit(ledger: Ledger, monkeypatch):
     ledger.open_account(monthly())
     for n in range(2):
         in_month(monkeypatch, f"2027-0{n + 1}")
-        release(ledger, charge(n, epsilon="0.2", lineage="rides"), "0.2")
+        release(ledger, charge(n, epsilon="0.2", population="rides"), "0.2")
     second = "(SELECT max(sequence) - 1 FROM entries)"
     forge(
         ledger,
@@ -193,7 +193,7 @@ def test_rows_that_are_deleted_leave_a_row_and_the_account_as_it_was(ledger: Led
 
 def test_the_limit_of_a_month_is_converted_once_though_the_total_is_raised(ledger: Ledger):
     opened = Account(
-        lineage="rho",
+        population="rho",
         unit="one row",
         relation="add_remove",
         purpose="release",

@@ -67,8 +67,8 @@ def test_over_the_ceiling_says_asked_spent_left_ceiling_and_writes_nothing(ledge
 
 def test_a_tenth_and_two_tenths_fit_into_three_tenths(ledger: Ledger):
     ledger.open_account(account("exact", ceiling="0.3"))
-    release(ledger, charge(1, epsilon="0.1", lineage="exact"), "0.1")
-    release(ledger, charge(2, epsilon="0.2", lineage="exact"), "0.2")
+    release(ledger, charge(1, epsilon="0.1", population="exact"), "0.1")
+    release(ledger, charge(2, epsilon="0.2", population="exact"), "0.2")
     assert ledger.balance("exact").left == 0
 
 
@@ -97,7 +97,7 @@ def test_a_release_without_epsilon_is_counted_and_costs_nothing(ledger: Ledger):
     ledger.verify()
 
 
-def test_releases_without_epsilon_are_listed_by_lineage_oldest_first_finished_or_not(
+def test_releases_without_epsilon_are_listed_by_population_oldest_first_finished_or_not(
     ledger: Ledger,
 ):
     assert ledger.not_dp_releases("trips") == ()
@@ -108,7 +108,7 @@ def test_releases_without_epsilon_are_listed_by_lineage_oldest_first_finished_or
     with pytest.raises(KeyError), ledger.reserve(charge(3, epsilon="0")):
         raise KeyError
     ledger.open_account(account("adult"))
-    release(ledger, charge(4, epsilon="0", lineage="adult"))
+    release(ledger, charge(4, epsilon="0", population="adult"))
     assert [one.what for one in ledger.not_dp_releases("trips")] == ["trips/grid 1", "trips/grid 3"]
     assert [one.what for one in ledger.not_dp_releases("adult")] == ["adult/grid 4"]
     assert ledger.not_dp_releases("nobody") == ()
@@ -134,11 +134,11 @@ def test_a_thousand_tiny_spends_sum_exactly(ledger: Ledger):
     ledger.verify()
 
 
-@pytest.mark.parametrize("asked", [charge(epsilon="0.2"), charge(lineage="adult")])
+@pytest.mark.parametrize("asked", [charge(epsilon="0.2"), charge(population="adult")])
 def test_a_key_used_for_another_charge_is_damage(ledger: Ledger, asked):
     ledger.open_account(account("adult"))
     release(ledger, charge(), "0.1")
-    with pytest.raises(Damaged, match="was reserved with 100000000 nano-ε of lineage trips"):
+    with pytest.raises(Damaged, match="was reserved with 100000000 nano-ε of population trips"):
         release(ledger, asked)
 
 

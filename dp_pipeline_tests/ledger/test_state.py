@@ -185,11 +185,11 @@ def test_a_question_about_one_release_or_one_sum_reads_no_history(
     assert release(full, charge("free", epsilon="0")) == "new"
 
 
-def test_the_draws_of_a_lineage_are_read_at_once(full: Ledger):
+def test_the_draws_of_a_population_are_read_at_once(full: Ledger):
     with full._book.reading() as view:
         asked: list[object] = []
         event.listen(view.connection, "before_cursor_execute", lambda *said: asked.append(said[2]))
-        found = view.of_lineage("trips")
+        found = view.of_population("trips")
         assert len(asked) == 2
         assert [len(one.spends) for one in found if one.event == "settled"] == [1] * 4
 
@@ -215,7 +215,7 @@ def test_many_releases_are_asked_for_in_one_look(full: Ledger):
 def test_a_refused_claim_opens_no_account(ledger: Ledger):
     ledger.claim_source("trips", SOURCE)
     before = ledger.entries()
-    with pytest.raises(DeclarationError, match="belongs to lineage trips"):
+    with pytest.raises(DeclarationError, match="belongs to population trips"):
         ledger.open_account(account("buses"), sources=["csv:other", SOURCE])
     assert ledger.account("buses") is None
     assert ledger.entries() == before

@@ -145,7 +145,7 @@ def run(
     rows: Sequence[Row] | Counter | None = TEN_PEOPLE,
     *,
     epsilon: Fraction = Fraction(1),
-    reach: int = 1,
+    distance: int = 1,
     noise: NoiseSource | None = None,
     transcript: Transcript | None = None,
     seed: int = 7,
@@ -161,7 +161,7 @@ def run(
         LoopCounter(rows, domain) if isinstance(rows, tuple | list) else rows,
         epsilon=claim.amount,
         currency=claim.currency,
-        reach=2 if public else reach,
+        distance=2 if public else distance,
         noise=recorder,
         transcript=transcript,
         domain=domain,
@@ -184,7 +184,7 @@ def check_budget(
     rows: Sequence[Row] = TEN_PEOPLE,
     *,
     epsilon: Fraction,
-    reach: int,
+    distance: int,
     domain: Domain = TOWN,
     places: Sequence[Row] = PLACES,
     delta: Fraction | None = None,
@@ -194,7 +194,7 @@ def check_budget(
     A session is one charge with many draws, of which a person is in those of one path: there
     the proof is what a person loses, in many places.
     """
-    done = run(model, rows, epsilon=epsilon, reach=reach, domain=domain, delta=delta)
+    done = run(model, rows, epsilon=epsilon, distance=distance, domain=domain, delta=delta)
     amount = claimed(model, epsilon, delta, domain).amount
     assert all(isinstance(spend.epsilon_of_scale, Fraction) for spend in done.spends)
     costs = [(spend.epsilon_of_scale, spend.currency) for spend in done.spends]
@@ -207,9 +207,9 @@ def check_budget(
         assert sum(spent_in(done.currency, *cost) for cost in costs) == amount
         tight = not any(spend.what.startswith(LOOSE) for spend in done.spends)
         for place in places:
-            person = (place,) * reach
+            person = (place,) * distance
             loss = check_loss(
-                model, (), person, epsilon=epsilon, reach=reach, seed=3, domain=domain
+                model, (), person, epsilon=epsilon, distance=distance, seed=3, domain=domain
             )
             assert not tight or loss == amount
     return done
@@ -282,7 +282,7 @@ def check_loss(
     person: Sequence[Row],
     *,
     epsilon: Fraction,
-    reach: int,
+    distance: int,
     seed: int = 1,
     domain: Domain = TOWN,
     delta: Fraction | None = None,
@@ -290,7 +290,7 @@ def check_loss(
     """With the same answers, a person changes nothing that is released, and the answers'
     log-probability by at most what is claimed; returns by how much. In ρ where a δ is given.
     """
-    asked: Mapping[str, Any] = {"epsilon": epsilon, "reach": reach, "domain": domain}
+    asked: Mapping[str, Any] = {"epsilon": epsilon, "reach": distance, "domain": domain}
     one, other = (
         run(model, people, noise=ForcedNoise(seed), delta=delta, **asked)
         for people in neighbours(model, rows, person)
@@ -319,7 +319,7 @@ def check_replay(
     *,
     elsewhere: Sequence[Sequence[Row] | None] = (NOBODY,),
     epsilon: Fraction = Fraction(1),
-    reach: int = 1,
+    distance: int = 1,
     domain: Domain = TOWN,
     delta: Fraction | None = None,
 ) -> None:
@@ -328,7 +328,7 @@ def check_replay(
     """
     asked: Mapping[str, Any] = {
         "epsilon": epsilon,
-        "reach": reach,
+        "reach": distance,
         "domain": domain,
         "delta": delta,
     }

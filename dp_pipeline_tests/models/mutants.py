@@ -30,7 +30,7 @@ def unpaid(curator: Curator) -> Curator:
     return Curator(
         curator._route.counter,
         domain=curator.domain,
-        reach=curator.reach,
+        distance=curator.distance,
         accountant=Accountant(Fraction(10**9)),
         transcript=Transcript(),
         noise=curator._route.noise,
@@ -124,7 +124,7 @@ class OwnReach(Independent):
     def fit(
         self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
     ) -> SyntheticTable:
-        curator._reach = 1
+        curator._distance = 1
         return super().fit(curator, epsilon=epsilon, rng=rng)
 
 

@@ -159,9 +159,9 @@ def test_where_nothing_fits_the_single_attributes_get_everything() -> None:
 @every_delta
 @pytest.mark.parametrize("reach", [1, 3])
 def test_the_scales_drawn_prove_exactly_what_was_asked(
-    model: AimLike, domain: Domain, rows: Sequence[tuple], delta: Fraction | None, reach: int
+    model: AimLike, domain: Domain, rows: Sequence[tuple], delta: Fraction | None, distance: int
 ) -> None:
-    check_budget(model, rows, epsilon=Fraction(5, 7), reach=reach, domain=domain, delta=delta)
+    check_budget(model, rows, epsilon=Fraction(5, 7), distance=distance, domain=domain, delta=delta)
 
 
 @every_delta
@@ -179,7 +179,7 @@ def test_along_any_answers_a_person_costs_at_most_what_is_claimed(
         rows,
         (person,) * 2,
         epsilon=ONE,
-        reach=2,
+        distance=2,
         seed=seed,
         domain=BITS,
         delta=delta,
@@ -223,7 +223,7 @@ class PlansByTheRows(AimLike):
 
 def test_a_model_that_stops_early_is_caught() -> None:
     with pytest.raises(AssertionError):
-        check_budget(StopsEarly(), TEN_PEOPLE, epsilon=ONE, reach=1)
+        check_budget(StopsEarly(), TEN_PEOPLE, epsilon=ONE, distance=1)
 
 
 def test_a_model_whose_rounds_follow_from_the_true_number_of_rows_is_caught() -> None:

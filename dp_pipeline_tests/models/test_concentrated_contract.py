@@ -98,9 +98,9 @@ MODEL = AsksEverything()
 @every_reach
 @pytest.mark.parametrize("epsilon", [Fraction("0.1"), ONE, Fraction("2.5")], ids=str)
 def test_the_scales_drawn_prove_what_is_claimed(
-    delta: Fraction | None, reach: int, epsilon: Fraction
+    delta: Fraction | None, distance: int, epsilon: Fraction
 ) -> None:
-    check_budget(MODEL, epsilon=epsilon, reach=reach, delta=delta)
+    check_budget(MODEL, epsilon=epsilon, distance=distance, delta=delta)
 
 
 @every_delta
@@ -112,7 +112,7 @@ def test_the_recorded_answers_give_the_same_bytes_over_anybody(
     check_valid(MODEL, run(MODEL, AWKWARD[people_in], delta=delta).released)
 
 
-def fuzz_loss(model: object, *, reach: int, delta: Fraction | None) -> None:
+def fuzz_loss(model: object, *, distance: int, delta: Fraction | None) -> None:
     """Fail if a population, a person and answers are found that lose more than is claimed."""
 
     # Without the shrinking of failures: a mutant needs to be caught, not to be explained.
@@ -125,11 +125,11 @@ def fuzz_loss(model: object, *, reach: int, delta: Fraction | None) -> None:
     )
     @given(
         rows=people,
-        person=people.filter(bool).map(lambda rows: rows[:1] * reach),
+        person=people.filter(bool).map(lambda rows: rows[:1] * distance),
         seed=st.integers(0, 1000),
     )
     def loses_at_most_the_claim(rows: list[Row], person: list[Row], seed: int) -> None:
-        check_loss(model, rows, person, epsilon=ONE, reach=reach, seed=seed, delta=delta)
+        check_loss(model, rows, person, epsilon=ONE, distance=distance, seed=seed, delta=delta)
 
     loses_at_most_the_claim()
 
@@ -137,9 +137,9 @@ def fuzz_loss(model: object, *, reach: int, delta: Fraction | None) -> None:
 @every_delta
 @every_reach
 def test_along_any_answers_one_person_costs_at_most_what_is_claimed(
-    delta: Fraction | None, reach: int
+    delta: Fraction | None, distance: int
 ) -> None:
-    fuzz_loss(MODEL, reach=reach, delta=delta)
+    fuzz_loss(MODEL, distance=distance, delta=delta)
 
 
 def test_a_model_without_a_delta_pays_in_epsilon_and_with_one_in_rho() -> None:
@@ -173,7 +173,7 @@ class OwnReach(AsksEverything):
     def fit(
         self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
     ) -> SyntheticTable:
-        curator._reach = 1
+        curator._distance = 1
         return super().fit(curator, epsilon=epsilon, rng=rng)
 
 
@@ -187,7 +187,7 @@ class UnpaidScores(AsksEverything):
         unpaid = Curator(
             curator._route.counter,
             domain=curator.domain,
-            reach=curator.reach,
+            distance=curator.distance,
             accountant=Accountant(Fraction(10**9), curator.currency),
             transcript=Transcript(),
             noise=curator._route.noise,
@@ -217,9 +217,9 @@ class ReadsTheExactScores(AsksEverything):
         )
 
 
-def check_everything(model: object, *, delta: Fraction | None, reach: int = 1) -> None:
-    check_budget(model, epsilon=ONE, reach=reach, delta=delta)
-    fuzz_loss(model, reach=reach, delta=delta)
+def check_everything(model: object, *, delta: Fraction | None, distance: int = 1) -> None:
+    check_budget(model, epsilon=ONE, distance=distance, delta=delta)
+    fuzz_loss(model, distance=distance, delta=delta)
     check_replay(model, elsewhere=[AWKWARD["two people"]], delta=delta)
 
 
@@ -230,10 +230,10 @@ def check_everything(model: object, *, delta: Fraction | None, reach: int = 1) -
     ids=lambda one: type(one).__name__,
 )
 def test_a_model_that_breaks_its_promise_is_caught(
-    mutant: object, reach: int, delta: Fraction | None
+    mutant: object, distance: int, delta: Fraction | None
 ) -> None:
     with pytest.raises((AssertionError, Damaged, OtherQuestion)):
-        check_everything(mutant, delta=delta, reach=reach)
+        check_everything(mutant, delta=delta, distance=distance)
 
 
 WRONG_GATES: dict[str, tuple[object, str, Callable[..., object]]] = {
@@ -310,9 +310,9 @@ def test_a_model_that_reads_public_rows_is_checked_where_one_row_is_replaced(
 ) -> None:
     model = ReadsPublicRows()
     assert model.needs_public_rows
-    check_budget(model, epsilon=ONE, reach=1, delta=delta)
+    check_budget(model, epsilon=ONE, distance=1, delta=delta)
     check_replay(model, delta=delta)
-    fuzz_loss(model, reach=1, delta=delta)
+    fuzz_loss(model, distance=1, delta=delta)
 
 
 def test_a_claim_over_a_domain_is_asked_for_with_the_domain() -> None:

@@ -63,12 +63,12 @@ def test_in_any_dimension_the_scales_drawn_prove_exactly_the_epsilon_that_was_as
     case: str, d: int
 ) -> None:
     domain = space(d)
-    for reach in (1, 3):
+    for distance in (1, 3):
         check_budget(
             CASES[case],
             two_groups(domain),
             epsilon=ONE,
-            reach=reach,
+            distance=distance,
             domain=domain,
             places=corners_and_inside(domain),
         )
@@ -92,7 +92,7 @@ def test_in_any_dimension_an_added_person_moves_nothing_but_counts(case: str, d:
     far = (place_in(domain, 1.0),)
     for people in ((), (place_in(domain, 0.1),) * 5):
         for seed in (1, 2):
-            check_loss(CASES[case], people, far, epsilon=ONE, reach=1, seed=seed, domain=domain)
+            check_loss(CASES[case], people, far, epsilon=ONE, distance=1, seed=seed, domain=domain)
 
 
 @every_case
@@ -141,7 +141,7 @@ def test_a_model_that_an_added_person_changes_is_caught_in_any_dimension(d: int)
             (),
             (place_in(domain, 1.0),),
             epsilon=ONE,
-            reach=1,
+            distance=1,
             domain=domain,
         )
 
@@ -155,7 +155,7 @@ def test_a_default_that_counts_its_leaves_again_unpaid_is_caught(d: int) -> None
             (),
             (place_in(domain, 0.3),),
             epsilon=ONE,
-            reach=1,
+            distance=1,
             domain=domain,
         )
 

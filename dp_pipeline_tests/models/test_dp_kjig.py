@@ -135,11 +135,11 @@ def test_each_bit_costs_the_same_and_the_counts_have_the_rest() -> None:
 
 @pytest.mark.parametrize("score", ["purity", "independence"])
 @pytest.mark.parametrize("reach", [1, 3])
-def test_the_scales_drawn_prove_epsilon_and_nobody_loses_more(score: str, reach: int) -> None:
+def test_the_scales_drawn_prove_epsilon_and_nobody_loses_more(score: str, distance: int) -> None:
     model = replace(OF_SMOKES, score=score)
-    check_budget(model, epsilon=Fraction(1), reach=reach)
+    check_budget(model, epsilon=Fraction(1), distance=distance)
     for person in (TEN_PEOPLE[:1], TEN_PEOPLE[-1:], ONE_PERSON):
-        check_loss(model, TEN_PEOPLE, person * reach, epsilon=Fraction(1), reach=reach)
+        check_loss(model, TEN_PEOPLE, person * distance, epsilon=Fraction(1), distance=distance)
 
 
 # What breaks the first claim, and is caught.
@@ -181,17 +181,17 @@ class CountsOccupiedClasses(DpKjig):
 def test_bits_that_are_not_paid_for_are_caught(kind: type[DpKjig]) -> None:
     model = kind(label=("smokes",), bits=3)
     with pytest.raises(AssertionError):
-        check_budget(model, epsilon=Fraction(1), reach=1)
+        check_budget(model, epsilon=Fraction(1), distance=1)
         for rows in (NOBODY, TEN_PEOPLE):
             for person in TEN_PEOPLE:
-                check_loss(model, rows, (person,), epsilon=Fraction(1), reach=1)
+                check_loss(model, rows, (person,), epsilon=Fraction(1), distance=1)
 
 
 def test_classes_that_only_the_rows_know_of_are_caught() -> None:
     model = CountsOccupiedClasses(label=("smokes",), attributes=("colour",), bits=2, k=1)
     with pytest.raises(AssertionError):
         for seed in range(20):
-            check_loss(model, NOBODY, TEN_PEOPLE[:1], epsilon=Fraction(1), reach=1, seed=seed)
+            check_loss(model, NOBODY, TEN_PEOPLE[:1], epsilon=Fraction(1), distance=1, seed=seed)
 
 
 # What breaks the second one.
@@ -213,7 +213,7 @@ def share_published(model: DpKjig, *, rows: int, tables: int = 3000) -> float:
         curator = Curator(
             counter,
             domain=domain,
-            reach=1,
+            distance=1,
             accountant=Accountant(Fraction(1)),
             transcript=Transcript(),
             noise=noise,
@@ -234,7 +234,8 @@ def test_a_class_of_fewer_than_k_rows_is_published_as_seldom_as_claimed() -> Non
 
 def test_k_is_of_persons_where_a_person_has_several_rows() -> None:
     alone, of_three = (
-        run(replace(OF_SMOKES, k=5), epsilon=Fraction(1), reach=reach).released for reach in (1, 3)
+        run(replace(OF_SMOKES, k=5), epsilon=Fraction(1), distance=distance).released
+        for distance in (1, 3)
     )
     assert isinstance(alone, ClassTable)
     assert isinstance(of_three, ClassTable)

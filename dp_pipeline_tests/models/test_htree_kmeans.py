@@ -67,8 +67,8 @@ def test_what_the_kept_share_is_for_is_a_function_of_noisy_answers(answer: int, 
 
 def test_people_with_many_rows_are_a_weaker_signal() -> None:
     # 160 rows at 13/16 of ε are 65 a centre; shared by three they are 22.
-    for reach, kind in ((1, "residuals"), (3, "counts")):
-        done = run(MODEL, (), reach=reach, noise=Constant(10), domain=space(3))
+    for distance, kind in ((1, "residuals"), (3, "counts")):
+        done = run(MODEL, (), distance=distance, noise=Constant(10), domain=space(3))
         assert kinds(done)[-1] == kind
 
 

@@ -120,10 +120,10 @@ def test_no_table_has_more_cells_than_the_cap_or_than_is_useful() -> None:
 @pytest.mark.parametrize("reach", [1, 3])
 @pytest.mark.parametrize("epsilon", [Fraction("0.1"), ONE, Fraction(5, 7)], ids=str)
 def test_the_scales_drawn_prove_exactly_what_was_asked(
-    model: JTree, reach: int, epsilon: Fraction
+    model: JTree, distance: int, epsilon: Fraction
 ) -> None:
     for domain, rows in ((BITS, TWINS), (TOWN, TEN_PEOPLE)):
-        check_budget(model, rows, epsilon=epsilon, reach=reach, domain=domain)
+        check_budget(model, rows, epsilon=epsilon, distance=distance, domain=domain)
 
 
 def test_every_draw_costs_its_share_and_the_tables_get_those_that_are_not_made() -> None:
@@ -172,7 +172,7 @@ people = st.lists(st.sampled_from(list(product("01", repeat=6))), max_size=12)
 def test_along_any_answers_a_person_moves_their_log_probability_by_at_most_epsilon(
     model: JTree, rows: list[tuple], person: tuple, seed: int
 ) -> None:
-    check_loss(model, rows, (person,) * 2, epsilon=ONE, reach=2, seed=seed, domain=BITS)
+    check_loss(model, rows, (person,) * 2, epsilon=ONE, distance=2, seed=seed, domain=BITS)
 
 
 @every_model

@@ -158,7 +158,7 @@ def test_a_person_added_to_an_empty_cluster_moves_no_centre(name: str, seed: int
     # The empty-cluster attack, exactly: along the same noisy answers, which are possible ones
     # with and without the person, every centre is the same to the last bit.
     for rows in (NOBODY, TEN_PEOPLE[:4]):
-        check_loss(MODELS[name], rows, TEN_PEOPLE[-1:], epsilon=ONE, reach=1, seed=seed)
+        check_loss(MODELS[name], rows, TEN_PEOPLE[-1:], epsilon=ONE, distance=1, seed=seed)
 
 
 def share_of_stays(model: Model, rows: tuple[Row, ...], place: list[float]) -> float:
@@ -318,7 +318,7 @@ def test_rounds_are_planned_by_the_published_formula(
 def test_people_with_many_rows_plan_fewer_rounds() -> None:
     # ε_m = 0.132 at 4000 rows, three times that at a third as many.
     model = DpLloyd(k=3, nominal_rows=4000)
-    alone, crowd = (len(rounds_of(run(model, reach=reach))) for reach in (1, 3))
+    alone, crowd = (len(rounds_of(run(model, distance=distance))) for distance in (1, 3))
     assert (alone, crowd) == (7, 2)
 
 

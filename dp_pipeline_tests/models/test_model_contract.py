@@ -17,7 +17,7 @@ from dp_pipeline.models.clustering import htree_kmeans
 from dp_pipeline.release.accountant import NOISY_MAX
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.domain import OneRow, RowsOfPerson, reach
+from dp_pipeline.spec.domain import OneRow, RowsOfPerson, distance
 from dp_pipeline.spec.errors import Damaged, OtherQuestion
 from dp_pipeline_tests.gate.questions import people
 from dp_pipeline_tests.instruments import NoiseOfContent
@@ -48,7 +48,7 @@ BOUNDED = ("privtree_kmeans", "privhd, published")
 every_case = pytest.mark.parametrize("case", CASES)
 every_epsilon = pytest.mark.parametrize("epsilon", EPSILONS, ids=str)
 every_reach = pytest.mark.parametrize(
-    "rows_reached", [reach(one, "add_remove") for one in PROTECTIONS], ids=map(str, PROTECTIONS)
+    "rows_reached", [distance(one, "add_remove") for one in PROTECTIONS], ids=map(str, PROTECTIONS)
 )
 
 
@@ -79,7 +79,7 @@ def test_a_model_is_a_frozen_value_with_public_parameters_a_summary_and_a_proof(
 def test_the_scales_drawn_prove_exactly_the_epsilon_that_was_asked(
     case: str, epsilon: Fraction, rows_reached: int
 ) -> None:
-    done = check_budget(CASES[case], epsilon=epsilon, reach=rows_reached)
+    done = check_budget(CASES[case], epsilon=epsilon, distance=rows_reached)
     # The accountant agrees that all is spent.
     assert all(type(spend.epsilon) is Fraction for spend in done.spends)
     assert sum(spend.epsilon for spend in done.spends) == claimed(CASES[case], epsilon).epsilon
@@ -110,8 +110,8 @@ def test_a_model_that_spends_another_budget_is_caught(name: str) -> None:
 
 def check_budget_of(model: Model, *, epsilon: Fraction, rows_reached: int) -> None:
     """The whole of promise 2: the scales prove ε, and no person moves the answers by more."""
-    check_budget(model, epsilon=epsilon, reach=rows_reached)
-    check_loss(model, (), TEN_PEOPLE[:1] * rows_reached, epsilon=epsilon, reach=rows_reached)
+    check_budget(model, epsilon=epsilon, distance=rows_reached)
+    check_loss(model, (), TEN_PEOPLE[:1] * rows_reached, epsilon=epsilon, distance=rows_reached)
 
 
 def fuzz_loss(model: Model, *, epsilon: Fraction, rows_reached: int) -> None:
@@ -132,7 +132,7 @@ def fuzz_loss(model: Model, *, epsilon: Fraction, rows_reached: int) -> None:
     )
     def loses_at_most_epsilon(rows: list[Row], person: list[Row], seed: int) -> None:
         reached = person[:rows_reached]
-        check_loss(model, rows, reached, epsilon=epsilon, reach=rows_reached, seed=seed)
+        check_loss(model, rows, reached, epsilon=epsilon, distance=rows_reached, seed=seed)
 
     loses_at_most_epsilon()
 
@@ -165,7 +165,7 @@ def test_a_person_whose_rows_are_counted_every_time_uses_all_of_epsilon(
     monkeypatch.setattr(htree_kmeans, "MOST_NODES", 5000)
     person = TEN_PEOPLE[-1:] * rows_reached
     alone, nobody = (
-        run(CASES[case], rows, epsilon=epsilon, reach=rows_reached, noise=LargeAnswers())
+        run(CASES[case], rows, epsilon=epsilon, distance=rows_reached, noise=LargeAnswers())
         for rows in (person, ())
     )
     loss, claim = privacy_loss(alone, nobody), claimed(CASES[case], epsilon).epsilon
@@ -183,7 +183,7 @@ def test_a_person_whose_rows_are_counted_every_time_uses_all_of_epsilon(
 def test_recorded_answers_replayed_over_nobody_give_the_same_bytes(
     case: str, epsilon: Fraction, rows_reached: int
 ) -> None:
-    check_replay(CASES[case], epsilon=epsilon, reach=rows_reached)
+    check_replay(CASES[case], epsilon=epsilon, distance=rows_reached)
 
 
 @every_case
@@ -218,7 +218,7 @@ def test_a_model_that_knows_more_than_its_transcript_is_caught(name: str) -> Non
 def test_a_model_that_an_added_person_changes_without_any_noise_is_caught(name: str) -> None:
     # The empty-cluster attack: P(the centre stays exactly at its start) goes from 1 to 0.
     with pytest.raises(AssertionError):
-        check_loss(mutant(name), (), TEN_PEOPLE[:1], epsilon=Fraction(1), reach=1)
+        check_loss(mutant(name), (), TEN_PEOPLE[:1], epsilon=Fraction(1), distance=1)
 
 
 @every_case

@@ -120,10 +120,10 @@ def test_the_scales_drawn_prove_exactly_what_was_asked(
     domain: Domain,
     rows: Sequence[tuple],
     delta: Fraction | None,
-    reach: int,
+    distance: int,
 ) -> None:
     for epsilon in (Fraction("0.1"), Fraction(5, 7)):
-        check_budget(model, rows, epsilon=epsilon, reach=reach, domain=domain, delta=delta)
+        check_budget(model, rows, epsilon=epsilon, distance=distance, domain=domain, delta=delta)
 
 
 @every_delta
@@ -137,7 +137,7 @@ def test_along_any_answers_a_person_costs_at_most_what_is_claimed(
     delta: Fraction | None, rows: list[tuple], person: tuple, seed: int
 ) -> None:
     check_loss(
-        Mst(), rows, (person,) * 2, epsilon=ONE, reach=2, seed=seed, domain=BITS, delta=delta
+        Mst(), rows, (person,) * 2, epsilon=ONE, distance=2, seed=seed, domain=BITS, delta=delta
     )
 
 
@@ -179,7 +179,7 @@ class CountsTheRows(Mst):
 
 def test_a_question_beyond_the_thirds_is_refused() -> None:
     with pytest.raises(BudgetExceeded):
-        check_budget(MeasuresOnceMore(), TWINS, epsilon=ONE, reach=1, domain=BITS)
+        check_budget(MeasuresOnceMore(), TWINS, epsilon=ONE, distance=1, domain=BITS)
 
 
 def test_a_model_that_counts_the_rows_is_caught() -> None:

@@ -183,11 +183,11 @@ def planned(
     *,
     rows: float = 3000.0,
     delta: Fraction | None = None,
-    reach: int = 1,
+    distance: int = 1,
 ) -> Planning:
     currency = Currency(delta)
     names = {f"x{at}": size for at, size in enumerate(sizes)}
-    rate = NoiseRate(delta is not None, reach)
+    rate = NoiseRate(delta is not None, distance)
     return Planning(names, rows, currency.amount_of(Fraction(epsilon)), rate, 1 << 16)
 
 
@@ -201,12 +201,12 @@ def worth(planning: Planning) -> list:
     rows=st.floats(1, 1e7),
     epsilon=st.sampled_from(["0.01", "0.3", "2", "50"]),
     delta=st.sampled_from([None, DELTA]),
-    reach=st.integers(1, 5),
+    distance=st.integers(1, 5),
 )
 def test_a_plan_leaves_most_for_the_tables_and_its_choice_costs_little(
-    sizes: list[int], rows: float, epsilon: str, delta: Fraction | None, reach: int
+    sizes: list[int], rows: float, epsilon: str, delta: Fraction | None, distance: int
 ) -> None:
-    planning = planned(sizes, epsilon, rows=rows, delta=delta, reach=reach)
+    planning = planned(sizes, epsilon, rows=rows, delta=delta, distance=distance)
     for plan in planning.plans:
         assert plan.early + plan.structure + plan.late == LATE
         assert plan.late > Fraction(1, 2)
@@ -219,7 +219,7 @@ def test_a_plan_leaves_most_for_the_tables_and_its_choice_costs_little(
 def test_a_larger_reach_is_planned_with_like_fewer_rows(sizes: Sizes) -> None:
     for epsilon in ("0.05", "0.5", "5", "50"):
         one = worth(planned(sizes, epsilon, rows=1000.0))
-        assert worth(planned(sizes, epsilon, rows=7000.0, reach=7)) == one
+        assert worth(planned(sizes, epsilon, rows=7000.0, distance=7)) == one
 
 
 def test_one_attribute_leaves_nothing_to_plan() -> None:

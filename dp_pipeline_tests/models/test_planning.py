@@ -238,14 +238,14 @@ def test_a_grid_is_the_published_one_up_to_rounding(
 
 
 def test_declared_rows_are_planned_with_at_no_cost_and_shrink_with_the_reach() -> None:
-    curator = curator_over(TEN_PEOPLE, reach=20)
+    curator = curator_over(TEN_PEOPLE, distance=20)
     assert planning_units(curator, 1000, Fraction(1)) == (50.0, Fraction(1))
     assert curator.accountant.spends == ()
 
 
 def test_rows_that_are_not_declared_are_paid_for_with_two_percent() -> None:
     noise = RecordingNoise()
-    curator = curator_over(TEN_PEOPLE, reach=2, noise=noise)
+    curator = curator_over(TEN_PEOPLE, distance=2, noise=noise)
     units, left = planning_units(curator, None, Fraction(10**5))
     assert (units, left) == (5.0, Fraction(98_000))
     assert noise.draws[0].scale == Fraction(2, 2000)

@@ -79,10 +79,10 @@ def table_of(done: Run) -> SyntheticTable:
 
 
 def measured(
-    model: PrivBayes, *, domain: Domain = BITS, epsilon: Fraction = ONE, reach: int = 1
+    model: PrivBayes, *, domain: Domain = BITS, epsilon: Fraction = ONE, distance: int = 1
 ) -> SyntheticTable:
     rows = () if domain is MIXED else TWINS
-    return table_of(run(model, rows, domain=domain, epsilon=epsilon, reach=reach))
+    return table_of(run(model, rows, domain=domain, epsilon=epsilon, distance=distance))
 
 
 # What is measured.
@@ -95,7 +95,7 @@ def test_the_degree_is_the_largest_at_which_tables_are_useful(rows: int, degree:
     # 0.7 · N ≥ 4 · (6 − k) · 2^(k + 1): from 80 on for k = 1, 128, 192, 256 and 256.
     table = measured(PrivBayes(nominal_rows=rows))
     assert [len(one.attributes) for one in table.measured] == [degree + 1] * (6 - degree)
-    twice = measured(PrivBayes(nominal_rows=2 * rows), reach=2)
+    twice = measured(PrivBayes(nominal_rows=2 * rows), distance=2)
     assert len(twice.measured) == 6 - degree
 
 
@@ -103,8 +103,8 @@ def test_a_degree_costs_as_published_where_a_row_is_replaced() -> None:
     # At reach 2: N · ε2 / ((d − k) · 2^(k + 2)) ≥ θ, here at equality for k = 3.
     rows = Fraction(4 * 3 * 32) / Fraction("0.7")
     just, less = int(rows) + 1, int(rows)
-    assert len(measured(PrivBayes(nominal_rows=just), reach=2).measured) == 3
-    assert len(measured(PrivBayes(nominal_rows=less), reach=2).measured) == 4
+    assert len(measured(PrivBayes(nominal_rows=just), distance=2).measured) == 3
+    assert len(measured(PrivBayes(nominal_rows=less), distance=2).measured) == 4
 
 
 def test_sets_of_other_sizes_are_as_large_as_is_useful() -> None:
@@ -166,9 +166,9 @@ def test_an_attribute_above_the_cap_is_refused_by_name() -> None:
 @pytest.mark.parametrize("reach", [1, 3])
 @pytest.mark.parametrize("epsilon", [Fraction("0.1"), ONE, Fraction(5, 7)], ids=str)
 def test_the_scales_drawn_prove_exactly_what_was_asked(
-    model: PrivBayes, domain: Domain, rows: Sequence[tuple], reach: int, epsilon: Fraction
+    model: PrivBayes, domain: Domain, rows: Sequence[tuple], distance: int, epsilon: Fraction
 ) -> None:
-    check_budget(model, rows, epsilon=epsilon, reach=reach, domain=domain)
+    check_budget(model, rows, epsilon=epsilon, distance=distance, domain=domain)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ people = st.lists(st.sampled_from(list(product("01", repeat=6))), max_size=12)
 def test_along_any_answers_a_person_moves_their_log_probability_by_at_most_epsilon(
     model: PrivBayes, rows: list[tuple], person: tuple, seed: int
 ) -> None:
-    check_loss(model, rows, (person,) * 2, epsilon=ONE, reach=2, seed=seed, domain=BITS)
+    check_loss(model, rows, (person,) * 2, epsilon=ONE, distance=2, seed=seed, domain=BITS)
 
 
 # It is a function of its transcript.
@@ -235,7 +235,7 @@ def test_a_degree_of_the_true_number_of_rows_is_caught() -> None:
         check_replay(CountsTheRows(), TWINS, domain=BITS, elsewhere=[()])
     # 11 people are 110 rows to plan with, and 12 are 120.
     with pytest.raises((AssertionError, ValueError)):
-        check_loss(CountsTheRows(), TWINS[:11], TWINS[:1], epsilon=ONE, reach=1, domain=BITS)
+        check_loss(CountsTheRows(), TWINS[:11], TWINS[:1], epsilon=ONE, distance=1, domain=BITS)
 
 
 def test_what_is_done_with_negative_cells_replays_the_same_answers() -> None:
@@ -326,7 +326,7 @@ def with_public_rows(
     curator = curator_over(
         None if rows is None else LoopCounter(rows, BITS),
         epsilon=epsilon,
-        reach=2,
+        distance=2,
         noise=recorder,
         transcript=transcript,
         domain=BITS,

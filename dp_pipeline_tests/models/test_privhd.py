@@ -101,7 +101,7 @@ def test_the_scales_drawn_prove_exactly_the_claim(
     variant: str, epsilon: Fraction, domain: Domain
 ) -> None:
     rows = {BITS: TWINS, TOWN: TEN_PEOPLE}.get(domain, ())
-    check_budget(PrivHd(variant=variant), rows, epsilon=epsilon, reach=1, domain=domain)
+    check_budget(PrivHd(variant=variant), rows, epsilon=epsilon, distance=1, domain=domain)
 
 
 def test_what_a_draw_without_a_pair_that_fits_costs_is_lost_as_published_alone() -> None:
@@ -232,7 +232,7 @@ def test_the_data_sets_of_replaced_rows_record_the_composed_cost(
     claims = {one: declared_guarantee(spec, model, one).epsilon for one in spec.partitions}
     expected = {"nltcs_replace": "8.2", "adult_replace": "7.35"}[name]
     assert claims[Fraction("0.8")] == Fraction(expected)
-    assert (spec.lineage, spec.relation) == (name, "replace_one")
+    assert (spec.population, spec.relation) == (name, "replace_one")
 
 
 # What comes out.

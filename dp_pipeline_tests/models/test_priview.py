@@ -103,9 +103,9 @@ def test_answers_have_no_negative_cell_and_agree_on_their_total(model: PriView) 
 @pytest.mark.parametrize("reach", [1, 3])
 @pytest.mark.parametrize("epsilon", [Fraction("0.1"), Fraction(5, 7)], ids=str)
 def test_the_scales_drawn_prove_exactly_what_was_asked(
-    model, domain, rows, reach: int, epsilon: Fraction
+    model, domain, rows, distance: int, epsilon: Fraction
 ) -> None:
-    check_budget(model, rows, epsilon=epsilon, reach=reach, domain=domain)
+    check_budget(model, rows, epsilon=epsilon, distance=distance, domain=domain)
 
 
 def test_views_that_are_not_shared_for_exceed_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +133,7 @@ people = st.lists(st.sampled_from(list(product("01", repeat=6))), max_size=12)
 def test_along_any_answers_a_person_moves_their_log_probability_by_at_most_epsilon(
     model: PriView, rows: list[tuple], person: tuple, seed: int
 ) -> None:
-    loss = check_loss(model, rows, (person,) * 2, epsilon=ONE, reach=2, seed=seed, domain=BITS)
+    loss = check_loss(model, rows, (person,) * 2, epsilon=ONE, distance=2, seed=seed, domain=BITS)
     assert loss == ONE
 
 

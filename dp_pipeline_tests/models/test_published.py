@@ -56,7 +56,7 @@ def curator_of(
     return Curator(
         None if rows is None else LoopCounter(rows),
         domain=TOWN,
-        reach=1,
+        distance=1,
         accountant=Accountant(budget),
         transcript=Transcript() if transcript is None else transcript,
         noise=SeededNoise(1) if noise is None else noise,
@@ -193,7 +193,7 @@ def test_one_person_is_released_to_the_last_digit_with_positive_probability() ->
 @pytest.mark.parametrize("model", [DpqtKMeans(k=3, starts=2, nominal_rows=1000), DpKMeans(k=3)])
 def test_on_the_sound_variant_the_same_person_changes_no_released_value(model: Model) -> None:
     for seed in range(5):
-        check_loss(model, IN_A_CORNER, (FAR_AWAY,), epsilon=ONE, reach=1, seed=seed)
+        check_loss(model, IN_A_CORNER, (FAR_AWAY,), epsilon=ONE, distance=1, seed=seed)
 
 
 # A round that is not charged: the scales that were drawn tell what was spent.

@@ -47,12 +47,12 @@ def moved(
     synopsis: Synopsis = TWO_CORNERS,
     epsilon: Fraction = SILENT,
     noise: NoiseSource | None = None,
-    reach: int = 1,
+    distance: int = 1,
     domain: Domain = CUBE,
 ) -> Moved:
     recorder = RecordingNoise(noise or SeededNoise(1))
     curator = curator_over(
-        in_memory(people, domain), epsilon=epsilon, reach=reach, noise=recorder, domain=domain
+        in_memory(people, domain), epsilon=epsilon, distance=distance, noise=recorder, domain=domain
     )
     result = move_by_residuals(curator, centres, synopsis, epsilon=epsilon)
     curator.accountant.require_all_spent()
@@ -110,7 +110,7 @@ def test_the_noise_is_one_radius_whatever_the_dimension() -> None:
             centres=np.full((1, d), 4.0),
             synopsis=synopsis,
             epsilon=Fraction(1, 4),
-            reach=3,
+            distance=3,
             domain=domain,
         )
         assert found.draw.exact.shape == (1, d)
@@ -170,8 +170,10 @@ def test_a_move_is_shrunk_by_the_part_that_noise_explains() -> None:
     # By hand, in radii: both means are 0.2 and their deviation is √2/(ε·n) = 0.1414, so the
     # signal's variance is 0.04 − 0.02 and half of the move is kept. A radius is 3.
     synopsis = cubes([100, 0, 0, 0, 0, 0, 0, 100])
-    for reach, epsilon in ((1, Fraction(1, 10)), (3, Fraction(3, 10))):
-        found = moved((), synopsis=synopsis, epsilon=epsilon, reach=reach, noise=ONE_WAY).centres
+    for distance, epsilon in ((1, Fraction(1, 10)), (3, Fraction(3, 10))):
+        found = moved(
+            (), synopsis=synopsis, epsilon=epsilon, distance=distance, noise=ONE_WAY
+        ).centres
         assert found - TWO_CENTRES == pytest.approx(np.full((2, 3), 0.3), abs=1e-4)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.gate.sparse import expected_survivors
+from dp_pipeline.gate.sparse import expected_above_threshold
 from dp_pipeline.models.tables.threshold_filter import ThresholdFilter
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.release.measurement import codes_of_keys, threshold_for
@@ -42,8 +42,8 @@ def test_a_threshold_is_the_least_that_so_few_empty_cells_reach(
 ) -> None:
     threshold = threshold_for(cells, scale, empty_cells=many)
     assert threshold >= 1
-    assert expected_survivors(cells, threshold, scale) <= many * (1 + 1e-9)
-    lower = expected_survivors(cells, threshold - 1, scale)
+    assert expected_above_threshold(cells, threshold, scale) <= many * (1 + 1e-9)
+    lower = expected_above_threshold(cells, threshold - 1, scale)
     assert threshold == 1 or lower >= many * (1 - 1e-9)
 
 
@@ -110,10 +110,10 @@ def test_a_table_of_too_many_cells_is_refused_by_name() -> None:
 @pytest.mark.parametrize("reach", [1, 3])
 @pytest.mark.parametrize("epsilon", [Fraction("0.1"), ONE, Fraction(5, 7)], ids=str)
 def test_the_scales_drawn_prove_exactly_what_was_asked(
-    model: ThresholdFilter, reach: int, epsilon: Fraction
+    model: ThresholdFilter, distance: int, epsilon: Fraction
 ) -> None:
     for domain, rows in ((BITS, TWINS), (TOWN, TEN_PEOPLE)):
-        check_budget(model, rows, epsilon=epsilon, reach=reach, domain=domain)
+        check_budget(model, rows, epsilon=epsilon, distance=distance, domain=domain)
 
 
 people = st.lists(st.sampled_from(list(product("01", repeat=6))), max_size=12)
@@ -125,7 +125,7 @@ people = st.lists(st.sampled_from(list(product("01", repeat=6))), max_size=12)
 def test_along_any_answers_a_person_uses_all_of_epsilon_and_no_more(
     model: ThresholdFilter, rows: list[tuple], person: tuple, seed: int
 ) -> None:
-    loss = check_loss(model, rows, (person,) * 2, epsilon=ONE, reach=2, seed=seed, domain=BITS)
+    loss = check_loss(model, rows, (person,) * 2, epsilon=ONE, distance=2, seed=seed, domain=BITS)
     assert loss == ONE
 
 

@@ -29,15 +29,17 @@ def grown(
     d: int = 2,
     clusters: int = 3,
     epsilon: Fraction = ONE,
-    reach: int = 1,
+    distance: int = 1,
 ) -> tuple[GrownTree, list[Draw]]:
     """A tree over two groups of people, after its session was closed; and what was drawn."""
     domain, recorder = space(d), RecordingNoise(noise)
     counter = in_memory(two_groups(domain), domain)
-    curator = curator_over(counter, epsilon=epsilon, reach=reach, noise=recorder, domain=domain)
+    curator = curator_over(
+        counter, epsilon=epsilon, distance=distance, noise=recorder, domain=domain
+    )
     tree = BitTree.over(domain.names, domain.box(domain.names))
     session = curator.open_tree(tree, epsilon=epsilon)
-    result = grow(session, tree, clusters=clusters, rate=float(epsilon) / reach)
+    result = grow(session, tree, clusters=clusters, rate=float(epsilon) / distance)
     session.close()
     return result, recorder.draws
 
@@ -115,7 +117,7 @@ def test_the_first_generation_is_sixteen_boxes_for_a_fifth_of_epsilon() -> None:
 
 
 def test_people_with_more_rows_get_more_noise() -> None:
-    _, draws = grown(SeededNoise(1), epsilon=Fraction(1, 2), reach=3)
+    _, draws = grown(SeededNoise(1), epsilon=Fraction(1, 2), distance=3)
     assert draws[0].scale == 6 * Fraction(SHARES, FIRST)
 
 

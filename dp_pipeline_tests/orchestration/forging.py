@@ -10,7 +10,7 @@ from dp_pipeline.release.bundle import Bundle
 
 def reseal(release: Release, folder: Path) -> Bundle:
     """Seal the files of a bundle as they are now; what the store reads then."""
-    store, key = release.store, release.home.ledger.key(release.spec.lineage)
+    store, key = release.store, release.home.ledger.key(release.spec.population)
     files = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "seal"}
     (folder / "seal").write_text(store._seal(folder, files, key))
     return store.sealed(folder, key=key)

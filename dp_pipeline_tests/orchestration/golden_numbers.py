@@ -18,7 +18,7 @@ from importlib import resources
 from pathlib import Path
 
 from dp_pipeline.anonymity import METHODS
-from dp_pipeline.anonymity.partition import Promise, TooFewRows
+from dp_pipeline.anonymity.partition import KAnonymityGuarantee, TooFewRows
 from dp_pipeline.models import MODELS
 from dp_pipeline.publish.epsilon_release import EpsilonRelease, draw
 from dp_pipeline.publish.home import Home
@@ -85,7 +85,7 @@ def _k_anonymous(spec: DatasetSpec, name: str, snapshot: Snapshot) -> str:
     is_declared = name in spec.k_anonymity.methods
     method = declared_method(spec, name) if is_declared else METHODS[name]()
     what = f"{spec.name}/k_anonymous/{name} {k}"
-    rows, promise = coded_rows(spec, snapshot), Promise(k, diversity=1)
+    rows, promise = coded_rows(spec, snapshot), KAnonymityGuarantee(k, diversity=1)
     try:
         made = method.recode(rows, promise, seed=spec.k_anonymity.seed)
     except TooFewRows:

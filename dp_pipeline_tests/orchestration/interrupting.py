@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.publish.account import open_lineage
+from dp_pipeline.publish.account import open_population
 from dp_pipeline.publish.publish import Published, publish
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare
@@ -51,7 +51,7 @@ class StoppingNoise:
 
 def prepared(project: Project, spec: DatasetSpec) -> None:
     """Rows read and prepared, without Dagster; validated as if they had been."""
-    key = open_lineage(spec, project.home).key(spec.lineage)
+    key = open_population(spec, project.home).key(spec.population)
     snapshot = ingest(spec, project.home.raw, key=key, snapshot_id=None, today=DAY)
     mark_validated(spec, snapshot, structural=True, refused=False)
     prepare(spec, snapshot)

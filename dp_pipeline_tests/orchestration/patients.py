@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import date
 from typing import Any
 
-from dp_pipeline.publish.account import open_lineage
+from dp_pipeline.publish.account import open_population
 from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.publish.publish import Published, publish
 from dp_pipeline.raw.ingest import ingest
@@ -17,7 +17,7 @@ from dp_pipeline_tests.orchestration.projects import Declaration, Project
 
 PATIENTS: Declaration = {
     "description": "Patients of one ward: sensitive.",
-    "lineage": "ward",
+    "population": "ward",
     "purpose": "release",
     "protection": {"unit": "one_row"},
     "ceiling": {"total": "3"},
@@ -62,11 +62,11 @@ def declare(
 
 def prepared(project: Project, spec: DatasetSpec, name: str | None = None) -> None:
     """Rows read and prepared, without Dagster; validated as if they had been."""
-    ledger = open_lineage(spec, project.home)
+    ledger = open_population(spec, project.home)
     snapshot = ingest(
         spec,
         project.home.raw,
-        key=ledger.key(spec.lineage),
+        key=ledger.key(spec.population),
         snapshot_id=name,
         today=date(2026, 1, 1),
     )

@@ -35,7 +35,7 @@ Declaration = Mapping[str, Any]
 
 PLANTS: Declaration = {
     "description": "Plants of one garden: public.",
-    "lineage": "garden",
+    "population": "garden",
     "purpose": "benchmark",
     "protection": {"unit": "one_row"},
     "source": {"kind": "csv", "path": "plants.csv"},
@@ -53,7 +53,7 @@ PLANTS: Declaration = {
 
 RIDES: Declaration = {
     "description": "Where rides end: sensitive.",
-    "lineage": "riders",
+    "population": "riders",
     "purpose": "release",
     "protection": {"unit": "rows_of_person", "column": "rider", "at_most": "2"},
     "ceiling": {"total": "3"},
@@ -68,7 +68,7 @@ RIDES: Declaration = {
 
 HOMES: Declaration = {
     "description": "Homes of one town: sensitive.",
-    "lineage": "town",
+    "population": "town",
     "purpose": "release",
     "protection": {"unit": "one_row"},
     "ceiling": {"total": "10"},
@@ -242,12 +242,12 @@ class Project:
         return publish(self.release(spec, **what), new_draw=new_draw)
 
     def snapshot(self, spec: DatasetSpec) -> Snapshot:
-        found = current_snapshot(self.home.raw, spec.name, self.ledger.key(spec.lineage))
+        found = current_snapshot(self.home.raw, spec.name, self.ledger.key(spec.population))
         assert found is not None
         return found
 
     def spent(self, spec: DatasetSpec) -> Fraction:
-        return self.ledger.balance(spec.lineage).spent
+        return self.ledger.balance(spec.population).spent
 
     def cli(self, *arguments: str, **environment: str) -> Result:
         """A command in a process of its own, in the project's folder."""

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dp_pipeline.anonymity.method import Anonymized, Unchanged
-from dp_pipeline.anonymity.partition import Promise, TooFewRows
+from dp_pipeline.anonymity.method import Recoded, Unchanged
+from dp_pipeline.anonymity.partition import KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.rows import CodedRows, Column
 from dp_pipeline.ledger import Ledger, Reservation
 from dp_pipeline.publish import evaluate as evaluating
 from dp_pipeline.publish import k_anonymous_release
 from dp_pipeline.publish.evaluate import evaluate
-from dp_pipeline.publish.k_anonymous_release import promise_for
-from dp_pipeline.publish.k_anonymous_tables import k_anonymous_tables, keeps_promise, measures_of
+from dp_pipeline.publish.k_anonymous_release import guarantee_for
+from dp_pipeline.publish.k_anonymous_tables import k_anonymous_tables, keeps_guarantee, measures_of
 from dp_pipeline.publish.publish import publish
 from dp_pipeline.raw.snapshot import forget_preparation
 from dp_pipeline.release.bundle import table_digest
@@ -134,7 +134,7 @@ def test_every_class_of_the_released_rows_has_k_rows(
     lines = list(zip(*(v.tolist() for name, v in released.items() if name != "ill"), strict=True))
     assert min(map(lines.count, lines)) >= k
     assert measures_of(bundle)["k"] == min(map(lines.count, lines))
-    assert keeps_promise(bundle)
+    assert keeps_guarantee(bundle)
 
 
 def test_rows_and_columns_lie_in_an_order_of_their_own(project: Project, spec: DatasetSpec):
@@ -303,7 +303,7 @@ def test_a_k_that_promises_nothing_releases_whatever_there_is(
     prepared(project, spec)
     made = anonymized(project, spec, k=0)
     assert measures_of(made.bundle)["rows"] == len(rows)
-    assert keeps_promise(made.bundle)
+    assert keeps_guarantee(made.bundle)
     assert anonymized(project, spec, k=0).bundle.to_json() == made.bundle.to_json()
     rows = evaluate(spec, project.home, {"kjig": made.bundle})
     figures = {row.metric: row.value for row in rows}
@@ -333,7 +333,7 @@ def test_missing_values_everywhere_are_a_level_of_their_own(project: Project):
     prepared(project, spec, "some")
     bundle = anonymized(project, spec, k=5).bundle
     assert (measures_of(bundle)["classes"], measures_of(bundle)["k"]) == (2, 6)
-    assert keeps_promise(bundle)
+    assert keeps_guarantee(bundle)
 
 
 def test_without_quasi_identifiers_the_file_is_refused(project: Project):
@@ -412,9 +412,9 @@ def test_bins_that_differ_after_six_digits_lose_no_column(method: str, project: 
 def test_a_table_with_two_columns_of_one_name_is_refused(names: tuple[str, str]):
     columns = tuple(Column(name, ("a", "b")) for name in names)
     rows = CodedRows(columns, np.array([[0, 1], [0, 1]]), np.array([0, 1]), ("no", "yes"))
-    everything = Anonymized(Unchanged(columns), np.zeros(2, dtype=np.bool_))
+    everything = Recoded(Unchanged(columns), np.zeros(2, dtype=np.bool_))
     with pytest.raises(BoundaryViolation, match="expected columns of different names"):
-        k_anonymous_tables(rows, everything, Promise(2), label="ill", is_public=True)
+        k_anonymous_tables(rows, everything, KAnonymityGuarantee(2), label="ill", is_public=True)
 
 
 def test_what_the_file_does_not_allow_is_not_evaluated_and_its_rows_are_not_read(
@@ -448,7 +448,7 @@ def test_a_method_that_breaks_its_promise_releases_nothing(
     project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
 ):
     release = release_of(project, spec)
-    careless = promise_for(release.declared, "kjig", k=0)
+    careless = guarantee_for(release.declared, "kjig", k=0)
     recode = release.method.recode
     monkeypatch.setattr(
         type(release.method),
@@ -486,13 +486,13 @@ def test_a_release_that_the_file_allows_may_leave_and_one_of_a_benchmark_may_not
 
 def test_kjig_keeps_two_labels_a_class_where_the_label_is_sensitive():
     sensitive = KAnonymity({"kjig": {}}, ("age",))
-    assert promise_for(sensitive, "kjig", k=5).diversity == 2
-    assert promise_for(sensitive, "rfka", k=5).diversity == 1
-    assert promise_for(sensitive, "kjig", k=0).is_empty, "K = 0 keeps everything"
+    assert guarantee_for(sensitive, "kjig", k=5).diversity == 2
+    assert guarantee_for(sensitive, "rfka", k=5).diversity == 1
+    assert guarantee_for(sensitive, "kjig", k=0).is_empty, "K = 0 keeps everything"
     open_label = KAnonymity({"kjig": {}}, ("age",), sensitive_label=False)
-    assert promise_for(open_label, "kjig", k=5).diversity == 1
+    assert guarantee_for(open_label, "kjig", k=5).diversity == 1
     declared = KAnonymity({"kjig": {}}, ("age",), diversity=3)
-    assert {promise_for(declared, name, k=5).diversity for name in ("kjig", "rfka")} == {3}
+    assert {guarantee_for(declared, name, k=5).diversity for name in ("kjig", "rfka")} == {3}
 
 
 @pytest.mark.parametrize("k", [0, 1])
@@ -501,7 +501,7 @@ def test_a_k_that_promises_nothing_promises_no_diversity_even_where_it_is_declar
     method: str, k: int
 ):
     declared = KAnonymity({method: {}}, ("age",), diversity=3)
-    assert promise_for(declared, method, k=k).is_empty
+    assert guarantee_for(declared, method, k=k).is_empty
 
 
 def test_a_release_without_epsilon_is_as_open_as_one_with(project: Project, spec: DatasetSpec):

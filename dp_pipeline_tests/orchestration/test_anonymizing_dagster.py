@@ -307,7 +307,7 @@ def test_the_label_of_a_sensitive_row_that_was_left_out_is_nowhere(
         BundleStore(project.home.released),
         bundle.parent,
         ledger=project.ledger,
-        lineage=spec.lineage,
+        population=spec.population,
     ).tables
     values = [str(v.tolist()) for table in tables.values() for v in table.values()]
     stored = [

@@ -39,11 +39,11 @@ def columns(page: dg.AssetSpec) -> dict[str, dg.TableColumn]:
 
 def sources(page: dg.AssetSpec) -> dict[str, set[str]]:
     """Column → ``stage.column`` that it is made from."""
-    lineage = page.metadata[LINEAGE]
-    lineage = getattr(lineage, "value", lineage)
+    population = page.metadata[LINEAGE]
+    population = getattr(population, "value", population)
     return {
         name: {f"{one.asset_key.path[-1]}.{one.column_name}" for one in made_from}
-        for name, made_from in lineage.deps_by_column.items()
+        for name, made_from in population.deps_by_column.items()
     }
 
 
@@ -61,7 +61,7 @@ def test_every_asset_has_a_side_icons_and_a_code_version(project: Project, homes
     for spec in (homes, plants):
         for name, page in pages(spec).items():
             assert page.tags["side"] in {"raw", "release", "monitoring"}, name
-            assert page.tags["lineage"] == spec.lineage
+            assert page.tags["population"] == spec.population
             assert page.kinds, name
             assert page.code_version, name
 
@@ -174,7 +174,9 @@ def test_the_bits_of_a_table_come_from_their_attribute(project: Project):
     assert len(made_from) == 4 + 2 + 2
 
 
-def test_columns_of_a_lineage_are_columns_of_the_asset_above(project: Project, homes: DatasetSpec):
+def test_columns_of_a_population_are_columns_of_the_asset_above(
+    project: Project, homes: DatasetSpec
+):
     for spec in (homes, project.declare("plants", PLANTS), project.declare("rides", RIDES)):
         found = pages(spec)
         for name, page in found.items():

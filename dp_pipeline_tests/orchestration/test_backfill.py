@@ -103,7 +103,7 @@ def test_a_backfill_that_ends_at_the_ceiling_goes_on_where_it_stopped(rides: Pro
 def _elsewhere(epsilon: str) -> Charge:
     return Charge(
         key="e" * 64,
-        lineage="riders",
+        population="riders",
         kind="dp",
         nano_epsilon=int(Fraction(epsilon) * 10**9),
         what="elsewhere",
@@ -156,9 +156,9 @@ def test_the_command_refuses_what_does_not_fit_before_it_asks_for_a_daemon(rides
 
 def test_the_plan_says_what_a_month_may_cost(rides: Project):
     limited = {"ceiling": {"total": "3", "per_month": "0.6"}}
-    other = rides.declare("rides", RIDES, lineage="walkers", **limited)
+    other = rides.declare("rides", RIDES, population="walkers", **limited)
     told = rides.cli("plan", "rides")
     assert told.code == 3
     assert "spent this month 0, left this month 0.6, a month 0.6" in told.out
     assert "per_month 0.6" in told.err
-    assert rides.ledger.account(other.lineage) is None, "a plan opens no account"
+    assert rides.ledger.account(other.population) is None, "a plan opens no account"

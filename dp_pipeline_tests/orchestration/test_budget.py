@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from dp_pipeline.orchestration.common import one_line_failures
-from dp_pipeline.publish.account import open_lineage, require_snapshot
+from dp_pipeline.publish.account import open_population, require_snapshot
 from dp_pipeline.publish.request import plan_request
 from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError
 from dp_pipeline_tests.orchestration.events import failures, refusal
@@ -80,38 +80,42 @@ def test_a_refused_step_is_never_retried(project: Project):
     assert refused.value.__suppress_context__
 
 
-def test_two_data_sets_on_one_lineage_share_its_account(released_rides: Project):
+def test_two_data_sets_on_one_population_share_its_account(released_rides: Project):
     project = released_rides
     rides = project.declare("rides", RIDES)
     project.write_rows("walks.csv", ["rider,x,y", "ann,1,1", "zoe,2,2"])
     walks = project.declare("walks", RIDES, source={"kind": "csv", "path": "walks.csv"})
     project.run(walks, epsilons=["0.5"])
     assert project.spent(rides) == project.spent(walks) == Fraction("1.1")
-    (account,) = project.ledger.lineages()
+    (account,) = project.ledger.populations()
     assert account == "riders"
     planned = plan_request(project.request(walks, new_draw=True))
     assert (planned.spent, planned.left) == (Fraction("1.1"), Fraction("1.9"))
 
 
-def test_a_second_lineage_that_claims_the_same_source_is_refused(project: Project):
+def test_a_second_population_that_claims_the_same_source_is_refused(project: Project):
     project.run(project.declare("rides", RIDES), epsilons=["0.1"])
-    project.declare("copies", RIDES, lineage="other_riders")
+    project.declare("copies", RIDES, population="other_riders")
     refused = project.cli("run", "copies")
     assert refused.code == 2
-    assert "belongs to lineage riders (release)" in refused.err
+    assert "belongs to population riders (release)" in refused.err
     assert project.ledger.account("other_riders") is None
     assert not (project.home.raw / "copies").exists()
 
 
 def test_a_benchmark_over_a_source_to_be_released_is_refused_even_with_a_reason(project: Project):
     project.run(project.declare("rides", RIDES), epsilons=["0.1"])
-    exposing = {"lineage": "shown", "purpose": "benchmark", "distinct_population": "really others"}
+    exposing = {
+        "population": "shown",
+        "purpose": "benchmark",
+        "distinct_population": "really others",
+    }
     spec = project.declare("shown", RIDES, **exposing)
-    with pytest.raises(DeclarationError, match="is protected by lineage riders"):
+    with pytest.raises(DeclarationError, match="is protected by population riders"):
         project.run(spec)
 
 
-MIRRORED = {"lineage": "shown", "purpose": "benchmark", "ceiling": None, "evaluation": None}
+MIRRORED = {"population": "shown", "purpose": "benchmark", "ceiling": None, "evaluation": None}
 
 
 def test_a_benchmark_that_downloads_a_file_to_be_released_is_refused_by_its_hash(project: Project):
@@ -120,11 +124,11 @@ def test_a_benchmark_that_downloads_a_file_to_be_released_is_refused_by_its_hash
         server.files["/copy.csv"] = rows
         release = {"url": "https://example.org/a.csv", "sha256": sha256(rows).hexdigest()}
         source = {"kind": "csv", "at_most_mb": "1"}
-        open_lineage(project.declare("rides", RIDES, source=source | release), project.home)
+        open_population(project.declare("rides", RIDES, source=source | release), project.home)
         mirror = source | {"url": server.url("/copy.csv")}
         shown = project.declare("shown", RIDES, source=mirror, **MIRRORED)
         told = refusal(project.launch(shown, "ingested"))
-    assert f"source 'sha256:{release['sha256']}' is protected by lineage riders" in told
+    assert f"source 'sha256:{release['sha256']}' is protected by population riders" in told
     assert rows not in project.files("raw").values()
 
 
@@ -136,12 +140,12 @@ def test_a_download_that_is_to_be_released_since_it_was_read_is_read_no_more(pro
         shown = project.declare("shown", RIDES, source=mirror, **MIRRORED)
         assert project.launch(shown, "ingested").success
     ours = mirror | {"url": "https://example.org/a.csv", "sha256": sha256(rows).hexdigest()}
-    with pytest.raises(DeclarationError, match="belongs to lineage shown"):
-        open_lineage(project.declare("rides", RIDES, source=ours), project.home)
+    with pytest.raises(DeclarationError, match="belongs to population shown"):
+        open_population(project.declare("rides", RIDES, source=ours), project.home)
     others = {"source": ours, "distinct_population": "they moved in since"}
-    open_lineage(project.declare("rides", RIDES, **others), project.home)
-    assert "is protected by lineage riders" in refusal(project.launch(shown, "ingested"))
-    with pytest.raises(DeclarationError, match="is protected by lineage riders"):
+    open_population(project.declare("rides", RIDES, **others), project.home)
+    assert "is protected by population riders" in refusal(project.launch(shown, "ingested"))
+    with pytest.raises(DeclarationError, match="is protected by population riders"):
         require_snapshot(shown, project.home)
 
 
@@ -160,7 +164,7 @@ def test_an_account_declared_otherwise_than_it_was_opened_is_refused(
 ):
     rides.publish(rides.declare("rides", RIDES))
     other = rides.declare("rides", RIDES, **change)
-    with pytest.raises(DeclarationError, match=r"lineage riders: (opened with|its account has)"):
+    with pytest.raises(DeclarationError, match=r"population riders: (opened with|its account has)"):
         rides.run(other, new_draw=True)
     assert rides.ledger.balance("riders").spent == Fraction("0.55")
 

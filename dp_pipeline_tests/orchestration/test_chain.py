@@ -93,7 +93,7 @@ def test_the_comparison_shows_a_small_table_then_pictures_then_the_report(ran: R
     first, *pictures, last = metadata
     assert (first, last) == ("summary", "report")
     lines = metadata["summary"].value.splitlines()
-    # Of homes no quality is bought, and the exact numbers are nobody's to see.
+    # Of homes no quality is paid for, and the exact numbers are nobody's to see.
     bought = spec.evaluation is not None or not spec.is_release
     caption = f"Every model at ε = {spec.partition_keys[-1]}, the best first"
     assert lines[0] == (caption if bought else "No quality numbers yet.")

@@ -1,4 +1,4 @@
-"""When Dagster says that code has changed: until a fresh draw, and never after a mere replay."""
+"""When Dagster says that code has changed: until a new draw, and never after a mere replay."""
 
 from __future__ import annotations
 

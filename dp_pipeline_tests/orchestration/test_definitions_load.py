@@ -57,7 +57,7 @@ def _declared(project: Project, number: int) -> Path:
     bins = {"bounds": ["0", "100"], "bins": str(number % 50 + 2)}
     attributes = {**WIDE["attributes"], "age": bins}
     name = f"set{number}"
-    return project.write_declaration(name, WIDE, lineage=name, attributes=attributes)
+    return project.write_declaration(name, WIDE, population=name, attributes=attributes)
 
 
 def _load(project: Project, paths: list[Path]) -> dg.Definitions:

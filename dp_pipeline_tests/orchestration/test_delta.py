@@ -1,4 +1,4 @@
-"""A lineage that pays in ρ: what is reserved, settled, shown and refused, end to end."""
+"""A population that pays in ρ: what is reserved, settled, shown and refused, end to end."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ Ran = tuple[Project, DatasetSpec, Mapping[tuple[str, Fraction], Outcome]]
 
 def test_every_release_is_reserved_in_rho_with_its_evaluation(ran: Ran) -> None:
     project, spec, _ = ran
-    entries = project.ledger.entries(spec.lineage)
+    entries = project.ledger.entries(spec.population)
     reserved = {
         (one.facts["model"], one.facts["epsilon"]): one.nano_epsilon
         for one in entries
@@ -112,7 +112,7 @@ def test_every_release_is_reserved_in_rho_with_its_evaluation(ran: Ran) -> None:
         ("eug_kmeans", "0.5"): nano_epsilon(Fraction("0.125") + BOUGHT),
     }
     assert project.spent(spec) == Fraction(sum(reserved.values()), NANO)
-    assert project.ledger.balance(spec.lineage).ceiling == LIMIT
+    assert project.ledger.balance(spec.population).ceiling == LIMIT
     project.ledger.verify()
 
 
@@ -120,9 +120,9 @@ def test_the_draws_of_a_settled_release_add_up_to_its_charge(ran: Ran) -> None:
     project, spec, found = ran
     settled = {
         (one.facts["model"], one.facts["epsilon"]): entry.spends
-        for one in project.ledger.entries(spec.lineage)
+        for one in project.ledger.entries(spec.population)
         if one.event == "reserve"
-        for entry in project.ledger.entries(spec.lineage)
+        for entry in project.ledger.entries(spec.population)
         if entry.event == "settled" and entry.key == one.key
     }
     counted = settled["counted", "0.5"]
@@ -197,7 +197,7 @@ def test_a_plan_adds_up_what_a_run_then_charges(ran: Ran) -> None:
     planned = plan_request(project.request(spec, new_draw=True))
     assert planned.asked == planned.spent == project.spent(spec)
     assert planned.ceiling == LIMIT
-    with pytest.raises(BudgetExceeded, match=r"rides refused by lineage riders: asked ρ=0\.\d+"):
+    with pytest.raises(BudgetExceeded, match=r"rides refused by population riders: asked ρ=0\.\d+"):
         for _ in range(3):
             balance = replace(planned.balance, spent=planned.spent * 2)
             planned = replace(planned, balance=balance)
@@ -244,7 +244,7 @@ def test_a_command_shows_rho_and_what_it_means(project: Project) -> None:
     project.run(spec, epsilons=["0.5"])
     (account,) = json.loads(project.cli("budget", "rides", "--json").out)
     assert account == {
-        "lineage": "riders",
+        "population": "riders",
         "releases": "1",
         "not_dp": "0",
         "spent": "0.12625",
@@ -280,7 +280,7 @@ def test_a_release_charged_before_a_crash_is_resumed_in_rho(
     whole = Curator.measure_gaussian
 
     def crash(self: Curator, *arguments: Any, **options: Any) -> Any:
-        if project.ledger.lineages() and project.spent(spec):
+        if project.ledger.populations() and project.spent(spec):
             raise KeyboardInterrupt
         return whole(self, *arguments, **options)
 

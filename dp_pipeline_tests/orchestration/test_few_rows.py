@@ -80,7 +80,7 @@ def test_a_benchmark_with_fewer_rows_than_centres_is_evaluated(rows: int, projec
 
 BROKEN = {
     **HOMES,
-    "lineage": "broken_town",
+    "population": "broken_town",
     "nominal_rows": "2000",
     "models": {"eug_kmeans": {"k": "3"}, "independent": {}},
 }

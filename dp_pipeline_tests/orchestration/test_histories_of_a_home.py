@@ -12,7 +12,7 @@ import pytest
 
 from dp_pipeline.anonymity.partition import TooFewRows
 from dp_pipeline.publish import account
-from dp_pipeline.publish.account import open_lineage
+from dp_pipeline.publish.account import open_population
 from dp_pipeline.raw.snapshot import retire
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import Damaged
@@ -48,7 +48,7 @@ def spec(project: Project) -> DatasetSpec:
 def refused(project: Project, spec: DatasetSpec, *, words: str) -> None:
     before = project.files()
     with pytest.raises(Damaged, match=words) as error:
-        open_lineage(spec, project.home)
+        open_population(spec, project.home)
     assert len(str(error.value).splitlines()) == 1
     assert project.files() == before, "something was made"
 
@@ -60,7 +60,7 @@ def only_rows(project: Project) -> None:
 def retired_rows(project: Project) -> None:
     (path,) = (one for one in (project.home.raw / "rides").iterdir() if one.is_dir())
     snapshot = project.snapshot(project.declare("rides", RIDES))
-    retire(snapshot, lineage="riders", on=DAY)
+    retire(snapshot, population="riders", on=DAY)
     assert [one.name for one in path.iterdir()] == ["manifest.json"]
 
 
@@ -87,10 +87,12 @@ def test_another_data_set_of_a_population_brings_no_budget_back(
 ) -> None:
     left(project)
     forget_the_ledger(project)
-    words = "tours: expected the ledger that knows lineage riders, .* beside rows or releases of it"
+    words = (
+        "tours: expected the ledger that knows population riders, .* beside rows or releases of it"
+    )
     refused(project, another(project), words=words)
     # Of other persons nothing lies here.
-    open_lineage(another(project, lineage="others"), project.home)
+    open_population(another(project, population="others"), project.home)
 
 
 def test_what_an_interrupted_release_leaves_is_a_release_of_its_population(
@@ -108,7 +110,7 @@ def test_k_anonymous_releases_are_releases_of_their_population(project: Project)
     anonymized(project, spec)
     shutil.rmtree(project.home.raw)
     forget_the_ledger(project)
-    tours = another(project, lineage="ward")
+    tours = another(project, population="ward")
     refused(project, tours, words="beside rows or releases of it in .*/k_anonymous/kjig/")
 
 
@@ -121,7 +123,7 @@ def test_a_k_anonymous_release_that_came_to_nothing_was_a_look_at_its_population
         anonymized(project, spec, k=5)
     shutil.rmtree(project.home.raw)
     forget_the_ledger(project)
-    tours = another(project, lineage="ward")
+    tours = another(project, population="ward")
     refused(project, tours, words="beside rows or releases of it in .*/k_anonymous/kjig/")
 
 
@@ -149,7 +151,7 @@ def broken_manifest(project: Project) -> Path:
 
 def manifest_without_population(project: Project) -> Path:
     (path,) = project.home.raw.rglob("manifest.json")
-    path.write_text(json.dumps({**json.loads(path.read_text()), "lineage": 7}))
+    path.write_text(json.dumps({**json.loads(path.read_text()), "population": 7}))
     return path.parent
 
 
@@ -181,7 +183,7 @@ def test_rows_and_releases_whose_population_cannot_be_read_are_named_and_refused
     path = spoil(project)
     forget_the_ledger(project)
     words = f"beside rows or releases in {path} that name no population"
-    refused(project, another(project, lineage="others"), words=words)
+    refused(project, another(project, population="others"), words=words)
 
 
 def test_a_population_that_the_ledger_knows_is_not_looked_for(
@@ -191,15 +193,15 @@ def test_a_population_that_the_ledger_knows_is_not_looked_for(
         raise AssertionError("the home was searched")
 
     monkeypatch.setattr(account, "traces", looked)
-    open_lineage(spec, project.home)
-    open_lineage(another(project), project.home)
+    open_population(spec, project.home)
+    open_population(another(project), project.home)
 
 
 def test_populations_side_by_side_open_their_accounts(project: Project, spec: DatasetSpec) -> None:
     project.publish(spec)
     homes = project.declare("homes", HOMES)
-    open_lineage(homes, project.home)
-    assert set(project.ledger.lineages()) == {"riders", "town"}
+    open_population(homes, project.home)
+    assert set(project.ledger.populations()) == {"riders", "town"}
     assert project.spent(spec) == Fraction("0.55")
 
 
@@ -217,12 +219,12 @@ def test_rows_name_their_population_before_the_first_of_them_is_stored(
         patch.setattr("dp_pipeline.raw.snapshot.Snapshot.store_table", store)
         prepared_rides(project, spec)
     (manifest,) = project.home.raw.rglob("manifest.json")
-    assert json.loads(manifest.read_text())["lineage"] == "riders"
+    assert json.loads(manifest.read_text())["population"] == "riders"
     prepared_rides(project, spec)
 
 
 def test_every_bundle_names_its_population(project: Project, spec: DatasetSpec) -> None:
-    assert project.publish(spec).bundle.facts["lineage"] == "riders"
+    assert project.publish(spec).bundle.facts["population"] == "riders"
     patients = declare(project)
     prepared(project, patients)
-    assert anonymized(project, patients).bundle.facts["lineage"] == "ward"
+    assert anonymized(project, patients).bundle.facts["population"] == "ward"

@@ -44,7 +44,7 @@ def spec(project: Project) -> DatasetSpec:
 
 
 def is_dead(project: Project, spec: DatasetSpec) -> None:
-    """Nothing goes on but a fresh draw, at the full price."""
+    """Nothing goes on but a new draw, at the full price."""
     with pytest.raises(DeadRelease):
         project.publish(spec)
     assert project.spent(spec) == COST
@@ -168,7 +168,7 @@ def test_a_damaged_row_of_the_account_kills_no_release(project: Project, spec: D
     interrupted(project, spec)
     raw(project.ledger.folder, "UPDATE entries SET what = 'y' WHERE sequence = 1", checks=False)
     with pytest.raises(Damaged, match="row 1"):
-        project.ledger.entries(spec.lineage)
+        project.ledger.entries(spec.population)
     assert (project.publish(spec).state, project.spent(spec)) == ("resumed", COST)
 
 

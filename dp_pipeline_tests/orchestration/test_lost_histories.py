@@ -35,9 +35,9 @@ def test_one_word_in_the_file_does_not_show_exact_numbers_of_protected_rows(
     assert released_rides.files("reports", "internal") == before
 
 
-def test_a_renamed_lineage_does_not_get_a_new_budget_for_the_same_rows(released_rides: Project):
-    renamed = released_rides.declare("rides", RIDES, lineage="somebody_else")
-    with pytest.raises(Damaged, match="expected the ledger that knows lineage somebody_else"):
+def test_a_renamed_population_does_not_get_a_new_budget_for_the_same_rows(released_rides: Project):
+    renamed = released_rides.declare("rides", RIDES, population="somebody_else")
+    with pytest.raises(Damaged, match="expected the ledger that knows population somebody_else"):
         released_rides.publish(renamed)
     assert released_rides.ledger.account("somebody_else") is None
 
@@ -49,7 +49,7 @@ def test_a_ledger_that_is_gone_does_not_come_back_with_a_full_budget(released_ri
         released_rides.run(spec, epsilons=["0.5"])
     (released_rides.home.root / "ledger.head").unlink()
     for options in ({}, {"snapshot": "again"}, {"new_draw": True}):
-        with pytest.raises(Damaged, match="expected the ledger that knows lineage riders"):
+        with pytest.raises(Damaged, match="expected the ledger that knows population riders"):
             released_rides.run(spec, epsilons=["0.5"], **options)
 
 
@@ -152,7 +152,7 @@ def test_pairs_too_large_to_count_are_left_out_of_a_bought_error(project: Projec
     assert project.spent(spec) == Fraction("1.5")
 
 
-def test_a_plan_of_a_lineage_without_account_uses_the_declared_ceiling(project: Project):
+def test_a_plan_of_a_population_without_account_uses_the_declared_ceiling(project: Project):
     planned = plan_request(project.request(project.declare("rides", RIDES)))
     assert (planned.ceiling, planned.left, planned.spent) == (3, 3, 0)
     assert not (project.folder / "data").exists()

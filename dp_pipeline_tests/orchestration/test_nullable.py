@@ -12,7 +12,7 @@ from dp_pipeline_tests.orchestration.projects import Declaration, Project
 
 PEOPLE: Declaration = {
     "description": "People of one street: sensitive.",
-    "lineage": "street",
+    "population": "street",
     "purpose": "release",
     "protection": {"unit": "one_row"},
     "ceiling": {"total": "1000"},

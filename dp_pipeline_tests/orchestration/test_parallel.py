@@ -1,4 +1,4 @@
-"""Five runs at once on one lineage with room for two: the ledger lets two of them through."""
+"""Five runs at once on one population with room for two: the ledger lets two of them through."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def full(request: pytest.FixtureRequest, tmp_path: Path) -> ServedProject:
     assert project.launch(spec, "ingested", "validated", "normalized").success
     earlier = Charge(
         key="a" * 64,
-        lineage="riders",
+        population="riders",
         kind="dp",
         nano_epsilon=int((spec.ceiling - LEFT) * 10**9) if spec.ceiling else 0,
         what="earlier releases",

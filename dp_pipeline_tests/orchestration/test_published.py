@@ -68,7 +68,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
 def reserved(project: Project, spec: DatasetSpec) -> dict[str, Entry]:
     """Model → its charge in the ledger."""
-    entries = project.ledger.entries(spec.lineage)
+    entries = project.ledger.entries(spec.population)
     return {one.facts["model"]: one for one in entries if one.event == "reserve"}
 
 
@@ -118,7 +118,7 @@ def test_the_ledger_holds_what_is_claimed_and_why(ran: Ran) -> None:
 
 def test_the_account_pays_the_composed_epsilon_and_nothing_for_what_has_none(ran: Ran) -> None:
     project, spec, _ = ran
-    balance = project.ledger.balance(spec.lineage)
+    balance = project.ledger.balance(spec.population)
     assert balance.spent == Fraction(sum(NANO.values()), 10**9)
     assert balance.not_dp == 2
     project.ledger.verify()
@@ -127,7 +127,7 @@ def test_the_account_pays_the_composed_epsilon_and_nothing_for_what_has_none(ran
 def test_the_ledger_sums_no_spends_to_an_epsilon_that_there_is_not(ran: Ran) -> None:
     project, spec, _ = ran
     settled = {
-        one.key: one for one in project.ledger.entries(spec.lineage) if one.event == "settled"
+        one.key: one for one in project.ledger.entries(spec.population) if one.event == "settled"
     }
     for name, charge in reserved(project, spec).items():
         spent = sum((spend.epsilon for spend in settled[charge.key].spends), Fraction(0))
@@ -190,7 +190,7 @@ def test_the_checks_compare_with_what_the_method_composes_to(ran: Ran) -> None:
 
 def test_the_table_of_charges_has_no_epsilon_for_what_has_none(ran: Ran) -> None:
     project, spec, _ = ran
-    rows = [dict(one.data) for one in charge_table(project.ledger, spec.lineage).records]
+    rows = [dict(one.data) for one in charge_table(project.ledger, spec.population).records]
     shown = {row["release"].split()[0]: (row["kind"], row["ε"]) for row in rows}
     assert shown == {
         "plants/dp_kmeans": ("not-dp", "none"),
@@ -336,7 +336,7 @@ def test_where_nothing_is_left_what_has_no_epsilon_still_runs(project: Project) 
     spec = project.declare("plants", GARDEN, models=every, ceiling={"total": "0.15"})
     states = [one.state for one in project.run(spec)]
     assert states == ["charged", "charged"]
-    assert project.ledger.balance(spec.lineage).left == 0
+    assert project.ledger.balance(spec.population).left == 0
 
 
 # Mutants: models whose claim is not what they do. They are caught before the charge.

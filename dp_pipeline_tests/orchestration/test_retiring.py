@@ -37,7 +37,7 @@ def test_rows_and_exact_numbers_go_and_the_ledger_says_so_first(
     assert released_rides.spent(spec) == spent
     assert released_rides.files("released") == releases
     newest = released_rides.ledger.entries()[-1]
-    assert (newest.event, newest.lineage) == ("retired", "riders")
+    assert (newest.event, newest.population) == ("retired", "riders")
     assert newest.facts["snapshots"] == f"rides/{snapshot.id}"
     released_rides.ledger.verify()
 
@@ -80,24 +80,24 @@ def test_without_a_yes_nothing_is_touched(released_rides: Project) -> None:
     assert released_rides.ledger.entries() == entries
 
 
-def test_every_data_set_of_the_lineage_is_retired_and_no_other(
+def test_every_data_set_of_the_population_is_retired_and_no_other(
     released_rides: Project, spec: DatasetSpec
 ) -> None:
     home = released_rides.home
-    key = released_rides.ledger.key(spec.lineage)
+    key = released_rides.ledger.key(spec.population)
     together = Snapshot(home.raw / "walks" / "one", key)
     together.store_table("ingested", lambda file: file.write(VALUE))
-    together.record(lineage=spec.lineage)
+    together.record(population=spec.population)
     others = Snapshot(home.raw / "plants" / "one", key)
     others.store_table("ingested", lambda file: file.write(VALUE))
-    others.record(lineage="garden")
+    others.record(population="garden")
     result = released_rides.cli("data", "retire", "rides", "--yes")
     assert result.code == 0
     assert "walks/one" in result.out
     assert together.is_retired()
     assert others.checked_path("ingested").read_bytes() == VALUE
     again = released_rides.cli("data", "retire", "rides", "--yes")
-    assert (again.code, again.out) == (0, "lineage riders: no rows are stored here\n")
+    assert (again.code, again.out) == (0, "population riders: no rows are stored here\n")
 
 
 def test_what_was_stopped_between_ledger_and_rows_is_finished(
@@ -105,7 +105,7 @@ def test_what_was_stopped_between_ledger_and_rows_is_finished(
 ) -> None:
     """The ledger says retired, the rows are there: until the end they are as they were."""
     snapshot = released_rides.snapshot(spec)
-    released_rides.ledger.retire(spec.lineage, [f"rides/{snapshot.id}"], by="somebody")
+    released_rides.ledger.retire(spec.population, [f"rides/{snapshot.id}"], by="somebody")
     assert snapshot.checked_path("normalized").is_file()
     assert released_rides.cli("data", "retire", "rides", "--yes").code == 0
     assert snapshot.is_retired()

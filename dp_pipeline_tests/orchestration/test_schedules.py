@@ -57,7 +57,7 @@ def spend(project: Project, epsilon: str) -> None:
     """Leave only so much of RIDES' 3."""
     charge = Charge(
         key="f" * 64,
-        lineage="riders",
+        population="riders",
         kind="dp",
         nano_epsilon=int(Fraction(epsilon) * 10**9),
         what="elsewhere",
@@ -119,7 +119,7 @@ def test_a_week_that_the_total_does_not_allow_is_one_line_and_nothing_is_written
     told = answer(rides, spec)
     assert isinstance(told, dg.SkipReason)
     assert str(told.skip_message).startswith(
-        "rides refused by lineage riders: asked ε=0.55, spent 2.5, left 0.5, ceiling 3; "
+        "rides refused by population riders: asked ε=0.55, spent 2.5, left 0.5, ceiling 3; "
     )
     assert rides.files() == before
 
@@ -166,9 +166,9 @@ def test_a_publication_that_was_paid_is_replayed_however_little_is_left(released
 
 
 def test_a_file_that_disagrees_with_its_account_turns_the_tick_red(rides: Project):
-    spec = rides.declare("rides", RIDES, lineage="walkers")
+    spec = rides.declare("rides", RIDES, population="walkers")
     rides.ledger.open_account(Account("walkers", "one row", "add_remove", "release", Fraction(9)))
     with pytest.raises(dg.DagsterError) as red:
         answer(rides, spec)
     assert isinstance(red.value.__cause__, DeclarationError)
-    assert "lineage walkers: opened with" in str(red.value.__cause__)
+    assert "population walkers: opened with" in str(red.value.__cause__)

@@ -33,14 +33,14 @@ def stored_bundle(folder: Path) -> tuple[Path, Read]:
 
 def stored_manifest(folder: Path) -> tuple[Path, Read]:
     snapshot = Snapshot(folder / "toy" / "2026-11-22", b"k" * 32)
-    snapshot.record(lineage="people")
+    snapshot.record(population="people")
     return snapshot.folder / "manifest.json", lambda: snapshot.manifest
 
 
 def retired_manifest(folder: Path) -> tuple[Path, Read]:
     snapshot = Snapshot(folder / "toy" / "2026-11-22", b"")
-    snapshot.mark_retired(lineage="people", on=date(2026, 11, 22))
-    return snapshot.folder / "manifest.json", lambda: (snapshot.lineage, snapshot.is_retired())
+    snapshot.mark_retired(population="people", on=date(2026, 11, 22))
+    return snapshot.folder / "manifest.json", lambda: (snapshot.population, snapshot.is_retired())
 
 
 def document(folder: Path) -> tuple[Path, Read]:

@@ -80,7 +80,7 @@ def another_version() -> Iterator[None]:
 
 
 def events(project: Project, spec: DatasetSpec) -> list[str]:
-    return [one.event for one in project.ledger.entries(spec.lineage) if one.key]
+    return [one.event for one in project.ledger.entries(spec.population) if one.key]
 
 
 # Words.
@@ -137,7 +137,7 @@ def test_a_release_of_other_questions_is_refused_and_stays_alive(
 
 
 def events_key(project: Project, spec: DatasetSpec) -> str:
-    return next(str(one.key) for one in project.ledger.entries(spec.lineage) if one.key)
+    return next(str(one.key) for one in project.ledger.entries(spec.population) if one.key)
 
 
 def test_fresh_does_not_give_up_what_it_cannot_finish(
@@ -156,7 +156,7 @@ def test_who_gives_a_release_up_loses_what_it_cost_and_may_draw_anew(
     told = give_up(rides.home, key[:12], reason="begun before the upgrade", by="ana")
     assert told.what == "rides/dpqt_kmeans at ε=0.5"
     assert rides.spent(spec) == spent
-    last = rides.ledger.entries(spec.lineage)[-1]
+    last = rides.ledger.entries(spec.population)[-1]
     assert (last.event, last.facts) == (
         "dead",
         {"reason": "given up by ana: begun before the upgrade"},
@@ -200,7 +200,7 @@ def test_digits_that_begin_two_keys_give_neither_up_and_no_history_is_read(
         with home.ledger.reserve(Charge(key, "trips", "dp", 10**8, f"trips/grid {key}", {})):
             pass
     monkeypatch.setattr(View, "entries", None)
-    monkeypatch.setattr(View, "of_lineage", None)
+    monkeypatch.setattr(View, "of_population", None)
     with pytest.raises(DeclarationError, match="got 2 that begin so, such as abab"):
         give_up(home, "ab" * 8, reason="old", by="ana")
     assert give_up(home, "ab" * 8 + "01", reason="old", by="ana").key == "ab" * 8 + "01"

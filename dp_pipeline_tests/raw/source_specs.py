@@ -22,7 +22,7 @@ def spec_of(
         name="city",
         title="City",
         description="Made up",
-        lineage="city",
+        population="city",
         purpose=purpose,
         protection=OneRow() if person is None else RowsOfPerson(person, 2),
         relation="add_remove",

@@ -182,8 +182,8 @@ def test_exact_facts_are_computed_once_and_then_read(spec, tmp_path):
     assert steward_facts(snapshot, "of-one-bundle", lambda: {"nicv": 2.5}) == {"nicv": 1.5}
 
 
-def test_exact_facts_of_another_lineage_or_changed_by_hand_are_not_believed(spec, tmp_path):
+def test_exact_facts_of_another_population_or_changed_by_hand_are_not_believed(spec, tmp_path):
     snapshot = ready(spec, tmp_path, FOUR)
     steward_facts(snapshot, "of-one-bundle", lambda: {"nicv": 1.5})
-    other = Snapshot(snapshot.folder, b"another lineage's key")
+    other = Snapshot(snapshot.folder, b"another population's key")
     assert steward_facts(other, "of-one-bundle", lambda: {"nicv": 2.5}) == {"nicv": 2.5}

@@ -290,7 +290,7 @@ def test_numbers_are_told_apart_to_the_last_bit() -> None:
     [
         ({"column": "rider"}, "expected a column 'rider'"),
         ({"at_most": 0}, "expected at_most of at least 1, got 0"),
-        ({"key": b""}, "expected the lineage's key"),
+        ({"key": b""}, "expected the population's key"),
     ],
 )
 def test_a_wrong_argument_is_a_mistake_of_the_declaration(

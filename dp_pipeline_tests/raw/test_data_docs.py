@@ -75,7 +75,7 @@ def test_they_are_written_anew_and_go_with_the_rows(spec: DatasetSpec, tmp_path:
     assert not (folder / "old").exists()
     left = {path.name for path in snapshot.folder.iterdir()}
     assert left == {"manifest.json", "ingested.parquet", FOLDER}
-    retire(snapshot, lineage=spec.lineage, on=date(2026, 1, 1))
+    retire(snapshot, population=spec.population, on=date(2026, 1, 1))
     assert [path.name for path in snapshot.folder.iterdir()] == ["manifest.json"]
     with pytest.raises(NotPrepared):
         write_data_docs(spec, snapshot)

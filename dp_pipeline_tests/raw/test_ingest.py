@@ -113,7 +113,7 @@ def test_a_changed_source_of_the_same_name_is_not_noticed(run: Ingest, source: P
 def test_the_manifest_tells_facts_and_no_row_and_no_count(run: Ingest, spec: DatasetSpec) -> None:
     manifest = run().manifest
     assert manifest["dataset"] == "city"
-    assert manifest["lineage"] == spec.lineage
+    assert manifest["population"] == spec.population
     assert manifest["source"] == spec.source.identity
     assert manifest["columns"] == ["x", "user"]
     assert manifest["ingested_at"].endswith("+00:00")
@@ -122,7 +122,7 @@ def test_the_manifest_tells_facts_and_no_row_and_no_count(run: Ingest, spec: Dat
         *(
             "format",
             "id",
-            "lineage",
+            "population",
             "dataset",
             "source",
             "columns",
@@ -194,11 +194,11 @@ def test_another_source_needs_a_new_name(run: Ingest, spec: DatasetSpec, source:
     assert run("moved", of=moved).id == "moved"
 
 
-def test_another_lineage_needs_a_new_name(run: Ingest, spec: DatasetSpec) -> None:
+def test_another_population_needs_a_new_name(run: Ingest, spec: DatasetSpec) -> None:
     first = run()
-    renamed = replace(spec, lineage="others")
+    renamed = replace(spec, population="others")
     for name in (None, first.id):
-        with pytest.raises(DeclarationError, match=r"the lineage others, got .*name a new snap"):
+        with pytest.raises(DeclarationError, match=r"the population others, got .*name a new snap"):
             run(name, of=renamed)
     assert run("others", of=renamed).id == "others"
 

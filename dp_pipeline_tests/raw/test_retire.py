@@ -35,10 +35,10 @@ def opened(spec: DatasetSpec, store: Path, name: str | None = None) -> Snapshot:
     return ingest(spec, store, key=KEY, snapshot_id=name, today=DAY)
 
 
-def retire_all(store: Path, lineage: str = "people") -> list[str]:
-    found = snapshots_of(store, lineage, datasets=("people",))
+def retire_all(store: Path, population: str = "people") -> list[str]:
+    found = snapshots_of(store, population, datasets=("people",))
     for snapshot in found:
-        retire(snapshot, lineage=lineage, on=DAY)
+        retire(snapshot, population=population, on=DAY)
     return [name_of(snapshot) for snapshot in found]
 
 
@@ -93,9 +93,9 @@ def test_rows_of_another_population_stay(spec: DatasetSpec, store: Path) -> None
     ours = opened(spec, store, "one")
     others = Snapshot(store / "town" / "one", KEY)
     others.store_table("ingested", lambda file: file.write(SECRET))
-    others.record(lineage="town")
+    others.record(population="town")
     mixed = Snapshot(store / "people" / "old", KEY)
-    mixed.record(lineage="town")
+    mixed.record(population="town")
     assert [name_of(one) for one in snapshots_of(store, "people", datasets=("people",))] == [
         name_of(ours)
     ]
@@ -117,7 +117,7 @@ def test_rows_that_were_half_written_go_too(store: Path) -> None:
     ] == ["ingested.parquet"]
 
 
-def test_a_data_set_of_the_lineage_whose_file_is_gone_is_found_by_its_manifest(
+def test_a_data_set_of_the_population_whose_file_is_gone_is_found_by_its_manifest(
     spec: DatasetSpec, store: Path
 ) -> None:
     opened(spec, store, "one")

@@ -17,7 +17,7 @@ KEY = b"k" * 32
 HEAD = """
 name: {name}
 description: Written by hand.
-lineage: {name}
+population: {name}
 purpose: {purpose}
 ceiling: {{total: 100}}
 source: {source}

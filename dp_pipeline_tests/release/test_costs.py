@@ -1,4 +1,4 @@
-"""What charges cost a lineage, and how a bundle remembers it."""
+"""What charges cost a population, and how a bundle remembers it."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from dp_pipeline.release.bundle import ReleaseKey
 from dp_pipeline.spec.formats import AS_BEFORE
 
 KEY = ReleaseKey(
-    lineage="people",
+    population="people",
     dataset="toy",
     snapshot="2024-06",
     declaration="ab",
@@ -22,7 +22,7 @@ KEY = ReleaseKey(
     noise="opendp",
 )
 CHANGES = {
-    "lineage": ["others", "People"],
+    "population": ["others", "People"],
     "dataset": ["toys"],
     "snapshot": ["2024-07"],
     "declaration": ["ba"],

@@ -18,12 +18,12 @@ weights = st.lists(st.floats(0.5, 1e4), min_size=1, max_size=6)
 @both
 @pytest.mark.parametrize("reach", [1, 7])
 def test_deviation_and_variance_are_those_of_a_table_that_costs_as_much(
-    concentrated: bool, reach: int
+    concentrated: bool, distance: int
 ) -> None:
     amount = Fraction(1, 5000)
-    scale = Fraction(reach**2) / (2 * amount) if concentrated else reach / amount
+    scale = Fraction(distance**2) / (2 * amount) if concentrated else distance / amount
     table = NoisyMarginal(("a",), np.zeros(2, np.int64), scale, gaussian=concentrated)
-    rate = NoiseRate(concentrated, reach)
+    rate = NoiseRate(concentrated, distance)
     assert rate.deviation(float(amount)) == pytest.approx(table.deviation, rel=0.01)
     assert rate.variance(float(amount)) == pytest.approx(table.variance, rel=0.01)
 
@@ -38,7 +38,7 @@ def test_deviation_and_variance_are_those_of_a_table_that_costs_as_much(
 def test_no_split_of_the_amount_has_less_noise_than_the_shares(
     concentrated: bool, weights: list[float], amount: float, parts: list[float]
 ) -> None:
-    rate = NoiseRate(concentrated, reach=3)
+    rate = NoiseRate(concentrated, distance=3)
     least = rate.least(weights, amount)
 
     def noise(shares: list[float]) -> float:

@@ -41,7 +41,7 @@ def spec(**changes: Any) -> DatasetSpec:
         "name": "squares",
         "title": "Squares",
         "description": "Points in a square.",
-        "lineage": "square_people",
+        "population": "square_people",
         "purpose": "benchmark",
         "protection": OneRow(),
         "relation": "add_remove",

@@ -30,7 +30,7 @@ def history(**changes: object) -> BudgetHistory:
     """Four charges in three months, under a ceiling that was raised once."""
     charges = ((at(1, 5), "0.5"), (at(1, 12), "0.25"), (at(2, 3), "0.5"), (at(4, 1), "1"))
     fields = {
-        "lineage": "riders",
+        "population": "riders",
         "charges": tuple((time, Fraction(amount)) for time, amount in charges),
         "ceilings": ((at(1, 1), Fraction(3)), (at(3, 1), Fraction(4))),
         "limits": ((at(1, 1), Fraction(1)),),
@@ -98,7 +98,7 @@ def test_an_account_in_rho_has_its_limits_in_rho(tmp_path: Path):
         {"charges": ()},
         {"charges": ((at(1, 1), Fraction(1, 10**9)),)},
         {"charges": tuple((at(1, 1 + day % 28), Fraction(1)) for day in range(3000))},
-        {"lineage": "riders of a $long$ name " * 9, "currency": Currency(Fraction(1, 10**9))},
+        {"population": "riders of a $long$ name " * 9, "currency": Currency(Fraction(1, 10**9))},
     ],
     ids=["all", "no month", "no limit", "nothing", "a nano-ε", "3000 charges", "a long name"],
 )

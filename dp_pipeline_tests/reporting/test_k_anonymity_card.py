@@ -203,7 +203,7 @@ def test_no_text_becomes_markup(text: str):
     def card(words: str) -> str:
         return card_of(
             k_anonymous(
-                spec=spec(title=words, lineage=words),
+                spec=spec(title=words, population=words),
                 summary=words,
                 label=words,
                 columns=((words, words, words),) * 2,

@@ -118,7 +118,7 @@ def test_every_hostile_text_is_escaped(tmp_path):
         columns=[(HOSTILE, HOSTILE, HOSTILE)],
         measures={**measures("aa", "aab"), HOSTILE: 1.0},
     )
-    hostile = spec(name=HOSTILE, title=HOSTILE, description=HOSTILE, lineage=HOSTILE)
+    hostile = spec(name=HOSTILE, title=HOSTILE, description=HOSTILE, population=HOSTILE)
     text = written(tmp_path, spec=hostile, releases=[release], beside=[HOSTILE])
     assert "<script" not in text
     assert "&lt;script&gt;" in text

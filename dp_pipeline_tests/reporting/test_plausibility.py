@@ -90,7 +90,7 @@ def drawn(
     curator = Curator(
         counter,
         domain=spec.domain,
-        reach=spec.reach,
+        distance=spec.distance,
         accountant=accountant,
         transcript=Transcript(),
         noise=SeededNoise(seed),
@@ -211,12 +211,12 @@ def test_the_total_of_a_bundle_is_that_of_its_measured_tables():
     codes = np.random.default_rng(1).integers(0, 3, (5_000, 2))
     spec, bundle = drawn(over_people(codes), "mst")
     sums = bundle.tables["measured"], bundle.tables["cells"]
-    total = NoisyTotal.of_tables(bundle.tables, bundle.spends, reach=1)
+    total = NoisyTotal.of_tables(bundle.tables, bundle.spends, distance=1)
     assert sums[0]["cells"].sum() == len(sums[1]["noisy_count"])
     assert total is not None
     assert abs(total.rows - 5_000) < 4 * total.deviation
     without = {name: one for name, one in bundle.tables.items() if name != "cells"}
-    assert NoisyTotal.of_tables(without, bundle.spends, reach=1) is None
+    assert NoisyTotal.of_tables(without, bundle.spends, distance=1) is None
     assert bundle_warnings(spec, replace(bundle, tables=without)) == ()
 
 
@@ -226,14 +226,14 @@ def test_both_ways_to_a_total_agree():
     curator = Curator(
         counter,
         domain=spec.domain,
-        reach=1,
+        distance=1,
         accountant=accountant,
         transcript=Transcript(),
         noise=SeededNoise(5),
     )
     table = MODELS["one_shot"]().fit(curator, epsilon=Fraction(1), rng=np.random.default_rng(0))
     assert isinstance(table, SyntheticTable)
-    of_tables = NoisyTotal.of_tables(table.tables(), accountant.spends, reach=1)
+    of_tables = NoisyTotal.of_tables(table.tables(), accountant.spends, distance=1)
     of_marginals = NoisyTotal.of_marginals(table.measured)
     assert of_tables is not None
     assert of_marginals is not None
@@ -253,7 +253,7 @@ def test_the_deviation_of_a_total_is_not_below_that_of_its_noise(model: str, row
     off = []
     for seed in range(40):
         spec, bundle = drawn(population, model, "0.2", seed=seed, k="3")
-        total = NoisyTotal.of_tables(bundle.tables, bundle.spends, reach=spec.reach)
+        total = NoisyTotal.of_tables(bundle.tables, bundle.spends, distance=spec.distance)
         assert total is not None
         off.append((total.rows - rows) / total.deviation)
     below = np.minimum(off, 0.0) if model == "htree_kmeans" else np.array(off)

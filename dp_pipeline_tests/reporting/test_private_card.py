@@ -253,7 +253,7 @@ def test_no_text_becomes_markup(text: str):
         tables = {"centres": {words: np.array([1.0])}, words: {"a": np.array([words])}}
         return card(
             release(
-                spec={**SENSITIVE, "title": words, "lineage": words},
+                spec={**SENSITIVE, "title": words, "population": words},
                 bundle={"facts": facts, "tables": tables, "spends": (spend(),)},
                 summary=words,
                 beside=[words],

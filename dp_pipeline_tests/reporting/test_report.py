@@ -139,7 +139,7 @@ def test_every_hostile_text_is_escaped(tmp_path):
             name=HOSTILE,
             title=HOSTILE,
             description=HOSTILE,
-            lineage=HOSTILE,
+            population=HOSTILE,
             protection=RowsOfPerson(HOSTILE, 3),
         ),
         rows=[exact(HOSTILE, ONE, 1.0, metric=HOSTILE)],

@@ -63,7 +63,7 @@ def test_what_bought_quality_is_a_step_of_its_own():
     assert sum(share for _, _, share in steps.values()) == 1
 
 
-def test_steps_are_counted_in_what_the_lineage_pays_in():
+def test_steps_are_counted_in_what_the_population_pays_in():
     paid = replace(
         TABLE,
         facts={"evaluation": "none", "delta": "0.000000001", "currency": "zcdp"},

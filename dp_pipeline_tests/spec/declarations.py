@@ -10,7 +10,7 @@ from dp_pipeline.spec.parser import load_spec
 FIELDS = {
     "name": "name: toy",
     "description": "description: Ten people on a square.",
-    "lineage": "lineage: people",
+    "population": "population: people",
     "purpose": "purpose: release",
     "protection": "protection:\n  unit: rows_of_person\n  column: person\n  at_most: 3",
     "ceiling": "ceiling:\n  total: 4",

@@ -12,7 +12,7 @@ _PLACES = """
 name: toy
 title: Toy
 description: Ten people on a square.
-lineage: people
+population: people
 purpose: release
 protection: {unit: rows_of_person, column: person, at_most: 3}
 relation: add_remove
@@ -70,7 +70,7 @@ delta: 0.000000001
 _PATIENTS = """
 name: toy
 description: Ten patients.
-lineage: patients
+population: patients
 purpose: release
 protection: {unit: one_row}
 ceiling: {total: 4}
@@ -89,7 +89,7 @@ allow_not_dp: true
 _PUBLIC = """
 name: toy
 description: Ten plants.
-lineage: garden
+population: garden
 purpose: benchmark
 protection: {unit: one_row}
 source: SOURCE

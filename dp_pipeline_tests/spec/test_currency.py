@@ -113,12 +113,12 @@ def test_an_epsilon_too_small_for_a_nano_rho_is_refused() -> None:
 @exactly
 @given(epsilons)
 def test_a_pure_charge_costs_half_its_square_and_never_the_reverse(epsilon: Fraction) -> None:
-    lineage = Currency(BILLIONTH)
-    assert lineage.cost_of(epsilon, PURE) == rho_of_pure(epsilon) == epsilon**2 / 2
-    assert lineage.cost_of(epsilon, lineage) == epsilon
+    population = Currency(BILLIONTH)
+    assert population.cost_of(epsilon, PURE) == rho_of_pure(epsilon) == epsilon**2 / 2
+    assert population.cost_of(epsilon, population) == epsilon
     assert PURE.cost_of(epsilon, PURE) == epsilon
     with pytest.raises(BoundaryViolation, match="expected a charge in pure ε, got one in ρ"):
-        PURE.cost_of(epsilon, lineage)
+        PURE.cost_of(epsilon, population)
 
 
 def test_two_gaussian_releases_cost_less_together_than_their_epsilons_add_up_to() -> None:

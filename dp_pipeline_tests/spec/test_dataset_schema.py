@@ -22,8 +22,8 @@ from dp_pipeline.spec.draft import (
     FoundColumn,
     Outline,
     attribute_names,
-    public_skeleton,
-    sensitive_skeleton,
+    public_draft,
+    sensitive_draft,
 )
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline.spec.parser import load_spec
@@ -98,8 +98,8 @@ def test_a_draft_of_public_rows_validates_and_an_open_one_does_not() -> None:
     outline = Outline(
         "toy", "toy.csv", {"kind": "csv", "path": "toy.csv"}, attribute_names(columns)
     )
-    assert complaints(yaml.safe_load(public_skeleton(outline, rows=5))) == []
-    assert complaints(yaml.safe_load(sensitive_skeleton(outline)))
+    assert complaints(yaml.safe_load(public_draft(outline, rows=5))) == []
+    assert complaints(yaml.safe_load(sensitive_draft(outline)))
 
 
 def test_every_field_has_a_help_for_editors_and_a_default_where_a_text_is_one() -> None:
@@ -179,7 +179,7 @@ def test_a_schema_that_lets_everything_through_would_be_noticed(lost: str) -> No
     lenient = jsonschema.Draft202012Validator(schema)
     document = texts_of(FULL[0])
     if lost == "required":
-        del document["lineage"]
+        del document["population"]
     else:
         document["celing"] = "1"
     assert complaints(document)

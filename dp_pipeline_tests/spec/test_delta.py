@@ -1,4 +1,4 @@
-"""A data set file that declares a δ: its lineage pays in ρ."""
+"""A data set file that declares a δ: its population pays in ρ."""
 
 from __future__ import annotations
 

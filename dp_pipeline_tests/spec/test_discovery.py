@@ -60,7 +60,7 @@ def test_the_benchmarks_of_k_anonymity_are_public_tables_with_a_label(name: str)
     assert next(iter(declared.methods)) == "kjig"
     assert declared.partition_keys == ("0", "2", "5", "10", "20", "50")
     assert {*declared.attributes, spec.label} == set(spec.domain.names)
-    assert (spec.is_release, spec.allow_not_dp, spec.reach) == (False, False, 1)
+    assert (spec.is_release, spec.allow_not_dp, spec.distance) == (False, False, 1)
 
 
 @pytest.mark.parametrize("value", [None, ""])

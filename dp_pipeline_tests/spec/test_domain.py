@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.spec.discovery import find_spec
-from dp_pipeline.spec.domain import OneRow, RowsOfPerson, reach
+from dp_pipeline.spec.domain import OneRow, RowsOfPerson, distance
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline_tests.spec.declarations import FIELDS, loaded, with_attribute
 
@@ -45,7 +45,7 @@ def test_what_a_domain_does_not_have_is_refused_by_name(tmp_path: Path) -> None:
 def test_neighbours_differ_by_the_rows_of_one_unit_and_by_twice_that_when_it_is_replaced(
     protection, relation, rows: int
 ) -> None:
-    assert reach(protection, relation) == rows
+    assert distance(protection, relation) == rows
 
 
 def test_a_missing_value_is_one_more_cell_the_last_and_no_place_in_a_box(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ MEASURED = {
     "person": {"protection": FIELDS["protection"].replace("column: person", "column: rider")},
     "unit": {"protection": "protection: {unit: one_row}"},
     "relation": {"relation": "relation: replace_one"},
-    "label that is bought": {"label": "label: colour", "evaluation": EVALUATION},
+    "label that is paid for": {"label": "label: colour", "evaluation": EVALUATION},
 }
 NOT_MEASURED = {
     "title": {"title": "title: Others"},

@@ -39,7 +39,7 @@ MISTAKES = {
         "partition: [1]",
         "a field that is not known",
     ),
-    "missing": ({"lineage": None}, "lineage", "name: toy", "nothing"),
+    "missing": ({"population": None}, "population", "name: toy", "nothing"),
     "missing nested": (
         {"protection": "protection:\n  column: c"},
         "protection.unit",
@@ -112,7 +112,7 @@ MISTAKES = {
     "empty value": ({"description": "description:"}, "description", "description", "''"),
     # Names and choices.
     "name of another file": ({"name": "name: tow"}, "name", "name: tow", "'tow'"),
-    "odd lineage": ({"lineage": "lineage: A b"}, "lineage", "A b", "'A b'"),
+    "odd population": ({"population": "population: A b"}, "population", "A b", "'A b'"),
     "odd purpose": ({"purpose": "purpose: secret"}, "purpose", "secret", "'secret'"),
     "odd relation": ({"relation": "relation: swap"}, "relation", "swap", "'swap'"),
     "odd kind": (
@@ -506,9 +506,9 @@ def test_every_field_is_loaded_as_declared(tmp_path: Path) -> None:
         distinct_population="distinct_population: other town",
         label="label: colour",
     )
-    assert (spec.name, spec.title, spec.lineage) == ("toy", "Toy people", "people")
+    assert (spec.name, spec.title, spec.population) == ("toy", "Toy people", "people")
     assert spec.protection == RowsOfPerson("person", 3)
-    assert (spec.relation, spec.reach, spec.purpose) == ("add_remove", 3, "release")
+    assert (spec.relation, spec.distance, spec.purpose) == ("add_remove", 3, "release")
     assert spec.source == Source("csv", str(tmp_path / "toy.csv"))
     assert spec.columns == ("x", "age", "colour", "person")
     assert spec.partition_keys == ("0.5", "1")

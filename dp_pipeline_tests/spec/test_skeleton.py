@@ -15,8 +15,8 @@ from dp_pipeline.spec.draft import (
     FoundColumn,
     Outline,
     attribute_names,
-    public_skeleton,
-    sensitive_skeleton,
+    public_draft,
+    sensitive_draft,
 )
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline.spec.parser import load_spec
@@ -78,7 +78,7 @@ def test_a_sensitive_draft_is_refused_until_it_is_decided_and_good_afterwards(
     person = "who is it?" if with_person else None
     if any(column.name == person for column in columns):
         return
-    path = draft(tmp_path_factory.mktemp("draft"), sensitive_skeleton(outline(columns, person)))
+    path = draft(tmp_path_factory.mktemp("draft"), sensitive_draft(outline(columns, person)))
     with pytest.raises(DeclarationError, match=r"rides\.yaml:\d+: protection\.(unit|at_most)"):
         load_spec(path)
     text = path.read_text(encoding="utf-8")
@@ -102,7 +102,7 @@ def test_one_column_left_open_is_named_with_its_line(
     name = list(named)[place % len(named)]
     if named[name].kind == "boolean":
         return
-    lines = sensitive_skeleton(outline(columns)).splitlines(keepends=True)
+    lines = sensitive_draft(outline(columns)).splitlines(keepends=True)
     first = next(i for i, line in enumerate(lines) if line.rstrip() == f"  {name}:")
     last = next(i for i in range(first + 1, len(lines)) if not lines[i].startswith("    "))
     text = "".join(
@@ -126,7 +126,7 @@ def test_what_a_type_says_is_not_asked_again() -> None:
         FoundColumn("town", "text", "string"),
         START,
     )
-    text = sensitive_skeleton(outline(columns))
+    text = sensitive_draft(outline(columns))
     attributes = text.partition("\nattributes:\n")[2].partition("# The ε")[0]
     assert attributes == (
         "  rooms:  # int64\n    bounds: [TODO, TODO]\n    bins: 10\n    integer: true\n"
@@ -151,7 +151,7 @@ def test_what_a_type_says_is_not_asked_again() -> None:
 def test_the_models_fit_the_columns(
     columns: tuple[FoundColumn, ...], models: str, tmp_path: Path
 ) -> None:
-    spec = load_spec(draft(tmp_path, public_skeleton(outline(columns), rows=40)))
+    spec = load_spec(draft(tmp_path, public_draft(outline(columns), rows=40)))
     assert f"  {models}\n" in (tmp_path / "rides.yaml").read_text()
     assert ("htree_kmeans" in spec.models) == (len(spec.domain.numeric) > 1)
     assert spec.publish is not None
@@ -162,7 +162,7 @@ def test_the_models_fit_the_columns(
 def test_a_public_draft_is_good_as_it_is_and_says_what_it_left_out(tmp_path: Path) -> None:
     label = FoundColumn("class", "text", proposal={"levels": ["ill", "well"]})
     columns = (LAT, BIKE, AGE, NOTE, START, label)
-    text = public_skeleton(outline(columns, "user"), rows=40)
+    text = public_draft(outline(columns, "user"), rows=40)
     spec = load_spec(draft(tmp_path, text))
     assert spec.domain.names == ("lat", "bike_type", "age", "class")
     assert (spec.purpose, spec.label, spec.nominal_rows) == ("benchmark", "class", 40)
@@ -179,7 +179,7 @@ def test_a_draft_without_a_column_is_refused() -> None:
 
 
 def test_the_draft_says_what_each_choice_for_invalid_rows_costs() -> None:
-    draft = sensitive_skeleton(outline([FoundColumn("a", "number")]))
+    draft = sensitive_draft(outline([FoundColumn("a", "number")]))
     said = draft[: draft.index("\non_invalid: clip\n")].rpartition("\nsource:")[2]
     for choice in ("clip: ", "drop: ", "`other`", "nothing says how many"):
         assert choice in said

@@ -28,9 +28,11 @@ def drawn_keys(project: Project, dataset: str) -> set[str]:
     return keys
 
 
-def charges(ledger: Ledger, lineage: str) -> dict[str, int]:
+def charges(ledger: Ledger, population: str) -> dict[str, int]:
     """Key → nano-ε of every reservation; an AssertionError for a key that was reserved twice."""
-    rows = [(str(e.key), e.nano_epsilon) for e in ledger.entries(lineage) if e.event == "reserve"]
+    rows = [
+        (str(e.key), e.nano_epsilon) for e in ledger.entries(population) if e.event == "reserve"
+    ]
     twice = [key for key, times in Counter(key for key, _ in rows).items() if times > 1]
     assert not twice, f"reserved more than once: {twice}"
     return dict(rows)
@@ -38,7 +40,7 @@ def charges(ledger: Ledger, lineage: str) -> dict[str, int]:
 
 def unfinished(project: Project, spec: DatasetSpec) -> set[str]:
     """Keys that are reserved, and neither settled nor dead."""
-    entries = project.ledger.entries(spec.lineage)
+    entries = project.ledger.entries(spec.population)
     ended = {one.key for one in entries if one.event in ("settled", "dead")}
     return {str(one.key) for one in entries if one.event == "reserve" and one.key not in ended}
 
@@ -47,7 +49,7 @@ def require_nothing_uncounted(project: Project, spec: DatasetSpec) -> None:
     """At any moment, also while somebody draws: no answer without its charge."""
     # In this order: a charge comes before its first answer, so one that is drawn now is paid now.
     drawn = drawn_keys(project, spec.name)
-    paid = charges(project.ledger, spec.lineage)
+    paid = charges(project.ledger, spec.population)
     assert drawn <= set(paid), f"drawn and not paid: {sorted(drawn - set(paid))}"
     spent = project.spent(spec)
     assert spent >= Fraction(sum(paid.values()), NANO), "less is spent than was charged"
@@ -57,11 +59,11 @@ def require_nothing_uncounted(project: Project, spec: DatasetSpec) -> None:
 def require_paid_once(project: Project, spec: DatasetSpec, *, snapshots: int) -> None:
     """When all is done: every model at every ε of every snapshot was paid once, and exists."""
     require_nothing_uncounted(project, spec)
-    paid = charges(project.ledger, spec.lineage)
+    paid = charges(project.ledger, spec.population)
     assert project.spent(spec) == Fraction(sum(paid.values()), NANO)
     assert project.spent(spec) == snapshots * spec.cost_of_everything
     assert len(paid) == snapshots * len(spec.models) * len(spec.partitions)
-    settled = [e.key for e in project.ledger.entries(spec.lineage) if e.event == "settled"]
+    settled = [e.key for e in project.ledger.entries(spec.population) if e.event == "settled"]
     assert sorted(map(str, settled)) == sorted(paid), "each is settled, once"
 
 

@@ -15,7 +15,7 @@ _PLACES = ("eug_kmeans", "dpqt_kmeans", "dplloyd", "privtree_kmeans")
 _TABLES = ("independent", "one_shot", "privbayes", "jtree", "mst", "priview")
 CITY: Declaration = {
     "description": "Rooms, rent, age, size and tenure of the homes of a made-up city.",
-    "lineage": "city",
+    "population": "city",
     "purpose": "release",
     "protection": {"unit": "one_row"},
     "ceiling": {"total": "1000"},

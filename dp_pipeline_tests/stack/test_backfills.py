@@ -76,7 +76,7 @@ def test_a_run_that_ended_with_its_container_is_terminated_by_hand_and_gone_on_w
     stack.restart(CODE)
     steward.finish()
     assert len(steward.lost) == 1
-    entries = stack.project.ledger.entries(spec.lineage)
+    entries = stack.project.ledger.entries(spec.population)
     assert left == {one.key for one in entries if one.event == "interrupted"}
     assert stack.project.spent(spec) == price(spec, {"0.5"})
 

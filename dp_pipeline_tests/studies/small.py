@@ -20,7 +20,7 @@ KINDS = ("clustering", "release", "anonymity")
 _HEAD = """
 name: {name}
 description: A few public rows.
-lineage: {name}
+population: {name}
 purpose: {purpose}
 protection: {{unit: one_row}}
 """

@@ -12,8 +12,8 @@ import pytest
 from dp_pipeline.anonymity import METHODS
 from dp_pipeline.anonymity.hamdist import HamdistForward
 from dp_pipeline.anonymity.kjig import Kjig
-from dp_pipeline.anonymity.method import Anonymized, Unchanged
-from dp_pipeline.anonymity.partition import Promise
+from dp_pipeline.anonymity.method import Recoded, Unchanged
+from dp_pipeline.anonymity.partition import KAnonymityGuarantee
 from dp_pipeline.anonymity.rows import CodedRows
 from dp_pipeline.publish.k_anonymous_release import coded_rows
 from dp_pipeline.spec.discovery import find_spec
@@ -128,12 +128,14 @@ def test_a_study_in_which_nothing_can_be_kept_says_why(begun_of: WholeOf) -> Non
         asked.run()
 
 
-def keep_all(_: Kjig, rows: CodedRows, promise: Promise, *, seed: int) -> Anonymized:  # noqa: ARG001
-    return Anonymized(Unchanged(rows.columns), np.zeros(len(rows), dtype=bool))
+def keep_all(_: Kjig, rows: CodedRows, promise: KAnonymityGuarantee, *, seed: int) -> Recoded:  # noqa: ARG001
+    return Recoded(Unchanged(rows.columns), np.zeros(len(rows), dtype=bool))
 
 
-def forget_diversity(_: Kjig, rows: CodedRows, promise: Promise, *, seed: int) -> Anonymized:
-    return HamdistForward().recode(rows, Promise(promise.k), seed=seed)
+def forget_diversity(
+    _: Kjig, rows: CodedRows, promise: KAnonymityGuarantee, *, seed: int
+) -> Recoded:
+    return HamdistForward().recode(rows, KAnonymityGuarantee(promise.k), seed=seed)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +145,7 @@ def test_a_method_that_breaks_its_promise_ends_the_study(
     begun_of: WholeOf,
     monkeypatch: pytest.MonkeyPatch,
     system: str,
-    instead: Callable[..., Anonymized],
+    instead: Callable[..., Recoded],
 ) -> None:
     monkeypatch.setattr(Kjig, "recode", instead)
     with pytest.raises(BoundaryViolation, match=r"kjig.*/release/.*: expected classes of 2 rows"):

@@ -406,7 +406,7 @@ def test_a_download_that_the_ledger_protects_by_its_hash_is_not_studied(
         asked = small_study("clustering", tmp_path / "out", specs=(points,))
         account = Account("persons", "one row", "add_remove", "release", Fraction(1))
         asked.ledger.open_account(account, sources=[f"sha256:{sha256(rows).hexdigest()}"])
-        with pytest.raises(DeclarationError, match="is protected by lineage persons"):
+        with pytest.raises(DeclarationError, match="is protected by population persons"):
             asked.run()
     assert not list((tmp_path / "out").rglob("*.csv"))
 

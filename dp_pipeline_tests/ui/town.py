@@ -11,7 +11,7 @@ from dp_pipeline_tests.orchestration.projects import Declaration, Project
 RIDES: Declaration = {
     "title": "Where rides end",
     "description": "Where the rides of one month ended, in a made-up town of five quarters.",
-    "lineage": "riders",
+    "population": "riders",
     "purpose": "release",
     "protection": {"unit": "rows_of_person", "column": "rider", "at_most": "2"},
     "ceiling": {"total": "2"},
@@ -26,7 +26,7 @@ RIDES: Declaration = {
 HOMES: Declaration = {
     "title": "Homes of the town",
     "description": "Rooms, rent and tenure of every home of a made-up town.",
-    "lineage": "tenants",
+    "population": "tenants",
     "purpose": "release",
     "protection": {"unit": "one_row"},
     "ceiling": {"total": "4"},

@@ -117,8 +117,8 @@ class Charged:
             now = "none" if bought is None else epsilon_text(bought)
             if self.facts["evaluation"] != now:
                 told.append(f"evaluation: was {self.facts['evaluation']}, is {now}")
-        if self.begun.lineage != spec.lineage:
-            told.append(f"lineage: was {self.begun.lineage}, is {spec.lineage}")
+        if self.begun.population != spec.population:
+            told.append(f"population: was {self.begun.population}, is {spec.population}")
         return told
 
 

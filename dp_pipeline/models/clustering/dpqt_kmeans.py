@@ -90,7 +90,7 @@ class DpqtKMeans(SynopsisClustering):
         if height == 0:
             return live, epsilon
         depth = int(live.heights[0]) + height
-        threshold = units * curator.reach / 1000
+        threshold = units * curator.distance / 1000
         for _ in range(height):
             share_of_height = epsilon * self.gamma / height
             noisy = curator.measure_nodes(columns, live, depth=depth, epsilon=share_of_height)

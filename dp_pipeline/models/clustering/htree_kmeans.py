@@ -253,7 +253,7 @@ def move_by_residuals(
     # One whole step of axis a is unit / weight_a of its own fixed-point digits.
     digits = np.array([one.half_width / _ONE for one in box]) / np.array(rule.weights)
     means = noisy * (steps / _ONE / sizes)[:, None] * digits
-    rate = float(epsilon) / curator.reach
+    rate = float(epsilon) / curator.distance
     deviations = np.sqrt(2) * steps[:, None] * digits / (rate * sizes)[:, None]
     far = np.sqrt(2) / (rate * sizes) >= 0.5
     means[far | (spread.sizes < 1)] = 0.0
@@ -333,7 +333,7 @@ class HTreeKMeans(Clustering):
         box = curator.domain.box(columns)
         tree = BitTree.over(columns, box)
         session = curator.open_tree(tree, epsilon=epsilon)
-        grown = grow(session, tree, clusters=self.k, rate=float(epsilon) / curator.reach)
+        grown = grow(session, tree, clusters=self.k, rate=float(epsilon) / curator.distance)
         session.close()
         if kept and grown.plan.signal < ENOUGH:
             positions, nodes = grown.noisy.leaves

@@ -126,7 +126,7 @@ class AimLike(TableModel):
 
     def _noise(self, curator: Curator, step: Fraction) -> float:
         """Mean |noise| of a cell measured in a round."""
-        rate = NoiseRate(curator.currency != PURE, curator.reach)
+        rate = NoiseRate(curator.currency != PURE, curator.distance)
         return rate.deviation(float(step * self.measuring_share))
 
     def _released(

@@ -131,7 +131,7 @@ class DpKjig(Model):
         noisy = view.measure((*self.label, CLASS), epsilon=left)
         promise = ClassPromise(
             k=self.k,
-            rows=curator.reach,
+            rows=curator.distance,
             beta=self.beta,
             labels=len(noisy.table),
             classes=classes.size,

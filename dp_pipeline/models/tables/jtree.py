@@ -120,7 +120,9 @@ class JTree(TableModel):
         no_edge = (next(iter(growth.sizes)),)
         left = dict.fromkeys(pairs_of(tuple(growth.sizes)))
         session = curator.open_scores(dict.fromkeys((no_edge, *left), Independence()))
-        thresholds = {pair: self._threshold(pair, growth, units * curator.reach) for pair in left}
+        thresholds = {
+            pair: self._threshold(pair, growth, units * curator.distance) for pair in left
+        }
         nothing = 0
         for draw in range(draws):
             fitting = growth.fitting - growth.held

@@ -291,7 +291,7 @@ class PrivHd(TableModel):
         )
         left = epsilon * (1 - self.one_way_share)
         rows = estimated_rows(one_ways)
-        units = Fraction(rows, curator.reach)
+        units = Fraction(rows, curator.distance)
         plan = self._tuned_plan(epsilon, units, len(sizes))
         growth = CliqueGrowth(sizes, self._useful_cells(sizes, units * plan.tables))
         if plan.draws:

@@ -76,7 +76,7 @@ class ThresholdFilter(TableModel):
         left = epsilon * (1 - ROWS_SHARE)
         threshold = threshold_for(
             curator.domain.cell_count(names),
-            laplace_scale(l1=curator.reach, epsilon=left),
+            laplace_scale(l1=curator.distance, epsilon=left),
             empty_cells=self.empty_cells,
         )
         kept = curator.sparse_table(names, threshold=threshold, epsilon=left)

@@ -31,7 +31,7 @@ _UNLIMITED = "none"
 class BudgetHistory:
     """One account in the order of its rows, all amounts in its currency.
 
-    lineage    the population
+    population    the population
     charges    (time, amount) of every charge that has an ε
     ceilings   (time, ceiling from then on); None where there is none
     limits     (time, most of a calendar month from then on); None where there is none
@@ -41,19 +41,19 @@ class BudgetHistory:
     {datetime.datetime(2026, 1, 1, 0, 0): Fraction(1, 2)}
     """
 
-    lineage: str
+    population: str
     charges: tuple[tuple[datetime, Fraction], ...]
     ceilings: tuple[tuple[datetime, Fraction | None], ...]
     limits: tuple[tuple[datetime, Fraction | None], ...]
     currency: Currency = PURE
 
     @classmethod
-    def of(cls, lineage: str, entries: Sequence[Entry], currency: Currency) -> BudgetHistory:
-        """The history that the ledger's rows of one lineage tell."""
+    def of(cls, population: str, entries: Sequence[Entry], currency: Currency) -> BudgetHistory:
+        """The history that the ledger's rows of one population tell."""
         declared = [one for one in entries if one.event in ("account", "raise")]
         charged = [one for one in entries if one.is_charge and one.nano_epsilon]
         return cls(
-            lineage=lineage,
+            population=population,
             charges=tuple((_time(one), Fraction(one.nano_epsilon, NANO)) for one in charged),
             ceilings=tuple((_time(one), _amount(one, "limit", "ceiling")) for one in declared),
             limits=tuple(
@@ -102,7 +102,7 @@ def budget_staircase(history: BudgetHistory) -> bytes:
     """
     figure = new_figure(WIDTH, 3.2)
     axes = figure.add_subplot()
-    set_title(figure, f"Spent on {history.lineage}, for ever")
+    set_title(figure, f"Spent on {history.population}, for ever")
     if not history.charges:
         say_nothing_to_show(axes, "nothing was charged yet")
         return png(figure)

@@ -116,10 +116,10 @@ class OneShot(TableModel):
         )
 
     def _takes_rounds(self, curator: Curator, sizes: Mapping[str, int]) -> bool:
-        """By public sizes alone: nothing was bought yet."""
+        """By public sizes alone: nothing was paid for yet."""
         if self.quality == "best" or curator.currency == PURE or len(sizes) < 2:
             return False
-        rate = NoiseRate(True, curator.reach)
+        rate = NoiseRate(True, curator.distance)
         planning = Planning(sizes, 1.0, Fraction(1), rate, self.clique_cells)
         return not planning.is_coverable
 
@@ -138,7 +138,7 @@ class OneShot(TableModel):
         if self._takes_rounds(curator, sizes):
             return self._rounds.fit(curator, epsilon=epsilon, rng=rng)
         counted = curator.tabulate({(): amount * ROWS if sizes else amount})[0]
-        rate = NoiseRate(curator.currency != PURE, curator.reach)
+        rate = NoiseRate(curator.currency != PURE, curator.distance)
         rows = max(FEWEST_ROWS, float(counted.table))
         planning = Planning(sizes, rows, amount, rate, self.clique_cells)
         names = self.chosen(curator.domain)

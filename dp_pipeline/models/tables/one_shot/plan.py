@@ -110,7 +110,7 @@ class Planning:
     def _few(self) -> tuple[Plan, ...]:
         """A third of d − 1 pairs, but no more than can be told from noise."""
         share = Fraction(8, 100)
-        told = self.rate.for_choice(2 * self.rate.reach / (PICK_NOISE * self.rows))
+        told = self.rate.for_choice(2 * self.rate.distance / (PICK_NOISE * self.rows))
         most = int(min(float(self.amount * share) / told, len(self.sizes)))
         edges = min(most, max(1, (len(self.sizes) - 1) * 35 // 100))
         return (Plan(Fraction(0), edges, share),) if edges else ()
@@ -181,9 +181,9 @@ class Planning:
 
     def _share(self, plans: Sequence[ForestPlan]) -> Fraction:
         """What the choice costs."""
-        of_pair = Independence().linf(self.rate.reach)
-        reach = max(plan.linf(of_pair) for plan in plans) / UNIT
-        wanted = self.rate.for_choice(reach / (SCORE_NOISE * self.rows)) / float(self.amount)
+        of_pair = Independence().linf(self.rate.distance)
+        distance = max(plan.linf(of_pair) for plan in plans) / UNIT
+        wanted = self.rate.for_choice(distance / (SCORE_NOISE * self.rows)) / float(self.amount)
         thousandths = Fraction(round(1000 * min(1.0, wanted)), 1000)
         return min(MOST_CHOICE, max(LEAST_CHOICE, thousandths))
 
