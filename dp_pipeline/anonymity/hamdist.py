@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.anonymity.method import Recoded, Bit, Ranking, bit_matrix, one_hot_bits
+from dp_pipeline.anonymity.method import Bit, Ranking, Recoded, bit_matrix, one_hot_bits
 from dp_pipeline.anonymity.partition import KAnonymityGuarantee
 from dp_pipeline.anonymity.ranking import RankedSearch, Started, fill, on_and_off
 from dp_pipeline.anonymity.rows import CodedRows, Column, Patterns

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
-from dp_pipeline.anonymity.method import Recoded, Bit, cumulative_bits
+from dp_pipeline.anonymity.method import Bit, Recoded, cumulative_bits
 from dp_pipeline.anonymity.partition import ClassPartition, KAnonymityGuarantee, Splits
 from dp_pipeline.anonymity.ranking import Started
 from dp_pipeline.anonymity.rows import CodedRows, Column, RareRows

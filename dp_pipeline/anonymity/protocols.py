@@ -9,7 +9,7 @@ from typing import Literal, TypeGuard
 
 import numpy as np
 
-from dp_pipeline.anonymity.method import Recoded, Method, Ranked, Recoding
+from dp_pipeline.anonymity.method import Method, Ranked, Recoded, Recoding
 from dp_pipeline.anonymity.partition import KAnonymityGuarantee
 from dp_pipeline.anonymity.rows import CodedRows
 from dp_pipeline.metrics.auc import macro_auc

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from dp_pipeline.anonymity.method import (
-    Recoded,
     Bit,
     BitRecoding,
     Ranking,
+    Recoded,
     bit_matrix,
     one_hot_bits,
 )

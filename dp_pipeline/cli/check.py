@@ -160,7 +160,7 @@ def _folder(file: Path) -> Iterator[str]:
 
 
 def _require_own_sources(spec: DatasetSpec, ledger: Ledger) -> None:
-    """DeclarationError where another population holds a source, so that this one may not open it."""
+    """DeclarationError where another population holds a source that this one may not open."""
     claims = ledger.claims()
     for source in spec.source.identities:
         if not spec.is_release:
@@ -174,6 +174,6 @@ def _require_own_sources(spec: DatasetSpec, ledger: Ledger) -> None:
             ]
             if others:
                 raise DeclarationError(
-                    f"source {source!r} belongs to population {others[0]}: population {spec.population} may "
-                    "open it only with distinct_population: <reason>"
+                    f"source {source!r} belongs to population {others[0]}: population "
+                    f"{spec.population} may open it only with distinct_population: <reason>"
                 )

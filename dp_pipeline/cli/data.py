@@ -108,7 +108,7 @@ def _declared(dataset: str) -> dict[str, DatasetSpec]:
         try:
             declared[name] = load_spec(path)
         except DeclarationError:
-            # Rows of a population are known by their manifests too: a draft of others stops nothing.
+            # Rows of a population are known by their manifests too: a draft stops nothing.
             if name == dataset:
                 raise
     return declared

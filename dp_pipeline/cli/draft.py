@@ -139,8 +139,8 @@ def _require_new(name: str, path: Path) -> None:
 
 
 def _require_public(name: str, source: Source) -> None:
-    """DeclarationError where a release population of this project holds the source: its rows are not
-    public, whoever says so.
+    """DeclarationError where a release population of this project holds the source: its rows are
+    not public, whoever says so.
     """
     from dp_pipeline.publish.home import find_home
     from dp_pipeline.spec.errors import DeclarationError

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp_pipeline.cli.anonymize import k_anonymity_line, anonymize, print_failed_checks
+from dp_pipeline.cli.anonymize import anonymize, k_anonymity_line, print_failed_checks
 
 if TYPE_CHECKING:
     from dp_pipeline.publish.request import Plan, PlannedRelease, RunRequest

@@ -187,8 +187,8 @@ def _require_account(ledger: Ledger, population: object, noise: NoiseSource) -> 
 def _require_currency(account: Account, currency: Currency) -> None:
     if currency not in (PURE, account.currency):
         raise DeclarationError(
-            f"population {account.population}: delta: expected {_said(account.currency)} as its account "
-            f"has, got {_said(currency)}"
+            f"population {account.population}: delta: expected {_said(account.currency)} as its "
+            f"account has, got {_said(currency)}"
         )
 
 

@@ -53,7 +53,7 @@ class Account:
     month_limit: Fraction | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        require_line(self.population, of="lineage")
+        require_line(self.population, of="population")
         require_line(self.unit, of=f"unit of population {self.population}")
         self._require_one_of(RELATIONS, self.relation, of="relation")
         self._require_one_of(PURPOSES, self.purpose, of="purpose")
@@ -140,13 +140,13 @@ class Account:
         """
         if self.ceiling is None or not _is_positive(total) or total < self.ceiling:
             raise DeclarationError(
-                f"population {self.population}: expected a ceiling of at least {_text(self.ceiling)}, "
-                f"got {_text(total)}"
+                f"population {self.population}: expected a ceiling of at least "
+                f"{_text(self.ceiling)}, got {_text(total)}"
             )
         if (total, per_month) == (self.ceiling, self.per_month):
             raise DeclarationError(
-                f"population {self.population}: expected a change, got the ceiling {_text(total)} and "
-                f"per_month {_text(per_month)} that it has"
+                f"population {self.population}: expected a change, got the ceiling {_text(total)} "
+                f"and per_month {_text(per_month)} that it has"
             )
         return replace(
             self,
@@ -172,8 +172,8 @@ class Account:
         more = [name for name in _DECLARED_LIMITS if self._asks_for_more(opened, name)]
         if more:
             raise DeclarationError(
-                f"population {self.population}: its account has {_listed(opened.facts(), more)}, now "
-                f"declared with {_listed(self.facts(), more)}: a file does not raise it, "
+                f"population {self.population}: its account has {_listed(opened.facts(), more)}, "
+                f"now declared with {_listed(self.facts(), more)}: a file does not raise it, "
                 "`dp-pipeline budget raise` does, with a reason"
             )
 

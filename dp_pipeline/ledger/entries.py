@@ -202,8 +202,9 @@ class Entry:
 def entry_from(row: Mapping[str, Any], spends: Sequence[Mapping[str, Any]]) -> Entry:
     """A stored row as a value; Damaged names the row if it does not parse."""
     try:
-        facts = json.loads(row["facts"])
-        return Entry(**{**row, "facts": facts, "spends": tuple(map(_spend, spends))})
+        read = {"facts": json.loads(row["facts"]), "spends": tuple(map(_spend, spends))}
+        named = {name: value for name, value in row.items() if name != "lineage"}
+        return Entry(**{**named, **read, "population": row["lineage"]})
     except (ValueError, TypeError, ZeroDivisionError, RecursionError):
         raise Damaged(f"ledger row {row['sequence']}: its text cannot be parsed") from None
 

@@ -33,7 +33,7 @@ from dp_pipeline.spec.errors import Damaged, PipelineError
 COLUMNS = (
     "date",
     "event",
-    "lineage",
+    "population",
     "release",
     "kind",
     "dataset",
@@ -110,7 +110,7 @@ def _line(entry: Entry) -> Line:
         **told,
         "date": entry.time[:10],
         "event": _EVENTS.get(entry.event, "distinct population"),
-        "lineage": entry.population,
+        "population": entry.population,
         "release": entry.what,
         "kind": entry.kind or "",
     }

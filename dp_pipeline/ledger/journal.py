@@ -145,7 +145,7 @@ def children_of(connection: Connection, sequence: int) -> list[Row]:
 
 def children_of_population(connection: Connection, population: str) -> dict[int, list[Row]]:
     """The spends of all rows of a population, by the number of the row."""
-    query = select(spends).join(entries).where(entries.c.population == population)
+    query = select(spends).join(entries).where(entries.c.lineage == population)
     found: dict[int, list[Row]] = {}
     for row in connection.execute(query.order_by(spends.c.entry, spends.c.ordinal)).mappings():
         found.setdefault(row["entry"], []).append(dict(row))

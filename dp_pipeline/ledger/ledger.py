@@ -210,8 +210,8 @@ class Ledger:
             return view.account(population)
 
     def balance(self, population: str) -> Balance:
-        """What a population has spent and has left, exactly, for ever and in this month; zero and no
-        ceiling if it is unknown.
+        """What a population has spent and has left, exactly, for ever and in this month; zero and
+        no ceiling if it is unknown.
         """
         if not self._book.exists():
             return Balance(ceiling=None, spent=Fraction(0), month=this_month())
@@ -277,8 +277,8 @@ class Ledger:
             return view.entries() if population is None else view.of_population(population)
 
     def not_dp_releases(self, population: str) -> tuple[Entry, ...]:
-        """The rows that charged a population with releases that have no ε, oldest first, finished or
-        not: whoever made them looked at the rows, and what they show adds to every other release.
+        """The rows that charged a population with releases that have no ε, oldest first, finished
+        or not: whoever made them looked at the rows, and what they show adds to all others.
         """
         if not self._book.exists():
             return ()

@@ -225,15 +225,15 @@ def require_public(view: View, population: str, *, source: str) -> None:
     found = view.account(population)
     if found is not None and found.purpose == "release":
         raise DeclarationError(
-            f"population {population}: opened with purpose 'release', now declared with 'benchmark': "
-            "declare `purpose: release`, whose rows are not shown"
+            f"population {population}: opened with purpose 'release', now declared with "
+            "'benchmark': declare `purpose: release`, whose rows are not shown"
         )
     for _, holder in _held(view, source):
         if view.require_account(holder).purpose == "release":
             raise DeclarationError(
                 f"source {source!r} is protected by population {holder} (release): as a benchmark, "
-                f"population {population} would publish exact numbers about it; only a data set with "
-                f"`population: {holder}` and `purpose: release` opens it"
+                f"population {population} would publish exact numbers about it; only a data set "
+                f"with `population: {holder}` and `purpose: release` opens it"
             )
 
 
@@ -251,6 +251,6 @@ def _require_same_kind(view: View, population: str, *, source: str, holders: lis
         held_for = view.require_account(holder).purpose
         if purpose != "benchmark" or held_for != "benchmark":
             raise DeclarationError(
-                f"source {source!r} belongs to population {holder} ({held_for}): population {population} "
-                f"({purpose}) may open it only with distinct_population: <reason>"
+                f"source {source!r} belongs to population {holder} ({held_for}): population "
+                f"{population} ({purpose}) may open it only with distinct_population: <reason>"
             )

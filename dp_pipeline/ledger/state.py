@@ -106,6 +106,10 @@ class Place(NamedTuple):
     population: str = ""
     name: str = ""
 
+    def columns(self) -> dict[str, str]:
+        """Its values by the columns of the table."""
+        return {"kind": self.kind, "lineage": self.population, "name": self.name}
+
 
 _SEAL = Place("ledger")
 _DIGITS = 64

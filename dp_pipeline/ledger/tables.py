@@ -57,6 +57,7 @@ entries = Table(
     Column("sequence", Integer, primary_key=True, autoincrement=False),
     Column("event", Text, nullable=False),
     Column("time", Text, nullable=False),
+    # A population: the word of the first format, which all later ones and their hashes keep.
     Column("lineage", Text, nullable=False),
     Column("key", Text),
     Column("source", Text),
@@ -97,7 +98,7 @@ state = Table(
 RESERVED: Final = text("event = 'reserve'")
 ENDED: Final = text("event IN ('settled', 'dead')")
 
-Index("entries_by_lineage", entries.c.population, entries.c.event, entries.c.kind)
+Index("entries_by_lineage", entries.c.lineage, entries.c.event, entries.c.kind)
 # Two indexes that share no row: a damaged page of one is contradicted by the other, or by `state`.
 Index(
     "one_reserve_per_key",

@@ -383,10 +383,10 @@ def _written(connection: Connection, verification: Verification, drafts: list[Dr
         now.take(draft, sequence=tip.sequence + 1, time=time)
         tip = write(connection, draft, after=tip, time=time, state=now.digest)
     seal = Place("ledger")
-    is_seal = [getattr(state.c, name) == text for name, text in seal._asdict().items()]
+    is_seal = [getattr(state.c, name) == text for name, text in seal.columns().items()]
     connection.execute(delete(state).where(not_(and_(*is_seal))))
     values = [
-        {**place._asdict(), "entry": held.entry, "value": held.value}
+        {**place.columns(), "entry": held.entry, "value": held.value}
         for place, held in now.held.items()
         if place != seal
     ]

@@ -113,7 +113,7 @@ class View:
 
         event, kind   these alone
         """
-        query = select(entries).where(entries.c.population == population)
+        query = select(entries).where(entries.c.lineage == population)
         if event:
             query = query.where(entries.c.event == event)
         if kind:
@@ -137,8 +137,8 @@ class View:
         expected = 0 if standing is None else standing.not_dp
         if len(found) != expected:
             raise Damaged(
-                f"ledger: expected {expected} releases of {population} without any ε, its index has "
-                f"{len(found)}: {_VERIFY}"
+                f"ledger: expected {expected} releases of {population} without any ε, its index "
+                f"has {len(found)}: {_VERIFY}"
             )
         return tuple(sorted(found, key=lambda one: one.sequence))
 
@@ -198,7 +198,7 @@ def write_state(connection: Connection, now: State, changed: Iterable[Place]) ->
     of the ledger.
     """
     for place in sorted(changed, key=lambda one: (one.kind == "ledger", one)):
-        at = [getattr(state.c, name) == text for name, text in place._asdict().items()]
+        at = [getattr(state.c, name) == text for name, text in place.columns().items()]
         held = now.held.get(place)
         if held is None:
             connection.execute(delete(state).where(*at))
@@ -206,7 +206,7 @@ def write_state(connection: Connection, now: State, changed: Iterable[Place]) ->
         values = {"entry": held.entry, "value": held.value}
         done = connection.execute(update(state).where(*at).values(**values))
         if done.rowcount == 0:
-            connection.execute(insert(state), {**place._asdict(), **values})
+            connection.execute(insert(state), {**place.columns(), **values})
 
 
 def no_account(population: str) -> DeclarationError:

@@ -120,8 +120,8 @@ def budget_check_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
         dg.AssetCheckSpec(
             WITHIN,
             asset=key,
-            description="What the population has spent, over all runs, against its ceiling, and what "
-            "it has spent this month where a month has a limit.",
+            description="What the population has spent, over all runs, against its ceiling, and "
+            "what it has spent this month where a month has a limit.",
         ),
         dg.AssetCheckSpec(
             NOT_NEAR,

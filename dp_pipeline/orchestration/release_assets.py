@@ -271,8 +271,8 @@ def _budget(spec: DatasetSpec) -> dg.AssetsDefinition:
         key=key,
         deps=[[spec.name, *kind.FOLDER, name] for kind in KINDS for name in kind.names(spec)],
         check_specs=budget_check_specs(key),
-        description=f"What the population {spec.population} has spent over all runs, charge by charge "
-        "and as a picture over time, from the privacy ledger, whose chain is verified.",
+        description=f"What the population {spec.population} has spent over all runs, charge by "
+        "charge and as a picture over time, from the privacy ledger, whose chain is verified.",
         group_name=group_name(spec, "monitoring"),
         kinds={"report"},
         tags=side_tags(spec, "monitoring"),

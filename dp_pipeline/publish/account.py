@@ -74,7 +74,7 @@ class Budget:
 
 
 def budgets(ledger: Ledger, dataset: str | None) -> Sequence[Budget]:
-    """Every account, or the one of a data set's population; the ledger's chain is verified first."""
+    """Every account, or the one of a data set's population; the ledger is verified first."""
     ledger.verify()
     populations = ledger.populations()
     if dataset is not None:
@@ -233,7 +233,7 @@ def declared_account(spec: DatasetSpec) -> Account:
 def require_snapshot(spec: DatasetSpec, home: Home) -> Snapshot:
     """The snapshot that is read now, under the account that the file declares.
 
-    Raises what ``open_lineage`` does, so that no stage reads rows, and no evaluation
+    Raises what ``open_population`` does, so that no stage reads rows, and no evaluation
     shows exact numbers, under a declaration that the ledger does not know; NotPrepared
     before the first snapshot.
     """

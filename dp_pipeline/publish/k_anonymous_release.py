@@ -15,7 +15,7 @@ from typing import Self
 import numpy as np
 
 from dp_pipeline.anonymity import METHODS, build_method
-from dp_pipeline.anonymity.method import Recoded, Method, sensitive_diversity
+from dp_pipeline.anonymity.method import Method, Recoded, sensitive_diversity
 from dp_pipeline.anonymity.partition import KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.rows import CodedRows, Column
 from dp_pipeline.ledger import Charge, Entry

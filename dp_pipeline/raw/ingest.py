@@ -135,7 +135,7 @@ def _is_whole(snapshot: Snapshot) -> bool:
 
 
 def _check_covers(snapshot: Snapshot, spec: DatasetSpec) -> None:
-    """The stored rows are those of the declared population and source, with every declared column."""
+    """The stored rows are those of the declared population and source, with all columns."""
     stored = snapshot.manifest
     lacking = [column for column in spec.columns if column not in stored.get("columns", ())]
     if stored.get("population", spec.population) != spec.population:

@@ -129,8 +129,8 @@ class Bundle:
 
     @property
     def spent_text(self) -> str:
-        """The ε that was charged for it, exactly, and its ρ where the population pays in ρ; ``none``
-        where there is none.
+        """The ε that was charged for it, exactly, and its ρ where the population pays in ρ;
+        ``none`` where there is none.
         """
         if not self.is_dp:
             return "none"
@@ -314,6 +314,8 @@ class ReleaseKey:
     def digest(self) -> str:
         """Hex digest of all fields that have to be named."""
         fields = said(self)
+        # A key keeps its first word for a population: it also seeds what is drawn from the answers.
+        fields["lineage"] = fields.pop("population")
         fields["epsilon"] = epsilon_text(self.epsilon)
         fields["evaluation"] = None if self.evaluation is None else epsilon_text(self.evaluation)
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
@@ -347,4 +349,5 @@ class KAnonymousKey:
         """Hex digest of all fields."""
         fields = dict(vars(self))
         fields |= fields.pop("asked")
+        fields["lineage"] = fields.pop("population")
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()

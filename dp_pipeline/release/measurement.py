@@ -178,8 +178,8 @@ class NoiseRate:
         return one + other if self.concentrated else sqrt(one**2 + other**2)
 
     def for_choice(self, distance: float) -> float:
-        """What a choice costs whose noise has a scale of 1 where a unit moves scores by ``distance``:
-        noisy max, scale 2·reach/ε; exponential mechanism, scale reach/√(2ρ).
+        """What a choice costs whose noise has a scale of 1 where a unit moves scores by
+        ``distance``: noisy max, scale 2·reach/ε; exponential mechanism, scale reach/√(2ρ).
         """
         return distance**2 / 2 if self.concentrated else 2 * distance
 

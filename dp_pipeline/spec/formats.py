@@ -21,13 +21,13 @@ from dp_pipeline.spec.errors import UnknownFormat
 DATASET_FILE = 1
 """Of data set files: their optional key ``format``; absent means 1."""
 
-BUNDLE = 1
+BUNDLE = 2
 """Of ``bundle.json`` and the tables beside it."""
 
 TRANSCRIPT = 1
 """Of the lines of a transcript; in its first one."""
 
-MANIFEST = 1
+MANIFEST = 2
 """Of a snapshot's manifest, a retired one's too."""
 
 DOCUMENT = 1

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dp_pipeline.anonymity import METHODS, build_method
-from dp_pipeline.anonymity.method import Recoded, Method
+from dp_pipeline.anonymity.method import Method, Recoded
 from dp_pipeline.anonymity.partition import KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.protocols import EvaluationProtocol, ProtocolResult, evaluate_over
 from dp_pipeline.anonymity.rows import CodedRows

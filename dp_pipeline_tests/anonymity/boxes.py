@@ -8,7 +8,7 @@ import numpy as np
 
 from dp_pipeline.anonymity.boxes import Box, BoxRecoding
 from dp_pipeline.anonymity.clustering import ClusterKAnonymity
-from dp_pipeline.anonymity.method import Recoded, Method
+from dp_pipeline.anonymity.method import Method, Recoded
 from dp_pipeline.anonymity.mondrian import Mondrian, Tree
 from dp_pipeline.anonymity.partition import KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.rows import CodedRows, Column

@@ -11,7 +11,7 @@ import pytest
 
 from dp_pipeline.anonymity import protocols
 from dp_pipeline.anonymity.kjig import Kjig
-from dp_pipeline.anonymity.method import Recoded, Method, Ranking
+from dp_pipeline.anonymity.method import Method, Ranking, Recoded
 from dp_pipeline.anonymity.partition import KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.protocols import ProtocolResult, evaluate, evaluate_over
 from dp_pipeline.anonymity.ranking import MutualInformation

@@ -16,10 +16,10 @@ from dp_pipeline.anonymity import METHODS
 from dp_pipeline.anonymity.hamdist import HamdistBackward, HamdistRatio, hamming_distances
 from dp_pipeline.anonymity.kjig import Kjig, told_together
 from dp_pipeline.anonymity.method import (
-    Recoded,
     BitRecoding,
     Method,
     Ranking,
+    Recoded,
     bit_matrix,
     cumulative_bits,
     one_hot_bits,

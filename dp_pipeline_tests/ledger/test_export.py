@@ -39,7 +39,7 @@ def told(ledger: Ledger) -> Ledger:
 
 def test_every_event_that_readers_are_told_of_is_one_line(told: Ledger):
     lines = [line for line, _ in exported(told.entries())]
-    events = [(line["lineage"], line["event"]) for line in lines]
+    events = [(line["population"], line["event"]) for line in lines]
     assert events == [
         ("trips", "opened"),
         ("others", "opened"),

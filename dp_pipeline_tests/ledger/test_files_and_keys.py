@@ -67,7 +67,7 @@ def test_another_key_in_its_place_is_damage(ledger: Ledger, folder: Path):
         ledger.key("trips")
 
 
-@pytest.mark.parametrize("lineage", ["../../etc", "a/b", "Ausflüge ε", "." * 300, "%s?mode=ro#"])
+@pytest.mark.parametrize("population", ["../../etc", "a/b", "Ausflüge ε", "." * 300, "%s?mode=ro#"])
 def test_any_name_of_a_population_is_safe(folder: Path, population: str):
     ledger = Ledger(folder)
     ledger.open_account(account(population))

@@ -58,8 +58,8 @@ def test_a_file_of_before_the_raise_goes_on_under_the_account_with_a_word(ledger
     opened = ledger.open_account(account(ceiling="1"))
     assert (opened.ceiling, opened.per_month) == (2, 1)
     assert account(ceiling="1").difference_from(opened) == (
-        "population trips: the file declares ceiling '1', per_month 'none'; the account has ceiling "
-        "'2', per_month '1', and the account rules"
+        "population trips: the file declares ceiling '1', per_month 'none'; the account has "
+        "ceiling '2', per_month '1', and the account rules"
     )
     same = replace(account(ceiling="2"), per_month=Fraction(1))
     assert same.difference_from(ledger.open_account(same)) == ""

@@ -82,7 +82,7 @@ def test_a_dead_release_stays_spent_and_never_goes_on(ledger: Ledger):
         reservation.die("transcript\ngone")
     assert ledger.state(charge().key) == "dead"
     assert ledger.entries()[-1].facts == {"reason": "transcript gone"}
-    with pytest.raises(DeadRelease, match="only a fresh replicate goes on"):
+    with pytest.raises(DeadRelease, match="only a new draw goes on"):
         release(ledger, charge())
     assert ledger.balance("trips").spent == Fraction(1, 10)
     assert release(ledger, charge("a, replicate 2"), "0.1") == "new"

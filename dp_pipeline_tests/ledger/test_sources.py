@@ -34,7 +34,7 @@ def claims(ledger: Ledger) -> list[tuple[str, str | None, str | None]]:
     ]
 
 
-@pytest.mark.parametrize("lineage", ["trips", "adult"])
+@pytest.mark.parametrize("population", ["trips", "adult"])
 def test_a_source_is_claimed_once_however_often_it_is_opened(populations: Ledger, population: str):
     populations.claim_source(population, SOURCE)
     populations.claim_source(population, SOURCE)
@@ -107,7 +107,7 @@ def test_an_empty_reason_is_no_reason(populations: Ledger):
         populations.claim_source("buses", SOURCE, distinct_population=" ")
 
 
-@pytest.mark.parametrize("lineage", ["adult", "nobody_yet"])
+@pytest.mark.parametrize("population", ["adult", "nobody_yet"])
 def test_rows_that_nobody_protects_may_be_shown_without_a_claim(
     populations: Ledger, population: str
 ):
@@ -121,7 +121,7 @@ def test_rows_of_a_release_population_are_not_shown_whatever_a_file_calls_them(p
         populations.require_public("trips", "sha256:never-claimed")
 
 
-@pytest.mark.parametrize("lineage", ["adult", "nobody_yet"])
+@pytest.mark.parametrize("population", ["adult", "nobody_yet"])
 def test_a_source_that_a_release_population_holds_is_not_shown_under_another_name(
     populations: Ledger, population: str
 ):
