@@ -34,8 +34,8 @@ STORES = EVERYWHERE
 WHY = {"reason": "a row typed into psql on 2026-11-20", "by": "ana"}
 Behind = Callable[[str], None]
 JUNK = (
-    "INSERT INTO entries SELECT max(sequence) + 1, '{event}', '{time}', '{population}', {key}, NULL, "
-    "'{kind}', {nano}, 'typed', '{{}}', "
+    "INSERT INTO entries SELECT max(sequence) + 1, '{event}', '{time}', '{population}', {key}, "
+    "NULL, '{kind}', {nano}, 'typed', '{{}}', "
     "(SELECT hash FROM entries ORDER BY sequence DESC LIMIT 1), 'x', NULL FROM entries"
 )
 
