@@ -44,7 +44,7 @@ def bought(rows: tuple[Row, ...], epsilon: Fraction = SILENT, **more: object) ->
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS, ids=str)
-@pytest.mark.parametrize("reach", [1, 3])
+@pytest.mark.parametrize("distance", [1, 3])
 def test_it_spends_exactly_its_epsilon_by_the_scale_drawn(epsilon: Fraction, distance: int) -> None:
     noise = RecordingNoise()
     bought(TEN_PEOPLE, epsilon, distance=distance, noise=noise)

@@ -41,7 +41,7 @@ def quality_of(curator: Curator, epsilon: Fraction) -> NoisyNumber:
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS, ids=str)
-@pytest.mark.parametrize("reach", [1, 3])
+@pytest.mark.parametrize("distance", [1, 3])
 def test_an_evaluation_spends_exactly_its_epsilon_by_the_scales_drawn(
     epsilon: Fraction, distance: int
 ) -> None:

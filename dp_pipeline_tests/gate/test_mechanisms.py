@@ -261,7 +261,7 @@ def test_whatever_is_not_an_int64_array_is_refused(values) -> None:
         choose_exponential(values, linf=1, rho=ONE, noise=RecordingNoise())
 
 
-@pytest.mark.parametrize("reach", [0, -1, 1.0, True, Fraction(1), np.int64(1), None])
+@pytest.mark.parametrize("distance", [0, -1, 1.0, True, Fraction(1), np.int64(1), None])
 def test_a_reach_that_is_not_a_positive_int_is_refused(distance) -> None:
     with pytest.raises(BoundaryViolation, match="l1: expected an int"):
         measure(np.array([1]), l1=distance, epsilon=ONE, noise=RecordingNoise())

@@ -40,7 +40,7 @@ def test_without_noise_the_large_cells_are_the_true_ones() -> None:
         assert table.counts.tolist() == counts[counts >= threshold].tolist()
 
 
-@pytest.mark.parametrize("reach", [1, 3])
+@pytest.mark.parametrize("distance", [1, 3])
 def test_a_person_is_paid_for_in_one_cell_a_row(distance: int) -> None:
     curator = curator_over(TEN_PEOPLE, epsilon=ONE / 2, distance=distance)
     table = curator.sparse_table(NAMES, threshold=5, epsilon=ONE / 2)

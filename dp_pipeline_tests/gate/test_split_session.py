@@ -260,7 +260,7 @@ ROUNDING = 1e-9
 
 
 @pytest.mark.parametrize("bits", [1, 2, 3, 4])
-@pytest.mark.parametrize("reach", [1, 3])
+@pytest.mark.parametrize("distance", [1, 3])
 @pytest.mark.parametrize("epsilon", [Fraction(1, 50), Fraction(1, 2), Fraction(10)], ids=str)
 def test_the_person_who_joins_a_crowd_in_one_place_loses_no_more_than_epsilon(
     bits: int, distance: int, epsilon: Fraction

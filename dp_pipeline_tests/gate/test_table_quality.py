@@ -57,7 +57,7 @@ def bought(
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS, ids=str)
-@pytest.mark.parametrize("reach", [1, 3])
+@pytest.mark.parametrize("distance", [1, 3])
 @pytest.mark.parametrize("people", AWKWARD)
 def test_it_spends_exactly_its_epsilon_by_the_scales_drawn_and_is_finite(
     people: str, epsilon: Fraction, distance: int

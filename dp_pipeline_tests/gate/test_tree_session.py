@@ -226,7 +226,7 @@ def test_a_session_that_loses_count_is_caught(
 # What is drawn.
 
 
-@pytest.mark.parametrize("reach", [1, 3])
+@pytest.mark.parametrize("distance", [1, 3])
 @pytest.mark.parametrize("epsilon", [ONE, Fraction(7, 3), Fraction(1, 10)], ids=str)
 def test_the_scale_of_a_count_is_all_shares_times_the_reach_over_its_own_and_epsilon(
     distance: int, epsilon: Fraction

@@ -41,7 +41,7 @@ from dp_pipeline_tests.populations import AWKWARD, TEN_PEOPLE, Row
 ONE = Fraction(1)
 DELTA = Fraction(1, 10**9)
 every_delta = pytest.mark.parametrize("delta", [None, DELTA], ids=["in epsilon", "in rho"])
-every_reach = pytest.mark.parametrize("reach", [1, 3])
+every_reach = pytest.mark.parametrize("distance", [1, 3])
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ def check_everything(model: object, *, delta: Fraction | None, distance: int = 1
 
 @every_delta
 @pytest.mark.parametrize(
-    ("mutant", "reach"),
+    ("mutant", "distance"),
     [(HalfTheNoise(), 1), (OwnReach(), 3), (UnpaidScores(), 1), (ReadsTheExactScores(), 1)],
     ids=lambda one: type(one).__name__,
 )

@@ -134,7 +134,7 @@ def test_each_bit_costs_the_same_and_the_counts_have_the_rest() -> None:
 
 
 @pytest.mark.parametrize("score", ["purity", "independence"])
-@pytest.mark.parametrize("reach", [1, 3])
+@pytest.mark.parametrize("distance", [1, 3])
 def test_the_scales_drawn_prove_epsilon_and_nobody_loses_more(score: str, distance: int) -> None:
     model = replace(OF_SMOKES, score=score)
     check_budget(model, epsilon=Fraction(1), distance=distance)

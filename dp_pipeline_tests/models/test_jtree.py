@@ -117,7 +117,7 @@ def test_no_table_has_more_cells_than_the_cap_or_than_is_useful() -> None:
 
 
 @every_model
-@pytest.mark.parametrize("reach", [1, 3])
+@pytest.mark.parametrize("distance", [1, 3])
 @pytest.mark.parametrize("epsilon", [Fraction("0.1"), ONE, Fraction(5, 7)], ids=str)
 def test_the_scales_drawn_prove_exactly_what_was_asked(
     model: JTree, distance: int, epsilon: Fraction

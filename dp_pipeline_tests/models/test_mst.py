@@ -114,7 +114,7 @@ def test_where_no_pair_fits_the_single_attributes_get_everything() -> None:
 @every_model
 @every_domain
 @every_delta
-@pytest.mark.parametrize("reach", [1, 3])
+@pytest.mark.parametrize("distance", [1, 3])
 def test_the_scales_drawn_prove_exactly_what_was_asked(
     model: Mst,
     domain: Domain,

@@ -163,7 +163,7 @@ def test_an_attribute_above_the_cap_is_refused_by_name() -> None:
 
 @every_model
 @every_domain
-@pytest.mark.parametrize("reach", [1, 3])
+@pytest.mark.parametrize("distance", [1, 3])
 @pytest.mark.parametrize("epsilon", [Fraction("0.1"), ONE, Fraction(5, 7)], ids=str)
 def test_the_scales_drawn_prove_exactly_what_was_asked(
     model: PrivBayes, domain: Domain, rows: Sequence[tuple], distance: int, epsilon: Fraction

@@ -100,7 +100,7 @@ def test_answers_have_no_negative_cell_and_agree_on_their_total(model: PriView) 
 
 @every_model
 @every_domain
-@pytest.mark.parametrize("reach", [1, 3])
+@pytest.mark.parametrize("distance", [1, 3])
 @pytest.mark.parametrize("epsilon", [Fraction("0.1"), Fraction(5, 7)], ids=str)
 def test_the_scales_drawn_prove_exactly_what_was_asked(
     model, domain, rows, distance: int, epsilon: Fraction

@@ -107,7 +107,7 @@ def test_a_table_of_too_many_cells_is_refused_by_name() -> None:
 
 
 @every_model
-@pytest.mark.parametrize("reach", [1, 3])
+@pytest.mark.parametrize("distance", [1, 3])
 @pytest.mark.parametrize("epsilon", [Fraction("0.1"), ONE, Fraction(5, 7)], ids=str)
 def test_the_scales_drawn_prove_exactly_what_was_asked(
     model: ThresholdFilter, distance: int, epsilon: Fraction

@@ -16,7 +16,7 @@ weights = st.lists(st.floats(0.5, 1e4), min_size=1, max_size=6)
 
 
 @both
-@pytest.mark.parametrize("reach", [1, 7])
+@pytest.mark.parametrize("distance", [1, 7])
 def test_deviation_and_variance_are_those_of_a_table_that_costs_as_much(
     concentrated: bool, distance: int
 ) -> None:
