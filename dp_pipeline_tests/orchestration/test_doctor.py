@@ -89,9 +89,9 @@ def test_a_home_in_order_is_well_and_nothing_in_it_changes(rides: Project):
     result = doctor()
     assert (result.exit_code, result.output.splitlines()[-1]) == (0, "all is well")
     for words in (
-        "bundles: 1 of format 1",
+        "bundles: 1 of format 2",
         "transcripts: 1 of format 1",
-        "manifests: 1 of format 1",
+        "manifests: 1 of format 2",
         "ledger.head: in step",
         "1 replayed at no cost",
         f"1 made by {code_version()}",
@@ -151,7 +151,7 @@ def test_an_unknown_format_is_named_and_ends_nothing_else(rides: Project):
     bundle.write_text(json.dumps({**fields, "format": 99}), encoding="utf-8")
     rides.write_declaration("later", RIDES, format="2")
     told = [one.text for one in faults(rides)]
-    assert any(text.startswith(f"{bundle}: expected format 1, got 99") for text in told)
+    assert any(text.startswith(f"{bundle}: expected format 2, got 99") for text in told)
     assert any("later.yaml:" in text and "upgrade this one" in text for text in told)
     assert len(told) == 2
     assert "1 replayed at no cost" in [one.text for one in about(rides, "releases")]

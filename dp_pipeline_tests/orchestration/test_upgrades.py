@@ -163,7 +163,7 @@ def test_who_gives_a_release_up_loses_what_it_cost_and_may_draw_anew(
     )
     assert begun.is_file()
     assert list(rides.home.answer_counts.iterdir()) == []
-    ended = r"it was given up by ana: begun before the upgrade, and its ε is spent; only a fresh"
+    ended = r"it was given up by ana: begun before the upgrade, and its ε is spent; only a new"
     with pytest.raises(DeadRelease, match=ended):
         rides.publish(spec)
     with another_version():

@@ -207,7 +207,7 @@ def test_no_text_becomes_markup(text: str):
                 summary=words,
                 label=words,
                 columns=((words, words, words),) * 2,
-                measures={**measures("aa", "aab"), words: 1.0},
+                measures={words: 1.0, **measures("aa", "aab")},
                 left_out=[(words, 1, 0.5)],
                 snapshot=words,
                 parameters=words,
