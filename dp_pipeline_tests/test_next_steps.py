@@ -143,7 +143,9 @@ REFUSALS = {
         "data check toy.yaml", "did you mean colour?", declared(label="label: color")
     ),
     "a misspelt field": Refusal(
-        "data check toy.yaml", "is 'linage' meant for it?", declared(population="linage: people")
+        "data check toy.yaml",
+        "is 'populaton' meant for it?",
+        declared(population="populaton: people"),
     ),
     "a misspelt word": Refusal(
         "data check toy.yaml", "did you mean release?", declared(purpose="purpose: relase")

@@ -204,7 +204,7 @@ class DataSetFile(fields.Section):
     name                 The name of this file.
     title                For people, in place of the name.
     description          For people.
-    population              The population of persons: one privacy account, for ever.
+    population              Persons under one privacy account, for ever.
     purpose              Public rows, or sensitive ones.
     protection           What one person is.
     relation             What neighbouring data sets differ by.
