@@ -5,6 +5,8 @@ PY := .venv/bin/python
 export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 export DAGSTER_DISABLE_TELEMETRY := 1
 export GX_ANALYTICS_ENABLED := false
+# Else every process of the tests compiles all libraries again, which takes longer than most tests.
+unexport PYTHONDONTWRITEBYTECODE
 
 demo: .venv/ready
 	.venv/bin/dp-pipeline demo

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -25,7 +26,16 @@ from dp_pipeline.anonymity.method import (
     one_hot_bits,
 )
 from dp_pipeline.anonymity.partition import KAnonymityGuarantee, TooFewRows
-from dp_pipeline.anonymity.ranking import Impurity, RankedSearch, Rfka, Started, fill, kept_in_order
+from dp_pipeline.anonymity.ranking import (
+    Impurity,
+    RankedSearch,
+    Rfka,
+    Started,
+    fill,
+    fitted_forest,
+    kept_in_order,
+    permutation_importance,
+)
 from dp_pipeline.anonymity.rows import CodedRows, Column
 from dp_pipeline_tests.anonymity.populations import TEN, WARD, coded_rows, flags, rows_of
 
@@ -344,3 +354,16 @@ def test_bits_say_what_they_ask():
     assert matrix.tolist() == [[True, True, True, False], [False, False, False, True]]
     one_level = (Column("x", ("only",)),)
     assert [bit.name(one_level) for bit in cumulative_bits(one_level)] == ["x=only"]
+
+
+def test_importance_is_judged_by_rows_that_a_tree_has_not_seen():
+    bits = np.random.default_rng(1).integers(0, 2, (200, 6)).astype(np.float32)
+    forest = fitted_forest(bits, bits[:, 0].astype(int), trees=3, seed=1)
+    seen = SimpleNamespace(estimators_=forest.estimators_, estimators_samples_=[np.arange(200)] * 3)
+    found = [
+        permutation_importance(one, bits, bits[:, 0].astype(int), rng=np.random.default_rng(1))
+        for one in (forest, seen)
+    ]
+    # A third of 200 rows is outside of a bag, and half of them change with the bit.
+    assert 10 < found[0][0] < 60
+    assert not found[1].any()

@@ -66,7 +66,7 @@ def half_the_noise(scores: tuple[int, ...]) -> NDArray[np.int64]:
 
 
 def permute_and_flip(scores: tuple[int, ...]) -> NDArray[np.int64]:
-    picks = [OpenDPNoise().noisy_max(np.array(scores), Fraction(1)) for _ in range(1000)]
+    picks = [OpenDPNoise().noisy_max(np.array(scores), Fraction(1)) for _ in range(3000)]
     return np.bincount(picks, minlength=len(scores))
 
 

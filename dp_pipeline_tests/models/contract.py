@@ -39,8 +39,11 @@ SMALL: Mapping[str, Any] = {
     "levels": 3,
     "label": ("smokes",),
     "bits": 3,
+    "shape": Fraction(1, 3),
 }
-"""Small values of the parameters that a model has, to be quick."""
+"""Small values of the parameters that a model has, to be quick; and no halves of ε, which nobody
+could tell apart.
+"""
 
 BIASED = "biased splits"
 

@@ -23,7 +23,7 @@ from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline.spec.parameters import from_text, texts_of
 from dp_pipeline_tests.instruments import RecordingNoise, curator_over
-from dp_pipeline_tests.models.contract import LargeAnswers, built, run
+from dp_pipeline_tests.models.contract import Constant, LargeAnswers, built, run
 from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN
 from dp_pipeline_tests.spec.declarations import loaded
 
@@ -304,6 +304,15 @@ def test_the_leaves_of_a_quadtree_are_those_of_a_recursion_over_rows() -> None:
 
     found = np.column_stack([synopsis.lower, synopsis.upper, synopsis.weights])
     assert sorted(map(tuple, found.tolist())) == sorted(grow(Nodes.root(), [0.0, -1.0], [8.0, 1.0]))
+
+
+@pytest.mark.parametrize(("answer", "is_split"), [(6, False), (7, True)])
+def test_a_box_is_split_above_a_thousandth_of_all_rows_however_many_one_person_has(
+    answer: int, is_split: bool
+) -> None:
+    model = DpqtKMeans(k=3, columns=("x",), nominal_rows=6000)
+    released = run(model, reach=3, noise=Constant(answer)).released
+    assert (len(released.synopsis.weights) > 1) == is_split
 
 
 def test_a_quadtree_never_tests_its_last_level() -> None:
