@@ -1,4 +1,5 @@
-"""Promise: what every equivalence class of a release has to have. Syntactic, not differential.
+"""KAnonymityGuarantee: what every equivalence class of a release has to have. It is syntactic, not
+differential.
 
 ClassPartition: rows in equivalence classes, refined bit by bit. No sort, no hash.
 
@@ -54,7 +55,7 @@ class KAnonymityGuarantee:
     def most_suppressed(self, rows: int) -> int:
         """Whole rows that may be left out of so many.
 
-        >>> Promise(5, suppressed=Fraction("0.29")).most_suppressed(100)
+        >>> KAnonymityGuarantee(5, suppressed=Fraction("0.29")).most_suppressed(100)
         29
         """
         return int(self.suppressed * rows)
@@ -92,7 +93,7 @@ class ClassPartition:
     Raises TooFewRows where all rows as one class break the promise.
 
     >>> rows = CodedRows((), np.zeros((4, 0), dtype=int), np.array([0, 1, 0, 1]), ("no", "yes"))
-    >>> partition = ClassPartition(rows, Promise(k=2))
+    >>> partition = ClassPartition(rows, KAnonymityGuarantee(k=2))
     >>> partition.takes(np.array([0])), partition.takes(np.array([0, 1]))
     (False, True)
     >>> partition.refine(np.array([0, 1]))

@@ -116,7 +116,8 @@ class Curator:
         return self._route.currency
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({len(self.domain.names)} attributes, reach {self.distance})"
+        attributes = len(self.domain.names)
+        return f"{type(self).__name__}({attributes} attributes, distance {self.distance})"
 
     def grouped(self, groupings: Mapping[str, Grouping]) -> Curator:
         """The same curator of tables where levels of some attributes are groups, made of what was
@@ -233,7 +234,7 @@ class Curator:
 
     def choose(self, what: str, candidates: Mapping[Names, Score], *, epsilon: Fraction) -> Names:
         """The attributes whose table has a nearly highest score, for an amount of the release's
-        currency. No score moves by more than the largest Δ∞ among them, at this reach.
+        currency. No score moves by more than the largest Δ∞ among them, at this distance.
         """
         return self.open_scores(candidates).choose(what, tuple(candidates), amount=epsilon)
 

@@ -17,7 +17,7 @@ from dp_pipeline.spec.errors import BoundaryViolation
 
 
 def laplace_scale(*, l1: int, epsilon: Fraction) -> Fraction:
-    """The scale of the discrete Laplace noise that makes an L1 reach of ``l1`` cost ε: l1 / ε.
+    """The scale of the discrete Laplace noise by which an L1 sensitivity costs ε: l1 / ε.
 
     Raises BoundaryViolation unless l1 is an int ≥ 1 and epsilon a positive Fraction.
 
@@ -39,7 +39,7 @@ def choice_scale(*, linf: int, epsilon: Fraction) -> Fraction:
 
 
 def gaussian_variance(*, l2_squared: int, rho: Fraction) -> Fraction:
-    """The σ² of the discrete Gaussian that makes a squared L2 reach cost ρ: l2² / (2ρ), exactly.
+    """The σ² of the discrete Gaussian by which a squared L2 sensitivity costs ρ: l2² / (2ρ).
 
     Raises BoundaryViolation unless l2_squared is an int ≥ 1 and rho a positive Fraction.
 

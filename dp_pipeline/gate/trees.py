@@ -54,7 +54,7 @@ class TreeSession:
         """Noisy counts of the 2^bits boxes below each node, (m, 2^bits), at its shares of ε.
 
         nodes    different frontier nodes, m of them; bits = 0 counts the nodes themselves
-        shares   int64 (m,), each 1 … what is left to the node; noise scale SHARES·reach/(s·ε)
+        shares   int64 (m,), each 1 … what is left to the node; noise scale SHARES·distance/(s·ε)
 
         BoundaryViolation for anything else. No nodes are no measurement.
         """
@@ -121,7 +121,7 @@ class TreeSession:
 def split_scale(*, fan: int, distance: int, epsilon: Fraction) -> Fraction:
     """Scale λ = L·(2β − 1)/((β − 1)·ε) of the noise on a β-way tree's splits.
 
-    >>> split_scale(fan=4, reach=1, epsilon=Fraction(1))
+    >>> split_scale(fan=4, distance=1, epsilon=Fraction(1))
     Fraction(7, 3)
     """
     return laplace_scale(l1=distance, epsilon=epsilon) * Fraction(2 * fan - 1, fan - 1)

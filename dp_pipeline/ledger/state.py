@@ -5,10 +5,10 @@ keeps the sums in a small table, and writes the digest of that whole table into 
 the row's hash. Whoever decides something reads the table whole, computes the digest again and
 compares it with the newest row's: what one decides by is what the chain has said.
 
-    kind         population     name           value
-    ----         -------     ----           -----
+    kind         population  name           value
+    ----         ----------  ----           -----
     ledger                                  {}: its ``entry`` is the number of the newest row
-    population   the population                the account and its sums
+    population   its name                   the account and its sums
     source       the holder  the source     {}
     unfinished   the payer   release key    "reserved" or "interrupted"
     quarantined              row number     digest of the bytes of a row that the ledger never wrote

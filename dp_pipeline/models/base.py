@@ -181,8 +181,8 @@ def planning_units(
     """A number of protected units to plan with, and the ε that is left.
 
     Published formulas take the number of rows N where a person is one row. A
-    person with up to L rows needs noise L times as large, so N rows at reach L
-    carry the signal of N/L rows at reach 1. N is the declared ``nominal_rows``,
+    person with up to L rows needs noise L times as large, so N rows at distance L
+    carry the signal of N/L rows at distance 1. N is the declared ``nominal_rows``,
     or a noisy count that costs 2 % of ε; never the number of rows itself.
     """
     if nominal_rows is not None:

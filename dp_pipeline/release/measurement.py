@@ -154,7 +154,7 @@ class NoiseRate:
     several tables of weights w that share an amount, Σ w · deviation is least at shares ∝
     w^(1/2) for Laplace (Lagrange: w/a² is equal) and ∝ w^(2/3) for Gaussian noise (w/a^(3/2)).
 
-    >>> NoiseRate(concentrated=False, reach=1).least([4.0, 16.0], 0.5)
+    >>> NoiseRate(concentrated=False, distance=1).least([4.0, 16.0], 0.5)
     72.0
     """
 
@@ -166,7 +166,7 @@ class NoiseRate:
         return self.distance / (sqrt(pi * amount) if self.concentrated else amount)
 
     def variance(self, amount: float) -> float:
-        """Variance of the noise in one cell: 2·(reach/ε)², or reach²/(2ρ)."""
+        """Variance of the noise in one cell: 2·(distance/ε)², or distance²/(2ρ)."""
         return (
             self.distance**2 / (2 * amount)
             if self.concentrated
@@ -179,7 +179,7 @@ class NoiseRate:
 
     def for_choice(self, distance: float) -> float:
         """What a choice costs whose noise has a scale of 1 where a unit moves scores by
-        ``distance``: noisy max, scale 2·reach/ε; exponential mechanism, scale reach/√(2ρ).
+        ``distance``: noisy max, scale 2·distance/ε; exponential mechanism, scale distance/√(2ρ).
         """
         return distance**2 / 2 if self.concentrated else 2 * distance
 

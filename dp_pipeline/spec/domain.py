@@ -208,10 +208,10 @@ Protection = OneRow | RowsOfPerson
 def distance(protection: Protection, relation: Relation) -> int:
     """How many rows two neighbouring data sets differ by, at most.
 
-    Replacing a person is removing one and adding another, so a reach under
+    Replacing a person is removing one and adding another, so a distance under
     ``replace_one`` is twice the one under ``add_remove``.
 
-    >>> reach(RowsOfPerson("user", 20), "add_remove"), reach(OneRow(), "replace_one")
+    >>> distance(RowsOfPerson("user", 20), "add_remove"), distance(OneRow(), "replace_one")
     (20, 2)
     """
     return protection.rows * (2 if relation == "replace_one" else 1)

@@ -115,7 +115,7 @@ class Logged:
 
 def test_what_a_person_is_cannot_be_changed_from_outside() -> None:
     curator = curator_over(TEN_PEOPLE, distance=20)
-    for name, value in {"reach": 1, "accountant": Accountant(ONE), "domain": TOWN}.items():
+    for name, value in {"distance": 1, "accountant": Accountant(ONE), "domain": TOWN}.items():
         with pytest.raises(AttributeError):
             setattr(curator, name, value)
 
@@ -872,7 +872,7 @@ def test_exact_counts_are_not_stored_copied_or_compared(take: Callable[[Sealed],
 def test_a_curator_shows_no_counts_and_no_rows_and_is_not_stored_with_its_counts() -> None:
     curator = curator_over(TEN_PEOPLE, noise=ForcedNoise(1))
     EXAMPLES["nodes"](curator)
-    assert repr(curator) == "Curator(4 attributes, reach 1)"
+    assert repr(curator) == "Curator(4 attributes, distance 1)"
     with pytest.raises(TypeError, match="exact counts are not stored"):
         pickle.dumps(curator)
 

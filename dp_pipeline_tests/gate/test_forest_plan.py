@@ -72,7 +72,7 @@ def test_the_linf_of_a_plan_is_reached_and_less_is_caught() -> None:
     moved = plan.score(PAIRS, gains + 1) - plan.score(PAIRS, gains)
     assert moved == plan.linf(1) - 1 == floor(Fraction(9, 2))
     assert plan.score(PAIRS, gains + 2) - plan.score(PAIRS, gains + 1) == plan.linf(1) == 5
-    # One pair's reach for a whole forest, and rounding forgotten.
+    # One pair's distance for a whole forest, and rounding forgotten.
     assert moved > ForestPlan(1, {}, Fraction(3, 2), 7).linf(1)
 
 

@@ -14,11 +14,11 @@ from dp_pipeline_tests.gate.questions import ONE, PAIRS
 from dp_pipeline_tests.instruments import SILENT, RecordingNoise, curator_over
 from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE
 
-PUBLIC: dict[str, Any] = {"benchmark": True, "relation": "replace_one", "reach": 2}
+PUBLIC: dict[str, Any] = {"benchmark": True, "relation": "replace_one", "distance": 2}
 NOT_PUBLIC: dict[str, dict[str, Any]] = {
     "rows to be protected": {**PUBLIC, "benchmark": False},
     "a person more or less": {**PUBLIC, "relation": "add_remove"},
-    "a person with many rows": {**PUBLIC, "reach": 6},
+    "a person with many rows": {**PUBLIC, "distance": 6},
     "what is not declared": {},
 }
 

@@ -527,7 +527,7 @@ def older(ledger: Ledger, place: Place, behind: Behind) -> None:
             behind(f"ALTER TABLE {table} DISABLE TRIGGER ALL")
     previous, at = "0" * 64, "UPDATE entries SET hash = '{}', previous = '{}' WHERE sequence = {}"
     for entry in ledger.entries():
-        row = {**vars(entry), "state": None, "previous": previous}
+        row = {**vars(entry), "lineage": entry.population, "state": None, "previous": previous}
         row["facts"] = canonical(dict(entry.facts))
         children = [
             {

@@ -26,7 +26,7 @@ STORES = ("postgresql",)
 
 def copied(sequence: int, key: str, previous: str) -> str:
     """A copy of row 5 at the end."""
-    columns = f"event, time, population, {key}, source, kind, nano_epsilon, what, facts, {previous}"
+    columns = f"event, time, lineage, {key}, source, kind, nano_epsilon, what, facts, {previous}"
     return (
         f"INSERT INTO entries SELECT {sequence}, {columns}, 'x', state FROM entries "
         "WHERE sequence = 5"

@@ -293,7 +293,7 @@ def check_loss(
     """With the same answers, a person changes nothing that is released, and the answers'
     log-probability by at most what is claimed; returns by how much. In ρ where a δ is given.
     """
-    asked: Mapping[str, Any] = {"epsilon": epsilon, "reach": distance, "domain": domain}
+    asked: Mapping[str, Any] = {"epsilon": epsilon, "distance": distance, "domain": domain}
     one, other = (
         run(model, people, noise=ForcedNoise(seed), delta=delta, **asked)
         for people in neighbours(model, rows, person)
@@ -331,7 +331,7 @@ def check_replay(
     """
     asked: Mapping[str, Any] = {
         "epsilon": epsilon,
-        "reach": distance,
+        "distance": distance,
         "domain": domain,
         "delta": delta,
     }

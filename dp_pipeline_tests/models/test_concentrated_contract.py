@@ -41,7 +41,7 @@ from dp_pipeline_tests.populations import AWKWARD, TEN_PEOPLE, Row
 ONE = Fraction(1)
 DELTA = Fraction(1, 10**9)
 every_delta = pytest.mark.parametrize("delta", [None, DELTA], ids=["in epsilon", "in rho"])
-every_reach = pytest.mark.parametrize("distance", [1, 3])
+every_distance = pytest.mark.parametrize("distance", [1, 3])
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ MODEL = AsksEverything()
 
 
 @every_delta
-@every_reach
+@every_distance
 @pytest.mark.parametrize("epsilon", [Fraction("0.1"), ONE, Fraction("2.5")], ids=str)
 def test_the_scales_drawn_prove_what_is_claimed(
     delta: Fraction | None, distance: int, epsilon: Fraction
@@ -135,7 +135,7 @@ def fuzz_loss(model: object, *, distance: int, delta: Fraction | None) -> None:
 
 
 @every_delta
-@every_reach
+@every_distance
 def test_along_any_answers_one_person_costs_at_most_what_is_claimed(
     delta: Fraction | None, distance: int
 ) -> None:

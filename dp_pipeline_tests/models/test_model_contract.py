@@ -47,7 +47,7 @@ BOUNDED = ("privtree_kmeans", "privhd, published")
 
 every_case = pytest.mark.parametrize("case", CASES)
 every_epsilon = pytest.mark.parametrize("epsilon", EPSILONS, ids=str)
-every_reach = pytest.mark.parametrize(
+every_distance = pytest.mark.parametrize(
     "rows_reached", [distance(one, "add_remove") for one in PROTECTIONS], ids=map(str, PROTECTIONS)
 )
 
@@ -75,7 +75,7 @@ def test_a_model_is_a_frozen_value_with_public_parameters_a_summary_and_a_proof(
 
 @every_case
 @every_epsilon
-@every_reach
+@every_distance
 def test_the_scales_drawn_prove_exactly_the_epsilon_that_was_asked(
     case: str, epsilon: Fraction, rows_reached: int
 ) -> None:
@@ -95,7 +95,7 @@ WRONG_BUDGETS = {
     "UnspentRest": 1,
     "StopsEarly": 1,
 }
-"""Mutant → a reach at which it is wrong."""
+"""Mutant → a distance at which it is wrong."""
 
 
 def mutant(name: str) -> Model:
@@ -138,7 +138,7 @@ def fuzz_loss(model: Model, *, epsilon: Fraction, rows_reached: int) -> None:
 
 
 @every_case
-@every_reach
+@every_distance
 def test_along_any_answers_one_person_moves_their_log_probability_by_at_most_epsilon(
     case: str, rows_reached: int
 ) -> None:
@@ -155,7 +155,7 @@ def test_a_model_whose_answers_lose_more_than_epsilon_is_caught(name: str) -> No
 
 @pytest.mark.parametrize("case", [case for case in CASES if case not in BOUNDED])
 @every_epsilon
-@every_reach
+@every_distance
 def test_a_person_whose_rows_are_counted_every_time_uses_all_of_epsilon(
     case: str, epsilon: Fraction, rows_reached: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,7 +179,7 @@ def test_a_person_whose_rows_are_counted_every_time_uses_all_of_epsilon(
 
 @every_case
 @every_epsilon
-@every_reach
+@every_distance
 def test_recorded_answers_replayed_over_nobody_give_the_same_bytes(
     case: str, epsilon: Fraction, rows_reached: int
 ) -> None:

@@ -311,7 +311,7 @@ def test_a_box_is_split_above_a_thousandth_of_all_rows_however_many_one_person_h
     answer: int, is_split: bool
 ) -> None:
     model = DpqtKMeans(k=3, columns=("x",), nominal_rows=6000)
-    released = run(model, reach=3, noise=Constant(answer)).released
+    released = run(model, distance=3, noise=Constant(answer)).released
     assert (len(released.synopsis.weights) > 1) == is_split
 
 

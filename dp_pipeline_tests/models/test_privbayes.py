@@ -100,7 +100,7 @@ def test_the_degree_is_the_largest_at_which_tables_are_useful(rows: int, degree:
 
 
 def test_a_degree_costs_as_published_where_a_row_is_replaced() -> None:
-    # At reach 2: N · ε2 / ((d − k) · 2^(k + 2)) ≥ θ, here at equality for k = 3.
+    # At distance 2: N · ε2 / ((d − k) · 2^(k + 2)) ≥ θ, here at equality for k = 3.
     rows = Fraction(4 * 3 * 32) / Fraction("0.7")
     just, less = int(rows) + 1, int(rows)
     assert len(measured(PrivBayes(nominal_rows=just), distance=2).measured) == 3

@@ -169,7 +169,7 @@ def test_an_account_declared_otherwise_than_it_was_opened_is_refused(
     assert rides.ledger.balance("riders").spent == Fraction("0.55")
 
 
-def test_the_plan_of_settled_releases_costs_nothing_and_of_fresh_ones_everything(rides: Project):
+def test_the_plan_of_settled_releases_costs_nothing_and_of_new_draws_everything(rides: Project):
     spec = rides.declare("rides", RIDES)
     rides.publish(spec)
     planned = plan_request(rides.request(spec))

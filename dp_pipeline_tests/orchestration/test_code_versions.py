@@ -59,7 +59,7 @@ def test_a_replay_under_newer_code_keeps_the_version_that_it_was_drawn_with(
     assert before[CODE_TAG] != defined(project, spec)
 
 
-def test_a_fresh_draw_under_newer_code_has_the_newer_version(drawn, request: pytest.FixtureRequest):
+def test_a_new_draw_under_newer_code_has_the_newer_version(drawn, request: pytest.FixtureRequest):
     project, spec = drawn
     before = newest_tags(project)
     request.getfixturevalue("newer_code")

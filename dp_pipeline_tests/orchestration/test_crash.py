@@ -159,7 +159,7 @@ def test_a_charged_release_whose_answers_were_damaged_is_dead(
     assert rides.spent(spec) == COST
 
 
-def test_a_charged_release_that_lost_its_transcript_is_dead_and_only_fresh_goes_on(
+def test_a_charged_release_that_lost_its_transcript_is_dead_and_only_a_new_draw_goes_on(
     rides: Project, spec: DatasetSpec, killed_at: Kill
 ):
     killed_at("3").unlink()

@@ -12,7 +12,7 @@ COST = Fraction("0.55")
 
 
 @pytest.mark.parametrize("tag", ["dagster/parent_run_id", "dagster/parent_backfill_id"])
-def test_a_fresh_run_that_is_executed_again_replays_its_own_draw(tag: str, rides: Project):
+def test_a_new_draw_that_is_executed_again_replays_its_own_draw(tag: str, rides: Project):
     spec = rides.declare("rides", RIDES)
     rides.publish(spec)
     asked = {"partition": "0.5", "config": {"new_draw": True}}
@@ -22,7 +22,7 @@ def test_a_fresh_run_that_is_executed_again_replays_its_own_draw(tag: str, rides
     assert rides.spent(spec) == 2 * COST
 
 
-def test_a_fresh_run_of_its_own_draws_and_pays_once_more(rides: Project):
+def test_a_new_draw_of_its_own_draws_and_pays_once_more(rides: Project):
     spec = rides.declare("rides", RIDES)
     rides.publish(spec)
     assert rides.launch(spec, "dpqt_kmeans", partition="0.5", config={"new_draw": True}).success

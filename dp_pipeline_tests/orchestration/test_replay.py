@@ -148,21 +148,24 @@ def test_a_settled_release_whose_transcript_is_damaged_is_never_drawn_again(
     assert rides.spent(spec) == COST
 
 
-def test_a_fresh_draw_is_another_release_at_the_full_price(
-    rides: Project, spec: DatasetSpec, first: Published
-):
-    fresh = rides.publish(spec, new_draw=True)
-    assert (fresh.state, fresh.nano) == ("charged", 550_000_000)
-    assert fresh.bundle.key != first.bundle.key
-    assert (first.bundle.facts["replicate"], fresh.bundle.facts["replicate"]) == ("0", "1")
-    # Two draws of some sixty noisy numbers are equal with probability far below 10^-20.
-    assert fresh.bundle.tables["synopsis"]["weight"].tolist() != (
-        first.bundle.tables["synopsis"]["weight"].tolist()
-    )
+GRID = {"k": "3", "nominal_rows": "2000"}
+
+
+def test_a_new_draw_is_another_release_at_the_full_price(rides: Project):
+    spec = rides.declare("rides", RIDES, models={"eug_kmeans": GRID}, publish=None)
+    first = rides.publish(spec)
+    second = rides.publish(spec, new_draw=True)
+    assert (second.state, second.nano) == ("charged", 550_000_000)
+    assert second.bundle.key != first.bundle.key
+    assert (first.bundle.facts["replicate"], second.bundle.facts["replicate"]) == ("0", "1")
+    # Two draws of some hundred noisy numbers are equal with probability far below 10^-20.
+    weights = [one.bundle.tables["synopsis"]["weight"].tolist() for one in (first, second)]
+    assert len(weights[0]) > 60
+    assert weights[0] != weights[1]
     assert rides.spent(spec) == 2 * COST
 
 
-def test_after_a_fresh_draw_the_newest_one_is_replayed(
+def test_after_a_new_draw_the_newest_one_is_replayed(
     rides: Project, spec: DatasetSpec, first: Published
 ):
     fresh = rides.publish(spec, new_draw=True)

@@ -264,7 +264,7 @@ def test_a_release_with_other_centres_of_the_same_answers_is_whole_too(
     assert faults(release, published) == {WHOLE: None, REPLAY: None}
 
 
-def test_a_fresh_draw_is_compared_with_its_own_answers(stored: Stored):
+def test_a_new_draw_is_compared_with_its_own_answers(stored: Stored):
     project, spec, release, first = stored
     second = project.publish(spec, new_draw=True)
     assert first.bundle.key != second.bundle.key

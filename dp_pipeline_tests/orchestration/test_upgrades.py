@@ -140,7 +140,7 @@ def events_key(project: Project, spec: DatasetSpec) -> str:
     return next(str(one.key) for one in project.ledger.entries(spec.population) if one.key)
 
 
-def test_fresh_does_not_give_up_what_it_cannot_finish(
+def test_a_new_draw_does_not_give_up_what_it_cannot_finish(
     rides: Project, spec: DatasetSpec, begun: Path
 ):
     with another_version(), pytest.raises(OtherQuestion):

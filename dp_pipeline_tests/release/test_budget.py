@@ -131,7 +131,7 @@ UNPROVEN = {
     "a tree whose scale is that of one share": replace(
         GOOD, mechanism=TREE_PATHS, scale=4096 * GOOD.scale
     ),
-    "a tree that forgets the reach": replace(GOOD, mechanism=TREE_PATHS, sensitivity=1),
+    "a tree that forgets the distance": replace(GOOD, mechanism=TREE_PATHS, sensitivity=1),
     "unknown mechanism": replace(GOOD, mechanism="Noisy Max"),
     "no epsilon": replace(GOOD, epsilon=Fraction(0)),
     "negative epsilon": replace(GOOD, epsilon=Fraction(-1, 2)),

@@ -46,7 +46,7 @@ def test_a_bundle_comes_back_from_its_json_and_tables() -> None:
 
 def test_the_json_is_whole_text_without_code_or_infinite_numbers() -> None:
     stored = json.loads(BUNDLE.to_json(), parse_constant=pytest.fail)
-    assert stored["format"] == 1
+    assert stored["format"] == 2
     assert stored["spends"][0]["epsilon"] == "1/3"
 
 

@@ -1,4 +1,4 @@
-"""Names, sizes, boxes, reach and the digest of what is measured."""
+"""Names, sizes, boxes, distance and the digest of what is measured."""
 
 from __future__ import annotations
 

@@ -11,14 +11,14 @@ from dp_pipeline_tests.ui.test_releases import CHECKS
 
 pytestmark = pytest.mark.ui
 
-FRESH = "ops: {rides__eug_kmeans: {config: {fresh: true}}}"
+NEW_DRAW = "ops: {rides__eug_kmeans: {config: {new_draw: true}}}"
 """Draw once more, at the full price."""
 
 
 @pytest.mark.usefixtures("swept")
 def test_a_click_too_many_is_refused_with_one_red_line_and_a_small_table(ui: DagsterUi) -> None:
     ui.open_asset("rides/eug_kmeans")
-    ui.materialize(["0.5"], config=FRESH)
+    ui.materialize(["0.5"], config=NEW_DRAW)
     ui.follow()
     ui.ends("Failure")
     ui.sees("rides/eug_kmeans at ε=0.5 refused by riders: asked ε=0.55, spent 1.75, left 0.25")

@@ -45,7 +45,7 @@ class TableSearch:
 
     >>> gaps = {("a", "b"): 900.0, ("a", "c"): 1.0, ("b", "c"): 2.0}
     >>> sizes = {"a": 2, "b": 2, "c": 2}
-    >>> rate = NoiseRate(concentrated=False, reach=1)
+    >>> rate = NoiseRate(concentrated=False, distance=1)
     >>> TableSearch(sizes, gaps, 1.0, rate, rows=5e3, cap=64, total=640, room=1.0).run(gaps)
     (('a', 'b'),)
     """
@@ -266,7 +266,7 @@ def packed(
     has √(|C|·|i|) deviations of one cell, and each table an amount of its own), less the gaps
     of the pairs inside tables, which help other pairs too.
 
-    >>> rate = NoiseRate(concentrated=False, reach=1)
+    >>> rate = NoiseRate(concentrated=False, distance=1)
     >>> packed({"a": 2, "b": 2, "c": 9}, {("a", "c"): 0.0}, amount=1.0, rate=rate, most_cells=99)
     (('a', 'b'), ('c',))
     """

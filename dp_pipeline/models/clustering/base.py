@@ -67,7 +67,7 @@ def noisy_grid(
     """Boxes of a grid with as many cells as ``units`` rows at this ε deserve.
 
     *Proof.* All cells of the declared box are measured, empty ones included; one row is
-    in one cell, so Δ1 = 1 under add/remove, times the reach: it costs ε. ∎
+    in one cell, so Δ1 = 1 under add/remove, times the distance: it costs ε. ∎
     """
     cells = cells_per_axis(units, float(epsilon), len(columns))
     grid = curator.measure_grid(columns, cells=cells, epsilon=epsilon)

@@ -31,7 +31,7 @@ class DpKMeans(Clustering):
 
     *Proof.* A round at e is two measures of disjoint clusters: sizes with Δ1 = 1 at
     e/(d+1) and sums of fixed-point coordinates with Δ1 = d·2^16 at d·e/(d+1),
-    under add/remove, times the reach. It costs e, and Σ e = ε over the T rounds. The
+    under add/remove, times the distance. It costs e, and Σ e = ε over the T rounds. The
     start reads the box alone; T is declared; where a centre goes, or that it stays, is a
     function of noisy answers. ∎
     As published it is not ε-DP: it starts from records, and stops when the true

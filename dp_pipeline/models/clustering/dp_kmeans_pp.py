@@ -33,7 +33,7 @@ class DpKMeansPlusPlus(Clustering):
     rounds         T, a fixed number
 
     *Proof.* The grid is EUGkM's at ε/2: all cells of a public grid, one row in one
-    cell, Δ1 = 1 under add/remove, times the reach. Seeds are drawn from its noisy
+    cell, Δ1 = 1 under add/remove, times the distance. Seeds are drawn from its noisy
     cells: post-processing. A round at e = ε/2T costs e, as in DPk-means. A paid
     count of rows comes first, out of ε; the two halves are of what it leaves. ∎
     As published it is not ε-DP: D² sampling hands out records, and does so with

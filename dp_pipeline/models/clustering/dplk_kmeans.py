@@ -40,7 +40,7 @@ class DplkKMeans(Clustering):
     *Proof.* A row goes to one of m subsets by a hash of itself and a public salt, so
     another row moves it nowhere. A round in all subsets is two measures of disjoint
     subset × cluster cells: sizes with Δ1 = 1 and sums of fixed-point coordinates
-    with Δ1 = d·2^16 under add/remove, times the reach. With T_s rounds in subsets
+    with Δ1 = d·2^16 under add/remove, times the distance. With T_s rounds in subsets
     and T on all rows each costs ε/(T_s + T), in sum ε. The rest is post-processing. ∎
     As published it is not ε-DP: starts are drawn from records, and subsets cut by
     position move many rows when one is added.

@@ -33,7 +33,7 @@ class DpLloyd(Clustering):
     ρ = 0.225. In a round c/(d + c) of its ε goes to the sizes.
 
     *Proof.* T is a function of k, d, ε and N, which is declared or paid for. A round at
-    e = ε/T is two measures of disjoint clusters, under add/remove, times the reach:
+    e = ε/T is two measures of disjoint clusters, under add/remove, times the distance:
     sizes with Δ1 = 1 and sums of fixed-point coordinates with Δ1 = d·2^16, at shares
     of e that add up to e. The start reads the box alone. Sum: ε. ∎
     As published it is not ε-DP: the box is the data's own and T reads the exact N.

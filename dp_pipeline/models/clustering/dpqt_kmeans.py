@@ -36,7 +36,7 @@ class DpqtKMeans(SynopsisClustering):
 
     *Proof.* The live nodes of one height are disjoint, so one row is in at most
     one and a height's measure at γε/H has Δ1 = 1 under add/remove, times the
-    reach. H such measures cost γε. The leaves are disjoint too: one measure at
+    distance. H such measures cost γε. The leaves are disjoint too: one measure at
     (1−γ)ε. Sum: ε. Which nodes live is a function of earlier noisy counts; H and
     the threshold of N, which is declared or paid for. A height without live
     nodes is an empty measure: charged all the same. k-means is post-processing. ∎

@@ -29,7 +29,7 @@ class EugKMeans(SynopsisClustering):
 
     *Proof.* The box and the number of cells are declared, or functions of a
     paid noisy count. All cells are measured, empty ones included; one row is in
-    one cell, so Δ1 = 1 under add/remove, times the reach: one measure costs its
+    one cell, so Δ1 = 1 under add/remove, times the distance: one measure costs its
     ε, and the count of rows the rest. k-means on noisy cells is post-processing. ∎
     As published it is not ε-DP: the box is the data's own and M reads the exact N.
 

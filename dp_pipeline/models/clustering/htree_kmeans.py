@@ -175,7 +175,7 @@ def grow(session: TreeSession, tree: BitTree, *, clusters: int, rate: float) -> 
     """Spend all of a session's ε, on every path.
 
     clusters   k that the tree is planned for
-    rate       ε divided by the reach
+    rate       ε divided by the distance
     """
     growth = _Growth(session, tree, rate)
     live = growth.first()
@@ -300,7 +300,7 @@ class HTreeKMeans(Clustering):
     *Proof.* One tree session at (1 − φ)ε: ``gate.trees`` proves that the counts along
     every root-to-leaf path cost exactly that, and that siblings are disjoint. Which node is
     counted next, with how many shares and how far below, is a function of earlier noisy
-    counts, of ε, k, d and the reach (``grow``); no number of rows enters. What φε
+    counts, of ε, k, d and the distance (``grow``); no number of rows enters. What φε
     is used for is a function of noisy counts; leaves are disjoint, Δ1 = 1, and the
     residuals have their own proof. The centres that these are of depend on answers and
     measuring parameters alone. Agreement between levels and k-means are post-processing. ∎

@@ -28,7 +28,7 @@ class HybridKMeans(Clustering):
     starts         starts of the weighted k-means
 
     *Proof.* The grid is EUGkM's at ε/2: one measure of all cells, one row in one
-    cell, Δ1 = 1 under add/remove, times the reach. Its centres are post-processing.
+    cell, Δ1 = 1 under add/remove, times the distance. Its centres are post-processing.
     The round at ε/2 is DPLloyd's: two measures whose shares add up to ε/2. A paid
     count of rows comes first, out of ε; the two halves are of what it leaves. ∎
     As published it is not ε-DP: the box is the data's own and the grid reads the exact N.

@@ -31,7 +31,7 @@ class IdpKMeans(Clustering):
     *Proof.* A row goes to one of k subsets by a hash of itself and a public salt, so
     another row moves it nowhere. The start is one round over subsets in place of
     clusters: sizes with Δ1 = 1 and sums with Δ1 = d·2^16 under add/remove, times
-    the reach. It and the T rounds cost ε/(T+1) each, T + 1 of them: ε. Everything
+    the distance. It and the T rounds cost ε/(T+1) each, T + 1 of them: ε. Everything
     else is a function of noisy answers. ∎
     As published it is not ε-DP: the start is not charged (``published`` composes to
     ε·(T+1)/T), and subsets of equal size move many rows when one is added.

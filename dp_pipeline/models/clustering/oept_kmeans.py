@@ -39,7 +39,7 @@ class OeptKMeans(Clustering):
     that was chosen waits until no other is left.
 
     *Proof.* The grid is EUGkM's at its share of ε: one measure, one row in one cell,
-    Δ1 = 1 under add/remove, times the reach. Starts are a function of noisy cells.
+    Δ1 = 1 under add/remove, times the distance. Starts are a function of noisy cells.
     Each round costs its ε, as in DPk-means. A paid count of rows comes first; grid
     and rounds share what it leaves. Sum: ε. ∎
     As published it is not ε-DP: which records are outliers, and which are dense, is

@@ -33,7 +33,7 @@ class PrivTreeKMeans(SynopsisClustering):
     where boxes are as fine as the coordinates, at ``levels``, or at 400,000 boxes.
 
     *Proof.* The splits cost shape·ε (``gate.trees``). The leaves are disjoint, so
-    one measure of them at (1 − shape)·ε has Δ1 = 1 under add/remove, times the reach. The
+    one measure of them at (1 − shape)·ε has Δ1 = 1 under add/remove, times the distance. The
     cap is a function of the splits. k-means is post-processing. ∎
 
     Source: Zhang, Xiao, Xie, "PrivTree", SIGMOD 2016, with θ = 0; fresh leaf counts.

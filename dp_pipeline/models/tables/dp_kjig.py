@@ -57,8 +57,8 @@ class DpKjig(Model):
     *Proof* of (1). Bits and offers are functions of the declaration and of what was chosen before.
     Every row is recoded by itself (``Curator.with_attributes``), so each of the at most m choices
     is a noisy max of a score with a proven sensitivity (``gate.scores``), and one row is in one
-    cell of the table: Δ1 = 1, times the reach. The table gets what the choices left, so the total
-    is ε, exactly; what is published is a function of noisy counts. ∎
+    cell of the table: Δ1 = 1, times the distance. The table gets what the choices left, so the
+    total is ε, exactly; what is published is a function of noisy counts. ∎
     *Proof* of (2): ``ClassPromise``, and the tables are a function of the declaration, of the bits
     and of the published counts alone. It is about them; the transcript, from which a release is
     replayed, holds the noisy counts of all classes.

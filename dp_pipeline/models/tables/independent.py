@@ -27,7 +27,7 @@ class Independent(TableModel):
     shares   ``root``: attribute i gets ε_i ∝ √|Ω_i|, which minimises the total noise; ``equal``
 
     *Proof.* One row is in one cell of each table, so table i has Δ1 = 1 under
-    add/remove, times the reach, and costs ε_i; Σ ε_i = ε, exactly. Projection
+    add/remove, times the distance, and costs ε_i; Σ ε_i = ε, exactly. Projection
     to the simplex and sampling are post-processing. ∎
     """
 

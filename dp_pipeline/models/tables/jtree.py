@@ -57,7 +57,7 @@ class JTree(TableModel):
     *Proof.* The scores of all pairs come from one look, and each draw is a noisy max of its own:
     one row moves U by less than 2 (``gate.scores.Independence``), "no edge" and the thresholds
     by nothing, so a draw costs ε1/k. Which pairs fit is a function of sizes, N and earlier
-    draws. One row is in one cell of each table: Δ1 = 1 under add/remove, times the reach. The
+    draws. One row is in one cell of each table: Δ1 = 1 under add/remove, times the distance. The
     tables share what N and the draws left, so the total is ε, exactly. The rest is
     post-processing. ∎
 

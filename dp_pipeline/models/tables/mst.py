@@ -45,7 +45,7 @@ class Mst(TableModel):
     the budget is ρ and noise Gaussian; else all is pure ε.
 
     *Proof.* Groups of levels follow from the one-way tables, and with released N̂ and p̂ one row
-    moves a gap by 1 (``Gap``), times the reach. A table has Δ1 = Δ2 = 1, over groups too: a row
+    moves a gap by 1 (``Gap``), times the distance. A table has Δ1 = Δ2 = 1, over groups too: a row
     is in one cell. Shares of the budget are public numbers, and all of them add up to it. ∎
 
     Source: McKenna, Miklau, Sheldon, "Winning the NIST Contest: A scalable and general approach

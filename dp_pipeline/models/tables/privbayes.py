@@ -116,11 +116,11 @@ class PrivBayes(TableModel):
     *Proof.* A step is a noisy max of scores, each with its sensitivity (``gate.scores``: one
     row moves n·R by less than 2), and costs ε1/(d − 1). The families on offer are functions of
     declared sizes, N and earlier answers. One row is in one cell of each table: Δ1 = 1 under
-    add/remove, times the reach. The tables share equally what N and the steps left, so the
+    add/remove, times the distance. The tables share equally what N and the steps left, so the
     total is ε, exactly. Projection and sampling are post-processing. ∎
 
     Source: Zhang, Cormode, Procopiuc, Srivastava, Xiao, "PrivBayes" (SIGMOD 2014; TODS 2017),
-    Algorithms 1, 2, 4 and 5. Its usefulness for neighbours that replace a row, at reach 2, is
+    Algorithms 1, 2, 4 and 5. Its usefulness for neighbours that replace a row, at distance 2, is
     N·ε2/(2·d·cells) ≥ θ. Not here: generalised levels of an attribute as parents.
     """
 
@@ -195,7 +195,7 @@ class PrivBayes(TableModel):
         )
 
     def _useful_cells(self, sizes: Sizes, signal: float) -> int:
-        """Most cells of a table; ``signal`` is N·ε2, of units at reach 1."""
+        """Most cells of a table; ``signal`` is N·ε2, of units at distance 1."""
         d = len(sizes)
         if max(sizes.values()) > 2:
             return int(min(self.clique_cells, signal / (self.usefulness * d)))

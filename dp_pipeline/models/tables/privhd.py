@@ -200,7 +200,7 @@ class PrivHd(TableModel):
 
     *Proof.* Draws: a noisy max each, of scores with their sensitivity (``gate.scores``), among
     pairs that public sizes and earlier draws leave. Tables: one row is in one cell, Δ1 = 1
-    under add/remove (2 when a row is replaced), times the reach; the cliques are functions of
+    under add/remove (2 when a row is replaced), times the distance; the cliques are functions of
     the draws. What draws that were not made leave over goes to the tables, so all adds up to
     ε, exactly. The rest is post-processing. ∎
     As published it is not ε-DP: p comparisons at ε11, k draws at ε12 and the tables compose to

@@ -47,7 +47,7 @@ class PriView(TableModel):
     many as ``family_cells`` holds, from the table of largest entropy over all of them.
 
     *Proof.* The views are public. One row is in one cell of each: Δ1 = 1 a view under
-    add/remove, times the reach, and w times ε/w is ε, exactly. The rest is post-processing. ∎
+    add/remove, times the distance, and w times ε/w is ε, exactly. The rest is post-processing. ∎
 
     Source: Qardaji, Yang, Li, "PriView" (SIGMOD 2014), whose ℓ and w depend on the number of
     rows, and which answers marginals but draws no rows.

@@ -35,7 +35,7 @@ class ThresholdFilter(TableModel):
     the cells that are kept, in proportion to their noisy counts, and uniformly where none is:
     what is lost below the threshold is not guessed at.
 
-    *Proof.* One row is in one cell of the table: Δ1 = 1 under add/remove, times the reach, for
+    *Proof.* One row is in one cell of the table: Δ1 = 1 under add/remove, times the distance, for
     noise on every cell, empty ones included; keeping the large ones is post-processing, and
     not drawing the others one by one changes no probability (``gate.sparse``). The
     number of rows is one more measure, and the two add up to ε, exactly. ∎

@@ -64,7 +64,7 @@ class OneShot(TableModel):
     fitted to all noisy tables and rows are drawn from it.
 
     *Proof.* Number of rows and tables: a row is in one cell, over groups of levels too; Δ1 =
-    Δ2 = 1 under add/remove, times the reach. U moves by less than 2 and a plan's score by
+    Δ2 = 1 under add/remove, times the distance. U moves by less than 2 and a plan's score by
     ⌈weight · edges · 2⌉ (``ForestPlan``); against released N̂ and p̂ a gap moves by 1, and all
     of p together by p in L1 and √p in L2. Sizes, groups, views, sets and shares are functions
     of public and released values, and the tables get all that is left, so the total is the
