@@ -12,7 +12,7 @@ from dp_pipeline.anonymity.method import Method
 from dp_pipeline.spec.errors import DeclarationError, one_of
 from dp_pipeline.spec.parameters import Registry, from_text
 
-METHODS: Registry[Method] = Registry(
+METHODS: Registry[type[Method]] = Registry(
     "dp_pipeline.anonymity",
     {
         "cluster_k_anonymity": "clustering:ClusterKAnonymity",

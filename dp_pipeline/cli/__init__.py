@@ -1,32 +1,66 @@
 """`dp-pipeline`: run, anonymize, plan, backfill, budget, data, ui, demo, study, doctor. Heavy
 packages are imported by the command that needs them: ``--help`` and ``budget`` start at once.
 
-Exit codes: 0 done, 1 failed, 2 wrong use, 3 budget refused.
+An error is one line on stderr. Exit codes: 0 done, 1 failed, 2 wrong use, 3 budget refused.
 """
 
 from __future__ import annotations
 
+import getpass
+import os
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from dp_pipeline import __version__
-from dp_pipeline.cli.errors import OneLineErrors
+from dp_pipeline.spec.errors import PipelineError, system_error
+
+
+class OneLineErrors(click.Group):
+    """A group whose commands say what went wrong in one line, with the exit code of its kind."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; a PipelineError, or what the operating system refuses, becomes its line
+        on stderr.
+        """
+        try:
+            return super().invoke(ctx)
+        except PipelineError as error:
+            _end(ctx, error)
+        except Exception as error:
+            refused = system_error(error)
+            if refused is None:
+                raise
+            _end(ctx, refused)
+
+
+def _end(ctx: click.Context, error: PipelineError) -> NoReturn:
+    click.echo(f"dp-pipeline: {' '.join(str(error).split())}", err=True)
+    ctx.exit(error.exit_code)
+
+
+def operator_name() -> str:
+    """The user's name; where a user has none, as in some containers, the number."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return f"user {os.getuid()}"
+
 
 COMMANDS = {
-    "anonymize": "cli.anonymize:anonymize",
+    "anonymize": "cli.run:anonymize",
     "backfill": "cli.run:backfill",
     "budget": "cli.budget:budget",
-    "dagster-dev": "cli.web_guard:dagster_dev",
+    "dagster-dev": "cli.ui:dagster_dev",
     "data": "cli.data:data",
     "demo": "cli.run:demo",
-    "doctor": "cli.doctor.command:doctor",
+    "doctor": "cli.doctor:doctor",
     "plan": "cli.run:plan",
     "run": "cli.run:run",
     "study": "studies.commands:study",
     "ui": "cli.ui:ui",
-    "webserver": "cli.web_guard:webserver",
+    "webserver": "cli.ui:webserver",
 }
 """Command → where it is; imported when it is asked for."""
 

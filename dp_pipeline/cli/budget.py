@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from dp_pipeline.cli.errors import operator_name
+from dp_pipeline.cli import operator_name
 
 if TYPE_CHECKING:
     from dp_pipeline.ledger.account import Account

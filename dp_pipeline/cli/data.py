@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dp_pipeline.cli.anonymize import k_anonymity_line
+from dp_pipeline.cli import operator_name
 from dp_pipeline.cli.draft import data_init, data_schema
-from dp_pipeline.cli.errors import operator_name
+from dp_pipeline.cli.run import k_anonymity_line
 
 if TYPE_CHECKING:
     from dp_pipeline.spec.dataset import DatasetSpec

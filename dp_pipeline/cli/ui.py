@@ -1,12 +1,23 @@
-"""`dp-pipeline ui`: Dagster's pages, for this computer only, and for no other page."""
+"""`dp-pipeline ui`: Dagster's pages, for this computer only, and for no other page.
+
+WebGuard says who may ask Dagster's web server. Dagster itself asks nobody: it runs mutations of a
+GET, and of a page of any origin, so that a page that the steward merely looks at could spend ε.
+`dp-pipeline webserver` and `dp-pipeline dagster-dev`, which `ui` becomes, are Dagster's own
+programs with their own arguments, but their pages are served behind it.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import socket
 import sys
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from typing import Any
 
 import click
+
+from dp_pipeline.spec.errors import DeclarationError, PipelineError
 
 _HOST = "127.0.0.1"
 _TOLD = {
@@ -20,8 +31,7 @@ _TOLD = {
 @click.command()
 @click.option("--port", default=3000, type=click.IntRange(1, 65535), help="Of the pages; 3000.")
 def ui(port: int) -> None:
-    """Open Dagster's pages on this computer: population, runs, schedules, backfills."""
-    from dp_pipeline.cli.web_guard import OURS, declared_origins
+    """Open Dagster's pages on this computer: lineage, runs, schedules, backfills."""
     from dp_pipeline.orchestration.instance import code_location, dagster_instance
     from dp_pipeline.publish.home import HOME_VARIABLE, find_home
 
@@ -53,3 +63,279 @@ def _require_free(port: int) -> None:
             raise PipelineError(
                 f"port {port}: expected a free one, got: {reason}; name another by --port"
             ) from None
+
+
+ORIGINS_VARIABLE = "DP_PIPELINE_UI_ORIGINS"
+"""Names the origins of a proxy in front of the pages: ``https://budget.example.org``, with spaces
+between several."""
+
+Scope = Mapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Any, Receive, Send], Awaitable[None]]
+
+_GRAPHQL = "/graphql"
+_REPORTS = "/report_asset_"
+_DATA = (_GRAPHQL, "/logs/", "/download_debug/", "/notebook", "/dagit/notebook")
+"""Paths that answer with data, and not with a page."""
+
+# Any port: a tunnel or a container may give the pages another one than they are served at. What
+# counts is that a page's own origin is the address that it asks.
+_THIS_COMPUTER = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?", re.ASCII)
+_ORIGIN = re.compile(r"https?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?", re.ASCII)
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+_SINGLE = ("host", "origin", "content-type", "sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest")
+"""Headers of which a second one could be read by one program and the first by another."""
+
+_ADDED = (
+    # No other page lays ours under its own buttons, or reads any part of it.
+    (b"x-frame-options", b"DENY"),
+    (b"content-security-policy", b"frame-ancestors 'none'"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+)
+
+
+class Refused(Exception):
+    """A request that is not let through: a status, and one line that says why.
+
+    allowed   the methods that are, where another one was asked by
+    """
+
+    def __init__(self, status: int, reason: str, *, allowed: str = "") -> None:
+        self.status, self.allowed = status, allowed
+        super().__init__(reason)
+
+
+class WebGuard:
+    """An ASGI application in front of Dagster's, that lets through what its own pages ask, and
+    what a program on this computer asks that is no browser.
+
+    origins   of proxies, as `declared_origins` gives them; this computer's names always count
+    """
+
+    def __init__(self, app: App, origins: Sequence[str] = ()) -> None:
+        self._app = app
+        self._origins = tuple(origins)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or one handshake of a websocket."""
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        try:
+            require_own(scope, self._origins)
+        except Refused as refusal:
+            await _refuse(scope, refusal, send)
+            return
+        await self._app(scope, receive, _with_headers(send))
+
+
+def declared_origins() -> tuple[str, ...]:
+    """What ``$DP_PIPELINE_UI_ORIGINS`` names; DeclarationError for what is no origin."""
+    origins = tuple(os.environ.get(ORIGINS_VARIABLE, "").lower().split())
+    for origin in origins:
+        if _ORIGIN.fullmatch(origin) is None:
+            raise DeclarationError(
+                f"{ORIGINS_VARIABLE}: expected origins such as https://budget.example.org, "
+                f"without a path, got {origin[:60]!r}"
+            )
+    return origins
+
+
+def require_own(scope: Scope, origins: Sequence[str] = ()) -> None:
+    """Refused unless this request cannot come from a foreign page.
+
+    A browser says where a request goes (Host: a foreign name that was made to point to this
+    computer stays a foreign name) and which page asks (Origin of whatever may change something,
+    Sec-Fetch-Site of everything). Programs that are no browsers say only the first: of them a
+    JSON body is wanted, which no form and no image can send without asking the server first.
+    """
+    _require_plain_path(scope["path"])
+    headers = _headers(scope)
+    _require_host(headers, origins)
+    _require_page(scope, headers)
+    _require_origin(headers, origins)
+    if scope["type"] == "http":
+        _require_method(scope, headers)
+
+
+def _require_plain_path(path: str) -> None:
+    """Otherwise what is judged here would not be what is answered: Starlette's routes end in a
+    ``$``, which matches before a last line end too.
+    """
+    if _CONTROL.search(path):
+        raise Refused(400, "expected a path without control characters, got one with some")
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    """The headers that count, by name; Refused where one of them stands twice."""
+    headers: dict[str, str] = {}
+    for raw, value in scope["headers"]:
+        name = raw.decode("latin-1").lower()
+        if name in _SINGLE and name in headers:
+            raise Refused(400, f"{name}: expected one such header, got several")
+        headers[name] = value.decode("latin-1").strip()
+    return headers
+
+
+def _require_host(headers: Mapping[str, str], origins: Sequence[str]) -> None:
+    host = headers.get("host", "").lower()
+    if not _own_origins(host, origins):
+        raise Refused(
+            403,
+            "host: expected localhost, 127.0.0.1, [::1] or that of an origin that "
+            f"{ORIGINS_VARIABLE} names, got {host[:60]!r}",
+        )
+
+
+def _own_origins(host: str, origins: Sequence[str]) -> set[str]:
+    """The origins of pages that were loaded from this host."""
+    own = {origin for origin in origins if origin.partition("://")[2] == host}
+    if _THIS_COMPUTER.fullmatch(host):
+        own.add(f"http://{host}")
+    return own
+
+
+def _require_page(scope: Scope, headers: Mapping[str, str]) -> None:
+    """A link of another page may open one of ours; nothing else of it gets an answer."""
+    site = headers.get("sec-fetch-site", "none").lower()
+    if site in ("none", "same-origin"):
+        return
+    is_link = (
+        scope["type"] == "http"
+        and scope["method"] == "GET"
+        and headers.get("sec-fetch-mode") == "navigate"
+        and headers.get("sec-fetch-dest") == "document"
+        and not scope["path"].startswith(_DATA)
+    )
+    if not is_link:
+        raise Refused(403, f"expected a request of the pages themselves, got a {site[:20]} one")
+
+
+def _require_origin(headers: Mapping[str, str], origins: Sequence[str]) -> None:
+    """Any page's request that may change something has one; so has every websocket of a page."""
+    origin = headers.get("origin")
+    if origin is not None and origin.lower() not in _own_origins(headers["host"].lower(), origins):
+        raise Refused(
+            403, f"origin: expected that of the pages themselves, got {origin.lower()[:60]!r}"
+        )
+
+
+def _require_method(scope: Scope, headers: Mapping[str, str]) -> None:
+    """Pages and files by GET, questions and deeds by POST, reports of foreign programs not at all:
+    what was materialized is said by runs alone.
+    """
+    path, method = scope["path"], scope["method"]
+    if path.startswith(_REPORTS):
+        raise Refused(403, "expected a run to record its own events, got a report of one")
+    if path == _GRAPHQL:
+        if method != "POST":
+            raise Refused(405, f"{_GRAPHQL}: expected POST, got {method[:10]}", allowed="POST")
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise Refused(
+                415, f"{_GRAPHQL}: expected the content type application/json, got {kind[:60]!r}"
+            )
+    elif method not in ("GET", "HEAD"):
+        raise Refused(405, f"expected GET, got {method[:10]}", allowed="GET, HEAD")
+
+
+async def _refuse(scope: Scope, refusal: Refused, send: Send) -> None:
+    if scope["type"] == "websocket":
+        # Before the handshake is answered: the browser sees a status of 403.
+        await send({"type": "websocket.close", "code": 1008, "reason": str(refusal)[:100]})
+        return
+    body = f"{refusal}\n".encode()
+    told = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+        (b"cache-control", b"no-store"),
+        (b"x-content-type-options", b"nosniff"),
+        *([(b"allow", refusal.allowed.encode())] if refusal.allowed else []),
+        *_ADDED,
+    ]
+    await send({"type": "http.response.start", "status": refusal.status, "headers": told})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _with_headers(send: Send) -> Send:
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", ()), *_ADDED]
+        await send(message)
+
+    return sent
+
+
+OURS = [sys.executable, "-m", "dp_pipeline.cli"]
+_WORDS = {"ignore_unknown_options": True, "help_option_names": []}
+_WEBSERVER = [sys.executable, "-m", "dagster_webserver"]
+_DAEMON = [sys.executable, "-m", "dagster._daemon"]
+
+# Dagster has no door for a middleware: these two names of its modules are put in the place of.
+# A version that has none of them ends here, before it serves anything.
+_MAKES_APP = "create_app_from_workspace_process_context"
+_STARTS = "open_ipc_subprocess"
+
+
+@click.command(context_settings=_WORDS)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+def webserver(words: Sequence[str]) -> None:
+    """Serve Dagster's pages, as one of several programs: `dagster-webserver`, with its own
+    arguments, for its own pages and no foreign page. `dp-pipeline ui` starts all programs.
+    """
+    from dagster_webserver import cli
+
+    from dp_pipeline.orchestration.instance import keep_files_private
+
+    keep_files_private()
+    origins, make = declared_origins(), vars(cli)[_MAKES_APP]
+
+    def guarded(context: Any, path_prefix: str = "", *rest: Any, **named: Any) -> WebGuard:
+        if path_prefix:
+            # The guard knows the paths that answer with data, from the root.
+            raise DeclarationError(f"--path-prefix: expected none, got {path_prefix[:60]!r}")
+        return WebGuard(make(context, path_prefix, *rest, **named), origins)
+
+    vars(cli)[_MAKES_APP] = guarded
+    cli.cli(list(words), prog_name="dagster-webserver", auto_envvar_prefix="DAGSTER_WEBSERVER")
+
+
+@click.command("dagster-dev", context_settings=_WORDS, hidden=True)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+def dagster_dev(words: Sequence[str]) -> None:
+    """What `dagster dev` does: code server, daemon, and the guarded pages."""
+    from dagster._cli import dev
+
+    from dp_pipeline.orchestration.instance import keep_files_private
+
+    keep_files_private()
+    declared_origins()
+    start = vars(dev)[_STARTS]
+
+    def started(command: Sequence[str], **named: Any) -> Any:
+        return start(guarded_command(command), **named)
+
+    vars(dev)[_STARTS] = started
+    dev.dev_command(list(words), prog_name="dagster dev")
+
+
+def guarded_command(command: Sequence[str]) -> list[str]:
+    """A command that `dagster dev` starts, with the guard before the pages.
+
+    Raises PipelineError for any that is not known: another version of Dagster would else serve
+    pages that nobody guards.
+    """
+    program, words = list(command[:3]), list(command[3:])
+    if program == _DAEMON:
+        return [*program, *words]
+    if program != _WEBSERVER:
+        raise PipelineError(
+            f"dagster: expected to start its web server and its daemon, got {' '.join(program)}: "
+            "install the version of constraints.txt"
+        )
+    return [*OURS, "webserver", *words]

@@ -36,10 +36,9 @@ from dp_pipeline.gate.noise import (
 )
 from dp_pipeline.ledger import Account, Charge, Ledger, SpendRow
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.base import Model, PrivacyGuarantee, guarantee_at, guarantee_of
+from dp_pipeline.models.base import Model, PrivacyGuarantee, fit, guarantee_at, guarantee_of
 from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline.models.tables.base import TableModel
-from dp_pipeline.publish.fit import fit
 from dp_pipeline.publish.home import find_home
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.release.accountant import Accountant, Spend, rho_costs

@@ -32,7 +32,7 @@ from dp_pipeline.estimators.fit import (
     run_charged,
 )
 from dp_pipeline.estimators.frames import counter_over, numeric_columns, whole_number
-from dp_pipeline.inference.spatial.kmeans import cluster_synopsis
+from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.reporting.plausibility import NoisyTotal, clustering_warnings, table_warnings

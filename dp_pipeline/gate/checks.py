@@ -9,7 +9,7 @@ import numpy as np
 
 from dp_pipeline.gate.counter import MOST_GRID_AXES, MOST_GRID_CELLS
 from dp_pipeline.gate.rules import NearestCentre
-from dp_pipeline.gate.sparse import MOST_CELLS, MOST_SCALES, expected_above_threshold
+from dp_pipeline.gate.samplers import MOST_CELLS, MOST_SCALES, expected_above_threshold
 from dp_pipeline.release.derived_attribute import MOST_DERIVED_CELLS, DerivedAttribute, Grouping
 from dp_pipeline.release.trees import BitTree, Prefixes
 from dp_pipeline.spec.domain import Domain

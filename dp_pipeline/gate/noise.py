@@ -26,8 +26,8 @@ from dp_pipeline.gate.samplers import (
     laplace_noise,
     noisy_argmax,
     saturating_sum,
+    sparse_laplace,
 )
-from dp_pipeline.gate.sparse import sparse_laplace
 from dp_pipeline.spec.encoding import IntArray
 from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError
 

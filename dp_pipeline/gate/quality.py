@@ -20,7 +20,7 @@ import numpy as np
 
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
-from dp_pipeline.inference.graphical.consistency import project_to_simplex
+from dp_pipeline.inference.consistency import project_to_simplex
 from dp_pipeline.metrics.auc import ClassAuc, adjusted_rand, f_measure
 from dp_pipeline.metrics.classification import train
 from dp_pipeline.metrics.marginals import redraw_error, ways_of

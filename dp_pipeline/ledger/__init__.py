@@ -22,7 +22,6 @@ Fraction(9, 10)
 """
 
 from dp_pipeline.ledger.account import Account
-from dp_pipeline.ledger.balance import Balance
 from dp_pipeline.ledger.entries import (
     Charge,
     DeadRelease,
@@ -33,6 +32,7 @@ from dp_pipeline.ledger.entries import (
 )
 from dp_pipeline.ledger.ledger import Ledger
 from dp_pipeline.ledger.reservation import Reservation
+from dp_pipeline.ledger.view import Balance
 
 __all__ = [
     "Account",

@@ -12,12 +12,14 @@ names the newest row, and lies where a copy put back does not reach it.
     1 … 7                        6, another hash      refused: another ledger
     1 … 7                        no head              refused: who lost it may have lost rows
 
-Files that only their owner may open, and that are either absent or complete.
+Beside it lies the secret key of each population, for keyed fingerprints and contribution bounding.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +29,7 @@ from pathlib import Path
 from sqlalchemy import Connection, select
 
 from dp_pipeline import files
+from dp_pipeline.files import write_whole
 from dp_pipeline.ledger.tables import GENESIS, entries
 from dp_pipeline.spec.errors import Damaged, PipelineError, bounded_bytes, system_line
 
@@ -154,3 +157,48 @@ def require_known(tip: Tip, connection: Connection, *, of: str) -> None:
         )
     if found != tip.hash:
         raise Damaged(f"{of}: expected the row {tip.sequence} of this head, got another ledger's")
+
+
+KEY_BYTES = 32
+
+
+def ensure_key(folder: Path, *, population: str) -> bytes:
+    """The key of a population, made at the first call; the same bytes to every process."""
+    path = _path(folder, population=population)
+    with file_errors(path):
+        if not path.exists():
+            # Of many processes one wins, and the others read its key.
+            write_whole(path, lambda file: file.write(os.urandom(KEY_BYTES)), over=False)
+    return _read(path, population=population)
+
+
+def read_key(folder: Path, *, population: str, commitment: str) -> bytes:
+    """The key that the account was opened with; Damaged if it is gone or another one.
+
+    A new key would keep other rows of the same persons, who would then be
+    covered by two choices where one was paid for.
+    """
+    key = _read(_path(folder, population=population), population=population)
+    if commit(key) != commitment:
+        raise Damaged(
+            f"key of population {population}: not the key that its account was opened with"
+        )
+    return key
+
+
+def commit(key: bytes) -> str:
+    """What the ledger may say about a key: tells whether it is the same, and nothing else."""
+    return hashlib.sha256(b"dp_pipeline ledger key\0" + key).hexdigest()
+
+
+def _path(folder: Path, *, population: str) -> Path:
+    # Hashed: a population is free text, a file name is not.
+    return folder / f"{hashlib.sha256(population.encode()).hexdigest()[:32]}.key"
+
+
+def _read(path: Path, *, population: str) -> bytes:
+    with file_errors(path):
+        key = path.read_bytes() if path.exists() else b""
+    if len(key) != KEY_BYTES:
+        raise Damaged(f"key of population {population}: expected {KEY_BYTES} bytes in {path}")
+    return key

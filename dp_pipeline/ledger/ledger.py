@@ -7,18 +7,16 @@ from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 
-from dp_pipeline.ledger import journal, keys, reservation, verify
+from dp_pipeline.ledger import head, journal, reservation, verify
 from dp_pipeline.ledger import reservation as claims
 from dp_pipeline.ledger.account import Account
-from dp_pipeline.ledger.balance import Balance, this_month
-from dp_pipeline.ledger.book import Book
+from dp_pipeline.ledger.book import Book, Store
 from dp_pipeline.ledger.entries import Charge, Entry, require_key, require_line
 from dp_pipeline.ledger.head import Head, Tip
 from dp_pipeline.ledger.reservation import Reservation
 from dp_pipeline.ledger.sqlite import SqliteStore
-from dp_pipeline.ledger.store import Store
 from dp_pipeline.ledger.verify import verified
-from dp_pipeline.ledger.view import Page, no_account, read_state
+from dp_pipeline.ledger.view import Balance, Page, no_account, read_state, this_month
 from dp_pipeline.spec.errors import Damaged
 
 
@@ -76,8 +74,8 @@ class Ledger:
         with self._book.writing() as page:
             found = page.account(population)
             if found is None:
-                key = keys.ensure_key(self._book.keys, population=population)
-                facts = {**account.facts(), "key": keys.commit(key)}
+                key = head.ensure_key(self._book.keys, population=population)
+                facts = {**account.facts(), "key": head.commit(key)}
                 page.append(journal.Draft(event="account", population=population, facts=facts))
             else:
                 account.require_within(found)
@@ -298,7 +296,7 @@ class Ledger:
         if found is None:
             raise no_account(population)
         commitment = found.facts.get("key", "")
-        return keys.read_key(self._book.keys, population=population, commitment=commitment)
+        return head.read_key(self._book.keys, population=population, commitment=commitment)
 
     def verify(self) -> Tip:
         """Recompute every hash and every sum; Damaged names the first bad row. Gives the newest

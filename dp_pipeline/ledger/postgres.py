@@ -18,10 +18,10 @@ from sqlalchemy import URL, Connection, Engine, create_engine, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import NullPool
 
+from dp_pipeline.ledger.book import StillHeld, require_format
 from dp_pipeline.ledger.entries import ReservationOver
 from dp_pipeline.ledger.head import Tip, file_errors, locked, newest, private_folder, sweep_locks
 from dp_pipeline.ledger.postgres_guards import GUARDS, drop_guards, missing_guards, require_sound
-from dp_pipeline.ledger.store import StillHeld, require_format
 from dp_pipeline.ledger.tables import FORMAT, add_state, metadata, write_seal
 from dp_pipeline.spec.errors import Damaged, DeclarationError, PipelineError
 from dp_pipeline.spec.url import EXPECTED_DRIVER, has_driver

@@ -37,7 +37,7 @@ from typing import Literal
 
 from dp_pipeline.ledger.account import Account
 from dp_pipeline.ledger.audit import balances
-from dp_pipeline.ledger.book import Book
+from dp_pipeline.ledger.book import Book, StillHeld
 from dp_pipeline.ledger.entries import (
     Charge,
     DeadRelease,
@@ -50,7 +50,6 @@ from dp_pipeline.ledger.entries import (
     require_text,
 )
 from dp_pipeline.ledger.journal import Draft
-from dp_pipeline.ledger.store import StillHeld
 from dp_pipeline.ledger.view import Page, View
 from dp_pipeline.spec.amounts import NANO, Currency, delta_text, epsilon_text
 from dp_pipeline.spec.errors import Damaged, DeclarationError

@@ -20,8 +20,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from dp_pipeline.files import sync, temporary_folder
+from dp_pipeline.ledger.book import StillHeld, require_format
 from dp_pipeline.ledger.head import file_errors, locked, private_folder, sweep_locks
-from dp_pipeline.ledger.store import StillHeld, require_format
 from dp_pipeline.ledger.tables import CHARGES, FORMAT, GENESIS, add_state, metadata, write_seal
 from dp_pipeline.spec.errors import Damaged, PipelineError, with_remedy
 

@@ -10,7 +10,7 @@ from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import DeclarationError, one_of
 from dp_pipeline.spec.parameters import Registry, from_text
 
-MODELS: Registry[Model] = Registry(
+MODELS: Registry[type[Model]] = Registry(
     "dp_pipeline.models",
     {
         "aim_like": "tables.aim_like:AimLike",
@@ -27,7 +27,7 @@ MODELS: Registry[Model] = Registry(
         "independent": "tables.independent:Independent",
         "jtree": "tables.jtree:JTree",
         "mst": "tables.mst:Mst",
-        "one_shot": "tables.one_shot.model:OneShot",
+        "one_shot": "tables.one_shot:OneShot",
         "oept_kmeans": "clustering.oept_kmeans:OeptKMeans",
         "privbayes": "tables.privbayes:PrivBayes",
         "privhd": "tables.privhd:PrivHd",

@@ -33,7 +33,7 @@ from dp_pipeline.publish.release import Release
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.reporting.figures import budget_staircase
-from dp_pipeline.reporting.figures.budget import BudgetHistory
+from dp_pipeline.reporting.figures.curves import BudgetHistory
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.releases import steps_of
 from dp_pipeline.reporting.text import cost_text, count_text, number_text, question_words

@@ -5,12 +5,14 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from dp_pipeline.orchestration.code_versions import checking_code, ingesting_code, raw_code
 from dp_pipeline.orchestration.columns import column_metadata, raw_columns
 from dp_pipeline.orchestration.common import (
     PipelineResource,
+    checking_code,
     group_name,
+    ingesting_code,
     one_line_failures,
+    raw_code,
     side_tags,
     source_kind,
 )

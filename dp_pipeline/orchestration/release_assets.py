@@ -17,16 +17,13 @@ from dp_pipeline.orchestration.checks import (
     release_checks,
     standing_checks,
 )
-from dp_pipeline.orchestration.code_versions import CODE_TAG, data_version
-from dp_pipeline.orchestration.columns import (
-    column_metadata,
-    k_anonymous_columns,
-    released_columns,
-)
+from dp_pipeline.orchestration.columns import column_metadata, k_anonymous_columns, released_columns
 from dp_pipeline.orchestration.common import (
+    CODE_TAG,
     Pipeline,
     PipelineResource,
     Side,
+    data_version,
     group_name,
     level_of,
     one_line_failures,
@@ -42,7 +39,6 @@ from dp_pipeline.orchestration.metadata import (
     release_metadata,
 )
 from dp_pipeline.publish.account import limits_word
-from dp_pipeline.publish.cards import write_card
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.evaluate import evaluate
 from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
@@ -152,7 +148,7 @@ def _made(
         release = kind.at(spec, name, level, pipeline.home, noise=pipeline.noise, run=run)
         published = publish(release, new_draw=new_draw)
         bundle = published.bundle
-        card = write_card(release, bundle, published.folder)
+        card = release.write_card(bundle, published.folder)
         beside = not_dp_beside(spec, pipeline.home.ledger, but=bundle.key)
         metadata = release_metadata(release, published, card, beside)
         if bundle.is_k_anonymous:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from pathlib import Path
 from typing import Self
 
 import numpy as np
@@ -22,8 +23,7 @@ from dp_pipeline.gate.noise import NoiseSource, named_noise
 from dp_pipeline.gate.quality import private_quality
 from dp_pipeline.ledger import Charge, Entry
 from dp_pipeline.models import build_model
-from dp_pipeline.models.base import Model, PrivacyGuarantee, declared_guarantee, price
-from dp_pipeline.publish.fit import Ask, fit
+from dp_pipeline.models.base import Ask, Model, PrivacyGuarantee, declared_guarantee, fit, price
 from dp_pipeline.publish.home import NOISE_VARIABLE, Home
 from dp_pipeline.publish.release import (
     BESIDE,
@@ -34,6 +34,7 @@ from dp_pipeline.publish.release import (
     digest_of,
     not_dp_beside,
 )
+from dp_pipeline.publish.store import write_atomically
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.accountant import Accountant
@@ -320,6 +321,23 @@ class EpsilonRelease(Release):
             for spend, row in zip(again.spends, settled.spends, strict=False)
         ]
         return replace(again, spends=(*said, *again.spends[len(said) :]))
+
+    def write_card(self, bundle: Bundle, folder: Path) -> Path:  # noqa: ARG002
+        """The card, made anew by every run, as the sum of all charges grows."""
+        from dp_pipeline.reporting.pages import card
+        from dp_pipeline.reporting.releases import PrivateRelease
+
+        ledger, population = self.home.ledger, self.spec.population
+        reported = PrivateRelease(
+            spec=self.spec,
+            bundle=bundle,
+            summary=self.summary,
+            balance=ledger.balance(population),
+            beside=not_dp_beside(self.spec, ledger),
+        )
+        path = self.home.reports / f"{self.spec.name}.cards" / f"{self.name}.{self.level}.md"
+        write_atomically(path, card(reported).encode())
+        return path
 
 
 def _own(key: Key) -> ReleaseKey:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -38,6 +39,9 @@ from dp_pipeline.spec.dataset import DatasetSpec, KAnonymity
 from dp_pipeline.spec.domain import Attribute
 from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError, one_of
 from dp_pipeline.spec.parameters import fact_text, texts_of
+
+if TYPE_CHECKING:
+    from dp_pipeline.reporting.releases import KAnonymousRelease as ReportedRelease
 
 CARD = "card.md"
 """The file beside a bundle that says in words what it promises."""
@@ -298,6 +302,33 @@ class KAnonymousRelease(Release):
     def remade(self, key: Key, settled: Entry) -> Bundle:  # noqa: ARG002
         """Damaged: no answers are stored that a lost table could be made again from."""
         raise self.store.another(self.store.bundle_path(key, self.postprocessing))
+
+    def write_card(self, bundle: Bundle, folder: Path) -> Path:  # noqa: ARG002
+        """The card, which was sealed with the bundle."""
+        return folder / CARD
+
+    def sealed_texts(self, bundle: Bundle) -> dict[str, str]:
+        """The card."""
+        from dp_pipeline.reporting.pages import card
+
+        return {CARD: card(for_readers(self.spec, bundle, {}))}
+
+
+def for_readers(spec: DatasetSpec, bundle: Bundle, figures: Mapping[str, float]) -> ReportedRelease:
+    """One k-anonymous release as cards and reports show it.
+
+    figures   of its evaluation, on public rows
+    """
+    from dp_pipeline.reporting.releases import KAnonymousRelease as ReportedRelease
+
+    earlier = bundle.facts.get(BESIDE)
+    return ReportedRelease(
+        spec=spec,
+        bundle=bundle,
+        summary=declared_method(spec, bundle.facts["model"]).summary,
+        beside=earlier.split("; ") if earlier else (),
+        figures=figures,
+    )
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ from dp_pipeline.ledger import Charge, Entry, Ledger, Reservation
 from dp_pipeline.ledger.entries import require_line
 from dp_pipeline.ledger.reservation import GIVEN_UP
 from dp_pipeline.publish.account import require_snapshot
-from dp_pipeline.publish.cards import sealed_texts
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.release import Drawing, Release
 from dp_pipeline.publish.replay import (
@@ -148,7 +147,7 @@ def _settle(release: Release, key: Key, bundle: Bundle, reservation: Reservation
     """Store the bundle, then settle the charge; gives the folder of the bundle."""
     store, secret = release.store, release.home.ledger.key(key.population)
     path = store.bundle_path(key, release.postprocessing)
-    store.write(path, bundle, key=secret, texts=sealed_texts(release.spec, bundle))
+    store.write(path, bundle, key=secret, texts=release.sealed_texts(bundle))
     # One that was stored before a crash stays as it was written: that one is settled.
     bundle = store.sealed(path, key=secret)
     reservation.settle(spend_rows(bundle), facts=facts_of(bundle, path))

@@ -215,6 +215,17 @@ class Release(ABC):
         """
 
     @abstractmethod
+    def write_card(self, bundle: Bundle, folder: Path) -> Path:
+        """The card of a release, in Markdown: written now, or as it lies with the bundle.
+
+        folder   where the bundle lies
+        """
+
+    def sealed_texts(self, bundle: Bundle) -> dict[str, str]:  # noqa: ARG002
+        """File name → what a person reads beside a bundle, sealed with it."""
+        return {}
+
+    @abstractmethod
     def marked(self, state: str) -> str:
         """A state, with what a reader has to know of a release that has not the ε it names."""
 

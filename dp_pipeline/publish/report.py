@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from dp_pipeline.publish.account import open_population
-from dp_pipeline.publish.cards import k_anonymous
 from dp_pipeline.publish.home import Home
-from dp_pipeline.publish.k_anonymous_release import declared_k_anonymity
+from dp_pipeline.publish.k_anonymous_release import declared_k_anonymity, for_readers
 from dp_pipeline.publish.release import not_dp_beside
 from dp_pipeline.publish.replay import from_documents, pointed_bundle
 from dp_pipeline.release.bundle import Bundle
@@ -217,5 +216,5 @@ def _releases(
                 own = (one for one in from_documents(evaluated["rows"]) if one.model == name)
                 figures = {row.metric: row.value for row in own}
                 bundle = pointed_bundle(spec, home, pointer, model=name, k=key)
-                found.append(k_anonymous(spec, bundle, figures))
+                found.append(for_readers(spec, bundle, figures))
     return found

@@ -33,8 +33,7 @@ from dp_pipeline.raw.snapshot import (
     make_current,
     one_at_a_time,
 )
-from dp_pipeline.raw.sources import read_source
-from dp_pipeline.raw.sources.files import parquet_parts
+from dp_pipeline.raw.sources import parquet_parts, read_source
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import Damaged, DeclarationError, NotPrepared
 from dp_pipeline.spec.source import Source, sha256_name

@@ -26,9 +26,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from dp_pipeline.raw.sources import read_source
-from dp_pipeline.raw.sources.csv_file import NoHeader, NotUtf8, csv_columns
-from dp_pipeline.raw.sources.files import parquet_parts
+from dp_pipeline.raw.sources import parquet_parts, read_source
+from dp_pipeline.raw.sources.reading import NoHeader, NotUtf8, csv_columns
 from dp_pipeline.raw.values import kind_of, numbers, texts, type_word
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import MISSING, Attribute, Domain, OneRow

@@ -27,12 +27,7 @@ from dp_pipeline.reporting.metrics import (
     pivot,
     share_text,
 )
-from dp_pipeline.reporting.releases import (
-    KAnonymousRelease,
-    Level,
-    ReportedRelease,
-    Standing,
-)
+from dp_pipeline.reporting.releases import KAnonymousRelease, Level, ReportedRelease, Standing
 from dp_pipeline.reporting.text import cost_text, number_text, parameter_words, plain
 from dp_pipeline.spec.amounts import delta_text, epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec

@@ -31,7 +31,7 @@ def dataset_files() -> dict[str, Path]:
 
 
 def _folders() -> Iterator[Path]:
-    yield Path(str(resources.files("dp_pipeline.datasets")))
+    yield Path(str(resources.files("dp_pipeline") / "datasets"))
     own = os.environ.get(DATASETS_VARIABLE)
     if own:
         if not Path(own).is_dir():

@@ -27,12 +27,14 @@ from dp_pipeline.spec.errors import DeclarationError, did_you_mean
 from dp_pipeline.spec.formats import AS_BEFORE, is_said
 
 ModelType = TypeVar("ModelType")
+Entry = TypeVar("Entry")
 
 
-class Registry(UserDict[str, type[ModelType]]):
-    """Name → class of a model or method, imported when it is asked for: one data set needs few.
+class Registry(UserDict[str, Entry]):
+    """Name → class of a model or method, or function of a generator, imported when it is asked for:
+    one data set needs few.
 
-    places   name → ``module:Class``, the module below ``package``
+    places   name → ``module:name``, the module below ``package``
 
     >>> Registry("fractions", {"share": ":Fraction"})["share"]
     <class 'fractions.Fraction'>
@@ -43,11 +45,11 @@ class Registry(UserDict[str, type[ModelType]]):
         self.data: dict[str, Any] = dict(places)
         self._package = package
 
-    def __getitem__(self, name: str) -> type[ModelType]:
+    def __getitem__(self, name: str) -> Entry:
         if isinstance(self.data[name], str):
-            module, _, class_ = self.data[name].partition(":")
+            module, _, entry = self.data[name].partition(":")
             found = import_module(f"{self._package}.{module}".rstrip("."))
-            self.data[name] = getattr(found, class_)
+            self.data[name] = getattr(found, entry)
         return self.data[name]  # type: ignore[no-any-return]
 
 

@@ -43,8 +43,7 @@ from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.ledger import Ledger
-from dp_pipeline.models.base import Model, PrivacyGuarantee
-from dp_pipeline.publish.fit import Fitted, fit
+from dp_pipeline.models.base import Fitted, Model, PrivacyGuarantee, fit
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare

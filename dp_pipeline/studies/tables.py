@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.base import Model, PrivacyGuarantee, guarantee_of
+from dp_pipeline.models.base import Fitted, Model, PrivacyGuarantee, guarantee_of
 from dp_pipeline.models.tables.base import TableModel
-from dp_pipeline.publish.fit import Fitted
 from dp_pipeline.raw.evaluate import HeldOut, table_quality
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.spec.amounts import delta_text, epsilon_text

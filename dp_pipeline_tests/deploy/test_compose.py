@@ -10,7 +10,7 @@ import psycopg2
 import pytest
 import yaml
 
-from dp_pipeline.cli.web_guard import ORIGINS_VARIABLE, declared_origins
+from dp_pipeline.cli.ui import ORIGINS_VARIABLE, declared_origins
 from dp_pipeline_tests.deploy.compose_file import FOLDER, composed, text, variables
 from dp_pipeline_tests.postgres_server import PostgresServer
 

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dp_pipeline.gate import sparse
-from dp_pipeline.gate.samplers import UniformIntegers
-from dp_pipeline.gate.sparse import (
+from dp_pipeline.gate import samplers
+from dp_pipeline.gate.samplers import (
     MOST_CELLS,
     MOST_SCALES,
+    UniformIntegers,
     expected_above_threshold,
     inverted,
     threshold_binomial,
@@ -130,7 +130,7 @@ def test_a_draw_that_is_not_told_is_drawn_on(monkeypatch: pytest.MonkeyPatch) ->
         asked.append((drawn, bits, digits))
         return None if digits < 320 else inverted(*of, drawn=drawn, bits=bits, digits=digits)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(sparse, "inverted", slowly)
+    monkeypatch.setattr(samplers, "inverted", slowly)
     threshold_binomial(100, 3, Fraction(2), words(1))
     assert [one[1:] for one in asked] == [(128, 80), (256, 160), (384, 320)]
     # The bits that are known stay.

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.graphical.clique_join import Conditional, sample_network
+from dp_pipeline.inference.clique_join import Conditional, sample_network
 
 SIZES = {"c": 3, "a": 2, "b": 2}
 A = Conditional("a", (), np.array([3.0, 1.0]))

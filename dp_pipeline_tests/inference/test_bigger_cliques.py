@@ -9,12 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.graphical.clique_growth import bigger_cliques, expected_error
-from dp_pipeline.inference.graphical.junction_tree import (
-    JunctionTree,
-    cell_count,
-    triangulated_cliques,
-)
+from dp_pipeline.inference.clique_growth import bigger_cliques, expected_error
+from dp_pipeline.inference.junction_tree import JunctionTree, cell_count, triangulated_cliques
 from dp_pipeline_tests.inference.test_graph import fuzz, graphs
 from dp_pipeline_tests.inference.test_junction_tree import FIGURE_CLIQUES, FIGURE_SIZES
 

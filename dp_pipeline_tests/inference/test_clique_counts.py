@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.graphical.clique_join import clique_counts
-from dp_pipeline.inference.graphical.consistency import make_consistent, marginal_of
+from dp_pipeline.inference.clique_join import clique_counts
+from dp_pipeline.inference.consistency import make_consistent, marginal_of
 from dp_pipeline.release.measurement import NoisyMarginal
 
 SIZES = {"a": 2, "b": 3, "c": 2}

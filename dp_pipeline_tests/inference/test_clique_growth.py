@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.graphical.clique_growth import CliqueGrowth
-from dp_pipeline.inference.graphical.junction_tree import elimination_cliques
+from dp_pipeline.inference.clique_growth import CliqueGrowth
+from dp_pipeline.inference.junction_tree import elimination_cliques
 
 BITS = dict.fromkeys("abcdef", 2)
 Pair = tuple[str, ...]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.graphical.clique_join import join_cliques
-from dp_pipeline.inference.graphical.junction_tree import JunctionTree, triangulated_cliques
+from dp_pipeline.inference.clique_join import join_cliques
+from dp_pipeline.inference.junction_tree import JunctionTree, triangulated_cliques
 from dp_pipeline.release import derived_attribute
 from dp_pipeline.release.derived_attribute import rounded_counts
 from dp_pipeline.spec.errors import BoundaryViolation

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from dp_pipeline.inference.spatial.kmeans import lightweight_coreset
+from dp_pipeline.inference.kmeans import lightweight_coreset
 
 DRAWS, SIZE = 20_000, 50
 ERRORS = 6

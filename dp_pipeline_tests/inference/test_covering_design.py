@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.graphical.views import covering_design, view_cells
+from dp_pipeline.inference.views import covering_design, view_cells
 
 
 def bits(many: int) -> dict[str, int]:

@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dp_pipeline.inference.graphical.fitted_tree import FittedRows, OneWays
+from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
 from dp_pipeline.release.derived_attribute import Grouping
 from dp_pipeline.release.measurement import NoisyMarginal
 from dp_pipeline.release.synthetic_table import SyntheticTable

@@ -9,9 +9,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dp_pipeline.inference.graphical.fitted_tree import FittedTree
-from dp_pipeline.inference.graphical.graphical_model import GraphicalModel
-from dp_pipeline.inference.graphical.junction_tree import JunctionTree
+from dp_pipeline.inference.fitted_tree import FittedTree
+from dp_pipeline.inference.graphical_model import GraphicalModel
+from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.release.measurement import NoisyMarginal
 from dp_pipeline.spec.encoding import FloatArray
 

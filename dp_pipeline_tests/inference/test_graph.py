@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.graphical.junction_tree import (
+from dp_pipeline.inference.junction_tree import (
     elimination_cliques,
     min_fill_order,
     triangulated_cliques,

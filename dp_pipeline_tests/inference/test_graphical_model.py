@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from dp_pipeline.inference.graphical.graphical_model import GraphicalModel
-from dp_pipeline.inference.graphical.junction_tree import JunctionTree
+from dp_pipeline.inference.graphical_model import GraphicalModel
+from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline_tests.release.small_models import Small, small_models, summed
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=60)

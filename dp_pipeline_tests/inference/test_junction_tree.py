@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.graphical.junction_tree import JunctionTree, triangulated_cliques
+from dp_pipeline.inference.junction_tree import JunctionTree, triangulated_cliques
 from dp_pipeline.spec.errors import BoundaryViolation
 from dp_pipeline_tests.inference.test_graph import FIGURE, NAMES, fuzz, graphs
 

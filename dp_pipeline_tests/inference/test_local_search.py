@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.cluster import KMeans
 
-from dp_pipeline.inference.spatial import kmeans
-from dp_pipeline.inference.spatial.kmeans import _Nearest, swapped
+from dp_pipeline.inference import kmeans
+from dp_pipeline.inference.kmeans import _Nearest, swapped
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=50)
 places = arrays(np.float64, (12, 2), elements=st.integers(-9, 9).map(float))

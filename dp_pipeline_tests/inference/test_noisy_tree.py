@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.spatial.noisy_tree import NoisyTree, Sparsity
+from dp_pipeline.inference.noisy_tree import NoisyTree, Sparsity
 from dp_pipeline.release.trees import Prefixes
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=60)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.graphical.fitted_tree import OneWays, estimated_rows, shares
+from dp_pipeline.inference.fitted_tree import OneWays, estimated_rows, shares
 from dp_pipeline.release.derived_attribute import Grouping
 from dp_pipeline.release.measurement import NoisyMarginal, variance
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dp_pipeline.inference.graphical.consistency import Estimate
-from dp_pipeline.inference.graphical.graphical_model import GraphicalModel, fit_tree
+from dp_pipeline.inference.consistency import Estimate
+from dp_pipeline.inference.graphical_model import GraphicalModel, fit_tree
 from dp_pipeline_tests.release.small_models import model_over, summed
 
 mbi: Any = pytest.importorskip("mbi", reason="the extra pgm is not installed")

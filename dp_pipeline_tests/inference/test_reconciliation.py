@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.graphical.consistency import Estimate, reconciled
+from dp_pipeline.inference.consistency import Estimate, reconciled
 from dp_pipeline.release.measurement import NoisyMarginal
 from dp_pipeline.spec.errors import BoundaryViolation
 

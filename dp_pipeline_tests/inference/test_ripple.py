@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.graphical.consistency import marginal_of, project_to_simplex, ripple
+from dp_pipeline.inference.consistency import marginal_of, project_to_simplex, ripple
 
 AXES = tuple("abcdefgh")
 fuzz = settings(derandomize=True, deadline=None, max_examples=80)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.spatial.kmeans import dense_seeds, spread_seeds, uniform_places
+from dp_pipeline.inference.kmeans import dense_seeds, spread_seeds, uniform_places
 from dp_pipeline.release.clusters import Synopsis
 from dp_pipeline.spec.encoding import Coordinate
 

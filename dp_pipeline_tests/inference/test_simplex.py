@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.graphical.consistency import project_rows, project_to_simplex
+from dp_pipeline.inference.consistency import project_rows, project_to_simplex
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=100)
 tables = st.lists(st.integers(-50, 50), min_size=1, max_size=8).map(np.array)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.spatial.kmeans import pack_spheres, uniform_places
+from dp_pipeline.inference.kmeans import pack_spheres, uniform_places
 from dp_pipeline.spec.encoding import Coordinate
 
 BOX = (Coordinate(0.0, 8.0), Coordinate(-1.0, 1.0))

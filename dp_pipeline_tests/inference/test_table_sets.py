@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.graphical.junction_tree import triangulated_cliques
-from dp_pipeline.inference.graphical.table_sets import MOST_TABLE_CELLS, TableSearch, pair_noise
+from dp_pipeline.inference.junction_tree import triangulated_cliques
+from dp_pipeline.inference.table_sets import MOST_TABLE_CELLS, TableSearch, pair_noise
 from dp_pipeline.release.measurement import NoiseRate
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=60)
@@ -181,7 +181,7 @@ TIES = """
 from itertools import combinations
 import numpy as np
 from dp_pipeline.release.measurement import NoiseRate
-from dp_pipeline.inference.graphical.table_sets import TableSearch
+from dp_pipeline.inference.table_sets import TableSearch
 
 for seed in range(30):
     rng = np.random.default_rng(seed)

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from dp_pipeline.inference.graphical.consistency import Estimate, reconciled
-from dp_pipeline.inference.graphical.graphical_model import GraphicalModel, fit_tree
+from dp_pipeline.inference.consistency import Estimate, reconciled
+from dp_pipeline.inference.graphical_model import GraphicalModel, fit_tree
 from dp_pipeline_tests.release.small_models import (
     Names,
     Small,

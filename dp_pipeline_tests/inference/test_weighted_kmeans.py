@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
-from dp_pipeline.inference.spatial import kmeans
-from dp_pipeline.inference.spatial.kmeans import cluster_synopsis
+from dp_pipeline.inference import kmeans
+from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.release.clusters import Synopsis
 from dp_pipeline.spec.encoding import Coordinate
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.inference.graphical.clique_growth import CliqueGrowth
+from dp_pipeline.inference.clique_growth import CliqueGrowth
 from dp_pipeline.models.base import guarantee_of
 from dp_pipeline.models.tables import aim_like
 from dp_pipeline.models.tables.aim_like import AimLike

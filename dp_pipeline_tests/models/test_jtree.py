@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.gate.scores import UNIT, Independence
-from dp_pipeline.inference.graphical.junction_tree import JunctionTree
+from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.models.tables import jtree
 from dp_pipeline.models.tables.jtree import JTree
 from dp_pipeline.release.accountant import NOISY_MAX

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.graphical.clique_join import overlap_links
+from dp_pipeline.inference.clique_join import overlap_links
 from dp_pipeline.models.tables.base import (
     Family,
     candidate_families,

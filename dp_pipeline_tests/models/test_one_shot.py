@@ -14,9 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.models.tables.aim_like import AimLike
-from dp_pipeline.models.tables.one_shot.model import MOST_PACKED, OneShot
+from dp_pipeline.models.tables.one_shot import MOST_PACKED, OneShot, shrunk
 from dp_pipeline.models.tables.one_shot.plan import LATE, LEAST_CHOICE, MOST_CHOICE, Planning
-from dp_pipeline.models.tables.one_shot.search import shrunk
 from dp_pipeline.release.accountant import EXPONENTIAL, NOISY_MAX
 from dp_pipeline.release.measurement import NoiseRate
 from dp_pipeline.release.synthetic_table import SyntheticTable

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.inference.graphical.junction_tree import JunctionTree
+from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.models import build_model
 from dp_pipeline.models.base import Model, PrivacyGuarantee, declared_guarantee, guarantee_of
 from dp_pipeline.models.tables.independent import Independent

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.gate.sparse import expected_above_threshold
+from dp_pipeline.gate.samplers import expected_above_threshold
 from dp_pipeline.models.tables.threshold_filter import ThresholdFilter
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.release.measurement import codes_of_keys, threshold_for

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
-from dp_pipeline.inference.spatial.noisy_tree import Sparsity
+from dp_pipeline.inference.noisy_tree import Sparsity
 from dp_pipeline.models.clustering import htree_kmeans
 from dp_pipeline.models.clustering.htree_kmeans import GrownTree, GrowthPlan, grow
 from dp_pipeline.release.measurement import SHARES

@@ -27,7 +27,7 @@ def golden_keys() -> Iterator[str]:
     nothing is declared.
     """
     home, snapshot = Home(_NOWHERE), Snapshot(_NOWHERE / "toy" / "2026-11-22", b"")
-    folder = Path(str(resources.files("dp_pipeline.datasets")))
+    folder = Path(str(resources.files("dp_pipeline") / "datasets"))
     for path in sorted(folder.glob("*.yaml")):
         spec = load_spec(path)
         yield f"{spec.name} {spec.digest[:16]}"

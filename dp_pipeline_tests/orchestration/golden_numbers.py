@@ -47,7 +47,7 @@ def golden_numbers(folder: Path) -> Iterator[str]:
     folder   where the rows are prepared
     """
     declared = set[str]()
-    for path in sorted(Path(str(resources.files("dp_pipeline.datasets"))).glob("*.yaml")):
+    for path in sorted(Path(str(resources.files("dp_pipeline") / "datasets")).glob("*.yaml")):
         spec = load_spec(path)
         try:
             ingest(spec, folder, key=_KEY, snapshot_id="golden", today=date.min)

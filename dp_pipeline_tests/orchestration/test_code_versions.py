@@ -5,8 +5,8 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
-from dp_pipeline.orchestration import code_versions
-from dp_pipeline.orchestration.code_versions import CODE_TAG
+from dp_pipeline.orchestration import common
+from dp_pipeline.orchestration.common import CODE_TAG
 from dp_pipeline.publish import epsilon_release
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
@@ -18,7 +18,7 @@ KEY = dg.AssetKey(["rides", "dpqt_kmeans"])
 def newer_code(monkeypatch: pytest.MonkeyPatch) -> str:
     """Told as the version of the measuring code, once this is asked for."""
     version = "dp_pipeline 9.9.9 ffffffffffff"
-    for module in (code_versions, epsilon_release):
+    for module in (common, epsilon_release):
         monkeypatch.setattr(module, "code_version", lambda *_: version)
     return version
 

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dp_pipeline.cli import main
-from dp_pipeline.cli.doctor.command import Finding, findings
+from dp_pipeline.cli.doctor import Finding, findings
 from dp_pipeline.gate import charge
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.models import MODELS

@@ -6,10 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dp_pipeline.raw.generators import GENERATORS, tic_like
-from dp_pipeline.raw.generators.census_like import EDUCATIONS
-from dp_pipeline.raw.generators.clusters import CENTRES
-from dp_pipeline.raw.generators.drawing import draw_category, random_numbers, shares
+from dp_pipeline.raw.generators import GENERATORS, draw_category, random_numbers, shares, tables
+from dp_pipeline.raw.generators.places import CENTRES
+from dp_pipeline.raw.generators.tables import EDUCATIONS
 
 EVERY = sorted(GENERATORS)
 
@@ -142,17 +141,17 @@ def test_census_like_holds_what_a_declaration_has_to_put_up_with() -> None:
 def test_tic_like_has_blocks_of_attributes_that_depend_and_others_that_do_not() -> None:
     table = GENERATORS["tic_like"](seed=5)
     codes = [np.array(column.to_pylist(), dtype=np.int64) for column in table.columns]
-    assert [int(column.max()) + 1 for column in codes] == [*tic_like.SIZES]
-    assert sum(tic_like.BLOCKS) == len(tic_like.SIZES) == 86
+    assert [int(column.max()) + 1 for column in codes] == [*tables.SIZES]
+    assert sum(tables.BLOCKS) == len(tables.SIZES) == 86
 
     def gap(a: int, b: int) -> float:
         """Variation distance of two attributes from independence."""
-        joint = np.histogram2d(codes[a], codes[b], bins=(tic_like.SIZES[a], tic_like.SIZES[b]))[0]
+        joint = np.histogram2d(codes[a], codes[b], bins=(tables.SIZES[a], tables.SIZES[b]))[0]
         joint /= joint.sum()
         return float(np.abs(joint - np.outer(joint.sum(axis=1), joint.sum(axis=0))).sum() / 2)
 
-    ends = np.cumsum(tic_like.BLOCKS)
-    firsts = ends - tic_like.BLOCKS
+    ends = np.cumsum(tables.BLOCKS)
+    firsts = ends - tables.BLOCKS
     inside = [gap(first, first + 1) for first in firsts.tolist()]
     across = [gap(end - 1, end) for end in ends[:-1].tolist()]
     # Chance alone gives at most about 0.03 to two attributes of ten levels; a few are linked.

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dp_pipeline.raw import sources
 from dp_pipeline.raw.contributions import keep_at_most
-from dp_pipeline.raw.sources import files, read_source
+from dp_pipeline.raw.sources import read_source
 from dp_pipeline.raw.values import numbers
 from dp_pipeline.spec.errors import SourceError
 from dp_pipeline.spec.source import Source
@@ -184,13 +185,13 @@ def test_a_file_whose_types_change_while_the_folder_is_read_is_refused(
 ) -> None:
     write(tmp_path, "a.parquet", x=[1])
     write(tmp_path, "b.parquet", x=[2])
-    judged = files.plain_types
+    judged = sources.plain_types
 
     def rewritten(spec: Any, schemas: list[pa.Schema]) -> Any:
         if len(schemas) == 2:
             write(tmp_path, "b.parquet", x=["word"])
         return judged(spec, schemas)
 
-    monkeypatch.setattr(files, "plain_types", rewritten)
+    monkeypatch.setattr(sources, "plain_types", rewritten)
     with pytest.raises(SourceError, match=r"b\.parquet: expected a file that stays while it is"):
         read(tmp_path, "x")

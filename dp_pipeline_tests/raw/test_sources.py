@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.raw.sources import BUNDLED, read_source
-from dp_pipeline.raw.sources.csv_file import _unmarked
+from dp_pipeline.raw.sources.reading import _unmarked
 from dp_pipeline.spec.dataset import Purpose
 from dp_pipeline.spec.discovery import find_spec
 from dp_pipeline.spec.errors import DeclarationError, PipelineError, SourceError

@@ -10,8 +10,8 @@ import networkx as nx
 import numpy as np
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.graphical.graphical_model import GraphicalModel
-from dp_pipeline.inference.graphical.junction_tree import JunctionTree, triangulated_cliques
+from dp_pipeline.inference.graphical_model import GraphicalModel
+from dp_pipeline.inference.junction_tree import JunctionTree, triangulated_cliques
 from dp_pipeline.spec.encoding import Names
 
 Tables = list[np.ndarray]

@@ -125,6 +125,6 @@ def test_every_temporary_name_of_the_package_is_known_to_who_sweeps() -> None:
         if re.search(r"tempfile\.mk\w+\(", path.read_text(encoding="utf-8"))
     }
     # The ledger's own are swept by their age: see cli/doctor/homes.py.
-    ledger = {"ledger/head.py", "ledger/keys.py", "ledger/sqlite.py"}
+    ledger = {"ledger/head.py", "ledger/sqlite.py"}
     assert made - ledger == {"files.py"}
     assert files.LEFT_SECONDS >= 60

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.ledger import Account, Charge, Ledger
-from dp_pipeline.reporting.figures import budget
-from dp_pipeline.reporting.figures.budget import BudgetHistory, budget_staircase
+from dp_pipeline.reporting.figures import curves
+from dp_pipeline.reporting.figures.curves import BudgetHistory, budget_staircase
 from dp_pipeline.reporting.figures.picture import MOST_BYTES, SIGNATURE
 from dp_pipeline.spec.amounts import Currency
 
@@ -118,5 +118,5 @@ def test_the_same_history_is_the_same_picture_and_another_one_is_not():
 def test_charges_of_one_moment_are_added_up_and_not_their_mean_is_drawn():
     moment = (at(1, 5), at(1, 5))
     twice = tuple((time, Fraction(1)) for time in moment)
-    spent = budget._lines(history(charges=twice, ceilings=((at(1, 1), None),), limits=()))
+    spent = curves._budget_lines(history(charges=twice, ceilings=((at(1, 1), None),), limits=()))
     assert [line.end[1] for line in spent if line.end] == [2.0]

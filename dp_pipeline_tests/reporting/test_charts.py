@@ -14,9 +14,9 @@ import pytest
 from dp_pipeline.reporting.figures import (
     cluster_map,
     cluster_maps,
+    curves,
     marginal_bars,
     model_graph,
-    utility,
     utility_panels,
     utility_plot,
 )
@@ -441,7 +441,7 @@ def test_no_two_ticks_of_a_small_panel_have_the_same_text():
     rows = [exact("a", e, v, k) for k in "abcd" for e, v in ((HALF, 0.25), (ONE, 0.125))]
     figures: list[Any] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(utility, "png", lambda figure: figures.append(figure) or b"")
+        patch.setattr(curves, "png", lambda figure: figures.append(figure) or b"")
         utility_panels(rows, metrics=["a", "b", "c", "d"], title="t")
     figures[0].canvas.draw()
     for axes in figures[0].axes[1:]:

@@ -13,14 +13,7 @@ from dp_pipeline.metrics.disclosure import DisclosureReport
 from dp_pipeline.reporting.metrics import FIGURES
 from dp_pipeline.reporting.pages import card as card_of
 from dp_pipeline.spec.errors import BoundaryViolation
-from dp_pipeline_tests.reporting.samples import (
-    MARKUP,
-    bars,
-    block,
-    k_anonymous,
-    measures,
-    spec,
-)
+from dp_pipeline_tests.reporting.samples import MARKUP, bars, block, k_anonymous, measures, spec
 
 MOST_LINES = 80
 MOST_NAMED = 12

@@ -34,7 +34,7 @@ jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not install
 
 SHIPPED = resources.files("dp_pipeline.spec").joinpath(SCHEMA_FILE).read_text(encoding="utf-8")
 
-BUILT_IN = sorted(Path(str(resources.files("dp_pipeline.datasets"))).glob("*.yaml"))
+BUILT_IN = sorted(Path(str(resources.files("dp_pipeline") / "datasets")).glob("*.yaml"))
 
 SHAPES = (
     "a field that is not known",

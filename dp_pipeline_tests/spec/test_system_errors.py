@@ -14,8 +14,7 @@ from click.testing import CliRunner
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DBAPIError
 
-from dp_pipeline.cli import main
-from dp_pipeline.cli.errors import OneLineErrors
+from dp_pipeline.cli import OneLineErrors, main
 from dp_pipeline.ledger.head import Head
 from dp_pipeline.spec.errors import PipelineError, bounded_bytes, system_error
 

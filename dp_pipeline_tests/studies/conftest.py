@@ -9,12 +9,7 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.studies import report
-from dp_pipeline_tests.studies.small import (
-    METHODS,
-    declare_answers,
-    declare_points,
-    small_study,
-)
+from dp_pipeline_tests.studies.small import METHODS, declare_answers, declare_points, small_study
 
 _DRAWN = (report.line_chart, report.bar_chart)
 

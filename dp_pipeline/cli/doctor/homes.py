@@ -22,7 +22,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from dp_pipeline import __version__, files
-from dp_pipeline.cli.doctor.command import Finding, collected
+from dp_pipeline.cli.doctor import Finding, collected
 from dp_pipeline.ledger import Entry
 from dp_pipeline.ledger.head import Head
 from dp_pipeline.ledger.postgres import place, postgres_url

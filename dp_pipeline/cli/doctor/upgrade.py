@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from dp_pipeline.cli.doctor.command import Finding, collected
+from dp_pipeline.cli.doctor import Finding, collected
 from dp_pipeline.cli.doctor.homes import Charged, charged_releases
 from dp_pipeline.files import is_locked
 from dp_pipeline.publish.epsilon_release import EpsilonRelease, draw

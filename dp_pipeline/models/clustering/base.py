@@ -17,7 +17,7 @@ import numpy as np
 from dp_pipeline.gate.counter import MOST_GRID_CELLS
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.rules import NearestCentre
-from dp_pipeline.inference.spatial.kmeans import cluster_synopsis
+from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.models.base import Model, clustering_columns
 from dp_pipeline.release.accountant import split
 from dp_pipeline.release.clusters import Clusters, Synopsis

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.inference.spatial.kmeans import pack_spheres, uniform_places
+from dp_pipeline.inference.kmeans import pack_spheres, uniform_places
 from dp_pipeline.models.base import PrivacyGuarantee, clustering_columns
 from dp_pipeline.models.clustering.base import Clustering, equal_noise, lloyd_rounds, round_budgets
 from dp_pipeline.release.clusters import Clusters

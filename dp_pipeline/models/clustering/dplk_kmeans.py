@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.inference.spatial.kmeans import cluster_synopsis, pack_spheres
+from dp_pipeline.inference.kmeans import cluster_synopsis, pack_spheres
 from dp_pipeline.models.base import clustering_columns
 from dp_pipeline.models.clustering.base import (
     Clustering,

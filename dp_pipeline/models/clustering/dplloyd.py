@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.inference.spatial.kmeans import pack_spheres
+from dp_pipeline.inference.kmeans import pack_spheres
 from dp_pipeline.models.base import clustering_columns, planning_units
 from dp_pipeline.models.clustering.base import Clustering, lloyd_rounds, round_budgets
 from dp_pipeline.release.clusters import Clusters

@@ -26,8 +26,8 @@ from dp_pipeline.files import one_thread
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.rules import NearestCentre
 from dp_pipeline.gate.trees import TreeSession
-from dp_pipeline.inference.spatial.kmeans import cluster_synopsis
-from dp_pipeline.inference.spatial.noisy_tree import NoisyTree, Sparsity
+from dp_pipeline.inference.kmeans import cluster_synopsis
+from dp_pipeline.inference.noisy_tree import NoisyTree, Sparsity
 from dp_pipeline.metrics.clustering import nearest_centres
 from dp_pipeline.models.base import clustering_columns
 from dp_pipeline.models.clustering.base import Clustering

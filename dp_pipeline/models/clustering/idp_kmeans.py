@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.inference.spatial.kmeans import uniform_places
+from dp_pipeline.inference.kmeans import uniform_places
 from dp_pipeline.models.base import PrivacyGuarantee, clustering_columns
 from dp_pipeline.models.clustering.base import Clustering, equal_noise, lloyd_round, lloyd_rounds
 from dp_pipeline.release.clusters import Clusters

@@ -10,7 +10,7 @@ import numpy as np
 
 from dp_pipeline.gate.counter import MOST_GRID_AXES
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.inference.spatial.kmeans import dense_seeds
+from dp_pipeline.inference.kmeans import dense_seeds
 from dp_pipeline.models.base import clustering_columns, planning_units
 from dp_pipeline.models.clustering.base import (
     Clustering,

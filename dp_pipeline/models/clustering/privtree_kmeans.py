@@ -10,7 +10,7 @@ import numpy as np
 
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.trees import SplitSession
-from dp_pipeline.inference.spatial.kmeans import cluster_synopsis
+from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.models.base import clustering_columns
 from dp_pipeline.models.clustering.base import SynopsisClustering
 from dp_pipeline.models.clustering.htree_kmeans import MOST_NODES

@@ -14,8 +14,8 @@ import numpy as np
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, Gap
 from dp_pipeline.gate.selection import LARGEST
-from dp_pipeline.inference.graphical.clique_growth import CliqueGrowth
-from dp_pipeline.inference.graphical.fitted_tree import FittedTree
+from dp_pipeline.inference.clique_growth import CliqueGrowth
+from dp_pipeline.inference.fitted_tree import FittedTree
 from dp_pipeline.models.tables.base import TableModel, clique_cells
 from dp_pipeline.release.measurement import NoiseRate, NoisyMarginal
 from dp_pipeline.release.synthetic_table import SyntheticTable

@@ -9,9 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.inference.graphical.clique_join import join_cliques
-from dp_pipeline.inference.graphical.fitted_tree import OneWays
-from dp_pipeline.inference.graphical.junction_tree import JunctionTree
+from dp_pipeline.inference.clique_join import join_cliques
+from dp_pipeline.inference.fitted_tree import OneWays
+from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.release.accountant import root_weights, split
 from dp_pipeline.release.synthetic_table import SyntheticTable

@@ -12,9 +12,9 @@ import numpy as np
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, Independence
 from dp_pipeline.gate.selection import cut
-from dp_pipeline.inference.graphical.clique_growth import CliqueGrowth, bigger_cliques
-from dp_pipeline.inference.graphical.clique_join import clique_counts, join_cliques
-from dp_pipeline.inference.graphical.junction_tree import JunctionTree
+from dp_pipeline.inference.clique_growth import CliqueGrowth, bigger_cliques
+from dp_pipeline.inference.clique_join import clique_counts, join_cliques
+from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.models.base import planning_units
 from dp_pipeline.models.tables.base import TableModel, clique_cells
 from dp_pipeline.models.tables.privhd import Network, draws_of, pairs_of

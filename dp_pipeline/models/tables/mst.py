@@ -11,8 +11,8 @@ import numpy as np
 
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import Gap
-from dp_pipeline.inference.graphical.fitted_tree import FittedTree, OneWays
-from dp_pipeline.inference.graphical.junction_tree import triangulated_cliques
+from dp_pipeline.inference.fitted_tree import FittedTree, OneWays
+from dp_pipeline.inference.junction_tree import triangulated_cliques
 from dp_pipeline.models.tables.base import TableModel, clique_cells
 from dp_pipeline.models.tables.privhd import pairs_of
 from dp_pipeline.release.derived_attribute import Grouping

@@ -15,9 +15,9 @@ import numpy as np
 
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import FScore, Independence, MutualInformation, Score
-from dp_pipeline.inference.graphical.clique_join import Conditional, overlap_links, sample_network
-from dp_pipeline.inference.graphical.consistency import project_to_simplex
-from dp_pipeline.inference.graphical.fitted_tree import estimated_rows
+from dp_pipeline.inference.clique_join import Conditional, overlap_links, sample_network
+from dp_pipeline.inference.consistency import project_to_simplex
+from dp_pipeline.inference.fitted_tree import estimated_rows
 from dp_pipeline.models.base import PrivacyGuarantee, planning_units
 from dp_pipeline.models.tables.base import (
     Family,

@@ -17,10 +17,10 @@ import numpy as np
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, Gap, MutualInformation, Score
 from dp_pipeline.gate.selection import ScoreSession
-from dp_pipeline.inference.graphical.clique_growth import CliqueGrowth, bigger_cliques
-from dp_pipeline.inference.graphical.clique_join import clique_counts, join_cliques
-from dp_pipeline.inference.graphical.fitted_tree import estimated_rows, shares
-from dp_pipeline.inference.graphical.junction_tree import JunctionTree
+from dp_pipeline.inference.clique_growth import CliqueGrowth, bigger_cliques
+from dp_pipeline.inference.clique_join import clique_counts, join_cliques
+from dp_pipeline.inference.fitted_tree import estimated_rows, shares
+from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.models.base import PrivacyGuarantee
 from dp_pipeline.models.tables.base import TableModel, clique_cells
 from dp_pipeline.release.accountant import root_weights, split

@@ -10,8 +10,8 @@ from typing import ClassVar
 import numpy as np
 
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.inference.graphical.clique_join import overlap_links, sample_network
-from dp_pipeline.inference.graphical.views import (
+from dp_pipeline.inference.clique_join import overlap_links, sample_network
+from dp_pipeline.inference.views import (
     covering_design,
     max_entropy,
     view_cells,

@@ -10,7 +10,7 @@ import numpy as np
 
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.mechanisms import laplace_scale
-from dp_pipeline.gate.sparse import MOST_CELLS
+from dp_pipeline.gate.samplers import MOST_CELLS
 from dp_pipeline.models.base import ROWS_SHARE
 from dp_pipeline.models.tables.base import MOST_ESTIMATED_ROWS, TableModel
 from dp_pipeline.release.derived_attribute import rounded_counts

@@ -1,25 +1,69 @@
-"""Generators: made-up populations, one a file; the same seed gives the same bytes.
+"""Generators: made-up populations of places and of tables; the same seed gives the same bytes.
 
-Every generator is ``generate(seed=…, rows=…) -> pyarrow.Table`` and draws from
-NumPy's PCG64 only, so a table is the same on every machine with one NumPy version.
+Every generator is ``NAME(seed=…, rows=…) -> pyarrow.Table`` and draws from NumPy's PCG64 only, by
+the functions below, so a table is the same on every machine with one NumPy version.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
+import numpy as np
 
-from dp_pipeline.raw.generators import census_like, clusters, tic_like, trips_like
+from dp_pipeline.spec.encoding import FloatArray, IntArray
+from dp_pipeline.spec.parameters import Registry
 
-GENERATORS: Mapping[str, Callable[..., pa.Table]] = {
-    "birch3_like": clusters.birch3_like,
-    "census_like": census_like.generate,
-    **{f"mixture{d}": partial(clusters.mixture, dimensions=d) for d in (4, 6, 8)},
-    "pytest2d": clusters.pytest2d,
-    "tic_like": tic_like.generate,
-    "trips_like": trips_like.generate,
-    "unbalance_like": clusters.unbalance_like,
-}
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+GENERATORS: Registry[Callable[..., pa.Table]] = Registry(
+    "dp_pipeline.raw.generators",
+    {
+        "birch3_like": "places:birch3_like",
+        "census_like": "tables:census_like",
+        **{f"mixture{d}": f"places:mixture{d}" for d in (4, 6, 8)},
+        "pytest2d": "places:pytest2d",
+        "tic_like": "tables:tic_like",
+        "trips_like": "places:trips_like",
+        "unbalance_like": "places:unbalance_like",
+    },
+)
 """Name in a data set file → generator."""
+
+
+def random_numbers(seed: int) -> np.random.Generator:
+    """PCG64, named: ``default_rng`` may become another one in a later NumPy."""
+    return np.random.Generator(np.random.PCG64(seed))
+
+
+def shares(rows: int, weights: Sequence[float]) -> IntArray:
+    """Whole numbers proportional to ``weights`` that sum to ``rows``: largest remainders first.
+
+    >>> shares(7, [1, 1, 1]).tolist()
+    [3, 2, 2]
+    """
+    exact = np.asarray(weights, dtype=np.float64) / np.sum(weights) * rows
+    whole: IntArray = np.floor(exact).astype(np.int64)
+    order = np.argsort(-(exact - whole), kind="stable")
+    whole[order[: rows - whole.sum()]] += 1
+    return whole
+
+
+def draw_category(
+    rng: np.random.Generator, weights: FloatArray, parents: tuple[IntArray, ...], rows: int
+) -> IntArray:
+    """One category a row: ``weights`` (…parents' sizes, k) given the ``parents``' codes (rows,)."""
+    cumulative = np.cumsum(weights / weights.sum(axis=-1, keepdims=True), axis=-1)
+    thresholds = np.broadcast_to(cumulative[parents], (rows, weights.shape[-1]))
+    # The last threshold is 1 up to rounding and must not be passed.
+    codes: IntArray = (rng.random((rows, 1)) >= thresholds[:, :-1]).sum(axis=1)
+    return codes
+
+
+def draw_one_of_many(rng: np.random.Generator, weights: FloatArray, rows: int) -> IntArray:
+    """One of very many categories a row, by bisection: a (rows, categories) table is too large."""
+    cumulative = np.cumsum(weights)
+    drawn = np.searchsorted(cumulative, rng.random(rows) * cumulative[-1], side="right")
+    codes: IntArray = np.minimum(drawn, len(weights) - 1).astype(np.int64)
+    return codes

@@ -1,13 +1,13 @@
 """The charts that reports and Dagster show, as PNG: below 50 kB; graphs 100 kB, maps 200 kB."""
 
-from dp_pipeline.reporting.figures.budget import budget_staircase
 from dp_pipeline.reporting.figures.cluster_map import cluster_maps
-from dp_pipeline.reporting.figures.tables import marginal_bars, model_graph
-from dp_pipeline.reporting.figures.utility import (
+from dp_pipeline.reporting.figures.curves import (
+    budget_staircase,
     k_anonymity_plot,
     utility_panels,
     utility_plot,
 )
+from dp_pipeline.reporting.figures.tables import marginal_bars, model_graph
 
 __all__ = [
     "budget_staircase",

@@ -1,1 +1,359 @@
-"""The default for tables: a plan, a search over it, the model."""
+"""one_shot: the default release of a table. Each cell is measured once; what pays is measured.
+
+The model asks for noisy gaps of pairs, searches a plan of tables that pays for its noise
+(``plan``), measures its tables, and fits a tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import prod
+from typing import ClassVar
+
+import numpy as np
+
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.scores import UNIT, Gap, Independence
+from dp_pipeline.gate.selection import ScoreSession
+from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
+from dp_pipeline.inference.table_sets import TableSearch, one_way_noise, packed
+from dp_pipeline.models.tables.aim_like import AimLike
+from dp_pipeline.models.tables.base import TableModel, clique_cells
+from dp_pipeline.models.tables.one_shot.plan import Pair, Plan, Planning
+from dp_pipeline.release.accountant import split
+from dp_pipeline.release.derived_attribute import Grouping
+from dp_pipeline.release.measurement import NoiseRate, NoisyMarginal
+from dp_pipeline.release.synthetic_table import SyntheticTable
+from dp_pipeline.spec.amounts import PURE
+from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.encoding import FloatArray, Names
+from dp_pipeline.spec.parameters import choice
+
+MEAN_GAP = Fraction(1, 100)
+
+VECTOR_AT_MOST = 0.25
+"""Gaps are measured, not picked, while their noise is at most this share of the rows."""
+
+ROOM_OF_MEASURED, ROOM_OF_PICKED = 2.0, 1.0
+"""How many times its noise a table's rows must be: measured gaps are less sure than picks."""
+
+PICKED_GAP = 3
+"""A picked pair's gap, in mean gaps."""
+
+
+def gaps_by_shares(
+    planning: Planning,
+    plan: Plan,
+    coarse: Curator,
+    shares: Mapping[str, FloatArray],
+    *,
+    rows: float,
+) -> tuple[dict[Pair, float], float]:
+    """How far every pair is from independence, in rows, about; and the room that tables need.
+
+    coarse   asks about groups of levels
+    shares   attribute → released shares of its groups
+
+    All gaps are measured at once where their noise allows; else a forest of pairs with large
+    gaps is picked, and their mean gap bought.
+    """
+    pairs, price = planning.pairs, planning.amount * plan.structure
+    session = coarse.open_scores(
+        {(a, b): Gap.of_product(rows, shares[a], shares[b]) for a, b in pairs}
+    )
+    # One row moves every gap: all of them cost what one costs at a share of the amount.
+    each = float(price) / len(pairs)
+    if planning.rate.concentrated or planning.rate.deviation(each) <= VECTOR_AT_MOST * rows:
+        noisy = session.measure_all(amount=price) / UNIT
+        gaps = shrunk(noisy, planning.rate.variance(each))
+        return dict(zip(pairs, gaps.tolist(), strict=True)), ROOM_OF_MEASURED
+    total = session.measure_total(amount=planning.amount * MEAN_GAP)
+    mean = max(0.0, total / UNIT / len(pairs))
+    picked = _forest(session, planning, plan, price)
+    gaps_of = dict.fromkeys(pairs, mean) | dict.fromkeys(picked, PICKED_GAP * mean)
+    return gaps_of, ROOM_OF_PICKED
+
+
+def _forest(session: ScoreSession, planning: Planning, plan: Plan, price: Fraction) -> list[Pair]:
+    """Pairs without a cycle, each drawn for a share of the price."""
+    import networkx as nx
+
+    penalties = _penalties(planning, plan)
+    forest, picked = nx.utils.UnionFind(planning.sizes), list[Pair]()
+    for draw in range(plan.edges):
+        among = [(a, b) for a, b in planning.pairs if forest[a] != forest[b]]
+        if not among:
+            break
+        a, b = session.choose(
+            f"pair {draw + 1} of {plan.edges}",
+            among,
+            amount=price / plan.edges,
+            penalties=penalties,
+        )
+        forest.union(a, b)
+        picked.append((a, b))
+    return picked
+
+
+def few_gaps(planning: Planning, plan: Plan, curator: Curator) -> dict[Pair, float]:
+    """Pairs whose dependence is more than their noise, found without one-way marginals; each is
+    taken to be off by half the rows.
+
+    Drawn by U_ij less half the noise, at 0 for no pair; the first time that no pair is drawn
+    ends it.
+    """
+    # U of one attribute is 0 whatever its counts: what a pair has to be better than.
+    nothing = (next(iter(planning.sizes)),)
+    session = curator.open_scores(dict.fromkeys((nothing, *planning.pairs), Independence()))
+    penalties = {pair: penalty // 2 for pair, penalty in _penalties(planning, plan).items()}
+    left: list[Names] = list(planning.pairs)
+    price = planning.amount * plan.structure / plan.edges
+    picked: dict[Pair, float] = {}
+    for draw in range(plan.edges):
+        found = session.choose(
+            f"pair {draw + 1} of {plan.edges}",
+            [nothing, *left],
+            amount=price,
+            penalties=penalties,
+        )
+        if found == nothing:
+            break
+        left.remove(found)
+        picked[found[0], found[1]] = planning.rows / 2
+    return picked
+
+
+def _penalties(planning: Planning, plan: Plan) -> dict[Names, int]:
+    return {pair: planning.penalty(plan, pair) for pair in planning.pairs}
+
+
+def shrunk(values: FloatArray, variance: float) -> FloatArray:
+    """Noisy values, moved to their mean by as much of their spread as is noise (James, Stein 1961).
+
+    >>> shrunk(np.array([1.0, 3.0]), 0.5).tolist()
+    [1.5, 2.5]
+    """
+    spread = float(values.var())
+    kept = max(0.0, 1 - variance / spread) if spread > 0 else 0.0
+    return np.asarray(values.mean() + kept * (values - values.mean()))
+
+
+ROWS = Fraction(1, 100)
+FEWEST_ROWS = 50.0
+SEARCHED = 8
+"""The cliques of a search have this part of the largest clique's cells: its fit is slower."""
+
+MOST_TREE = 20
+"""Cells of all cliques together, in largest cliques of a search."""
+
+MOST_PACKED = 256
+"""Cells of a table that attributes are packed into."""
+
+
+@dataclass(frozen=True)
+class OneShot(TableModel):
+    """One round of noisy tables, chosen by what they tell for their noise, and a tree fitted.
+
+    attributes       discrete attributes, d of them; all when empty
+    synthetic_rows   rows to draw; None: the number that all tables estimate
+    clique_cells     most cells of a clique
+    quality          ``best_plus``: with a declared δ, where not every pair can be measured, the
+                     rounds of ``aim_like`` instead: many times slower, alike or slightly better
+
+    A noisy number of rows first (1 % of the amount). Then one of four plans, by public sizes
+    and that number where they decide, else by a noisy max of what each would gain:
+
+    * nothing pays: every attribute once, in tables packed so that all one-way marginals have
+      the least noise;
+    * *few* (8 %): pairs drawn by U_ij = ½‖c_ij − r cᵀ/n‖₁, packed together with the rest;
+    * *large* (30 % for one-way marginals, 12 %): the gaps G_ij = ‖c_ij − N̂p̂_i p̂_jᵀ‖₁ of all
+      pairs of grouped levels, measured together or picked, then the tables of several attributes
+      whose gaps are most beside the noise in their pairs;
+    * *views*: a covering design that holds every pair, where one clique may hold all
+      attributes or all are binary, and nothing has to be found.
+
+    The tables share all that is left, each by the weight of its noise. One distribution is
+    fitted to all noisy tables and rows are drawn from it.
+
+    *Proof.* Number of rows and tables: a row is in one cell, over groups of levels too; Δ1 =
+    Δ2 = 1 under add/remove, times the distance. U moves by less than 2 and a plan's score by
+    ⌈weight · edges · 2⌉ (``ForestPlan``); against released N̂ and p̂ a gap moves by 1, and all
+    of p together by p in L1 and √p in L2. Sizes, groups, views, sets and shares are functions
+    of public and released values, and the tables get all that is left, so the total is the
+    amount, exactly. Fit and sampling are post-processing. ∎
+
+    Source: this project; its parts are of PriView (covering designs), Private-PGM (fit by a
+    graphical model) and AIM (gain beside noise).
+    """
+
+    summary: ClassVar[str] = "the tables that tell most for their noise, and a tree fitted to them"
+    accounts_in_rho: ClassVar[bool] = True
+
+    clique_cells: int = clique_cells(1 << 16)
+    quality: str = choice("best", "best_plus")
+
+    def most_cells(self, domain: Domain) -> int:
+        """Of all measured tables together, or of all cliques."""
+        sizes = self.sizes(domain)
+        packed_cells = len(sizes) // 2 * min(MOST_PACKED, self.clique_cells)
+        searched = MOST_TREE * max(4, self.clique_cells // SEARCHED)
+        rounds = self._rounds.most_cells(domain) if self.quality == "best_plus" else 0
+        most = max(self._most_viewed(sizes), packed_cells, searched, rounds)
+        return 1 + 2 * sum(sizes.values()) + most
+
+    def _most_viewed(self, sizes: Mapping[str, int]) -> int:
+        """Of all views, by either kind of noise, or of the clique that holds all attributes."""
+        planned = [
+            Planning(sizes, 1.0, Fraction(1), NoiseRate(concentrated, 1), self.clique_cells)
+            for concentrated in (False, True)
+        ]
+        if not planned[0].pairs or not planned[0].is_coverable:
+            return 0
+        viewed = [sum(prod(sizes[n] for n in view) for view in one.views) for one in planned]
+        return max(*viewed, prod(sizes.values()) if planned[0].is_small else 0)
+
+    def sizes(self, domain: Domain) -> dict[str, int]:
+        """Levels of the chosen attributes that have two or more."""
+        names = self.chosen(domain)
+        shape = zip(names, domain.shape(names), strict=True)
+        return {name: size for name, size in shape if size > 1}
+
+    @property
+    def _rounds(self) -> AimLike:
+        """``aim_like`` under this cap, or under its own where that is less."""
+        return AimLike(
+            attributes=self.attributes,
+            synthetic_rows=self.synthetic_rows,
+            clique_cells=min(self.clique_cells, AimLike.clique_cells),
+        )
+
+    def _takes_rounds(self, curator: Curator, sizes: Mapping[str, int]) -> bool:
+        """By public sizes alone: nothing was paid for yet."""
+        if self.quality == "best" or curator.currency == PURE or len(sizes) < 2:
+            return False
+        rate = NoiseRate(True, curator.distance)
+        planning = Planning(sizes, 1.0, Fraction(1), rate, self.clique_cells)
+        return not planning.is_coverable
+
+    def fit(
+        self,
+        curator: Curator,
+        *,
+        epsilon: Fraction,
+        rng: np.random.Generator,
+    ) -> SyntheticTable:
+        """Noisy tables, and rows drawn from the distribution fitted to them; spends all that the
+        accountant has, which is ``epsilon`` where no δ is declared.
+        """
+        sizes = self.sizes(curator.domain)
+        amount = curator.accountant.left
+        if self._takes_rounds(curator, sizes):
+            return self._rounds.fit(curator, epsilon=epsilon, rng=rng)
+        counted = curator.tabulate({(): amount * ROWS if sizes else amount})[0]
+        rate = NoiseRate(curator.currency != PURE, curator.distance)
+        rows = max(FEWEST_ROWS, float(counted.table))
+        planning = Planning(sizes, rows, amount, rate, self.clique_cells)
+        names = self.chosen(curator.domain)
+        return (
+            _Round(curator, planning, counted)
+            .fitted()
+            .table(names, curator.domain, rng, self.rows_to_draw)
+        )
+
+
+@dataclass(frozen=True)
+class _Round:
+    """The questions of one release after the first one.
+
+    counted   the noisy number of rows
+    """
+
+    curator: Curator
+    planning: Planning
+    counted: NoisyMarginal
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """Levels of every attribute."""
+        return self.planning.sizes
+
+    @property
+    def left(self) -> Fraction:
+        """What is left of the amount."""
+        return self.curator.accountant.left
+
+    def fitted(self) -> FittedRows:
+        """Everything measured, by a plan, and what rows are drawn from."""
+        if not self.sizes:
+            return FittedRows((self.counted,), self.sizes)
+        plan = self.planning.choose(self.curator)
+        if plan is None:
+            return self._packed({})
+        if plan.views:
+            weights = [self.planning.view_weight(view) for view in plan.views]
+            return self._tabulated(plan.views, weights)
+        if not plan.early:
+            return self._packed(few_gaps(self.planning, plan, self.curator))
+        return self._searched(plan)
+
+    def _packed(self, gaps: Mapping[Pair, float]) -> FittedRows:
+        """Every attribute in one table."""
+        tables = packed(
+            self.sizes,
+            gaps,
+            amount=float(self.left),
+            rate=self.planning.rate,
+            most_cells=min(MOST_PACKED, self.planning.cap),
+        )
+        return self._tabulated(tables, [one_way_noise(table, self.sizes) for table in tables])
+
+    def _tabulated(self, tables: Sequence[Names], weights: Sequence[float]) -> FittedRows:
+        measured = self.curator.tabulate(self._amounts(tables, weights))
+        return FittedRows((self.counted, *measured), self.sizes, cap=self.planning.cap)
+
+    def _searched(self, plan: Plan) -> FittedRows:
+        """One-way marginals, and tables of groups of levels."""
+        sizes = [float(size) for size in self.sizes.values()]
+        early = self.planning.amount * plan.early
+        singles = self._amounts([(name,) for name in self.sizes], sizes, early)
+        ways = OneWays.of(self.curator.tabulate(singles), self.counted)
+        least = self.planning.least_share(plan)
+        groupings = {n: Grouping.by_share(ways.shares[n], least=least) for n in self.sizes}
+        coarse = self.curator.grouped(groupings)
+        search = self._search(plan, ways, groupings, coarse)
+        tables = search.run(self.planning.pairs)
+        weights = [search.weight(names) for names in tables]
+        measured = coarse.tabulate(self._amounts(tables, weights))
+        return FittedRows(
+            (self.counted, *measured), self.sizes, ways, groupings, cap=self.planning.cap
+        )
+
+    def _search(
+        self,
+        plan: Plan,
+        ways: OneWays,
+        groupings: Mapping[str, Grouping],
+        coarse: Curator,
+    ) -> TableSearch:
+        shares = {name: groupings[name].summed(ways.shares[name]) for name in self.sizes}
+        gaps, room = gaps_by_shares(self.planning, plan, coarse, shares, rows=ways.rows)
+        cap = max(4, self.planning.cap // SEARCHED)
+        return TableSearch(
+            sizes={name: groupings[name].size for name in self.sizes},
+            gaps=gaps,
+            amount=float(self.left),
+            rate=self.planning.rate,
+            rows=ways.rows,
+            cap=cap,
+            total=MOST_TREE * cap,
+            room=room,
+        )
+
+    def _amounts(
+        self, tables: Sequence[Names], weights: Sequence[float], amount: Fraction | None = None
+    ) -> dict[Names, Fraction]:
+        """What each table gets of ``amount``, or of all that is left."""
+        shares = self.planning.rate.whole_shares(weights)
+        return dict(zip(tables, split(amount or self.left, shares), strict=True))

@@ -12,13 +12,8 @@ from math import prod, sqrt
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, Independence
 from dp_pipeline.gate.selection import ForestPlan
-from dp_pipeline.inference.graphical.table_sets import (
-    INDIRECT,
-    MOST_TABLE_CELLS,
-    one_way_noise,
-    pair_noise,
-)
-from dp_pipeline.inference.graphical.views import covering_design
+from dp_pipeline.inference.table_sets import INDIRECT, MOST_TABLE_CELLS, one_way_noise, pair_noise
+from dp_pipeline.inference.views import covering_design
 from dp_pipeline.release.measurement import NoiseRate
 from dp_pipeline.spec.encoding import Names
 

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from dp_pipeline.files import one_thread
-from dp_pipeline.inference.graphical.consistency import Noisy, reconciled
-from dp_pipeline.inference.graphical.junction_tree import JunctionTree
+from dp_pipeline.inference.consistency import Noisy, reconciled
+from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.spec.encoding import FloatArray, Names
 
 
@@ -170,7 +170,7 @@ class Projection:
 
     tables   attributes of every marginal, each inside one clique
 
-    >>> from dp_pipeline.inference.graphical.junction_tree import JunctionTree
+    >>> from dp_pipeline.inference.junction_tree import JunctionTree
     >>> tree = JunctionTree((("a", "b"), ("b", "c")), ((0, 1),))
     >>> model = GraphicalModel(tree, {"a": 2, "b": 2, "c": 2})
     >>> Projection(model, [("a",), ("c", "b")]).forward(model.marginals(model.zeros())[0]).tolist()
@@ -298,8 +298,8 @@ def fit_tree(
     Sources: maximum entropy with relaxed constraints, Dudík, Phillips, Schapire, JMLR 2007;
     marginals of noisy tables by graphical models, McKenna, Sheldon, Miklau, ICML 2019.
 
-    >>> from dp_pipeline.inference.graphical.junction_tree import JunctionTree
-    >>> from dp_pipeline.inference.graphical.consistency import Estimate
+    >>> from dp_pipeline.inference.junction_tree import JunctionTree
+    >>> from dp_pipeline.inference.consistency import Estimate
     >>> model = GraphicalModel(JunctionTree((("a",),), ()), {"a": 2})
     >>> table = Estimate(("a",), np.array([300.0, 100.0]), variance=1e-6)
     >>> fit_tree(model, [table], start={"a": np.array([0.5, 0.5])})[0].round(3).tolist()

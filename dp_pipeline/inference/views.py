@@ -17,8 +17,8 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.inference.graphical.clique_join import Conditional
-from dp_pipeline.inference.graphical.consistency import make_consistent, marginal_of, ripple, spread
+from dp_pipeline.inference.clique_join import Conditional
+from dp_pipeline.inference.consistency import make_consistent, marginal_of, ripple, spread
 from dp_pipeline.release.measurement import NoisyMarginal
 from dp_pipeline.spec.encoding import FloatArray, Names
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp_pipeline.inference.graphical.consistency import make_consistent, project_to_simplex
-from dp_pipeline.inference.graphical.junction_tree import JunctionTree, cell_count
+from dp_pipeline.inference.consistency import make_consistent, project_to_simplex
+from dp_pipeline.inference.junction_tree import JunctionTree, cell_count
 from dp_pipeline.release.derived_attribute import drawn_cells, rounded_counts
 from dp_pipeline.release.measurement import NoisyMarginal
 from dp_pipeline.spec.encoding import FloatArray, IntArray, Names

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp_pipeline.inference.graphical.consistency import project_rows
+from dp_pipeline.inference.consistency import project_rows
 from dp_pipeline.release.trees import Prefixes
 from dp_pipeline.spec.encoding import FloatArray, IntArray
 

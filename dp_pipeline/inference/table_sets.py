@@ -15,7 +15,7 @@ from itertools import combinations
 from math import fsum, prod, sqrt
 from typing import TYPE_CHECKING
 
-from dp_pipeline.inference.graphical.junction_tree import triangulated_cliques
+from dp_pipeline.inference.junction_tree import triangulated_cliques
 from dp_pipeline.release.measurement import NoiseRate
 from dp_pipeline.spec.encoding import Names
 

@@ -12,11 +12,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
 
-from dp_pipeline.inference.graphical.junction_tree import (
-    JunctionTree,
-    cell_count,
-    triangulated_cliques,
-)
+from dp_pipeline.inference.junction_tree import JunctionTree, cell_count, triangulated_cliques
 from dp_pipeline.spec.encoding import Names
 
 

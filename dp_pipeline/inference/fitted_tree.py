@@ -15,16 +15,11 @@ from math import prod
 
 import numpy as np
 
-from dp_pipeline.inference.graphical.clique_join import join_cliques, overlap_links, sample_network
-from dp_pipeline.inference.graphical.consistency import (
-    Estimate,
-    Noisy,
-    project_to_simplex,
-    reconciled,
-)
-from dp_pipeline.inference.graphical.graphical_model import GraphicalModel, fit_tree
-from dp_pipeline.inference.graphical.junction_tree import JunctionTree, triangulated_cliques
-from dp_pipeline.inference.graphical.views import view_network, view_tables
+from dp_pipeline.inference.clique_join import join_cliques, overlap_links, sample_network
+from dp_pipeline.inference.consistency import Estimate, Noisy, project_to_simplex, reconciled
+from dp_pipeline.inference.graphical_model import GraphicalModel, fit_tree
+from dp_pipeline.inference.junction_tree import JunctionTree, triangulated_cliques
+from dp_pipeline.inference.views import view_network, view_tables
 from dp_pipeline.release.derived_attribute import Grouping
 from dp_pipeline.release.measurement import NoisyMarginal
 from dp_pipeline.release.synthetic_table import SyntheticTable

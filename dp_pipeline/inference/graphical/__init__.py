@@ -1,1 +1,0 @@
-"""Tables that noisy marginals agree on: junction trees, graphical models, views."""

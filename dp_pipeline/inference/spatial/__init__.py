@@ -1,1 +1,0 @@
-"""Clusters from noisy counts of cells."""

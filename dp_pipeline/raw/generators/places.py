@@ -1,0 +1,193 @@
+"""Made-up places: clusters of points, and rides of persons.
+
+birch3_like      a hundred Gaussian clusters of random sizes, places and widths
+unbalance_like   three dense clusters on the left, five sparse ones on the right
+pytest2d         five Gaussian clusters in a small box, the first data set of every clustering test
+mixture          eight equal Gaussian clusters in a box of any dimension, for clustering beyond the
+                 plane
+trips_like       where the rides of a made-up city end, with riders of very different habits
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from dp_pipeline.raw.generators import draw_category, draw_one_of_many, random_numbers, shares
+from dp_pipeline.spec.encoding import FloatArray, IntArray
+
+BIRCH3_CLUSTERS = 100
+SIDE = 1e6
+NARROWEST, WIDEST = 8_000.0, 30_000.0
+
+
+def birch3_like(seed: int = 0, rows: int = 100_000) -> pa.Table:
+    """Points x, y, whole numbers in the box [0, 1e6]², of 100 clusters.
+
+    Centres are uniform in the box, standard deviations uniform from 8,000 to
+    30,000, sizes a uniform random split of ``rows``. Points past the box are moved
+    to its edge. The order of rows is random.
+    """
+    rng = random_numbers(seed)
+    centres = rng.uniform(0.0, SIDE, size=(BIRCH3_CLUSTERS, 2))
+    spreads = rng.uniform(NARROWEST, WIDEST, size=BIRCH3_CLUSTERS)
+    sizes = rng.multinomial(rows, rng.dirichlet(np.ones(BIRCH3_CLUSTERS)))
+    cluster = rng.permutation(np.repeat(np.arange(BIRCH3_CLUSTERS), sizes))
+    points = centres[cluster] + spreads[cluster, None] * rng.standard_normal((rows, 2))
+    points = np.rint(np.clip(points, 0.0, SIDE))
+    return pa.table({"x": points[:, 0], "y": points[:, 1]})
+
+
+DENSE = [(140_000.0, 350_000.0), (180_000.0, 400_000.0), (210_000.0, 350_000.0)]
+SPARSE = [
+    (440_000.0, 300_000.0),
+    (440_000.0, 400_000.0),
+    (490_000.0, 350_000.0),
+    (540_000.0, 300_000.0),
+    (540_000.0, 400_000.0),
+]
+SPREADS = [8_000.0] * len(DENSE) + [6_000.0] * len(SPARSE)
+WEIGHTS = [20] * len(DENSE) + [1] * len(SPARSE)
+
+
+def unbalance_like(seed: int = 0, rows: int = 6_500) -> pa.Table:
+    """Points x, y in the box [0, 1e6]² and their cluster ``label``, the texts 1 to 8.
+
+    With 6,500 rows 3 × 2,000 points are dense (labels 1 to 3) and 5 × 100 sparse;
+    other numbers of rows keep the proportion 20 : 1. The order of rows is shuffled.
+    """
+    rng = random_numbers(seed)
+    cluster = rng.permutation(np.repeat(np.arange(len(WEIGHTS)), shares(rows, WEIGHTS)))
+    centres, spreads = np.array(DENSE + SPARSE), np.array(SPREADS)
+    points = centres[cluster] + spreads[cluster, None] * rng.standard_normal((rows, 2))
+    points = np.rint(np.clip(points, 0.0, 1e6))
+    labels = pa.array((cluster + 1).astype(str).tolist(), pa.string())
+    return pa.table({"x": points[:, 0], "y": points[:, 1], "label": labels})
+
+
+CENTRES = np.array([(1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0), (0.0, 0.0)])
+PYTEST2D_SPREAD = 0.2
+BOX = 2.0
+
+
+def pytest2d(seed: int = 0, rows: int = 10_000) -> pa.Table:
+    """Points x, y (rows,) of five equal clusters at (±1, ±1) and (0, 0), standard deviation 0.2.
+
+    Every point lies strictly inside the box (−2, 2)²: the rare one outside (five
+    standard deviations) is moved to its edge. The order of rows is shuffled.
+    """
+    rng = random_numbers(seed)
+    cluster = rng.permutation(np.repeat(np.arange(len(CENTRES)), shares(rows, [1] * len(CENTRES))))
+    points = CENTRES[cluster] + PYTEST2D_SPREAD * rng.standard_normal((rows, 2))
+    edge = np.nextafter(BOX, 0.0)
+    points = np.clip(points, -edge, edge)
+    return pa.table({"x": points[:, 0], "y": points[:, 1]})
+
+
+MIXTURE_CLUSTERS = 8
+MIXTURE_SPREAD = 0.08
+REACH_OF_CENTRES = 0.7
+
+
+def mixture(seed: int = 0, rows: int = 100_000, *, dimensions: int) -> pa.Table:
+    """Points x1, …, xd in the box [−1, 1]^d and their cluster ``label``, the texts 1 to 8.
+
+    Centres are uniform in [−0.7, 0.7]^d, every standard deviation is 0.08, clusters are equal
+    in size up to one row. Points past the box are moved to its edge. The order of rows is
+    shuffled.
+    """
+    rng = random_numbers(seed)
+    centres = rng.uniform(-REACH_OF_CENTRES, REACH_OF_CENTRES, size=(MIXTURE_CLUSTERS, dimensions))
+    cluster = rng.permutation(
+        np.repeat(np.arange(MIXTURE_CLUSTERS), shares(rows, [1] * MIXTURE_CLUSTERS))
+    )
+    points = centres[cluster] + MIXTURE_SPREAD * rng.standard_normal((rows, dimensions))
+    points = np.clip(points, -1.0, 1.0)
+    columns: dict[str, pa.Array] = {f"x{a + 1}": pa.array(points[:, a]) for a in range(dimensions)}
+    columns["label"] = pa.array((cluster + 1).astype(str).tolist(), pa.string())
+    return pa.table(columns)
+
+
+mixture4, mixture6, mixture8 = (partial(mixture, dimensions=d) for d in (4, 6, 8))
+
+
+WIDTH, HEIGHT = 30.0, 20.0
+"""The city's box in km: x from 0 to 30, y from 0 to 20."""
+
+# Hubs: x, y, standard deviation (km), weight.
+HUBS = np.array(
+    [
+        (14.0, 10.5, 0.9, 0.26),  # centre
+        (15.5, 12.5, 0.5, 0.12),  # main station
+        (7.0, 14.0, 0.7, 0.10),  # university
+        (22.5, 7.0, 0.8, 0.10),  # offices
+        (19.0, 15.5, 0.6, 0.07),  # stadium
+        (10.0, 5.0, 1.1, 0.08),  # southern suburb
+        (27.0, 16.5, 0.4, 0.06),  # airport
+    ]
+)
+CORRIDOR = np.array([(3.0, 3.0), (26.0, 11.5)])
+"""The tram line from the harbour to the east: places lie 0.3 km around it."""
+CORRIDOR_WEIGHT, BACKGROUND_WEIGHT = 0.13, 0.08
+
+TRIPS_A_RIDER = 8.0
+HEAVY_TAIL, MOST_TIMES_USUAL = 1.6, 100.0
+"""Pareto exponent of a rider's activity, and how many times the least one it can be."""
+
+FAVOURITES = 4
+FAVOURITE_SHARE, NEAR = 0.75, 0.12
+OUTSIDE_SHARE, OUTSIDE_REACH = 0.004, 4.0
+
+
+def trips_like(seed: int = 0, rows: int = 60_000) -> pa.Table:
+    """Trips (rows,): the text ``rider`` and the end point ``x``, ``y`` in km, to one metre.
+
+    The city is fixed: seven hubs, a corridor, a background. A rider makes about 8 trips, with
+    a heavy tail (some make hundreds), three in four of them to one of her own four favourite
+    places. About 4 in 1,000 trips end up to 4 km outside of the box [0, 30] × [0, 20].
+    """
+    rng = random_numbers(seed)
+    rider = _riders(rng, rows)
+    riders = int(rider.max(initial=0)) + 1
+    favourites = _places(rng, riders * FAVOURITES).reshape(riders, FAVOURITES, 2)
+    habit = draw_category(rng, np.array([8.0, 4.0, 2.0, 1.0]), (), rows)
+    near = favourites[rider, habit] + NEAR * rng.standard_normal((rows, 2))
+    is_favourite = rng.random(rows) < FAVOURITE_SHARE
+    ends = np.where(is_favourite[:, None], near, _places(rng, rows))
+    ends = np.round(_with_some_outside(rng, ends), 3)
+    names = [f"r{number:06d}" for number in rider.tolist()]
+    return pa.table({"rider": pa.array(names, pa.string()), "x": ends[:, 0], "y": ends[:, 1]})
+
+
+def _riders(rng: np.random.Generator, rows: int) -> IntArray:
+    """The rider's number of every trip (rows,), the busy ones much more often."""
+    riders = max(1, round(rows / TRIPS_A_RIDER))
+    activity = np.minimum(1.0 + rng.pareto(HEAVY_TAIL, size=riders), MOST_TIMES_USUAL)
+    return draw_one_of_many(rng, activity, rows)
+
+
+def _places(rng: np.random.Generator, count: int) -> FloatArray:
+    """Points (count, 2) of the city: hubs, corridor or background, all inside the box."""
+    kinds = len(HUBS)
+    weights = np.array([*HUBS[:, 3], CORRIDOR_WEIGHT, BACKGROUND_WEIGHT])
+    kind = draw_category(rng, weights, (), count)
+    noise = rng.standard_normal((count, 2))
+    along, anywhere = rng.random((count, 1)), rng.random((count, 2)) * (WIDTH, HEIGHT)
+    hub = np.minimum(kind, kinds - 1)
+    at_hub = HUBS[hub, :2] + HUBS[hub, 2:3] * noise
+    on_corridor = CORRIDOR[0] + along * (CORRIDOR[1] - CORRIDOR[0]) + 0.3 * noise
+    places = np.select(
+        [(kind < kinds)[:, None], (kind == kinds)[:, None]], [at_hub, on_corridor], anywhere
+    )
+    inside: FloatArray = np.clip(places, 0.0, (WIDTH, HEIGHT))
+    return inside
+
+
+def _with_some_outside(rng: np.random.Generator, ends: FloatArray) -> FloatArray:
+    """Some rides leave the city: they end beside the box, on its left or on its right."""
+    is_outside = rng.random(len(ends)) < OUTSIDE_SHARE
+    distance = rng.uniform(0.01, OUTSIDE_REACH, size=len(ends))
+    beside = np.where(rng.random(len(ends)) < 0.5, -distance, WIDTH + distance)
+    return np.column_stack([np.where(is_outside, beside, ends[:, 0]), ends[:, 1]])
