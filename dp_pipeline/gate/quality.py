@@ -283,7 +283,7 @@ def private_class_quality(
     is in one cell, Δ1 = 1 a row. The released counts know their own noise, so they cannot tell
     how well their rates do.
 
-    The others may be a single class, whose counts can be computed from a bought number that they
+    The others may be a single class, whose counts can be computed from a private number that they
     are in. So they must be as large as a published class, by this noise, or count as none; what
     they may have changed is added to the scale. A class of fewer than K persons that is withheld
     alone is in the number with a probability of β at most.

@@ -225,7 +225,7 @@ def _fraction(text: object) -> Fraction:
 
 class DeadRelease(PipelineError):
     """A release whose noisy answers are lost, or that a person gave up: its ε is spent, only a
-    fresh replicate goes on.
+    new replicate goes on.
     """
 
 

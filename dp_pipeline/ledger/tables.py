@@ -10,7 +10,7 @@ The hash chain: every row carries the hash of the row before it.
 
 A chain finds a row edited, removed from the middle or slipped in. It cannot
 find a whole ledger rewritten from some row on, nor rows cut off at the end:
-that is what the head outside is for.
+that is what the external checkpoint is for.
 """
 
 from __future__ import annotations

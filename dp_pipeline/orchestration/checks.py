@@ -207,14 +207,14 @@ def spent_check(
     proven = [replace(spend, epsilon=spend.epsilon_of_scale) for spend in bundle.spends]
     drawn = replace(bundle, spends=tuple(proven)).spent
     own = spec.currency.cost_of(guarantee.amount, guarantee.currency)
-    bought = spec.charge_for(own) if bundle.quality else own
+    claimed = spec.charge_for(own) if bundle.quality else own
     rounded = any(spend.mechanism == EXPONENTIAL for spend in bundle.spends)
-    least = bought * (1 - ROUNDED_UP) if rounded else bought
+    least = claimed * (1 - ROUNDED_UP) if rounded else claimed
     return dg.AssetCheckResult(
-        passed=least <= drawn <= bundle.spent == bought and guarantee.is_dp == bundle.is_dp,
+        passed=least <= drawn <= bundle.spent == claimed and guarantee.is_dp == bundle.is_dp,
         check_name=SPENT,
         metadata=kind_metadata(bundle)
-        | amount_metadata({"drawn": drawn, "claimed": bought}, spec.currency),
+        | amount_metadata({"drawn": drawn, "claimed": claimed}, spec.currency),
     )
 
 

@@ -192,7 +192,7 @@ def kind_metadata(bundle: Bundle) -> Metadata:
 
 
 def beside_metadata(beside: Sequence[str]) -> Metadata:
-    """What was released of the same sensitive rows without any ε; nothing where nothing was."""
+    """What was released of the same sensitive rows without any ε; empty if nothing was."""
     if not beside:
         return {}
     text = f"not differentially private, of the same persons: {'; '.join(beside)}"

@@ -100,10 +100,10 @@ class EpsilonRelease(Release):
         if not guarantees[0].is_dp:
             return f"{kept} Not differentially private: {guarantees[0].reason}; charges nothing."
         costs = ", ".join(spec.currency.text(price(spec, one)) for one in guarantees)
-        bought = " and its evaluation's" if spec.evaluation else ""
+        evaluated = " and its evaluation's" if spec.evaluation else ""
         why = f": {guarantees[0].reason}" if guarantees[0].reason else ""
         return (
-            f"{kept} A first run of a partition charges its ε{bought} ({costs}{why}); "
+            f"{kept} A first run of a partition charges its ε{evaluated} ({costs}{why}); "
             "a re-run replays at cost 0."
         )
 
@@ -165,7 +165,7 @@ class EpsilonRelease(Release):
 
     @property
     def evaluation(self) -> Fraction | None:
-        """ε that buys quality numbers; none beside a release that has no ε itself."""
+        """ε of private quality numbers; none beside a release that has no ε itself."""
         return self.spec.evaluation if self.guarantee.is_dp else None
 
     @property

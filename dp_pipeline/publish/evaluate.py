@@ -70,8 +70,8 @@ def _rows(spec: DatasetSpec, snapshot: Snapshot, bundle: Bundle) -> list[Quality
     if not spec.is_release:
         own += [_exact(bundle, metric, value) for metric, value in exact.items()]
     own += [
-        QualityRow.bought(bundle.model, _epsilon(bundle), metric=metric, number=bought)
-        for metric, bought in bundle.quality.items()
+        QualityRow.private(bundle.model, _epsilon(bundle), metric=metric, number=number)
+        for metric, number in bundle.quality.items()
     ]
     return [*own, *metre_rows(spec, tuple(bundle.tables.get("centres", ())), own)]
 

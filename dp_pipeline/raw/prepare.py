@@ -123,14 +123,14 @@ def normalized(spec: DatasetSpec, table: pa.Table, key: bytes) -> pa.Table:
     key   the population's secret key
     """
     table = table.select(list(dict.fromkeys(spec.columns)))
-    table = _bounded(spec, table.filter(pa.array(_threshold_binomial(spec, table))), key)
+    table = _bounded(spec, table.filter(pa.array(_kept(spec, table))), key)
     columns: dict[str, pa.Array] = {}
     for attribute in spec.domain:
         columns |= _normalized(attribute, table.column(attribute.column))
     return pa.table(columns)
 
 
-def _threshold_binomial(spec: DatasetSpec, table: pa.Table) -> NDArray[np.bool_]:
+def _kept(spec: DatasetSpec, table: pa.Table) -> NDArray[np.bool_]:
     """Which rows keep a value in every attribute (n,)."""
     keep = np.ones(table.num_rows, dtype=np.bool_)
     for attribute in spec.domain:

@@ -83,7 +83,7 @@ class Bundle:
 
     @property
     def model_spends(self) -> int:
-        """How many charges are the model's own: the last ones bought the quality numbers."""
+        """How many charges are the model's own: the last ones are of the quality numbers."""
         left = Fraction(self.facts["evaluation"]) if self.quality else Fraction(0)
         first = len(self.spends)
         while left > 0 and first > 0:

@@ -140,7 +140,7 @@ class QualityRow:
     unit: str
 
     @classmethod
-    def bought(
+    def private(
         cls, model: str, epsilon: Fraction, *, metric: str, number: NoisyNumber
     ) -> QualityRow:
         """The row of a number that was paid for through the gate."""

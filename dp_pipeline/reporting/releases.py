@@ -127,7 +127,7 @@ class PrivateRelease(ReportedRelease):
     """A release that was drawn with noise, and has an ε unless its bundle says otherwise.
 
     balance   of the population, for ever and now; on cards
-    state     how this run came by it: charged, resumed, replayed; in reports
+    state     where this run has it from: charged, resumed, replayed; in reports
     """
 
     balance: Balance | None = None

@@ -172,7 +172,7 @@ class DatasetSpec:
     partitions     the ε that may be asked for, ascending
     models         model name → its parameters, as text
     publish        what schedules and sensors publish, or None
-    evaluation     ε that buys private quality numbers with every release, or None
+    evaluation     ε of private quality numbers with every release, or None
     distinct_population   why a source shared with another population is other persons
     label          the attribute whose level is a row's true class, for evaluation, or None
     delta          the δ of a population that pays in ρ of zero-concentrated DP; None: in pure ε
@@ -296,7 +296,7 @@ class DatasetSpec:
             "coordinate_bits": COORDINATE_BITS,
         }
         if self.label is not None and self.evaluation is not None:
-            # Only a bought evaluation asks the rows about it.
+            # Only a private evaluation asks the rows about it.
             measured["label"] = self.label
         if self.targets and self.evaluation is not None:
             measured["targets"] = [asdict(target) for target in self.targets]

@@ -110,7 +110,7 @@ PUBLISH = """\
 """
 
 AFTER_MODELS = """\
-# Buys private numbers of quality with each release, on top of its ε. Delete it to buy none.
+# ε for private numbers of quality with each release, on top of its ε. Delete it for none.
 evaluation: {epsilon: 0.05}
 # A number of rows to plan with, known to everybody; it need not be true. Never count for it.
 # nominal_rows: 50000

@@ -113,8 +113,8 @@ class Charged:
         release = self.release(spec, home)
         if isinstance(release, EpsilonRelease):
             told += _differences(self.facts["measuring"], texts_of(release.model, measuring=True))
-            bought = release.evaluation
-            now = "none" if bought is None else epsilon_text(bought)
+            declared = release.evaluation
+            now = "none" if declared is None else epsilon_text(declared)
             if self.facts["evaluation"] != now:
                 told.append(f"evaluation: was {self.facts['evaluation']}, is {now}")
         if self.begun.population != spec.population:

@@ -147,7 +147,7 @@ class DpKjig(Model):
         left = declared_bits(domain, self.chosen(domain))
         steps = min(self.bits, len(left))
         price = epsilon * self.score_share / steps
-        # One door with the answers to all bits: every step asks about most of them.
+        # One session with the answers to all bits: every step asks about most of them.
         asked = curator.with_attributes({_answer(bit): bit.derived(domain) for bit in left})
         kept: tuple[DeclaredBit, ...] = ()
         for step in range(steps):

@@ -57,7 +57,7 @@ def gaps_by_shares(
     shares   attribute → released shares of its groups
 
     All gaps are measured at once where their noise allows; else a forest of pairs with large
-    gaps is picked, and their mean gap bought.
+    gaps is picked, and their mean gap is measured.
     """
     pairs, price = planning.pairs, planning.amount * plan.structure
     session = coarse.open_scores(
