@@ -200,7 +200,8 @@ def test_no_text_becomes_markup(text: str):
                 summary=words,
                 label=words,
                 columns=((words, words, words),) * 2,
-                measures={words: 1.0, **measures("aa", "aab")},
+                # A word before it: "k" is a measure that every card knows.
+                measures={f"new {words}": 1.0, **measures("aa", "aab")},
                 left_out=[(words, 1, 0.5)],
                 snapshot=words,
                 parameters=words,
