@@ -12,10 +12,10 @@ from dp_pipeline.spec.errors import DeclarationError
 
 RELATIONS = ("add_remove", "replace_one")
 PURPOSES = ("release", "benchmark")
-LIMITS = ("ceiling", "limit", "per_month", "month_limit")
+LIMITS = ("ceiling", "limit", "per_month", "month_limit", "delta_ceiling")
 """The facts that a raise says anew."""
 
-_DECLARED_LIMITS = ("ceiling", "per_month")
+_DECLARED_LIMITS = ("ceiling", "per_month", "delta_ceiling")
 _NONE = "none"
 
 
@@ -35,6 +35,10 @@ class Account:
     per_month   the sum of all ε that may be charged in one calendar month (UTC), or None: a rate
               under the ceiling, not beside it
     month_limit   ``per_month`` in what the account counts in, kept like ``limit``
+    delta_ceiling   the sum of all δ that charges may ever have, beside ``delta``: that of the
+              discovery of levels; None: no charge has any
+
+    All releases together are (ceiling, ``total_delta``)-private: see there.
 
     Raises DeclarationError for any other value, and for a release without a ceiling.
 
@@ -51,6 +55,7 @@ class Account:
     limit: Fraction | None = field(default=None, compare=False)
     per_month: Fraction | None = None
     month_limit: Fraction | None = field(default=None, compare=False)
+    delta_ceiling: Fraction | None = None
 
     def __post_init__(self) -> None:
         require_line(self.population, of="population")
@@ -71,6 +76,18 @@ class Account:
         """What the account counts in."""
         return Currency(self.delta)
 
+    @property
+    def total_delta(self) -> Fraction:
+        """The δ of everything that the account pays for: that of its conversion from ρ, and what
+        its charges may have of their own.
+
+        *Proof.* A charge with a δ of its own is (ε, δ)-private, so δ-approximate ε²/2-zCDP. In pure
+        ε, charges compose to (Σε, Σδ). In ρ they compose to Σδ-approximate Σρ-zCDP, which
+        is (ε, Σδ + ``delta``)-private for the ε that Σρ means at ``delta``. ∎ Sources: Dwork,
+        Rothblum, Vadhan 2010 (basic composition); Bun, Steinke 2016, section 8.
+        """
+        return (self.delta or Fraction(0)) + (self.delta_ceiling or Fraction(0))
+
     def _require_one_of(self, expected: tuple[str, ...], got: str, *, of: str) -> None:
         if got not in expected:
             raise DeclarationError(
@@ -85,6 +102,12 @@ class Account:
                     f"population {self.population}: expected a {name} above 0 as a Fraction, "
                     f"got {amount!r}"
                 )
+        delta = self.delta_ceiling
+        if delta is not None and not (_is_positive(delta) and delta < 1):
+            raise DeclarationError(
+                f"population {self.population}: expected a delta_ceiling between 0 and 1 as a "
+                f"Fraction, got {delta!r}"
+            )
         limits = self.ceiling, self.per_month
         if limits[0] is not None and limits[1] is not None and limits[1] > limits[0]:
             raise DeclarationError(
@@ -112,6 +135,8 @@ class Account:
             facts["per_month"] = _text(self.per_month)
             if self.delta is not None:
                 facts["month_limit"] = _text(self.month_limit)
+        if self.delta_ceiling is not None:
+            facts["delta_ceiling"] = delta_text(self.delta_ceiling)
         return facts
 
     @classmethod
@@ -119,7 +144,7 @@ class Account:
         """The account that ``facts`` was written from; KeyError or ValueError if it was not."""
         # Every account that counts in ρ says so; those of before there was another do not.
         is_pure = facts.get("currency", PURE.name) == PURE.name
-        per_month = facts.get("per_month", _NONE)
+        per_month, delta_ceiling = facts.get("per_month", _NONE), facts.get("delta_ceiling", _NONE)
         return cls(
             population=population,
             unit=facts["unit"],
@@ -130,20 +155,36 @@ class Account:
             limit=None if is_pure else _amount(facts["limit"]),
             per_month=_amount(per_month),
             month_limit=None if is_pure or per_month == _NONE else _amount(facts["month_limit"]),
+            delta_ceiling=_amount(delta_ceiling),
         )
 
-    def raised(self, *, total: Fraction, per_month: Fraction | None) -> Account:
-        """The account with a higher ceiling, or the same and another limit of a month.
+    def raised(
+        self,
+        *,
+        total: Fraction,
+        per_month: Fraction | None,
+        delta_ceiling: Fraction | None = None,
+    ) -> Account:
+        """The account with a higher ceiling, or the same and another limit of a month, or of δ.
 
-        Raises DeclarationError for a lower ceiling, for an account without one, and where
-        nothing would change.
+        delta_ceiling   None: as it is
+
+        Raises DeclarationError for a lower ceiling, of ε or of δ, for an account without one, and
+        where nothing would change.
         """
+        delta_ceiling = self.delta_ceiling if delta_ceiling is None else delta_ceiling
         if self.ceiling is None or not _is_positive(total) or total < self.ceiling:
             raise DeclarationError(
                 f"population {self.population}: expected a ceiling of at least "
                 f"{_text(self.ceiling)}, got {_text(total)}"
             )
-        if (total, per_month) == (self.ceiling, self.per_month):
+        if (delta_ceiling or 0) < (self.delta_ceiling or 0):
+            raise DeclarationError(
+                f"population {self.population}: expected a ceiling of δ of at least "
+                f"{_of_delta(self.delta_ceiling)}, got {_of_delta(delta_ceiling)}"
+            )
+        limits = total, per_month, delta_ceiling
+        if limits == (self.ceiling, self.per_month, self.delta_ceiling):
             raise DeclarationError(
                 f"population {self.population}: expected a change, got the ceiling {_text(total)} "
                 f"and per_month {_text(per_month)} that it has"
@@ -154,6 +195,7 @@ class Account:
             limit=self.limit if total == self.ceiling else None,
             per_month=per_month,
             month_limit=self.month_limit if per_month == self.per_month else None,
+            delta_ceiling=delta_ceiling,
         )
 
     def require_within(self, opened: Account) -> None:
@@ -191,6 +233,9 @@ class Account:
 
     def _asks_for_more(self, opened: Account, name: str) -> bool:
         declared, has = getattr(self, name), getattr(opened, name)
+        if name == "delta_ceiling":
+            # An account without one has no δ to give.
+            return bool((declared or 0) > (has or 0))
         return declared is not None and has is not None and bool(declared > has)
 
 
@@ -204,6 +249,10 @@ def _amount(text: str) -> Fraction | None:
 
 def _text(amount: Fraction | None) -> str:
     return _NONE if amount is None else epsilon_text(amount)
+
+
+def _of_delta(amount: Fraction | None) -> str:
+    return _NONE if amount is None else delta_text(amount)
 
 
 def _listed(facts: Mapping[str, str], names: list[str]) -> str:

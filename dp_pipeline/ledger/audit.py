@@ -6,7 +6,7 @@ from collections import Counter
 from fractions import Fraction
 
 from dp_pipeline.ledger.account import Account
-from dp_pipeline.ledger.entries import Entry, SpendRow
+from dp_pipeline.ledger.entries import Entry, SpendRow, delta_of
 from dp_pipeline.ledger.state import merged
 from dp_pipeline.spec.amounts import NANO, epsilon_text, nano_epsilon
 from dp_pipeline.spec.errors import Damaged, DeclarationError
@@ -35,6 +35,7 @@ class Audit:
         self._accounts: dict[str, Account] = {}
         self._facts: dict[str, dict[str, str]] = {}
         self._spent: Counter[tuple[str, str]] = Counter()
+        self._delta_spent: dict[str, Fraction] = {}
         self._reserved: dict[str, Entry] = {}
         self._ended: set[str] = set()
 
@@ -79,6 +80,8 @@ class Audit:
         after = self._account(entry)
         if before.limit is None or after.limit is None or after.limit < before.limit:
             raise _impossible(entry, f"it lowers the ceiling of {entry.population}")
+        if (after.delta_ceiling or 0) < (before.delta_ceiling or 0):
+            raise _impossible(entry, f"it lowers the ceiling of δ of {entry.population}")
         self._accounts[entry.population] = after
 
     def _account(self, entry: Entry) -> Account:
@@ -98,6 +101,11 @@ class Audit:
             if limit is not None and spent > limit:
                 of = f" of {period}" if period else ""
                 raise _impossible(entry, f"it passes the ceiling {epsilon_text(limit)}{of}")
+        delta = delta_of(entry.facts)
+        spent = self._delta_spent.get(entry.population, Fraction(0)) + delta
+        self._delta_spent[entry.population] = spent
+        if delta and spent > (account.delta_ceiling or 0):
+            raise _impossible(entry, "it passes the ceiling of δ")
 
     def _outcome(self, entry: Entry) -> None:
         reserved = self._reserved.get(entry.key or "")

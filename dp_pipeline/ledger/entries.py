@@ -52,6 +52,9 @@ KINDS = ("dp", "not-dp")
 LARGEST_CHARGE = 10**16
 """In nano-ε. Far above any ε that can be declared, and 900 of them still fit an SQL integer."""
 
+DELTA = "own_delta"
+"""The fact of a charge that says its own δ, exactly."""
+
 _KEY = re.compile(r"[0-9a-f]{16,128}")
 
 
@@ -67,6 +70,8 @@ class Charge:
     what          the words for messages: "trips/dpqt_kmeans at ε=0.1"
     facts         whatever else is to be kept, all text: snapshot, parameters, run id, …
     currency      what ``nano_epsilon`` is counted in; that of the account, or it is refused
+    delta         its own δ, which the account adds up: that of the discovery of levels; 0: none.
+                  Kept among the facts
 
     Raises DeclarationError for anything else.
 
@@ -81,6 +86,7 @@ class Charge:
     what: str
     facts: Mapping[str, str]
     currency: Currency = PURE
+    delta: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
         require_line(self.what, of="what of a charge")
@@ -92,7 +98,16 @@ class Charge:
             if not isinstance(text, str):
                 raise DeclarationError(f"{self.what}: fact {name!r} must be text, got {text!r}")
         # A copy: what was reserved must not change with the caller's dictionary.
-        object.__setattr__(self, "facts", dict(self.facts))
+        object.__setattr__(self, "facts", {**self.facts, **self._delta_fact()})
+
+    def _delta_fact(self) -> dict[str, str]:
+        if not isinstance(self.delta, Fraction) or not 0 <= self.delta < 1:
+            raise DeclarationError(
+                f"{self.what}: expected a δ of 0 to 1 as a Fraction, got {self.delta!r}"
+            )
+        if self.delta and self.kind != "dp":
+            raise DeclarationError(f"{self.what}: a {self.kind} charge has no δ, got one")
+        return {DELTA: str(self.delta)} if self.delta else {}
 
     def _require_cost(self) -> None:
         if self.kind not in KINDS:
@@ -221,6 +236,16 @@ def _fraction(text: object) -> Fraction:
     if _EXACT.fullmatch(text) is None:
         raise ValueError("an exact number is stored as one or two whole numbers")
     return Fraction(text)
+
+
+def delta_of(facts: Mapping[str, str]) -> Fraction:
+    """The δ that the facts of a charge say; 0 where they say none. Damaged for what is no number
+    that a ledger writes.
+    """
+    try:
+        return _fraction(facts.get(DELTA, "0"))
+    except (TypeError, ValueError, ZeroDivisionError):
+        raise Damaged("ledger: the δ of a charge was changed") from None
 
 
 class DeadRelease(PipelineError):

@@ -104,7 +104,14 @@ class Ledger:
             return None if any(new) else found
 
     def raise_ceiling(
-        self, population: str, *, total: Fraction, per_month: Fraction | None, reason: str, by: str
+        self,
+        population: str,
+        *,
+        total: Fraction,
+        per_month: Fraction | None,
+        reason: str,
+        by: str,
+        delta_ceiling: Fraction | None = None,
     ) -> Account:
         """Let a population spend more, for ever; give the account as it is from now on.
 
@@ -112,6 +119,7 @@ class Ledger:
         per_month  the new limit of a calendar month, or None for none
         reason     why, in one line; kept in the row, and exported
         by         who
+        delta_ceiling   the new ceiling of the charges' own δ; None: as it is
 
         Raises DeclarationError for a lower ceiling, for no change, and for a population without
         an account or without a ceiling.
@@ -120,7 +128,7 @@ class Ledger:
         require_line(by, of=f"who raises the ceiling of population {population}")
         with self._writing_for(population) as page:
             now = page.require_account(population)
-            raised = now.raised(total=total, per_month=per_month)
+            raised = now.raised(total=total, per_month=per_month, delta_ceiling=delta_ceiling)
             facts = {**raised.limits(), "reason": reason, "by": by}
             page.append(journal.Draft("raise", population, facts=facts))
         return raised

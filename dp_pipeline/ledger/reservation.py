@@ -46,6 +46,7 @@ from dp_pipeline.ledger.entries import (
     SpendRow,
     UnbalancedSpends,
     as_line,
+    delta_of,
     require_line,
     require_text,
 )
@@ -153,7 +154,9 @@ def enter(page: Page, charge: Charge) -> State:
     _require_currency(page.require_account(charge.population), charge)
     asked = Fraction(charge.nano_epsilon, NANO)
     # The page has one moment: the month that has room is the month that is charged.
-    page.balance(charge.population).require_room(asked, what=charge.what, where=charge.population)
+    page.balance(charge.population).require_room(
+        asked, what=charge.what, where=charge.population, delta=charge.delta
+    )
     page.append(Draft.of(charge, "reserve", nano_epsilon=charge.nano_epsilon, facts=charge.facts))
     return "new"
 
@@ -183,7 +186,8 @@ def _named(currency: Currency) -> str:
 
 
 def _require_same_charge(charge: Charge, reserved: Entry) -> None:
-    if (charge.population, charge.nano_epsilon) != (reserved.population, reserved.nano_epsilon):
+    asked = charge.population, charge.nano_epsilon, charge.delta
+    if asked != (reserved.population, reserved.nano_epsilon, delta_of(reserved.facts)):
         raise Damaged(
             f"{charge.what}: key {charge.key[:12]} was reserved with {reserved.nano_epsilon} "
             f"nano-{charge.currency.symbol} of population {reserved.population}, now asked with "

@@ -25,9 +25,11 @@ import json
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any, NamedTuple, Protocol
 
 from dp_pipeline.ledger.account import LIMITS, Account
+from dp_pipeline.ledger.entries import delta_of
 from dp_pipeline.ledger.tables import canonical
 from dp_pipeline.spec.errors import Damaged, DeclarationError
 
@@ -65,6 +67,7 @@ class Population:
     month_spent  the sum of that month's charges
     releases     how many were charged, with an ε or without
     not_dp       how many of them have none
+    delta_spent  the sum of the charges' own δ, exactly, as text
     """
 
     opened: int
@@ -74,6 +77,14 @@ class Population:
     month_spent: int = 0
     releases: int = 0
     not_dp: int = 0
+    delta_spent: str = "0"
+
+    def values(self) -> dict[str, Any]:
+        """As it is stored; a sum of δ that is 0 goes unsaid, as ledgers of before know none."""
+        values = dict(vars(self))
+        if self.delta_spent == "0":
+            del values["delta_spent"]
+        return values
 
     def account(self, population: str) -> Account:
         """The account as it is now; Damaged where the facts declare none."""
@@ -96,6 +107,7 @@ class Population:
             month_spent=earlier + record.nano_epsilon,
             releases=self.releases + 1,
             not_dp=self.not_dp + (record.kind == "not-dp"),
+            delta_spent=str(Fraction(self.delta_spent) + delta_of(record.facts)),
         )
 
 
@@ -260,7 +272,7 @@ class State:
         changed: dict[Place, dict[str, Any] | None] = {}
         now, standing = self.population(population), Place("population", population)
         if event == "account":
-            changed[standing] = vars(Population(opened=sequence, facts=dict(record.facts)))
+            changed[standing] = Population(opened=sequence, facts=dict(record.facts)).values()
         elif event == "source":
             changed[Place("source", population, record.source or "")] = {}
         elif event in ("reserve", "interrupted"):
@@ -273,10 +285,10 @@ class State:
             changed[named] = {"bytes": record.facts["bytes"]}
         if event == "raise" and now is not None:
             facts = merged(now.facts, record.facts)
-            changed[standing] = vars(replace(now, facts=facts))
+            changed[standing] = replace(now, facts=facts).values()
         # A row of nobody's that looks like no charge counts as none.
         if event in CHARGING and now is not None and record.kind is not None:
-            changed[standing] = vars(now.charged(record, month=month))
+            changed[standing] = now.charged(record, month=month).values()
         return changed
 
 

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, and_, delete, insert, not_
 
 from dp_pipeline.ledger.audit import Audit
 from dp_pipeline.ledger.book import Book
-from dp_pipeline.ledger.entries import Entry, entry_from, require_line
+from dp_pipeline.ledger.entries import DELTA, Entry, delta_of, entry_from, require_line
 from dp_pipeline.ledger.head import Tip
 from dp_pipeline.ledger.journal import Draft, moment, rows, stored_bytes, write
 from dp_pipeline.ledger.state import Place, Population, State
@@ -282,8 +282,18 @@ def naming(row: Row, children: list[Row], *, state: State, after: str) -> Draft:
             "row": str(row["sequence"]),
             "bytes": stored_bytes(row, children),
             "after": after,
+            **(_own_delta(row) if charges else {}),
         },
     )
+
+
+def _own_delta(row: Row) -> dict[str, str]:
+    """The δ that a strange row says, as its fact; empty if it says none that can be read."""
+    try:
+        delta = delta_of(dict(json.loads(row["facts"])))
+    except (ValueError, TypeError, RecursionError, Damaged):
+        return {}
+    return {DELTA: str(delta)} if delta else {}
 
 
 def quarantine(book: Book, named: Mapping[int, str], *, reason: str, by: str) -> Tip:

@@ -34,6 +34,7 @@ class Balance:
     per_month    what one month may cost, or None
     month        the calendar month (UTC) that ``month_spent`` is of: "2026-11"
     month_spent  the sum of the charges of that month
+    delta_ceiling, delta_spent   of the charges' own δ; 0 where the account has none
 
     >>> Balance(ceiling=Fraction(2), spent=Fraction(1), per_month=Fraction(1)).left
     Fraction(1, 1)
@@ -46,6 +47,8 @@ class Balance:
     per_month: Fraction | None = None
     month: str = ""
     month_spent: Fraction = Fraction(0)
+    delta_ceiling: Fraction = Fraction(0)
+    delta_spent: Fraction = Fraction(0)
 
     @property
     def left(self) -> Fraction | None:
@@ -60,9 +63,12 @@ class Balance:
         left = self.per_month - self.month_spent
         return left if self.left is None else min(left, self.left)
 
-    def require_room(self, asked: Fraction, *, what: str, where: str) -> None:
+    def require_room(
+        self, asked: Fraction, *, what: str, where: str, delta: Fraction = Fraction(0)
+    ) -> None:
         """BudgetExceeded where ``asked`` is more than is left, for ever or in this month.
 
+        delta   the δ that is asked for beside it
         what    is asked for, in words
         where   the account, in words
         """
@@ -78,6 +84,15 @@ class Balance:
                     symbol=self.currency.symbol,
                     month=month,
                 )
+        if delta and self.delta_spent + delta > self.delta_ceiling:
+            raise BudgetExceeded(
+                what,
+                asked=delta,
+                spent=self.delta_spent,
+                ceiling=self.delta_ceiling,
+                where=where,
+                symbol="δ",
+            )
 
 
 def balance_of(account: Account | None, standing: Population | None, *, month: str) -> Balance:
@@ -96,6 +111,8 @@ def balance_of(account: Account | None, standing: Population | None, *, month: s
         per_month=account.month_limit,
         month=month,
         month_spent=Fraction(month_spent, NANO),
+        delta_ceiling=account.delta_ceiling or Fraction(0),
+        delta_spent=Fraction(standing.delta_spent),
     )
 
 

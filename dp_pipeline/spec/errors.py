@@ -160,19 +160,29 @@ class BudgetExceeded(PipelineError):
         self.month = month
         self.left = ceiling - spent
         period, limit = (f" in {month}", "per_month") if month else ("", "ceiling")
+        text = float_text if symbol == "δ" else _decimal
+        remedy = _remedy(what, month, "--delta …" if symbol == "δ" else "") if account else ""
         super().__init__(
-            f"{what} refused by {where}: asked {symbol}={_decimal(asked)}, "
-            f"spent{period} {_decimal(spent)}, left {_decimal(self.left)}, "
-            f"{limit} {_decimal(ceiling)}{_remedy(what, month) if account else ''}"
+            f"{what} refused by {where}: asked {symbol}={text(asked)}, "
+            f"spent{period} {text(spent)}, left {text(self.left)}, {limit} {text(ceiling)}{remedy}"
         )
 
 
-def _remedy(what: str, month: str) -> str:
+def _remedy(what: str, month: str, delta: str) -> str:
     dataset = what.partition("/")[0]
     name = dataset if is_name(dataset) else "NAME"
-    limit = "--total … --per-month …" if month else "--total …"
+    limit = delta or ("--total … --per-month …" if month else "--total …")
     later = ", or wait for the next month" if month else ""
     return f"; more, for ever: `dp-pipeline budget raise {name} {limit} --reason …`{later}"
+
+
+def float_text(value: Fraction) -> str:
+    """A δ for people, in three digits.
+
+    >>> float_text(Fraction(1, 10**9)), float_text(Fraction(0))
+    ('1e-09', '0')
+    """
+    return f"{float(value):.3g}"
 
 
 def _decimal(value: Fraction) -> str:

@@ -1,0 +1,185 @@
+"""A charge may have a δ of its own: the account adds them up under a ceiling, as it does ε."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline.ledger import Account, Ledger
+from dp_pipeline.ledger.audit import Audit
+from dp_pipeline.ledger.entries import DELTA, Charge
+from dp_pipeline.ledger.state import Population, State
+from dp_pipeline.spec.errors import BudgetExceeded, Damaged, DeclarationError
+from dp_pipeline_tests.ledger.places import EVERYWHERE, Place
+from dp_pipeline_tests.ledger.population import account, charge, raw, release
+
+STORES = EVERYWHERE
+NANO = Fraction(1, 10**9)
+RAISE = {"reason": "levels are discovered each month", "by": "ana"}
+
+
+def discovery(name: object, delta: Fraction = NANO, epsilon: str = "0.1") -> Charge:
+    return replace(charge(name, epsilon=epsilon), delta=delta)
+
+
+def with_delta(ceiling: Fraction | None = 2 * NANO) -> Account:
+    return replace(account(), delta_ceiling=ceiling)
+
+
+@pytest.fixture
+def ledger(place: Place) -> Ledger:
+    """Trips, with a ceiling of ε = 1 and δ = 2e-9."""
+    ledger = place()
+    ledger.open_account(with_delta())
+    return ledger
+
+
+def test_charges_with_a_delta_fit_until_their_sum_passes_the_ceiling_of_delta(ledger: Ledger):
+    for name in "ab":
+        assert release(ledger, discovery(name), "0.1") == "new"
+    assert ledger.balance("trips").delta_spent == 2 * NANO
+    rows = len(ledger.entries())
+    with pytest.raises(BudgetExceeded, match="asked δ=1e-09, spent 2e-09, left 0, ceiling 2e-09"):
+        release(ledger, discovery("c"), "0.1")
+    assert len(ledger.entries()) == rows
+    assert release(ledger, charge("d"), "0.1") == "new"
+    ledger.verify()
+
+
+def test_epsilon_is_refused_with_room_for_delta_and_the_other_way_round(ledger: Ledger):
+    with pytest.raises(BudgetExceeded, match="asked ε=1.1"):
+        release(ledger, discovery("a", epsilon="1.1"), "1.1")
+    with pytest.raises(BudgetExceeded, match=r"asked δ=3e-09.*budget raise trips --delta"):
+        release(ledger, discovery("a", 3 * NANO), "0.1")
+    assert ledger.balance("trips").spent == 0
+
+
+def test_an_account_that_declares_no_delta_has_none_to_give(place: Place):
+    ledger = place()
+    ledger.open_account(account())
+    with pytest.raises(BudgetExceeded, match="ceiling 0"):
+        release(ledger, discovery("a"), "0.1")
+    with pytest.raises(DeclarationError, match="delta_ceiling '1e-9'.*a file does not raise it"):
+        ledger.open_account(with_delta(NANO))
+    ledger.open_account(account())
+
+
+def test_a_settled_charge_is_not_paid_for_twice_and_another_delta_is_another_charge(
+    ledger: Ledger,
+):
+    release(ledger, discovery("a"), "0.1")
+    assert release(ledger, discovery("a"), "0.1") == "settled"
+    assert ledger.balance("trips").delta_spent == NANO
+    with pytest.raises(Damaged, match="was reserved with"):
+        release(ledger, discovery("a", 2 * NANO), "0.1")
+
+
+def test_an_interrupted_charge_keeps_its_delta_and_adds_no_other(ledger: Ledger):
+    assert release(ledger, discovery("a")) == "new"
+    assert release(ledger, discovery("a"), "0.1") == "resumed"
+    assert ledger.balance("trips").delta_spent == NANO
+    ledger.verify()
+
+
+def test_the_ceiling_of_delta_is_raised_by_a_row_and_never_lowered(ledger: Ledger):
+    raised = ledger.raise_ceiling(
+        "trips", total=Fraction(1), per_month=None, delta_ceiling=5 * NANO, **RAISE
+    )
+    assert (raised.ceiling, raised.delta_ceiling) == (1, 5 * NANO)
+    for name in range(5):
+        release(ledger, discovery(name), "0.1")
+    with pytest.raises(DeclarationError, match=r"of δ of at least 0\.000000005"):
+        ledger.raise_ceiling(
+            "trips", total=Fraction(1), per_month=None, delta_ceiling=4 * NANO, **RAISE
+        )
+    later = ledger.raise_ceiling("trips", total=Fraction(2), per_month=None, **RAISE)
+    assert later.delta_ceiling == 5 * NANO
+    ledger.verify()
+
+
+def test_a_lower_declaration_goes_on_under_the_account_with_a_word(ledger: Ledger):
+    opened = ledger.open_account(with_delta(NANO))
+    assert opened.delta_ceiling == 2 * NANO
+    assert "delta_ceiling '1e-9'" in with_delta(NANO).difference_from(opened)
+
+
+def test_the_total_delta_is_that_of_the_conversion_and_of_the_charges():
+    both = replace(account(), delta=Fraction(1, 10**6), delta_ceiling=NANO, limit=None)
+    assert both.total_delta == Fraction(1, 10**6) + NANO
+    assert account().total_delta == 0
+    assert Account.from_facts("trips", both.facts()) == both
+
+
+@pytest.mark.parametrize("delta", [Fraction(-1, 9), Fraction(1), 0.1, 1])
+def test_what_is_no_delta_is_refused(delta: object):
+    with pytest.raises(DeclarationError, match="expected a δ of 0 to 1"):
+        discovery("a", delta)  # type: ignore[arg-type]
+    if delta != 0:
+        with pytest.raises(DeclarationError, match="expected a delta_ceiling between 0 and 1"):
+            with_delta(delta)  # type: ignore[arg-type]
+
+
+def test_a_population_without_delta_is_stored_as_it_always_was():
+    assert "delta_spent" not in Population(opened=1, facts={}).values()
+    assert Population(opened=1, facts={}, delta_spent="1/9").values()["delta_spent"] == "1/9"
+
+
+def test_a_row_that_passes_the_ceiling_of_delta_cannot_be(ledger: Ledger):
+    release(ledger, discovery("a"), "0.1")
+    opened, _, *_ = entries = ledger.entries()
+    reserve = next(one for one in entries if one.event == "reserve")
+    audit = Audit()
+    audit.take(opened)
+    audit.take(reserve)
+    more = replace(reserve, key="ab" * 32, facts={DELTA: str(2 * NANO)})
+    with pytest.raises(Damaged, match="it passes the ceiling of δ"):
+        audit.take(more)
+    audit = Audit()
+    audit.take(opened)
+    lowered = replace(opened, event="raise", facts={"ceiling": "2", "delta_ceiling": "1e-9"})
+    with pytest.raises(Damaged, match="lowers the ceiling of δ"):
+        audit.take(lowered)
+
+
+def test_a_sum_of_delta_that_was_changed_behind_the_ledger_is_seen(
+    ledger: Ledger, store: str, folder: Path
+):
+    if store != "sqlite":
+        pytest.skip("the same rows and hashes as in a file")
+    release(ledger, discovery("a"), "0.1")
+    lowered = "UPDATE state SET value = replace(value, '1/1000000000', '0')"
+    raw(folder, lowered, checks=False)
+    with pytest.raises(Damaged):
+        ledger.balance("trips")
+
+
+def test_a_strange_row_that_says_a_delta_is_charged_it(ledger: Ledger, store: str, folder: Path):
+    if store != "sqlite":
+        pytest.skip("the same rows and hashes as in a file")
+    facts = json.dumps({DELTA: str(NANO)})
+    raw(
+        folder,
+        "INSERT INTO entries SELECT max(sequence) + 1, 'reserve', 'today', 'trips', 'k', NULL, "
+        f"'dp', 7, 'typed', '{facts}', "
+        "(SELECT hash FROM entries ORDER BY sequence DESC LIMIT 1), 'x', NULL FROM entries",
+    )
+    from dp_pipeline_tests.ledger.test_mending import named
+
+    ledger.quarantine(named(ledger), reason="a row typed by hand", by="ana")
+    assert ledger.balance("trips").delta_spent == NANO
+    ledger.verify()
+
+
+def test_sums_follow_the_rows_whatever_their_order(ledger: Ledger):
+    for name, delta in (("a", NANO / 3), ("b", NANO), ("c", 2 * NANO / 3)):
+        release(ledger, discovery(name, delta), "0.1")
+    state = State()
+    for entry in ledger.entries():
+        state.take(entry, sequence=entry.sequence, time=entry.time)
+    standing = state.population("trips")
+    assert standing is not None
+    assert Fraction(standing.delta_spent) == 2 * NANO == ledger.balance("trips").delta_spent
