@@ -51,7 +51,7 @@ def test_charges_with_a_delta_fit_until_their_sum_passes_the_ceiling_of_delta(le
 
 
 def test_epsilon_is_refused_with_room_for_delta_and_the_other_way_round(ledger: Ledger):
-    with pytest.raises(BudgetExceeded, match="asked ε=1.1"):
+    with pytest.raises(BudgetExceeded, match=r"asked ε=1\.1"):
         release(ledger, discovery("a", epsilon="1.1"), "1.1")
     with pytest.raises(BudgetExceeded, match=r"asked δ=3e-09.*budget raise trips --delta"):
         release(ledger, discovery("a", 3 * NANO), "0.1")
@@ -63,7 +63,7 @@ def test_an_account_that_declares_no_delta_has_none_to_give(place: Place):
     ledger.open_account(account())
     with pytest.raises(BudgetExceeded, match="ceiling 0"):
         release(ledger, discovery("a"), "0.1")
-    with pytest.raises(DeclarationError, match="delta_ceiling '1e-9'.*a file does not raise it"):
+    with pytest.raises(DeclarationError, match=r"delta_ceiling '1e-9'.*a file does not raise it"):
         ledger.open_account(with_delta(NANO))
     ledger.open_account(account())
 
