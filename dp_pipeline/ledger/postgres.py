@@ -12,6 +12,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 from sqlalchemy import URL, Connection, Engine, create_engine, make_url, text
@@ -131,13 +132,21 @@ class Sessions:
 
 
 def _engine(address: URL) -> Engine:
-    given = address.query.get("options", ())
-    limits = [f"-c {name}_timeout=0" for name in _WAITING]
-    options = [given] if isinstance(given, str) else list(given)
     if not has_driver():
         raise PipelineError(
             f"ledger {place(address)}: expected {EXPECTED_DRIVER}, got none that can be imported"
         )
+    return _engine_of(address)
+
+
+@lru_cache(maxsize=16)
+def _engine_of(address: URL) -> Engine:
+    """One a server and process: it holds no connection, only statements that are compiled
+    already.
+    """
+    given = address.query.get("options", ())
+    limits = [f"-c {name}_timeout=0" for name in _WAITING]
+    options = [given] if isinstance(given, str) else list(given)
     return create_engine(
         address,
         poolclass=NullPool,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -256,7 +257,9 @@ class SqliteStore:
         return PipelineError(with_remedy(f"ledger {self.path}: {reason}", error.orig))
 
 
+@lru_cache(maxsize=16)
 def _engine(path: Path) -> Engine:
+    """One a file and process: it holds no connection, only statements that are compiled already."""
     engine = create_engine("sqlite://", creator=lambda: _connect(path), poolclass=NullPool)
 
     # The driver's own BEGIN is switched off: it would start as a reader and then
