@@ -11,17 +11,18 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: .venv/ready
 	.venv/bin/dp-pipeline demo
 
-# Two files at a time; each file by one process, which makes its fixtures once.
+# Two files at a time; each file by one process, which makes its fixtures once. The longest files first,
+# in the order of dp_pipeline_tests/conftest.py: else one process works alone at the end.
 test: .venv/ready lint
-	$(PY) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	$(PY) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # In a Chromium that is installed already; PICTURES=docs/images renews those of the README.
 test-ui: .venv/ready_ui
 	DP_PIPELINE_PICTURES=$(PICTURES) $(PY) -m pytest -m ui dp_pipeline_tests/ui
 
-# Dagster's own processes, started, killed and started again.
+# Dagster's own processes, started, killed and started again; many processes at once on one ledger.
 test-stack: .venv/ready
-	$(PY) -m pytest -m stack dp_pipeline_tests/stack dp_pipeline_tests/deploy
+	$(PY) -m pytest -m stack dp_pipeline_tests
 
 # The bounds of versions in pyproject.toml hold: the lowest and the newest that they allow, each in an
 # environment of its own, without constraints.txt. Every test is collected; then a release from the

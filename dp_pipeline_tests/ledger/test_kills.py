@@ -10,12 +10,14 @@ from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
+import pytest
+
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.ledger.journal import Draft
-from dp_pipeline_tests.ledger.places import EVERYWHERE, Place
+from dp_pipeline_tests.ledger.places import Place
 from dp_pipeline_tests.ledger.population import Child, account, charge, release, say, spends
 
-STORES = EVERYWHERE
+STORES = ("sqlite", pytest.param("postgresql", marks=pytest.mark.stack))
 
 
 def die_here() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from sqlalchemy import event
 
 from dp_pipeline.orchestration.runner import run_dataset
@@ -47,4 +48,6 @@ def forget_the_disk(connection: object, _: object) -> None:
 # Pytest looks for doctests in every file and imports this one too.
 if WARM_SERVER in os.environ:
     event.listen(sqlalchemy.Engine, "connect", forget_the_disk)
+    # As in the tests beside it: what is drawn is looked at in the tests of reporting.
+    FigureCanvasAgg.draw = FigureCanvasAgg.get_renderer
     begin_a_run()

@@ -194,6 +194,7 @@ def never_undercounts(project: Project, spec: DatasetSpec) -> None:
         assert key in charged or not answers
 
 
+@pytest.mark.stack
 def test_a_command_killed_five_times_at_any_moment_ends_with_every_release_paid_once(
     project: Project,
 ):

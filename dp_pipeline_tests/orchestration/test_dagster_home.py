@@ -162,10 +162,12 @@ def codes_of_three(folder: Path, work: Callable[[Path], None]) -> list[int]:
     return [ended(child, one).code for child, one in zip(children, words, strict=True)]
 
 
+@pytest.mark.stack
 def test_commands_that_start_at_once_make_the_history_once(tmp_path: Path):
     assert codes_of_three(tmp_path, make_history) == [0, 0, 0]
 
 
+@pytest.mark.stack
 def test_without_a_lock_they_make_it_all_at_once(tmp_path: Path):
     assert any(codes_of_three(tmp_path, make_history_without_a_lock))
 

@@ -67,6 +67,7 @@ def _load(project: Project, paths: list[Path]) -> dg.Definitions:
     return definitions
 
 
+@pytest.mark.stack
 def test_fifty_files_of_six_models_load_in_a_quarter_of_the_time_of_two_hundred(project: Project):
     assert seconds_to_load(project, 50) < SLACK * BOUND / 4
 

@@ -19,6 +19,8 @@ from dp_pipeline_tests.orchestration.events import failures
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 from dp_pipeline_tests.orchestration.warm import Result, ended, start
 
+pytestmark = pytest.mark.stack
+
 EPSILONS = tuple(f"1.0{digit}" for digit in range(1, 6))
 """Any two of them fit into 2.5, and no three."""
 

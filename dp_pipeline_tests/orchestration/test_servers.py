@@ -15,7 +15,7 @@ from dp_pipeline_tests.postgres_server import PostgresServer
 LEDGER, HISTORY = "DP_PIPELINE_LEDGER", "DP_PIPELINE_DAGSTER"
 
 
-@pytest.fixture(params=["files", "servers"])
+@pytest.fixture(params=["files", pytest.param("servers", marks=pytest.mark.stack)])
 def where(request: pytest.FixtureRequest) -> dict[str, str]:
     """What a command is told of its stores."""
     if request.param == "files":
