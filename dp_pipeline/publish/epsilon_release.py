@@ -7,8 +7,7 @@ before it is charged, or gone on with, declarations and ledger decide.
 from __future__ import annotations
 
 import hashlib
-import hmac
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -19,17 +18,15 @@ import numpy as np
 
 from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.noise import NoiseSource, named_noise
 from dp_pipeline.gate.quality import private_quality
-from dp_pipeline.ledger import Charge, Entry
+from dp_pipeline.ledger import Charge
 from dp_pipeline.models import build_model
 from dp_pipeline.models.base import Ask, Model, PrivacyGuarantee, declared_guarantee, fit, price
-from dp_pipeline.publish.home import NOISE_VARIABLE, Home
+from dp_pipeline.publish.home import Home
+from dp_pipeline.publish.noisy_release import Counted, NoisyRelease, own
 from dp_pipeline.publish.release import (
     BESIDE,
     ROWS,
-    Drawing,
-    Release,
     code_version,
     digest_of,
     not_dp_beside,
@@ -40,17 +37,15 @@ from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.accountant import Accountant
 from dp_pipeline.release.bundle import EARLIER_EVALUATION, Bundle, Key, ReleaseKey
 from dp_pipeline.release.measurement import NoisyNumber
-from dp_pipeline.release.transcript import AnswerCount, AnswersLost, Transcript
+from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.amounts import delta_text, epsilon_text, nano_epsilon
 from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import Damaged, DeclarationError, OtherQuestion
+from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline.spec.parameters import fact_text, texts_of
-
-_DRY_RUN = "seeded:0"
 
 
 @dataclass(frozen=True)
-class EpsilonRelease(Release):
+class EpsilonRelease(NoisyRelease):
     """One release at an ε.
 
     name         of the model
@@ -134,24 +129,10 @@ class EpsilonRelease(Release):
         parameters = [*(texts_of(model, measuring=one) for one in (True, False)), whole]
         return digest_of(drawn or cls.version(), spec.digest, spec.evaluation, *parameters)
 
-    @cached_property
-    def noise(self) -> NoiseSource:
-        """Where the noise comes from: one stream for the whole release."""
-        return named_noise(self.noise_name)
-
     @property
     def is_fit_for_release(self) -> bool:
         """Whether it may leave: noise that nobody can draw again, and the ε that was asked."""
         return self.noise.fit_for_release and self.guarantee.is_plain
-
-    def require_allowed(self) -> None:
-        """DeclarationError for a noise source that does not exist, or a seed on release data."""
-        fit = self.noise.fit_for_release
-        if self.spec.is_release and not fit:
-            raise DeclarationError(
-                f"{self.spec.name}: noise: expected a source fit for sensitive data, "
-                f"got a seeded one: unset {NOISE_VARIABLE}"
-            )
 
     @cached_property
     def model(self) -> Model:
@@ -182,21 +163,6 @@ class EpsilonRelease(Release):
         declared = {"integer": whole} if whole else {}
         return {**texts_of(self.model, measuring=False), **declared}
 
-    def key(self, snapshot: Snapshot, *, new_draw: bool = False) -> ReleaseKey:
-        """The key of the newest draw of this release, or with ``new_draw`` of one more.
-
-        A draw that was charged and not finished is finished first, new draw or not.
-        """
-        key = self.draw_key(snapshot.id)
-        states: list[str | None] = []
-        while None not in states[1:]:
-            # Ever more at once: each look opens the ledger, and mostly there is one draw or none.
-            more = range(len(states), 2 * len(states) + 2)
-            states += self.home.ledger.states([key.with_replicate(one).digest for one in more])
-        following = states.index(None, 1)
-        ended = states[following - 1] in ("settled", "dead")
-        return key.with_replicate(following if new_draw and ended else following - 1)
-
     def draw_key(self, snapshot: str, replicate: int = 0) -> ReleaseKey:
         """The key of one draw on the snapshot of that name, made or not."""
         return ReleaseKey(
@@ -223,7 +189,7 @@ class EpsilonRelease(Release):
             kind=self.guarantee.kind,
             nano_epsilon=self.nano,
             what=self.what,
-            facts={**self.facts(_own(key)), **self.run, ROWS: rows},
+            facts={**self.facts(own(key)), **self.run, ROWS: rows},
             currency=self.spec.currency,
         )
 
@@ -280,10 +246,6 @@ class EpsilonRelease(Release):
         paid = {"delta": delta_text(spec.delta), "currency": self.guarantee.currency.name}
         return {**facts, **paid}
 
-    def open(self, key: Key, snapshot: Snapshot) -> EpsilonDrawing:
-        """The counter over its rows, before it is charged."""
-        return EpsilonDrawing(self, _own(key), MemoryCounter.open(self.spec, snapshot))
-
     def require_as_begun(self, key: Key) -> None:
         """DeclarationError for a release that was begun with another post-processing.
 
@@ -301,26 +263,29 @@ class EpsilonRelease(Release):
                 f"was begun with, got {now}: finish it first"
             )
 
-    def remade(self, key: Key, settled: Entry) -> Bundle:
-        """The bundle of a settled release, made again from its stored answers; no row is read.
+    def with_noise(self, name: str) -> Self:
+        """The same release from another source of noise."""
+        return replace(self, noise_name=name)
 
-        Raises Damaged where an answer is missing, or they are not those that were settled;
-        OtherQuestion where another question is asked than was answered.
-        """
-        answers = Transcript(self.store.transcript_path(key)).rewind()
-        if answers.chain != settled.facts[TRANSCRIPT]:
-            raise Damaged(
-                f"transcript: expected that of {'/'.join(self.path)} as settled, got another"
-            )
-        begun = self.home.ledger.history(key.digest)[0].facts["postprocessing"]
-        as_drawn = begun == fact_text(self.postprocessing)
-        again = draw(self, _own(key), None, answers, is_evaluated=as_drawn)
-        # A later program may say its charges otherwise.
-        said = [
-            replace(spend, what=row.what) if row.mechanism == spend.mechanism else spend
-            for spend, row in zip(again.spends, settled.spends, strict=False)
-        ]
-        return replace(again, spends=(*said, *again.spends[len(said) :]))
+    def nobody(self) -> MemoryCounter:
+        """The counter of an empty table."""
+        return MemoryCounter.empty(self.spec.domain)
+
+    def counter(self, snapshot: Snapshot) -> MemoryCounter:
+        """The counter of its prepared rows."""
+        return MemoryCounter.open(self.spec, snapshot)
+
+    def drawn(
+        self,
+        key: ReleaseKey,
+        counter: Counted | None,
+        transcript: Transcript,
+        *,
+        as_begun: bool = True,
+    ) -> Bundle:
+        """The bundle with its evaluation."""
+        assert counter is None or isinstance(counter, MemoryCounter)
+        return draw(self, key, counter, transcript, is_evaluated=as_begun)
 
     def write_card(self, bundle: Bundle, folder: Path) -> Path:  # noqa: ARG002
         """The card, made anew by every run, as the sum of all charges grows."""
@@ -338,96 +303,6 @@ class EpsilonRelease(Release):
         path = self.home.reports / f"{self.spec.name}.cards" / f"{self.name}.{self.level}.md"
         write_atomically(path, card(reported).encode())
         return path
-
-
-def _own(key: Key) -> ReleaseKey:
-    assert isinstance(key, ReleaseKey)
-    return key
-
-
-@dataclass(frozen=True)
-class EpsilonDrawing(Drawing):
-    """A counter that a release at an ε will be drawn from, and its answers on disk."""
-
-    release: EpsilonRelease
-    key: ReleaseKey
-    counter: MemoryCounter
-
-    @property
-    def rows(self) -> str:  # type: ignore[override]
-        """The keyed fingerprint of the very bytes that are counted."""
-        return self.counter.fingerprint
-
-    @property
-    def _count(self) -> AnswerCount:
-        return AnswerCount(self.release.home.answer_counts / self.key.digest)
-
-    def dry_run(self) -> None:
-        """Draw once over an empty table, in memory, with a seed: what cannot be drawn must not be
-        charged.
-
-        Raises whatever the draw would raise for declarations alone, such as a table with too
-        many cells or a scale too large for whole numbers.
-        """
-        release, key = self.release, self.key
-        nobody = MemoryCounter.empty(release.spec.domain)
-        draw(replace(release, noise_name=_DRY_RUN), key, nobody, Transcript())
-
-    def begin(self) -> None:
-        """Its transcript, and the count of its answers."""
-        release, key = self.release, self.key
-        # Known to who holds the population's key only, and the same in every process.
-        secret = release.home.ledger.key(key.population)
-        salt = hmac.digest(secret, f"transcript {key.digest}".encode(), "sha256")
-        Transcript.create(release.store.transcript_path(key), key.digest, salt=salt)
-        self._count.begin()
-
-    def draw(self, stored: Sequence[Bundle], *, begun: Entry | None) -> Bundle:
-        """Draw what the transcript does not hold yet.
-
-        A transcript that lost answers ends the key: they may have been seen. So do rows that are
-        not those of the first answers: all of them together would be of two data sets. Damage
-        elsewhere ends nothing: it can be mended, and the answers are whole.
-        """
-        release, key = self.release, self.key
-        # First: one of another format is whole, and refused.
-        transcript = Transcript(release.store.transcript_path(key))
-        if begun is not None:
-            self._require_same_rows(begun)
-        transcript.require_begun(key.digest)
-        transcript.count_in(self._count)
-        if any(bundle.transcript != transcript.chain for bundle in stored):
-            # A bundle is stored after the last answer: where one lies, none may be missing.
-            raise AnswersLost(
-                f"transcript: expected that of the stored bundle of {'/'.join(release.path)}, "
-                "got another"
-            )
-        return draw(release, key, self.counter, transcript)
-
-    def end(self) -> None:
-        """Forget the count of the answers."""
-        self._count.end()
-
-    def _require_same_rows(self, begun: Entry) -> None:
-        """One charge pays for answers about one data set: those of two, of which a person is in one
-        or in both, may tell nearly twice as much of her.
-
-        OtherQuestion where it was charged before that row said which rows it was begun with.
-        """
-        if ROWS not in begun.facts:
-            raise OtherQuestion(
-                "expected a release that says which rows it was begun with, got none"
-            )
-        if begun.facts[ROWS] != self.rows:
-            raise AnswersLost(
-                f"{'/'.join(self.release.path)}: expected the rows of snapshot "
-                f"{self.key.snapshot} that this release was begun with, got rows that were read or "
-                "prepared again otherwise; its ε is spent: only --new-draw goes on"
-            )
-
-
-TRANSCRIPT = "transcript"
-"""The fact of a settled ledger row that holds the digest of the answers."""
 
 
 def draw(

@@ -16,7 +16,7 @@ from dp_pipeline.orchestration.jobs import (
     submit_backfill,
     sweep_job_name,
 )
-from dp_pipeline.publish.epsilon_release import EpsilonDrawing
+from dp_pipeline.publish.noisy_release import NoisyDrawing
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import NotPrepared, PipelineError
 from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
@@ -54,7 +54,7 @@ def spec(rides: Project) -> DatasetSpec:
 
 def failing(monkeypatch: pytest.MonkeyPatch, *, draws: tuple[int, ...], after: bool) -> None:
     """Some of the next draws end in an error, before or after their noise was drawn."""
-    real, done = EpsilonDrawing.draw, iter(range(100))
+    real, done = NoisyDrawing.draw, iter(range(100))
 
     def draw(*arguments: object, **named: object) -> object:
         number = next(done)
@@ -65,7 +65,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, *, draws: tuple[int, ...], after: b
             raise RuntimeError("injected")
         return bundle
 
-    monkeypatch.setattr(EpsilonDrawing, "draw", draw)
+    monkeypatch.setattr(NoisyDrawing, "draw", draw)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before the noise", "after the noise"])

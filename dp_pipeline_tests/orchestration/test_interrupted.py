@@ -15,7 +15,7 @@ import pytest
 from dp_pipeline.ledger import DeadRelease
 from dp_pipeline.ledger.export import exported
 from dp_pipeline.publish import epsilon_release
-from dp_pipeline.publish.epsilon_release import EpsilonDrawing
+from dp_pipeline.publish.noisy_release import NoisyDrawing
 from dp_pipeline.publish.release import ROWS
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.transcript import Transcript
@@ -181,7 +181,7 @@ def test_damage_that_is_found_while_the_bundle_is_made_kills_no_release(
         raise Damaged("ledger row 7 does not match its hash: it was changed")
 
     with monkeypatch.context() as patch, pytest.raises(Damaged, match="row 7"):
-        patch.setattr(EpsilonDrawing, "draw", damaged)
+        patch.setattr(NoisyDrawing, "draw", damaged)
         project.publish(spec)
     assert (project.publish(spec).state, project.spent(spec)) == ("resumed", COST)
 
