@@ -1,5 +1,5 @@
 # Thin words for what README.md says.
-.PHONY: demo test test-ui test-stack test-resolutions lint ui study bench lock
+.PHONY: demo test test-chain test-ui test-stack test-resolutions lint ui study bench lock
 
 PY := .venv/bin/python
 export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
@@ -15,6 +15,10 @@ demo: .venv/ready
 # in the order of dp_pipeline_tests/conftest.py: else one process works alone at the end.
 test: .venv/ready lint
 	$(PY) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+
+# Whole chains of a data set, in Dagster and by commands in processes of their own.
+test-chain: .venv/ready
+	$(PY) -m pytest -m 'chain and not stack' --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # In a Chromium that is installed already; PICTURES=docs/images renews those of the README.
 test-ui: .venv/ready_ui

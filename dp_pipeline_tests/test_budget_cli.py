@@ -13,6 +13,8 @@ import pytest
 
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
+pytestmark = pytest.mark.chain
+
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:

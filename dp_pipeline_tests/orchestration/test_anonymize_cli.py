@@ -13,6 +13,8 @@ from dp_pipeline_tests.orchestration.patients import LONELY, PATIENTS, ROWS, WAR
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 from dp_pipeline_tests.orchestration.warm import Result
 
+pytestmark = pytest.mark.chain
+
 SECRET = "90210777"
 
 

@@ -42,6 +42,8 @@ from dp_pipeline_tests.orchestration.patients import (
 )
 from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
 
+pytestmark = pytest.mark.chain
+
 SECRET = "90210777"
 KJIG = "k_anonymous/kjig"
 EVALUATION = "k_anonymous/evaluation"

@@ -12,6 +12,8 @@ from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline_tests.orchestration.patients import prepared
 from dp_pipeline_tests.orchestration.projects import HOMES, Project
 
+pytestmark = pytest.mark.chain
+
 CLUSTERINGS = [name for name, model in MODELS.items() if issubclass(model, Clustering)]
 
 ROWS: Mapping[str, list[str]] = {

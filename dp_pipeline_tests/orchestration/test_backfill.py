@@ -21,6 +21,8 @@ from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import NotPrepared, PipelineError
 from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
 
+pytestmark = pytest.mark.chain
+
 EPSILONS = ("0.1", "0.2", "0.3", "0.4")
 SWEPT = {"partitions": list(EPSILONS), "publish": None, "models": {
     "dpqt_kmeans": {"k": "3", "nominal_rows": "40"}, "eug_kmeans": {"k": "3"},

@@ -18,6 +18,8 @@ from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline_tests.orchestration.events import materializations
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, Project
 
+pytestmark = pytest.mark.chain
+
 MODELS: Mapping[str, Mapping[str, str]] = {
     "dp_kjig": {"bits": "2"},
     "independent": {},

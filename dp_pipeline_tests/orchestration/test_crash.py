@@ -20,6 +20,8 @@ from dp_pipeline_tests.orchestration.killers import publish_and_die
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 from dp_pipeline_tests.orchestration.warm import command, ended, start
 
+pytestmark = pytest.mark.chain
+
 COST = Fraction("0.55")
 DEEP = {"dpqt_kmeans": {"k": "3", "nominal_rows": "1000"}}
 ANSWERS = 6

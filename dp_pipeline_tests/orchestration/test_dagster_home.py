@@ -22,6 +22,8 @@ from dp_pipeline.publish.home import Home
 from dp_pipeline.spec.errors import DeclarationError, PipelineError
 from dp_pipeline_tests.orchestration.warm import ended, start
 
+pytestmark = pytest.mark.chain
+
 STORED = {"postgres": {"postgres_url": {"env": "DP_PIPELINE_DAGSTER"}}}
 URL = "postgresql://ana:secret@127.0.0.1:1/history"
 

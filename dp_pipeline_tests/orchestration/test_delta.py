@@ -35,6 +35,8 @@ from dp_pipeline.spec.errors import BoundaryViolation, BudgetExceeded, Declarati
 from dp_pipeline_tests.orchestration.events import check_results, materializations, refusal
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
+pytestmark = pytest.mark.chain
+
 BILLIONTH = Fraction(1, 10**9)
 RHO = Currency(BILLIONTH)
 LIMIT = rho_of(Fraction(5), BILLIONTH)

@@ -16,6 +16,8 @@ from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.events import check_results
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, ROWS, Project
 
+pytestmark = pytest.mark.chain
+
 Broken = tuple[Project, DatasetSpec]
 HEADER, *HOMES_ROWS = ROWS["homes"]
 

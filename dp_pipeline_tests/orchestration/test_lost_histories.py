@@ -21,6 +21,8 @@ from dp_pipeline_tests.orchestration.killers import publish_and_die
 from dp_pipeline_tests.orchestration.projects import HOMES, RIDES, Project
 from dp_pipeline_tests.orchestration.warm import ended, start
 
+pytestmark = pytest.mark.chain
+
 PUBLIC = {"purpose": "benchmark", "ceiling": None, "evaluation": None}
 
 

@@ -15,6 +15,8 @@ from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.events import check_results, materializations
 from dp_pipeline_tests.orchestration.projects import HOMES, Project
 
+pytestmark = pytest.mark.chain
+
 MODELS: Mapping[str, Mapping[str, str]] = {
     "dpqt_kmeans": {"k": "3", "nominal_rows": "40"},
     "priview": {"synthetic_rows": "20"},

@@ -29,6 +29,8 @@ from dp_pipeline.spec.errors import BoundaryViolation, BudgetExceeded, Declarati
 from dp_pipeline_tests.orchestration.events import check_results, materializations
 from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project
 
+pytestmark = pytest.mark.chain
+
 MODELS: Mapping[str, Mapping[str, str]] = {
     "dp_kmeans": {"k": "2", "rounds": "2", "variant": "published"},
     "dpqt_kmeans": {"k": "2", "nominal_rows": "40", "variant": "published"},

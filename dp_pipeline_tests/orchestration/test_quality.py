@@ -11,6 +11,8 @@ from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline_tests.orchestration.projects import PLANTS, Project
 
+pytestmark = pytest.mark.chain
+
 CODES = {"height": [0, 3, 3], "width": [1, 1, 0], "colour": [0, 1, 1]}
 
 

@@ -9,6 +9,8 @@ from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import NotPrepared
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
+pytestmark = pytest.mark.chain
+
 VALUE = b"6.5"
 """Stands in a row of rides, and in no declaration."""
 

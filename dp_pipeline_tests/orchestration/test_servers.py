@@ -12,6 +12,8 @@ from dp_pipeline.publish.home import Home
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 from dp_pipeline_tests.postgres_server import PostgresServer
 
+pytestmark = pytest.mark.chain
+
 LEDGER, HISTORY = "DP_PIPELINE_LEDGER", "DP_PIPELINE_DAGSTER"
 
 

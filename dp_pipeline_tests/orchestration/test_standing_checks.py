@@ -16,6 +16,8 @@ from dp_pipeline_tests.orchestration.events import materializations, refusal
 from dp_pipeline_tests.orchestration.patients import WARD, declare, prepared
 from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
 
+pytestmark = pytest.mark.chain
+
 MODEL = dg.AssetKey(["rides", "dpqt_kmeans"])
 KJIG = "k_anonymous/kjig"
 PARTITION = "dagster/partition"

@@ -20,6 +20,8 @@ from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.events import materializations
 from dp_pipeline_tests.orchestration.projects import HOMES, Project
 
+pytestmark = pytest.mark.chain
+
 MODELS: Mapping[str, Mapping[str, str]] = {
     "priview": {"synthetic_rows": "20"},
     "independent": {},

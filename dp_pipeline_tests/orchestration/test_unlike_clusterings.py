@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from dp_pipeline.publish.outcome import report_path
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.projects import PLANTS, Project
+
+pytestmark = pytest.mark.chain
 
 
 def words_of(project: Project, spec: DatasetSpec) -> str:
