@@ -14,7 +14,7 @@ from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.release.derived_attribute import DerivedAttribute, Grouping
 from dp_pipeline.release.trees import BitTree, Prefixes
 from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.spec.encoding import Coordinate, IntArray
 
 MOST_GRID_CELLS = 1 << 24
 """A dense grid above this size is refused: it is a public number times a public number."""
@@ -45,6 +45,60 @@ class Sealed:
     def open_at_the_gate(self) -> IntArray:
         """The counts. Called between a charge and its noise, in ``gate`` and nowhere else."""
         return self._counts
+
+
+class SealedTexts:
+    """Exact texts with a whole number each, on their way to the noise: as ``Sealed``."""
+
+    __slots__ = ("_texts", "_weights")
+
+    def __init__(self, texts: tuple[bytes, ...], weights: IntArray) -> None:
+        self._texts, self._weights = texts, weights
+
+    def __repr__(self) -> str:
+        return "SealedTexts(exact texts)"
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError("exact texts are not stored: expected noise first, got pickle or copy")
+
+    def __eq__(self, other: object) -> NoReturn:
+        raise TypeError("exact texts are not compared: expected noise first")
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def open_at_the_gate(self) -> tuple[tuple[bytes, ...], IntArray]:
+        """The texts and their numbers. Called between a charge and its noise, in ``gate`` and
+        nowhere else.
+        """
+        return self._texts, self._weights
+
+
+class UndeclaredCounter(Protocol):
+    """Exact whole numbers about validated rows, of attributes whose domain is to be discovered.
+
+    Rows count that are valid in every attribute that leaves nothing to be discovered, and of them
+    at most ``protection.rows`` of one person, chosen by her own rows alone: two neighbouring data
+    sets differ by ``spec.distance`` rows that count, at most.
+    """
+
+    def magnitudes(self, attribute: str, edges: tuple[float, ...]) -> Sealed:
+        """Rows of every bucket [edge_i, edge_i+1), shape (len(edges) − 1,), the last one with its
+        upper edge. A row is in one bucket, or in none.
+        """
+        ...
+
+    def texts(self, attribute: str, weights: tuple[int, ...]) -> SealedTexts:
+        """Every text that occurs, ascending as bytes of UTF-8, and Σ over the persons who have it
+        of weights[j − 1], for a person who has j different texts of the attribute: at most as
+        many as ``weights``.
+        """
+        ...
+
+    def within(self, attribute: str, interval: Coordinate) -> Counter:
+        """The rows whose number of one attribute is valid between bounds: their coordinates,
+        as preparation makes them.
+        """
+        ...
 
 
 class Counter(Protocol):

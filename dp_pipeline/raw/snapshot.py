@@ -272,7 +272,7 @@ def mark_validated(
     facts = {
         "structural": structural,
         "refused": refused,
-        "digest": spec.digest,
+        "digest": spec.rows_digest,
         "checks": spec.checks,
     }
     if refused:
@@ -289,7 +289,8 @@ def require_validated(spec: DatasetSpec, snapshot: Snapshot) -> None:
             f"{snapshot!r}: expected a valid snapshot, got a refused one: its checks say what to "
             f"mend, then {anew(spec.name)}"
         )
-    is_current = (validated.get("digest"), validated.get("checks")) == (spec.digest, spec.checks)
+    declared = (spec.rows_digest, spec.checks)
+    is_current = (validated.get("digest"), validated.get("checks")) == declared
     if validated.get("structural") is not True or not is_current:
         raise NotPrepared(
             f"{snapshot!r}: expected a snapshot validated as {spec.name} is declared now, "

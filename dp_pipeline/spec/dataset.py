@@ -13,7 +13,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_pipeline.spec.amounts import PURE, Currency, delta_text, epsilon_text, parse_epsilon
+from dp_pipeline.spec.discovered import Discover, DiscoveredDomain, declared, widest
 from dp_pipeline.spec.domain import Domain, Protection, Relation, distance
 from dp_pipeline.spec.encoding import COORDINATE_BITS, Point
 from dp_pipeline.spec.errors import DeclarationError
@@ -192,6 +193,10 @@ class DatasetSpec:
     expectations   those that the user declares in Great Expectations' words
     point          the attributes that a map draws to the right and upwards, or None: their names
                    decide. It changes no release
+    discover       what the looks at the rows that discover a domain may cost, or None
+    discovered     what they have found and ``domain`` has been given; None before, and where every
+                   attribute was declared
+    as_written     ``digest`` of the file itself, where ``domain`` was discovered; else empty
     """
 
     name: str
@@ -223,6 +228,49 @@ class DatasetSpec:
     usable: Fraction = Fraction(1)
     expectations: tuple[DeclaredExpectation, ...] = ()
     point: Point | None = None
+    discover: Discover | None = None
+    discovered: DiscoveredDomain | None = None
+    as_written: str = ""
+
+    @property
+    def to_discover(self) -> tuple[str, ...]:
+        """Names of attributes of which something is not declared; none once it was discovered."""
+        return tuple(one.name for one in self.domain if one.undeclared is not None)
+
+    def with_domain(self, discovered: DiscoveredDomain) -> DatasetSpec:
+        """The same declaration with what was discovered as if it were declared.
+
+        discovered   one entry for each of ``to_discover``, and no other
+
+        DeclarationError for other entries. The digest says what was discovered, so releases
+        over two discovered domains have different keys.
+        """
+        if sorted(discovered.names) != sorted(self.to_discover):
+            wanted, got = ", ".join(self.to_discover), ", ".join(discovered.names)
+            raise DeclarationError(
+                f"{self.name}: expected a discovered domain of {wanted or 'no attribute'}, got one "
+                f"of {got or 'none'}"
+            )
+        found = {name: declared(self.domain[name], discovered[name]) for name in discovered.names}
+        domain = self.domain.replaced(found)
+        return replace(self, domain=domain, discovered=discovered, as_written=self.digest)
+
+    @property
+    def widest(self) -> DatasetSpec:
+        """The same declaration where everything to be discovered has the most cells that may be
+        found: for sizes, prices and the build of models before the look. Its names and bounds
+        mean nothing. Where nothing is to be discovered, the declaration itself.
+        """
+        if not self.to_discover:
+            return self
+        return self.with_domain(widest(self.domain[name] for name in self.to_discover))
+
+    @property
+    def rows_digest(self) -> str:
+        """The digest under which rows were read and validated: that of the file as written, since
+        nothing was discovered before that.
+        """
+        return self.as_written or self.digest
 
     @property
     def currency(self) -> Currency:
@@ -258,12 +306,12 @@ class DatasetSpec:
 
     @property
     def cost_of_everything(self) -> Fraction:
-        """Σ over models × partitions of the ε of a release and of its evaluation, where the
-        population pays in pure ε; what a model costs in ρ, only models know.
+        """Σ over models × partitions of the ε of a release and of its evaluation, and the ε of one
+        discovery, where the population pays in pure ε; what a model costs in ρ, only models know.
         """
         evaluation = self.evaluation or Fraction(0)
         once = sum((epsilon + evaluation for epsilon in self.partitions), Fraction(0))
-        return once * len(self.models)
+        return once * len(self.models) + (self.discover.epsilon if self.discover else 0)
 
     def charge_for(self, amount: Fraction) -> Fraction:
         """What one release costs in the population's currency: its own amount and its evaluation's,
@@ -302,6 +350,10 @@ class DatasetSpec:
             measured["targets"] = [asdict(target) for target in self.targets]
         if self.delta is not None:
             measured["delta"] = delta_text(self.delta)
+        if self.discover is not None:
+            measured["discover"] = self.discover.to_facts()
+        if self.discovered is not None:
+            measured["discovered"] = self.discovered.digest
         return hashlib.sha256(json.dumps(measured, sort_keys=True).encode()).hexdigest()
 
     @cached_property

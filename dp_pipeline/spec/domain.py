@@ -22,6 +22,34 @@ MISSING = "missing"
 
 
 @dataclass(frozen=True)
+class Undeclared:
+    """What of an attribute nobody knows before a look at the rows was paid for. All of it public.
+
+    levels      None, or most levels that may be found
+    bounds      whether bounds are to be found
+    quantiles   None, or most bins between quantiles that may be found
+    bins        None, or the number of bins of equal width between bounds that are to be found
+    unit        bounds and edges are whole multiples of it
+    """
+
+    levels: int | None = None
+    bounds: bool = False
+    quantiles: int | None = None
+    bins: int | None = None
+    unit: float = 1.0
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the attribute is a number."""
+        return self.levels is None
+
+    @property
+    def has_cells(self) -> bool:
+        """Whether the attribute will have cells."""
+        return not self.is_number or self.quantiles is not None or self.bins is not None
+
+
+@dataclass(frozen=True)
 class Attribute:
     """One declared column.
 
@@ -41,6 +69,7 @@ class Attribute:
     aliases      (text, level): other spellings of declared levels
     usable       share of the rows that checks on rows want to be as declared; changes nothing
                  that is measured
+    undeclared   what of it is to be discovered, or None; ``discovered`` declares it
     """
 
     name: str
@@ -54,11 +83,19 @@ class Attribute:
     missing: tuple[str, ...] = field(default=(), metadata={AS_BEFORE: ()})
     aliases: tuple[tuple[str, str], ...] = field(default=(), metadata={AS_BEFORE: ()})
     usable: Fraction = Fraction(1)
+    undeclared: Undeclared | None = field(default=None, metadata={AS_BEFORE: None})
 
     @property
     def is_numeric(self) -> bool:
-        """Whether values are numbers between declared bounds."""
-        return self.coordinate is not None
+        """Whether values are numbers, between bounds that are declared or to be discovered."""
+        is_to_be = self.undeclared is not None and self.undeclared.is_number
+        return self.coordinate is not None or is_to_be
+
+    @property
+    def has_cells(self) -> bool:
+        """Whether values have codes, or will have when its levels or bins are discovered."""
+        is_to_be = self.undeclared is not None and self.undeclared.has_cells
+        return self.cells is not None or is_to_be
 
     @property
     def is_axis(self) -> bool:
@@ -86,6 +123,13 @@ class Attribute:
             )
         return self._cells.size
 
+    def not_discovered(self, what: str) -> DeclarationError:
+        """The refusal of a question whose answer is still to be discovered."""
+        return DeclarationError(
+            f"attribute {self.name!r}: expected {what} that are declared or were discovered, got "
+            "some to be discovered: `dp-pipeline run` discovers them first"
+        )
+
     @property
     def measured(self) -> dict[str, Any]:
         """Every field that changes what is measured; one that was added later only where it is
@@ -97,6 +141,8 @@ class Attribute:
 
     @property
     def _cells(self) -> Levels | Bins:
+        if self.cells is None and self.has_cells:
+            raise self.not_discovered("cells")
         if self.cells is None:
             raise DeclarationError(
                 f"attribute {self.name!r}: expected levels, bins or edges, got bounds only"
@@ -134,8 +180,8 @@ class Domain:
 
     @property
     def discrete(self) -> tuple[str, ...]:
-        """Attributes with cells."""
-        return tuple(a.name for a in self.attributes if a.cells is not None)
+        """Attributes with cells, discovered ones or those to be discovered too."""
+        return tuple(a.name for a in self.attributes if a.has_cells)
 
     def replaced(self, attributes: Mapping[str, Attribute]) -> Domain:
         """The domain with other attributes under the names given."""
@@ -154,8 +200,10 @@ class Domain:
         intervals = []
         for name in names:
             attribute = self[name]
-            if attribute.coordinate is None:
+            if not attribute.is_numeric:
                 raise DeclarationError(f"attribute {name!r}: expected bounds, got levels")
+            if attribute.coordinate is None:
+                raise attribute.not_discovered("bounds")
             if attribute.nullable:
                 raise DeclarationError(
                     f"attribute {name!r}: expected a number that is never missing, "

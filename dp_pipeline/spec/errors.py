@@ -111,6 +111,10 @@ class NotPrepared(PipelineError):
     """A snapshot is not fit for a release: not validated, not prepared, or refused."""
 
 
+class NotDiscovered(PipelineError):
+    """Noisy answers that were paid for say too little to make a domain of."""
+
+
 class Damaged(PipelineError):
     """Something stored no longer matches its own checksum."""
 

@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from dp_pipeline.spec import fields
 from dp_pipeline.spec.amounts import epsilon_text, parse_delta
-from dp_pipeline.spec.attribute_parser import AnyAttribute
+from dp_pipeline.spec.attribute_parser import AnyAttribute, with_levels_of_files
 from dp_pipeline.spec.dataset import (
     PARTITIONS,
     DatasetSpec,
@@ -26,6 +26,7 @@ from dp_pipeline.spec.dataset import (
     Target,
     parse_k,
 )
+from dp_pipeline.spec.discovered import BETA, Discover
 from dp_pipeline.spec.domain import Domain, OneRow, Protection, RowsOfPerson
 from dp_pipeline.spec.encoding import Levels, Point
 from dp_pipeline.spec.errors import DeclarationError, Refused, did_you_mean
@@ -103,6 +104,35 @@ class Evaluation(fields.Section):
     epsilon: fields.Epsilon
 
 
+class DiscoverSection(fields.Section):
+    """What looks that discover levels, bounds and quantiles may cost, once a snapshot.
+
+    epsilon  Of all of them together, on top of each release.
+    delta    Of all discovered levels together; bounds and quantiles need none.
+    beta     The chance that noise puts a bound where no row is.
+    """
+
+    epsilon: fields.Epsilon
+    delta: Annotated[Fraction, fields.Scalar(parse_delta, "δ", fields.NUMBER)] | None = None
+    beta: Annotated[Fraction, fields.Scalar(parse_delta, "β", fields.NUMBER)] = BETA
+
+    def declared(self, domain: Domain) -> Discover:
+        """What may be spent; Refused for a domain that leaves nothing, or no levels, to discover,
+        and for one that leaves levels without a δ.
+        """
+        wanted = {one.name: one.undeclared for one in domain if one.undeclared is not None}
+        require(wanted, "an attribute that says `discover` or `quantiles`", "none")
+        texts = [name for name, one in wanted.items() if one.levels is not None]
+        expected = (
+            f"a δ for the levels of {', '.join(texts)}, such as delta: 0.000000001; or a public "
+            "list, `levels: {file: levels.txt}`; or the levels that you know and `other`"
+        )
+        require(self.delta is not None or not texts, expected, "none", "delta")
+        expected = "no δ where no levels are discovered: bounds and quantiles need none"
+        require(self.delta is None or texts, expected, "one", "delta")
+        return Discover(self.epsilon, self.delta, self.beta)
+
+
 class PublishSection(fields.Section):
     """What the schedule publishes.
 
@@ -171,7 +201,9 @@ class KAnonymitySection(fields.Section):
         are.
         """
         require(self.methods, "at least one method", "none", "methods")
-        known, most = tuple(one for one in domain.discrete if one != label), domain[label].size
+        # What was discovered is for private releases: these tables have no budget to find it.
+        cells = [one.name for one in domain if one.cells is not None]
+        known, most = tuple(one for one in cells if one != label), domain[label].size
         names = known if self.attributes is None else tuple(self.attributes.split())
         unknown = next((name for name in names if name not in known), "")
         expected = f"attributes with cells, each once: {', '.join(known) or 'there is none'}"
@@ -230,6 +262,7 @@ class DataSetFile(fields.Section):
     delta                The δ of a population that pays in ρ.
     k_anonymity          k-anonymous tables, without any ε.
     allow_not_dp         Sensitive rows may be released under a promise without an ε.
+    discover             What it may cost to discover what attributes leave open.
     """
 
     model_config = ConfigDict(
@@ -276,6 +309,7 @@ class DataSetFile(fields.Section):
     delta: Annotated[Fraction, fields.Scalar(parse_delta, "δ", fields.NUMBER)] | None = None
     k_anonymity: KAnonymitySection | None = None
     allow_not_dp: fields.Switch = False
+    discover: DiscoverSection | None = None
 
     def spec(self, path: Path) -> DatasetSpec:
         """What the file ``path`` declares; Refused for fields that do not go together."""
@@ -320,6 +354,7 @@ class DataSetFile(fields.Section):
                 self.expectations, domain, protection.column, is_release=is_release
             ),
             "point": self._point(domain),
+            "discover": self._discover(domain),
         }
         spec = DatasetSpec(**{**alike, **different})
         _require_together(spec)
@@ -357,6 +392,15 @@ class DataSetFile(fields.Section):
         with below("k_anonymity"):
             is_release = self.purpose == "release"
             return self.k_anonymity.declared(domain, self.label or "", is_release=is_release)
+
+    def _discover(self, domain: Domain) -> Discover | None:
+        if self.discover is not None:
+            with below("discover"):
+                return self.discover.declared(domain)
+        open_ = ", ".join(one.name for one in domain if one.undeclared is not None)
+        expected = f"what discovering {open_} may cost: `discover: {{epsilon: 0.1}}`"
+        require(not open_, expected, "nothing", "discover")
+        return None
 
     def _point(self, domain: Domain) -> Point | None:
         """Two axes: what is no number, or may be missing, is no place."""
@@ -432,4 +476,5 @@ def load_spec(path: Path) -> DatasetSpec:
             # First of all: the fields of another format may mean something else.
             with below("format"):
                 FORMAT.read(document.texts["format"])
-        return DataSetFile.model_validate(document.texts).spec(path)
+        texts = with_levels_of_files(document.texts, path.parent)
+        return DataSetFile.model_validate(texts).spec(path)
