@@ -152,7 +152,7 @@ def _require_own_name(spec: DatasetSpec, file: Path) -> None:
 def _folder(file: Path) -> Iterator[str]:
     """No command but this one finds a file outside of the folders of data sets."""
     folder, named = file.resolve().parent, os.environ.get(DATASETS_VARIABLE)
-    known = {Path(str(resources.files("dp_pipeline.datasets"))).resolve()}
+    known = {Path(str(resources.files("dp_pipeline") / "datasets")).resolve()}
     if named:
         known.add(Path(named).resolve())
     if folder not in known:

@@ -88,6 +88,13 @@ class Account:
         """
         return (self.delta or Fraction(0)) + (self.delta_ceiling or Fraction(0))
 
+    @property
+    def most_delta(self) -> Fraction | None:
+        """Of all charges' own δ together; None for a benchmark without any limit."""
+        if self.ceiling is None and self.delta_ceiling is None:
+            return None
+        return self.delta_ceiling or Fraction(0)
+
     def _require_one_of(self, expected: tuple[str, ...], got: str, *, of: str) -> None:
         if got not in expected:
             raise DeclarationError(

@@ -104,7 +104,7 @@ class Audit:
         delta = delta_of(entry.facts)
         spent = self._delta_spent.get(entry.population, Fraction(0)) + delta
         self._delta_spent[entry.population] = spent
-        if delta and spent > (account.delta_ceiling or 0):
+        if delta and account.most_delta is not None and spent > account.most_delta:
             raise _impossible(entry, "it passes the ceiling of δ")
 
     def _outcome(self, entry: Entry) -> None:

@@ -34,7 +34,7 @@ class Balance:
     per_month    what one month may cost, or None
     month        the calendar month (UTC) that ``month_spent`` is of: "2026-11"
     month_spent  the sum of the charges of that month
-    delta_ceiling, delta_spent   of the charges' own δ; 0 where the account has none
+    delta_ceiling, delta_spent   of the charges' own δ; a ceiling of None is no limit
 
     >>> Balance(ceiling=Fraction(2), spent=Fraction(1), per_month=Fraction(1)).left
     Fraction(1, 1)
@@ -47,7 +47,7 @@ class Balance:
     per_month: Fraction | None = None
     month: str = ""
     month_spent: Fraction = Fraction(0)
-    delta_ceiling: Fraction = Fraction(0)
+    delta_ceiling: Fraction | None = Fraction(0)
     delta_spent: Fraction = Fraction(0)
 
     @property
@@ -84,12 +84,13 @@ class Balance:
                     symbol=self.currency.symbol,
                     month=month,
                 )
-        if delta and self.delta_spent + delta > self.delta_ceiling:
+        most = self.delta_ceiling
+        if most is not None and self.delta_spent + delta > most and delta:
             raise BudgetExceeded(
                 what,
                 asked=delta,
                 spent=self.delta_spent,
-                ceiling=self.delta_ceiling,
+                ceiling=most,
                 where=where,
                 symbol="δ",
             )
@@ -111,7 +112,7 @@ def balance_of(account: Account | None, standing: Population | None, *, month: s
         per_month=account.month_limit,
         month=month,
         month_spent=Fraction(month_spent, NANO),
-        delta_ceiling=account.delta_ceiling or Fraction(0),
+        delta_ceiling=account.most_delta,
         delta_spent=Fraction(standing.delta_spent),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from dp_pipeline.models.base import Model, declared_guarantee, price
-from dp_pipeline.spec.amounts import NANO, nano_epsilon
+from dp_pipeline.spec.amounts import NANO, PURE, nano_epsilon
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import DeclarationError, one_of
 from dp_pipeline.spec.parameters import Registry, from_text
@@ -67,7 +67,7 @@ def _built(spec: DatasetSpec, name: str) -> Model:
     if spec.label is not None and "label" in getattr(model_type, "__dataclass_fields__", {}):
         texts.setdefault("label", spec.label)
     model = from_text(model_type, texts, of=f"{spec.name}: {name}")
-    model.check(spec.domain)
+    model.check(spec.widest.domain)
     _require_public_rows(spec, name, model)
     _require_plain(spec, name, model)
     return model
@@ -113,9 +113,10 @@ def price_of_everything(spec: DatasetSpec) -> Fraction:
 
 
 def _prices(spec: DatasetSpec) -> list[Fraction]:
-    """Of every model at every ε."""
+    """Of every model at every ε, and of discovering a domain, where something is left to that."""
     models = [_built(spec, name) for name in spec.models]
-    return [
+    discovery = [spec.currency.cost_of(spec.discover.epsilon, PURE)] if spec.discover else []
+    return discovery + [
         price(spec, declared_guarantee(spec, model, epsilon))
         for model in models
         for epsilon in spec.partitions

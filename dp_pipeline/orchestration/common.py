@@ -144,6 +144,18 @@ PipelineResource = dg.ResourceParam[Pipeline]
 """How an asset asks for it."""
 
 
+REPEATS = ("dagster/parent_run_id", "dagster/parent_backfill_id")
+"""Tags of a run that executes another one again."""
+
+
+class ReleaseConfig(dg.Config):
+    """new_draw   draw once more, at the full price, although this release exists; a run that is
+    executed again finishes or replays what it has paid for, and never draws another
+    """
+
+    new_draw: bool = False
+
+
 Side = Literal["raw", "release", "monitoring", "k_anonymous"]
 
 _PLACES: dict[Side, int] = {"raw": 1, "release": 2, "monitoring": 3, "k_anonymous": 4}

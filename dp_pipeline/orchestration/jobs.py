@@ -15,6 +15,7 @@ from dp_pipeline.models import build_model, price_of_everything
 from dp_pipeline.models.base import declared_guarantee, price
 from dp_pipeline.orchestration.instance import code_location
 from dp_pipeline.publish.account import require_snapshot
+from dp_pipeline.publish.domain_release import NAME, with_discovered
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.raw.ingest import is_watchable
@@ -57,7 +58,8 @@ def new_snapshot_job_name(spec: DatasetSpec) -> str:
 
 def raw_stages(spec: DatasetSpec) -> tuple[str, ...]:
     """Assets of the raw chain, in order."""
-    return ("ingested", "validated", *stages_of(spec))
+    domain = (NAME,) if spec.to_discover else ()
+    return ("ingested", "validated", *domain, *stages_of(spec.widest))
 
 
 def published_assets(spec: DatasetSpec, publication: Publication) -> tuple[dg.AssetKey, ...]:
@@ -82,7 +84,10 @@ def _job(spec: DatasetSpec, name: str, assets: Iterable[str], *, description: st
 
 def _prepare(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
     """The raw chain."""
-    description = f"Read, validate and prepare the rows of {spec.name}. Spends nothing."
+    costs = "Spends nothing."
+    if spec.to_discover:
+        costs = f"Once a snapshot it pays for discovering {', '.join(spec.to_discover)}."
+    description = f"Read, validate and prepare the rows of {spec.name}. {costs}"
     return _job(spec, prepare_job_name(spec), raw_stages(spec), description=description)
 
 
@@ -163,7 +168,8 @@ def submit_backfill(spec: DatasetSpec, home: Home, epsilons: Sequence[str]) -> N
 
     Raises NotPrepared where there are no prepared rows, and PipelineError where Dagster refuses.
     """
-    require_prepared(spec, require_snapshot(spec, home))
+    snapshot = require_snapshot(spec, home)
+    require_prepared(with_discovered(spec, home), snapshot)
     words = ["job", "backfill", *code_location(), "--job", sweep_job_name(spec)]
     command = [sys.executable, "-m", "dagster", *words, "--partitions", ",".join(epsilons)]
     done = subprocess.run([*command, "--noprompt"], capture_output=True, text=True, check=False)

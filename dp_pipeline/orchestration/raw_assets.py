@@ -1,4 +1,6 @@
-"""Raw-side assets: ingested → validated → normalized → discretized → one_hot."""
+"""Raw-side assets: ingested → validated → normalized → discretized → one_hot; between the second
+and the third the discovered domain, where something is left to be discovered.
+"""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -7,8 +9,12 @@ import dagster as dg
 
 from dp_pipeline.orchestration.columns import column_metadata, raw_columns
 from dp_pipeline.orchestration.common import (
+    CODE_TAG,
+    REPEATS,
     PipelineResource,
+    ReleaseConfig,
     checking_code,
+    data_version,
     group_name,
     ingesting_code,
     one_line_failures,
@@ -16,8 +22,16 @@ from dp_pipeline.orchestration.common import (
     side_tags,
     source_kind,
 )
-from dp_pipeline.orchestration.metadata import raw_metadata
+from dp_pipeline.orchestration.metadata import line_table, raw_metadata, release_metadata
 from dp_pipeline.publish.account import claiming, open_population, require_snapshot
+from dp_pipeline.publish.domain_release import (
+    NAME,
+    DomainRelease,
+    found_lines,
+    publish_domain,
+    with_discovered,
+)
+from dp_pipeline.publish.release import not_dp_beside
 from dp_pipeline.raw import prepare, validate
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.snapshot import Snapshot
@@ -50,7 +64,10 @@ def raw_assets(spec: DatasetSpec) -> list[dg.AssetsDefinition]:
     """The raw chain of one data set, with only the stages it needs."""
     assets = [_ingested(spec), _validated(spec)]
     upstream = "validated"
-    stages = prepare.stages_of(spec)
+    if spec.to_discover:
+        assets.append(_domain(spec))
+        upstream = NAME
+    stages = prepare.stages_of(spec.widest)
     for stage in stages:
         assets.append(_prepared(spec, stage, upstream=upstream, last=stage == stages[-1]))
         upstream = stage
@@ -135,6 +152,38 @@ def _validated(spec: DatasetSpec) -> dg.AssetsDefinition:
     return validated
 
 
+def _domain(spec: DatasetSpec) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=[spec.name, NAME],
+        deps=[[spec.name, "validated"]],
+        description=DomainRelease.description(spec, NAME),
+        group_name=group_name(spec, "release"),
+        kinds={"json"},
+        tags=side_tags(spec, "release"),
+        owners=list(spec.owners),
+        code_version=DomainRelease.code(spec, NAME),
+    )
+    def domain(
+        context: dg.AssetExecutionContext, config: ReleaseConfig, pipeline: PipelineResource
+    ) -> dg.MaterializeResult:  # type: ignore[type-arg]
+        with one_line_failures(spec):
+            run = {"run": context.run.run_id, "asset": context.asset_key.to_user_string()}
+            release = DomainRelease(spec, pipeline.home, pipeline.noise, run)
+            is_repeat = any(tag in context.run.tags for tag in REPEATS)
+            published = publish_domain(release, new_draw=config.new_draw and not is_repeat)
+            card = release.write_card(published.bundle, published.folder)
+            beside = not_dp_beside(spec, pipeline.home.ledger, but=published.bundle.key)
+            metadata = release_metadata(release, published, card, beside)
+            metadata["domain"] = line_table(("attribute", "discovered"), found_lines(published))
+        return dg.MaterializeResult(
+            metadata=metadata,
+            data_version=data_version(published.bundle),
+            tags={CODE_TAG: release.code(spec, NAME, drawn=published.bundle.facts["code"])},
+        )
+
+    return domain
+
+
 def _prepared(spec: DatasetSpec, stage: str, *, upstream: str, last: bool) -> dg.AssetsDefinition:
     description, make = _STAGES[stage]
 
@@ -146,15 +195,16 @@ def _prepared(spec: DatasetSpec, stage: str, *, upstream: str, last: bool) -> dg
         kinds={"parquet"},
         tags=side_tags(spec, "raw"),
         owners=list(spec.owners),
-        metadata=column_metadata(spec, raw_columns(spec, stage)),
+        metadata=column_metadata(spec, raw_columns(spec.widest, stage)),
         code_version=raw_code(spec),
     )
     def prepared(pipeline: PipelineResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
         with one_line_failures(spec):
             snapshot = require_snapshot(spec, pipeline.home)
-            make(spec, snapshot)
+            made = with_discovered(spec, pipeline.home)
+            make(made, snapshot)
             if last:
-                prepare.mark_prepared(spec, snapshot)
+                prepare.mark_prepared(made, snapshot)
         return dg.MaterializeResult(metadata=raw_metadata(snapshot, stage=stage))
 
     return prepared

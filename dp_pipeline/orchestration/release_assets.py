@@ -20,8 +20,10 @@ from dp_pipeline.orchestration.checks import (
 from dp_pipeline.orchestration.columns import column_metadata, k_anonymous_columns, released_columns
 from dp_pipeline.orchestration.common import (
     CODE_TAG,
+    REPEATS,
     Pipeline,
     PipelineResource,
+    ReleaseConfig,
     Side,
     data_version,
     group_name,
@@ -39,6 +41,7 @@ from dp_pipeline.orchestration.metadata import (
     release_metadata,
 )
 from dp_pipeline.publish.account import limits_word
+from dp_pipeline.publish.domain_release import with_discovered
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.evaluate import evaluate
 from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
@@ -53,16 +56,6 @@ from dp_pipeline.spec.dataset import DatasetSpec
 # Dagster reads the annotations of these functions when they are defined, so they are not deferred.
 
 KINDS: tuple[type[Release], ...] = (EpsilonRelease, KAnonymousRelease)
-_REPEATS = ("dagster/parent_run_id", "dagster/parent_backfill_id")
-"""Tags of a run that executes another one again."""
-
-
-class ReleaseConfig(dg.Config):
-    """new_draw   draw once more, at the full price, although this release exists; a run that is
-    executed again finishes or replays what it has paid for, and never draws another
-    """
-
-    new_draw: bool = False
 
 
 def release_assets(spec: DatasetSpec) -> list[dg.AssetsDefinition]:
@@ -82,19 +75,21 @@ def _released(spec: DatasetSpec, kind: type[Release], name: str) -> dg.AssetsDef
     key = dg.AssetKey([spec.name, *kind.FOLDER, name])
     static: dict[str, Any] = {"privacy/kind": "not-dp"}
     if kind is EpsilonRelease:
-        static = column_metadata(spec, released_columns(spec, build_model(spec, name)))
+        static = column_metadata(
+            spec, released_columns(spec.widest, build_model(spec.widest, name))
+        )
     described = dg.asset(
         key=key,
-        deps=[[spec.name, stages_of(spec)[-1]]],
+        deps=[[spec.name, stages_of(spec.widest)[-1]]],
         partitions_def=partitions_of(spec, kind),
         check_specs=check_specs(key, kind),
-        description=kind.description(spec, name),
+        description=kind.description(spec.widest, name),
         group_name=group_name(spec, _side(kind, "release")),
         kinds={"parquet", "json"},
         tags=side_tags(spec, _side(kind, "release")),
         owners=list(spec.owners),
         metadata=static,
-        code_version=kind.code(spec, name),
+        code_version=kind.code(spec.widest, name),
         io_manager_key="pointers",
     )
 
@@ -120,7 +115,7 @@ def _with_its_configuration(
         def released(
             context: dg.AssetExecutionContext, config: ReleaseConfig, pipeline: PipelineResource
         ) -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckEvaluation]:
-            is_repeat = any(tag in context.run.tags for tag in _REPEATS)
+            is_repeat = any(tag in context.run.tags for tag in REPEATS)
             yield from made(context, pipeline, new_draw=config.new_draw and not is_repeat)
 
         return described(released)
@@ -145,7 +140,8 @@ def _made(
     with one_line_failures(spec):
         run = {"run": context.run.run_id, "asset": context.asset_key.to_user_string()}
         level = level_of(context, spec, kind)
-        release = kind.at(spec, name, level, pipeline.home, noise=pipeline.noise, run=run)
+        made = with_discovered(spec, pipeline.home)
+        release = kind.at(made, name, level, pipeline.home, noise=pipeline.noise, run=run)
         published = publish(release, new_draw=new_draw)
         bundle = published.bundle
         card = release.write_card(bundle, published.folder)
@@ -161,7 +157,7 @@ def _made(
         metadata=metadata,
         check_results=checks,
         data_version=data_version(bundle),
-        tags={CODE_TAG: kind.code(spec, name, drawn=bundle.facts["code"])},
+        tags={CODE_TAG: kind.code(spec.widest, name, drawn=bundle.facts["code"])},
     )
 
 
@@ -205,8 +201,9 @@ def _evaluation(spec: DatasetSpec, kind: type[Release]) -> dg.AssetsDefinition:
                 for name, pointer in pointers.items()
                 if pointer is not None
             }
-            rows = evaluate(spec, pipeline.home, bundles)
-        value = {"rows": to_documents(rows), "pointers": pointers, "by": evaluated_by(spec)}
+            made = with_discovered(spec, pipeline.home)
+            rows = evaluate(made, pipeline.home, bundles)
+        value = {"rows": to_documents(rows), "pointers": pointers, "by": evaluated_by(made)}
         return dg.MaterializeResult(value=value, metadata=quality_metadata(rows))
 
     return evaluation
@@ -239,8 +236,9 @@ def _comparison(spec: DatasetSpec, kind: type[Release]) -> dg.AssetsDefinition:
         pipeline: PipelineResource, evaluation: dict[str, Any]
     ) -> dg.MaterializeResult[Any]:
         with one_line_failures(spec):
-            compared = _compared(spec, kind, pipeline, evaluation)
-            made_of = report_made_of(spec, pipeline.home, kind)
+            made = with_discovered(spec, pipeline.home)
+            compared = _compared(made, kind, pipeline, evaluation)
+            made_of = report_made_of(made, pipeline.home, kind)
         return dg.MaterializeResult(
             value={"rows": to_documents(compared.rows), "of": made_of},
             metadata={

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dp_pipeline.publish.account import open_population
+from dp_pipeline.publish.domain_release import NAME
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.outcome import is_prepared, report_stands, stands
 from dp_pipeline.publish.request import RunRequest, plan_request
@@ -48,7 +49,8 @@ class DagsterRuns:
         """
         if not (snapshot or not is_prepared(self.spec, home)):
             return ()
-        names = ["ingested", "validated", *stages_of(self.spec)]
+        domain = [NAME] if self.spec.to_discover else []
+        names = ["ingested", "validated", *domain, *stages_of(self.spec.widest)]
         config = {"ingested": {"config": {"snapshot": snapshot}}}
         result = self.run("rows", names, config=config)
         checks = result.get_asset_check_evaluations()

@@ -227,6 +227,7 @@ def declared_account(spec: DatasetSpec) -> Account:
         ceiling=spec.ceiling,
         delta=spec.delta,
         per_month=spec.per_month,
+        delta_ceiling=spec.delta_ceiling,
     )
 
 

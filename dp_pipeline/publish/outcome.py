@@ -12,6 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from dp_pipeline.publish.account import limits_word
+from dp_pipeline.publish.domain_release import with_discovered
 from dp_pipeline.publish.evaluate import AUC
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.k_anonymous_tables import TableFacts
@@ -156,7 +157,7 @@ def is_prepared(spec: DatasetSpec, home: Home) -> bool:
         # Its rows are gone, and what was released of it is replayed without any.
         return True
     try:
-        require_prepared(spec, snapshot)
+        require_prepared(with_discovered(spec, home), snapshot)
     except NotPrepared:
         return False
     return True
@@ -203,7 +204,7 @@ def report_made_of(spec: DatasetSpec, home: Home, kind: type[Release]) -> str:
 
 def report_stands(request: RunRequest) -> bool:
     """Whether the comparison was made of exactly what there is now."""
-    spec, home = request.spec, request.home
+    spec, home = request.made, request.home
     folder = Path(home.internal, spec.name, *request.kind.FOLDER, "comparison")
     try:
         made = read_json(folder / "value.json") or {}

@@ -19,7 +19,7 @@ from typing import Literal
 
 from dp_pipeline.files import sweep
 from dp_pipeline.ledger import Charge, Entry, Ledger, Reservation
-from dp_pipeline.ledger.entries import require_line
+from dp_pipeline.ledger.entries import delta_of, require_line
 from dp_pipeline.ledger.reservation import GIVEN_UP
 from dp_pipeline.publish.account import require_snapshot
 from dp_pipeline.publish.home import Home
@@ -95,7 +95,7 @@ def _require_affordable(charge: Charge, ledger: Ledger) -> None:
     """Refuse what cannot fit before a file is made for it; ``reserve`` has the last word."""
     asked = Fraction(charge.nano_epsilon, NANO)
     balance = ledger.balance(charge.population)
-    balance.require_room(asked, what=charge.what, where=charge.population)
+    balance.require_room(asked, what=charge.what, where=charge.population, delta=charge.delta)
 
 
 def _replayed(release: Release, key: Key, ledger: Ledger) -> Published:
@@ -187,6 +187,7 @@ def give_up(home: Home, key: str, *, reason: str, by: str) -> Entry:
         what=begun.what,
         facts=begun.facts,
         currency=ledger.balance(begun.population).currency,
+        delta=delta_of(begun.facts),
     )
     with ledger.reserve(charge) as reservation:
         if reservation.state == "settled":

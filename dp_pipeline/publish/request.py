@@ -9,17 +9,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 
 from dp_pipeline.ledger import Account, Balance
 from dp_pipeline.models.tables.base import BYTES_A_CELL, TableModel
 from dp_pipeline.publish.account import declared_account, limits_word
+from dp_pipeline.publish.domain_release import DomainRelease, with_discovered
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
-from dp_pipeline.publish.home import Home
+from dp_pipeline.publish.home import Home, noise_name
 from dp_pipeline.publish.release import Release
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot
 from dp_pipeline.spec.amounts import NANO
 from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import NotPrepared
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,24 @@ class RunRequest:
     new_draw: bool = False
     snapshot: str = ""
 
+    @cached_property
+    def made(self) -> DatasetSpec:
+        """The data set as it is released: with the domain that was discovered of the snapshot that
+        is read; before that with the widest that may be found, for prices alone.
+        """
+        if self.snapshot:
+            return self.spec.widest
+        try:
+            return with_discovered(self.spec, self.home)
+        except NotPrepared:
+            return self.spec.widest
+
+    @property
+    def discovery(self) -> DomainRelease | None:
+        """The release of the domain, where something is left to be discovered."""
+        noise = self.noise_name or noise_name()
+        return DomainRelease(self.spec, self.home, noise) if self.spec.to_discover else None
+
     @property
     def releases(self) -> tuple[Release, ...]:
         """Every model or method at every level."""
@@ -49,7 +70,7 @@ class RunRequest:
     def at(self, level: str) -> tuple[Release, ...]:
         """Every model or method at one level."""
         return tuple(
-            self.kind.at(self.spec, name, level, self.home, noise=self.noise_name)
+            self.kind.at(self.made, name, level, self.home, noise=self.noise_name)
             for name in self.names
         )
 
@@ -62,6 +83,7 @@ class PlannedRelease:
             before, or has no ε
     state   ``new``, ``settled``, ``unfinished`` or ``dead``; with ``, not-dp`` or
             ``, composed`` where the model does not promise the ε that is asked
+    delta   its own δ, where it would charge one
     cells   most cells that the tables of a model of a table can have together; else None
     """
 
@@ -70,6 +92,7 @@ class PlannedRelease:
     cost: Fraction
     state: str
     cells: int | None = None
+    delta: Fraction = Fraction(0)
 
     @property
     def megabytes(self) -> float | None:
@@ -137,7 +160,9 @@ class Plan:
     def require_budget(self) -> None:
         """BudgetExceeded when the whole plan does not fit: then no part of it is begun."""
         spec = self.spec
-        self.balance.require_room(self.asked, what=spec.name, where=f"population {spec.population}")
+        where = f"population {spec.population}"
+        delta = sum((release.delta for release in self.releases), Fraction(0))
+        self.balance.require_room(self.asked, what=spec.name, where=where, delta=delta)
 
 
 def plan_request(request: RunRequest) -> Plan:
@@ -155,9 +180,11 @@ def plan_request(request: RunRequest) -> Plan:
     if opened is not None:
         declared_account(spec).require_within(opened)
     reads = _snapshot(spec, home, request.snapshot)
+    discovery = [] if request.discovery is None else [_discovery(request.discovery, reads)]
+    planned = [_planned(one, reads, new_draw=request.new_draw) for one in releases]
     return Plan(
         spec=spec,
-        releases=tuple(_planned(one, reads, new_draw=request.new_draw) for one in releases),
+        releases=(*discovery, *planned),
         balance=_balance(spec, home, opened),
         word=limits_word(spec, home),
     )
@@ -172,6 +199,7 @@ def _balance(spec: DatasetSpec, home: Home, opened: Account | None) -> Balance:
         ceiling=account.limit,
         currency=account.currency,
         per_month=account.month_limit,
+        delta_ceiling=account.most_delta,
     )
 
 
@@ -180,6 +208,20 @@ def _snapshot(spec: DatasetSpec, home: Home, name: str) -> Snapshot:
     current = None if name else current_snapshot(home.raw, spec.name, b"")
     today = datetime.now(UTC).date().isoformat()
     return current or Snapshot(Path(home.raw, spec.name, name or today), b"")
+
+
+def _discovery(release: DomainRelease, snapshot: Snapshot) -> PlannedRelease:
+    """The domain: charged once a snapshot, whatever is released."""
+    state = release.home.ledger.state(release.key(snapshot).digest)
+    is_new = state is None
+    words = {None: "new", "settled": "settled", "dead": "dead"}.get(state, "unfinished")
+    return PlannedRelease(
+        release.name,
+        release.epsilon,
+        release.cost if is_new else Fraction(0),
+        words,
+        delta=release.delta if is_new else Fraction(0),
+    )
 
 
 def _planned(release: EpsilonRelease, snapshot: Snapshot, *, new_draw: bool) -> PlannedRelease:

@@ -194,6 +194,7 @@ class DatasetSpec:
     point          the attributes that a map draws to the right and upwards, or None: their names
                    decide. It changes no release
     discover       what the looks at the rows that discover a domain may cost, or None
+    ceiling_delta  most δ that discoveries of levels may ever cost; None: that of one of them
     discovered     what they have found and ``domain`` has been given; None before, and where every
                    attribute was declared
     as_written     ``digest`` of the file itself, where ``domain`` was discovered; else empty
@@ -229,6 +230,7 @@ class DatasetSpec:
     expectations: tuple[DeclaredExpectation, ...] = ()
     point: Point | None = None
     discover: Discover | None = None
+    ceiling_delta: Fraction | None = None
     discovered: DiscoveredDomain | None = None
     as_written: str = ""
 
@@ -264,6 +266,11 @@ class DatasetSpec:
         if not self.to_discover:
             return self
         return self.with_domain(widest(self.domain[name] for name in self.to_discover))
+
+    @property
+    def delta_ceiling(self) -> Fraction | None:
+        """Most δ that the population's charges may ever have of their own; None where none has."""
+        return self.ceiling_delta or (self.discover.delta if self.discover else None)
 
     @property
     def rows_digest(self) -> str:

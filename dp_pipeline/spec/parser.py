@@ -71,10 +71,12 @@ class Ceiling(fields.Section):
 
     total      For ever, over all models, partitions and snapshots.
     per_month  In one calendar month.
+    delta      Of all discoveries of levels together, for ever; that of one of them if not said.
     """
 
     total: fields.Epsilon
     per_month: fields.Epsilon | None = None
+    delta: Annotated[Fraction, fields.Scalar(parse_delta, "δ", fields.NUMBER)] | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> Ceiling:
@@ -349,6 +351,7 @@ class DataSetFile(fields.Section):
             "targets": tuple(_target(name, one, domain) for name, one in self.targets.items()),
             "k_anonymity": self._k_anonymity(domain),
             "per_month": self.ceiling.per_month if self.ceiling else None,
+            "ceiling_delta": self.ceiling.delta if self.ceiling else None,
             "updates_public": self.updates is not None,
             "expectations": declared_expectations(
                 self.expectations, domain, protection.column, is_release=is_release

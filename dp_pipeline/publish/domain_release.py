@@ -1,0 +1,347 @@
+"""The discovered domain of a data set, as a release of its own: one charge a snapshot, before its
+rows are prepared; every release over that snapshot is made with it.
+
+``with_discovered`` is the data set as it is prepared and released: what was discovered stands in
+its declaration as if it were declared, and its digest, so every key, says which domain that is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Self
+
+from dp_pipeline.gate.discovery import discover
+from dp_pipeline.ledger import Charge
+from dp_pipeline.publish.home import Home
+from dp_pipeline.publish.noisy_release import Counted, NoisyRelease, own
+from dp_pipeline.publish.publish import Published, publish
+from dp_pipeline.publish.release import BESIDE, ROWS, code_version, digest_of, not_dp_beside
+from dp_pipeline.publish.replay import document, read_json, settled_bundle
+from dp_pipeline.publish.store import BundleStore, write_atomically
+from dp_pipeline.raw.counters.undeclared import UndeclaredRows
+from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, preparing
+from dp_pipeline.release.accountant import Accountant
+from dp_pipeline.release.bundle import Bundle, Key, ReleaseKey
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.spec.amounts import PURE, delta_text, epsilon_text, nano_epsilon
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.discovered import Discover, DiscoveredDomain, Found
+from dp_pipeline.spec.errors import Damaged, NotDiscovered, NotPrepared
+from dp_pipeline.spec.parameters import fact_text
+
+NAME = "domain"
+"""Of the asset, and of its folder among what is released."""
+
+MOST_SHOWN = 12
+"""Levels that are listed in a line."""
+
+DISCOVERED, NOTHING = "discovered", "not discovered"
+"""Facts of its bundle: what was found, or why nothing was. Noise decides both."""
+
+
+@dataclass(frozen=True)
+class DomainRelease(NoisyRelease):
+    """The domain of one snapshot.
+
+    spec         as the file says it, with something left to be discovered
+    noise_name   of the noise source: ``opendp``, ``exact`` or ``seeded:NUMBER``
+    run          what the ledger notes of the run: run id, asset
+    """
+
+    SYMBOL = "ε"
+
+    spec: DatasetSpec
+    home: Home
+    noise_name: str
+    run: Mapping[str, str] = field(default_factory=dict)
+    name: str = NAME
+
+    @staticmethod
+    def names(spec: DatasetSpec) -> tuple[str, ...]:
+        """One, where there is anything to discover."""
+        return (NAME,) if spec.to_discover else ()
+
+    @staticmethod
+    def levels(spec: DatasetSpec) -> tuple[str, ...]:
+        """The ε that is declared for it."""
+        return () if spec.discover is None else (epsilon_text(spec.discover.epsilon),)
+
+    @classmethod
+    def at(
+        cls,
+        spec: DatasetSpec,
+        name: str,
+        level: str,  # noqa: ARG003
+        home: Home,
+        *,
+        noise: str,
+        run: Mapping[str, str] | None = None,
+    ) -> Self:
+        """The release of a data set's domain."""
+        return cls(spec, home, noise, run or {}, name)
+
+    @classmethod
+    def description(cls, spec: DatasetSpec, name: str) -> str:  # noqa: ARG003
+        """What is discovered, for whom, and at which price."""
+        asked = declared_discovery(spec)
+        delta = "" if asked.delta is None else f" and δ={delta_text(asked.delta)}"
+        return (
+            f"{spec.title}: {', '.join(spec.to_discover)} as the rows have them, by noisy answers. "
+            f"Protected unit: {spec.protection}. The first run on a snapshot charges "
+            f"ε={epsilon_text(asked.epsilon)}{delta}; a re-run replays at cost 0, and "
+            "every release over that snapshot is made with it."
+        )
+
+    @property
+    def level(self) -> str:
+        """Its ε."""
+        return epsilon_text(self.epsilon)
+
+    @property
+    def epsilon(self) -> Fraction:
+        """Of all looks together."""
+        return declared_discovery(self.spec).epsilon
+
+    @property
+    def delta(self) -> Fraction:
+        """Its own δ: 0 where no levels are discovered."""
+        return declared_discovery(self.spec).delta or Fraction(0)
+
+    @property
+    def cost(self) -> Fraction:
+        """What it costs the population, in what that pays in."""
+        return self.spec.currency.cost_of(self.epsilon, PURE)
+
+    @property
+    def what(self) -> str:
+        """The words for messages and the ledger."""
+        delta = f", δ={delta_text(self.delta)}" if self.delta else ""
+        return f"{self.spec.name}/{NAME} at ε={self.level}{delta}"
+
+    @property
+    def summary(self) -> str:
+        """What is discovered, in a line."""
+        return f"{', '.join(self.spec.to_discover)}, discovered"
+
+    def marked(self, state: str) -> str:
+        """The state: its ε is the one that was asked."""
+        return state
+
+    @staticmethod
+    def version() -> str:
+        """Version of the code that measures, as it is now."""
+        return code_version()
+
+    @classmethod
+    def code(cls, spec: DatasetSpec, name: str, *, drawn: str | None = None) -> str:
+        """Digest of the code that measures and of what is declared."""
+        return digest_of(drawn or cls.version(), spec.digest, name)
+
+    @property
+    def postprocessing(self) -> dict[str, str]:
+        """Nothing: what the noisy answers say is the domain."""
+        return {}
+
+    def draw_key(self, snapshot: str, replicate: int = 0) -> ReleaseKey:
+        """The key of one draw on the snapshot of that name, made or not."""
+        return ReleaseKey(
+            population=self.spec.population,
+            dataset=self.spec.name,
+            snapshot=snapshot,
+            declaration=self.spec.digest,
+            model=NAME,
+            measuring=declared_discovery(self.spec).to_facts(),
+            epsilon=self.epsilon,
+            evaluation=None,
+            noise=self.noise_name,
+            replicate=replicate,
+        )
+
+    def charge(self, key: Key, *, rows: str) -> Charge:
+        """What the ledger reserves: its ε, and its δ beside it."""
+        return Charge(
+            key=key.digest,
+            population=key.population,
+            kind="dp",
+            nano_epsilon=nano_epsilon(self.cost),
+            what=self.what,
+            facts={**self.facts(own(key)), **self.run, ROWS: rows},
+            currency=self.spec.currency,
+            delta=self.delta,
+        )
+
+    def facts(self, key: ReleaseKey) -> dict[str, str]:
+        """What is written into the ledger and the bundle: declarations and versions, no rows."""
+        spec, fit = self.spec, self.noise.fit_for_release
+        beside = not_dp_beside(spec, self.home.ledger, before=key.digest)
+        return {
+            "population": spec.population,
+            "dataset": spec.name,
+            "model": NAME,
+            "epsilon": self.level,
+            "kind": "dp",
+            "composed": self.level,
+            "reason": "",
+            "evaluation": "none",
+            "snapshot": key.snapshot,
+            "replicate": str(key.replicate),
+            "measuring": fact_text(key.measuring),
+            "postprocessing": fact_text({}),
+            "declaration": key.declaration,
+            "unit": str(spec.protection),
+            "relation": spec.relation,
+            "purpose": spec.purpose,
+            "noise": self.noise_name,
+            "fit_for_release": "yes" if fit else "no",
+            "code": code_version(),
+            **({BESIDE: "; ".join(beside)} if beside else {}),
+            **({} if spec.delta is None else {"delta": delta_text(spec.delta), "currency": "pure"}),
+        }
+
+    def with_noise(self, name: str) -> Self:
+        """The same release from another source of noise."""
+        return replace(self, noise_name=name)
+
+    def nobody(self) -> UndeclaredRows:
+        """The counter of an empty table."""
+        return UndeclaredRows.empty(self.spec)
+
+    def counter(self, snapshot: Snapshot) -> UndeclaredRows:
+        """The counter of its validated rows."""
+        return UndeclaredRows.open(self.spec, snapshot)
+
+    def drawn(
+        self,
+        key: ReleaseKey,
+        counter: Counted | None,
+        transcript: Transcript,
+        *,
+        as_begun: bool = True,  # noqa: ARG002
+    ) -> Bundle:
+        """What was discovered, or by which noisy answers nothing was: both are paid for."""
+        assert counter is None or isinstance(counter, UndeclaredRows)
+        paid = Accountant(self.epsilon)
+        try:
+            domain = discover(self.spec, counter, paid, transcript, self.noise)
+            found = {DISCOVERED: json.dumps(domain.to_facts(), ensure_ascii=False)}
+        except NotDiscovered as refused:
+            found = {NOTHING: str(refused)}
+        paid.require_all_spent()
+        facts = {**self.facts(key), **found}
+        return Bundle(key.digest, facts, paid.spends, {}, {}, transcript.chain)
+
+    def write_card(self, bundle: Bundle, folder: Path) -> Path:  # noqa: ARG002
+        """The card, made anew by every run, as the sum of all charges grows."""
+        from dp_pipeline.reporting.pages import card
+        from dp_pipeline.reporting.releases import PrivateRelease
+
+        ledger, population = self.home.ledger, self.spec.population
+        reported = PrivateRelease(
+            spec=self.spec,
+            bundle=bundle,
+            summary=self.summary,
+            balance=ledger.balance(population),
+            beside=not_dp_beside(self.spec, ledger),
+        )
+        path = self.home.reports / f"{self.spec.name}.cards" / f"{NAME}.{self.level}.md"
+        write_atomically(path, card(reported).encode())
+        return path
+
+
+def declared_discovery(spec: DatasetSpec) -> Discover:
+    """What discovery may cost; the parser has seen that a file that needs it says so."""
+    assert spec.discover is not None, f"{spec.name}: nothing is declared of discovery"
+    return spec.discover
+
+
+def publish_domain(release: DomainRelease, *, new_draw: bool = False) -> Published:
+    """Discover the domain of the current snapshot, or replay it at no cost; from now on the
+    snapshot is prepared and released with it.
+
+    NotDiscovered where the noisy answers say too little: they are paid for and stay what they are.
+    """
+    published = publish(release, new_draw=new_draw)
+    pointer = {"folder": str(published.folder.relative_to(release.store.root))}
+    path = _pointer_path(release.spec, release.home, published.bundle.facts["snapshot"])
+    write_atomically(path, document(pointer))
+    _domain_of(release.spec, published.bundle)
+    return published
+
+
+def with_discovered(
+    spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = None
+) -> DatasetSpec:
+    """The data set with the domain that was discovered of a snapshot, the current one if none is
+    named; itself where everything is declared.
+
+    NotPrepared where none was discovered yet, NotDiscovered where noise said too little, Damaged
+    where what is stored is not what was settled.
+    """
+    if not spec.to_discover:
+        return spec
+    return spec.with_domain(_domain_of(spec, domain_bundle(spec, home, snapshot=snapshot)))
+
+
+def domain_bundle(spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = None) -> Bundle:
+    """The settled bundle of the domain of a snapshot; NotPrepared where there is none."""
+    ledger = home.ledger
+    snapshot = snapshot or current_snapshot(home.raw, spec.name, b"")
+    pointer = None
+    if snapshot is not None:
+        pointer = read_json(_pointer_path(spec, home, snapshot.id))
+    if snapshot is None or pointer is None:
+        raise NotPrepared(
+            f"{spec.name}: expected the domain of its snapshot to be discovered, got none: "
+            f"{preparing(spec.name)}"
+        )
+    store, path = BundleStore(home.released), home.released / str(pointer["folder"])
+    bundle = settled_bundle(store, path, ledger=ledger, population=spec.population)
+    named = {"dataset": spec.name, "model": NAME, "snapshot": snapshot.id}
+    if any(bundle.facts.get(name) != text for name, text in named.items()):
+        raise Damaged(
+            f"{spec.name}: expected the domain of snapshot {snapshot.id}, got another release: "
+            f"materialize {spec.name}/{NAME} again, at no cost"
+        )
+    if bundle.facts["declaration"] != spec.digest:
+        raise NotPrepared(
+            f"{spec.name}: expected a domain discovered as the file declares it now, got one of "
+            f"before: {preparing(spec.name)}, at the price of another discovery"
+        )
+    return bundle
+
+
+def _domain_of(spec: DatasetSpec, bundle: Bundle) -> DiscoveredDomain:
+    """What a bundle says; NotDiscovered where noise said too little."""
+    if NOTHING in bundle.facts:
+        raise NotDiscovered(f"{spec.name}: {bundle.facts[NOTHING]}")
+    return _domain_of_facts(bundle)
+
+
+def _domain_of_facts(bundle: Bundle) -> DiscoveredDomain:
+    return DiscoveredDomain.from_facts(json.loads(bundle.facts[DISCOVERED]))
+
+
+def found_lines(published: Published) -> list[tuple[str, str]]:
+    """Attribute and what was found of it, in words, for a table."""
+    found = _domain_of_facts(published.bundle)
+    return [(name, _words(one)) for name, one in found.attributes]
+
+
+def _words(found: Found) -> str:
+    said = []
+    if found.bounds is not None:
+        said.append(f"{found.bounds[0]:g} to {found.bounds[1]:g}")
+    if found.edges is not None:
+        cuts = ", ".join(f"{edge:g}" for edge in found.edges)
+        said.append(f"{len(found.edges) + 1} bins, cut at {cuts}")
+    if found.levels is not None:
+        said.append(f"{len(found.levels)} levels: {', '.join(found.levels[:MOST_SHOWN])}")
+    return "; ".join(said)
+
+
+def _pointer_path(spec: DatasetSpec, home: Home, snapshot: str) -> Path:
+    return home.released / spec.name / NAME / f"snapshot-{snapshot}.json"
