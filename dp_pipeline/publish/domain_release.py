@@ -16,6 +16,7 @@ from typing import Self
 
 from dp_pipeline.gate.discovery import discover
 from dp_pipeline.ledger import Charge
+from dp_pipeline.ledger.entries import DELTA
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.noisy_release import Counted, NoisyRelease, own
 from dp_pipeline.publish.publish import Published, publish
@@ -198,6 +199,7 @@ class DomainRelease(NoisyRelease):
             "noise": self.noise_name,
             "fit_for_release": "yes" if fit else "no",
             "code": code_version(),
+            **({DELTA: str(self.delta)} if self.delta else {}),
             **({BESIDE: "; ".join(beside)} if beside else {}),
             **({} if spec.delta is None else {"delta": delta_text(spec.delta), "currency": "pure"}),
         }

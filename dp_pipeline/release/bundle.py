@@ -112,6 +112,11 @@ class Bundle:
         return self.currency.epsilon_of(self.charged)
 
     @property
+    def own_delta(self) -> Fraction:
+        """Its own δ, beside that of its population's conversion: that of discovered levels."""
+        return Fraction(self.facts.get("own_delta", "0"))
+
+    @property
     def kind(self) -> str:
         """``dp``, or ``not-dp`` where no finite ε holds for it."""
         # Before there was another kind, nothing was written.

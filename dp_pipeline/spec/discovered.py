@@ -42,6 +42,16 @@ class Discover:
         return facts if self.delta is None else {**facts, "delta": delta_text(self.delta)}
 
 
+def discovery_words(names: Iterable[str], price: Discover) -> str:
+    """What was discovered and for how much.
+
+    >>> discovery_words(["zone", "fare"], Discover(Fraction(1, 10), Fraction(1, 10**9)))
+    'zone, fare for ε=0.1 and δ=1e-9'
+    """
+    delta = "" if price.delta is None else f" and δ={delta_text(price.delta)}"
+    return f"{', '.join(names)} for ε={epsilon_text(price.epsilon)}{delta}"
+
+
 @dataclass(frozen=True)
 class Found:
     """What was discovered of one attribute; nothing of what was declared.
