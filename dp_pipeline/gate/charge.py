@@ -38,6 +38,8 @@ from dp_pipeline.spec.errors import NoAnswer
 from dp_pipeline.spec.formats import is_said
 
 Found = TypeVar("Found")
+Rows = TypeVar("Rows")
+"""What gives exact answers about rows: a Counter, or an UndeclaredCounter."""
 
 
 class Once(Generic[Found]):
@@ -127,8 +129,11 @@ def _plain(value: object) -> object:
     raise TypeError(f"question: expected what has an exact text, got {type(value).__name__}")
 
 
-Exact = Callable[[Counter], IntArray]
+Look = Callable[[Rows], IntArray]
 """A look at the rows without noise."""
+
+Exact = Look[Counter]
+"""One at prepared rows."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +145,7 @@ class PaidNoise:
 
 
 @dataclass(frozen=True)
-class Route:
+class Route(Generic[Rows]):
     """What every question of one release goes through, from its charge to its answer.
 
     counter      exact answers, or None: only the transcript can be replayed
@@ -150,7 +155,7 @@ class Route:
     recoding     digests of what was done to the rows before they are looked at, in order
     """
 
-    counter: Counter | None
+    counter: Rows | None
     accountant: Accountant
     transcript: Transcript
     noise: NoiseSource
@@ -197,12 +202,12 @@ class Route:
             choose = partial(mechanisms.choose_exponential, linf=linf, rho=amount, noise=self.noise)
         return PaidNoise(spend, lambda scores: np.array(choose(scores), dtype=np.int64))
 
-    def ask(self, paid: PaidNoise, asked: Asked, exact: Exact) -> IntArray:
+    def ask(self, paid: PaidNoise, asked: Asked, exact: Look[Rows]) -> IntArray:
         """A question from its charge to its answer."""
         self.accountant.charge(paid.spend)
         return self.answer(paid, asked, exact)
 
-    def answer(self, paid: PaidNoise, asked: Asked, exact: Exact) -> IntArray:
+    def answer(self, paid: PaidNoise, asked: Asked, exact: Look[Rows]) -> IntArray:
         """The answer that a charge has paid for: look, then noise; stored before it is returned."""
         known = question("", asked, paid.spend, self.recoding)
         stored = self.transcript.recall(known.identity, words=known.words)
@@ -210,7 +215,7 @@ class Route:
             return stored
         return self._stored(known, paid.make_noisy(exact(self._rows(known))))
 
-    def answer_without_noise(self, what: str, asked: Asked, exact: Exact) -> IntArray:
+    def answer_without_noise(self, what: str, asked: Asked, exact: Look[Rows]) -> IntArray:
         """The answer to what is public, or disclosed on benchmarks."""
         known = question(what, asked, None, self.recoding)
         stored = self.transcript.recall(known.identity, words=known.words)
@@ -218,7 +223,7 @@ class Route:
             return stored
         return self._stored(known, exact(self._rows(known)))
 
-    def _rows(self, known: Question) -> Counter:
+    def _rows(self, known: Question) -> Rows:
         if self.counter is None:
             raise NoAnswer(f"transcript: expected a stored answer to {known.words!r}, got none")
         return self.counter

@@ -47,32 +47,6 @@ class Sealed:
         return self._counts
 
 
-class SealedTexts:
-    """Exact texts with a whole number each, on their way to the noise: as ``Sealed``."""
-
-    __slots__ = ("_texts", "_weights")
-
-    def __init__(self, texts: tuple[bytes, ...], weights: IntArray) -> None:
-        self._texts, self._weights = texts, weights
-
-    def __repr__(self) -> str:
-        return "SealedTexts(exact texts)"
-
-    def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise TypeError("exact texts are not stored: expected noise first, got pickle or copy")
-
-    def __eq__(self, other: object) -> NoReturn:
-        raise TypeError("exact texts are not compared: expected noise first")
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def open_at_the_gate(self) -> tuple[tuple[bytes, ...], IntArray]:
-        """The texts and their numbers. Called between a charge and its noise, in ``gate`` and
-        nowhere else.
-        """
-        return self._texts, self._weights
-
-
 class UndeclaredCounter(Protocol):
     """Exact whole numbers about validated rows, of attributes whose domain is to be discovered.
 
@@ -87,10 +61,10 @@ class UndeclaredCounter(Protocol):
         """
         ...
 
-    def texts(self, attribute: str, weights: tuple[int, ...]) -> SealedTexts:
-        """Every text that occurs, ascending as bytes of UTF-8, and Σ over the persons who have it
-        of weights[j − 1], for a person who has j different texts of the attribute: at most as
-        many as ``weights``.
+    def texts(self, attribute: str, weights: tuple[int, ...]) -> Sealed:
+        """Every text that occurs, as ``gate.texts.packed``, then a number each: Σ over the persons
+        who have it of weights[j − 1], for a person with j different texts of the attribute, at
+        most as many as there are ``weights``.
         """
         ...
 

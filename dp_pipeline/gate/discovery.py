@@ -1,13 +1,110 @@
-"""Discovery of a domain: looks at rows of which levels, bounds or quantiles are not declared."""
+"""Discovery of a domain: looks at rows of which levels, bounds or quantiles are not declared.
+
+Every look goes the way of all questions (``Route``). ε is divided by the declaration alone: the
+same for every look; δ the same for every attribute whose levels are sought. All looks are charged
+before the first is taken. What may be refused is refused by noisy answers.
+
+*Bounds* (Wilson, Zhang, Lam, Desfontaines, Simmons-Marengo, Gipson, "Differentially Private SQL
+with Bounded User Contribution", PoPETs 2020, approximate bounds). A number x has one bucket:
+[0, u), [u, 2u), [2u, 4u), … of the unit u, or [−u, 0), [−2u, −u), … So one row moves one
+count by 1, and neighbours move all counts together by at most Δ = ``spec.distance`` in L1: discrete
+Laplace of scale Δ/ε on every bucket, empty ones too, is ε-DP (``mechanisms.measure``). The bounds
+are the ends of the outermost buckets whose noisy count reaches t = ⌈scale·(ln B + ln 1/β)⌉ of B
+buckets. P(X ≥ t) ≤ e^(−t/scale) ≤ β/B, so a bucket without rows reaches it with probability at
+most β, all buckets together.
+
+*Quantiles* are in ``gate.quantiles``, *levels* in ``gate.texts``.
+
+*Composition.* The looks add up to ε and δ: each is private whatever the answers of those before,
+which decide at most between which bounds a tree is.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, Context, Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+
+from dp_pipeline.gate.charge import PaidNoise, Route, digest_of
 from dp_pipeline.gate.counter import UndeclaredCounter
-from dp_pipeline.gate.noise import NoiseSource
-from dp_pipeline.release.accountant import Accountant
+from dp_pipeline.gate.mechanisms import laplace_scale
+from dp_pipeline.gate.noise import NoiseSource, checked_scale
+from dp_pipeline.gate.quantiles import QuantileBins, tree_of
+from dp_pipeline.gate.texts import TextRule, require_packed, text_rule
+from dp_pipeline.gate.trees import TreeSession
+from dp_pipeline.release.accountant import LAPLACE, TREE_PATHS, Accountant, Spend, split
+from dp_pipeline.release.measurement import SHARES
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovered import DiscoveredDomain
+from dp_pipeline.spec.discovered import Discover, DiscoveredDomain, Found
+from dp_pipeline.spec.domain import Attribute, Undeclared
+from dp_pipeline.spec.encoding import LARGEST_BOUND, Coordinate, IntArray
+from dp_pipeline.spec.errors import DeclarationError, NotDiscovered
+
+
+@dataclass(frozen=True)
+class Look:
+    """One look at one attribute: public, known before any row is read.
+
+    spend   what it costs; charged before the first look
+    rule    of texts, else None
+    """
+
+    attribute: Attribute
+    spend: Spend
+    rule: TextRule | None = None
+
+    @property
+    def wanted(self) -> Undeclared:
+        """What the attribute leaves open."""
+        return self.attribute.undeclared or Undeclared()
+
+
+def looks_of(spec: DatasetSpec) -> tuple[Look, ...]:
+    """Every look that discovers the domain, in order, with its price: they add up to the declared
+    ε and δ. DeclarationError where nothing is to be discovered.
+    """
+    cost = spec.discover
+    if cost is None or not spec.to_discover:
+        raise DeclarationError(f"{spec.name}: expected something to discover, got none")
+    named = [(spec.domain[name], kind) for name in spec.to_discover for kind in _kinds(spec, name)]
+    epsilons = split(cost.epsilon, [1] * len(named))
+    of_texts = sum(kind == "levels" for _, kind in named)
+    delta = (cost.delta or Fraction(0)) / max(1, of_texts)
+    return tuple(
+        _look(spec, attribute, kind, epsilon, delta)
+        for (attribute, kind), epsilon in zip(named, epsilons, strict=True)
+    )
+
+
+def _kinds(spec: DatasetSpec, name: str) -> Iterator[str]:
+    wanted = spec.domain[name].undeclared or Undeclared()
+    if wanted.levels is not None:
+        yield "levels"
+    if wanted.bounds:
+        yield "bounds"
+    if wanted.quantiles is not None:
+        yield "quantiles"
+
+
+def _look(
+    spec: DatasetSpec, attribute: Attribute, kind: str, epsilon: Fraction, delta: Fraction
+) -> Look:
+    what = f"{kind} of {attribute.name}"
+    if kind == "levels":
+        rows = spec.protection.rows
+        most = (attribute.undeclared or Undeclared()).levels or 1
+        persons = spec.distance // rows
+        rule = text_rule(what, rows=rows, persons=persons, epsilon=epsilon, delta=delta, most=most)
+        return Look(attribute, rule.spend, rule)
+    scale = laplace_scale(l1=spec.distance, epsilon=epsilon)
+    mechanism = LAPLACE if kind == "bounds" else TREE_PATHS
+    # What cannot be drawn is not charged; a tree draws at the scale of a single share, at most.
+    checked_scale(scale if kind == "bounds" else scale * SHARES)
+    return Look(attribute, Spend(what, mechanism, epsilon, spec.distance, scale))
 
 
 def discover(
@@ -20,11 +117,134 @@ def discover(
     """What the rows say, for ``spec.discover.epsilon`` and its δ, of what is not declared.
 
     counter      exact answers, or None: only the transcript can be replayed
-    accountant   a budget of exactly ``spec.discover.epsilon``, in pure ε; all of it is charged
+    accountant   a budget of exactly ``spec.discover.epsilon`` in pure ε, and of exactly its δ, or
+                 0; all of it is charged before the first look
     transcript   every answer is stored there before anything is made of it
     noise        where the noise comes from
 
-    NotDiscovered, by a rule on noisy counts, where they say too little of an attribute; the whole
-    budget is spent then. DeclarationError where nothing is to be discovered.
+    NotDiscovered, by a rule on noisy answers, where they say too little of some attributes, each
+    of which is named; the whole budget is spent then. DeclarationError where nothing is to be
+    discovered.
     """
-    raise NotImplementedError
+    looks = looks_of(spec)
+    accountant.charge(*(look.spend for look in looks))
+    discovery = _Discovery(spec, Route(counter, accountant, transcript, noise))
+    found: dict[str, Found] = dict.fromkeys(spec.to_discover, Found())
+    failures: list[str] = []
+    for look in looks:
+        name = look.attribute.name
+        try:
+            found[name] = discovery.after(look, found[name])
+        except NotDiscovered as error:
+            failures.append(str(error))
+    if failures:
+        raise NotDiscovered(f"{spec.name}: {'; '.join(failures)}")
+    return DiscoveredDomain(tuple(found.items()))
+
+
+@dataclass(frozen=True)
+class _Discovery:
+    """The looks of one discovery, one after the other."""
+
+    spec: DatasetSpec
+    route: Route[UndeclaredCounter]
+
+    def after(self, look: Look, found: Found) -> Found:
+        """What is known of an attribute after one look more."""
+        if look.rule is not None:
+            return replace(found, levels=self._levels(look, look.rule))
+        if look.spend.mechanism == LAPLACE:
+            return replace(found, bounds=self._bounds(look))
+        return replace(found, edges=self._edges(look, found))
+
+    def _levels(self, look: Look, rule: TextRule) -> tuple[str, ...]:
+        name = look.attribute.name
+
+        def exact(counter: UndeclaredCounter) -> IntArray:
+            return counter.texts(name, rule.weights).open_at_the_gate()
+
+        def make_noisy(numbers: IntArray) -> IntArray:
+            return rule.chosen(numbers, self.route.noise)
+
+        ruled = (rule.weights, rule.threshold, rule.most, look.spend.delta)
+        asked = ("texts", name, ruled, look.attribute.aliases, look.attribute.missing)
+        texts = require_packed(self.route.answer(PaidNoise(look.spend, make_noisy), asked, exact))
+        others = {look.attribute.other} - {None, *texts}
+        if len(texts) + len(others) < 2:
+            raise NotDiscovered(
+                f"levels of {name}: expected two levels that about {float(rule.persons):,.0f} "
+                f"persons each have, got {len(texts)}: raise `discover` or list the levels"
+            )
+        return texts
+
+    def _bounds(self, look: Look) -> tuple[float, float]:
+        edges = bucket_edges(look.wanted.unit)
+        name, buckets = look.attribute.name, len(edges) - 1
+        threshold = bucket_threshold(look.spend.scale, buckets, _cost(self.spec).beta)
+        paid = self.route.laplace(
+            look.spend.what, l1=look.spend.sensitivity, epsilon=look.spend.epsilon
+        )
+        noisy = self.route.answer(
+            paid,
+            ("magnitudes", name, repr(look.wanted.unit), look.attribute.missing),
+            lambda counter: counter.magnitudes(name, edges).open_at_the_gate(),
+        )
+        passed = np.flatnonzero(noisy >= threshold)
+        if not passed.size:
+            raise NotDiscovered(
+                f"bounds of {name}: expected a power of two with a noisy count of at least "
+                f"{threshold:,} rows, got none: raise `discover` or declare bounds"
+            )
+        return edges[int(passed[0])], edges[int(passed[-1]) + 1]
+
+    def _edges(self, look: Look, found: Found) -> tuple[float, ...]:
+        name, wanted = look.attribute.name, look.wanted
+        if wanted.bounds and found.bounds is None:
+            raise NotDiscovered(f"quantiles of {name}: expected bounds before, got none")
+        interval = look.attribute.coordinate or Coordinate(*(found.bounds or (0.0, 0.0)))
+        within = ("within", name, repr(interval.lower), repr(interval.upper))
+        route = self.route
+        rows = None if route.counter is None else route.counter.within(name, interval)
+        inner = Route(rows, route.accountant, route.transcript, route.noise, (digest_of(within),))
+        session = TreeSession(tree_of(name), look.spend, inner)
+        bins = QuantileBins(
+            interval, wanted.quantiles or 1, wanted.unit, scale=float(look.spend.scale)
+        )
+        edges = bins.edges(session)
+        if edges is None:
+            raise NotDiscovered(
+                f"quantiles of {name}: expected more rows than noise, got none: raise `discover` "
+                "or declare a number of bins"
+            )
+        return edges
+
+
+def _cost(spec: DatasetSpec) -> Discover:
+    assert spec.discover is not None
+    return spec.discover
+
+
+def bucket_edges(unit: float) -> tuple[float, ...]:
+    """Ends of all buckets, ascending: 0 and ± the unit times powers of two, up to ±1e15 at most.
+
+    Each is the float exactly: a multiplication by two rounds nothing.
+
+    >>> [edge for edge in bucket_edges(1.0) if abs(edge) <= 4]
+    [-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0]
+    """
+    ends = [unit]
+    while ends[-1] * 2 <= LARGEST_BOUND:
+        ends.append(ends[-1] * 2)
+    return (*(-end for end in reversed(ends)), 0.0, *ends)
+
+
+def bucket_threshold(scale: Fraction, buckets: int, beta: Fraction) -> int:
+    """⌈scale·(ln buckets + ln 1/β)⌉, never rounded down.
+
+    >>> bucket_threshold(Fraction(10), 100, Fraction(1, 10**6))
+    185
+    """
+    with localcontext(Context(prec=60)):
+        share = Decimal(buckets * beta.denominator) / Decimal(beta.numerator)
+        exact = Decimal(scale.numerator) / Decimal(scale.denominator) * share.ln()
+        return int((exact + Decimal(10) ** -20).to_integral_value(ROUND_CEILING))

@@ -202,7 +202,7 @@ class ScoreSession:
     Δ_i is the most that one protected unit moves the score of candidate i by (``gate.scores``).
     """
 
-    def __init__(self, candidates: Candidates, route: Route) -> None:
+    def __init__(self, candidates: Candidates, route: Route[Counter]) -> None:
         self._candidates, self._route = candidates, route
 
     def __repr__(self) -> str:

@@ -45,7 +45,7 @@ class TreeSession:
     of L rows: every scale is multiplied by L, and the losses of L rows add up to ε. ∎
     """
 
-    def __init__(self, tree: BitTree, spend: Spend, route: Route) -> None:
+    def __init__(self, tree: BitTree, spend: Spend, route: Route[Counter]) -> None:
         self._tree, self._spend, self._route = tree, spend, route
         self._keys = Prefixes.root().keys
         self._left = np.array([SHARES], dtype=np.int64)
@@ -162,7 +162,7 @@ class SplitSession:
     λ = L(2β−1)/((β−1)ε) the bits cost ε. ∎
     """
 
-    def __init__(self, tree: BitTree, spend: Spend, route: Route, *, bits: int) -> None:
+    def __init__(self, tree: BitTree, spend: Spend, route: Route[Counter], *, bits: int) -> None:
         self._tree, self._spend, self._route, self._bits = tree, spend, route, bits
         self._decay = decay(fan=1 << bits, scale=spend.scale)
         self._allowed = Prefixes.root().keys

@@ -226,7 +226,7 @@ class DomainRelease(NoisyRelease):
     ) -> Bundle:
         """What was discovered, or by which noisy answers nothing was: both are paid for."""
         assert counter is None or isinstance(counter, UndeclaredRows)
-        paid = Accountant(self.epsilon)
+        paid = Accountant(self.epsilon, delta=self.delta)
         try:
             domain = discover(self.spec, counter, paid, transcript, self.noise)
             found = {DISCOVERED: json.dumps(domain.to_facts(), ensure_ascii=False)}

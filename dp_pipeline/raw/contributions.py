@@ -47,7 +47,7 @@ def keep_at_most(table: pa.Table, *, column: str, at_most: int, key: bytes) -> p
     2
     """
     _check(table, column, at_most, key)
-    persons = _person_codes(table, column)
+    persons = person_codes(table, column)
     kept = persons >= 0
     sizes = np.bincount(persons[kept], minlength=1)
     crowded = kept & (sizes[persons] > at_most)
@@ -68,7 +68,7 @@ def _check(table: pa.Table, column: str, at_most: int, key: bytes) -> None:
         )
 
 
-def _person_codes(table: pa.Table, column: str) -> NDArray[np.int64]:
+def person_codes(table: pa.Table, column: str) -> NDArray[np.int64]:
     """One number a person (n,), −1 for none. Numbers only group; their order means nothing."""
     persons = _person_cells(table, column)
     if persons.type == _TEXT:

@@ -123,17 +123,17 @@ def normalized(spec: DatasetSpec, table: pa.Table, key: bytes) -> pa.Table:
     key   the population's secret key
     """
     table = table.select(list(dict.fromkeys(spec.columns)))
-    table = _bounded(spec, table.filter(pa.array(_kept(spec, table))), key)
+    table = _bounded(spec, table.filter(pa.array(kept_rows(spec.domain, table))), key)
     columns: dict[str, pa.Array] = {}
     for attribute in spec.domain:
         columns |= _normalized(attribute, table.column(attribute.column))
     return pa.table(columns)
 
 
-def _kept(spec: DatasetSpec, table: pa.Table) -> NDArray[np.bool_]:
+def kept_rows(domain: Domain, table: pa.Table) -> NDArray[np.bool_]:
     """Which rows keep a value in every attribute (n,)."""
     keep = np.ones(table.num_rows, dtype=np.bool_)
-    for attribute in spec.domain:
+    for attribute in domain:
         column = table.column(attribute.column)
         if attribute.is_numeric:
             is_missing = missing_cells(attribute, column)

@@ -151,6 +151,12 @@ def valid_numbers(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
     return np.clip(values, box.lower, box.upper)
 
 
+def finite_numbers(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
+    """Numbers of an attribute without bounds (n,); NaN where a value is missing or is none."""
+    values = np.where(missing_cells(attribute, column), np.nan, numbers(column))
+    return np.where(np.isfinite(values), values, np.nan)
+
+
 def level_codes(attribute: Attribute, column: pa.ChunkedArray) -> IntArray:
     """Codes of a nominal column (n,); INVALID marks a row to drop.
 
@@ -177,7 +183,8 @@ def level_words(
     aliases = dict(attribute.aliases)
     words[:] = [aliases.get(word, word) for word in words]
     if attribute.nullable:
-        absent = {"", *attribute.missing} - set(levels_of(attribute).values)
+        known = attribute.cells.values if isinstance(attribute.cells, Levels) else ()
+        absent = {"", *attribute.missing} - set(known)
         words[:] = [None if word in absent else word for word in words]
     return places, words
 

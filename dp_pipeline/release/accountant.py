@@ -13,7 +13,7 @@ from fractions import Fraction
 from math import isqrt
 from typing import Literal
 
-from dp_pipeline.spec.amounts import PURE, Currency, epsilon_text, rho_of_pure
+from dp_pipeline.spec.amounts import PURE, Currency, epsilon_of, epsilon_text, rho_of_pure
 from dp_pipeline.spec.errors import BoundaryViolation, BudgetExceeded
 
 LAPLACE = "discrete Laplace"
@@ -21,6 +21,8 @@ NOISY_MAX = "noisy max"
 TREE_PATHS = "discrete Laplace along tree paths"
 GAUSSIAN = "discrete Gaussian"
 EXPONENTIAL = "exponential mechanism"
+TRUNCATED_TEXTS = "truncated Laplace on texts"
+GAUSSIAN_TEXTS = "weighted Gaussian on texts"
 
 ROUNDED_UP = Fraction(1, 10**6)
 """Largest share by which an exponential mechanism may cost less than what is charged for it."""
@@ -40,6 +42,9 @@ _LOSS = {
 """Pure mechanism → ε of Δ/scale = 1. Their proofs: ``gate.mechanisms``, ``gate.trees``,
 ``gate.trees``.
 """
+
+_OF_TEXTS = (TRUNCATED_TEXTS, GAUSSIAN_TEXTS)
+"""Mechanisms that cost an ε and a δ. Their proofs: ``gate.texts``."""
 
 _CONCENTRATED = (GAUSSIAN, EXPONENTIAL)
 """Mechanisms that cost ρ. Their proofs: ``gate.mechanisms``."""
@@ -61,6 +66,7 @@ class Spend:
                   scale of one count that spends a whole path: 1/scale = Σ 1/scale over
                   every path
     currency      ``pure`` for ε, ``zcdp`` for ρ
+    delta         what it cost beside ε, of texts that are discovered; else 0
     """
 
     what: str
@@ -69,6 +75,7 @@ class Spend:
     sensitivity: int
     scale: Fraction
     currency: str = "pure"
+    delta: Fraction = Fraction(0)
 
     @property
     def epsilon_of_scale(self) -> Fraction:
@@ -76,8 +83,13 @@ class Spend:
 
         Laplace and tree paths: Δ1/scale. Noisy max of scores that may move in either
         direction: 2Δ∞/scale. Biased splits in β: (2β − 1)/(β − 1) · Δ∞/scale. Gaussian:
-        ρ = Δ2²/(2σ²). Exponential mechanism: ρ = (2Δ∞/scale)²/8.
+        ρ = Δ2²/(2σ²). Exponential mechanism: ρ = (2Δ∞/scale)²/8. On texts: Δ1/scale, and what
+        that ρ of the Gaussian means at half of the δ.
         """
+        if self.mechanism == TRUNCATED_TEXTS:
+            return self.sensitivity / self.scale
+        if self.mechanism == GAUSSIAN_TEXTS:
+            return epsilon_of(self.sensitivity / (2 * self.scale), self.delta / 2)
         if self.mechanism == GAUSSIAN:
             return self.sensitivity / (2 * self.scale)
         ratio = self.sensitivity / self.scale
@@ -101,12 +113,17 @@ class Accountant:
 
     epsilon    the budget, in ``currency``
     currency   pure ε; or ρ, where a pure charge of ε enters as ε²/2
+    delta      the budget of δ, for texts that are discovered; 0 for everything else
     """
 
-    def __init__(self, epsilon: Fraction, currency: Currency = PURE) -> None:
+    def __init__(
+        self, epsilon: Fraction, currency: Currency = PURE, *, delta: Fraction = Fraction(0)
+    ) -> None:
         if not isinstance(epsilon, Fraction) or epsilon <= 0:
             raise BoundaryViolation("budget: expected a positive Fraction, got something else")
-        self.epsilon, self.currency = epsilon, currency
+        if not isinstance(delta, Fraction) or not 0 <= delta < 1:
+            raise BoundaryViolation("budget: expected a Fraction from 0 to below 1 as δ, got other")
+        self.epsilon, self.currency, self.delta = epsilon, currency, delta
         self._spends: list[Spend] = []
         self._disclosures: list[Disclosure] = []
         self._settled: list[Callable[[], None]] = []
@@ -136,6 +153,11 @@ class Accountant:
         return sum(map(self.cost, self._spends), Fraction(0))
 
     @property
+    def spent_delta(self) -> Fraction:
+        """Σ of the δ of the charges."""
+        return sum((one.delta for one in self._spends), Fraction(0))
+
+    @property
     def left(self) -> Fraction:
         """What may still be charged, in the currency of the budget."""
         return self.epsilon - self.spent
@@ -156,9 +178,14 @@ class Accountant:
 
         settled   of a charge that is spent bit by bit: raises while something is left of it
         """
-        spent = self.spent
+        spent, delta = self.spent, self.spent_delta
         for spend in spends:
             _require_proven(spend)
+            delta += spend.delta
+            if delta > self.delta:
+                raise BoundaryViolation(
+                    f"{spend.what}: expected δ of at most {self.delta} in all, got {delta}"
+                )
             cost = self.cost(spend)
             if spent + cost > self.epsilon:
                 raise BudgetExceeded(
@@ -185,6 +212,10 @@ class Accountant:
                 f"{self.currency.symbol}={epsilon_text(self.epsilon)}, "
                 f"got {epsilon_text(self.spent)}"
             )
+        if self.spent_delta != self.delta:
+            raise BoundaryViolation(
+                f"release: expected charges of exactly δ={self.delta}, got {self.spent_delta}"
+            )
         for settled in self._settled:
             settled()
 
@@ -194,7 +225,10 @@ def _require_proven(spend: Spend) -> None:
     if not isinstance(spend.epsilon, Fraction) or spend.epsilon <= 0:
         raise BoundaryViolation(f"{spend.what}: expected a positive Fraction as ε, got another")
     concentrated = spend.mechanism in _CONCENTRATED
-    if not concentrated and spend.mechanism not in _LOSS:
+    of_texts = spend.mechanism in _OF_TEXTS
+    if not isinstance(spend.delta, Fraction) or (0 < spend.delta < 1) is not of_texts:
+        raise BoundaryViolation(f"{spend.what}: expected a δ of texts and of nothing else")
+    if not concentrated and not of_texts and spend.mechanism not in _LOSS:
         raise BoundaryViolation(f"{spend.what}: expected a known mechanism, got another")
     if spend.currency != ("zcdp" if concentrated else "pure"):
         raise BoundaryViolation(f"{spend.what}: expected its mechanism's currency, got another")
@@ -210,9 +244,12 @@ def _require_proven(spend: Spend) -> None:
 
 def _proves(spend: Spend) -> bool:
     """Whether the scale costs what is charged. That of the exponential mechanism is a square
-    root, rounded up: it may cost a little less.
+    root, rounded up: it may cost a little less. So may one on texts, whose scale is made a float,
+    or comes from an ε by way of whole nano-ρ.
     """
     proven = spend.epsilon_of_scale
+    if spend.mechanism in _OF_TEXTS:
+        return proven <= spend.epsilon
     if spend.mechanism == EXPONENTIAL:
         return spend.epsilon * (1 - ROUNDED_UP) <= proven <= spend.epsilon
     return proven == spend.epsilon

@@ -261,11 +261,16 @@ def _spend_fields(spend: Spend) -> dict[str, Any]:
     if spend.currency == PURE.name:
         # As it was written before there was another currency.
         del fields["currency"]
+    if not spend.delta:
+        del fields["delta"]
+    else:
+        fields["delta"] = str(spend.delta)
     return {**fields, "epsilon": str(spend.epsilon), "scale": str(spend.scale)}
 
 
 def _spend(fields: dict[str, Any]) -> Spend:
-    exact = {"epsilon": Fraction(fields["epsilon"]), "scale": Fraction(fields["scale"])}
+    texts = ("epsilon", "scale", "delta")
+    exact = {name: Fraction(text) for name, text in fields.items() if name in texts}
     return Spend(**{**fields, **exact})
 
 

@@ -38,7 +38,7 @@ _UNITS = (1e-9, 1e9)
 def _levels(value: object) -> object:
     """A list of texts; ``0..15``: the whole numbers from the first to the last; or discover."""
     if value == DISCOVER:
-        return ()
+        return []
     require(value != [], _SEVERAL, "0")
     if not isinstance(value, str) or value == TODO:
         return value
@@ -218,7 +218,7 @@ class Quantiles(fields.Section):
 
 def _pair_or_discover(value: object) -> object:
     require(value != [], _BOX, "[]")
-    return () if value == DISCOVER else value
+    return [] if value == DISCOVER else value
 
 
 def _count_or_quantiles(value: object) -> int | Quantiles:

@@ -175,7 +175,7 @@ class MemoryCounter:
             coordinates=_arrays(stored, spec.domain.numeric),
             codes=_arrays(read["discretized"][0], names) if names else {},
             rows=stored.num_rows,
-            fingerprint=_combined(reading, *(print_ for _, print_ in read.values())),
+            fingerprint=combined_fingerprint(reading, *(print_ for _, print_ in read.values())),
         )
 
     def __repr__(self) -> str:
@@ -341,7 +341,7 @@ def _group_of(grouping: Grouping) -> NDArray[Any]:
     return np.array(grouping.groups, dtype=np.min_scalar_type(grouping.size - 1))
 
 
-def _combined(reading: str, *fingerprints: str) -> str:
+def combined_fingerprint(reading: str, *fingerprints: str) -> str:
     """One fingerprint of all tables. Rows that are read once more are other rows, whatever they
     hold: whether they have changed is a question about rows, which no outcome may answer.
     """

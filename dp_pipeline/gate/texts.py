@@ -1,0 +1,253 @@
+"""Which texts may leave: those that so many persons have that no one of them decides it.
+
+Exact texts and their numbers of persons on their way to the noise, and those that leave, as whole
+numbers.
+
+A text that nobody declared is told only if enough persons have it. That cannot be pure ε: a text
+of one person may appear only where she is, so it must appear never, or with probability δ.
+
+*Promise.* For neighbours D and D', by add or remove of a person with at most L rows, or by
+replacing one by another, P(D leaves S) ≤ e^ε · P(D' leaves S) + δ for every set S of answers.
+
+*Truncated Laplace* (Desfontaines, Voss, Gipson, Mandayam, "Differentially Private Partition
+Selection", PoPETs 2022, their k-TSGD, which is the optimal rule where its δ is met exactly). Let n
+be the persons of a text, s the scale, and X discrete Laplace of scale s given |X| ≤ k. The text
+leaves where n + X > k, with n + X, of which only the order is used. A text of nobody never leaves.
+
+*Proof.* One text first; one person more makes n to n + 1. P(X = x) is f(x) ∝ e^(−|x|/s), so
+f(x − 1)/f(x) is between e^(−1/s) and e^(1/s) wherever both are positive. Of the numbers that are
+possible at n and not at n + 1, or the reverse, each side has one, of probability f(k). So one text
+is (1/s, f(k))-DP, and n = 0 is the case in which nothing leaves: at n = 1 only X = k does. With
+q = e^(−1/s), f(k) = q^k·(1 − q)/(1 + q − 2q^(k+1)). Texts have independent noise. Neighbours differ
+in at most Δ pairs of a person and a text, Δ = ``spec.distance`` of the declaration; as Δ steps of
+one pair each on one text, or on several, they compose to (Δ/s, Δ·f(k)). k is the least with
+f(k) ≤ δ/Δ, and Δ/s ≤ ε. Steps on one text do not occur: a person is in its n once, whatever her
+rows; two persons that replace each other move the n of a text that both have by nothing. ∎
+
+*Weighted Gaussian* (Gopi, Gulhane, Kulkarni, Shen, Shokouhi, Yekhanin, "Differentially Private Set
+Union", ICML 2020; Swanberg, Desfontaines, Haney 2023 compare it). A person with j texts adds
+w_j = ⌊W/√j⌋ to each of them. A text leaves where its sum plus discrete Gaussian noise of variance
+parameter σ² is at least τ. With u = 1 under add or remove, and 2 where a person is replaced:
+
+*Proof.* What one person adds has a squared norm of at most j·w_j² ≤ W². Of two who replace each
+other, the difference a − b has |a|² + |b|² − 2ab ≤ 2W², since both are nowhere negative. So with
+all texts of the world, noise on every one of them has ρ = u·W²/(2σ²), which means (ε, δ/2) as
+``spec.amounts.rho_of`` proves. Texts of nobody are left out, though. Let C be the texts of both D
+and D', x = P'(what leaves of C, at D', is in S) and y the same at D: y ≤ e^ε·x + δ/2, and y ≤ 1. A
+text that only D has is one of at most L, and its sum is one person's w_j: it leaves with
+probability P(w_j + N ≥ τ) ≤ P(N ≥ m_j) ≤ e^(−m_j²/2σ²) ≤ δ₂/j (Canonne, Kamath, Steinke 2020: the
+discrete Gaussian is subgaussian with σ²), where τ ≥ w_j + m_j for every j. So P(D leaves S) ≤
+y + δ₂. And P(D' leaves S) ≥ (1 − δ₂)·x where only C's texts are in S, as only those matter for
+y. If e^ε·x ≤ 1, then e^ε·x − e^ε·(1 − δ₂)·x ≤ δ₂; else e^ε·(1 − δ₂)·x ≥ 1 − δ₂ ≥ y − δ₂. Either
+way P(D leaves S) ≤ e^ε·P(D' leaves S) + δ/2 + δ₂ + δ₂. Under add or remove only one of the two has
+texts of its own, so one δ₂ falls away. With δ₂ = δ/(2u) it is (ε, δ). ∎
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, Context, Decimal, localcontext
+from fractions import Fraction
+from math import isqrt
+
+import numpy as np
+
+from dp_pipeline.gate.noise import (
+    NoiseSource,
+    checked_scale,
+    float_at_least,
+    int64_array,
+    root_at_least,
+)
+from dp_pipeline.release.accountant import GAUSSIAN_TEXTS, TRUNCATED_TEXTS, Spend
+from dp_pipeline.spec.amounts import rho_of
+from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.spec.errors import BoundaryViolation
+
+WEIGHT = 1 << 20
+"""What a person with one text adds to it, in the weighted Gaussian."""
+
+_EXACT = Context(prec=120, Emin=MIN_EMIN, Emax=MAX_EMAX)
+_ALLOWANCE = Decimal(10) ** -30
+"""Far above what 120 digits can lose here, for scales up to 2^55 and δ down to 10^(−30)."""
+
+
+def packed(texts: tuple[bytes, ...]) -> IntArray:
+    """Texts as whole numbers: how many, the length of each, and their bytes.
+
+    >>> packed((b"a", b"bc")).tolist()
+    [2, 1, 2, 97, 98, 99]
+    """
+    lengths = [len(text) for text in texts]
+    head = np.array([len(texts), *lengths], dtype=np.int64)
+    return np.concatenate([head, np.frombuffer(b"".join(texts), np.uint8).astype(np.int64)])
+
+
+def unpacked(array: IntArray) -> tuple[tuple[bytes, ...], IntArray]:
+    """The texts of ``packed``, and whatever stands behind them.
+
+    >>> unpacked(np.array([2, 1, 2, 97, 98, 99, 7, 8]))
+    ((b'a', b'bc'), array([7, 8]))
+    """
+    many = int(array[0])
+    lengths = array[1 : 1 + many]
+    ends = np.cumsum(lengths)
+    bytes_from = 1 + many
+    bytes_to = bytes_from + (int(ends[-1]) if many else 0)
+    content = array[bytes_from:bytes_to].astype(np.uint8).tobytes()
+    places = zip((ends - lengths).tolist(), ends.tolist(), strict=True)
+    return tuple(content[start:end] for start, end in places), array[bytes_to:]
+
+
+def most_noise(scale: Fraction, delta: Fraction) -> int:
+    """The least k with P(X = k) ≤ δ, X discrete Laplace given |X| ≤ k.
+
+    f(k) = q^k·(1 − q)/(1 + q − 2q^(k+1)) ≤ δ is q^k ≤ δ(1 + q)/(1 − q + 2δq), solved for k and
+    rounded up, so that no rounded digit can make it too small.
+
+    >>> most_noise(Fraction(1), Fraction(1, 1000))
+    7
+    """
+    with localcontext(_EXACT):
+        exact, share = _decimal(scale), _decimal(delta)
+        q = (-1 / exact).exp()
+        odds = (1 - q + 2 * share * q) / (share * (1 + q))
+        return max(0, int((exact * odds.ln() + _ALLOWANCE).to_integral_value(ROUND_CEILING)))
+
+
+def gaussian_reach(sigma2: Fraction, chance: Fraction) -> int:
+    """A whole m ≥ √(2σ²·ln(1/chance)): discrete Gaussian noise reaches it with at most that chance.
+
+    >>> gaussian_reach(Fraction(100), Fraction(1, 1000))
+    38
+    """
+    with localcontext(_EXACT):
+        square = 2 * _decimal(sigma2) * -_decimal(chance).ln()
+        return int((square.sqrt() + _ALLOWANCE).to_integral_value(ROUND_CEILING))
+
+
+def _decimal(value: Fraction) -> Decimal:
+    return Decimal(value.numerator) / Decimal(value.denominator)
+
+
+@dataclass(frozen=True)
+class TextRule:
+    """Which texts of one attribute leave: those whose noisy number is at least ``threshold``.
+
+    weights     what a person with j different texts adds to each of them, at j − 1
+    spend       what it costs, with the mechanism and the scale of its noise
+    threshold   a whole number, in the unit of the weights
+    most        texts that leave, at most: those with the largest noisy numbers
+    """
+
+    weights: tuple[int, ...]
+    spend: Spend
+    threshold: int
+    most: int
+
+    @property
+    def persons(self) -> Fraction:
+        """How many persons have to have a text for it to leave about every other time, where
+        each has as many texts as she may.
+        """
+        return Fraction(self.threshold, self.weights[-1])
+
+    def chosen(self, exact: IntArray, noise: NoiseSource) -> IntArray:
+        """Texts that leave, ``packed``, in the order of their bytes, of packed texts and their
+        exact numbers.
+        """
+        texts, numbers = unpacked(exact)
+        noisy = self._noisy(numbers, noise)
+        passed = np.flatnonzero(noisy >= self.threshold)
+        # The largest first; of equal ones that whose bytes come first.
+        order = np.argsort(-noisy[passed], kind="stable")[: self.most]
+        return packed(tuple(sorted(texts[at] for at in passed[order])))
+
+    def _noisy(self, numbers: IntArray, noise: NoiseSource) -> IntArray:
+        if self.spend.mechanism == GAUSSIAN_TEXTS:
+            return noise.discrete_gaussian(numbers, self.spend.scale)
+        return numbers + truncated(len(numbers), self.spend.scale, self.threshold - 1, noise)
+
+
+def truncated(size: int, scale: Fraction, most: int, noise: NoiseSource) -> IntArray:
+    """Independent discrete Laplace noise given that it is in ±most: others are drawn again.
+
+    Which draws are accepted depends on the noise alone, so neither does the time on any row.
+    """
+    drawn = np.zeros(size, dtype=np.int64)
+    missing = np.arange(size)
+    while missing.size:
+        drawn[missing] = noise.discrete_laplace(np.zeros(len(missing), dtype=np.int64), scale)
+        missing = missing[np.abs(drawn[missing]) > most]
+    return int64_array(drawn, of="noise")
+
+
+def text_rule(
+    what: str, *, rows: int, persons: int, epsilon: Fraction, delta: Fraction, most: int
+) -> TextRule:
+    """The rule that lets texts of fewer persons leave, of the two that are proven.
+
+    rows      rows that one person can have
+    persons   persons that neighbours differ by: 1, or 2 where one is replaced by another
+
+    BoundaryViolation for a scale above 2^55. Which of the two is a matter of public numbers.
+    """
+    truncating = _truncated_rule(what, rows, persons, epsilon, delta, most)
+    if rows == 1:
+        return truncating
+    gaussian = _gaussian_rule(what, rows, persons, epsilon, delta, most)
+    return min(truncating, gaussian, key=lambda rule: rule.persons)
+
+
+def _truncated_rule(
+    what: str, rows: int, persons: int, epsilon: Fraction, delta: Fraction, most: int
+) -> TextRule:
+    distance = rows * persons
+    # A float without rounding: every source of noise draws at this scale, and none at a near one.
+    scale = Fraction(float_at_least(checked_scale(distance / epsilon)))
+    spend = Spend(what, TRUNCATED_TEXTS, epsilon, distance, checked_scale(scale), delta=delta)
+    threshold = most_noise(scale, delta / distance) + 1
+    return TextRule((1,) * rows, spend, threshold, most)
+
+
+def _gaussian_rule(
+    what: str, rows: int, persons: int, epsilon: Fraction, delta: Fraction, most: int
+) -> TextRule:
+    sensitivity = persons * WEIGHT**2
+    exact = Fraction(sensitivity) / (2 * rho_of(epsilon, delta / 2))
+    variance = checked_scale(_root(exact)) ** 2
+    spend = Spend(what, GAUSSIAN_TEXTS, epsilon, sensitivity, variance, delta=delta)
+    weights = tuple(isqrt(WEIGHT**2 // texts) for texts in range(1, rows + 1))
+    failing = delta / (2 * persons)
+    threshold = max(
+        weights[first - 1] + gaussian_reach(spend.scale, failing / last)
+        for first, last in _blocks(rows)
+    )
+    return TextRule(weights, spend, threshold, most)
+
+
+def _root(square: Fraction) -> Fraction:
+    """A root that is not too small, and that every source of noise draws at as it is: one of them
+    takes ``root_at_least`` of a variance, and more noise would reach the threshold more often.
+    """
+    root = root_at_least(square)
+    while root_at_least(root**2) != root:
+        root = root_at_least(root**2)
+    return root
+
+
+def _blocks(rows: int) -> Iterator[tuple[int, int]]:
+    """1; 2 to 3; 4 to 7; … up to ``rows``: numbers of texts with nearly one weight."""
+    first = 1
+    while first <= rows:
+        yield first, min(2 * first - 1, rows)
+        first *= 2
+
+
+def require_packed(array: IntArray) -> tuple[str, ...]:
+    """The texts of an answer; BoundaryViolation for what is none."""
+    texts, rest = unpacked(array)
+    if len(rest) or list(texts) != sorted(set(texts)):
+        raise BoundaryViolation("texts: expected different ones in the order of their bytes")
+    return tuple(text.decode() for text in texts)
