@@ -212,16 +212,17 @@ def _run(requests: list[RunRequest]) -> None:
     with progress(sum(step_count(request) for request in requests)) as on_step:
         results = [run_dataset(request, on_step) for request in requests]
     for request, ran in zip(requests, results, strict=True):
-        _print_outcome(request, ran.levels)
+        _print_outcome(request, ran.levels, discovery=ran.discovery)
         print_failed_checks(request.spec, ran.failed_checks)
 
 
-def _print_outcome(request: RunRequest, ran: Sequence[str]) -> None:
+def _print_outcome(request: RunRequest, ran: Sequence[str], *, discovery: int = 0) -> None:
     from dp_pipeline.publish.account import limits_word
     from dp_pipeline.publish.outcome import outcomes, report_path
     from dp_pipeline.reporting.metrics import MOST_METRICS, metric_named, metrics_of
     from dp_pipeline.reporting.text import print_table
     from dp_pipeline.spec.amounts import NANO
+    from dp_pipeline.spec.discovered import discovery_words
 
     found = list(outcomes(request, ran=ran))
     metrics = metrics_of(row for one in found for row in one.quality)[:MOST_METRICS]
@@ -237,7 +238,11 @@ def _print_outcome(request: RunRequest, ran: Sequence[str]) -> None:
         print_table(title, *first.centre_table())
     for line in (text for one in found for text in one.warnings):
         click.echo(f"warning: {line}")
-    charged = Fraction(sum(one.charged for one in found), NANO)
+    if request.discovery is not None:
+        price = discovery_words(request.spec.to_discover, request.discovery.asked)
+        paid = "charged by this run" if discovery else "paid before, nothing charged"
+        click.echo(f"discovered: {price}; {paid}")
+    charged = Fraction(sum(one.charged for one in found) + discovery, NANO)
     click.echo(f"charged by this run: {currency.text(charged)}")
     word = limits_word(request.spec, request.home)
     if word:

@@ -62,7 +62,9 @@ class _Box:
             yield self, total
             return
         noisy = np.array([child.rows for child in self.children])
-        for child, rows in zip(self.children, project_to_simplex(noisy, total), strict=True):
+        # Noise may leave nothing to divide.
+        parts = project_to_simplex(noisy, total) if total > 0 else np.zeros(len(noisy))
+        for child, rows in zip(self.children, parts, strict=True):
             yield from child.leaves(float(rows))
 
 

@@ -119,12 +119,13 @@ def _ingested(spec: DatasetSpec) -> list[Column]:
 
 def _normalized(spec: DatasetSpec) -> list[Column]:
     columns = []
-    for one in spec.domain:
-        source, rules = [("ingested", one.column)], rules_of(one)
+    for one in spec.widest.domain:
+        declared = spec.domain[one.name]
+        source, rules = [("ingested", one.column)], rules_of(declared)
         if one.coordinate is None:
             columns.append(Column(one.name, "text", "the level", source, rules, one.nullable))
             continue
-        words = f"fixed-point coordinate: {_declared(one)} as -{_ONE} to {_ONE}"
+        words = f"fixed-point coordinate: {_declared(declared)} as -{_ONE} to {_ONE}"
         around = (f"-{_ONE} to {_ONE}",)
         columns.append(Column(one.name, "int32", words, source, around, one.nullable))
         if one.cells is not None:
@@ -135,11 +136,12 @@ def _normalized(spec: DatasetSpec) -> list[Column]:
 
 def _discretized(spec: DatasetSpec) -> list[Column]:
     columns = []
-    for name in spec.domain.discrete:
-        one = spec.domain[name]
+    for name in spec.widest.domain.discrete:
+        one, declared = spec.widest.domain[name], spec.domain[name]
         source = name if one.coordinate is None else f"{name}{CLIPPED}"
         kind = str(np.min_scalar_type(one.size - 1))
-        words, codes = f"code of the cell (declared: {_declared(one)})", (f"0 to {one.size - 1}",)
+        most = f"0 to {one.size - 1}{' at most' if declared.undeclared else ''}"
+        words, codes = f"code of the cell (declared: {_declared(declared)})", (most,)
         columns.append(Column(name, kind, words, [("normalized", source)], codes))
     return columns
 
@@ -164,7 +166,11 @@ def rules_of(attribute: Attribute) -> tuple[str, ...]:
 
 
 def _declared(attribute: Attribute) -> str:
-    """The declared bounds or levels, in words; a missing value is stored as none of them."""
+    """The declared bounds or levels, in words; a missing value is stored as none of them. What is
+    to be discovered the log of a run never says: its asset does, once it is paid for.
+    """
+    if attribute.undeclared is not None:
+        return "discovered"
     if attribute.coordinate is not None:
         return f"{attribute.coordinate.lower:g} to {attribute.coordinate.upper:g}"
     levels = attribute.labels()[: attribute.size - attribute.nullable]
@@ -186,10 +192,10 @@ def released_columns(spec: DatasetSpec, model: Model) -> list[Column]:
 
 
 def _synthetic(spec: DatasetSpec, model: TableModel) -> list[Column]:
-    names = model.chosen(spec.domain)
+    names = model.chosen(spec.widest.domain)
     nobody = np.zeros((0, len(names)), dtype=np.int64)
     # Names and types by the code that writes the rows, in declared order.
-    written = decoded(nobody, names, spec.domain, np.random.default_rng(0))
+    written = decoded(nobody, names, spec.widest.domain, np.random.default_rng(0))
     declared = [name for name in spec.domain.names if name in names]
     return [
         Column(
@@ -213,13 +219,13 @@ def _centres(spec: DatasetSpec, model: Clustering) -> list[Column]:
             [("normalized", name)],
             rules_of(spec.domain[name]),
         )
-        for name in clustering_columns(model.columns, spec.domain)
+        for name in clustering_columns(model.columns, spec.widest.domain)
     ]
 
 
 def _classes(spec: DatasetSpec, model: DpKjig) -> list[Column]:
     (label,) = model.label
-    told = [("discretized", name) for name in (*model.chosen(spec.domain), label)]
+    told = [("discretized", name) for name in (*model.chosen(spec.widest.domain), label)]
     levels = rules_of(spec.domain[label])
     return [
         Column("class", "int64", "number of a published class", told[:-1]),

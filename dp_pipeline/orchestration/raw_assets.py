@@ -195,7 +195,7 @@ def _prepared(spec: DatasetSpec, stage: str, *, upstream: str, last: bool) -> dg
         kinds={"parquet"},
         tags=side_tags(spec, "raw"),
         owners=list(spec.owners),
-        metadata=column_metadata(spec, raw_columns(spec.widest, stage)),
+        metadata=column_metadata(spec, raw_columns(spec, stage)),
         code_version=raw_code(spec),
     )
     def prepared(pipeline: PipelineResource) -> dg.MaterializeResult:  # type: ignore[type-arg]

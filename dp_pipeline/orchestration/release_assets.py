@@ -75,9 +75,7 @@ def _released(spec: DatasetSpec, kind: type[Release], name: str) -> dg.AssetsDef
     key = dg.AssetKey([spec.name, *kind.FOLDER, name])
     static: dict[str, Any] = {"privacy/kind": "not-dp"}
     if kind is EpsilonRelease:
-        static = column_metadata(
-            spec, released_columns(spec.widest, build_model(spec.widest, name))
-        )
+        static = column_metadata(spec, released_columns(spec, build_model(spec, name)))
     described = dg.asset(
         key=key,
         deps=[[spec.name, stages_of(spec.widest)[-1]]],

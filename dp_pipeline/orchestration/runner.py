@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dp_pipeline.publish.account import open_population
-from dp_pipeline.publish.domain_release import NAME
+from dp_pipeline.publish.domain_release import NAME, charged_for_domain
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.outcome import is_prepared, report_stands, stands
 from dp_pipeline.publish.request import RunRequest, plan_request
@@ -29,17 +29,19 @@ class RunFailed(PipelineError):
         super().__init__(message)
 
 
-@dataclass(frozen=True)
+@dataclass
 class DagsterRuns:
     """The runs that one command starts, one after the other.
 
     on_step   is told the name of each step before it starts
+    discovery nano-ε, or nano-ρ, that the last of them charged for discovering the domain
     """
 
     job: dg.JobDefinition
     instance: dg.DagsterInstance
     spec: DatasetSpec
     on_step: Callable[[str], None]
+    discovery: int = 0
 
     def prepare(self, home: Home, snapshot: str) -> tuple[str, ...]:
         """The raw chain, where a snapshot is named or the current one is not prepared.
@@ -53,6 +55,8 @@ class DagsterRuns:
         names = ["ingested", "validated", *domain, *stages_of(self.spec.widest)]
         config = {"ingested": {"config": {"snapshot": snapshot}}}
         result = self.run("rows", names, config=config)
+        if domain:
+            self.discovery = charged_for_domain(self.spec, home, run=result.run_id)
         checks = result.get_asset_check_evaluations()
         return tuple(one.check_name for one in checks if not one.passed)
 
@@ -104,10 +108,12 @@ class Ran:
 
     levels          those that were run now; all others stood as they were
     failed_checks   names of the checks on rows that did not pass, for the steward alone
+    discovery       nano-ε, or nano-ρ, that discovering the domain charged
     """
 
     levels: tuple[str, ...] = ()
     failed_checks: tuple[str, ...] = ()
+    discovery: int = 0
 
 
 def run_dataset(request: RunRequest, on_step: OnStep) -> Ran:
@@ -147,7 +153,7 @@ def _run_levels(request: RunRequest, levels: Sequence[str], on_step: OnStep) -> 
         # The report of releases with an ε has to say what was released beside them.
         beside = ["comparison"] if below and spec.is_release else []
         runs.run("report", [f"{below}comparison", "budget", *beside])
-    return Ran(tuple(levels), failed)
+    return Ran(tuple(levels), tuple(failed), runs.discovery)
 
 
 def step_count(request: RunRequest) -> int:

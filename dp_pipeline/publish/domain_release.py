@@ -103,14 +103,19 @@ class DomainRelease(NoisyRelease):
         return epsilon_text(self.epsilon)
 
     @property
+    def asked(self) -> Discover:
+        """What it may cost, as declared."""
+        return declared_discovery(self.spec)
+
+    @property
     def epsilon(self) -> Fraction:
         """Of all looks together."""
-        return declared_discovery(self.spec).epsilon
+        return self.asked.epsilon
 
     @property
     def delta(self) -> Fraction:
         """Its own δ: 0 where no levels are discovered."""
-        return declared_discovery(self.spec).delta or Fraction(0)
+        return self.asked.delta or Fraction(0)
 
     @property
     def cost(self) -> Fraction:
@@ -155,7 +160,7 @@ class DomainRelease(NoisyRelease):
             snapshot=snapshot,
             declaration=self.spec.digest,
             model=NAME,
-            measuring=declared_discovery(self.spec).to_facts(),
+            measuring=self.asked.to_facts(),
             epsilon=self.epsilon,
             evaluation=None,
             noise=self.noise_name,
@@ -314,6 +319,15 @@ def domain_bundle(spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = 
             f"before: {preparing(spec.name)}, at the price of another discovery"
         )
     return bundle
+
+
+def charged_for_domain(spec: DatasetSpec, home: Home, *, run: str) -> int:
+    """Nano-ε, or nano-ρ, that one run charged for the domain of the current snapshot; 0 where
+    another one had paid.
+    """
+    bundle = domain_bundle(spec, home)
+    reserved = home.ledger.history(bundle.key)[0]
+    return reserved.nano_epsilon if reserved.facts.get("run") == run else 0
 
 
 def _domain_of(spec: DatasetSpec, bundle: Bundle) -> DiscoveredDomain:
