@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from functools import cached_property
 from pathlib import Path
 
 from dp_pipeline.ledger import Account, Balance
@@ -44,10 +43,11 @@ class RunRequest:
     new_draw: bool = False
     snapshot: str = ""
 
-    @cached_property
+    @property
     def made(self) -> DatasetSpec:
         """The data set as it is released: with the domain that was discovered of the snapshot that
-        is read; before that with the widest that may be found, for prices alone.
+        is read; before that with the widest that may be found, for prices alone. Asked anew each
+        time: a run of this request may have discovered it.
         """
         if self.snapshot:
             return self.spec.widest
@@ -69,9 +69,9 @@ class RunRequest:
 
     def at(self, level: str) -> tuple[Release, ...]:
         """Every model or method at one level."""
+        made = self.made
         return tuple(
-            self.kind.at(self.made, name, level, self.home, noise=self.noise_name)
-            for name in self.names
+            self.kind.at(made, name, level, self.home, noise=self.noise_name) for name in self.names
         )
 
 

@@ -27,9 +27,12 @@ from dp_pipeline.ledger import Entry
 from dp_pipeline.ledger.head import Head
 from dp_pipeline.ledger.postgres import place, postgres_url
 from dp_pipeline.orchestration.instance import STORAGE_VARIABLE, dagster_folder
+from dp_pipeline.publish.domain_release import NAME as DOMAIN
+from dp_pipeline.publish.domain_release import DomainRelease, with_discovered
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.home import HEAD_VARIABLE, Home
 from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
+from dp_pipeline.publish.noisy_release import NoisyRelease
 from dp_pipeline.publish.release import Release
 from dp_pipeline.publish.store import BUNDLE_FILE
 from dp_pipeline.raw.snapshot import Snapshot
@@ -72,9 +75,16 @@ class Charged:
         return K_ANONYMITY in self.facts
 
     @property
+    def is_domain(self) -> bool:
+        """Whether it is a discovered domain."""
+        return self.facts.get("model") == DOMAIN
+
+    @property
     def command(self) -> str:
         """What finishes it, or gives it again."""
         of = self.facts.get("dataset", "")
+        if self.is_domain:
+            return f"dp-pipeline run {of}"
         if self.is_k_anonymous:
             name, k = self.facts["model"], self.facts["k"]
             return f"dp-pipeline anonymize {of} --method {name} --k {k}"
@@ -82,8 +92,15 @@ class Charged:
         return f"dp-pipeline run {of} --model {name} --epsilon {epsilon}"
 
     def release(self, spec: DatasetSpec, home: Home) -> Release:
-        """The same release as it is declared today."""
+        """The same release as it is declared today, with the domain of its snapshot.
+
+        NotPrepared where that is to be discovered, and was not.
+        """
         name = self.facts["model"]
+        if self.is_domain:
+            return DomainRelease(spec, home, self.facts["noise"])
+        read = Snapshot(home.raw / spec.name / self.facts["snapshot"], b"")
+        spec = with_discovered(spec, home, snapshot=read)
         if self.is_k_anonymous:
             return KAnonymousRelease(spec, name, int(self.facts["k"]), home)
         epsilon = Fraction(self.facts["epsilon"])
@@ -92,7 +109,7 @@ class Charged:
     def key_of_today(self, spec: DatasetSpec, home: Home) -> Key:
         """The key that this program gives the same question now."""
         release, snapshot = self.release(spec, home), self.facts["snapshot"]
-        if isinstance(release, EpsilonRelease):
+        if isinstance(release, NoisyRelease):
             return release.draw_key(snapshot, int(self.facts["replicate"]))
         # Of a snapshot only its name enters a key.
         return release.key(Snapshot(home.raw / spec.name / snapshot, b""))
@@ -100,6 +117,8 @@ class Charged:
     def is_declared(self, spec: DatasetSpec) -> bool:
         """Whether the file of today still asks for it."""
         model = self.facts["model"]
+        if self.is_domain:
+            return bool(spec.to_discover)
         if self.is_k_anonymous:
             declared = spec.k_anonymity
             return declared is not None and model in declared.methods
@@ -108,9 +127,9 @@ class Charged:
     def changes(self, spec: DatasetSpec, home: Home) -> list[str]:
         """Why the key of today is another one, in words."""
         told = []
-        if self.facts["declaration"] != spec.digest:
-            told.append("what is measured of the rows is declared otherwise")
         release = self.release(spec, home)
+        if self.facts["declaration"] != release.spec.digest:
+            told.append("what is measured of the rows is declared otherwise")
         if isinstance(release, EpsilonRelease):
             told += _differences(self.facts["measuring"], texts_of(release.model, measuring=True))
             declared = release.evaluation

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dp_pipeline.cli.doctor import Finding, collected
 from dp_pipeline.cli.doctor.homes import Charged, charged_releases
 from dp_pipeline.files import is_locked
-from dp_pipeline.publish.epsilon_release import EpsilonRelease, draw
 from dp_pipeline.publish.home import Home
+from dp_pipeline.publish.noisy_release import NoisyRelease
 from dp_pipeline.publish.release import code_version
 from dp_pipeline.publish.replay import require_remade, require_whole
 from dp_pipeline.raw.snapshot import current_snapshot
@@ -17,7 +17,7 @@ from dp_pipeline.release.bundle import ReleaseKey
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.discovery import dataset_files
-from dp_pipeline.spec.errors import DeclarationError, NoAnswer, PipelineError
+from dp_pipeline.spec.errors import DeclarationError, NoAnswer, NotPrepared, PipelineError
 from dp_pipeline.spec.parser import load_spec
 
 TOPIC = "releases"
@@ -55,7 +55,11 @@ def _counted(
         return "charged and not finished"
     if spec is None or not one.is_declared(spec):
         return "stored, and not asked for by any file of today"
-    if one.key_of_today(spec, home).digest == one.key:
+    try:
+        key = one.key_of_today(spec, home).digest
+    except NotPrepared:
+        return "stored, of a domain that is not discovered as the file declares it"
+    if key == one.key:
         return "replayed at no cost" if one.state == "settled" else "dead"
     current = current_snapshot(home.raw, spec.name, b"")
     if current is None or current.id != one.facts["snapshot"]:
@@ -109,14 +113,14 @@ def _obstacle(one: Charged, spec: DatasetSpec | None, home: Home) -> str | None:
 def _refusal(one: Charged, spec: DatasetSpec, home: Home) -> str | None:
     release = one.release(spec, home)
     key = one.key_of_today(spec, home)
-    if not isinstance(release, EpsilonRelease) or not isinstance(key, ReleaseKey):
+    if not isinstance(release, NoisyRelease) or not isinstance(key, ReleaseKey):
         return None
     try:
         release.require_as_begun(key)
         path = release.store.transcript_path(key)
         if not path.is_file():
             return "its answers are lost: the next run says so, and only --new-draw goes on"
-        draw(release, key, None, Transcript.peek(path))
+        release.drawn(key, None, Transcript.peek(path))
     except NoAnswer:
         # Without rows the first answer that was never drawn ends it: that far it is the same.
         return None
