@@ -1,0 +1,291 @@
+"""A domain is discovered once a snapshot, by a charge of its own; every release is made with it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from dp_pipeline.publish import domain_release
+from dp_pipeline.publish.domain_release import (
+    NAME,
+    DomainRelease,
+    publish_domain,
+    with_discovered,
+)
+from dp_pipeline.publish.replay import require_remade, require_whole
+from dp_pipeline.publish.request import plan_request
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.discovered import DiscoveredDomain, Found
+from dp_pipeline.spec.errors import BudgetExceeded, Damaged, NotDiscovered, NotPrepared
+from dp_pipeline_tests.orchestration.events import failures, refusal
+from dp_pipeline_tests.orchestration.projects import Declaration, Project
+
+DELTA = Fraction(1, 10**6)
+SHOPS: Declaration = {
+    "description": "What members bought: sensitive.",
+    "population": "members",
+    "purpose": "release",
+    "protection": {"unit": "rows_of_person", "column": "member", "at_most": "2"},
+    "ceiling": {"total": "9"},
+    "source": {"kind": "csv", "path": "shops.csv"},
+    "attributes": {
+        "zone": {"levels": "discover", "at_most": "20"},
+        "fare": {"bounds": "discover", "unit": "1", "bins": {"quantiles": "4"}},
+        "age": {"bounds": ["0", "80"], "bins": "4"},
+    },
+    "discover": {"epsilon": "2", "delta": "0.000001"},
+    "partitions": ["0.5", "1"],
+    "models": {"independent": {}},
+    "publish": {"model": "independent", "epsilon": "0.5"},
+}
+COST = Fraction(2)
+SECRET = "hapaxlegomenon"
+"""A zone of one person."""
+
+
+def rows() -> list[str]:
+    """600 members with two purchases each, in three zones, and one secret."""
+    lines = ["member,zone,fare,age"]
+    lines += [f"m{n // 2},{'abc'[n % 3]},{1 + n % 30},{n % 80}" for n in range(1200)]
+    return [*lines, f"m9999,{SECRET},7,40"]
+
+
+def shops(project: Project, **changes: Any) -> DatasetSpec:
+    project.datasets.mkdir(parents=True, exist_ok=True)
+    project.write_rows("shops.csv", rows())
+    return project.declare("shops", SHOPS, **changes)
+
+
+@pytest.fixture
+def project(tmp_path: Any) -> Project:
+    """Rows read and validated."""
+    project = Project(tmp_path)
+    assert project.launch(shops(project), "ingested", "validated").success
+    return project
+
+
+@pytest.fixture
+def spec(project: Project) -> DatasetSpec:
+    return project.declare("shops", SHOPS)
+
+
+def of(project: Project, spec: DatasetSpec, noise: str = "opendp") -> DomainRelease:
+    return DomainRelease(spec, project.home, noise)
+
+
+def test_the_first_run_charges_epsilon_and_delta_and_the_second_one_nothing(
+    project: Project, spec: DatasetSpec
+):
+    first = publish_domain(of(project, spec))
+    assert (first.state, first.nano) == ("charged", 2_000_000_000)
+    balance = project.ledger.balance("members")
+    assert (balance.spent, balance.delta_spent, balance.delta_ceiling) == (COST, DELTA, DELTA)
+    again = publish_domain(of(project, spec))
+    assert (again.state, again.nano) == ("replayed", 0)
+    assert again.bundle.to_json() == first.bundle.to_json()
+    assert project.ledger.balance("members") == balance
+    project.ledger.verify()
+
+
+def test_its_charges_add_up_to_what_was_paid_in_epsilon_and_in_delta(
+    project: Project, spec: DatasetSpec
+):
+    bundle = publish_domain(of(project, spec)).bundle
+    assert sum(one.epsilon for one in bundle.spends) == COST
+    assert sum(one.delta for one in bundle.spends) == DELTA == bundle.own_delta
+
+
+def test_what_one_person_alone_has_is_in_nothing_that_is_released(
+    project: Project, spec: DatasetSpec
+):
+    publish_domain(of(project, spec))
+    for path, content in project.files("released").items():
+        assert SECRET.encode() not in content, path
+    assert set(with_discovered(spec, project.home).domain["zone"].labels()) == {
+        *("a", "b", "c", "other")
+    }
+
+
+@pytest.mark.chain
+def test_a_run_discovers_prepares_and_releases_and_the_next_run_pays_nothing(
+    project: Project, spec: DatasetSpec
+):
+    released = project.run(spec)
+    assert project.spent(spec) == spec.cost_of_everything == COST + Fraction("1.5")
+    assert {one.state for one in project.run(spec)} == {"replayed"}
+    assert project.spent(spec) == spec.cost_of_everything
+    made = with_discovered(spec, project.home)
+    assert {one.bundle.facts["declaration"] for one in released} == {made.digest}
+    assert made.digest != spec.digest
+    (zones,) = {tuple(sorted(set(one.bundle.tables["synthetic"]["zone"]))) for one in released[:1]}
+    assert set(zones) <= {"a", "b", "c", "other"}
+
+
+@pytest.mark.chain
+def test_partitions_alone_replay_the_domain_and_charge_their_own_epsilon(
+    project: Project, spec: DatasetSpec
+):
+    project.run(spec, epsilons=["0.5"])
+    project.run(spec, epsilons=["1"])
+    assert project.spent(spec) == spec.cost_of_everything
+    keys = [one.key for one in project.ledger.entries("members") if one.event == "reserve"]
+    assert len(keys) == 3
+
+
+@pytest.mark.chain
+def test_a_new_snapshot_is_another_discovery_and_needs_room_for_its_delta(project: Project):
+    spec = project.declare("shops", SHOPS)
+    project.run(spec, epsilons=["0.5"])
+    with pytest.raises(BudgetExceeded, match="asked δ=1e-06, spent 1e-06, left 0"):
+        project.run(spec, epsilons=["0.5"], snapshot="next")
+    project.ledger.raise_ceiling(
+        "members", total=Fraction(9), per_month=None, delta_ceiling=2 * DELTA, reason="x", by="ana"
+    )
+    project.run(spec, epsilons=["0.5"], snapshot="next")
+    assert project.ledger.balance("members").delta_spent == 2 * DELTA
+    assert project.spent(spec) == 2 * (COST + Fraction("0.5"))
+
+
+def test_a_file_may_declare_delta_for_several_discoveries(project: Project):
+    spec = project.declare("shops", SHOPS, ceiling={"total": "9", "delta": "0.00001"})
+    assert spec.delta_ceiling == 10 * DELTA
+    with pytest.raises(Exception, match="a file does not raise it"):
+        publish_domain(of(project, spec))
+
+
+def test_the_plan_prices_the_domain_before_and_after_it_is_discovered(
+    project: Project, spec: DatasetSpec
+):
+    before = plan_request(project.request(spec))
+    assert [one.model for one in before.releases] == [NAME, "independent", "independent"]
+    assert before.asked == spec.cost_of_everything
+    publish_domain(of(project, spec))
+    after = plan_request(project.request(spec))
+    assert (after.releases[0].state, after.asked) == ("settled", Fraction("1.5"))
+
+
+def test_nothing_is_prepared_or_released_before_the_domain_is_there(
+    project: Project, spec: DatasetSpec
+):
+    with pytest.raises(NotPrepared, match="domain of its snapshot"):
+        with_discovered(spec, project.home)
+    assert "domain of its snapshot" in refusal(project.launch(spec, "normalized"))
+    assert "domain of its snapshot" in refusal(project.launch(spec, "independent", partition="0.5"))
+    assert project.ledger.balance("members").spent == 0
+
+
+def test_a_killed_discovery_goes_on_under_its_charge_from_the_answers_that_it_had(
+    project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
+):
+    real = Transcript.store
+
+    def killed(self: Transcript, *arguments: Any, **named: Any) -> None:
+        real(self, *arguments, **named)
+        # The dry run keeps its answers in memory alone, and charges nothing.
+        if project.ledger.balance("members").spent:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Transcript, "store", killed)
+        with pytest.raises(KeyboardInterrupt):
+            publish_domain(of(project, spec))
+    assert project.ledger.balance("members").spent == COST
+    assert publish_domain(of(project, spec)).state == "resumed"
+    assert project.ledger.balance("members").spent == COST
+
+
+def test_a_new_draw_is_another_domain_at_the_full_price_and_releases_follow_it(
+    project: Project, spec: DatasetSpec
+):
+    project.declare("shops", SHOPS)
+    publish_domain(of(project, spec))
+    with pytest.raises(BudgetExceeded):
+        publish_domain(of(project, spec), new_draw=True)
+
+
+def test_where_noise_says_too_little_it_is_paid_for_and_says_so_for_ever(
+    project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
+):
+    real = domain_release.discover
+
+    def too_little(*arguments: Any) -> DiscoveredDomain:
+        real(*arguments)
+        raise NotDiscovered("zone: expected two levels above the noise, got fewer")
+
+    monkeypatch.setattr(domain_release, "discover", too_little)
+    with pytest.raises(NotDiscovered, match="shops: zone"):
+        publish_domain(of(project, spec))
+    assert project.ledger.balance("members").spent == COST
+    with pytest.raises(NotDiscovered, match="shops: zone"):
+        publish_domain(of(project, spec))
+    with pytest.raises(NotDiscovered, match="shops: zone"):
+        with_discovered(spec, project.home)
+    assert project.ledger.balance("members").spent == COST
+    assert project.ledger.unfinished() == ()
+
+
+@pytest.mark.chain
+def test_its_stored_answers_give_it_again_and_it_is_whole(project: Project, spec: DatasetSpec):
+    release = of(project, spec)
+    published = publish_domain(release)
+    require_remade(release, require_whole(release, published.folder))
+    shutil.rmtree(published.folder)
+    again = publish_domain(release)
+    assert (again.state, again.bundle.to_json()) == ("replayed", published.bundle.to_json())
+
+
+def point_elsewhere(project: Project, spec: DatasetSpec) -> None:
+    path = project.home.released / "shops" / NAME
+    (pointer,) = path.glob("snapshot-*.json")
+    document = json.loads(pointer.read_text())
+    project.run(spec, epsilons=["0.5"])
+    (partition,) = (project.home.released / "shops" / "independent").glob("partition-0.5.json")
+    document["value"]["folder"] = json.loads(partition.read_text())["value"]["folder"]
+    pointer.write_text(json.dumps(document))
+
+
+@pytest.mark.chain
+def test_a_pointer_to_another_release_is_no_domain(project: Project, spec: DatasetSpec):
+    publish_domain(of(project, spec))
+    point_elsewhere(project, spec)
+    with pytest.raises(Damaged):
+        with_discovered(spec, project.home)
+
+
+def test_a_file_that_asks_otherwise_needs_another_discovery(project: Project, spec: DatasetSpec):
+    publish_domain(of(project, spec))
+    other = project.declare("shops", SHOPS, discover={"epsilon": "3", "delta": "0.000001"})
+    with pytest.raises(NotPrepared, match="as the file declares it now"):
+        with_discovered(other, project.home)
+
+
+def test_a_red_run_shows_nothing_of_the_rows(project: Project, spec: DatasetSpec):
+    project.write_declaration("shops", SHOPS, ceiling={"total": "3.5", "per_month": "1.5"})
+    result = project.launch(spec, NAME)
+    assert result.success
+    for event in result.all_events:
+        assert SECRET not in str(event)
+    assert not failures(result)
+
+
+def test_the_domain_is_the_same_whoever_else_is_in_the_data(project: Project, spec: DatasetSpec):
+    found = with_domain(project, spec)
+    assert found["zone"] == Found(levels=("a", "b", "c"))
+    low, high = found["fare"].bounds or (0.0, 0.0)
+    assert low <= 4
+    assert 16 <= high <= 32
+    edges = found["fare"].edges or ()
+    assert len(edges) == 3
+    assert all(low < edge < high for edge in edges)
+
+
+def with_domain(project: Project, spec: DatasetSpec) -> DiscoveredDomain:
+    publish_domain(of(project, spec))
+    found = with_discovered(spec, project.home).discovered
+    assert found is not None
+    return found
