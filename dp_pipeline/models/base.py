@@ -157,7 +157,7 @@ def guarantee_at(model: Model, epsilon: Fraction, delta: Fraction | None) -> Pri
 
 def declared_guarantee(spec: DatasetSpec, model: Model, epsilon: Fraction) -> PrivacyGuarantee:
     """What a model promises at ``epsilon`` for a data set, under its δ if it declares one."""
-    return guarantee_of(model, epsilon, spec.delta, domain=spec.domain)
+    return guarantee_of(model, epsilon, spec.delta, domain=spec.widest.domain)
 
 
 def price(spec: DatasetSpec, guarantee: PrivacyGuarantee) -> Fraction:
