@@ -45,8 +45,9 @@ def build_model(spec: DatasetSpec, name: str) -> Model:
     A declared ``nominal_rows`` reaches every model that plans with one, and a declared ``label``
     every model that has one and is told of none. A method that costs another ε than was asked, or
     has none, is refused on data to be released, and so is a data set file whose models cost more
-    ρ together than its ceiling.
+    ρ together than its ceiling. What is still to be discovered counts as wide as it may become.
     """
+    spec = spec.widest
     model = _built(spec, name)
     if spec.is_release and spec.delta is not None:
         _require_ceiling(spec)

@@ -231,5 +231,6 @@ def _planned(release: EpsilonRelease, snapshot: Snapshot, *, new_draw: bool) -> 
     model = release.model
     names = {None: "new", "settled": "settled", "dead": "dead"}
     words = release.guarantee.marked(names.get(state, "unfinished"))
-    cells = model.most_cells(release.spec.domain) if isinstance(model, TableModel) else None
+    widest = release.spec.widest.domain
+    cells = model.most_cells(widest) if isinstance(model, TableModel) else None
     return PlannedRelease(release.name, release.epsilon, cost, words, cells)

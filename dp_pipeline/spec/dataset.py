@@ -257,7 +257,7 @@ class DatasetSpec:
         domain = self.domain.replaced(found)
         return replace(self, domain=domain, discovered=discovered, as_written=self.digest)
 
-    @property
+    @cached_property
     def widest(self) -> DatasetSpec:
         """The same declaration where everything to be discovered has the most cells that may be
         found: for sizes, prices and the build of models before the look. Its names and bounds

@@ -99,6 +99,25 @@ partitions: [1]
 models: {independent: }
 """
 
+_OPEN = """
+name: toy
+description: Ten customers.
+population: customers
+purpose: release
+protection: {unit: one_row}
+ceiling: {total: 4}
+source: {kind: csv, path: toy.csv}
+attributes:
+  x: {bounds: discover, unit: 0.5}
+  y: {bounds: discover, bins: 4, integer: true}
+  age: {bounds: [0, 100], bins: {quantiles: 8}, unit: 1, nullable: true}
+  colour: {levels: discover, at_most: 50, other: rare, aliases: {r: red}}
+  code: {levels: discover, on_invalid: drop}
+discover: {epsilon: 0.5, delta: 0.000000001, beta: 0.00001}
+partitions: [1]
+models: {dpqt_kmeans: {k: 2, columns: x}, independent: }
+"""
+
 _SAMPLE = "sample: {rows: 5, by: kind, seed: 1}"
 
 _SOURCES = (
@@ -117,7 +136,7 @@ _SOURCES = (
 
 FULL: tuple[str, ...] = tuple(
     text.replace("SHA", "ab" * 32)
-    for text in (_PLACES, _PATIENTS, *(_PUBLIC.replace("SOURCE", one) for one in _SOURCES))
+    for text in (_PLACES, _PATIENTS, _OPEN, *(_PUBLIC.replace("SOURCE", one) for one in _SOURCES))
 )
 
 

@@ -1,0 +1,350 @@
+"""What is discovered, what it costs, and what one person may change of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dp_pipeline.gate.discovery import bucket_edges, bucket_threshold, discover, looks_of
+from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.gate.texts import unpacked
+from dp_pipeline.raw.counters.undeclared import UndeclaredRows
+from dp_pipeline.release.accountant import LAPLACE, TREE_PATHS, TRUNCATED_TEXTS, Accountant
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.discovered import DiscoveredDomain, Found
+from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError, NoAnswer, NotDiscovered
+from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise
+from dp_pipeline_tests.raw.written import KEY, written_spec
+
+Row = tuple[float, str, str]
+"""x, word, rider."""
+
+NUMBERS = "{x: {bounds: discover, bins: {quantiles: 4}}}"
+ALL = "{x: {bounds: discover, bins: {quantiles: 4}}, word: {levels: discover}}"
+PERSON = "{unit: rows_of_person, column: rider, at_most: 2}"
+
+
+def spec_of(
+    folder: Path, attributes: str, cost: str, *, relation: str = "add_remove", person: bool = False
+) -> DatasetSpec:
+    protection = PERSON if person else "{unit: one_row}"
+    more = f"discover: {cost}\nrelation: {relation}"
+    return written_spec(folder, attributes, protection=protection, more=more)
+
+
+def counter_of(spec: DatasetSpec, rows: Sequence[Row]) -> UndeclaredRows:
+    columns = list(zip(*rows, strict=True)) or [(), (), ()]
+    types = (pa.float64(), pa.string(), pa.string())
+    names = ("x", "word", "rider")
+    named = zip(names, columns, types, strict=True)
+    table = pa.table({name: pa.array(one, kind) for name, one, kind in named})
+    return UndeclaredRows(spec, table, KEY)
+
+
+def accountant_of(spec: DatasetSpec) -> Accountant:
+    assert spec.discover is not None
+    return Accountant(spec.discover.epsilon, delta=spec.discover.delta or Fraction(0))
+
+
+def run(
+    spec: DatasetSpec,
+    rows: Sequence[Row] | None,
+    noise=None,
+    transcript: Transcript | None = None,
+) -> DiscoveredDomain:
+    counter = None if rows is None else counter_of(spec, rows)
+    accountant = accountant_of(spec)
+    noise = SeededNoise(1) if noise is None else noise
+    given = Transcript() if transcript is None else transcript
+    found = discover(spec, counter, accountant, given, noise)
+    accountant.require_all_spent()
+    return found
+
+
+def crowd(values: Sequence[float], *, words: str = "ab", times: int = 100) -> list[Row]:
+    return [
+        (value, words[at % len(words)], f"p{at}-{again}")
+        for again in range(times)
+        for at, value in enumerate(values)
+    ]
+
+
+def test_without_noise_bounds_are_powers_of_two_around_the_rows(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, "{x: {bounds: discover}}", "{epsilon: 100}")
+    cases = {
+        (17.0, 90.0): (16.0, 128.0),
+        (0.0, 0.5): (0.0, 1.0),
+        (-3.0, 5.0): (-4.0, 8.0),
+        (-64.0, -33.0): (-64.0, -32.0),
+        (5e14, 5e14): (2.0**48, 2.0**49),
+    }
+    for values, bounds in cases.items():
+        assert run(spec, crowd(values))["x"] == Found(bounds=bounds)
+
+
+def test_a_far_row_of_one_person_does_not_widen_the_bounds(tmp_path: Path) -> None:
+    """Seeded; by the declared β it would fail once in 10^6 seeds."""
+    spec = spec_of(tmp_path, "{x: {bounds: discover}}", "{epsilon: 1}")
+    rows = [*crowd([1.5, 3.0]), (1e12, "a", "far")]
+    assert run(spec, rows)["x"].bounds == (1.0, 4.0)
+
+
+def test_no_bucket_without_rows_reaches_its_threshold_more_often_than_beta() -> None:
+    for scale, beta in ((Fraction(10), Fraction(1, 10**6)), (Fraction(7, 3), Fraction(1, 100))):
+        threshold, buckets = bucket_threshold(scale, 100, beta), 100
+        q = float(np.exp(-1 / float(scale)))
+        assert buckets * q**threshold / (1 + q) <= beta
+        assert buckets * q ** (threshold - 1) > beta
+
+
+@pytest.mark.parametrize("unit", [1.0, 0.1, 5.0])
+def test_edges_are_distinct_multiples_of_the_unit_and_never_more_than_asked(
+    tmp_path: Path, unit: float
+) -> None:
+    text = f"{{x: {{bounds: [0, 100], bins: {{quantiles: 16}}, unit: {unit}}}}}"
+    spec = spec_of(tmp_path, text, "{epsilon: 1}")
+    rng = np.random.default_rng(1)
+    for values in (rng.uniform(0, 100, 2000), rng.integers(0, 5, 2000), np.full(2000, 37.0)):
+        edges = run(spec, [(float(one), "a", "p") for one in values])["x"].edges
+        assert edges is not None
+        assert len(edges) <= 15
+        assert list(edges) == sorted(set(edges))
+        assert all(0 < one < 100 for one in edges)
+        steps = np.array(edges) / unit
+        assert np.abs(steps - np.rint(steps)).max(initial=0) < 1e-9
+
+
+def test_quantile_bins_hold_about_as_many_rows_each(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, NUMBERS, "{epsilon: 20}")
+    values = np.random.default_rng(2).lognormal(3, 1, 4000)
+    full = spec.with_domain(run(spec, [(float(one), "a", "p") for one in values]))
+    cells = full.domain["x"].cells
+    assert cells is not None
+    (box,) = full.domain.box(("x",))
+    counts = np.bincount(cells.encode(np.clip(values, box.lower, box.upper)), minlength=4)
+    assert counts.min() > 850
+
+
+def test_what_is_left_open_is_all_that_is_found(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, ALL, "{epsilon: 30, delta: 0.001}")
+    found = run(spec, crowd([1.5, 3.0]))
+    assert found.names == ("x", "word")
+    assert found["word"] == Found(levels=("a", "b"))
+    assert spec.with_domain(found).to_discover == ()
+
+
+def test_every_look_has_its_part_of_the_budget_and_all_of_it_is_charged(tmp_path: Path) -> None:
+    text = ALL[:-1] + ", more: {levels: discover}}"
+    spec = spec_of(tmp_path, text, "{epsilon: 1, delta: 0.001}", person=True)
+    spends = [look.spend for look in looks_of(spec)]
+    assert [one.mechanism for one in spends[:2]] == [LAPLACE, TREE_PATHS]
+    assert {one.epsilon for one in spends} == {Fraction(1, 4)}
+    assert [one.delta for one in spends] == [0, 0, Fraction(1, 2000), Fraction(1, 2000)]
+    assert {one.sensitivity for one in spends if not one.delta} == {2}
+    accountant_of(spec).charge(*spends)
+
+
+def test_replacing_a_person_doubles_what_is_paid_for(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, ALL, "{epsilon: 1, delta: 0.001}", relation="replace_one")
+    spends = [look.spend for look in looks_of(spec)]
+    assert [one.mechanism for one in spends] == [LAPLACE, TREE_PATHS, TRUNCATED_TEXTS]
+    assert {one.sensitivity for one in spends} == {2}
+    assert {int(one.scale + Fraction(1, 2)) for one in spends} == {6}
+
+
+def test_a_charge_comes_before_any_look(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, ALL, "{epsilon: 1, delta: 0.001}")
+
+    class Unseen(UndeclaredRows):
+        def magnitudes(self, *_):
+            raise AssertionError("looked at")
+
+    poor = Accountant(Fraction(1, 2), delta=Fraction(1, 1000))
+    with pytest.raises(Exception, match="refused by this release"):
+        discover(spec, Unseen.empty(spec), poor, Transcript(), SeededNoise(1))
+    no_delta = Accountant(Fraction(1))
+    with pytest.raises(BoundaryViolation, match="expected δ of at most 0"):
+        discover(spec, Unseen.empty(spec), no_delta, Transcript(), SeededNoise(1))
+
+
+# What one person may change, along forced answers.
+
+
+@dataclass
+class Listening(RecordingNoise):
+    """Forced answers, kept with the exact ones: a possible run on every population."""
+
+    source: ForcedNoise = field(default_factory=lambda: ForcedNoise(1))
+
+
+def losses(spec: DatasetSpec, one: Sequence[Row], other: Sequence[Row], seed: int) -> list[float]:
+    """Of each draw, ln of how much likelier the same answers are over the one than the other."""
+    draws = []
+    for rows in (one, other):
+        noise = Listening(source=ForcedNoise(seed, most=6000))
+        with suppress(NotDiscovered):
+            run(spec, rows, noise)
+        draws.append(noise.draws)
+    found = []
+    for first, second in zip(*draws, strict=True):
+        assert first.scale == second.scale
+        assert np.array_equal(first.answer, second.answer)
+        near = np.abs(first.answer - first.exact).sum()
+        far = np.abs(second.answer - second.exact).sum()
+        found.append(float((far - near) / first.scale))
+    return found
+
+
+TOWN: list[Row] = crowd([0.5, 3.0, 12.5, -7.0], times=2)
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_no_person_makes_any_answer_likelier_by_more_than_epsilon(
+    tmp_path: Path, relation: str
+) -> None:
+    spec = spec_of(tmp_path, NUMBERS, "{epsilon: 1}", relation=relation, person=True)
+    largest = 0.0
+    for seed, places in product(range(12), ((0.5, 0.5), (3.0, -7.0), (1e9, float("nan")))):
+        eve = [(place, "a", "eve") for place in places]
+        mallory: list[Row] = [(2.0**at, "a", "eve") for at in (3, 40)]
+        neighbour = TOWN if relation == "add_remove" else [*TOWN, *mallory]
+        for one, other in (([*TOWN, *eve], neighbour), (neighbour, [*TOWN, *eve])):
+            largest = max(largest, abs(sum(losses(spec, one, other, seed))))
+    # Nearly all forced answers are above the counts, so what one person loses another one gains.
+    assert {"add_remove": 0.7, "replace_one": 0.4}[relation] < largest <= 1 + 1e-9
+
+
+def test_noise_of_a_row_for_persons_with_two_is_caught(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, "{x: {bounds: discover}}", "{epsilon: 1}", person=True)
+    (honest,) = losses(spec, [*TOWN, (0.5, "a", "eve"), (0.6, "a", "eve")], TOWN, 1)
+    alone = spec_of(tmp_path, "{x: {bounds: discover}}", "{epsilon: 1}")
+    (cheap,) = losses(alone, [*TOWN, (0.5, "a", "eve"), (0.6, "a", "eve")], TOWN, 1)
+    assert abs(honest) <= 1 < abs(cheap)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_said_depends_on_the_answers_alone(tmp_path: Path, seed: int) -> None:
+    spec = spec_of(tmp_path, NUMBERS, "{epsilon: 1}")
+    said = []
+    for rows in (TOWN, [], crowd([1e9], times=50)):
+        try:
+            said.append(str(run(spec, rows, ForcedNoise(seed, most=300)).to_facts()))
+        except NotDiscovered as error:
+            said.append(str(error))
+    assert len(set(said)) == 1
+
+
+# Refusals.
+
+
+def test_too_few_rows_are_refused_attribute_by_attribute_with_advice(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, ALL, "{epsilon: 0.1, delta: 0.000001}")
+    with pytest.raises(NotDiscovered) as caught:
+        run(spec, crowd([1.0], times=2))
+    line = str(caught.value)
+    assert "\n" not in line
+    assert "bounds of x: expected a power of two with a noisy count of at least 553 rows" in line
+    assert "quantiles of x: expected bounds before, got none" in line
+    assert "raise `discover` or declare bounds" in line
+
+
+def test_the_whole_budget_is_charged_where_nothing_is_found(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, ALL, "{epsilon: 0.1, delta: 0.000001}")
+    accountant = accountant_of(spec)
+    with pytest.raises(NotDiscovered):
+        discover(spec, counter_of(spec, []), accountant, Transcript(), SeededNoise(1))
+    accountant.require_all_spent()
+
+
+def test_no_levels_are_refused_where_rare_rows_are_dropped(tmp_path: Path) -> None:
+    text = "{word: {levels: discover, on_invalid: drop}}"
+    spec = spec_of(tmp_path, text, "{epsilon: 1, delta: 0.000001}")
+    with pytest.raises(NotDiscovered, match="levels of word: expected two levels that about 15 p"):
+        run(spec, crowd([1.0], words="a", times=500))
+
+
+def test_a_declared_file_has_nothing_to_discover(tmp_path: Path) -> None:
+    spec = written_spec(tmp_path, "{x: {bounds: [0, 1]}}")
+    with pytest.raises(DeclarationError, match="people: expected something to discover, got none"):
+        looks_of(spec)
+
+
+# Transcripts.
+
+
+def test_a_replay_needs_no_rows_and_finds_the_same(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, ALL, "{epsilon: 30, delta: 0.001}")
+    transcript = Transcript()
+    found = run(spec, crowd([1.5, 3.0, 9.0]), transcript=transcript)
+    assert run(spec, None, transcript=transcript.rewind()) == found
+    with pytest.raises(NoAnswer):
+        run(spec, None)
+
+
+def test_a_killed_discovery_goes_on_with_the_answers_that_it_has(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, ALL, "{epsilon: 30, delta: 0.001}")
+    rows, path = crowd([1.5, 3.0, 9.0]), tmp_path / "transcript"
+    Transcript.create(path, "key")
+    whole = Transcript(path)
+    found = run(spec, rows, transcript=whole)
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert len(lines) == len(whole)
+    for kept in range(1, len(lines)):
+        path.write_bytes(b"".join(lines[:kept]))
+        # Other noise for what was not answered; what was answered stays.
+        again = Transcript(path)
+        resumed = run(spec, rows, SeededNoise(kept + 5), transcript=again)
+        assert again.records[:kept] and resumed.names == found.names
+        if kept > 1:
+            assert resumed["x"].bounds == found["x"].bounds
+
+
+def test_nothing_of_a_text_that_did_not_pass_is_stored(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, "{word: {levels: discover}}", "{epsilon: 10, delta: 0.000001}")
+    rows = [*crowd([1.0], words="a"), *crowd([1.0], words="b"), (1.0, "SECRET", "s")]
+    path = tmp_path / "transcript"
+    Transcript.create(path, "key")
+    transcript = Transcript(path)
+    run(spec, rows, transcript=transcript)
+    (answer,) = (one.answer for one in transcript.records[1:])
+    texts, rest = unpacked(answer)
+    assert (texts, len(rest)) == ((b"a", b"b"), 0)
+    assert sum(one.answer.size for one in transcript.records) == 5
+    assert all("SECRET" not in one.words for one in transcript.records)
+
+
+def test_counts_and_their_order_do_not_leave_with_the_texts(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, "{word: {levels: discover}}", "{epsilon: 10, delta: 0.000001}")
+    answers: list[IntArray] = []
+    for times in ((100, 900), (900, 100)):
+        rows = [*crowd([1.0], words="a", times=times[0]), *crowd([1.0], words="b", times=times[1])]
+        transcript = Transcript()
+        run(spec, rows, transcript=transcript)
+        answers.append(transcript.records[0].answer)
+    assert np.array_equal(*answers)
+
+
+def test_another_unit_or_threshold_is_another_question(tmp_path: Path) -> None:
+    text = "{{x: {{bounds: discover, unit: {unit}}}, word: {{levels: discover, at_most: {most}}}}}"
+    asked = set()
+    for unit, most, delta in ((1, 9, "0.001"), (2, 9, "0.001"), (1, 8, "0.001"), (1, 9, "0.0001")):
+        cost = f"{{epsilon: 30, delta: {delta}}}"
+        spec = spec_of(tmp_path, text.format(unit=unit, most=most), cost)
+        transcript = Transcript()
+        run(spec, crowd([1.5]), transcript=transcript)
+        asked.add(tuple(record.question for record in transcript.records))
+    assert len(asked) == 4
+
+
+def test_every_unit_has_at_most_as_many_buckets_as_a_screen_has_lines() -> None:
+    assert max(len(bucket_edges(unit)) for unit in (1e-9, 1.0, 1e9)) < 200

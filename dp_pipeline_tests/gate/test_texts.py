@@ -1,0 +1,247 @@
+"""Which texts leave: (ε, δ) counted exactly on small universes, and mutants that it catches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+from itertools import chain, combinations, product
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dp_pipeline.gate.noise import ExactNoise, OpenDPNoise, SeededNoise, root_at_least
+from dp_pipeline.gate.texts import (
+    TextRule,
+    gaussian_reach,
+    most_noise,
+    packed,
+    require_packed,
+    text_rule,
+    truncated,
+    unpacked,
+)
+from dp_pipeline.release.accountant import GAUSSIAN_TEXTS, TRUNCATED_TEXTS, Accountant
+from dp_pipeline.spec.errors import BoundaryViolation
+from dp_pipeline_tests.gate.distributions import ALARM, gaussian_cdf
+
+TEXTS = ("a", "b", "c")
+Person = frozenset[str]
+ONE = Fraction(1)
+
+
+def rule_of(
+    *, rows: int = 1, persons: int = 1, epsilon: Fraction = ONE, delta: Fraction = ONE / 50
+) -> TextRule:
+    return text_rule("t", rows=rows, persons=persons, epsilon=epsilon, delta=delta, most=9)
+
+
+def kind_of(mechanism: str, *, rows: int, persons: int, delta: Fraction) -> TextRule:
+    """The rule of one of the two mechanisms, whichever lets more texts leave."""
+    from dp_pipeline.gate import texts
+
+    make = {TRUNCATED_TEXTS: texts._truncated_rule, GAUSSIAN_TEXTS: texts._gaussian_rule}
+    return make[mechanism]("t", rows, persons, ONE, delta, 9)
+
+
+def persons_of(rows: int) -> list[Person]:
+    """Everybody there can be: who has up to so many of the texts."""
+    return [frozenset(one) for many in range(rows + 1) for one in combinations(TEXTS, many)]
+
+
+def number(people: Sequence[Person], text: str, rule: TextRule) -> int:
+    return sum(rule.weights[len(one) - 1] for one in people if text in one)
+
+
+@cache
+def chance(rule: TextRule, count: int) -> float:
+    """P(a text with this number leaves), by summing the noise's exact probabilities."""
+    if not count:
+        return 0.0
+    if rule.spend.mechanism == GAUSSIAN_TEXTS:
+        # In units of the weight; the sum of a discrete Gaussian of so large a variance is the
+        # continuous tail to more digits than are compared.
+        sigma = math.sqrt(rule.spend.scale)
+        return float(stats.norm.sf((rule.threshold - 0.5 - count) / sigma))
+    k, q = rule.threshold - 1, math.exp(-1 / rule.spend.scale)
+    pmf = [q ** abs(x) for x in range(-k, k + 1)]
+    return math.fsum(p for x, p in zip(range(-k, k + 1), pmf, strict=True) if count + x > k) / (
+        math.fsum(pmf)
+    )
+
+
+def answers(people: Sequence[Person], rule: TextRule) -> dict[Person, float]:
+    """Every set of texts that may leave, and its probability."""
+    chances = {text: chance(rule, number(people, text, rule)) for text in TEXTS}
+    found = {}
+    for left in product((False, True), repeat=len(TEXTS)):
+        named = dict(zip(TEXTS, left, strict=True))
+        parts = (chances[text] if named[text] else 1 - chances[text] for text in TEXTS)
+        found[frozenset(text for text in TEXTS if named[text])] = math.prod(parts)
+    return found
+
+
+def failing_mass(one: Sequence[Person], other: Sequence[Person], rule: TextRule) -> float:
+    """The least δ for which P(one leaves S) ≤ e^ε·P(other leaves S) + δ for every S."""
+    first, second = answers(one, rule), answers(other, rule)
+    factor = math.exp(rule.spend.epsilon)
+    return math.fsum(max(0.0, p - factor * second[left]) for left, p in first.items())
+
+
+def neighbours(rows: int, persons: int) -> Iterator[tuple[list[Person], list[Person]]]:
+    everybody = persons_of(rows)
+    crowds = chain([()], product(everybody, repeat=1), product(everybody, repeat=2))
+    crowded = [list(crowd) for crowd in crowds]
+    # Enough of them for the thresholds of these tests to be near.
+    crowd = frozenset("ab"[:rows])
+    crowded += [[crowd] * many + [frozenset("c")] * 3 for many in range(2, 12, 3)]
+    for rest in crowded:
+        for person in everybody:
+            if persons == 1:
+                yield [*rest, person], rest
+            else:
+                for other in everybody:
+                    yield [*rest, person], [*rest, other]
+
+
+def largest_mass(rule: TextRule, rows: int, persons: int) -> float:
+    """The largest failing mass of any two neighbours, in either direction."""
+    return max(
+        max(failing_mass(one, other, rule), failing_mass(other, one, rule))
+        for one, other in neighbours(rows, persons)
+    )
+
+
+CASES = [(1, 1), (1, 2), (2, 1), (3, 1), (2, 2)]
+
+
+@pytest.mark.parametrize("mechanism", [TRUNCATED_TEXTS, GAUSSIAN_TEXTS])
+@pytest.mark.parametrize(("rows", "persons"), CASES)
+def test_no_two_neighbours_fail_with_more_than_delta(
+    mechanism: str, rows: int, persons: int
+) -> None:
+    rule = kind_of(mechanism, rows=rows, persons=persons, delta=ONE / 20)
+    assert largest_mass(rule, rows, persons) <= float(rule.spend.delta) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("mechanism", [TRUNCATED_TEXTS, GAUSSIAN_TEXTS])
+def test_a_text_of_one_person_leaves_with_probability_delta_at_most(mechanism: str) -> None:
+    for rows in (1, 2, 5, 20):
+        rule = kind_of(mechanism, rows=rows, persons=1, delta=ONE / 10**9)
+        alone = [chance(rule, weight) * (at + 1) for at, weight in enumerate(rule.weights)]
+        assert 0 < max(alone) <= 1e-9
+        assert chance(rule, 0) == 0
+
+
+def test_a_threshold_one_lower_is_caught() -> None:
+    delta = Fraction(1, 50)
+    rule = rule_of(delta=delta)
+    lower = replace(rule, threshold=rule.threshold - 1)
+    assert largest_mass(rule, 1, 1) <= delta < largest_mass(lower, 1, 1)
+
+
+def test_a_delta_that_is_not_divided_among_the_texts_of_a_person_is_caught() -> None:
+    delta = Fraction(1, 50)
+    rule = kind_of(TRUNCATED_TEXTS, rows=3, persons=1, delta=delta)
+    undivided = replace(rule, threshold=most_noise(rule.spend.scale, delta) + 1)
+    assert largest_mass(rule, 3, 1) <= delta
+    assert largest_mass(undivided, 3, 1) > delta
+
+
+def test_a_scale_of_one_row_for_persons_with_three_is_caught() -> None:
+    delta = Fraction(1, 50)
+    rule = kind_of(TRUNCATED_TEXTS, rows=3, persons=1, delta=delta)
+    cheap = replace(rule, spend=replace(rule.spend, scale=rule.spend.scale / 3))
+    assert largest_mass(cheap, 3, 1) > delta
+
+
+def test_rows_counted_in_place_of_persons_are_caught() -> None:
+    rule = kind_of(TRUNCATED_TEXTS, rows=3, persons=1, delta=Fraction(1, 50))
+    # One person with three rows of a text that nobody else has.
+    assert chance(rule, 1) <= 1 / 50 < chance(rule, 3)
+
+
+def test_the_most_noise_is_the_least_that_delta_allows() -> None:
+    for scale, delta in product(map(Fraction, ("0.5", "1", "7/3", "40")), (1e-2, 1e-4, 1e-6)):
+        k, q = most_noise(scale, Fraction(delta)), math.exp(-1 / scale)
+        edge = [q**at * (1 - q) / (1 + q - 2 * q ** (at + 1)) for at in (k - 1, k)]
+        assert edge[1] <= delta < edge[0]
+
+
+def test_noise_reaches_what_it_is_said_to_reach_with_less_than_that_chance() -> None:
+    for sigma2, part in product((Fraction(9), Fraction(250)), (1e-2, 1e-5)):
+        reach = gaussian_reach(sigma2, Fraction(part))
+        assert 1 - gaussian_cdf(np.array([reach - 1]), sigma2)[0] <= part
+        assert reach**2 >= 2 * float(sigma2) * math.log(1 / part) * (1 - 1e-12)
+
+
+def test_truncated_noise_has_the_probabilities_of_the_proof() -> None:
+    """A seeded chi-square test; its false-alarm rate would be 1e-8."""
+    scale, most, size = Fraction(5, 2), 6, 200_000
+    drawn = truncated(size, scale, most, SeededNoise(3))
+    q = math.exp(-1 / scale)
+    pmf = np.array([q ** abs(x) for x in range(-most, most + 1)])
+    seen = np.bincount(drawn + most, minlength=2 * most + 1)
+    assert len(seen) == 2 * most + 1
+    assert stats.chisquare(seen, size * pmf / pmf.sum()).pvalue > ALARM
+
+
+@pytest.mark.parametrize("noise", [SeededNoise(1), ExactNoise(), OpenDPNoise()])
+@pytest.mark.parametrize("rows", [1, 30])
+def test_texts_of_many_leave_and_those_of_one_person_do_not(noise, rows: int) -> None:
+    """One person's texts leave with probability 1e-9 at most."""
+    rule = text_rule("t", rows=rows, persons=1, epsilon=ONE, delta=Fraction(1, 10**9), most=100)
+    assert rule.spend.mechanism == (TRUNCATED_TEXTS if rows == 1 else GAUSSIAN_TEXTS)
+    names = tuple(sorted(name.encode() for name in ("ö", "b", "alone", "")))
+    counts = [1 if name == b"alone" else 10**6 for name in names]
+    exact = np.concatenate([packed(names), np.array(counts) * rule.weights[0]])
+    assert require_packed(rule.chosen(exact, noise)) == ("", "b", "ö")
+
+
+def test_of_too_many_texts_those_with_the_largest_noisy_numbers_leave_in_order_of_bytes() -> None:
+    rule = replace(rule_of(), most=2)
+    exact = np.concatenate([packed((b"a", b"b", b"c", b"d")), [10**4, 10**6, 10**5, 10**6]])
+    assert require_packed(rule.chosen(exact, SeededNoise(1))) == ("b", "d")
+
+
+def test_no_source_of_noise_draws_at_another_variance_than_the_threshold_was_made_for() -> None:
+    for epsilon in ("0.01", "0.1", "1", "3"):
+        for persons in (1, 2):
+            rule = rule_of(rows=50, persons=persons, epsilon=Fraction(epsilon), delta=ONE / 10**6)
+            assert rule.spend.mechanism == GAUSSIAN_TEXTS
+            root = root_at_least(rule.spend.scale)
+            assert root**2 == rule.spend.scale
+            assert Fraction(float(root)) == root
+
+
+@pytest.mark.parametrize("rows", [1, 2, 40])
+def test_an_accountant_takes_the_price_and_refuses_a_cheaper_one(rows: int) -> None:
+    rule = rule_of(rows=rows, delta=ONE / 10**6)
+    accountant = Accountant(ONE, delta=ONE / 10**6)
+    accountant.charge(rule.spend)
+    accountant.require_all_spent()
+    for cheaper in (
+        replace(rule.spend, scale=rule.spend.scale * Fraction(9, 10)),
+        replace(rule.spend, delta=Fraction(0)),
+        replace(rule.spend, delta=ONE / 10**5),
+    ):
+        with pytest.raises(BoundaryViolation):
+            Accountant(ONE, delta=ONE / 10**6).charge(cheaper)
+
+
+def test_a_release_that_leaves_some_of_its_delta_unspent_is_refused() -> None:
+    accountant = Accountant(ONE, delta=ONE / 10**5)
+    accountant.charge(rule_of(delta=ONE / 10**6).spend)
+    with pytest.raises(BoundaryViolation, match="exactly δ=1/100000, got 1/1000000"):
+        accountant.require_all_spent()
+
+
+def test_packed_texts_are_the_same_again() -> None:
+    for texts in ((), (b"",), (b"", b"a", "köln".encode())):
+        again, rest = unpacked(np.concatenate([packed(texts), np.array([4, 5])]))
+        assert (again, rest.tolist()) == (texts, [4, 5])
+    with pytest.raises(BoundaryViolation):
+        require_packed(packed((b"b", b"a")))

@@ -1,0 +1,241 @@
+"""Looks at validated rows before preparation: each as a loop, and how far one person moves it."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.gate.discovery import bucket_edges, discover
+from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.gate.quantiles import tree_of
+from dp_pipeline.gate.texts import unpacked
+from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.raw.counters.undeclared import UndeclaredRows
+from dp_pipeline.raw.prepare import prepare
+from dp_pipeline.raw.snapshot import mark_validated
+from dp_pipeline.raw.validate import expectations_of, validate
+from dp_pipeline.release.accountant import Accountant
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.release.trees import Prefixes
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.discovered import DiscoveredDomain, Found
+from dp_pipeline.spec.encoding import Coordinate
+from dp_pipeline.spec.errors import BoundaryViolation, NotPrepared
+from dp_pipeline_tests.raw.written import KEY, ingested, written_spec
+
+PERSON = "{unit: rows_of_person, column: rider, at_most: 2}"
+COST = "discover: {epsilon: 90, delta: 0.001}"
+ATTRIBUTES = (
+    "{x: {bounds: discover, bins: {quantiles: 4}, nullable: true, missing: ['-1']},"
+    " word: {levels: discover, nullable: true, missing: ['?'], aliases: {A: a}},"
+    " sex: {levels: [f, m]}}"
+)
+EDGES = (-4.0, 0.0, 1.0, 2.0, 4.0)
+Row = tuple[str, str, str, str | None]
+"""x, word, sex, rider."""
+
+
+@pytest.fixture(scope="module")
+def spec(tmp_path_factory: pytest.TempPathFactory) -> DatasetSpec:
+    folder = tmp_path_factory.mktemp("undeclared")
+    return written_spec(folder, ATTRIBUTES, protection=PERSON, more=COST)
+
+
+def table(rows: Sequence[Row]) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) or [(), (), (), ()]
+    names = ("x", "word", "sex", "rider")
+    return pa.table(
+        {name: pa.array(one, pa.string()) for name, one in zip(names, columns, strict=True)}
+    )
+
+
+def rows_of(spec: DatasetSpec, rows: Sequence[Row]) -> UndeclaredRows:
+    return UndeclaredRows(spec, table(rows), KEY)
+
+
+def words_of(
+    spec: DatasetSpec, rows: Sequence[Row], weights: tuple[int, ...] = (1, 1)
+) -> dict[str, int]:
+    texts, numbers = unpacked(rows_of(spec, rows).texts("word", weights).open_at_the_gate())
+    assert list(texts) == sorted(set(texts))
+    return dict(zip((one.decode() for one in texts), numbers.tolist(), strict=True))
+
+
+def magnitudes(spec: DatasetSpec, rows: Sequence[Row]) -> list[int]:
+    found: list[int] = rows_of(spec, rows).magnitudes("x", EDGES).open_at_the_gate().tolist()
+    return found
+
+
+def test_a_person_counts_once_for_a_text_however_many_rows_she_has(spec: DatasetSpec) -> None:
+    rows: list[Row] = [("1", "a", "f", "ann"), ("2", "a", "f", "ann"), ("1", "a", "m", "bob")]
+    assert words_of(spec, rows) == {"a": 2}
+
+
+def test_a_person_with_two_texts_adds_the_weight_of_two(spec: DatasetSpec) -> None:
+    rows: list[Row] = [("1", "a", "f", "ann"), ("2", "b", "f", "ann"), ("1", "a", "m", "bob")]
+    assert words_of(spec, rows, (100, 70)) == {"a": 170, "b": 70}
+
+
+def test_what_is_missing_empty_too_long_or_unprintable_is_no_text(spec: DatasetSpec) -> None:
+    words = ["", "  ", "?", "x" * 257, "a\x07b", "missing", "é" * 128, " A ", "a"]
+    rows = [("1", word, "f", f"p{at}") for at, word in enumerate(words)]
+    assert words_of(spec, rows) == {"é" * 128: 1, "a": 2}
+
+
+def test_a_row_without_a_person_or_with_an_undeclared_level_counts_nowhere(
+    spec: DatasetSpec,
+) -> None:
+    rows: list[Row] = [("1", "a", "f", None), ("1", "a", "f", " "), ("1", "a", "z", "ann")]
+    assert words_of(spec, rows) == {}
+    assert sum(magnitudes(spec, rows)) == 0
+
+
+def test_a_bucket_holds_its_lower_edge_and_the_last_one_its_upper_edge_too(
+    spec: DatasetSpec,
+) -> None:
+    values = ["-4", "-0.5", "-0.0", "0", "0.99", "1", "2", "3.9", "4", "4.1", "-9", "inf", "no"]
+    rows = [(value, "a", "f", f"p{at}") for at, value in enumerate(values)]
+    assert magnitudes(spec, rows) == [2, 3, 1, 3]
+
+
+def test_a_missing_number_is_in_no_bucket(spec: DatasetSpec) -> None:
+    assert magnitudes(spec, [("-1", "a", "f", "ann"), ("-1.0", "a", "f", "bob")]) == [0] * 4
+
+
+def test_edges_of_buckets_are_powers_of_two_times_the_unit() -> None:
+    for unit in (1e-9, 0.1, 1.0, 3.0, 1e9):
+        edges = bucket_edges(unit)
+        assert list(edges) == sorted(set(edges))
+        assert max(edges) <= 1e15 < 2 * max(edges)
+        positive = [Fraction(edge) for edge in edges if edge > 0]
+        assert positive == [Fraction(unit) * 2**power for power in range(len(positive))]
+        assert tuple(-edge for edge in reversed(edges)) == edges
+
+
+people = st.lists(
+    st.tuples(
+        st.sampled_from(["-3", "0", "1", "1.5", "3", "-1", "?", "99"]),
+        st.sampled_from(["a", "b", "c", "A", "?", ""]),
+        st.sampled_from(["f", "m", "z"]),
+        st.sampled_from(["ann", "bob", "cid", "dan"]),
+    ),
+    max_size=12,
+)
+TWICE = settings(
+    derandomize=True,
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+@TWICE
+@given(people, st.lists(people.filter(bool).map(lambda rows: rows[0]), max_size=4))
+def test_one_person_more_moves_every_look_by_her_rows_at_most(
+    spec: DatasetSpec, rows: list[Row], more: list[Row]
+) -> None:
+    both = [*rows, *((x, word, sex, "eve") for x, word, sex, _ in more)]
+    counts = [np.array(magnitudes(spec, one)) for one in (rows, both)]
+    assert np.abs(counts[0] - counts[1]).sum() <= 2
+    first, second = Tally(words_of(spec, rows)), Tally(words_of(spec, both))
+    assert sum(abs(second[word] - first[word]) for word in {*first, *second}) <= 2
+    weights = (1000, 707)
+    heavy = [words_of(spec, one, weights) for one in (rows, both)]
+    moved = [heavy[1].get(word, 0) - heavy[0].get(word, 0) for word in heavy[1]]
+    assert sum(one**2 for one in moved) <= 1000**2
+
+
+@TWICE
+@given(people)
+def test_texts_are_those_of_a_loop_over_the_persons(spec: DatasetSpec, rows: list[Row]) -> None:
+    kept = rows_of(spec, rows)._table.to_pylist()
+    texts: dict[str, set[str]] = {}
+    for row in kept:
+        word = {"A": "a"}.get(row["word"], row["word"])
+        if word not in ("", "?"):
+            texts.setdefault(row["rider"], set()).add(word)
+    expected = Tally(word for words in texts.values() for word in words)
+    assert words_of(spec, rows) == expected
+
+
+def test_rows_counted_as_persons_would_be_seen(spec: DatasetSpec) -> None:
+    """The loop above tells such an engine from ours at this population."""
+    rows: list[Row] = [("1", "a", "f", "ann")] * 2
+    as_rows = Tally(word for _, word, _, _ in rows)
+    assert words_of(spec, rows) != as_rows
+
+
+def test_coordinates_are_those_that_preparation_makes(tmp_path: Path) -> None:
+    text = "{x: {bounds: [0, 10], bins: {quantiles: 2}}}"
+    spec = written_spec(tmp_path, text, more="discover: {epsilon: 1}")
+    values = ["-3", "0", "5", "7.25", "99", "inf", "no", ""]
+    snapshot = ingested(tmp_path, {"x": values})
+    mark_validated(spec, snapshot, structural=True, refused=False)
+    tree = tree_of("x")
+    asked = Prefixes.root().children(8), 8
+    before = UndeclaredRows.open(spec, snapshot).within("x", Coordinate(0.0, 10.0))
+    full = spec.with_domain(DiscoveredDomain((("x", Found(edges=(5.0,))),)))
+    prepare(full, snapshot)
+    after = MemoryCounter.open(full, snapshot)
+    counted = [one.children(tree, *asked).open_at_the_gate() for one in (before, after)]
+    assert np.array_equal(*counted)
+    assert counted[0].sum() == 6
+
+
+def test_a_declared_attribute_is_not_looked_at_before_it_is_prepared(spec: DatasetSpec) -> None:
+    with pytest.raises(BoundaryViolation, match="attribute sex: expected one to be discovered"):
+        rows_of(spec, []).texts("sex", (1,))
+
+
+def test_only_a_validated_snapshot_is_opened_and_its_reading_is_in_the_fingerprint(
+    spec: DatasetSpec, tmp_path: Path
+) -> None:
+    snapshot = ingested(tmp_path, table([("1", "a", "f", "ann")]))
+    with pytest.raises(NotPrepared):
+        UndeclaredRows.open(spec, snapshot)
+    mark_validated(spec, snapshot, structural=True, refused=False)
+    first = UndeclaredRows.open(spec, snapshot)
+    snapshot.record(read_at="later")
+    assert first.fingerprint != UndeclaredRows.open(spec, snapshot).fingerprint
+    assert repr(first) == "UndeclaredRows(people)"
+
+
+def test_what_is_to_be_discovered_is_expected_to_be_there_and_nothing_else(tmp_path: Path) -> None:
+    text = "{x: {bounds: discover}, word: {levels: discover}, sex: {levels: [f, m]}}"
+    spec = written_spec(tmp_path, text, more=COST)
+    names = [one.name for one in expectations_of(spec) if not one.structural]
+    assert names == [
+        "has_rows",
+        "present__x",
+        "present__word",
+        "present__sex",
+        "levels__sex",
+    ]
+
+
+def test_a_file_goes_from_validation_over_discovery_to_preparation(tmp_path: Path) -> None:
+    spec = written_spec(tmp_path, ATTRIBUTES, protection=PERSON, more=COST, purpose="release")
+    rows: list[Row] = [
+        (str(at % 4), "ab"[at % 2], "fm"[at % 2], f"p{at // 2}") for at in range(400)
+    ]
+    rows[0] = ("3", "rare", "f", "p0")
+    snapshot = ingested(tmp_path, table(rows))
+    validate(spec, snapshot)
+    accountant = Accountant(Fraction(90), delta=Fraction(1, 1000))
+    counter = UndeclaredRows.open(spec, snapshot)
+    found = discover(spec, counter, accountant, Transcript(), SeededNoise(1))
+    accountant.require_all_spent()
+    assert found["word"] == Found(levels=("a", "b"))
+    assert found["x"] == Found(bounds=(0.0, 4.0), edges=(1.0, 2.0, 3.0))
+    full = spec.with_domain(found)
+    prepare(full, snapshot)
+    counts = MemoryCounter.open(full, snapshot).exact_tables([("word",), ("x",)])
+    assert [one.tolist() for one in counts] == [[199, 200, 1, 0], [99, 100, 100, 101, 0]]
