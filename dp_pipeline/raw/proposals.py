@@ -106,7 +106,9 @@ def _typed(column: pa.Field) -> FoundColumn:
         kind = "unknown"
     elif pa.types.is_string_view(type_):
         kind = "text"
-    elif (known := kind_of(type_)) != "other":
+    elif (known := kind_of(type_)) == "time":
+        kind = "date" if pa.types.is_date(type_) else "timestamp"
+    elif known != "other":
         kind = known
     word = type_word(type_).partition("(")[0]
     return FoundColumn(column.name, kind, word, whole=pa.types.is_integer(type_))

@@ -122,7 +122,7 @@ LABEL = """\
 """
 
 
-FoundKind = Literal["number", "text", "boolean", "unknown", "unusable"]
+FoundKind = Literal["number", "text", "boolean", "date", "timestamp", "unknown", "unusable"]
 
 _LONGEST = 64
 
@@ -180,6 +180,8 @@ Attributes = Mapping[str, FoundColumn]
 _NUMBER: Mapping[str, Value] = {"bounds": [TODO, TODO], "bins": "10"}
 _CATEGORY: Mapping[str, Value] = {"levels": [TODO, TODO, "other"], "other": "other"}
 _WHOLE: Mapping[str, Value] = {"integer": "true"}
+_DATE: Mapping[str, Value] = {"type": "date", "bounds": [TODO, TODO], "every": "month"}
+_TIMESTAMP: Mapping[str, Value] = {"type": "timestamp", "bounds": [TODO, TODO], "every": "day"}
 _BOOLEAN: Mapping[str, Value] = {"levels": ["true", "false"]}
 
 _LABELS = ("label", "class", "target", "diagnosis", "outcome", "income")
@@ -220,7 +222,8 @@ def _choices(column: FoundColumn) -> Iterator[str]:
     elif column.kind == "number":
         yield from _fields({**_NUMBER, **(_WHOLE if column.whole else {})})
     else:
-        yield from _fields(_BOOLEAN if column.kind == "boolean" else _CATEGORY)
+        known = {"boolean": _BOOLEAN, "date": _DATE, "timestamp": _TIMESTAMP}
+        yield from _fields(known.get(column.kind, _CATEGORY))
 
 
 def _fields(fields: Mapping[str, Value], *, sign: str = "") -> Iterator[str]:
