@@ -29,7 +29,7 @@ attributes:
     aliases: {r: red}, usable: 1}
   code: {levels: 0..3, column: Code}
   fare: {bounds: [0, 50], bins: 5, decimal: ",", thousands: "."}
-  born: {type: date, bounds: ["1920-01-01", "2010-12-31"], every: year, format: "%d.%m.%Y",
+  born: {type: date, bounds: ["1960-01-01", "2010-12-31"], every: year, format: "%d.%m.%Y",
     nullable: true, missing: [never], usable: 0.9, on_invalid: drop, column: Born}
   left: {type: timestamp, bounds: ["2026-10-01", "2026-10-31"], edges: ["2026-10-05T14:30"],
     zone: Europe/Zurich}
