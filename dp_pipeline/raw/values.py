@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dp_pipeline.spec.clock import DAY, Clock
+from dp_pipeline.spec.clock import DAY, FIRST_SECOND, LAST_SECOND, Clock
 from dp_pipeline.spec.domain import Attribute
 from dp_pipeline.spec.encoding import INVALID, FloatArray, IntArray, Levels
 from dp_pipeline.spec.reading import SPACES, UNITS, Derived, Function, Signs
@@ -122,8 +122,6 @@ def times(column: pa.ChunkedArray, clock: Clock) -> FloatArray:
 
 
 _A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_ENDS = (Clock("timestamp").first("0001-01-02"), Clock("timestamp").last("9999-12-30"))
-"""What a text can say, wherever a clock is."""
 
 
 def _stored_times(column: pa.ChunkedArray, clock: Clock) -> FloatArray:
@@ -134,7 +132,7 @@ def _stored_times(column: pa.ChunkedArray, clock: Clock) -> FloatArray:
         seconds = whole // _A_SECOND[kind.unit]
     else:
         seconds = whole * DAY if kind == pa.date32() else whole // 10**3
-    is_there = pc.is_valid(column).to_numpy() & (seconds >= _ENDS[0]) & (seconds <= _ENDS[1])
+    is_there = pc.is_valid(column).to_numpy() & (seconds >= FIRST_SECOND) & (seconds <= LAST_SECOND)
     is_placed = pa.types.is_timestamp(kind) and kind.tz is not None
     values = _at(np.where(is_there, seconds, 0), clock, is_placed=is_placed)
     return np.where(is_there, values, np.nan)

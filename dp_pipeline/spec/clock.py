@@ -30,14 +30,18 @@ DAY = 86_400
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST = date(1970, 1, 1).toordinal()
 _SECOND = timedelta(seconds=1)
+FIRST_SECOND = (datetime(1, 1, 2, tzinfo=UTC) - _EPOCH) // _SECOND
+LAST_SECOND = (datetime(9999, 12, 30, tzinfo=UTC) - _EPOCH) // _SECOND
+"""Of times: clocks in all zones can show them."""
+
 _UNIT = {"date": "D", "timestamp": "s"}
 
 # A closed form: what ``datetime`` takes for a date differs between versions of Python.
 _ISO = re.compile(
     r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d(:?\d\d)?)?)?", re.ASCII
 )
-DIRECTIVES = "aAbBdfHIjmMpSyYzZ%"
-"""What may stand behind a percent sign of a format; all but these mean other things elsewhere."""
+DIRECTIVES = "aAbBdfHIjmMpSyYz%"
+"""What may stand behind a percent sign of a format, once; others mean other things elsewhere."""
 
 _OF_DAYS = "aAbBdjmyY%"
 
@@ -63,9 +67,12 @@ class Clock:
     def number(self, text: str) -> int | None:
         """What a text says, None where it says nothing that there is. Never an error."""
         try:
-            return self.number_of(self._read(text))
+            number = self.number_of(self._read(text))
         except (ValueError, OverflowError):
             return None
+        # At the ends of the calendar a clock in another zone would show a year that there is not.
+        is_anywhere = self.kind == "date" or FIRST_SECOND <= number <= LAST_SECOND
+        return number if is_anywhere else None
 
     def number_of(self, moment: datetime) -> int:
         """The same of a moment; one without an offset was read off a clock in ``zone``.
@@ -152,8 +159,8 @@ def bad_format(text: str, kind: ClockKind) -> str:
     """What is wrong with a declared format, or nothing."""
     asked = re.findall("%(.?)", text, re.DOTALL)
     known = DIRECTIVES if kind == "timestamp" else _OF_DAYS
-    if not asked or not set(asked) <= {*known}:
-        return f"some of {' '.join(f'%{one}' for one in known)}"
+    if not asked or not set(asked) <= {*known} or len(set(asked)) < len(asked):
+        return f"some of {' '.join(f'%{one}' for one in known)}, each once"
     has_day = {"j"} & {*asked} or ({"d"} & {*asked} and {"m", "b", "B"} & {*asked})
     return "" if has_day and {"y", "Y"} & {*asked} else "a year, a month and a day"
 

@@ -12,11 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dp_pipeline.publish.store import _read_table, _write_table
 from dp_pipeline.raw.great_expectations_session import row_frame
 from dp_pipeline.raw.prepare import discretized, normalized
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline.raw.values import numbers, numbers_in
+from dp_pipeline.release.bundle import table_digest
 from dp_pipeline.release.synthetic_table import decoded
+from dp_pipeline.spec.clock import Clock
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import SourceError
 from dp_pipeline.spec.reading import Signs
@@ -298,3 +301,44 @@ def test_synthetic_dates_are_days_inside_the_bounds(tmp_path: Path) -> None:
     days = {date(2026, 1, 1) + timedelta(days=at) for at in range(31)}
     assert set(made[:200].tolist()) == days
     assert set(made[200:].tolist()) == {date(2026, 2, 1)}
+
+
+ENDS = ["0001-01-01T00:00Z", "9999-12-31T23:59Z", "9999-12-31", "0001-01-01T00:00+14:00"]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Pacific/Kiritimati"])
+def test_the_ends_of_the_calendar_are_no_error_in_any_zone(zone: str, tmp_path: Path) -> None:
+    attributes = (
+        "{at: {type: timestamp, bounds: [2000-01-01, 2030-12-31], bins: 2, nullable: true}, "
+        "day: {type: date, column: at, bounds: [2000-01-01, 2030-12-31], bins: 2, nullable: true}, "
+        "hour: {levels: 0..23, nullable: true}}"
+    )
+    more = f"derive: {{hour: {{hour: at}}}}\nreading: {{zone: {zone}}}"
+    spec = written_spec(tmp_path, attributes, more=more)
+    assert set(codes(spec, {"at": [*ENDS, "2026-10-05"]})["at"]) == {1}
+
+
+@given(st.text(max_size=30))
+def test_no_text_is_an_error(text: str) -> None:
+    for clock in (Clock("date"), Clock("timestamp", "Europe/Zurich", "%d.%m.%Y %H:%M:%S.%f %z")):
+        assert isinstance(clock.number(text), int | None)
+
+
+def test_missing_dates_of_a_release_are_stored_and_read_again(tmp_path: Path) -> None:
+    columns = {
+        "day": np.array(["2026-10-05", "NaT"], dtype="datetime64[D]"),
+        "at": np.array(["2026-10-05T14:30", "NaT"], dtype="datetime64[s]"),
+        "all": np.array(["2026-10-05T14:30", "2026-10-06"], dtype="datetime64[s]"),
+    }
+    _write_table(tmp_path / "a.parquet", columns)
+    again = _read_table((tmp_path / "a.parquet").read_bytes())
+    assert table_digest(again) == table_digest(columns)
+    assert {name: one.dtype for name, one in again.items()} == {
+        name: one.dtype for name, one in columns.items()
+    }
+    schema = pq.read_schema(tmp_path / "a.parquet")
+    assert [str(schema.field(name).type) for name in columns] == [
+        "date32[day]",
+        "timestamp[ms]",
+        "timestamp[ms]",
+    ]

@@ -58,6 +58,16 @@ MISTAKES = {
         "attributes.t.every",
     ),
     "a format without a year": (f't: {{{OCTOBER}, format: "%d.%m."}}', "", "attributes.t.format"),
+    "a format with two years": (
+        f't: {{{OCTOBER}, format: "%Y-%m-%d %Y"}}',
+        "",
+        "attributes.t.format",
+    ),
+    "a format with a name of a zone": (
+        f't: {{{OCTOBER}, format: "%Y-%m-%d %H %Z"}}',
+        "",
+        "attributes.t.format",
+    ),
     "a format of a place": (f't: {{{OCTOBER}, format: "%x"}}', "", "attributes.t.format"),
     "nullable without cells": (f"t: {{{OCTOBER}, nullable: true}}", "", "attributes.t.nullable"),
     "no function": (OF_HOURS, "derive: {hour: {zone: UTC}}", "derive.hour"),
