@@ -455,3 +455,77 @@ def test_every_parameter_of_a_model_can_be_checked_alone() -> None:
 
     for one in (*MODELS.values(), *METHODS.values()):
         assert parameters.from_text(one, {}, of="toy") is not None
+
+
+PARSED = """\
+name: rides
+description: Rides.
+population: rides
+purpose: release
+protection: {unit: one_row}
+ceiling: {total: 9}
+source: {kind: csv, path: messy.csv, delimiter: ;}
+attributes:
+  day: {type: date, bounds: [2026-10-01, 2026-10-31], every: week, format: "%d.%m.%Y"}
+  fare: {bounds: [0, 50], bins: 5, decimal: ","}
+  age: {bounds: [16, 99], bins: 5, nullable: true}
+  bike: {levels: [city, cargo], nullable: true}
+  hour: {levels: 0..23, nullable: true}
+derive:
+  hour: {hour: at}
+partitions: [1]
+models: {one_shot: }
+"""
+
+
+@pytest.fixture
+def messy(folder: Path) -> Path:
+    lines = [
+        "day;fare;age;bike;at",
+        "05.10.2026;6,38;;city;2026-10-05T14:30",
+        f"31.2.2026;6.38;{SECRET};{SECRET};?",
+        "05.11.2026;-1;old;;2026-10-05",
+        "ignored;ignored;ignored;ignored;ignored",
+    ]
+    (folder / "messy.csv").write_text("\n".join(lines) + "\n")
+    (folder / "rides.yaml").write_text(PARSED)
+    return folder / "rides.yaml"
+
+
+def test_a_sample_says_on_a_terminal_how_rows_parse_and_shows_no_value(
+    messy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dp_pipeline.cli.data.is_terminal", lambda: True)
+    before = sorted(messy.parent.rglob("*"))
+    result = data("check", str(messy), "--sample", "3")
+    assert result.exit_code == 0, result.output
+    lines = [line.split() for line in result.stdout.splitlines()[-5:]]
+    assert lines == [
+        ["day", "1", "0", "1", "1"],
+        ["fare", "1", "0", "1", "1"],
+        ["age", "0", "1", "1", "1"],
+        ["bike", "1", "1", "0", "1"],
+        ["hour", "2", "1", "0", "0"],
+    ]
+    assert "for the steward alone" in result.stdout
+    assert SECRET not in result.output
+    assert sorted(messy.parent.rglob("*")) == before
+
+
+def test_a_sample_is_refused_where_its_numbers_could_be_kept(messy: Path) -> None:
+    assert_refused(data("check", str(messy), "--sample", "3"), 2, "expected a terminal")
+
+
+def test_without_a_sample_no_row_is_read(messy: Path) -> None:
+    (messy.parent / "messy.csv").write_bytes(b"\xff\xfe")
+    assert data("check", str(messy)).exit_code == 0
+
+
+def test_a_sample_of_a_source_that_is_not_there_is_refused(
+    messy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dp_pipeline.cli.data.is_terminal", lambda: True)
+    (messy.parent / "messy.csv").unlink()
+    result = data("check", str(messy), "--sample", "3")
+    assert result.exit_code != 0
+    assert "messy.csv" in result.stderr

@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,18 +26,27 @@ if TYPE_CHECKING:
 
 @click.command("check")
 @click.argument("file", type=click.Path(path_type=Path))
-def data_check(file: Path) -> None:
+@click.option(
+    "--sample",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Read the source, and say how many of its first N rows parse: for the steward alone.",
+)
+def data_check(file: Path, sample: int | None) -> None:
     """Check a data set file: its first mistake with the line, else what all of it would cost.
 
     Refuses what `plan` and `run` would refuse here: a source that another population holds, an
-    account that was opened otherwise, a budget that is too small. Reads no rows. Warns of a source
-    that is not there, of a folder that no other command looks into, and where there is no project.
+    account that was opened otherwise, a budget that is too small. Warns of a source that is not
+    there, of a folder that no other command looks into, and where there is no project. Reads no
+    rows but with --sample.
     """
     from dp_pipeline.cli.check import require_buildable, require_runnable, warnings
     from dp_pipeline.models import price_of_everything
     from dp_pipeline.spec.parser import load_spec
     from dp_pipeline.spec.yaml_text import Document
 
+    if sample is not None:
+        _require_terminal()
     spec = load_spec(file)
     require_buildable(spec, Document.read(file))
     require_runnable(spec, file)
@@ -48,6 +59,52 @@ def data_check(file: Path) -> None:
         click.echo(f"not differentially private: {', '.join(without)}")
     if spec.k_anonymity is not None:
         click.echo(k_anonymity_line(spec))
+    if sample is not None:
+        _show_sample(spec, sample)
+
+
+_FOR_STEWARDS = """
+How the first {rows:,} rows parse, for the steward alone. These numbers are exact: show them to no
+reader, and never choose bounds or levels by them. Nothing was charged, nothing was written."""
+
+
+def _require_terminal() -> None:
+    """DeclarationError where nobody but a file or another program would see the numbers."""
+    from dp_pipeline.spec.errors import DeclarationError
+
+    if not is_terminal():
+        raise DeclarationError(
+            "data check: expected a terminal for --sample, got a file or a pipe: its numbers are "
+            "exact, and nobody may keep them"
+        )
+
+
+def is_terminal() -> bool:
+    """Whether a person sees what is printed."""
+    return sys.stdout.isatty()
+
+
+def _show_sample(spec: DatasetSpec, rows: int) -> None:
+    """Exact numbers about rows; nothing is charged or written. DeclarationError for a source that
+    is downloaded.
+    """
+    from dp_pipeline.raw.sample import parsed_rows
+    from dp_pipeline.spec.errors import DeclarationError
+
+    here = next((one for one in spec.source.alternatives if not one.is_remote), None)
+    if here is None:
+        raise DeclarationError(
+            f"{spec.name}: expected a source that is here for --sample, got one that is downloaded"
+        )
+    many, parsed = parsed_rows(replace(spec, source=here), rows)
+    click.echo(_FOR_STEWARDS.format(rows=many))
+    name = max(len("attribute"), *(len(one.attribute) for one in parsed))
+    click.echo(f"  {'attribute':{name}}  as declared  missing  not read  outside")
+    for one in parsed:
+        click.echo(
+            f"  {one.attribute:{name}}  {one.good:11,}  {one.missing:7,}  {one.unread:8,}  "
+            f"{one.outside:7,}"
+        )
 
 
 def _without_epsilon(spec: DatasetSpec) -> list[str]:

@@ -12,16 +12,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from itertools import pairwise
 from numbers import Integral
 from typing import Any, NoReturn
 
 import numpy as np
+from pydantic import ValidationError
 
 from dp_pipeline.estimators.frames import ALSO_CALLED, UNKNOWN, is_rounded, text_of
+from dp_pipeline.spec.attribute_parser import Moment
 from dp_pipeline.spec.domain import Attribute, Domain
 from dp_pipeline.spec.encoding import MOST_CELLS, Bins, Coordinate, Levels, is_interval
 from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.fields import refusals_of
 
 Form = Mapping[str, Any]
 """The declaration of one column, field by field."""
@@ -34,11 +38,13 @@ class DeclaredColumn:
     levels     declared levels in code order, of the types they were written in; None for a
                number in bins
     category   the pandas type of categories that declared them, or None
+    dtype      of the column of ``X``, where it is of dates or times; None before a fit
     """
 
     attribute: Attribute
     levels: tuple[Any, ...] | None = None
     category: Any = None
+    dtype: Any = None
 
 
 def refuse(name: str, expected: str, got: str) -> NoReturn:
@@ -90,6 +96,39 @@ def numeric_column(name: str, form: Form) -> DeclaredColumn:
         missing=missing_words(name, form),
     )
     return DeclaredColumn(attribute)
+
+
+def moment_column(name: str, form: Form) -> DeclaredColumn:
+    """``{"bounds": ["2026-01-01", "2026-12-31"], "every": "week"}``, or ``bins`` or ``edges`` in
+    place of every, with ``type``, ``zone``, ``nullable`` and ``missing``: as in a data set file.
+
+    Bounds that are dates alone declare dates, unless ``type`` says timestamp. Raises
+    DeclarationError for anything else.
+    """
+    said = {field: _text(name, field, value) for field, value in form.items()}
+    days = all(len(str(one)) == len("2026-10-05") for one in form.get("bounds", ()))
+    is_date = days and form.get("every") != "hour"
+    said.setdefault("type", "date" if is_date else "timestamp")
+    if {"every", "bins", "edges"}.isdisjoint(form):
+        refuse(name, "every, bins or edges beside the bounds", "none of them")
+    try:
+        attribute = Moment.model_validate(said).attribute(name, "clip")
+    except ValidationError as error:
+        first = refusals_of(error)[0]
+    else:
+        return DeclaredColumn(attribute)
+    refuse(name, f"{first.expected} as `{'.'.join(map(str, first.field))}`", first.got)
+
+
+def _text(name: str, field: str, value: object) -> Any:
+    """As a data set file would say it."""
+    if isinstance(value, bool | np.bool_):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return [str(one) for one in value]
+    if not isinstance(value, str | Integral):
+        refuse(name, f"a text or a list of texts as `{field}`", type(value).__name__)
+    return str(value)
 
 
 def _bins(name: str, form: Form) -> Bins:
@@ -220,6 +259,7 @@ def _aliases(values: tuple[Any, ...], texts: tuple[str, ...]) -> tuple[tuple[str
 
 
 _OF_NUMBERS = ("bounds", "bins", "edges", "integer", "nullable", "missing")
+_OF_MOMENTS = ("type", "bounds", "every", "bins", "edges", "zone", "nullable", "missing")
 _OF_LEVELS = ("levels", "size", "other", "nullable", "missing")
 
 
@@ -255,8 +295,21 @@ def _column(name: str, declared: object) -> DeclaredColumn:
         short = "size" if isinstance(declared, Integral) else "levels"
         return nominal_column(name, {short: declared})
     numeric = not {"bounds", "bins", "edges"}.isdisjoint(declared)
-    known = _OF_NUMBERS if numeric else _OF_LEVELS
+    is_moment = _is_moment(declared)
+    of_one = _OF_NUMBERS if numeric else _OF_LEVELS
+    known: tuple[str, ...] = _OF_MOMENTS if is_moment else of_one
     for field in declared:
         if field not in known:
             refuse(name, f"fields {', '.join(known)}", repr(field)[:62])
+    if is_moment:
+        return moment_column(name, declared)
     return numeric_column(name, declared) if numeric else nominal_column(name, declared)
+
+
+def _is_moment(form: Form) -> bool:
+    """Whether it says so, or has bounds that are texts or dates."""
+    bounds = form.get("bounds", ())
+    is_dated = isinstance(bounds, list | tuple) and any(
+        isinstance(one, str | date) for one in bounds
+    )
+    return is_dated or not {"type", "every"}.isdisjoint(form)

@@ -13,6 +13,7 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
 from itertools import pairwise
 from numbers import Complex, Integral, Real
@@ -310,7 +311,7 @@ def _stored_as_it_is(column: Any) -> pa.ChunkedArray | None:
         return None
     kind = raw_values.kind_of(array.type)
     # Of objects, a truth value beside floats would be stored as one of them.
-    if kind == "other" or (kind == "number" and column.dtype == object):
+    if kind in ("other", "time") or (kind == "number" and column.dtype == object):
         return None
     return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
 
@@ -320,6 +321,33 @@ def _word(value: Any, *, truth_is_number: bool) -> str | None:
     if type(value).__name__ == "Interval":
         return str(value)
     return text_of(value, truth_is_number=truth_is_number)
+
+
+def stored_times(column: Any) -> pa.ChunkedArray:
+    """A column of dates or times, or of texts that say them, for the reader of ``raw.values``."""
+    if column.dtype.name == "category":
+        categories = stored_times(column.cat.categories)
+        places = column.cat.codes.to_numpy()
+        return categories.take(pa.array(places, mask=places < 0))
+    if column.dtype != object and column.dtype.kind not in "biufc":
+        try:
+            array = pa.array(column, from_pandas=True)
+        except pa.ArrowException:
+            array = None
+        if array is not None and raw_values.kind_of(array.type) == "time":
+            return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
+    texts = [_moment_text(value) for value in column.tolist()]
+    return pa.chunked_array([pa.array(texts, type=pa.large_string())])
+
+
+def _moment_text(value: Any) -> str | None:
+    """ISO text of a date or time; a number is neither."""
+    try:
+        if isinstance(value, date) and type(value).__name__ != "NaTType":
+            return str(value.isoformat())
+        return text_of(value) if isinstance(value, str) else None
+    except Exception:  # noqa: BLE001 - a value may be of any class, with methods that raise
+        return None
 
 
 def text_places(column: Any) -> tuple[IntArray, list[str | None]]:

@@ -38,6 +38,7 @@ from dp_pipeline.estimators.rows import (
     every_column,
     marginal_series,
     synthetic_frame,
+    typed,
 )
 from dp_pipeline.gate.counter import MOST_GRID_CELLS, Counter
 from dp_pipeline.gate.noise import OpenDPNoise
@@ -134,7 +135,10 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
           that ``"missing": [...]``, texts that mean one;
         * ``{"bounds": [low, high], "bins": n}``, or ``"edges": [...]`` in place of bins: a
           number, clipped to the bounds, with ``"integer": True`` where synthetic values are
-          whole, ``"nullable"`` and ``"missing"``. Edges may hold the bounds, as first and last.
+          whole, ``"nullable"`` and ``"missing"``. Edges may hold the bounds, as first and last;
+        * ``{"bounds": ["2026-01-01", "2026-12-31"], "every": "week"}``: a date, or a time with
+          ``"type": "timestamp"``, in cells of a year, month, week, day or hour, or in bins or
+          edges; with ``"zone"`` for times that have none.
 
         The key ``...`` declares every other column of ``X``, as in
         ``{...: {"bounds": [0, 1], "bins": 8}}``. Columns of an array without a name are called x
@@ -248,6 +252,7 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
             domain = every_column(self.domain, features)
             columns = declared_columns(domain)
             values = declared_values(features, columns)
+            columns = typed(columns, values)
             fit = self._declared(columns)
             noise, refuse = noise_of(self.noise), self._refuses_unknown()
             # A declaration that read rows may hold a cache of them, so it is not the one kept.
@@ -278,8 +283,8 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
             drawn when it was fitted, as many as there are by a noisy count
 
         Types are as declared, whatever those of ``X`` were: levels as they were written, whole
-        numbers int64, others float64; nullable columns can hold NA. Raises InvalidParameter
-        unless n is a whole number in 0..10^9.
+        numbers int64, others float64, but dates as ``X`` had them; nullable columns can hold NA.
+        Raises InvalidParameter unless n is a whole number in 0..10^9.
         """
         check_is_fitted(self)
         if n is None:

@@ -10,13 +10,16 @@ What becomes of a row depends on that row alone, as it does in ``raw.prepare``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from dp_pipeline.estimators.declared import DeclaredColumn, domain_of
-from dp_pipeline.estimators.frames import Features, numbered, stored
+from dp_pipeline.estimators.frames import Features, numbered, stored, stored_times
+from dp_pipeline.raw import values as raw_values
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.values import level_codes, missing_cells, valid_numbers
 from dp_pipeline.release.synthetic_table import SyntheticTable, decoded
@@ -45,9 +48,45 @@ def synthetic_frame(table: SyntheticTable, columns: tuple[DeclaredColumn, ...]) 
             frame[attribute.name] = _levels(column, codes)
             continue
         (numbers,) = decoded(codes[:, None], (attribute.name,), table.domain, rng).values()
+        if attribute.clock is not None:
+            frame[attribute.name] = _as_it_came(numbers, column)
+            continue
         dtype = ("Int64" if attribute.nullable else "int64") if attribute.whole else "float64"
         frame[attribute.name] = pd.Series(numbers, dtype=dtype)
     return pd.DataFrame(frame)
+
+
+def typed(columns: tuple[DeclaredColumn, ...], values: list[Any]) -> tuple[DeclaredColumn, ...]:
+    """The columns with the types that dates and times of ``X`` have: types alone are looked at."""
+    both = zip(columns, values, strict=True)
+    return tuple(
+        replace(one, dtype=given.dtype) if one.attribute.clock is not None else one
+        for one, given in both
+    )
+
+
+def _as_it_came(moments: NDArray[Any], column: DeclaredColumn) -> Any:
+    """Dates or times in the type of the column of ``X``: ISO texts where they were texts, and
+    pandas' own where they were objects.
+    """
+    import pandas as pd
+
+    clock, dtype = column.attribute.clock, column.dtype
+    days_or_seconds = pd.Series(moments.astype("datetime64[s]"))
+    assert clock is not None
+    if dtype is None or dtype.name in ("object", "category"):
+        return days_or_seconds
+    if getattr(dtype, "tz", None) is not None:
+        placed = days_or_seconds.dt.tz_localize(
+            clock.zone, ambiguous=np.ones(len(moments), dtype=bool), nonexistent="shift_forward"
+        )
+        return placed.astype(dtype)
+    if dtype.kind == "M":
+        return days_or_seconds.astype(dtype)
+    if isinstance(dtype, pd.ArrowDtype) and raw_values.kind_of(dtype.pyarrow_dtype) == "time":
+        return pd.Series(pa.array(moments).cast(dtype.pyarrow_dtype), dtype=dtype)
+    texts = pd.Series(np.datetime_as_string(moments), dtype=object)
+    return texts.mask(days_or_seconds.isna(), None).astype(dtype)
 
 
 def marginal_series(probabilities: FloatArray, columns: tuple[DeclaredColumn, ...]) -> Any:
@@ -170,7 +209,10 @@ def _coded(attribute: Attribute, values: Any) -> tuple[IntArray, NDArray[Any] | 
     """Codes (n,), INVALID for a row that does not fit; of a number that is never missing also
     its coordinates, any number where it does not fit.
     """
-    column = stored(values, truth_is_number=attribute.is_numeric)
+    if attribute.clock is not None:
+        column = stored_times(values)
+    else:
+        column = stored(values, truth_is_number=attribute.is_numeric)
     if not isinstance(attribute.cells, Bins) or attribute.coordinate is None:
         return level_codes(attribute, column), None
     numbers = valid_numbers(attribute, column)

@@ -99,11 +99,12 @@ def _ingested(spec: DatasetSpec) -> list[Column]:
     """As the source has them: every cell is text or a number, and may be missing."""
     told: dict[str, list[Attribute]] = {}
     for attribute in spec.domain:
-        told.setdefault(attribute.column, []).append(attribute)
+        for column in attribute.inputs:
+            told.setdefault(column, []).append(attribute)
     columns = [
         Column(
             name,
-            "number" if all(one.is_numeric for one in read) else "text",
+            _kind(read),
             # Nothing was clipped or dropped yet: what is declared does not bind what is stored.
             f"read as {', '.join(f'{one.name} (declared: {_declared(one)})' for one in read)}",
             nullable=True,
@@ -117,11 +118,17 @@ def _ingested(spec: DatasetSpec) -> list[Column]:
     return columns
 
 
+def _kind(read: Sequence[Attribute]) -> str:
+    if all(one.reads_times for one in read):
+        return "date or time"
+    return "number" if all(one.reads_numbers for one in read) else "text"
+
+
 def _normalized(spec: DatasetSpec) -> list[Column]:
     columns = []
     for one in spec.widest.domain:
         declared = spec.domain[one.name]
-        source, rules = [("ingested", one.column)], rules_of(declared)
+        source, rules = [("ingested", name) for name in one.inputs], rules_of(declared)
         if one.coordinate is None:
             columns.append(Column(one.name, "text", "the level", source, rules, one.nullable))
             continue
@@ -129,7 +136,10 @@ def _normalized(spec: DatasetSpec) -> list[Column]:
         around = (f"-{_ONE} to {_ONE}",)
         columns.append(Column(one.name, "int32", words, source, around, one.nullable))
         if one.cells is not None:
-            clipped = (f"{one.name}{CLIPPED}", "float64", "the number, clipped to its bounds")
+            unit = {"date": " of days since 1970", "timestamp": " of seconds since 1970"}
+            of = unit[one.clock.kind] if one.clock else ""
+            words = f"the number{of}, clipped to its bounds"
+            clipped = (f"{one.name}{CLIPPED}", "float64", words)
             columns.append(Column(*clipped, source, rules, one.nullable))
     return columns
 
@@ -172,12 +182,12 @@ def _declared(attribute: Attribute) -> str:
     if attribute.undeclared is not None:
         return "discovered"
     if attribute.coordinate is not None:
-        return f"{attribute.coordinate.lower:g} to {attribute.coordinate.upper:g}"
+        return " to ".join(attribute.range)
     levels = attribute.labels()[: attribute.size - attribute.nullable]
     return f"{len(levels)} levels" if len(levels) > MOST_LEVELS else " | ".join(levels)
 
 
-_TYPES = {"i": "int64", "f": "float64"}
+_TYPES = {"i": "int64", "f": "float64", "M": "date or time"}
 
 
 def released_columns(spec: DatasetSpec, model: Model) -> list[Column]:

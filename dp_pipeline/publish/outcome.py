@@ -28,7 +28,7 @@ from dp_pipeline.publish.report import page_path
 from dp_pipeline.publish.request import RunRequest
 from dp_pipeline.raw.snapshot import current_snapshot, require_prepared
 from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.reporting.figures.cluster_view import centre_table
+from dp_pipeline.reporting.figures.cluster_view import centre_table, dates_of
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.plausibility import bundle_warnings
 from dp_pipeline.reporting.text import number_text
@@ -100,7 +100,8 @@ class Outcome:
 
     def centre_table(self) -> tuple[list[str], list[list[str]]]:
         """Names and lines of the first centres, with the noisy rows of each."""
-        return centre_table(self.bundle.tables, most_columns=MOST_COLUMNS)
+        dates = dates_of(self.release.spec.domain)
+        return centre_table(self.bundle.tables, most_columns=MOST_COLUMNS, dates=dates)
 
 
 def outcomes(request: RunRequest, *, ran: Collection[str] | None = None) -> Iterator[Outcome]:

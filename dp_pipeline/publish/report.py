@@ -24,7 +24,7 @@ from dp_pipeline.reporting.figures import (
     utility_panels,
     utility_plot,
 )
-from dp_pipeline.reporting.figures.cluster_view import ClusterView
+from dp_pipeline.reporting.figures.cluster_view import ClusterView, dates_of
 from dp_pipeline.reporting.metrics import QualityRow, metrics_of, relative_rows
 from dp_pipeline.reporting.pages import summary_over_epsilon, summary_over_k, write_report
 from dp_pipeline.reporting.releases import KAnonymousRelease, PrivateRelease, figure_over_k
@@ -142,7 +142,11 @@ def _maps(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[tuple[str, bytes
         return []
     views = [
         ClusterView.of(
-            name, bundle.tables, spec.domain.box(tuple(bundle.tables["centres"])), spec.point
+            name,
+            bundle.tables,
+            spec.domain.box(tuple(bundle.tables["centres"])),
+            spec.point,
+            dates_of(spec.domain),
         )
         for name, bundle in zip(_names(bundles), bundles, strict=True)
     ]

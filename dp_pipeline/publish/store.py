@@ -173,7 +173,11 @@ def _read_table(content: bytes) -> dict[str, np.ndarray]:
     for name in table.column_names:
         column = table.column(name)
         values = column.to_numpy(zero_copy_only=False)
-        if column.null_count:
+        if values.dtype.kind == "M":
+            # Parquet has no whole seconds: they come back as thousands of parts.
+            is_date = pa.types.is_date(column.type)
+            columns[name] = values.astype("datetime64[D]" if is_date else "datetime64[s]")
+        elif column.null_count:
             # NumPy would make a float of a whole number beside a missing one.
             columns[name] = np.array([*column.to_pylist(), None], dtype=object)[:-1]
         else:

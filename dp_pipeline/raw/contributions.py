@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dp_pipeline.raw.values import REAL, TEXT, WHOLE, type_word
+from dp_pipeline.raw.values import REAL, TEXT, WHOLE, kind_of, type_word
 from dp_pipeline.spec.errors import DeclarationError
 
 _PURPOSE = b"contribution\0"
@@ -158,6 +158,9 @@ def _texts(name: str, cells: pa.Array) -> pa.Array:
     kind = cells.type
     if kind == pa.float64():
         return pa.array([_number_text(value) for value in cells.to_pylist()], _TEXT)
+    if kind_of(kind) == "time":
+        cells = cells.cast(pa.int32() if kind == pa.date32() else pa.int64())
+        kind = cells.type
     if kind not in WHOLE | {_TEXT, pa.bool_(), pa.null()}:
         raise DeclarationError(f"column {name!r}: expected text or numbers, got another type")
     return cells.cast(_TEXT)

@@ -38,7 +38,16 @@ from dp_pipeline.raw.validate import (
     frame_column,
     source_columns,
 )
-from dp_pipeline.raw.values import WHOLE, Kind, kind_of, level_words, missing_cells, numbers, texts
+from dp_pipeline.raw.values import (
+    WHOLE,
+    Kind,
+    column_of,
+    kind_of,
+    level_words,
+    missing_cells,
+    numbers_in,
+    texts,
+)
 from dp_pipeline.spec.dataset import Argument, DatasetSpec
 from dp_pipeline.spec.domain import Attribute
 from dp_pipeline.spec.encoding import FloatArray, IntArray, Levels
@@ -196,6 +205,7 @@ def _levels(spec: DatasetSpec, attribute: str) -> tuple[str, ...]:
 _SAMPLES: dict[Kind, pd.Series] = {
     "text": pd.Series(["text"], dtype=object),
     "number": pd.Series([0.0]),
+    "time": pd.Series(["text"], dtype=object),
     "other": pd.Series([False]),
 }
 
@@ -210,14 +220,19 @@ def schema_frame(spec: DatasetSpec, snapshot: Snapshot) -> pd.DataFrame:
     for name, column in source_columns(spec).items():
         places = schema.get_all_field_indices(column)
         if len(places) == 1:
-            columns[name] = _SAMPLES[_kind_of_column(name, schema.field(places[0]).type)]
+            type_ = schema.field(places[0]).type
+            columns[name] = _SAMPLES[_kind_of_column(spec, name, column, type_)]
     return pd.DataFrame(columns, index=[0])
 
 
-def _kind_of_column(name: str, type_: pa.DataType) -> Kind:
-    """What a stored column is; floating numbers are no persons."""
+def _kind_of_column(spec: DatasetSpec, name: str, column: str, type_: pa.DataType) -> Kind:
+    """What a stored column is; floating numbers are no persons, and times are nothing but times."""
     kind = kind_of(type_)
-    return "other" if name == PERSON and kind == "number" and type_ not in WHOLE else kind
+    if name == PERSON:
+        is_id = kind == "text" or type_ in WHOLE
+        return kind if is_id else "other"
+    is_timed = column in spec.times
+    return kind if kind == "text" or (kind == "time") == is_timed else "other"
 
 
 def row_frame(spec: DatasetSpec, snapshot: Snapshot) -> pd.DataFrame:
@@ -230,7 +245,7 @@ def row_frame(spec: DatasetSpec, snapshot: Snapshot) -> pd.DataFrame:
     table = read_stage(snapshot, "ingested")
     columns: dict[str, pd.Series | pd.Categorical] = {}
     for attribute in spec.domain:
-        column = table.column(attribute.column)
+        column = column_of(attribute, table)
         if attribute.is_numeric:
             columns[attribute.name] = pd.Series(_numbers(attribute, column))
         else:
@@ -253,7 +268,7 @@ def _named(spec: DatasetSpec) -> set[str]:
 
 
 def _numbers(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
-    values = numbers(column)
+    values = numbers_in(attribute, column)
     if not attribute.nullable:
         return values
     nothing = missing_cells(attribute, column)

@@ -36,7 +36,14 @@ from dp_pipeline.raw.snapshot import (
     require_stage,
     require_validated,
 )
-from dp_pipeline.raw.values import level_codes, levels_of, missing_cells, numbers, valid_numbers
+from dp_pipeline.raw.values import (
+    column_of,
+    level_codes,
+    levels_of,
+    missing_cells,
+    numbers,
+    valid_numbers,
+)
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import Attribute, Domain
 from dp_pipeline.spec.encoding import INVALID, Bins, IntArray
@@ -126,7 +133,7 @@ def normalized(spec: DatasetSpec, table: pa.Table, key: bytes) -> pa.Table:
     table = _bounded(spec, table.filter(pa.array(kept_rows(spec.domain, table))), key)
     columns: dict[str, pa.Array] = {}
     for attribute in spec.domain:
-        columns |= _normalized(attribute, table.column(attribute.column))
+        columns |= _normalized(attribute, column_of(attribute, table))
     return pa.table(columns)
 
 
@@ -134,7 +141,7 @@ def kept_rows(domain: Domain, table: pa.Table) -> NDArray[np.bool_]:
     """Which rows keep a value in every attribute (n,)."""
     keep = np.ones(table.num_rows, dtype=np.bool_)
     for attribute in domain:
-        column = table.column(attribute.column)
+        column = column_of(attribute, table)
         if attribute.is_numeric:
             is_missing = missing_cells(attribute, column)
             keep &= is_missing | ~np.isnan(valid_numbers(attribute, column))

@@ -28,12 +28,14 @@ import pyarrow.parquet
 
 from dp_pipeline.raw.sources import parquet_parts, read_source
 from dp_pipeline.raw.sources.reading import NoHeader, NotUtf8, csv_columns
-from dp_pipeline.raw.values import kind_of, numbers, texts, type_word
+from dp_pipeline.raw.values import PLAIN, kind_of, numbers, texts, times, type_word
+from dp_pipeline.spec.clock import DAY, Clock
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import MISSING, Attribute, Domain, OneRow
 from dp_pipeline.spec.draft import FoundColumn, FoundKind
-from dp_pipeline.spec.encoding import Coordinate, is_interval
+from dp_pipeline.spec.encoding import Coordinate, FloatArray, is_interval
 from dp_pipeline.spec.errors import SourceError
+from dp_pipeline.spec.reading import Signs
 from dp_pipeline.spec.source import Source
 from dp_pipeline.spec.yaml_text import Value
 
@@ -106,7 +108,9 @@ def _typed(column: pa.Field) -> FoundColumn:
         kind = "unknown"
     elif pa.types.is_string_view(type_):
         kind = "text"
-    elif (known := kind_of(type_)) != "other":
+    elif (known := kind_of(type_)) == "time":
+        kind = "date" if pa.types.is_date(type_) else "timestamp"
+    elif known != "other":
         kind = known
     word = type_word(type_).partition("(")[0]
     return FoundColumn(column.name, kind, word, whole=pa.types.is_integer(type_))
@@ -157,6 +161,8 @@ def proposed(found: FoundColumn, column: pa.ChunkedArray) -> FoundColumn:
 
     column   texts or numbers, as sources give them
     """
+    if kind_of(column.type) == "time":
+        return _proposed_times(found, column)
     places, words = texts(column)
     used = {words[place] for place in np.unique(places[places >= 0]).tolist()}
     absent = {word for word in used if word is None or word in _MISSING_WORDS}
@@ -175,11 +181,74 @@ def _fields(values: Sequence[str]) -> tuple[dict[str, Value], str]:
     """Fields for these different texts, or none and the reason."""
     if len(values) < 2:
         return {}, "one value alone" if values else "no value"
-    found = numbers(pa.chunked_array([pa.array(values, pa.string())]))
-    if not np.isfinite(found).all():
-        if len(values) > MOST_LEVELS:
-            return {}, f"{len(values):,} different texts"
-        return {"levels": list(values)}, ""
+    column = pa.chunked_array([pa.array(values, pa.string())])
+    said: list[tuple[dict[str, Value], FloatArray]] = [
+        (form, numbers(column, signs)) for form, signs in _SIGNS
+    ]
+    read = [one for one in said if np.isfinite(one[1]).all()]
+    if read:
+        if any((one != read[0][1]).any() for _, one in read):
+            return {}, "numbers that a point and a comma fit alike: declare `decimal`"
+        fields, remark = _numbers(values, read[0][1])
+        return ({**fields, **read[0][0]} if fields else {}), remark
+    return _texts(values)
+
+
+_SIGNS: tuple[tuple[dict[str, Value], Signs], ...] = (
+    ({}, PLAIN),
+    ({"decimal": ","}, Signs(",")),
+    ({"decimal": ",", "thousands": "."}, Signs(",", ".")),
+    ({"thousands": ","}, Signs(".", ",")),
+    ({"thousands": "'"}, Signs(".", "'")),
+)
+_DATES = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d")
+_FORMATS = [f"{date}{time}" for date in _DATES for time in ("", " %H:%M", " %H:%M:%S")]
+MOST_SPANS = 64
+"""Cells of dates that are proposed, where years are not more."""
+
+
+def _texts(values: Sequence[str]) -> tuple[dict[str, Value], str]:
+    """Fields for texts that are not all numbers: dates, or levels."""
+    is_date = all(len(one) == len("2026-10-05") for one in values)
+    clocks = [Clock("date" if is_date else "timestamp")]
+    clocks += [Clock("timestamp" if "H" in one else "date", format=one) for one in _FORMATS]
+    fits = [one for one in clocks if all(one.number(text) is not None for text in values)]
+    if len(fits) > 1:
+        return {}, "dates that two formats fit: declare `format`"
+    if fits:
+        found = [fits[0].number(text) or 0 for text in values]
+        return _spans(fits[0], min(found), max(found)), ""
+    if len(values) > MOST_LEVELS:
+        return {}, f"{len(values):,} different texts"
+    return {"levels": list(values)}, ""
+
+
+def _proposed_times(found: FoundColumn, column: pa.ChunkedArray) -> FoundColumn:
+    """The same of a column that is stored as dates or times."""
+    clock = Clock("date" if found.kind == "date" else "timestamp")
+    values = times(column, clock)
+    known = values[~np.isnan(values)]
+    if len(np.unique(known)) < 2:
+        return replace(found, remark="one value alone" if len(known) else "no value")
+    fields = _spans(clock, int(known.min()), int(known.max()))
+    is_nullable = len(known) < len(values)
+    return replace(found, proposal={**fields, **({"nullable": "true"} if is_nullable else {})})
+
+
+def _spans(clock: Clock, first: int, last: int) -> dict[str, Value]:
+    """Whole days around two numbers of a clock, in cells of the shortest time that are few."""
+    days = (last - first) / (1 if clock.kind == "date" else DAY) + 1
+    spans = {"day": 1, "week": 7, "month": 30, "year": 365}
+    every = next((one for one, long in spans.items() if days / long <= MOST_SPANS), "year")
+    if clock.kind == "timestamp" and days < 3:
+        every = "hour"
+    bounds: Value = [f"{clock.wall(one):%Y-%m-%d}" for one in (first, last)]
+    form: dict[str, Value] = {"format": clock.format} if clock.format else {}
+    return {"type": clock.kind, "bounds": bounds, "every": every, **form}
+
+
+def _numbers(values: Sequence[str], found: FloatArray) -> tuple[dict[str, Value], str]:
+    """Fields for these different texts, which say these numbers."""
     is_whole = bool((found == np.rint(found)).all())
     if is_whole and len(values) <= MOST_CODES:
         return {"levels": [values[place] for place in np.argsort(found, kind="stable")]}, ""
@@ -229,8 +298,14 @@ def public_look(
 def _readable(source: Source, columns: Sequence[FoundColumn], *, name: str) -> DatasetSpec:
     """A declaration of nothing but columns, which is what reading asks for."""
     unbounded = Attribute("", "", "drop", coordinate=Coordinate(0.0, 1.0))
+    clocks = {"date": Clock("date"), "timestamp": Clock("timestamp")}
     attributes = [
-        replace(unbounded, name=f"column_{place}", column=column.name)
+        replace(
+            unbounded,
+            name=f"column_{place}",
+            column=column.name,
+            clock=clocks.get(column.kind),
+        )
         for place, column in enumerate(columns)
     ]
     return DatasetSpec(

@@ -19,6 +19,8 @@ from dp_pipeline.spec.domain import Attribute
 PERSON = "person id"
 """How the column that names the person is called beside attributes; no attribute has a space."""
 
+_SECOND = " 2"
+
 Rule = Literal["exists", "type", "rows", "present", "levels", "bounds", "declared"]
 
 
@@ -94,8 +96,14 @@ def expectations_of(spec: DatasetSpec) -> tuple[Expectation, ...]:
 
 
 def source_columns(spec: DatasetSpec) -> dict[str, str]:
-    """Attribute, or PERSON, → its source column."""
-    columns = {attribute.name: attribute.column for attribute in spec.domain}
+    """Attribute, or PERSON, → its source column. An attribute that is derived from two has a
+    second name, with a space and a 2 behind it, for the other one.
+    """
+    columns = {
+        attribute.name + _SECOND * place: column
+        for attribute in spec.domain
+        for place, column in enumerate(attribute.inputs)
+    }
     person = spec.protection.column
     return columns if person is None else {**columns, PERSON: person}
 
@@ -110,8 +118,11 @@ def _structural_of_columns(spec: DatasetSpec) -> list[Expectation]:
     for attribute, column in source_columns(spec).items():
         # Two underscores before an attribute: no attribute's name can be taken for the person's.
         end = "_person_id" if attribute == PERSON else f"__{attribute}"
+        if attribute.endswith(_SECOND):
+            end = f"_2__{attribute.removesuffix(_SECOND)}"
         there = f"The source has exactly one column {column!r}."
         numbers = "whole numbers" if attribute == PERSON else "numbers"
+        numbers = "dates or times" if attribute != PERSON and column in spec.times else numbers
         stored = f"Column {column!r} is stored as text or as {numbers}."
         declared.append(Expectation(f"column{end}", there, True, True, "exists", attribute))
         declared.append(Expectation(f"type{end}", stored, True, True, "type", attribute))
@@ -143,12 +154,16 @@ def _rows_of(attribute: Attribute, *, may_block: bool) -> list[Expectation]:
 def _present(attribute: Attribute) -> str:
     name, some = attribute.name, _at_least(attribute.usable)
     if attribute.usable != 1:
-        return (
-            f"{some} of the rows have a {'number' if attribute.is_numeric else 'value'} in {name}."
-        )
+        return f"{some} of the rows have a {_noun(attribute)} in {name}."
     if attribute.is_numeric:
-        return f"Every value of {name} is a number; none is missing."
+        return f"Every value of {name} is a {_noun(attribute)}; none is missing."
     return f"No value of {name} is missing."
+
+
+def _noun(attribute: Attribute) -> str:
+    if attribute.clock is not None:
+        return "date" if attribute.clock.kind == "date" else "time"
+    return "number" if attribute.is_numeric else "value"
 
 
 def _known(attribute: Attribute) -> str:
@@ -156,14 +171,14 @@ def _known(attribute: Attribute) -> str:
     name, some = attribute.name, _at_least(attribute.usable)
     what = "one of the declared levels"
     if attribute.coordinate is not None:
-        what = f"between {attribute.coordinate.lower:g} and {attribute.coordinate.upper:g}"
-        what = f"a number {what}" if attribute.nullable else what
+        what = "between {} and {}".format(*attribute.range)
+        what = f"a {_noun(attribute)} {what}" if attribute.nullable else what
     if attribute.usable != 1:
         return f"Of the values of {name} that are not missing, {some.lower()} are {what}."
     if attribute.nullable:
         return f"Every value of {name} is missing or {what}."
     if attribute.is_numeric:
-        return f"Every number of {name} lies {what}."
+        return f"Every {_noun(attribute)} of {name} lies {what}."
     return f"Every value of {name} is {what}."
 
 

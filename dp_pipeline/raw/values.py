@@ -1,14 +1,18 @@
-"""A stored column as numbers or as texts: each value by itself, never raising, never shown.
+"""A stored column as numbers, times or texts: each value by itself, never raising, never shown.
 
 What one value becomes does not depend on the other values of its column: a
 parser that chose one type for a whole column would let one row change others.
 
-One attribute's column against its declaration: valid numbers, cell codes, missing values.
+One attribute's column against its declaration: valid numbers, cell codes, missing values. Here
+alone it is decided what a cell says: for preparation, checks, proposals and estimators.
 """
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -16,10 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dp_pipeline.spec.clock import DAY, FIRST_SECOND, LAST_SECOND, Clock
 from dp_pipeline.spec.domain import Attribute
 from dp_pipeline.spec.encoding import INVALID, FloatArray, IntArray, Levels
+from dp_pipeline.spec.reading import SPACES, UNITS, Derived, Function, Signs
 
-Kind = Literal["text", "number", "other"]
+Kind = Literal["text", "number", "time", "other"]
 
 TEXT = frozenset({pa.string(), pa.large_string()})
 WHOLE = frozenset(
@@ -43,6 +49,8 @@ def kind_of(type_: pa.DataType) -> Kind:
         return kind_of(type_.value_type)
     if type_ in TEXT:
         return "text"
+    if pa.types.is_date(type_) or pa.types.is_timestamp(type_):
+        return "time"
     return "number" if type_ in WHOLE | REAL else "other"
 
 
@@ -55,12 +63,22 @@ def type_word(type_: pa.DataType) -> str:
     return str(type_).partition("<")[0].partition("[")[0]
 
 
-def numbers(column: pa.ChunkedArray) -> FloatArray:
-    """The numbers of a text or number column (n,); NaN where a value is missing or is none."""
+PLAIN = Signs()
+"""As files say numbers where nothing is declared: with a point."""
+
+
+def numbers(column: pa.ChunkedArray, signs: Signs = PLAIN) -> FloatArray:
+    """The numbers of a text or number column (n,); NaN where a value is missing or is none.
+
+    signs   how a text says a number: one that says it otherwise says none. A stored number is one
+            whatever they are
+    """
     column = _plain(column)
     if kind_of(column.type) == "number":
         return _floats(pc.cast(column, pa.float64(), safe=False))
     text = pc.utf8_trim_whitespace(column)
+    if signs != PLAIN:
+        text = _with_point(text, signs)
     is_plain = pc.and_(
         pc.match_substring_regex(text, _PLAIN_NUMBER),
         pc.less_equal(pc.utf8_length(text), _PLAIN_LENGTH),
@@ -72,20 +90,94 @@ def numbers(column: pa.ChunkedArray) -> FloatArray:
     return values
 
 
-def missing(column: pa.ChunkedArray, words: tuple[str, ...]) -> NDArray[np.bool_]:
-    """Where a text or number column has no value (n,): null, NaN as a number, nothing but white
-    space, one of ``words``, or a number that is the same as one of them: −999 is missing where
-    −999.0 is, in a column of numbers and of texts.
+def _with_point(text: pa.ChunkedArray, signs: Signs) -> pa.ChunkedArray:
+    """Texts that say a number by these signs, as the point says it; null for all others."""
+    groups = SPACES if signs.thousands == " " else signs.thousands
+    comma, group = re.escape(signs.decimal), f"[{groups}]"
+    whole = rf"[0-9]+|[0-9]{{1,3}}({group}[0-9]{{3}})+" if signs.thousands else "[0-9]+"
+    form = rf"^[-+]?((({whole})({comma}[0-9]*)?|{comma}[0-9]+)([eE][-+]?[0-9]+)?|(?i:inf(inity)?))$"
+    fits = pc.match_substring_regex(text, form)
+    if signs.thousands:
+        text = pc.replace_substring_regex(text, group, "")
+    if signs.decimal != ".":
+        text = pc.replace_substring(text, signs.decimal, ".")
+    return pc.if_else(fits, text, None)
+
+
+def times(column: pa.ChunkedArray, clock: Clock) -> FloatArray:
+    """The days or seconds of a text or time column (n,), whole; NaN where a value is missing, is
+    no time, or one that there cannot be.
+
+    A stored time is one whatever the format of texts is. Without an offset it was read off a
+    clock in the declared zone, as a text is.
     """
     column = _plain(column)
-    same = [number for number in map(_unusual_number, words) if not math.isnan(number)]
-    if kind_of(column.type) == "number":
-        values = numbers(column)
+    if kind_of(column.type) == "time":
+        return _stored_times(column, clock)
+    places, words = texts(column)
+    read = (clock.number(word) if isinstance(word, str) else None for word in words)
+    values = [math.nan if number is None else number for number in read]
+    # The last place is for missing values, whose place is −1.
+    return np.array([*values, math.nan])[places]
+
+
+_A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+def _stored_times(column: pa.ChunkedArray, clock: Clock) -> FloatArray:
+    kind = column.type
+    whole = pc.cast(column, pa.int32() if kind == pa.date32() else pa.int64())
+    whole = pc.fill_null(whole, 0).to_numpy().astype(np.int64)
+    if pa.types.is_timestamp(kind):
+        seconds = whole // _A_SECOND[kind.unit]
+    else:
+        seconds = whole * DAY if kind == pa.date32() else whole // 10**3
+    is_there = pc.is_valid(column).to_numpy() & (seconds >= FIRST_SECOND) & (seconds <= LAST_SECOND)
+    is_placed = pa.types.is_timestamp(kind) and kind.tz is not None
+    values = _at(np.where(is_there, seconds, 0), clock, is_placed=is_placed)
+    return np.where(is_there, values, np.nan)
+
+
+def _at(seconds: IntArray, clock: Clock, *, is_placed: bool) -> IntArray:
+    """Numbers of a clock at seconds since 1970: of UTC if placed, else of the clock itself."""
+    if clock.kind == "date" and (not is_placed or clock.zone == "UTC"):
+        return seconds // DAY
+    if clock.kind == "timestamp" and (is_placed or clock.zone == "UTC"):
+        return seconds
+    different, places = np.unique(seconds, return_inverse=True)
+    found = [clock.number_at(one, is_placed=is_placed) for one in different.tolist()]
+    return np.array(found, dtype=np.int64)[places]
+
+
+def numbers_in(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
+    """The numbers of an attribute's column as it is declared to say them (n,), times too."""
+    if attribute.clock is not None:
+        return times(column, attribute.clock)
+    return numbers(column, attribute.signs)
+
+
+Read = Callable[[pa.ChunkedArray], FloatArray]
+
+
+def missing(
+    column: pa.ChunkedArray, words: tuple[str, ...], read: Read = numbers
+) -> NDArray[np.bool_]:
+    """Where a column has no value (n,): null, NaN as a number, nothing but white space, one of
+    ``words``, or a number or time that is the same as one of them: −999 is missing where −999.0
+    is, in a column of numbers and of texts.
+
+    read   the numbers of a column, as it says them
+    """
+    column = _plain(column)
+    same = read(pa.chunked_array([pa.array(words, pa.string())]))
+    same = same[~np.isnan(same)]
+    if kind_of(column.type) != "text":
+        values = read(column)
         return np.isnan(values) | np.isin(values, same)
     text = pc.utf8_trim_whitespace(column)
     is_word = pc.is_in(text, value_set=pa.array(["", *words], text.type))
     nothing = np.asarray(pc.or_(pc.is_null(text), is_word).to_numpy(), dtype=np.bool_)
-    return nothing | np.isin(numbers(column), same) if same else nothing
+    return nothing | np.isin(read(column), same) if len(same) else nothing
 
 
 def _floats(column: pa.ChunkedArray) -> FloatArray:
@@ -137,14 +229,18 @@ def missing_cells(attribute: Attribute, column: pa.ChunkedArray) -> NDArray[np.b
     """Where a numeric attribute has a missing value that is a cell of its own (n,)."""
     if not attribute.nullable:
         return np.zeros(len(column), dtype=np.bool_)
-    return missing(column, attribute.missing)
+    return missing(column, attribute.missing, partial(numbers_in, attribute))
 
 
 def valid_numbers(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
     """Numbers inside the bounds (n,); NaN marks a row to drop, or a missing value."""
     box = attribute.coordinate
     assert box is not None
-    values = np.where(missing_cells(attribute, column), np.nan, numbers(column))
+    values = numbers_in(attribute, column)
+    if attribute.nullable or attribute.missing:
+        # What means nothing is no number outside of the bounds, where no cell is for it either.
+        nothing = missing(column, attribute.missing, partial(numbers_in, attribute))
+        values = np.where(nothing, np.nan, values)
     if attribute.on_invalid == "drop":
         return np.where((values >= box.lower) & (values <= box.upper), values, np.nan)
     # Infinity is only a number too large: it is clipped like any other. NaN stays NaN.
@@ -153,7 +249,7 @@ def valid_numbers(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
 
 def finite_numbers(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
     """Numbers of an attribute without bounds (n,); NaN where a value is missing or is none."""
-    values = np.where(missing_cells(attribute, column), np.nan, numbers(column))
+    values = np.where(missing_cells(attribute, column), np.nan, numbers_in(attribute, column))
     return np.where(np.isfinite(values), values, np.nan)
 
 
@@ -182,7 +278,7 @@ def level_words(
     places, words = texts(column)
     aliases = dict(attribute.aliases)
     words[:] = [aliases.get(word, word) for word in words]
-    if attribute.nullable:
+    if attribute.nullable or attribute.missing:
         known = attribute.cells.values if isinstance(attribute.cells, Levels) else ()
         absent = {"", *attribute.missing} - set(known)
         words[:] = [None if word in absent else word for word in words]
@@ -193,3 +289,58 @@ def levels_of(attribute: Attribute) -> Levels:
     """The levels of a nominal attribute."""
     assert isinstance(attribute.cells, Levels)
     return attribute.cells
+
+
+def column_of(attribute: Attribute, table: pa.Table) -> pa.ChunkedArray:
+    """The column that an attribute is read from: one of the source, or derived from such, row by
+    row.
+    """
+    if attribute.derived is None:
+        return table.column(attribute.column)
+    return derived(attribute.derived, [table.column(name) for name in attribute.derived.inputs])
+
+
+def derived(function: Derived, inputs: list[pa.ChunkedArray]) -> pa.ChunkedArray:
+    """The texts or numbers (n,) of a function of one row; null where an input is none."""
+    if function.is_text:
+        places, words = texts(inputs[0])
+        nothing = {None, "", *function.missing}
+        words[:] = [None if word in nothing else word[: function.letters] for word in words]
+        cells = [words[place] if place >= 0 else None for place in places]
+        return pa.chunked_array([pa.array(cells, pa.string())])
+    with np.errstate(all="ignore"):
+        values = _value(function, [_known(function, one) for one in inputs])
+    return pa.chunked_array([pa.array(values, mask=~np.isfinite(values))])
+
+
+def _known(function: Derived, column: pa.ChunkedArray) -> FloatArray:
+    """Numbers or times of an input (n,); NaN where it is missing or none."""
+    clock = function.clock
+    read: Read = partial(times, clock=clock) if clock else partial(numbers, signs=function.signs)
+    return np.where(missing(column, function.missing, read), np.nan, read(column))
+
+
+def _value(function: Derived, inputs: list[FloatArray]) -> FloatArray:
+    first = inputs[0]
+    if function.function == "product":
+        return first * function.factor
+    if function.function == "difference":
+        return (first - inputs[1]) / UNITS.get(function.unit, 1)
+    is_there = ~np.isnan(first)
+    assert function.clock is not None
+    parts = _part_of_time(function.function, function.clock.walls(np.where(is_there, first, 0)))
+    return np.where(is_there, parts, np.nan)
+
+
+def _part_of_time(function: Function, walls: NDArray[np.datetime64]) -> IntArray:
+    """What a clock shows: hour 0 to 23, weekday from Monday, 1, to 7, month 1 to 12, year."""
+    hours = walls.astype("datetime64[h]").astype(np.int64)
+    months = walls.astype("datetime64[M]").astype(np.int64)
+    parts: dict[Function, IntArray] = {
+        "hour": hours % 24,
+        # The first day of 1970 was a Thursday.
+        "weekday": (hours // 24 + 3) % 7 + 1,
+        "month": months % 12 + 1,
+        "year": months // 12 + 1970,
+    }
+    return parts[function]

@@ -250,7 +250,11 @@ def table_digest(table: Mapping[str, np.ndarray]) -> str:
 
 
 def _content(values: np.ndarray) -> bytes:
-    """The values as bytes: numbers as 64 bits, texts one behind the other."""
+    """The values as bytes: numbers as 64 bits, texts one behind the other; dates as days, times as
+    seconds.
+    """
+    if values.dtype.kind == "M":
+        return values.dtype.str[1:].encode() + values.astype("<i8").tobytes()
     if values.dtype.kind in "iuf":
         return values.astype("<f8" if values.dtype.kind == "f" else "<i8").tobytes()
     return "\0".join(values.tolist()).encode()

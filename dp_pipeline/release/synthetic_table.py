@@ -28,10 +28,11 @@ def decoded(
     rng          draws the numbers: the same state gives the same columns
 
     A level is its text and a number is drawn uniformly inside its bin: float64, or
-    int64 from the whole numbers of the bin where the attribute is ``whole``. Either has the
-    code it came from, but for a bin without a whole number: its values are the
-    nearest one inside the bounds. A column with a missing value is an object array
-    with None there; without one, or if not nullable, it has the plain type.
+    int64 from the whole numbers of the bin where the attribute is ``whole``. A date is
+    datetime64 in days, a time in seconds of a clock in its zone, or either a text where a format
+    is declared. Each has the code it came from, but for a bin without a whole number: its values
+    are the nearest one inside the bounds. A column with a missing value is an object array
+    with None there, or has NaT; without one, or if not nullable, it has the plain type.
     Attributes that share a source column go by their own names.
     """
     declared = [name for name in domain.names if name in attributes]
@@ -58,6 +59,9 @@ def _column(attribute: Attribute, codes: IntArray, rng: np.random.Generator) -> 
     values = _values(attribute, np.where(missing, 0, codes), rng)
     if not missing.any():
         return values
+    if values.dtype.kind == "M":
+        values[missing] = np.datetime64("NaT")
+        return values
     objects = values.astype(object)
     objects[missing] = None
     return objects
@@ -65,8 +69,9 @@ def _column(attribute: Attribute, codes: IntArray, rng: np.random.Generator) -> 
 
 def _values(attribute: Attribute, codes: IntArray, rng: np.random.Generator) -> np.ndarray:
     if isinstance(attribute.cells, Bins):
-        draw = _whole_numbers if attribute.whole else _numbers
-        return draw(attribute.cells, codes, rng)
+        draw = _whole_numbers if attribute.whole or attribute.clock else _numbers
+        drawn = draw(attribute.cells, codes, rng)
+        return drawn if attribute.clock is None else attribute.clock.written(drawn)
     return np.array(attribute.labels(), dtype=np.str_)[codes]
 
 

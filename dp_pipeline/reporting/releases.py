@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from dp_pipeline.ledger import Balance
 from dp_pipeline.release.bundle import ALLOWED, Bundle
-from dp_pipeline.reporting.figures.cluster_view import centre_table
+from dp_pipeline.reporting.figures.cluster_view import centre_table, dates_of
 from dp_pipeline.reporting.plausibility import bundle_warnings
 from dp_pipeline.reporting.text import number_text
 from dp_pipeline.spec.dataset import DatasetSpec
@@ -192,7 +192,8 @@ class PrivateRelease(ReportedRelease):
     @property
     def centres(self) -> tuple[list[str], list[list[str]]]:
         """Head and lines of the first centres, with the noisy rows of each."""
-        return centre_table(self.bundle.tables, most_columns=MOST_COLUMNS)
+        dates = dates_of(self.spec.domain)
+        return centre_table(self.bundle.tables, most_columns=MOST_COLUMNS, dates=dates)
 
     @property
     def cliques(self) -> list[str]:

@@ -1,4 +1,5 @@
-"""Section ``attributes`` of a data set file: a category with levels, or a number between bounds.
+"""Section ``attributes`` of a data set file: a category with levels, or a number, a date or a time
+between bounds.
 
 What nobody may declare without looking says ``discover``: a look that is paid for finds it.
 """
@@ -15,10 +16,19 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from dp_pipeline.spec import fields
+from dp_pipeline.spec.clock import Clock, Every, Spans
 from dp_pipeline.spec.domain import MISSING, Attribute, Undeclared
 from dp_pipeline.spec.encoding import MOST_CELLS, Bins, Coordinate, Levels, is_interval
 from dp_pipeline.spec.errors import Refused, bounded_bytes, reason_of
 from dp_pipeline.spec.fields import OneForm, a_mapping, below, not_among, require
+from dp_pipeline.spec.reading import Signs
+from dp_pipeline.spec.reading_parser import (
+    AS_IT_IS,
+    ReadingSection,
+    SignsSection,
+    Zone,
+    require_format,
+)
 from dp_pipeline.spec.yaml_text import TODO
 
 DISCOVER = "discover"
@@ -93,10 +103,10 @@ def _lines(section: Mapping[str, object], folder: Path) -> list[str]:
 
 
 class _Column(fields.Section):
-    """What both kinds of attributes may say.
+    """What all kinds of attributes may say.
 
     column    How the source calls it, where that is another name.
-    nullable  A missing value is a cell of its own; a number needs bins for it.
+    nullable  A missing value is a cell of its own; what has bounds needs cells for it.
     missing   Texts that mean a missing value, beside an empty one.
     usable    Which share of the rows checks want to be as declared.
     """
@@ -110,6 +120,10 @@ class _Column(fields.Section):
     def empties(self) -> tuple[str, ...]:
         """Texts that say that a value is missing, beside an empty one."""
         return tuple(sorted({text.strip() for text in self.missing or ()}))
+
+    def _empties(self, reading: ReadingSection) -> tuple[str, ...]:
+        """Its own texts, or those of all columns where it says none."""
+        return reading.empties if self.missing is None else self.empties
 
     def _require_nullable(self) -> None:
         is_said = self.missing is None or self.nullable
@@ -176,11 +190,14 @@ class Category(_Column):
             require(is_spelling, expected, "another", "aliases", text)
         return self
 
-    def attribute(self, name: str, default: str) -> Attribute:
-        """The attribute; ``default`` is the data set's rule for values that are not as declared."""
+    def attribute(self, name: str, default: str, reading: ReadingSection = AS_IT_IS) -> Attribute:
+        """The attribute; ``default`` is the data set's rule for values that are not as declared,
+        ``reading`` says how all columns are read.
+        """
         if self.is_to_discover:
-            return self._undeclared(name)
+            return self._undeclared(name, reading)
         is_dropped = self.other is None or default == "drop"
+        known = {*self.levels, *self.aliases}
         return Attribute(
             name,
             self.column or name,
@@ -188,11 +205,11 @@ class Category(_Column):
             cells=Levels(self.levels),
             other=self.other,
             nullable=self.nullable,
-            missing=self.empties,
+            missing=tuple(one for one in self._empties(reading) if one not in known),
             aliases=tuple(sorted(self.aliases.items())),
         )
 
-    def _undeclared(self, name: str) -> Attribute:
+    def _undeclared(self, name: str, reading: ReadingSection) -> Attribute:
         """Rare texts are never discovered, so there is a level for them unless rows are dropped."""
         is_dropped = self.on_invalid == "drop"
         return Attribute(
@@ -201,7 +218,7 @@ class Category(_Column):
             "drop" if is_dropped else "other",
             other=None if is_dropped else self.other or OTHER,
             nullable=self.nullable,
-            missing=self.empties,
+            missing=self._empties(reading),
             aliases=tuple(sorted(self.aliases.items())),
             undeclared=Undeclared(levels=self.at_most or AT_MOST),
         )
@@ -236,7 +253,7 @@ _BOUNDS = {"anyOf": [_PAIR, _DISCOVERED]}
 _UNIT = fields.Scalar(_unit, f"a number from {_UNITS[0]:g} to {_UNITS[1]:g}", fields.NUMBER)
 
 
-class Numeric(_Column):
+class Numeric(_Column, SignsSection):
     """A number between bounds.
 
     bounds      The lowest and the highest value that there can be, declared without looking.
@@ -323,8 +340,10 @@ class Numeric(_Column):
         require(is_wide, f"at most {MOST_CELLS} bins of positive width", str(count), "bins")
         return bins
 
-    def attribute(self, name: str, default: str) -> Attribute:
-        """The attribute; ``default`` is the data set's rule for values that are not as declared."""
+    def attribute(self, name: str, default: str, reading: ReadingSection = AS_IT_IS) -> Attribute:
+        """The attribute; ``default`` is the data set's rule for values that are not as declared,
+        ``reading`` says how all columns are read.
+        """
         return Attribute(
             name,
             self.column or name,
@@ -333,16 +352,119 @@ class Numeric(_Column):
             cells=self._cells(),
             nullable=self.nullable,
             whole=self.integer,
-            missing=self.empties,
+            missing=self._empties(reading),
+            signs=self.signs(reading.signs(Signs())),
             undeclared=self.undeclared,
         )
 
 
-def attribute_section(value: object) -> Category | Numeric:
-    """A category or a number, by what it says."""
+class Moment(_Column):
+    """A date, or a time, between bounds.
+
+    type        date, or timestamp: a date with a time of day.
+    bounds      The first and the last that there can be: 2026-10-05, or 2026-10-05T14:30.
+    every       A cell for each year, month, week from Monday, day or hour, for tables.
+    bins        In place of every: so many cells of equal width.
+    edges       In place of both: ascending cuts inside the bounds, as texts like the bounds.
+    format      How texts say it, where that is not ISO 8601: "%d.%m.%Y %H:%M".
+    zone        Where clocks show the times that have no offset, and where days begin.
+    on_invalid  What becomes of a date outside of its bounds; drop leaves its row out.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "not": {
+                "anyOf": [
+                    {"required": [one, other]}
+                    for one, other in (("bins", "edges"), ("bins", "every"), ("edges", "every"))
+                ]
+            }
+        }
+    )
+
+    type: Literal["date", "timestamp"]
+    bounds: Annotated[fields.Listed[fields.Item], fields.pair(fields.TEXT)]
+    every: Every | None = None
+    bins: fields.Count | None = None
+    edges: fields.Listed[fields.Item] | None = None
+    format: fields.Text | None = None
+    zone: Zone | None = None
+    on_invalid: Literal["clip", "drop"] | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> Moment:
+        said = [name for name in ("every", "bins", "edges") if getattr(self, name) is not None]
+        require(len(said) < 2, "one of every, bins and edges", " and ".join(said), *said[:1])
+        is_there = self.type == "timestamp" or self.every != "hour"
+        require(is_there, "year, month, week or day of a date", "hour", "every")
+        require_format(self.format, self.type)
+        self._require_nullable()
+        expected = "every, bins or edges, for missing values to be one more cell"
+        require(said or not self.nullable, expected, "none", "nullable")
+        self._cells(self._clock("UTC"))
+        return self
+
+    def _clock(self, zone: str) -> Clock:
+        return Clock(self.type, self.zone or zone, self.format or "")
+
+    def _ends(self, clock: Clock) -> tuple[int, int]:
+        expected = f"[first, last], both {_FORM[self.type]}, the first before the last"
+        ends = [clock.first(self.bounds[0]), clock.last(self.bounds[-1])]
+        if len(self.bounds) != 2 or ends[0] is None or ends[1] is None or ends[0] >= ends[1]:
+            raise Refused(expected, str(list(self.bounds))[:62], field=("bounds",))
+        return ends[0], ends[1]
+
+    def _cells(self, clock: Clock) -> Spans | None:
+        first, last = self._ends(clock)
+        cells: Spans | None = None
+        if self.edges is not None:
+            cuts = [clock.first(text) for text in self.edges]
+            known = [cut for cut in cuts if cut is not None]
+            is_ascending = all(low < high for low, high in pairwise((first, *known, last + 1)))
+            expected = f"ascending cuts inside the bounds, each {_FORM[self.type]}"
+            is_good = is_ascending and len(known) == len(cuts)
+            require(is_good, expected, str(list(self.edges))[:62], "edges")
+            cells = Spans.cut(clock, first, last, known)
+        elif self.bins is not None:
+            most = min(MOST_CELLS, last - first + 1)
+            require(self.bins <= most, f"at most {most} bins", str(self.bins), "bins")
+            cells = Spans.equal(clock, first, last, self.bins)
+        elif self.every is not None:
+            cells = Spans.every_one(clock, first, last, self.every)
+            expected = f"at most {MOST_CELLS} cells between the bounds"
+            require(cells is not None, expected, f"one each {self.every}", "every")
+        return cells
+
+    def attribute(self, name: str, default: str, reading: ReadingSection = AS_IT_IS) -> Attribute:
+        """The attribute; ``default`` is the data set's rule for values that are not as declared,
+        ``reading`` says how all columns are read.
+        """
+        clock = self._clock(reading.zone)
+        return Attribute(
+            name,
+            self.column or name,
+            self.on_invalid or ("drop" if default == "drop" else "clip"),
+            coordinate=Coordinate(*map(float, self._ends(clock))),
+            cells=self._cells(clock),
+            nullable=self.nullable,
+            missing=self._empties(reading),
+            clock=clock,
+        )
+
+
+_FORM = {"date": "as 2026-10-05", "timestamp": "as 2026-10-05 or 2026-10-05T14:30"}
+
+_Any = Category | Numeric | Moment
+
+
+def attribute_section(value: object) -> _Any:
+    """A category, a number or a date, by what it says."""
     section = a_mapping(value)
-    require({"levels", "bounds"} & set(section), "levels or bounds", "neither", "levels")
+    is_known = {"levels", "bounds", "type"} & set(section)
+    require(is_known, "levels or bounds", "neither", "levels")
+    if "type" in section:
+        return Moment.model_validate(section)
     return (Category if "levels" in section else Numeric).model_validate(section)
 
 
-AnyAttribute = Annotated[Category | Numeric, OneForm(Category | Numeric, attribute_section)]
+AnyAttribute = Annotated[_Any, OneForm(_Any, attribute_section)]

@@ -26,6 +26,7 @@ from dp_pipeline.spec.discovered import Discover, DiscoveredDomain, declared, wi
 from dp_pipeline.spec.domain import Domain, Protection, Relation, distance
 from dp_pipeline.spec.encoding import COORDINATE_BITS, Point
 from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.reading import Signs
 from dp_pipeline.spec.source import Source
 
 PARTITIONS = (0, 2, 5, 10, 20, 50)
@@ -301,10 +302,28 @@ class DatasetSpec:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Source columns that are read: the attributes', and the person's if there is one."""
+        """Source columns that are read: the attributes', those that they are derived from, and the
+        person's if there is one.
+        """
         person = self.protection.column
-        attributes = tuple(attribute.column for attribute in self.domain)
+        attributes = tuple(column for attribute in self.domain for column in attribute.inputs)
         return attributes if person is None else (*attributes, person)
+
+    def signs_of(self, column: str) -> tuple[Signs, ...]:
+        """How numbers in a column of the source are read, by each attribute that reads them."""
+        return tuple(
+            one.signs if one.derived is None else one.derived.signs
+            for one in self.domain
+            if column in one.inputs and one.reads_numbers
+        )
+
+    @property
+    def times(self) -> frozenset[str]:
+        """Columns of the source that are read as dates or times, and as nothing else."""
+        read = {(column, one.reads_times) for one in self.domain for column in one.inputs}
+        return frozenset(
+            column for column, is_time in read if is_time and (column, False) not in read
+        )
 
     @property
     def partition_keys(self) -> tuple[str, ...]:

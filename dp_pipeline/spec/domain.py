@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal
 
+from dp_pipeline.spec.clock import Clock
 from dp_pipeline.spec.encoding import Bins, Coordinate, Levels
 from dp_pipeline.spec.errors import DeclarationError, did_you_mean
 from dp_pipeline.spec.formats import AS_BEFORE, said
+from dp_pipeline.spec.reading import Derived, Signs
 
 OnInvalid = Literal["clip", "other", "drop"]
 
@@ -54,7 +56,7 @@ class Attribute:
     """One declared column.
 
     name         how models and releases call it
-    column       how the source calls it
+    column       how the source calls it, or the file where it is derived
     on_invalid   what happens to a row whose value breaks the declaration:
                  ``clip`` (numbers outside the bounds go to the nearer one),
                  ``other`` (unknown texts become the level ``other``), ``drop``.
@@ -65,11 +67,14 @@ class Attribute:
     other        the level that takes unknown texts, or None
     nullable     whether a missing value is a cell of its own, the last one; else it is invalid
     whole        whether synthetic numbers are whole; changes nothing that is measured
-    missing      texts that mean a missing value, beside empty ones; none unless nullable
+    missing      texts that mean a missing value, beside empty ones
     aliases      (text, level): other spellings of declared levels
     usable       share of the rows that checks on rows want to be as declared; changes nothing
                  that is measured
     undeclared   what of it is to be discovered, or None; ``discovered`` declares it
+    signs        how a text says a number
+    clock        how the column says a date or a time, which is a whole number here; else None
+    derived      what the column is a function of, where it is none of the source; else None
     """
 
     name: str
@@ -84,10 +89,45 @@ class Attribute:
     aliases: tuple[tuple[str, str], ...] = field(default=(), metadata={AS_BEFORE: ()})
     usable: Fraction = Fraction(1)
     undeclared: Undeclared | None = field(default=None, metadata={AS_BEFORE: None})
+    signs: Signs = field(default=Signs(), metadata={AS_BEFORE: Signs()})
+    clock: Clock | None = field(default=None, metadata={AS_BEFORE: None})
+    derived: Derived | None = field(default=None, metadata={AS_BEFORE: None})
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The columns of the source that it is read from."""
+        return (self.column,) if self.derived is None else self.derived.inputs
+
+    @property
+    def reads_times(self) -> bool:
+        """Whether the columns of the source are dates or times to it."""
+        return (self if self.derived is None else self.derived).clock is not None
+
+    @property
+    def reads_numbers(self) -> bool:
+        """Whether the columns of the source are numbers to it."""
+        if self.derived is not None:
+            return self.derived.clock is None and not self.derived.is_text
+        return self.is_numeric and self.clock is None
+
+    def shown(self, number: float) -> str:
+        """A number between the bounds as a person reads it: six digits, or a date."""
+        return f"{number:.6g}" if self.clock is None else self.clock.text(number)
+
+    @property
+    def range(self) -> tuple[str, str]:
+        """The declared bounds as a person reads them; an error for levels."""
+        if self.coordinate is None:
+            raise DeclarationError(f"attribute {self.name!r}: expected bounds, got levels")
+        ends = (self.coordinate.lower, self.coordinate.upper)
+        low, high = (f"{end:g}" if self.clock is None else self.clock.text(end) for end in ends)
+        return low, high
 
     @property
     def is_numeric(self) -> bool:
-        """Whether values are numbers, between bounds that are declared or to be discovered."""
+        """Whether values are numbers, dates or times, between bounds that are declared or to be
+        discovered.
+        """
         is_to_be = self.undeclared is not None and self.undeclared.is_number
         return self.coordinate is not None or is_to_be
 

@@ -81,6 +81,12 @@ on_invalid: clip
 #   levels: [red, blue, other]  a category: all texts that there can be; `0..15` for codes
 #   other: other                the level that stands for any other text
 #   nullable: true              missing values have a cell; `missing: ["?", NA]` says what they are
+#   decimal: ","                numbers are texts such as 6,38; `thousands: "."` of 1.234,56
+#   type: date                  a date, or `timestamp`; its bounds are [2026-01-01, 2026-12-31]
+#   every: month                a cell for each year, month, week, day or hour of a date
+#   format: "%d.%m.%Y"          how texts say a date that is not as 2026-10-05T14:30
+# Of all columns: `reading: {decimal: ",", missing: [N/A], zone: Europe/Zurich}` above `attributes`.
+# `derive: {start_hour: {hour: START}}` makes one more column, of each row's own cells.
 attributes:
 """
 
@@ -122,7 +128,7 @@ LABEL = """\
 """
 
 
-FoundKind = Literal["number", "text", "boolean", "unknown", "unusable"]
+FoundKind = Literal["number", "text", "boolean", "date", "timestamp", "unknown", "unusable"]
 
 _LONGEST = 64
 
@@ -180,6 +186,8 @@ Attributes = Mapping[str, FoundColumn]
 _NUMBER: Mapping[str, Value] = {"bounds": [TODO, TODO], "bins": "10"}
 _CATEGORY: Mapping[str, Value] = {"levels": [TODO, TODO, "other"], "other": "other"}
 _WHOLE: Mapping[str, Value] = {"integer": "true"}
+_DATE: Mapping[str, Value] = {"type": "date", "bounds": [TODO, TODO], "every": "month"}
+_TIMESTAMP: Mapping[str, Value] = {"type": "timestamp", "bounds": [TODO, TODO], "every": "day"}
 _BOOLEAN: Mapping[str, Value] = {"levels": ["true", "false"]}
 
 _LABELS = ("label", "class", "target", "diagnosis", "outcome", "income")
@@ -189,7 +197,7 @@ _LABELS = ("label", "class", "target", "diagnosis", "outcome", "income")
 def may_be_axis(column: FoundColumn) -> bool:
     """Whether it is, or may become, a number that is never missing."""
     if column.proposal:
-        return "bounds" in column.proposal and "nullable" not in column.proposal
+        return "bounds" in column.proposal and {"nullable", "type"}.isdisjoint(column.proposal)
     return column.kind in ("number", "unknown") and not column.remark
 
 
@@ -215,12 +223,29 @@ def _open(name: str, column: FoundColumn) -> Iterator[str]:
 
 def _choices(column: FoundColumn) -> Iterator[str]:
     if column.kind == "unknown":
+        if _words(column.name) & _TIME_WORDS:
+            yield "# From its name it may be a time, or `date`:"
+            yield from _fields(_TIMESTAMP, sign="# ")
         yield from _fields({**_NUMBER, **_WHOLE}, sign="# ")
+        if _words(column.name) & _MONEY_WORDS:
+            yield from _fields({"decimal": ","}, sign="# ")
         yield from _fields(_CATEGORY, sign="# ")
     elif column.kind == "number":
         yield from _fields({**_NUMBER, **(_WHOLE if column.whole else {})})
     else:
-        yield from _fields(_BOOLEAN if column.kind == "boolean" else _CATEGORY)
+        known = {"boolean": _BOOLEAN, "date": _DATE, "timestamp": _TIMESTAMP}
+        yield from _fields(known.get(column.kind, _CATEGORY))
+
+
+_TIME_WORDS = {"date", "datum", "time", "timestamp", "datetime", "day", "birthday", "birthdate"}
+_TIME_WORDS |= {"born", "dob", "created", "updated", "zeit"}
+_MONEY_WORDS = {"fare", "price", "amount", "cost", "fee", "salary", "income", "revenue", "tip"}
+_MONEY_WORDS |= {"preis", "betrag", "chf", "eur", "usd"}
+"""Words of names that usually mean a time, or money, which is often written with a comma."""
+
+
+def _words(name: str) -> frozenset[str]:
+    return frozenset(re.split(r"[\W_]+", name.lower()))
 
 
 def _fields(fields: Mapping[str, Value], *, sign: str = "") -> Iterator[str]:

@@ -304,13 +304,17 @@ def placed(document: Document) -> Iterator[None]:
     try:
         yield
     except ValidationError as error:
-        refusals = map(_refused, error.errors(include_url=False))
-        first = min(refusals, key=lambda one: document.line(one.field))
+        first = min(refusals_of(error), key=lambda one: document.line(one.field))
     except Refused as refused:
         first = refused
     else:
         return
     raise document.refusal(first) from None
+
+
+def refusals_of(error: ValidationError) -> list[Refused]:
+    """Everything that pydantic has found, in our words."""
+    return [_refused(one) for one in error.errors(include_url=False)]
 
 
 def _refused(error: ErrorDetails) -> Refused:

@@ -33,6 +33,7 @@ from dp_pipeline.spec.errors import DeclarationError, Refused, did_you_mean
 from dp_pipeline.spec.expectations import Expectations, declared_expectations
 from dp_pipeline.spec.fields import OneForm, a_mapping, below, not_among, placed, require
 from dp_pipeline.spec.formats import DATASET_FILE
+from dp_pipeline.spec.reading_parser import AS_IT_IS, DeriveSection, ReadingSection
 from dp_pipeline.spec.source import Sample, Source
 from dp_pipeline.spec.source_parser import AnySource, source_of
 from dp_pipeline.spec.yaml_text import Document
@@ -245,7 +246,9 @@ class DataSetFile(fields.Section):
     ceiling              The most ε that these persons may ever cost.
     source               Where the rows are.
     on_invalid           What becomes of a number outside of its bounds.
-    attributes           The columns that are read, each a number or a category.
+    reading              How cells are read: decimal comma, words for nothing, zone.
+    derive               Columns that are a public function of one row.
+    attributes           The columns that are read, each a number, a category, a date or a time.
     usable               Which share of the rows checks want to be as declared.
     expectations         More checks on rows, in Great Expectations' words.
     point                What a map draws to the right and upwards: [longitude, latitude].
@@ -286,6 +289,8 @@ class DataSetFile(fields.Section):
     ceiling: Ceiling | None = None
     source: AnySource
     on_invalid: Literal["clip", "drop"] = "clip"
+    reading: ReadingSection = AS_IT_IS
+    derive: fields.Named[DeriveSection] = Field(default_factory=dict)
     attributes: Annotated[
         dict[fields.Name, AnyAttribute],
         BeforeValidator(a_mapping),
@@ -326,12 +331,7 @@ class DataSetFile(fields.Section):
         require(is_ascending, "ascending ε, each once, at least one", listed, "partitions")
         is_once = len(set(self.owners)) == len(self.owners)
         require(is_once, "one or more, each once", str(len(self.owners)), "owners")
-        domain = Domain(
-            tuple(
-                replace(one.attribute(name, self.on_invalid), usable=one.usable or self.usable)
-                for name, one in self.attributes.items()
-            )
-        )
+        domain = self._domain()
         protection: Protection = OneRow()
         if isinstance(self.protection, Person):
             protection = RowsOfPerson(self.protection.column, self.protection.at_most)
@@ -362,6 +362,23 @@ class DataSetFile(fields.Section):
         spec = DatasetSpec(**{**alike, **different})
         _require_together(spec)
         return spec
+
+    def _domain(self) -> Domain:
+        derived = {name: one.derived(self.reading) for name, one in self.derive.items()}
+        attributes = []
+        for name, one in self.attributes.items():
+            with below("attributes", name):
+                made = one.attribute(name, self.on_invalid, self.reading)
+                function = derived.get(made.column)
+                is_known = function is None or made.clock is None
+                require(is_known, "levels or bounds of numbers: it is derived", "a type", "type")
+            attributes.append(replace(made, usable=one.usable or self.usable, derived=function))
+        read = {one.column for one in attributes}
+        for name, function in derived.items():
+            require(name in read, f"an attribute on the column {name!r}", "none", "derive", name)
+            is_plain = derived.keys().isdisjoint(function.inputs)
+            require(is_plain, "columns of the source", "a derived one", "derive", name)
+        return Domain(tuple(attributes))
 
     def _source(self, folder: Path, domain: Domain) -> Source:
         with below("source"):
@@ -448,8 +465,12 @@ def _require_together(spec: DatasetSpec) -> None:
             "publish, which says what a new snapshot is for", "nothing", field=("refresh",)
         )
     person = spec.protection.column
-    is_apart = person is None or person not in {attribute.column for attribute in spec.domain}
+    read = {column for attribute in spec.domain for column in attribute.inputs}
+    is_apart = person is None or person not in read
     require(is_apart, f"no attribute on the person's column {person!r}", "one", "attributes")
+    for column in sorted(read):
+        is_one = len({*spec.signs_of(column)}) < 2
+        require(is_one, f"one decimal sign of the column {column!r}", "two", "attributes")
     # A query has no stamp to watch: only its rows would tell that they changed.
     is_watched = not spec.updates_public or spec.source.kind in WATCHED
     expected = f"a source that is watched without reading its rows: {' or '.join(WATCHED)}"

@@ -130,7 +130,7 @@ def test_of_parquet_the_types_say_what_a_column_is_whatever_the_rows(
         "colour": ("text", False),
         "let": ("boolean", False),
         "nothing": ("unknown", False),
-        "start": ("unusable", False),
+        "start": ("timestamp", False),
         "price": ("unusable", False),
         "tags": ("unusable", False),
     }
@@ -190,7 +190,7 @@ def test_of_postgresql_the_types_of_a_query_are_found(
         "fare": ("number", False),
         "town": ("text", False),
         "let": ("boolean", False),
-        "start": ("text", False),
+        "start": ("timestamp", False),
         "tags": ("unusable", False),
         "price": ("unusable", False),
     }

@@ -102,8 +102,47 @@ def test_neat_bounds_hold_both_numbers_and_little_more(least: float, width: floa
             ["a", "b", "missing", ""],
             {"levels": ["a", "b"], "nullable": "true", "missing": ["missing"]},
         ),
+        (["0,5", "1,5"], {"bounds": ["0.5", "1.5"], "bins": "10", "decimal": ","}),
+        (
+            ["1.200,5", "200"],
+            {"bounds": ["200", "1300"], "bins": "10", "decimal": ",", "thousands": "."},
+        ),
+        (
+            ["2026-01-01", "2026-12-31", ""],
+            {
+                "type": "date",
+                "bounds": ["2026-01-01", "2026-12-31"],
+                "every": "week",
+                "nullable": "true",
+            },
+        ),
+        (
+            ["2026-10-01T23:00:00+00:00", "2026-10-30 10:00"],
+            {"type": "timestamp", "bounds": ["2026-10-01", "2026-10-30"], "every": "day"},
+        ),
+        (
+            ["1.2.2016", "31.12.2026"],
+            {
+                "type": "date",
+                "bounds": ["2016-02-01", "2026-12-31"],
+                "every": "year",
+                "format": "%d.%m.%Y",
+            },
+        ),
     ],
-    ids=["texts", "codes", "a quantity", "missing numbers", "a null", "a level called missing"],
+    ids=[
+        "texts",
+        "codes",
+        "a quantity",
+        "missing numbers",
+        "a null",
+        "a level called missing",
+        "comma",
+        "comma and groups",
+        "days",
+        "times",
+        "a format",
+    ],
 )
 def test_what_is_proposed(values: list[str | None], fields: dict[str, object]) -> None:
     assert proposal(values).proposal == fields
@@ -116,8 +155,10 @@ def test_what_is_proposed(values: list[str | None], fields: dict[str, object]) -
         (["a", "a", ""], "one value alone"),
         (["", None], "no value"),
         (["1e15", "2e15", *map(str, range(MOST_CODES))], "numbers too large"),
+        (["1,234", "2,345"], "numbers that a point and a comma fit alike"),
+        (["1/2/2026", "2/3/2026"], "dates that two formats fit"),
     ],
-    ids=["too many", "one", "none", "too large"],
+    ids=["too many", "one", "none", "too large", "two signs", "two formats"],
 )
 def test_what_cannot_be_declared_has_a_remark(values: list[str | None], remark: str) -> None:
     found = proposal(values)

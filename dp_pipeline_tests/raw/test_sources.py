@@ -513,7 +513,8 @@ def test_parquet_columns_of_other_types_are_refused_by_name_and_type(
     content = parquet(tmp_path / "a.parquet", x=values)
     message = refusal(tmp_path / "a.parquet", content, "x", kind="parquet")
     expected = f"expected text or numbers in column 'x', got the type {name}"
-    assert message.endswith(f"{expected}: write it as float64, int64 or text")
+    assert expected in message
+    assert message.endswith("write it as float64, int64 or text")
 
 
 def test_parquet_columns_that_are_not_declared_may_be_anything(tmp_path: Path) -> None:

@@ -10,11 +10,14 @@ import pytest
 
 from dp_pipeline.reporting.figures.cluster_view import (
     MOST_CENTRES,
+    ClusterView,
     centre_table,
     cluster_sizes,
+    dates_of,
     metre_rows,
 )
 from dp_pipeline.reporting.metrics import QualityRow
+from dp_pipeline.spec.clock import Clock
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import Attribute, Domain
 from dp_pipeline.spec.encoding import Coordinate
@@ -118,3 +121,22 @@ def test_what_is_no_place_in_degrees_has_no_error_in_metres(intervals: Any, colu
 def test_other_metrics_have_no_metres():
     rows = [exact("m", HALF, 1.0, metric="nicv_ratio")]
     assert metre_rows(places(lat=LAT, lon=LON), ("lat", "lon"), rows) == []
+
+
+def test_centres_along_dates_are_shown_as_dates_in_tables_and_on_maps():
+    from matplotlib.figure import Figure
+
+    from dp_pipeline.reporting.figures.cluster_map import _name_axes
+
+    day = Attribute("x", "x", "clip", coordinate=Coordinate(20727, 20757), clock=Clock("date"))
+    dates = dates_of(Domain((day,)))
+    centres = {"x": np.array([20731.0, 20740.5]), "y": np.array([1.0, 2.0])}
+    _, lines = centre_table({"centres": centres}, most_columns=5, dates=dates)
+    assert lines == [["2026-10-05", "1"], ["2026-10-14", "2"]]
+    box = (Coordinate(20727, 20757), Coordinate(0, 3))
+    view = ClusterView.of("model", {"centres": centres}, box, None, dates)
+    axes = Figure().subplots()
+    _name_axes(axes, view, is_named=(True, True))
+    shown = [axes.xaxis.get_major_formatter()(tick, 0) for tick in axes.get_xticks()]
+    assert all(text.startswith("2026-") and len(text) == 10 for text in shown)
+    assert 2 <= len(shown) <= 8

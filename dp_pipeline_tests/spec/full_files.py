@@ -28,6 +28,28 @@ attributes:
   colour: {levels: [red, green], other: red, on_invalid: other, nullable: true, missing: [NA],
     aliases: {r: red}, usable: 1}
   code: {levels: 0..3, column: Code}
+  fare: {bounds: [0, 50], bins: 5, decimal: ",", thousands: "."}
+  born: {type: date, bounds: ["1960-01-01", "2010-12-31"], every: year, format: "%d.%m.%Y",
+    nullable: true, missing: [never], usable: 0.9, on_invalid: drop, column: Born}
+  left: {type: timestamp, bounds: ["2026-10-01", "2026-10-31"], edges: ["2026-10-05T14:30"],
+    zone: Europe/Zurich}
+  seen: {type: timestamp, bounds: ["2026-10-01", "2026-10-31"], bins: 31}
+  hour: {levels: 0..23, nullable: true}
+  weekday: {levels: 1..7}
+  month: {levels: 1..12}
+  year: {bounds: [2000, 2030], bins: 30}
+  took: {bounds: [0, 24], bins: 24}
+  net: {bounds: [0, 50], bins: 5}
+  land: {levels: [CH, DE]}
+reading: {decimal: ",", thousands: "'", missing: [N/A], zone: Europe/Paris}
+derive:
+  hour: {hour: Left, zone: Europe/Zurich, format: "%d.%m.%Y %H:%M"}
+  weekday: {weekday: Left}
+  month: {month: Left}
+  year: {year: Left}
+  took: {difference: [Back, Left], unit: hours}
+  net: {product: [fare, 0.9], decimal: ",", thousands: "."}
+  land: {first: [zip, 2]}
 usable: .9
 expectations:
   - {type: expect_column_values_to_be_between, column: x, min_value: 0, max_value: 7.5,

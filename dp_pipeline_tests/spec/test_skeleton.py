@@ -183,3 +183,18 @@ def test_the_draft_says_what_each_choice_for_invalid_rows_costs() -> None:
     said = draft[: draft.index("\non_invalid: clip\n")].rpartition("\nsource:")[2]
     for choice in ("clip: ", "drop: ", "`other`", "nothing says how many"):
         assert choice in said
+
+
+def test_a_name_alone_says_that_a_column_may_be_a_time_or_money() -> None:
+    columns = [FoundColumn(one, "unknown") for one in ("Start Time", "Fare (CHF)", "bike")]
+    text = sensitive_draft(outline(columns))
+    assert text.count("    # type: timestamp") == text.count('    # decimal: ","') == 1
+    assert text.index("start_time:") < text.index("    # type: timestamp") < text.index("fare_chf:")
+    assert text.index("fare_chf:") < text.index('    # decimal: ","') < text.index("  bike:")
+
+
+def test_a_type_of_dates_is_not_asked_again() -> None:
+    columns = [FoundColumn("born", "date", "date32"), FoundColumn("at", "timestamp", "timestamp")]
+    text = sensitive_draft(outline(columns))
+    assert "    type: date\n    bounds: [TODO, TODO]\n    every: month\n" in text
+    assert "    type: timestamp\n    bounds: [TODO, TODO]\n    every: day\n" in text

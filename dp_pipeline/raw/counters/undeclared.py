@@ -14,6 +14,8 @@ a person: that is another sample with the same distance, and no look here depend
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 
@@ -24,7 +26,7 @@ from dp_pipeline.raw.counters.memory import MemoryCounter, combined_fingerprint
 from dp_pipeline.raw.ingest import read_with_fingerprint
 from dp_pipeline.raw.prepare import kept_rows
 from dp_pipeline.raw.snapshot import Snapshot, require_validated
-from dp_pipeline.raw.values import finite_numbers, level_words, valid_numbers
+from dp_pipeline.raw.values import column_of, finite_numbers, level_words, valid_numbers
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import MISSING, Attribute, Domain
 from dp_pipeline.spec.encoding import Coordinate, IntArray
@@ -83,7 +85,7 @@ class UndeclaredRows:
     def magnitudes(self, attribute: str, edges: tuple[float, ...]) -> Sealed:
         """Rows of every bucket, shape (len(edges) − 1,); see ``UndeclaredCounter``."""
         one = self._open(attribute)
-        values = finite_numbers(one, self._table.column(one.column))
+        values = finite_numbers(one, column_of(one, self._table))
         places = np.searchsorted(np.asarray(edges), values, side="right") - 1
         places = np.where(values == edges[-1], len(edges) - 2, places)
         # A number that is none is sorted behind the last edge, as one that is too large.
@@ -97,7 +99,7 @@ class UndeclaredRows:
         missing values are never a level.
         """
         one = self._open(attribute)
-        places, words = level_words(one, self._table.column(one.column))
+        places, words = level_words(one, column_of(one, self._table))
         reserved = {"", *({MISSING} if one.nullable else ())}
         coded = [_level(word, reserved) for word in words]
         known = tuple(sorted({text for text in coded if text is not None}))
@@ -114,15 +116,8 @@ class UndeclaredRows:
     def within(self, attribute: str, interval: Coordinate) -> MemoryCounter:
         """Coordinates between bounds, as preparation makes them; see ``UndeclaredCounter``."""
         one = self._open(attribute)
-        bounded = Attribute(
-            one.name,
-            one.column,
-            one.on_invalid,
-            coordinate=interval,
-            nullable=one.nullable,
-            missing=one.missing,
-        )
-        values = valid_numbers(bounded, self._table.column(one.column))
+        bounded = replace(one, coordinate=interval, cells=None, undeclared=None)
+        values = valid_numbers(bounded, column_of(one, self._table))
         coordinates = interval.encode(values[~np.isnan(values)])
         axis = Attribute(one.name, one.column, one.on_invalid, coordinate=interval)
         return MemoryCounter(

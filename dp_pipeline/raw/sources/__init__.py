@@ -33,7 +33,7 @@ from dp_pipeline.raw.sources.reading import (
     require_readable,
 )
 from dp_pipeline.raw.sources.sql import read_sql
-from dp_pipeline.raw.values import level_codes
+from dp_pipeline.raw.values import column_of, level_codes
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import INVALID, IntArray
@@ -193,7 +193,7 @@ def sampled(table: pa.Table, sample: Sample, domain: Domain) -> pa.Table:
     a sample has the share of invalid rows that its source has.
     """
     attribute = domain[sample.by]
-    classes = level_codes(attribute, table.column(attribute.column)) - INVALID
+    classes = level_codes(attribute, column_of(attribute, table)) - INVALID
     return table.take(class_ratio_sample(classes, rows=sample.rows, seed=sample.seed))
 
 

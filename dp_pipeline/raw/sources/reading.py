@@ -23,10 +23,12 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from dp_pipeline.raw.values import REAL, TEXT, WHOLE, texts, type_word
+from dp_pipeline.raw.values import PLAIN, REAL, TEXT, WHOLE, kind_of, texts, times, type_word
+from dp_pipeline.spec.clock import Clock
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import SourceError, require_regular
 from dp_pipeline.spec.source import WHITESPACE, Source
@@ -248,10 +250,12 @@ def plain_types(spec: DatasetSpec, schemas: Sequence[pa.Schema]) -> dict[str, pa
     Parts of one type keep it. Whole numbers of several sizes become 64 bits, or text where none
     holds all of them; floating numbers become doubles. Whole numbers beside floating ones, and
     numbers beside text, become text, each cell by itself, so that no digit is lost. A column
-    without a type, as one without a value is stored, goes with the others.
+    without a type, as one without a value is stored, goes with the others. Dates beside times
+    become times.
 
-    SourceError for a column that is neither text nor numbers, and for a person's column that
-    is neither text nor whole numbers, or text in one part and whole numbers in another.
+    SourceError for a column that is neither text nor numbers, nor one of dates or times that is
+    declared as such, for times of which some parts have a zone and others none, and for a person's
+    column that is neither text nor whole numbers, or text in one part and whole numbers in another.
     """
     return {
         name: _plain_type(spec, name, [schema.field(name).type for schema in schemas])
@@ -281,6 +285,8 @@ def _plain_type(spec: DatasetSpec, name: str, found: Sequence[pa.DataType]) -> p
         return _whole_type(tuple(kinds))
     if kinds.keys() <= REAL:
         return next(iter(kinds)) if len(kinds) == 1 else pa.float64()
+    if name in spec.times and not kinds.keys() <= _TEXT:
+        return _time_type(spec, name, tuple(kinds))
     if name == spec.protection.column and not kinds.keys() <= _TEXT:
         raise refusal(
             spec,
@@ -303,12 +309,34 @@ def _checked(spec: DatasetSpec, name: str, type_: pa.DataType) -> pa.DataType:
         expected = f"text or whole numbers in the person's column {name!r}"
         advice = "write it as int64 or text (pandas: Int64 or string)"
         raise refusal(spec, expected, f"the type {type_word(type_)}{rounds}: {advice}")
+    if name in spec.times:
+        if type_ in _TEXT | {pa.null()} or kind_of(type_) == "time":
+            return type_
+        raise refusal(
+            spec, f"text, dates or times in column {name!r}", f"the type {type_word(type_)}"
+        )
     if type_ in _TEXT | WHOLE | REAL | {pa.bool_(), pa.null()}:
         return type_
     advice = "write it as float64, int64 or text"
+    if kind_of(type_) == "time":
+        advice = f"declare `type: date` or `type: timestamp` of it, or {advice}"
     raise refusal(
         spec, f"text or numbers in column {name!r}", f"the type {type_word(type_)}: {advice}"
     )
+
+
+def _time_type(spec: DatasetSpec, name: str, kinds: Sequence[pa.DataType]) -> pa.DataType:
+    """Days, or seconds by UTC, or seconds by a clock that only the declaration knows."""
+    if any(kind_of(one) != "time" for one in kinds):
+        expected = f"text or dates or times in column {name!r}, the same in all parts"
+        raise refusal(spec, expected, f"the type {' and '.join(map(type_word, kinds))}")
+    stamps = [one for one in kinds if pa.types.is_timestamp(one)]
+    if not stamps:
+        return pa.date32()
+    if len({one.tz is None for one in stamps}) > 1 or (stamps[0].tz and len(stamps) < len(kinds)):
+        expected = f"times with a zone in all parts of column {name!r}, or in none"
+        raise refusal(spec, expected, "some with one")
+    return pa.timestamp("s", "UTC" if stamps[0].tz else None)
 
 
 def _whole_type(kinds: Sequence[pa.DataType]) -> pa.DataType:
@@ -331,9 +359,25 @@ def _converted(
         return _text(spec, name, column)
     if column.type in REAL and type_ == pa.string():
         places, words = texts(column)
+        signs = next(iter(spec.signs_of(name)), PLAIN)
+        # Each text will be read by the declared signs.
+        words[:] = [None if word is None else signs.written(word) for word in words]
         cells = [words[place] if place >= 0 else None for place in places]
         return pa.chunked_array([pa.array(cells, pa.string())])
+    if kind_of(column.type) == "time":
+        return converted_times(column, type_)
     return column.cast(type_)
+
+
+def converted_times(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    """ISO texts or times as days or whole seconds: empty where there is no such date here, and
+    never an error, however much finer or earlier they were stored.
+    """
+    clock = Clock("date" if type_ == pa.date32() else "timestamp")
+    values = times(column, clock)
+    gaps = np.isnan(values)
+    whole = np.where(gaps, 0, values).astype(np.int32 if type_ == pa.date32() else np.int64)
+    return pa.chunked_array([pa.array(whole, mask=gaps).cast(type_)])
 
 
 def _text(spec: DatasetSpec, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -20,8 +20,8 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TypeVar, cast
 from urllib.parse import quote
 
@@ -30,10 +30,12 @@ from sqlalchemy import URL, Connection, Engine, create_engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from dp_pipeline.raw.sources.reading import check_names, declared_columns, refusal
+from dp_pipeline.raw.sources.reading import check_names, converted_times, declared_columns, refusal
+from dp_pipeline.raw.values import PLAIN
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.draft import FoundColumn, FoundKind
 from dp_pipeline.spec.errors import DeclarationError, SourceError
+from dp_pipeline.spec.reading import Signs
 from dp_pipeline.spec.source import Source
 from dp_pipeline.spec.url import (
     EXPECTED_DATABASE,
@@ -54,12 +56,16 @@ class Selection:
     """One statement and the types of its columns, known before a row was read.
 
     types   column → int64, double, or binary: text, judged cell by cell
+    times   columns of binary that the database knows as dates or times → what they become
+    signs   column → how texts of it are read, where numbers among them have to be written so
     person  the column that names the person, if there is one
     """
 
     statement: str
     types: dict[str, pa.DataType]
     person: str | None = None
+    times: Mapping[str, pa.DataType] = field(default_factory=dict)
+    signs: Mapping[str, Signs] = field(default_factory=dict)
 
 
 def quoted(name: str) -> str:
@@ -72,14 +78,17 @@ def around(query: str, columns: str) -> str:
     return f"SELECT {columns} FROM (\n{query.strip().removesuffix(';')}\n) AS declared"
 
 
-def as_bytes(cell: Cell) -> bytes | None:
-    """A cell's text; a whole number has no point, however it is stored."""
+def as_bytes(cell: Cell, signs: Signs = PLAIN) -> bytes | None:
+    """A cell's text; a whole number has no point, however it is stored.
+
+    signs   by which the text will be read
+    """
     if cell is None or isinstance(cell, bytes):
         return cell
     if isinstance(cell, memoryview):
         return bytes(cell)
     is_whole = isinstance(cell, float) and cell.is_integer()
-    return str(int(cell) if is_whole else cell).encode()
+    return signs.written(str(int(cell) if is_whole else cell)).encode()
 
 
 def person_as_bytes(cell: Cell) -> bytes | None:
@@ -108,6 +117,14 @@ and times, enumerations, exact numbers, texts, and a text without a type."""
 
 _OF_PERSONS = ("int2", "int4", "int8", "text", "varchar", "bpchar", "name", "uuid")
 """Types of which two values are one exactly where their texts are: a numeric may be 7 and 7.0."""
+
+_TIMES = {
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("s"),
+    "timestamptz": pa.timestamp("s", "UTC"),
+}
+"""Types that arrive as text too, as every date that PostgreSQL has, and only some of them are dates
+here: of the others the cell is empty."""
 
 _TOTAL = ("UTF8", "LATIN1", "SQL_ASCII")
 """Encodings of which every text can be read; others have bytes that the server cannot convert."""
@@ -155,9 +172,19 @@ def postgresql_selection(connection: Connection, spec: DatasetSpec) -> Selection
         # One such text would stop the query, and tell that it is there.
         raise refusal(spec, f"a database of encoding {', '.join(_TOTAL)}", str(encoding))
     found = {name: _NUMBERS.get(types[name], pa.binary()) for name in declared_columns(spec)}
-    columns = [_expression(name, kind, str(encoding)) for name, kind in found.items()]
+    columns = [
+        _expression(name, kind, str(encoding), _sign(spec, name, types[name]))
+        for name, kind in found.items()
+    ]
     statement = around(spec.source.query, ", ".join(columns))
-    return Selection(statement, found, person=spec.protection.column)
+    times = {one: _TIMES[types[one]] for one in spec.times if types[one] in _TIMES}
+    return Selection(statement, found, person=spec.protection.column, times=times)
+
+
+def _sign(spec: DatasetSpec, name: str, type_: str) -> str:
+    """What stands before the decimals of a stored number that arrives as text."""
+    signs = next(iter(spec.signs_of(name)), PLAIN)
+    return signs.decimal if type_ == "numeric" else "."
 
 
 def _declared_types(connection: Connection, spec: DatasetSpec) -> dict[str, str]:
@@ -184,7 +211,7 @@ def _declared_types(connection: Connection, spec: DatasetSpec) -> dict[str, str]
     return {column: name for column, (name, _) in declared.items()}
 
 
-def _expression(name: str, kind: pa.DataType, encoding: str) -> str:
+def _expression(name: str, kind: pa.DataType, encoding: str, sign: str) -> str:
     """A number as it is; all else as the bytes of its text, so that no cell stops the others:
     a database without an encoding holds texts that are none.
     """
@@ -192,6 +219,8 @@ def _expression(name: str, kind: pa.DataType, encoding: str) -> str:
     if not pa.types.is_binary(kind):
         return column
     text = f"CAST({column} AS text)"
+    if sign != ".":
+        text = f"replace({text}, '.', '{sign}')"
     return f"textsend({text})" if encoding == "SQL_ASCII" else f"convert_to({text}, 'UTF8')"
 
 
@@ -220,7 +249,8 @@ def sqlite_selection(connection: Connection, spec: DatasetSpec) -> Selection:
     declared = declared_columns(spec)
     statement = around(spec.source.query, ", ".join(map(quoted, declared)))
     types = dict.fromkeys(declared, pa.binary())
-    return Selection(statement, types, person=spec.protection.column)
+    signs = {name: one for name in declared for one in spec.signs_of(name)}
+    return Selection(statement, types, person=spec.protection.column, signs=signs)
 
 
 BATCH_ROWS = 50_000
@@ -321,24 +351,29 @@ def _table(connection: Connection, selection: Selection) -> pa.Table:
     options = {"stream_results": True, "max_row_buffer": BATCH_ROWS, "no_parameters": True}
     result = connection.exec_driver_sql(selection.statement, None, options)
     batches = [
-        _batch(zip(*rows, strict=True), schema, selection.person)
-        for rows in result.partitions(BATCH_ROWS)
+        _batch(zip(*rows, strict=True), schema, selection) for rows in result.partitions(BATCH_ROWS)
     ]
-    return pa.Table.from_batches(batches, schema)
+    table = pa.Table.from_batches(batches, schema)
+    for name, type_ in selection.times.items():
+        cells = converted_times(table.column(name).cast(pa.string()), type_)
+        table = table.set_column(table.column_names.index(name), name, cells)
+    return table
 
 
 def _batch(
-    columns: Iterable[tuple[Cell, ...]], schema: pa.Schema, person: str | None
+    columns: Iterable[tuple[Cell, ...]], schema: pa.Schema, selection: Selection
 ) -> pa.RecordBatch:
-    arrays = [_column(cells, one, person) for cells, one in zip(columns, schema, strict=True)]
+    arrays = [_column(cells, one, selection) for cells, one in zip(columns, schema, strict=True)]
     return pa.record_batch(arrays, schema=schema)
 
 
-def _column(cells: tuple[Cell, ...], field: pa.Field, person: str | None) -> pa.Array:
+def _column(cells: tuple[Cell, ...], field: pa.Field, selection: Selection) -> pa.Array:
     if not pa.types.is_binary(field.type):
         return pa.array(cells, field.type)
-    text = person_as_bytes if field.name == person else as_bytes
-    return pa.array([text(cell) for cell in cells], field.type)
+    if field.name == selection.person:
+        return pa.array(map(person_as_bytes, cells), field.type)
+    signs = selection.signs.get(field.name, PLAIN)
+    return pa.array([as_bytes(cell, signs) for cell in cells], field.type)
 
 
 _KINDS: dict[str, FoundKind] = {
@@ -405,4 +440,6 @@ def _typed(connection: Connection, source: Source) -> tuple[FoundColumn, ...]:
 
 def _found(name: str, type_: str, category: str) -> FoundColumn:
     kind: FoundKind = "text" if type_ == "uuid" else _KINDS.get(category, "unusable")
+    if type_ in _TIMES:
+        kind = "date" if type_ == "date" else "timestamp"
     return FoundColumn(name, "unusable" if type_ == "money" else kind, type_, type_ in _WHOLE)

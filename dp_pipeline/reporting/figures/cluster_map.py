@@ -6,7 +6,7 @@ Density of a synopsis on two axes of the box: what a map of it shades.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ from dp_pipeline.spec.encoding import Coordinate, FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.colors import PowerNorm
     from matplotlib.figure import Figure
 
@@ -302,6 +303,8 @@ def _name_axes(axes: Axes, view: ClusterView, *, is_named: tuple[bool, bool]) ->
     for axis in (axes.xaxis, axes.yaxis):
         # An "m" behind a degree would be read as metres.
         axis.set_major_formatter("{x:.8g}" if view.degrees else EngFormatter(sep=""))
+    _mark_dates(axes.xaxis, view.dates.get(view.columns[0]))
+    _mark_dates(axes.yaxis, view.dates.get(view.columns[1]))
     if view.is_strip:
         axes.set_yticks([])
     elif view.is_true_to_scale:
@@ -314,6 +317,16 @@ def _name_axes(axes: Axes, view: ClusterView, *, is_named: tuple[bool, bool]) ->
         axes.set_ylabel(up, fontsize=8.5)
     if is_lowest:
         axes.set_xlabel(across, fontsize=8.5)
+
+
+def _mark_dates(axis: Axis, shown: Callable[[float], str] | None) -> None:
+    """Few ticks, each the date of its number, where there is a function that says it."""
+    from matplotlib.ticker import MaxNLocator
+
+    if shown is None:
+        return
+    axis.set_major_locator(MaxNLocator(4))
+    axis.set_major_formatter(lambda value, _: shown(value).partition("T")[0])
 
 
 def _explain_shades(figure: Figure, axes: Axes, highest: float) -> None:

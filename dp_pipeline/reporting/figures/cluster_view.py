@@ -8,8 +8,8 @@ table of the first centres.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import cos, radians, sqrt
 
 import numpy as np
@@ -19,6 +19,7 @@ from dp_pipeline.release.clusters import Synopsis
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.text import number_text
 from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import (
     Coordinate,
     FloatArray,
@@ -108,14 +109,29 @@ SIZE = "noisy rows"
 """The heading of the last column."""
 
 
-def centre_table(tables: Tables, *, most_columns: int) -> tuple[list[str], list[list[str]]]:
+Shown = Mapping[str, Callable[[float], str]]
+"""Column → how a person reads its numbers, where they are dates."""
+
+
+def dates_of(domain: Domain) -> Shown:
+    """Of a data set's attributes."""
+    return {one.name: one.shown for one in domain if one.clock is not None}
+
+
+def centre_table(
+    tables: Tables, *, most_columns: int, dates: Shown | None = None
+) -> tuple[list[str], list[list[str]]]:
     """Head and lines of the first centres, in the order of their release; of many columns the first
     ones, whole, and how many more there are. No line of a release without centres.
     """
     columns = tables.get("centres", {})
     names = list(columns)
-    rows = zip(*(values[:MOST_CENTRES].tolist() for values in columns.values()), strict=True)
-    lines = [[f"{value:.6g}" for value in row] for row in rows]
+    shown = [(dates or {}).get(name, lambda value: f"{value:.6g}") for name in names]
+    texts = [
+        list(map(show, values[:MOST_CENTRES].tolist()))
+        for show, values in zip(shown, columns.values(), strict=True)
+    ]
+    lines = [list(row) for row in zip(*texts, strict=True)]
     more = len(names) - most_columns
     if more > 0:
         names = [*names[:most_columns], f"+ {more} columns"]
@@ -123,8 +139,8 @@ def centre_table(tables: Tables, *, most_columns: int) -> tuple[list[str], list[
     sizes = cluster_sizes(tables) if lines else None
     if sizes is None:
         return names, lines
-    texts = [rows_text(size) for size in sizes.tolist()]
-    return [*names, SIZE], [[*line, size] for line, size in zip(lines, texts, strict=False)]
+    counts = [rows_text(size) for size in sizes.tolist()]
+    return [*names, SIZE], [[*line, size] for line, size in zip(lines, counts, strict=False)]
 
 
 WIDEST_RATIO = 3.0
@@ -149,6 +165,7 @@ class ClusterView:
     others     columns that are not shown
     degrees    whether the axes are longitude and latitude
     metres     metres a degree, or None where it is none, or not one for the whole box
+    dates      how a person reads the numbers of those columns that are dates
     """
 
     name: str
@@ -161,6 +178,7 @@ class ClusterView:
     others: int
     degrees: bool = False
     metres: MetresPerUnit | None = None
+    dates: Shown = field(default_factory=dict)
 
     @property
     def sides(self) -> tuple[float, float]:
@@ -196,13 +214,16 @@ class ClusterView:
         tables: Tables,
         box: Sequence[Coordinate],
         declared: Point | None = None,
+        dates: Shown | None = None,
     ) -> ClusterView:
         """The view of a clustering with any number of columns, at least one.
 
         tables     ``Clusters.tables()``
         box        declared interval of every column of ``centres``
         declared   ``point`` of the data set file
+        dates      how a person reads the numbers of those columns that are dates
         """
+        dates = dates or {}
         columns = tuple(tables["centres"])
         centres = np.stack(list(tables["centres"].values()), axis=1)
         sizes = cluster_sizes(tables)
@@ -211,7 +232,9 @@ class ClusterView:
             middle = np.column_stack([centres[:, 0], np.full(len(centres), 0.5)])
             intervals = (box[0], Coordinate(0.0, 1.0))
             strip = _strip(table)
-            return cls(name, (columns[0], ""), middle, sizes, strip, intervals, True, 0)
+            return cls(
+                name, (columns[0], ""), middle, sizes, strip, intervals, True, 0, dates=dates
+            )
         point = point_of(columns, declared)
         x, y = _widest(box) if point is None else map(columns.index, point)
         shown = (box[x], box[y])
@@ -226,6 +249,7 @@ class ClusterView:
             others=len(columns) - 2,
             degrees=point is not None and is_degrees(point, shown),
             metres=None if point is None else metres_per_unit(point, shown),
+            dates=dates,
         )
 
 

@@ -1,0 +1,344 @@
+"""Decimal commas, dates, zones and derived columns: each cell by itself, as it is declared."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dp_pipeline.publish.store import _read_table, _write_table
+from dp_pipeline.raw.great_expectations_session import row_frame
+from dp_pipeline.raw.prepare import discretized, normalized
+from dp_pipeline.raw.sources import read_source
+from dp_pipeline.raw.values import numbers, numbers_in
+from dp_pipeline.release.bundle import table_digest
+from dp_pipeline.release.synthetic_table import decoded
+from dp_pipeline.spec.clock import Clock
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import SourceError
+from dp_pipeline.spec.reading import Signs
+from dp_pipeline_tests.raw.written import KEY, ingested, written_spec
+
+
+def codes(spec: DatasetSpec, columns: dict[str, object] | pa.Table) -> dict[str, list[int]]:
+    """Cell codes of the rows that stay."""
+    table = columns if isinstance(columns, pa.Table) else pa.table(columns)
+    return discretized(spec, normalized(spec, table, KEY)).to_pydict()
+
+
+def texts(*words: str | None) -> pa.ChunkedArray:
+    return pa.chunked_array([pa.array(words, pa.string())])
+
+
+def read(signs: Signs, *words: str | None) -> list[float | None]:
+    return [None if np.isnan(one) else one for one in numbers(texts(*words), signs).tolist()]
+
+
+def test_a_decimal_comma_is_read_where_it_is_declared_and_a_point_is_not() -> None:
+    said = read(Signs(","), "6,38", " -0,5 ", ",5", "7", "1,5e2", "6.38", "1,2,3", "", None, "x")
+    assert said == [6.38, -0.5, 0.5, 7.0, 150.0, None, None, None, None, None]
+
+
+def test_a_decimal_comma_where_none_is_declared_stays_invalid() -> None:
+    assert read(Signs(), "6,38", "1.234,56", "6.38") == [None, None, 6.38]
+
+
+@pytest.mark.parametrize(
+    ("signs", "written"),
+    [
+        (Signs(",", "."), "1.234.567,89"),
+        (Signs(".", ","), "1,234,567.89"),
+        (Signs(".", "'"), "1'234'567.89"),
+        (Signs(",", " "), "1 234\u00a0567,89"),
+        (Signs(",", " "), "1\u202f234\u202f567,89"),
+    ],
+)
+def test_groups_of_three_stand_apart_by_the_declared_sign(signs: Signs, written: str) -> None:
+    assert read(signs, written, "1234567") == [1234567.89, 1234567.0]
+
+
+def test_groups_that_are_not_of_three_are_no_number() -> None:
+    assert (
+        read(Signs(",", "."), "12.34", "1234.567", "1.2345", "1.234.5", ".234", "1..234")
+        == [None] * 6
+    )
+
+
+def test_endless_numbers_are_numbers_and_very_long_ones_too() -> None:
+    said = read(Signs(","), "inf", "-Infinity", "nan", "1e999", "0," + "3" * 50)
+    assert said[:4] == [np.inf, -np.inf, None, np.inf]
+    assert said[4] == pytest.approx(1 / 3)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_what_is_written_by_the_signs_is_read_by_them(number: float) -> None:
+    signs = Signs(",")
+    assert read(signs, signs.written(repr(number))) == [number]
+
+
+def test_a_stored_number_is_one_whatever_sign_is_declared(tmp_path: Path) -> None:
+    spec = written_spec(tmp_path, '{fare: {bounds: [0, 50], bins: 5, decimal: ","}}')
+    assert codes(spec, {"fare": [6.38, 44.0]}) == codes(spec, {"fare": ["6,38", "44,0"]})
+
+
+def test_signs_of_all_columns_are_those_of_each_that_says_nothing_else(tmp_path: Path) -> None:
+    attributes = '{a: {bounds: [0, 9], bins: 9}, b: {bounds: [0, 9], bins: 9, decimal: "."}}'
+    spec = written_spec(tmp_path, attributes, more='reading: {decimal: ",", missing: ["-999"]}')
+    assert codes(spec, {"a": ["6,5", "6.5"], "b": ["7.5", "7.5"]}) == {"a": [6], "b": [7]}
+
+
+def test_a_word_for_nothing_drops_a_row_in_place_of_clipping_it(tmp_path: Path) -> None:
+    attributes = "{a: {bounds: [0, 9], bins: 9}, b: {bounds: [0, 9], bins: 2, nullable: true}}"
+    spec = written_spec(tmp_path, attributes, more='reading: {missing: ["-999", N/A]}')
+    columns = {"a": ["-999", "5", "N/A", "5", "-8"], "b": ["1", "-999.0", "1", "N/A", "x"]}
+    assert codes(spec, columns) == {"a": [5, 5], "b": [2, 2]}
+
+
+def test_a_level_that_is_a_word_for_nothing_elsewhere_stays_a_level(tmp_path: Path) -> None:
+    attributes = "{kind: {levels: [a, N/A], nullable: true}, other: {levels: [b, c], other: c}}"
+    spec = written_spec(tmp_path, attributes, more="reading: {missing: [N/A]}")
+    columns = {"kind": ["N/A", "", "a"], "other": ["N/A", "b", "b"]}
+    assert codes(spec, columns) == {"kind": [1, 2, 0], "other": [1, 0, 0]}
+
+
+MONTHS = "{day: {type: date, bounds: [2026-01-01, 2026-12-31], every: month, on_invalid: drop}}"
+
+
+def test_dates_fall_into_their_months_and_impossible_ones_are_no_dates(tmp_path: Path) -> None:
+    spec = written_spec(tmp_path, MONTHS)
+    days = ["2026-01-01", " 2026-01-31", "2026-02-01", "2026-12-31", "2026-02-29", "2025-12-31"]
+    odd = ["31/10/2026 25:61", "20261005", "2026-W41", "", None, "2026-00-10", "\u0662026-01-01"]
+    assert codes(spec, {"day": [*days, *odd]}) == {"day": [0, 0, 1, 11]}
+
+
+def test_a_format_is_read_and_another_one_is_not(tmp_path: Path) -> None:
+    attributes = MONTHS.replace("every", 'format: "%d.%m.%Y", every')
+    spec = written_spec(tmp_path, attributes)
+    words = ["1.2.2026", "31.12.2026", "31.2.2026", "2026-02-01", "01.02.26"]
+    assert codes(spec, {"day": words}) == {"day": [1, 11]}
+
+
+HOURS = "{{at: {{type: timestamp, bounds: [2026-10-25, 2026-10-25], every: hour{zone}}}}}"
+
+
+def test_an_offset_in_the_text_is_honoured_and_else_the_zone_is(tmp_path: Path) -> None:
+    zone = ", zone: Europe/Zurich, on_invalid: drop"
+    spec = written_spec(tmp_path, HOURS.format(zone=zone))
+    # At three o'clock the clocks are put back to two: that hour is one cell.
+    said = ["2026-10-24T22:00Z", "2026-10-25T00:30", "2026-10-25T02:30+02:00"]
+    said += ["2026-10-25T02:30+01:00", "2026-10-25 03:00:00", "2026-10-25T23:59:59.9", "2026-10-26"]
+    assert codes(spec, {"at": said}) == {"at": [0, 0, 2, 2, 3, 23]}
+    assert spec.domain["at"].labels()[:4] == tuple(f"2026-10-25T0{hour}" for hour in range(4))
+
+
+def test_cells_are_cut_exactly_where_coordinates_are_rounded(tmp_path: Path) -> None:
+    """A step of a coordinate of a century is seven hours; a second before midnight is yesterday."""
+    attributes = "{at: {type: timestamp, bounds: [1950-01-01, 2049-12-31], every: day}}"
+    spec = written_spec(tmp_path, attributes)
+    said = ["2026-10-04T23:59:59.999999", "2026-10-05"]
+    at = (date(2026, 10, 5) - date(1950, 1, 1)).days
+    assert codes(spec, {"at": said}) == {"at": [at - 1, at]}
+
+
+STORED = {
+    "days": pa.array([date(2026, 2, 28), None, date(2026, 3, 1)], pa.date32()),
+    "milliseconds": pa.array([1772236800000, None, 1772323200000], pa.date64()),
+    "seconds": pa.array([datetime(2026, 2, 28), None, datetime(2026, 3, 1)], pa.timestamp("s")),
+    "parts": pa.array([datetime(2026, 2, 28, 23), None, datetime(2026, 3, 1)], pa.timestamp("ns")),
+    "placed": pa.array(
+        [datetime(2026, 2, 28, 22, tzinfo=UTC), None, datetime(2026, 2, 28, 23, tzinfo=UTC)],
+        pa.timestamp("us", "UTC"),
+    ),
+    "endless": pa.array([1772236800000, 2**62, 1772323200000], pa.timestamp("ms")),
+}
+
+
+@pytest.mark.parametrize("kind", STORED)
+@pytest.mark.parametrize("declared", ["date", "timestamp"])
+def test_stored_dates_and_times_are_read_by_their_type(
+    kind: str, declared: str, tmp_path: Path
+) -> None:
+    attributes = MONTHS.replace("date", f"{declared}, zone: Europe/Zurich", 1)
+    spec = written_spec(tmp_path, attributes, source="{kind: parquet, path: rows.parquet}")
+    pq.write_table(pa.table({"day": STORED[kind]}), tmp_path / "rows.parquet")
+    assert codes(spec, read_source(spec)) == {"day": [1, 2]}
+
+
+@pytest.mark.parametrize("attributes", ["{day: {levels: [a, b]}}", "{day: {bounds: [0, 1]}}"])
+def test_stored_dates_that_are_declared_as_something_else_are_refused_by_their_type(
+    attributes: str, tmp_path: Path
+) -> None:
+    spec = written_spec(tmp_path, attributes, source="{kind: parquet, path: rows.parquet}")
+    pq.write_table(pa.table({"day": STORED["days"][:0]}), tmp_path / "rows.parquet")
+    with pytest.raises(SourceError, match=r"the type date32.*declare `type: date`"):
+        read_source(spec)
+
+
+def test_stored_numbers_that_are_declared_as_dates_are_refused_by_their_type(
+    tmp_path: Path,
+) -> None:
+    spec = written_spec(tmp_path, MONTHS, source="{kind: parquet, path: rows.parquet}")
+    pq.write_table(pa.table({"day": pa.array([], pa.int64())}), tmp_path / "rows.parquet")
+    with pytest.raises(SourceError, match=r"text, dates or times in column 'day'.*int64"):
+        read_source(spec)
+
+
+def test_parts_with_and_without_a_zone_are_refused(tmp_path: Path) -> None:
+    spec = written_spec(tmp_path, MONTHS, source="{kind: parquet, path: rows}")
+    (tmp_path / "rows").mkdir()
+    for name in ("seconds", "placed"):
+        pq.write_table(pa.table({"day": STORED[name][:0]}), tmp_path / "rows" / f"{name}.parquet")
+    with pytest.raises(SourceError, match="times with a zone in all parts"):
+        read_source(spec)
+
+
+def test_a_missing_date_is_a_cell_and_one_that_cannot_be_drops_its_row(tmp_path: Path) -> None:
+    attributes = (
+        "{day: {type: date, bounds: [2026-01-01, 2026-01-04], bins: 2, nullable: true, "
+        "missing: [1900-01-01, never]}}"
+    )
+    spec = written_spec(tmp_path, attributes)
+    said = ["2026-01-02", "", "never", None, "1900-01-01", "2026-01-32", "2026-01-03", "2027-01-01"]
+    assert codes(spec, {"day": said}) == {"day": [0, 2, 2, 2, 2, 1, 1]}
+
+
+def test_checks_see_the_same_numbers_as_preparation(tmp_path: Path) -> None:
+    attributes = (
+        '{fare: {bounds: [0, 50], decimal: ","}, '
+        "day: {type: date, bounds: [2026-01-01, 2026-12-31]}, part: {bounds: [0, 23]}}"
+    )
+    spec = written_spec(tmp_path, attributes, more="derive: {part: {hour: at}}")
+    rows = {"fare": ["6,38", "6.38"], "day": ["2026-10-05", "x"], "at": ["2026-10-05T14:30", "?"]}
+    frame = row_frame(spec, ingested(tmp_path, rows))
+    assert frame["fare"].tolist()[0] == 6.38
+    assert frame["day"].tolist()[0] == numbers_in(spec.domain["day"], texts("2026-10-05"))[0]
+    assert frame["part"].tolist()[0] == 14
+    assert frame.iloc[1].isna().all()
+
+
+DERIVED = {
+    "{hour: at}": [14.0, None, None],
+    "{hour: at, zone: Europe/Zurich}": [16.0, None, None],
+    "{weekday: at}": [1.0, None, None],
+    "{month: at}": [10.0, None, None],
+    "{year: at}": [2026.0, None, None],
+    "{difference: [at, since], unit: hours}": [14.5, None, None],
+    "{difference: [x, y]}": [5.5, None, None],
+    '{product: [x, "0.5"]}': [3.25, -4.0, None],
+    "{first: [code, 2]}": ["CH", "D", None],
+}
+ROWS = {
+    "at": ["2026-10-05T14:30Z", "2026-10-32", ""],
+    "since": ["2026-10-05", "2026-10-05", "2026-10-05"],
+    "x": ["6,5", "-8", "6.5"],
+    "y": ["1", "?", "1"],
+    "code": [" CH-8001", "D", "  "],
+}
+
+
+@pytest.mark.parametrize("function", DERIVED)
+def test_a_derived_column_is_a_function_of_one_row(function: str, tmp_path: Path) -> None:
+    from dp_pipeline.raw.values import column_of
+
+    is_text = "first" in function
+    form = "{levels: [CH, D], nullable: true}" if is_text else "{bounds: [-99, 2999]}"
+    more = f'derive: {{made: {function}}}\nreading: {{decimal: ",", missing: ["?"]}}'
+    spec = written_spec(tmp_path, f"{{made: {form}}}", more=more)
+    assert column_of(spec.domain["made"], pa.table(ROWS)).to_pylist() == DERIVED[function]
+
+
+def test_derived_columns_are_levels_or_numbers_and_keep_missing_cells(tmp_path: Path) -> None:
+    attributes = (
+        "{hour: {levels: 0..23, nullable: true}, late: {column: hour, bounds: [0, 23], bins: 2, "
+        "nullable: true}, land: {levels: [CH, D], nullable: true}}"
+    )
+    more = "derive: {hour: {hour: at}, land: {first: [code, 2]}}"
+    spec = written_spec(tmp_path, attributes, more=more)
+    assert spec.columns == ("at", "at", "code")
+    assert codes(spec, ROWS) == {"hour": [14, 24, 24], "late": [1, 2, 2], "land": [0, 1, 2]}
+
+
+def test_what_one_derived_row_says_depends_on_no_other(tmp_path: Path) -> None:
+    more = "derive: {hour: {hour: at, zone: Europe/Zurich}}"
+    spec = written_spec(tmp_path, "{hour: {levels: 0..23, nullable: true}}", more=more)
+    together = codes(spec, ROWS)["hour"]
+    alone = [codes(spec, {"at": [one]})["hour"][0] for one in ROWS["at"]]
+    assert together == alone
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Zurich"])
+@pytest.mark.parametrize("format_", ["", "%d.%m.%Y %H:%M:%S", "%Y-%m-%d %H:%M:%S %z"])
+def test_synthetic_times_have_the_code_they_were_drawn_from(
+    zone: str, format_: str, tmp_path: Path
+) -> None:
+    """Of a summer: in autumn one hour stands on a clock twice."""
+    form = f'format: "{format_}", ' if format_ else ""
+    attributes = (
+        f"{{at: {{type: timestamp, bounds: [2026-06-01, 2026-06-30], {form}zone: {zone}, "
+        "every: day, nullable: true}}"
+    )
+    spec = written_spec(tmp_path, attributes)
+    drawn = np.repeat(np.arange(31), 20)[:, None]
+    made = decoded(drawn, ("at",), spec.domain, np.random.default_rng(0))["at"]
+    cells = made.tolist() if format_ else pa.array(made)
+    again = codes(spec, pa.table({"at": cells}))
+    assert again["at"] == drawn[:, 0].tolist()
+    assert format_ or made.dtype == np.dtype("datetime64[s]")
+
+
+def test_synthetic_dates_are_days_inside_the_bounds(tmp_path: Path) -> None:
+    attributes = "{day: {type: date, bounds: [2026-01-01, 2026-02-01], every: month}}"
+    spec = written_spec(tmp_path, attributes)
+    drawn = np.repeat([0, 1], 200)[:, None]
+    made = decoded(drawn, ("day",), spec.domain, np.random.default_rng(0))["day"]
+    assert made.dtype == np.dtype("datetime64[D]")
+    days = {date(2026, 1, 1) + timedelta(days=at) for at in range(31)}
+    assert set(made[:200].tolist()) == days
+    assert set(made[200:].tolist()) == {date(2026, 2, 1)}
+
+
+ENDS = ["0001-01-01T00:00Z", "9999-12-31T23:59Z", "9999-12-31", "0001-01-01T00:00+14:00"]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Pacific/Kiritimati"])
+def test_the_ends_of_the_calendar_are_no_error_in_any_zone(zone: str, tmp_path: Path) -> None:
+    attributes = (
+        "{at: {type: timestamp, bounds: [2000-01-01, 2030-12-31], bins: 2, nullable: true}, "
+        "day: {type: date, column: at, bounds: [2000-01-01, 2030-12-31], bins: 2, nullable: true}, "
+        "hour: {levels: 0..23, nullable: true}}"
+    )
+    more = f"derive: {{hour: {{hour: at}}}}\nreading: {{zone: {zone}}}"
+    spec = written_spec(tmp_path, attributes, more=more)
+    assert set(codes(spec, {"at": [*ENDS, "2026-10-05"]})["at"]) == {1}
+
+
+@given(st.text(max_size=30))
+def test_no_text_is_an_error(text: str) -> None:
+    for clock in (Clock("date"), Clock("timestamp", "Europe/Zurich", "%d.%m.%Y %H:%M:%S.%f %z")):
+        assert isinstance(clock.number(text), int | None)
+
+
+def test_missing_dates_of_a_release_are_stored_and_read_again(tmp_path: Path) -> None:
+    columns = {
+        "day": np.array(["2026-10-05", "NaT"], dtype="datetime64[D]"),
+        "at": np.array(["2026-10-05T14:30", "NaT"], dtype="datetime64[s]"),
+        "all": np.array(["2026-10-05T14:30", "2026-10-06"], dtype="datetime64[s]"),
+    }
+    _write_table(tmp_path / "a.parquet", columns)
+    again = _read_table((tmp_path / "a.parquet").read_bytes())
+    assert table_digest(again) == table_digest(columns)
+    assert {name: one.dtype for name, one in again.items()} == {
+        name: one.dtype for name, one in columns.items()
+    }
+    schema = pq.read_schema(tmp_path / "a.parquet")
+    assert [str(schema.field(name).type) for name in columns] == [
+        "date32[day]",
+        "timestamp[ms]",
+        "timestamp[ms]",
+    ]
