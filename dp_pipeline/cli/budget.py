@@ -65,6 +65,9 @@ def show(dataset: str | None, as_json: bool) -> None:
         "its rest",
     ]
     print_table("Privacy budgets (ε)", columns, [one.cells() for one in accounts])
+    for one in accounts:
+        if one.balance.delta_word:
+            click.echo(f"{one.population}: δ of discovered levels: {one.balance.delta_word}")
 
 
 @budget.command("raise")

@@ -267,6 +267,7 @@ def print_plan(planned: Plan) -> None:
     """A line a release, and what the account has."""
     from dp_pipeline.reporting.text import print_table
     from dp_pipeline.spec.amounts import epsilon_text
+    from dp_pipeline.spec.errors import float_text
 
     rows = [
         [one.model, epsilon_text(one.epsilon), one.state, epsilon_text(one.cost), *_size(one)]
@@ -283,6 +284,10 @@ def print_plan(planned: Plan) -> None:
         for name, amount in planned.amounts.items()
     }
     click.echo(", ".join(f"{name} {text}" for name, text in texts.items()))
+    word = planned.balance.delta_word
+    if planned.delta or word:
+        asked = float_text(planned.delta)
+        click.echo(f"δ of discovered levels: asked {asked}{f', {word}' if word else ''}")
     if planned.word:
         click.echo(planned.word)
 

@@ -20,7 +20,7 @@ from dp_pipeline.ledger.head import Tip
 from dp_pipeline.ledger.state import CHARGING, Held, Place, Population, State
 from dp_pipeline.ledger.tables import ENDED, RESERVED, Row, digest, entries, state
 from dp_pipeline.spec.amounts import NANO, PURE, Currency
-from dp_pipeline.spec.errors import BudgetExceeded, Damaged, DeclarationError
+from dp_pipeline.spec.errors import BudgetExceeded, Damaged, DeclarationError, float_text
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,17 @@ class Balance:
             return None
         left = self.per_month - self.month_spent
         return left if self.left is None else min(left, self.left)
+
+    @property
+    def delta_word(self) -> str:
+        """What is spent and left of the charges' own δ, in words; empty where there is none."""
+        if not self.delta_ceiling and not self.delta_spent:
+            return ""
+        if self.delta_ceiling is None:
+            return f"spent {float_text(self.delta_spent)}"
+        left = float_text(self.delta_ceiling - self.delta_spent)
+        ceiling = float_text(self.delta_ceiling)
+        return f"spent {float_text(self.delta_spent)}, left {left}, ceiling {ceiling}"
 
     def require_room(
         self, asked: Fraction, *, what: str, where: str, delta: Fraction = Fraction(0)

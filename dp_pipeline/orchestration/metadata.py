@@ -275,7 +275,10 @@ def balance_metadata(balance: Balance) -> Metadata:
             f"left in {balance.month}": balance.month_left,
             "limit of a month": balance.per_month,
         }
-    return amount_metadata(amounts, balance.currency)
+    metadata = amount_metadata(amounts, balance.currency)
+    if balance.delta_word:
+        metadata["δ of discovered levels"] = dg.MetadataValue.text(balance.delta_word)
+    return metadata
 
 
 def limits_metadata(word: str) -> Metadata:

@@ -43,6 +43,10 @@ class Budget:
         its δ, and which ε there what was spent means.
         """
         texts, currency = self._texts(epsilon_text), self.balance.currency
+        if self.balance.delta_word:
+            most = self.balance.delta_ceiling
+            texts["own_delta_spent"] = str(self.balance.delta_spent)
+            texts["own_delta_ceiling"] = "none" if most is None else str(most)
         if currency.delta is None:
             return texts
         return {

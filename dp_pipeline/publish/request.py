@@ -120,6 +120,11 @@ class Plan:
         return sum((release.cost for release in self.releases), Fraction(0))
 
     @property
+    def delta(self) -> Fraction:
+        """Σ of the releases' own δ."""
+        return sum((release.delta for release in self.releases), Fraction(0))
+
+    @property
     def spent(self) -> Fraction:
         """What the account has spent before the run."""
         return self.balance.spent
@@ -161,8 +166,7 @@ class Plan:
         """BudgetExceeded when the whole plan does not fit: then no part of it is begun."""
         spec = self.spec
         where = f"population {spec.population}"
-        delta = sum((release.delta for release in self.releases), Fraction(0))
-        self.balance.require_room(self.asked, what=spec.name, where=where, delta=delta)
+        self.balance.require_room(self.asked, what=spec.name, where=where, delta=self.delta)
 
 
 def plan_request(request: RunRequest) -> Plan:
