@@ -32,6 +32,7 @@ from dp_pipeline.orchestration.metadata import (
     balance_metadata,
     kind_metadata,
 )
+from dp_pipeline.publish.domain_release import DomainRelease
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.k_anonymous_tables import keeps_guarantee, measured
 from dp_pipeline.publish.publish import Published
@@ -176,6 +177,12 @@ _TEXTS = {
 }
 
 
+_DOMAIN_SPENT = (
+    "The looks of the discovery cost at most what each was charged, by the scales that were drawn, "
+    "and add up to the declared ε and δ, exactly."
+)
+
+
 def check_specs(key: dg.AssetKey, kind: type[Release]) -> list[dg.AssetCheckSpec]:
     """Declared on every released asset. None can run by itself: materializing a settled partition
     again costs nothing and runs all of them.
@@ -197,6 +204,29 @@ def release_checks(release: Release, published: Published) -> list[dg.AssetCheck
         *budget_checks(balance),
         fault_result(WHOLE, whole),
         _replay_check(release, bundle),
+    ]
+
+
+def domain_check_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
+    """Declared on a discovered domain."""
+    texts = {name: _TEXTS[name] for name in (WHOLE, REPLAY)} | {SPENT: _DOMAIN_SPENT}
+    own = [dg.AssetCheckSpec(name, asset=key, description=text) for name, text in texts.items()]
+    return [*own, *budget_check_specs(key)]
+
+
+def domain_checks(release: DomainRelease, published: Published) -> list[dg.AssetCheckResult]:
+    """The results for one discovered domain. No row is read."""
+    bundle, whole = published.bundle, lambda: require_whole(release, published.folder)
+    spends = bundle.spends
+    is_proven = all(one.epsilon_of_scale <= one.epsilon for one in spends)
+    paid = sum(one.epsilon for one in spends), sum(one.delta for one in spends)
+    return [
+        fault_result(WHOLE, whole),
+        _replay_check(release, bundle),
+        dg.AssetCheckResult(
+            passed=is_proven and paid == (release.epsilon, release.delta), check_name=SPENT
+        ),
+        *budget_checks(release.home.ledger.balance(release.spec.population)),
     ]
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
+from dp_pipeline.orchestration.checks import domain_check_specs, domain_checks
 from dp_pipeline.orchestration.columns import column_metadata, raw_columns
 from dp_pipeline.orchestration.common import (
     CODE_TAG,
@@ -153,9 +154,12 @@ def _validated(spec: DatasetSpec) -> dg.AssetsDefinition:
 
 
 def _domain(spec: DatasetSpec) -> dg.AssetsDefinition:
+    key = dg.AssetKey([spec.name, NAME])
+
     @dg.asset(
-        key=[spec.name, NAME],
+        key=key,
         deps=[[spec.name, "validated"]],
+        check_specs=domain_check_specs(key),
         description=DomainRelease.description(spec, NAME),
         group_name=group_name(spec, "release"),
         kinds={"json"},
@@ -175,8 +179,10 @@ def _domain(spec: DatasetSpec) -> dg.AssetsDefinition:
             beside = not_dp_beside(spec, pipeline.home.ledger, but=published.bundle.key)
             metadata = release_metadata(release, published, card, beside)
             metadata["domain"] = line_table(("attribute", "discovered"), found_lines(published))
+            checks = domain_checks(release, published)
         return dg.MaterializeResult(
             metadata=metadata,
+            check_results=checks,
             data_version=data_version(published.bundle),
             tags={CODE_TAG: release.code(spec, NAME, drawn=published.bundle.facts["code"])},
         )

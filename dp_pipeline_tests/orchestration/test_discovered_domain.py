@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from fractions import Fraction
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dp_pipeline.orchestration.checks import domain_checks
 from dp_pipeline.publish import domain_release
 from dp_pipeline.publish.domain_release import (
     NAME,
@@ -264,10 +266,14 @@ def test_a_file_that_asks_otherwise_needs_another_discovery(project: Project, sp
         with_discovered(other, project.home)
 
 
-def test_a_red_run_shows_nothing_of_the_rows(project: Project, spec: DatasetSpec):
-    project.write_declaration("shops", SHOPS, ceiling={"total": "3.5", "per_month": "1.5"})
+def test_a_run_of_the_asset_is_checked_and_shows_nothing_of_the_rows(
+    project: Project, spec: DatasetSpec
+):
     result = project.launch(spec, NAME)
     assert result.success
+    checks = result.get_asset_check_evaluations()
+    told = {one.check_name for one in checks if one.passed}
+    assert told >= {"bundle_is_whole", "replay_equals_payload", "spent_is_the_partition"}
     for event in result.all_events:
         assert SECRET not in str(event)
     assert not failures(result)
@@ -289,3 +295,16 @@ def with_domain(project: Project, spec: DatasetSpec) -> DiscoveredDomain:
     found = with_discovered(spec, project.home).discovered
     assert found is not None
     return found
+
+
+def test_a_charge_that_its_scale_does_not_prove_is_seen(project: Project, spec: DatasetSpec):
+    release = of(project, spec)
+    published = publish_domain(release)
+    first, *rest = published.bundle.spends
+    thin = dataclasses.replace(first, scale=first.scale / 2)
+    cheat = dataclasses.replace(published.bundle, spends=(thin, *rest))
+    verdicts = {
+        one.check_name: one.passed
+        for one in domain_checks(release, dataclasses.replace(published, bundle=cheat))
+    }
+    assert not verdicts["spent_is_the_partition"]
