@@ -11,7 +11,8 @@ count by 1, and neighbours move all counts together by at most Δ = ``spec.dista
 Laplace of scale Δ/ε on every bucket, empty ones too, is ε-DP (``mechanisms.measure``). The bounds
 are the ends of the outermost buckets whose noisy count reaches t = ⌈scale·(ln B + ln 1/β)⌉ of B
 buckets. P(X ≥ t) ≤ e^(−t/scale) ≤ β/B, so a bucket without rows reaches it with probability at
-most β, all buckets together.
+most β, all buckets together. Then the end nearer to zero becomes zero where that is cheap
+(``with_zero``): of its small buckets there are many, and few rows are in each.
 
 *Quantiles* are in ``gate.quantiles``, *levels* in ``gate.texts``.
 
@@ -195,7 +196,7 @@ class _Discovery:
                 f"bounds of {name}: expected a power of two with a noisy count of at least "
                 f"{threshold:,} rows, got none: raise `discover` or declare bounds"
             )
-        return edges[int(passed[0])], edges[int(passed[-1]) + 1]
+        return with_zero(edges[int(passed[0])], edges[int(passed[-1]) + 1])
 
     def _edges(self, look: Look, found: Found) -> tuple[float, ...]:
         name, wanted = look.attribute.name, look.wanted
@@ -236,6 +237,19 @@ def bucket_edges(unit: float) -> tuple[float, ...]:
     while ends[-1] * 2 <= LARGEST_BOUND:
         ends.append(ends[-1] * 2)
     return (*(-end for end in reversed(ends)), 0.0, *ends)
+
+
+def with_zero(lower: float, upper: float) -> tuple[float, float]:
+    """Bounds on one side of zero, from zero on where that makes them wider by a third at most.
+
+    >>> with_zero(256.0, 1024.0), with_zero(512.0, 1024.0), with_zero(-8.0, -2.0)
+    ((0.0, 1024.0), (512.0, 1024.0), (-8.0, 0.0))
+    """
+    if 0 < 4 * lower <= upper:
+        return 0.0, upper
+    if 0 > 4 * upper >= lower:
+        return lower, 0.0
+    return lower, upper
 
 
 def bucket_threshold(scale: Fraction, buckets: int, beta: Fraction) -> int:

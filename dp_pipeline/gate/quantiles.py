@@ -21,8 +21,10 @@ from dp_pipeline.release.trees import BitTree, Prefixes
 from dp_pipeline.spec.encoding import Coordinate, FloatArray
 
 FAN_BITS = 4
-STEPS = 4
-BITS = FAN_BITS * STEPS
+PARTS = (SHARES // 4,) * 4
+"""Shares of each step down. More of them for the first steps gave no better edges."""
+
+BITS = FAN_BITS * len(PARTS)
 """A leaf is a part of 2^−16 of the interval, two fixed-point numbers."""
 
 HEAVY = 4
@@ -62,8 +64,8 @@ class _Box:
             yield self, total
             return
         noisy = np.array([child.rows for child in self.children])
-        # Noise may leave nothing to divide.
-        parts = project_to_simplex(noisy, total) if total > 0 else np.zeros(len(noisy))
+        # Less than a row is nothing, and no simplex to project on.
+        parts = project_to_simplex(noisy, total) if total >= 1 else np.zeros(len(noisy))
         for child, rows in zip(self.children, parts, strict=True):
             yield from child.leaves(float(rows))
 
@@ -87,12 +89,12 @@ class QuantileBins:
         """
         root = _Box(0, 0, 0.0, 0)
         live = [root]
-        for step in range(STEPS):
-            self._divide(session, live, shares=SHARES // STEPS)
+        for step, shares in enumerate(PARTS):
+            self._divide(session, live, shares=shares)
             if step == 0:
                 root.rows = sum(child.rows for child in root.children)
             below = [child for box in live for child in box.children]
-            if step == STEPS - 1:
+            if step == len(PARTS) - 1:
                 break
             chosen = self._chosen(root)
             live = [box for box in below if id(box) in chosen]
@@ -112,9 +114,9 @@ class QuantileBins:
         """Boxes that are not divided are measured once more, with all that is left to them; both
         measures count by their inverse variances, which are as the squares of their shares.
         """
-        left = {box.depth: SHARES - SHARES // STEPS * (box.depth // FAN_BITS) for box in boxes}
-        for depth, shares in left.items():
+        for depth in sorted({box.depth for box in boxes}):
             here = [box for box in boxes if box.depth == depth]
+            shares = sum(PARTS[depth // FAN_BITS :])
             noisy = session.expand(_nodes(here), bits=0, shares=_shares(here, shares))
             for box, rows in zip(here, noisy[:, 0].tolist(), strict=True):
                 first, second = box.shares**2, shares**2

@@ -82,7 +82,9 @@ def crowd(values: Sequence[float], *, words: str = "ab", times: int = 100) -> li
 def test_without_noise_bounds_are_powers_of_two_around_the_rows(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, "{x: {bounds: discover}}", "{epsilon: 100}")
     cases = {
-        (17.0, 90.0): (16.0, 128.0),
+        (33.0, 90.0): (0.0, 128.0),
+        (70.0, 90.0): (64.0, 128.0),
+        (-90.0, -17.0): (-128.0, 0.0),
         (0.0, 0.5): (0.0, 1.0),
         (-3.0, 5.0): (-4.0, 8.0),
         (-64.0, -33.0): (-64.0, -32.0),
@@ -96,7 +98,7 @@ def test_a_far_row_of_one_person_does_not_widen_the_bounds(tmp_path: Path) -> No
     """Seeded; by the declared β it would fail once in 10^6 seeds."""
     spec = spec_of(tmp_path, "{x: {bounds: discover}}", "{epsilon: 1}")
     rows = [*crowd([1.5, 3.0]), (1e12, "a", "far")]
-    assert run(spec, rows)["x"].bounds == (1.0, 4.0)
+    assert run(spec, rows)["x"].bounds == (0.0, 4.0)
 
 
 def test_no_bucket_without_rows_reaches_its_threshold_more_often_than_beta() -> None:
@@ -256,6 +258,26 @@ def test_too_few_rows_are_refused_attribute_by_attribute_with_advice(tmp_path: P
     assert "bounds of x: expected a power of two with a noisy count of at least 553 rows" in line
     assert "quantiles of x: expected bounds before, got none" in line
     assert "raise `discover` or declare bounds" in line
+
+
+@pytest.mark.parametrize("many", [0, 3])
+def test_quantiles_of_too_few_rows_are_refused_or_found_and_never_fail(
+    tmp_path: Path, many: int
+) -> None:
+    spec = spec_of(tmp_path, "{x: {bounds: [0, 9], bins: {quantiles: 4}}}", "{epsilon: 0.1}")
+    refused = 0
+    for seed in range(40):
+        accountant = accountant_of(spec)
+        counter = counter_of(spec, crowd([1.0, 4.0], times=many))
+        try:
+            found = discover(spec, counter, accountant, Transcript(), SeededNoise(seed))
+        except NotDiscovered as error:
+            assert "quantiles of x: expected more rows than noise" in str(error)
+            refused += 1
+        else:
+            assert found["x"].edges is not None
+        accountant.require_all_spent()
+    assert refused > 20
 
 
 def test_the_whole_budget_is_charged_where_nothing_is_found(tmp_path: Path) -> None:
