@@ -40,7 +40,6 @@ from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.amounts import delta_text, epsilon_text, nano_epsilon
 from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovered import discovery_words
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline.spec.parameters import fact_text, texts_of
 
@@ -242,8 +241,7 @@ class EpsilonRelease(NoisyRelease):
             "code": code_version(),
             **({BESIDE: "; ".join(beside)} if beside else {}),
         }
-        if spec.discovered is not None and spec.discover is not None:
-            facts["discovered_for"] = discovery_words(spec.discovered.names, spec.discover)
+        facts |= spec.discovered_fact
         if spec.delta is None:
             return facts
         paid = {"delta": delta_text(spec.delta), "currency": self.guarantee.currency.name}

@@ -292,6 +292,7 @@ class KAnonymousRelease(Release):
             "fit_for_release": is_allowed,
             "code": self.version(),
             **({BESIDE: "; ".join(beside)} if beside else {}),
+            **spec.discovered_fact,
         }
 
     def open(self, key: Key, snapshot: Snapshot) -> KAnonymousDrawing:

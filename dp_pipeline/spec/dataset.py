@@ -22,7 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_pipeline.spec.amounts import PURE, Currency, delta_text, epsilon_text, parse_epsilon
-from dp_pipeline.spec.discovered import Discover, DiscoveredDomain, declared, widest
+from dp_pipeline.spec.discovered import (
+    Discover,
+    DiscoveredDomain,
+    declared,
+    discovery_words,
+    widest,
+)
 from dp_pipeline.spec.domain import Domain, Protection, Relation, distance
 from dp_pipeline.spec.encoding import COORDINATE_BITS, Point
 from dp_pipeline.spec.errors import DeclarationError
@@ -272,6 +278,15 @@ class DatasetSpec:
     def delta_ceiling(self) -> Fraction | None:
         """Most δ that the population's charges may ever have of their own; None where none has."""
         return self.ceiling_delta or (self.discover.delta if self.discover else None)
+
+    @property
+    def discovered_fact(self) -> dict[str, str]:
+        """The fact of a release that says what of its domain was discovered, and for how much;
+        nothing where all of it was declared.
+        """
+        if self.discovered is None or self.discover is None:
+            return {}
+        return {"discovered_for": discovery_words(self.discovered.names, self.discover)}
 
     @property
     def rows_digest(self) -> str:

@@ -204,8 +204,7 @@ class KAnonymitySection(fields.Section):
         are.
         """
         require(self.methods, "at least one method", "none", "methods")
-        # What was discovered is for private releases: these tables have no budget to find it.
-        cells = [one.name for one in domain if one.cells is not None]
+        cells = [one.name for one in domain if one.has_cells]
         known, most = tuple(one for one in cells if one != label), domain[label].size
         names = known if self.attributes is None else tuple(self.attributes.split())
         unknown = next((name for name in names if name not in known), "")

@@ -18,6 +18,8 @@ from dp_pipeline.publish.domain_release import (
     publish_domain,
     with_discovered,
 )
+from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
+from dp_pipeline.publish.publish import publish
 from dp_pipeline.publish.replay import require_remade, require_whole
 from dp_pipeline.publish.request import plan_request
 from dp_pipeline.release.transcript import Transcript
@@ -308,3 +310,23 @@ def test_a_charge_that_its_scale_does_not_prove_is_seen(project: Project, spec: 
         for one in domain_checks(release, dataclasses.replace(published, bundle=cheat))
     }
     assert not verdicts["spent_is_the_partition"]
+
+
+@pytest.mark.chain
+def test_a_k_anonymous_table_over_discovered_bins_says_so_on_its_card(tmp_path: Any):
+    project = Project(tmp_path)
+    spec = shops(
+        project,
+        protection={"unit": "one_row"},
+        label="member",
+        attributes={**SHOPS["attributes"], "member": {"levels": ["m", "n"], "other": "n"}},
+        allow_not_dp=True,
+        k_anonymity={"methods": {"mondrian": {}}, "attributes": "fare age", "partitions": ["5"]},
+    )
+    project.run(spec, epsilons=["0.5"])
+    made = with_discovered(spec, project.home)
+    published = publish(KAnonymousRelease(made, "mondrian", 5, project.home))
+    card = (published.folder / "card.md").read_text(encoding="utf-8")
+    assert "discovered by noisy answers" in card
+    assert "zone, fare for ε=2" in card
+    assert published.bundle.facts["declaration"] == made.digest
