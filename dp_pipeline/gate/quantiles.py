@@ -83,7 +83,8 @@ class QuantileBins:
     scale: float
 
     def edges(self, session: TreeSession) -> tuple[float, ...] | None:
-        """Cuts strictly inside the interval, ascending; None where no row can be told from noise.
+        """Cuts strictly inside the interval, ascending; None where the noisy number of rows is not
+        even HEAVY scales.
 
         All of the session is spent, whatever comes of it.
         """
@@ -114,13 +115,14 @@ class QuantileBins:
         """Boxes that are not divided are measured once more, with all that is left to them; both
         measures count by their inverse variances, which are as the squares of their shares.
         """
-        for depth in sorted({box.depth for box in boxes}):
-            here = [box for box in boxes if box.depth == depth]
-            shares = sum(PARTS[depth // FAN_BITS :])
-            noisy = session.expand(_nodes(here), bits=0, shares=_shares(here, shares))
-            for box, rows in zip(here, noisy[:, 0].tolist(), strict=True):
-                first, second = box.shares**2, shares**2
-                box.rows = (box.rows * first + rows * second) / (first + second)
+        if not boxes:
+            return
+        # All of them are children of one step.
+        shares = sum(PARTS[boxes[0].depth // FAN_BITS :])
+        noisy = session.expand(_nodes(boxes), bits=0, shares=_shares(boxes, shares))
+        for box, rows in zip(boxes, noisy[:, 0].tolist(), strict=True):
+            first, second = box.shares**2, shares**2
+            box.rows = (box.rows * first + rows * second) / (first + second)
 
     def _chosen(self, root: _Box) -> set[int]:
         """Boxes that hold a quantile, are wider than a unit and heavier than their noise."""

@@ -149,9 +149,10 @@ def _level(word: str | None, reserved: set[str]) -> bytes | None:
 
 def _sums(codes: IntArray, persons: IntArray, texts: int, weights: tuple[int, ...]) -> IntArray:
     """Weights of all persons who have a text, a text (texts,): each person counts once."""
-    pairs = np.unique(np.stack([persons, codes], axis=1), axis=0)
-    _, owner, different = np.unique(pairs[:, 0], return_inverse=True, return_counts=True)
+    # Fewer than 2^31 persons and texts, so a pair of them is a whole number of 62 bits.
+    pairs = np.unique(persons * max(1, texts) + codes)
+    _, owner, different = np.unique(pairs // max(1, texts), return_inverse=True, return_counts=True)
     of_pair = np.asarray(weights, dtype=np.int64)[different[owner] - 1]
     sums = np.zeros(texts, dtype=np.int64)
-    np.add.at(sums, pairs[:, 1], of_pair)
+    np.add.at(sums, pairs % max(1, texts), of_pair)
     return sums
