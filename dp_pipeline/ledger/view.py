@@ -47,7 +47,7 @@ class Balance:
     per_month: Fraction | None = None
     month: str = ""
     month_spent: Fraction = Fraction(0)
-    delta_ceiling: Fraction | None = Fraction(0)
+    delta_ceiling: Fraction | None = None
     delta_spent: Fraction = Fraction(0)
 
     @property

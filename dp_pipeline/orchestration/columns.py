@@ -166,8 +166,13 @@ def _one_hot(spec: DatasetSpec) -> list[Column]:
             ("0 | 1",),
         )
         for name in spec.domain.discrete
-        for bit in bit_names(spec.domain[name])
+        for bit in _bits(spec.domain[name])
     ]
+
+
+def _bits(attribute: Attribute) -> tuple[str, ...]:
+    """Names of the bits; of cells that are to be discovered one name for all of them."""
+    return (f"{attribute.name}=…",) if attribute.undeclared else bit_names(attribute)
 
 
 def rules_of(attribute: Attribute) -> tuple[str, ...]:
