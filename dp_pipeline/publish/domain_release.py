@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self, cast
 
 from dp_pipeline.gate.discovery import discover
 from dp_pipeline.ledger import Charge
@@ -23,7 +23,6 @@ from dp_pipeline.publish.publish import Published, publish
 from dp_pipeline.publish.release import BESIDE, ROWS, code_version, digest_of, not_dp_beside
 from dp_pipeline.publish.replay import document, read_json, settled_bundle
 from dp_pipeline.publish.store import BundleStore, write_atomically
-from dp_pipeline.raw.counters.undeclared import UndeclaredRows
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, preparing
 from dp_pipeline.release.accountant import Accountant
 from dp_pipeline.release.bundle import Bundle, Key, ReleaseKey
@@ -33,6 +32,9 @@ from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.discovered import Discover, DiscoveredDomain, Found
 from dp_pipeline.spec.errors import Damaged, NotDiscovered, NotPrepared
 from dp_pipeline.spec.parameters import fact_text
+
+if TYPE_CHECKING:
+    from dp_pipeline.raw.counters.undeclared import UndeclaredRows
 
 NAME = "domain"
 """Of the asset, and of its folder among what is released."""
@@ -215,10 +217,14 @@ class DomainRelease(NoisyRelease):
 
     def nobody(self) -> UndeclaredRows:
         """The counter of an empty table."""
+        from dp_pipeline.raw.counters.undeclared import UndeclaredRows
+
         return UndeclaredRows.empty(self.spec)
 
     def counter(self, snapshot: Snapshot) -> UndeclaredRows:
         """The counter of its validated rows."""
+        from dp_pipeline.raw.counters.undeclared import UndeclaredRows
+
         return UndeclaredRows.open(self.spec, snapshot)
 
     def drawn(
@@ -230,10 +236,10 @@ class DomainRelease(NoisyRelease):
         as_begun: bool = True,  # noqa: ARG002
     ) -> Bundle:
         """What was discovered, or by which noisy answers nothing was: both are paid for."""
-        assert counter is None or isinstance(counter, UndeclaredRows)
+        rows = cast("UndeclaredRows | None", counter)
         paid = Accountant(self.epsilon, delta=self.delta)
         try:
-            domain = discover(self.spec, counter, paid, transcript, self.noise)
+            domain = discover(self.spec, rows, paid, transcript, self.noise)
             found = {DISCOVERED: json.dumps(domain.to_facts(), ensure_ascii=False)}
         except NotDiscovered as refused:
             found = {NOTHING: str(refused)}

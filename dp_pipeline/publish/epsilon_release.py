@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 
@@ -32,7 +32,6 @@ from dp_pipeline.publish.release import (
     not_dp_beside,
 )
 from dp_pipeline.publish.store import write_atomically
-from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.accountant import Accountant
 from dp_pipeline.release.bundle import EARLIER_EVALUATION, Bundle, Key, ReleaseKey
@@ -42,6 +41,9 @@ from dp_pipeline.spec.amounts import delta_text, epsilon_text, nano_epsilon
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline.spec.parameters import fact_text, texts_of
+
+if TYPE_CHECKING:
+    from dp_pipeline.raw.counters.memory import MemoryCounter
 
 
 @dataclass(frozen=True)
@@ -270,10 +272,14 @@ class EpsilonRelease(NoisyRelease):
 
     def nobody(self) -> MemoryCounter:
         """The counter of an empty table."""
+        from dp_pipeline.raw.counters.memory import MemoryCounter
+
         return MemoryCounter.empty(self.spec.domain)
 
     def counter(self, snapshot: Snapshot) -> MemoryCounter:
         """The counter of its prepared rows."""
+        from dp_pipeline.raw.counters.memory import MemoryCounter
+
         return MemoryCounter.open(self.spec, snapshot)
 
     def drawn(
@@ -285,8 +291,8 @@ class EpsilonRelease(NoisyRelease):
         as_begun: bool = True,
     ) -> Bundle:
         """The bundle with its evaluation."""
-        assert counter is None or isinstance(counter, MemoryCounter)
-        return draw(self, key, counter, transcript, is_evaluated=as_begun)
+        rows = cast("MemoryCounter | None", counter)
+        return draw(self, key, rows, transcript, is_evaluated=as_begun)
 
     def write_card(self, bundle: Bundle, folder: Path) -> Path:  # noqa: ARG002
         """The card, made anew by every run, as the sum of all charges grows."""
