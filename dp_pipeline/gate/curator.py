@@ -128,9 +128,9 @@ class Curator:
         Every row is recoded by itself, so a row more is a row more: all proofs hold as they are.
         """
         require_groupings(self._domain, groupings)
-        domain = self._domain.replaced(
-            {name: one.of(self._domain[name]) for name, one in groupings.items()}
-        )
+        grouped = {name: one.of(self._domain[name]) for name, one in groupings.items()}
+        # Constraints are about levels, and none of these attributes has them any more.
+        domain = Domain(self._domain.replaced(grouped).attributes)
         rows = self._route.counter
         counter = None if rows is None else rows.grouped(groupings)
         return self._recoded(counter, domain, ("groups", groupings))
@@ -147,7 +147,7 @@ class Curator:
         added = tuple(one.named(name) for name, one in derived.items())
         rows = self._route.counter
         counter = None if rows is None else rows.with_attributes(derived)
-        domain = Domain((*self._domain, *added))
+        domain = Domain((*self._domain, *added), self._domain.constraints)
         return self._recoded(counter, domain, ("derived attributes", derived))
 
     def _recoded(self, counter: Counter | None, domain: Domain, how: Asked) -> Curator:

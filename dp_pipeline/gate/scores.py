@@ -86,8 +86,15 @@ class Gap:
         Floats are fine here: all three are public. Raises BoundaryViolation for NaN, infinity
         and products above 2^46 rows.
         """
+        with np.errstate(all="ignore"):  # what overflows is refused by ``of_shares``
+            shares = np.outer(np.asarray(noisy_left), np.asarray(noisy_right))
+        return cls.of_shares(noisy_rows, shares)
+
+    @classmethod
+    def of_shares(cls, noisy_rows: float, shares: NDArray[np.float64]) -> Gap:
+        """The gap from a table of released shares. Raises as ``of_product`` does."""
         with np.errstate(all="ignore"):  # what overflows is refused in the next line
-            product = UNIT * noisy_rows * np.outer(np.asarray(noisy_left), np.asarray(noisy_right))
+            product = UNIT * noisy_rows * shares
         if not np.all(np.abs(product) <= 2.0**62):
             raise BoundaryViolation("gap: expected a finite product of at most 2^46 rows")
         return cls(np.rint(product).astype(np.int64))

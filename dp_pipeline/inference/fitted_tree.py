@@ -19,6 +19,7 @@ from dp_pipeline.inference.clique_join import join_cliques, overlap_links, sampl
 from dp_pipeline.inference.consistency import Estimate, Noisy, project_to_simplex, reconciled
 from dp_pipeline.inference.graphical_model import GraphicalModel, fit_tree
 from dp_pipeline.inference.junction_tree import JunctionTree, triangulated_cliques
+from dp_pipeline.inference.structural_zeros import NONE, StructuralZeros
 from dp_pipeline.inference.views import view_network, view_tables
 from dp_pipeline.release.derived_attribute import Grouping
 from dp_pipeline.release.measurement import NoisyMarginal
@@ -38,12 +39,14 @@ class FittedTree:
     model    the same cliques, with the axes of its nodes
     tables   one a node of the model, of sum 1; they agree on what cliques share
     rows     number of rows, at least 1, as all noisy tables estimate it
+    zeros    cells without mass
     """
 
     tree: JunctionTree
     model: GraphicalModel
     tables: tuple[FloatArray, ...]
     rows: float
+    zeros: StructuralZeros = NONE
 
     @classmethod
     def of(
@@ -53,24 +56,30 @@ class FittedTree:
         sizes: Mapping[str, int],
         *,
         iterations: int,
+        zeros: StructuralZeros = NONE,
     ) -> FittedTree:
         """The distribution that fits the tables best.
 
         measured     each inside a clique; every attribute is in one of them
         iterations   at most
+        zeros        cells without mass, each entry inside a clique
         """
         tree = JunctionTree.of(cliques, sizes)
         model = GraphicalModel(tree, sizes)
+        measured = zeros.cleared(measured)
         rows, tables = reconciled(measured, sizes)
         rows = max(1.0, rows)
         start = {name: _shares(name, tables, rows) for name in sizes}
-        fitted = fit_tree(model, measured, start=start, iterations=iterations)
-        return cls(tree, model, tuple(fitted), rows)
+        beside = zeros.potentials(model)
+        fitted = fit_tree(model, measured, start=start, beside=beside, iterations=iterations)
+        return cls(tree, model, tuple(fitted), rows, zeros)
 
     def codes(self, rows: int, rng: np.random.Generator) -> IntArray:
         """Synthetic codes (rows, attributes)."""
-        tables = self.model.by_clique(list(self.tables))
-        return join_cliques(self.tree, tables, rows, rng, self.model.sizes)
+        tables, sizes = self.model.by_clique(list(self.tables)), self.model.sizes
+        return self.zeros.satisfying(
+            lambda many: join_cliques(self.tree, tables, many, rng, sizes), rows, tuple(sizes)
+        )
 
     def predicted(self, names: Names) -> FloatArray:
         """Rows expected in every cell over two attributes or more, in declared order: exact inside
@@ -201,7 +210,7 @@ class OneWays:
         return cls(tuple(measured), rows, {n: mean / mean.sum() for n, mean in means.items()})
 
     @classmethod
-    def within(cls, measured: Sequence[NoisyMarginal], sizes: Mapping[str, int]) -> OneWays:
+    def within(cls, measured: Sequence[Noisy], sizes: Mapping[str, int]) -> OneWays:
         """One-way marginals inside larger tables, which tell no more by being looked at alone."""
         rows, tables = reconciled(measured, sizes)
         rows = max(1.0, rows)
@@ -255,6 +264,7 @@ class FittedRows:
     groupings   attribute → groups of its levels in ``measured``; the others have their levels
     cap         most cells of a clique; where triangulation needs larger ones, rows are drawn
                 from a network of smaller tables of largest entropy
+    zeros       cells without mass, over levels; each group is of levels of one kind
     """
 
     measured: tuple[NoisyMarginal, ...]
@@ -262,6 +272,7 @@ class FittedRows:
     ways: OneWays | None = None
     groupings: Mapping[str, Grouping] = field(default_factory=dict)
     cap: int = 1 << 16
+    zeros: StructuralZeros = NONE
 
     def table(
         self,
@@ -271,7 +282,7 @@ class FittedRows:
         rows_to_draw: Callable[[float], int],
     ) -> SyntheticTable:
         """Synthetic rows; attributes of ``names`` without a size have one level."""
-        ways = self.ways or OneWays.within(self.measured, self.sizes)
+        ways = self.ways or OneWays.within(self._cleared, self.sizes)
         rows = rows_to_draw(ways.rows)
         cliques = self._cliques
         if max((self._cells(one) for one in cliques), default=0) > self.cap:
@@ -279,7 +290,7 @@ class FittedRows:
         else:
             codes, cliques, links = self._by_tree(cliques, ways, rows, rng)
         columns = dict(zip(self.sizes, codes.T, strict=True))
-        constant = np.zeros(rows, dtype=np.int64)
+        constant = np.zeros(len(codes), dtype=np.int64)
         return SyntheticTable(
             attributes=names,
             codes=np.stack([columns.get(name, constant) for name in names], axis=1),
@@ -313,7 +324,13 @@ class FittedRows:
         graph.add_nodes_from(self.sizes)
         for one in self.measured:
             graph.add_edges_from(combinations(one.attributes, 2))
+        graph.add_edges_from(self.zeros.pairs)
         return triangulated_cliques(graph, self._levels)
+
+    @property
+    def _cleared(self) -> tuple[Noisy, ...]:
+        """The tables without the noise of cells that are empty."""
+        return self.zeros.grouped(self.groupings).cleared(self.measured)
 
     def _cells(self, names: Names) -> int:
         levels = self._levels
@@ -331,8 +348,18 @@ class FittedRows:
         alone = {n: Grouping(tuple(range(size))) for n, size in self.sizes.items()}
         groupings = {**alone, **self.groupings}
         start = {name: groupings[name].summed(ways.shares[name]) for name in levels}
-        tables = fit_tree(model, (*self.measured, *ways.grouped(groupings)), start=start)
-        codes = join_cliques(tree, model.by_clique(tables), rows, rng, levels)
+        zeros = self.zeros.grouped(self.groupings)
+        tables = model.by_clique(
+            fit_tree(
+                model,
+                (*self._cleared, *ways.grouped(groupings)),
+                start=start,
+                beside=zeros.potentials(model),
+            )
+        )
+        codes = zeros.satisfying(
+            lambda many: join_cliques(tree, tables, many, rng, levels), rows, tuple(levels)
+        )
         columns = [
             self.groupings[name].expanded(column, ways.shares[name], rng)
             if name in self.groupings
@@ -345,7 +372,10 @@ class FittedRows:
         self, rows: int, rng: np.random.Generator
     ) -> tuple[IntArray, tuple[Names, ...], tuple[tuple[int, int], ...]]:
         """One attribute after another, each by a table over those that it depends on most."""
-        views = self.measured[1:]
+        views = [one for one in self.measured if one.attributes]
         network = view_network(view_tables(views), self.sizes, most_cells=FAMILY_CELLS)
         names = tuple(one.attributes for one in views)
-        return sample_network(network, rows, rng, self.sizes), names, overlap_links(names)
+        codes = self.zeros.satisfying(
+            lambda many: sample_network(network, many, rng, self.sizes), rows, tuple(self.sizes)
+        )
+        return codes, names, overlap_links(names)

@@ -281,6 +281,7 @@ def fit_tree(
     measured: Sequence[Noisy],
     *,
     start: Mapping[str, FloatArray],
+    beside: Sequence[FloatArray] = (),
     entropy: float = ENTROPY,
     iterations: int = ITERATIONS,
 ) -> list[FloatArray]:
@@ -288,6 +289,7 @@ def fit_tree(
 
     measured   each inside one clique of the model
     start      attribute → shares: where nothing is measured the fit stays at their product
+    beside     log-potentials of the start beside that product, one table a node; none: all 0
 
     With y the reconciled tables of N rows, σ² the variance of their cells and μ those of the
     tree's distribution, minimises ½ Σ ‖N μ_a − y_a‖² / σ_a² + w · KL(μ ‖ start). The dual,
@@ -306,6 +308,8 @@ def fit_tree(
     [0.75, 0.25]
     """
     base = _potentials(model, start)
+    if beside:
+        base = [table + more for table, more in zip(base, beside, strict=True)]
     if not measured:
         return model.marginals(base)[0]
     from scipy.optimize import minimize

@@ -42,6 +42,7 @@ class TableSearch:
     cap       most cells of a clique of the tree that holds all tables
     total     most cells of all cliques
     room      how many times its noise a table's rows must be
+    edges     pairs that are in a clique of that tree whatever is measured
 
     >>> gaps = {("a", "b"): 900.0, ("a", "c"): 1.0, ("b", "c"): 2.0}
     >>> sizes = {"a": 2, "b": 2, "c": 2}
@@ -58,6 +59,7 @@ class TableSearch:
     cap: int
     total: int
     room: float
+    edges: tuple[tuple[str, str], ...] = ()
 
     def run(self, candidates: Iterable[tuple[str, str]]) -> tuple[Names, ...]:
         """Tables, none inside another, whose gain is large beside the noise in their pairs; every
@@ -163,12 +165,14 @@ class TableSearch:
         graph.add_nodes_from(self.sizes)
         for table in tables:
             graph.add_edges_from(combinations(table, 2))
+        graph.add_edges_from(self.edges)
         return graph
 
     def _fits_with(self, graph: nx.Graph, pair: tuple[str, str]) -> bool:
         graph.add_edge(*pair)
         fits = self._fits(graph, graph.edges)
-        graph.remove_edge(*pair)
+        if pair not in self.edges:
+            graph.remove_edge(*pair)
         return fits
 
     def _fits(self, graph: nx.Graph, tables: Iterable[Iterable[str]]) -> bool:

@@ -37,6 +37,7 @@ from dp_pipeline.raw.snapshot import (
     require_validated,
 )
 from dp_pipeline.raw.values import (
+    cell_codes,
     column_of,
     level_codes,
     levels_of,
@@ -44,6 +45,7 @@ from dp_pipeline.raw.values import (
     numbers,
     valid_numbers,
 )
+from dp_pipeline.spec.constraints import AllowedCells, Constraint
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import Attribute, Domain
 from dp_pipeline.spec.encoding import INVALID, Bins, IntArray
@@ -138,7 +140,7 @@ def normalized(spec: DatasetSpec, table: pa.Table, key: bytes) -> pa.Table:
 
 
 def kept_rows(domain: Domain, table: pa.Table) -> NDArray[np.bool_]:
-    """Which rows keep a value in every attribute (n,)."""
+    """Which rows keep a value in every attribute, and every constraint (n,)."""
     keep = np.ones(table.num_rows, dtype=np.bool_)
     for attribute in domain:
         column = column_of(attribute, table)
@@ -147,7 +149,21 @@ def kept_rows(domain: Domain, table: pa.Table) -> NDArray[np.bool_]:
             keep &= is_missing | ~np.isnan(valid_numbers(attribute, column))
         else:
             keep &= level_codes(attribute, column) != INVALID
+    for one in domain.constraints:
+        keep &= ~broken_rows(one, domain, table)
     return keep
+
+
+def broken_rows(constraint: Constraint, domain: Domain, table: pa.Table) -> NDArray[np.bool_]:
+    """Which rows (n,) break a constraint; not those that have no cell in one of its attributes,
+    which are left out without it.
+    """
+    attributes = [domain[name] for name in constraint.attributes]
+    codes = {one.name: cell_codes(one, column_of(one, table)) for one in attributes}
+    known: NDArray[np.bool_] = np.logical_and.reduce([one != INVALID for one in codes.values()])
+    there = {name: np.where(known, column, 0) for name, column in codes.items()}
+    mask = constraint.mask(domain.shape(constraint.attributes))
+    return known & ~AllowedCells(constraint.attributes, mask).holds(there)
 
 
 def _bounded(spec: DatasetSpec, table: pa.Table, key: bytes) -> pa.Table:

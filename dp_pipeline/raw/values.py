@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from dp_pipeline.spec.clock import DAY, FIRST_SECOND, LAST_SECOND, Clock
 from dp_pipeline.spec.domain import Attribute
-from dp_pipeline.spec.encoding import INVALID, FloatArray, IntArray, Levels
+from dp_pipeline.spec.encoding import INVALID, Bins, FloatArray, IntArray, Levels
 from dp_pipeline.spec.reading import SPACES, UNITS, Derived, Function, Signs
 
 Kind = Literal["text", "number", "time", "other"]
@@ -267,6 +267,16 @@ def level_codes(attribute: Attribute, column: pa.ChunkedArray) -> IntArray:
     if attribute.on_invalid == "other":
         known[known == INVALID] = levels.values.index(str(attribute.other))
     return known[places]
+
+
+def cell_codes(attribute: Attribute, column: pa.ChunkedArray) -> IntArray:
+    """The cell of every value of an attribute with cells (n,); INVALID marks a row to drop."""
+    if not isinstance(attribute.cells, Bins):
+        return level_codes(attribute, column)
+    codes = attribute.cells.encode(valid_numbers(attribute, column))
+    if attribute.nullable:
+        codes[missing_cells(attribute, column)] = attribute.missing_code
+    return codes
 
 
 def level_words(

@@ -101,13 +101,18 @@ class Grouping:
     groups: tuple[int, ...]
 
     @classmethod
-    def by_share(cls, shares: FloatArray, *, least: float) -> Grouping:
+    def by_share(
+        cls, shares: FloatArray, *, least: float, kinds: IntArray | None = None
+    ) -> Grouping:
         """A level with at least that share stays alone; others join their neighbours in the order
         of the codes until the group has it.
+
+        kinds   of every level, where only levels of one kind may be together
         """
         groups, held, group = [], 0.0, 0
         for at, share in enumerate(shares.tolist()):
-            if at and (held >= least or share >= least):
+            is_other = kinds is not None and at > 0 and kinds[at] != kinds[at - 1]
+            if at and (held >= least or share >= least or is_other):
                 group, held = group + 1, 0.0
             groups.append(group)
             held += share

@@ -391,6 +391,9 @@ class DatasetSpec:
             measured["targets"] = [asdict(target) for target in self.targets]
         if self.delta is not None:
             measured["delta"] = delta_text(self.delta)
+        if self.domain.constraints:
+            # Rows that break one are left out.
+            measured["constraints"] = [one.measured for one in self.domain.constraints]
         if self.discover is not None:
             measured["discover"] = self.discover.to_facts()
         if self.discovered is not None:

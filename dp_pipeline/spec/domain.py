@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from dp_pipeline.spec.clock import Clock
+from dp_pipeline.spec.constraints import AllowedCells, Constraint, allowed_cells
 from dp_pipeline.spec.encoding import Bins, Coordinate, Levels
 from dp_pipeline.spec.errors import DeclarationError, did_you_mean
 from dp_pipeline.spec.formats import AS_BEFORE, said
@@ -192,9 +193,13 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Domain:
-    """The declared attributes in their order, and the sizes that follow from them."""
+    """The declared attributes in their order, and the sizes that follow from them.
+
+    constraints   which cells of several attributes there are together in one row
+    """
 
     attributes: tuple[Attribute, ...]
+    constraints: tuple[Constraint, ...] = ()
 
     def __iter__(self) -> Iterator[Attribute]:
         return iter(self.attributes)
@@ -225,7 +230,14 @@ class Domain:
 
     def replaced(self, attributes: Mapping[str, Attribute]) -> Domain:
         """The domain with other attributes under the names given."""
-        return Domain(tuple(attributes.get(one.name, one) for one in self.attributes))
+        kept = tuple(attributes.get(one.name, one) for one in self.attributes)
+        return Domain(kept, self.constraints)
+
+    def allowed(self, names: tuple[str, ...]) -> tuple[AllowedCells, ...]:
+        """What the constraints say about some attributes, one entry a set of them."""
+        if not self.constraints:
+            return ()
+        return allowed_cells(self.constraints, dict(zip(names, self.shape(names), strict=True)))
 
     def shape(self, names: tuple[str, ...]) -> tuple[int, ...]:
         """Shape of the marginal over ``names``; () for no attribute."""

@@ -18,6 +18,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from dp_pipeline.spec import fields
 from dp_pipeline.spec.amounts import epsilon_text, parse_delta
 from dp_pipeline.spec.attribute_parser import AnyAttribute, with_levels_of_files
+from dp_pipeline.spec.constraint_parser import ConstraintsSection
 from dp_pipeline.spec.dataset import (
     PARTITIONS,
     DatasetSpec,
@@ -248,6 +249,7 @@ class DataSetFile(fields.Section):
     reading              How cells are read: decimal comma, words for nothing, zone.
     derive               Columns that are a public function of one row.
     attributes           The columns that are read, each a number, a category, a date or a time.
+    constraints          What of several columns there is together in one row.
     usable               Which share of the rows checks want to be as declared.
     expectations         More checks on rows, in Great Expectations' words.
     point                What a map draws to the right and upwards: [longitude, latitude].
@@ -295,6 +297,7 @@ class DataSetFile(fields.Section):
         BeforeValidator(a_mapping),
         Field(json_schema_extra={"minProperties": 1, "additionalProperties": False}),
     ]
+    constraints: ConstraintsSection | None = None
     usable: fields.Share = Fraction(1)
     expectations: Expectations = ()
     point: Annotated[fields.Listed[fields.Item], fields.pair(fields.TEXT)] | None = None
@@ -377,7 +380,11 @@ class DataSetFile(fields.Section):
             require(name in read, f"an attribute on the column {name!r}", "none", "derive", name)
             is_plain = derived.keys().isdisjoint(function.inputs)
             require(is_plain, "columns of the source", "a derived one", "derive", name)
-        return Domain(tuple(attributes))
+        domain = Domain(tuple(attributes))
+        if self.constraints is None:
+            return domain
+        with below("constraints"):
+            return replace(domain, constraints=self.constraints.declared(domain))
 
     def _source(self, folder: Path, domain: Domain) -> Source:
         with below("source"):

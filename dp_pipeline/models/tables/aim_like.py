@@ -16,6 +16,7 @@ from dp_pipeline.gate.scores import UNIT, Gap
 from dp_pipeline.gate.selection import LARGEST
 from dp_pipeline.inference.clique_growth import CliqueGrowth
 from dp_pipeline.inference.fitted_tree import FittedTree
+from dp_pipeline.inference.structural_zeros import StructuralZeros
 from dp_pipeline.models.tables.base import TableModel, clique_cells
 from dp_pipeline.release.measurement import NoiseRate, NoisyMarginal
 from dp_pipeline.release.synthetic_table import SyntheticTable
@@ -60,6 +61,7 @@ class AimLike(TableModel):
 
     summary: ClassVar[str] = "tables measured one by one, where the model so far is most wrong"
     accounts_in_rho: ClassVar[bool] = True
+    keeps_constraints: ClassVar[bool] = True
 
     clique_cells: int = clique_cells(8192)
     candidates: int = integer(2000, at_least=1, at_most=10**5, measuring=True)
@@ -70,7 +72,7 @@ class AimLike(TableModel):
 
     def most_cells(self, domain: Domain) -> int:
         """One-way tables, and a table for every T/d of the budget."""
-        sizes = domain.shape(self.chosen(domain))
+        sizes = domain.shape(self.modelled(domain))
         return sum(sizes) + self.rounds * len(sizes) * self.clique_cells
 
     def fit(
@@ -83,9 +85,10 @@ class AimLike(TableModel):
         """Noisy tables and rows of the tree fitted to them; spends all that the accountant has,
         which is ``epsilon`` where no δ is declared.
         """
-        names = self.chosen(curator.domain)
+        names, zeros = self.modelled(curator.domain), self.zeros(curator.domain)
         sizes = dict(zip(names, curator.domain.shape(names), strict=True))
-        state = _State.of(CliqueGrowth(sizes, self.clique_cells), self._one_ways(curator, sizes))
+        growth = CliqueGrowth(sizes, self.clique_cells, zeros.pairs)
+        state = _State.of(growth, self._one_ways(curator, sizes), zeros)
         step = curator.accountant.epsilon / (self.rounds * len(names))
         candidates, left_out = self._candidates(sizes), set[Names]()
         while left := curator.accountant.left:
@@ -94,12 +97,12 @@ class AimLike(TableModel):
             expected = {names: state.fitted.predicted(names) for names in among}
             noise = self._noise(curator, step)
             chosen = _worst(curator, expected, noise, amount=step * (1 - self.measuring_share))
-            growth = state.grown(chosen)
-            if growth is None:
+            grown = state.grown(chosen)
+            if grown is None:
                 left_out.add(chosen)
                 continue
             (table,) = curator.tabulate({chosen: step * self.measuring_share})
-            state = _State.of(growth, (*state.measured, table))
+            state = _State.of(grown, (*state.measured, table), zeros)
             moved = np.abs(state.fitted.predicted(chosen) - expected[chosen]).sum()
             if moved <= self.patience * noise * table.table.size:
                 step *= self.raise_by
@@ -132,17 +135,19 @@ class AimLike(TableModel):
     def _released(
         self, curator: Curator, state: _State, rng: np.random.Generator
     ) -> SyntheticTable:
-        sizes = state.growth.sizes
-        fitted = FittedTree.of(state.growth.cliques, state.measured, sizes, iterations=THOROUGH)
-        return SyntheticTable(
+        sizes, zeros = state.growth.sizes, state.fitted.zeros
+        cliques, measured = state.growth.cliques, state.measured
+        fitted = FittedTree.of(cliques, measured, sizes, iterations=THOROUGH, zeros=zeros)
+        table = SyntheticTable(
             attributes=tuple(sizes),
             codes=fitted.codes(self.rows_to_draw(fitted.rows), rng),
-            measured=state.measured,
+            measured=measured,
             cliques=fitted.tree.cliques,
             links=fitted.tree.links,
             domain=curator.domain,
             seed=int(rng.integers(1 << 62)),
         )
+        return self.with_twins(table)
 
 
 @dataclass(frozen=True)
@@ -154,9 +159,12 @@ class _State:
     fitted: FittedTree
 
     @classmethod
-    def of(cls, growth: CliqueGrowth, measured: tuple[NoisyMarginal, ...]) -> _State:
+    def of(
+        cls, growth: CliqueGrowth, measured: tuple[NoisyMarginal, ...], zeros: StructuralZeros
+    ) -> _State:
         """The tree fitted to all tables so far."""
-        fitted = FittedTree.of(growth.cliques, measured, growth.sizes, iterations=QUICK)
+        sizes, cliques = growth.sizes, growth.cliques
+        fitted = FittedTree.of(cliques, measured, sizes, iterations=QUICK, zeros=zeros)
         return cls(growth, measured, fitted)
 
     def may_hold(self, names: Names) -> bool:

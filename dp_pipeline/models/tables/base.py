@@ -6,20 +6,25 @@ Families of a Bayesian network: a child and its parents, and which of them a tab
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from dp_pipeline.inference.structural_zeros import StructuralZeros
 from dp_pipeline.models.base import Model
+from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline.spec.parameters import integer, names
 
 MOST_ESTIMATED_ROWS = 2_000_000
 """At a tiny ε an estimate of the number of rows is noise."""
+
+MOST_CLIQUE = 1 << 16
+"""Cells of a clique of a model that declares no cap of its own."""
 
 BYTES_A_CELL = 8 * 6
 """A table's counts, its noise, its fit and what fitting needs beside it."""
@@ -36,7 +41,11 @@ class TableModel(Model):
 
     attributes       discrete attributes; all when empty
     synthetic_rows   rows to draw; a noisy estimate of their number when None (at most 2,000,000)
+
+    keeps_constraints   whether every row that it draws holds what the domain's constraints say
     """
+
+    keeps_constraints: ClassVar[bool] = False
 
     attributes: tuple[str, ...] = names()
     synthetic_rows: int | None = integer(None, at_least=0, at_most=10**9)
@@ -45,9 +54,41 @@ class TableModel(Model):
         """The attributes to model, in declared order where none is named."""
         return self.attributes or domain.discrete
 
+    def modelled(self, domain: Domain) -> tuple[str, ...]:
+        """Those of them that are measured: of two that say the same in other words, by a
+        constraint, the first; ``with_twins`` puts the other one back.
+        """
+        twins = {one.name for one in self._zeros(domain).without_twins()[1]}
+        return tuple(name for name in self.chosen(domain) if name not in twins)
+
+    def zeros(self, domain: Domain) -> StructuralZeros:
+        """Which cells over the attributes that are measured are empty, by constraints."""
+        return self._zeros(domain).without_twins()[0]
+
+    def _zeros(self, domain: Domain) -> StructuralZeros:
+        return StructuralZeros(domain.allowed(self.chosen(domain)))
+
+    def with_twins(self, table: SyntheticTable) -> SyntheticTable:
+        """The table with the attributes that were not measured, each decided by another one."""
+        twins = self._zeros(table.domain).without_twins()[1]
+        if not twins:
+            return table
+        columns = dict(zip(table.attributes, table.codes.T, strict=True))
+        cliques, links = list(table.cliques), list(table.links)
+        for one in twins:
+            columns[one.name] = one.levels[columns[one.other]]
+            above = next(at for at, clique in enumerate(cliques) if one.other in clique)
+            links.append((above, len(cliques)))
+            cliques.append((one.other, one.name))
+        names = self.chosen(table.domain)
+        codes = np.stack([columns[name] for name in names], axis=1)
+        return replace(
+            table, attributes=names, codes=codes, cliques=tuple(cliques), links=tuple(links)
+        )
+
     def check(self, domain: Domain) -> None:
         """DeclarationError unless there are attributes with cells, each once, and every one of
-        them fits into a clique by itself.
+        them fits into a clique by itself; and unless it keeps the constraints, where there are any.
         """
         chosen, model = self.chosen(domain), type(self).__name__
         if not chosen:
@@ -60,6 +101,28 @@ class TableModel(Model):
                 raise DeclarationError(
                     f"{model}: expected cliques of at most {cap} cells, got {name} with {size}"
                 )
+        zeros = self._zeros(domain)
+        if zeros:
+            self._check_constraints(domain, zeros, cap or MOST_CLIQUE)
+
+    def _check_constraints(self, domain: Domain, zeros: StructuralZeros, cap: int) -> None:
+        model, names = type(self).__name__, self.chosen(domain)
+        if not self.keeps_constraints:
+            raise DeclarationError(
+                f"{model}: expected no `constraints`, which its rows might break, got "
+                f"{len(domain.constraints)}: one_shot keeps them, as does every model of a tree"
+            )
+        sizes = dict(zip(names, domain.shape(names), strict=True))
+        if zeros.most_cells(sizes) > cap:
+            raise DeclarationError(
+                f"{model}: expected `constraints` that fit cliques of at most {cap} cells "
+                f"together, got one of {zeros.most_cells(sizes)}"
+            )
+        if zeros.leave_nothing(sizes):
+            raise DeclarationError(
+                f"{model}: expected `constraints` that some row can keep, got some that contradict "
+                "each other"
+            )
 
     def most_cells(self, domain: Domain) -> int:
         """Most cells that the tables of this model can have together, the number of rows and the

@@ -10,7 +10,7 @@ import numpy as np
 
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.clique_join import join_cliques
-from dp_pipeline.inference.fitted_tree import OneWays
+from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
 from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.release.accountant import root_weights, split
@@ -26,6 +26,8 @@ class Independent(TableModel):
 
     shares   ``root``: attribute i gets ε_i ∝ √|Ω_i|, which minimises the total noise; ``equal``
 
+    With constraints, attributes depend on each other as much as these say, and no more.
+
     *Proof.* One row is in one cell of each table, so table i has Δ1 = 1 under
     add/remove, times the distance, and costs ε_i; Σ ε_i = ε, exactly. Projection
     to the simplex and sampling are post-processing. ∎
@@ -33,25 +35,31 @@ class Independent(TableModel):
 
     summary: ClassVar[str] = "noisy one-way marginals and synthetic rows of independent attributes"
 
+    keeps_constraints: ClassVar[bool] = True
+
     shares: str = choice("root", "equal")
 
     def most_cells(self, domain: Domain) -> int:
         """Σ of the attributes' cells."""
-        return sum(domain.shape(self.chosen(domain)))
+        return sum(domain.shape(self.modelled(domain)))
 
     def fit(
         self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
     ) -> SyntheticTable:
         """Marginals and synthetic rows; spends exactly ``epsilon``."""
-        names = self.chosen(curator.domain)
+        names, zeros = self.modelled(curator.domain), self.zeros(curator.domain)
         shape = curator.domain.shape(names)
         weights = root_weights(shape) if self.shares == "root" else (1,) * len(names)
         amounts = zip(names, split(epsilon, weights), strict=True)
         ways = OneWays.of(curator.tabulate({(name,): amount for name, amount in amounts}))
         sizes = dict(zip(names, shape, strict=True))
+        if zeros:
+            fitted = FittedRows(ways.measured, sizes, zeros=zeros)
+            table = fitted.table(names, curator.domain, rng, self.rows_to_draw)
+            return self.with_twins(table)
         tree = JunctionTree.of(tuple((name,) for name in names), sizes)
         tables: dict[tuple[str, ...], FloatArray] = {(n,): ways.shares[n] for n in names}
-        return SyntheticTable(
+        table = SyntheticTable(
             attributes=names,
             codes=join_cliques(tree, tables, self.rows_to_draw(ways.rows), rng, sizes),
             measured=ways.measured,
@@ -60,3 +68,4 @@ class Independent(TableModel):
             domain=curator.domain,
             seed=int(rng.integers(1 << 62)),
         )
+        return self.with_twins(table)

@@ -14,6 +14,7 @@ from dp_pipeline.gate.scores import UNIT, Independence
 from dp_pipeline.gate.selection import cut
 from dp_pipeline.inference.clique_growth import CliqueGrowth, bigger_cliques
 from dp_pipeline.inference.clique_join import clique_counts, join_cliques
+from dp_pipeline.inference.fitted_tree import FittedRows
 from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.models.base import planning_units
 from dp_pipeline.models.tables.base import TableModel, clique_cells
@@ -52,7 +53,8 @@ class JTree(TableModel):
 
     The graph is triangulated, its cliques are joined to a tree, and neighbours are merged where
     that lowers the expected error. The tables share ε2 in proportion to √cells, are made
-    consistent and projected, and rows are drawn down the tree.
+    consistent and projected, and rows are drawn down the tree. With constraints, the distribution
+    that keeps them is fitted to the tables in place of that.
 
     *Proof.* The scores of all pairs come from one look, and each draw is a noisy max of its own:
     one row moves U by less than 2 (``gate.scores.Independence``), "no edge" and the thresholds
@@ -66,6 +68,7 @@ class JTree(TableModel):
     """
 
     summary: ClassVar[str] = "noisy tables of the cliques of a dependency graph, joined to a tree"
+    keeps_constraints: ClassVar[bool] = True
 
     structure_share: Fraction = share(Fraction(3, 10))
     correlation: Fraction = share(Fraction(2, 10))
@@ -78,7 +81,7 @@ class JTree(TableModel):
         self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
     ) -> SyntheticTable:
         """Noisy tables of a junction tree, and rows drawn down it; spends exactly ``epsilon``."""
-        names = self.chosen(curator.domain)
+        names, zeros = self.modelled(curator.domain), self.zeros(curator.domain)
         sizes = dict(zip(names, curator.domain.shape(names), strict=True))
         units, left = planning_units(curator, self.nominal_rows, epsilon)
         draws = draws_of(self.edges, len(names))
@@ -92,9 +95,13 @@ class JTree(TableModel):
         tree = bigger_cliques(tree, sizes, most_cells=cells)
         shares = split(left - network.draws * price, root_weights(tree.cells(sizes)))
         measured = curator.tabulate(dict(zip(tree.cliques, shares, strict=True)))
+        if zeros:
+            fitted = FittedRows(measured, sizes, cap=self.clique_cells, zeros=zeros)
+            table = fitted.table(names, curator.domain, rng, self.rows_to_draw)
+            return self.with_twins(table)
         tables = clique_counts(measured)
         rows = self.rows_to_draw(float(next(iter(tables.values())).sum()))
-        return SyntheticTable(
+        table = SyntheticTable(
             attributes=names,
             codes=join_cliques(tree, tables, rows, rng, sizes),
             measured=measured,
@@ -103,6 +110,7 @@ class JTree(TableModel):
             domain=curator.domain,
             seed=int(rng.integers(1 << 62)),
         )
+        return self.with_twins(table)
 
     def _drawn(
         self,

@@ -11,15 +11,17 @@ import numpy as np
 
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import Gap
+from dp_pipeline.inference.clique_growth import CliqueGrowth
 from dp_pipeline.inference.fitted_tree import FittedTree, OneWays
 from dp_pipeline.inference.junction_tree import triangulated_cliques
+from dp_pipeline.inference.structural_zeros import StructuralZeros
 from dp_pipeline.models.tables.base import TableModel, clique_cells
 from dp_pipeline.models.tables.privhd import pairs_of
 from dp_pipeline.release.derived_attribute import Grouping
 from dp_pipeline.release.measurement import NoisyMarginal
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import FloatArray, Names
+from dp_pipeline.spec.encoding import FloatArray, IntArray, Names
 
 SIGMAS = 3
 """Deviations of its noise that a level's count has to reach to stay a level of its own."""
@@ -54,6 +56,7 @@ class Mst(TableModel):
 
     summary: ClassVar[str] = "noisy tables of the pairs of a spanning tree, and rows drawn from it"
     accounts_in_rho: ClassVar[bool] = True
+    keeps_constraints: ClassVar[bool] = True
 
     clique_cells: int = clique_cells(1 << 16)
 
@@ -69,28 +72,37 @@ class Mst(TableModel):
         """
         import networkx as nx
 
-        names = self.chosen(curator.domain)
+        names, zeros = self.modelled(curator.domain), self.zeros(curator.domain)
         pairs = self._pairs(curator.domain, names)
         third = curator.accountant.left / (3 if pairs else 1)
         ways = OneWays.of(curator.tabulate({(name,): third / len(names) for name in names}))
-        groupings = {one.attributes[0]: _frequent(one, rows=ways.rows) for one in ways.measured}
+        groupings = {
+            one.attributes[0]: _frequent(one, ways.rows, zeros.kinds(one.attributes[0]))
+            for one in ways.measured
+        }
         coarse = curator.grouped(groupings)
         shares = {name: groupings[name].summed(ways.shares[name]) for name in names}
-        tree = _spanning(coarse, pairs, shares, rows=ways.rows, amount=third) if pairs else []
-        measured = coarse.tabulate({pair: third / len(tree) for pair in tree})
         sizes = dict(zip(names, coarse.domain.shape(names), strict=True))
+        zeros = zeros.grouped(groupings)
+        growth = CliqueGrowth(sizes, self.clique_cells, zeros.pairs)
+        tree = _Spanning(coarse, zeros, growth, shares, ways.rows).drawn(pairs, third)
+        left = curator.accountant.left
+        # Constraints may leave room for fewer edges, or for none: then there is more for the rest.
+        tables = tree or ([(name,) for name in names] if left else [])
+        measured = coarse.tabulate({one: left / len(tables) for one in tables})
         fitted = FittedTree.of(
-            triangulated_cliques(nx.Graph(tree), sizes),
+            triangulated_cliques(nx.Graph([*zeros.pairs, *tree]), sizes),
             (*ways.grouped(groupings), *measured),
             sizes,
             iterations=ITERATIONS,
+            zeros=zeros,
         )
         codes = fitted.codes(self.rows_to_draw(fitted.rows), rng)
         columns = [
             groupings[name].expanded(column, ways.shares[name], rng)
             for name, column in zip(names, codes.T, strict=True)
         ]
-        return SyntheticTable(
+        table = SyntheticTable(
             attributes=names,
             codes=np.stack(columns, axis=1),
             measured=(*ways.measured, *measured),
@@ -99,36 +111,57 @@ class Mst(TableModel):
             domain=curator.domain,
             seed=int(rng.integers(1 << 62)),
         )
+        return self.with_twins(table)
 
     def _pairs(self, domain: Domain, names: Names) -> list[Names]:
         """Pairs under the cap."""
         return [pair for pair in pairs_of(names) if domain.cell_count(pair) <= self.clique_cells]
 
 
-def _frequent(one: NoisyMarginal, *, rows: float) -> Grouping:
+def _frequent(one: NoisyMarginal, rows: float, kinds: IntArray | None) -> Grouping:
     """Levels that stand out from their noise stay alone, others join their neighbours."""
-    shares = one.table / rows
-    return Grouping.by_share(shares, least=SIGMAS * one.variance**0.5 / rows)
+    least = SIGMAS * one.variance**0.5 / rows
+    return Grouping.by_share(one.table / rows, least=least, kinds=kinds)
 
 
-def _spanning(
-    coarse: Curator,
-    pairs: Sequence[Names],
-    shares: Mapping[str, FloatArray],
-    *,
-    rows: float,
-    amount: Fraction,
-) -> list[Names]:
-    """Edges of a tree, or of a forest where ``pairs`` allow no tree, each drawn by its gap."""
-    import networkx as nx
+@dataclass(frozen=True)
+class _Spanning:
+    """The draw of a tree, or of a forest where pairs or the cap allow no tree.
 
-    session = coarse.open_scores(
-        {(i, j): Gap.of_product(rows, shares[i], shares[j]) for i, j in pairs}
-    )
-    edges = nx.number_of_edges(nx.minimum_spanning_tree(nx.Graph(pairs)))
-    forest, drawn = nx.utils.UnionFind(shares), list[Names]()
-    for at in range(edges):
-        among = [pair for pair in pairs if forest[pair[0]] != forest[pair[1]]]
-        drawn.append(session.choose(f"edge {at + 1} of {edges}", among, amount=amount / edges))
-        forest.union(*drawn[-1])
-    return drawn
+    coarse   asks about groups of levels
+    zeros    empty cells over them
+    growth   the edges that these need, and the cap
+    shares   attribute → released shares of its groups
+    rows     released
+    """
+
+    coarse: Curator
+    zeros: StructuralZeros
+    growth: CliqueGrowth
+    shares: Mapping[str, FloatArray]
+    rows: float
+
+    def drawn(self, pairs: Sequence[Names], amount: Fraction) -> list[Names]:
+        """Edges, each drawn by its gap for a part of the amount; none without pairs."""
+        import networkx as nx
+
+        if not pairs:
+            return []
+        session = self.coarse.open_scores({(i, j): self._gap(i, j) for i, j in pairs})
+        edges = nx.number_of_edges(nx.minimum_spanning_tree(nx.Graph(pairs)))
+        forest, tree, growth = nx.utils.UnionFind(self.shares), list[Names](), self.growth
+        for at in range(edges):
+            among = [pair for pair in pairs if forest[pair[0]] != forest[pair[1]]]
+            if growth.edges:
+                among = [pair for pair in among if pair in growth.fitting]
+            if not among:
+                break
+            tree.append(session.choose(f"edge {at + 1} of {edges}", among, amount=amount / edges))
+            forest.union(*tree[-1])
+            if growth.edges:
+                growth = growth.with_edge(tree[-1])
+        return tree
+
+    def _gap(self, i: str, j: str) -> Gap:
+        expected = self.zeros.expected((i, j), self.shares[i], self.shares[j])
+        return Gap.of_shares(self.rows, expected)

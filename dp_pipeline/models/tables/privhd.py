@@ -19,7 +19,7 @@ from dp_pipeline.gate.scores import UNIT, Gap, MutualInformation, Score
 from dp_pipeline.gate.selection import ScoreSession
 from dp_pipeline.inference.clique_growth import CliqueGrowth, bigger_cliques
 from dp_pipeline.inference.clique_join import clique_counts, join_cliques
-from dp_pipeline.inference.fitted_tree import estimated_rows, shares
+from dp_pipeline.inference.fitted_tree import FittedRows, estimated_rows, shares
 from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.models.base import PrivacyGuarantee
 from dp_pipeline.models.tables.base import TableModel, clique_cells
@@ -213,6 +213,7 @@ class PrivHd(TableModel):
     """
 
     summary: ClassVar[str] = "noisy tables of the cliques of a noisy Markov network, joined"
+    keeps_constraints: ClassVar[bool] = True
 
     variant: str = choice("tuned", "published", "composed", "peeling")
     kappa: Fraction | None = decimal(None, at_least=1, at_most=16)
@@ -246,7 +247,7 @@ class PrivHd(TableModel):
             )
         if domain is None:
             raise BoundaryViolation("privhd: expected the attributes of its guarantee, got none")
-        plan = self._paper_plan(epsilon, len(self.chosen(domain)))
+        plan = self._paper_plan(epsilon, len(self.modelled(domain)))
         return PrivacyGuarantee(
             "dp",
             plan.total,
@@ -258,7 +259,7 @@ class PrivHd(TableModel):
         self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
     ) -> SyntheticTable:
         """Noisy tables of cliques and rows drawn from them; spends exactly the claim."""
-        names = self.chosen(curator.domain)
+        names, zeros = self.modelled(curator.domain), self.zeros(curator.domain)
         sizes = dict(zip(names, curator.domain.shape(names), strict=True))
         drawn = self._tuned if self.variant == "tuned" else self._by_information
         structure = drawn(curator, sizes, epsilon)
@@ -270,10 +271,14 @@ class PrivHd(TableModel):
         amounts = split(structure.left, [1] * len(tree.cliques))
         cliques = curator.tabulate(dict(zip(tree.cliques, amounts, strict=True)))
         measured = (*structure.one_ways, *cliques)
+        if zeros:
+            fitted = FittedRows(measured, sizes, cap=self.clique_cells, zeros=zeros)
+            table = fitted.table(names, curator.domain, rng, self.rows_to_draw)
+            return self.with_twins(table)
         public = structure.rows
         tables = clique_counts(measured, total=None if public is None else max(1.0, public))
         rows = float(tables[tree.cliques[0]].sum()) if public is None else public
-        return SyntheticTable(
+        table = SyntheticTable(
             attributes=names,
             codes=join_cliques(tree, tables, self.rows_to_draw(rows), rng, sizes),
             measured=measured,
@@ -282,6 +287,7 @@ class PrivHd(TableModel):
             domain=curator.domain,
             seed=int(rng.integers(1 << 62)),
         )
+        return self.with_twins(table)
 
     def _tuned(self, curator: Curator, sizes: Sizes, epsilon: Fraction) -> _Structure:
         """A network by gaps from independence: nothing in it needs the number of rows."""

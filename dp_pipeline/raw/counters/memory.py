@@ -225,7 +225,7 @@ class MemoryCounter:
         added = tuple(one.named(name) for name, one in derived.items())
         codes = {name: self._derived(one) for name, one in derived.items()}
         return MemoryCounter(
-            Domain((*self._domain, *added)),
+            Domain((*self._domain, *added), self._domain.constraints),
             coordinates=self._coordinates,
             codes=self._codes | codes,
             rows=self._rows,

@@ -52,7 +52,9 @@ class UndeclaredRows:
         self, spec: DatasetSpec, table: pa.Table, key: bytes, *, fingerprint: str = ""
     ) -> None:
         table = table.select(list(dict.fromkeys(spec.columns)))
-        declared = Domain(tuple(one for one in spec.domain if one.undeclared is None))
+        declared = Domain(
+            tuple(one for one in spec.domain if one.undeclared is None), spec.domain.constraints
+        )
         table = table.filter(pa.array(kept_rows(declared, table)))
         person = spec.protection.column
         if person is not None:

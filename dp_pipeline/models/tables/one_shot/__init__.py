@@ -18,6 +18,7 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, Gap, Independence
 from dp_pipeline.gate.selection import ScoreSession
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
+from dp_pipeline.inference.structural_zeros import StructuralZeros
 from dp_pipeline.inference.table_sets import TableSearch, one_way_noise, packed
 from dp_pipeline.models.tables.aim_like import AimLike
 from dp_pipeline.models.tables.base import TableModel, clique_cells
@@ -48,20 +49,26 @@ def gaps_by_shares(
     plan: Plan,
     coarse: Curator,
     shares: Mapping[str, FloatArray],
+    zeros: StructuralZeros,
     *,
     rows: float,
 ) -> tuple[dict[Pair, float], float]:
-    """How far every pair is from independence, in rows, about; and the room that tables need.
+    """How far every pair is from independence, or from what follows from empty cells, in rows,
+    about; and the room that tables need.
 
     coarse   asks about groups of levels
     shares   attribute → released shares of its groups
+    zeros    empty cells over groups
 
     All gaps are measured at once where their noise allows; else a forest of pairs with large
     gaps is picked, and their mean gap is measured.
     """
     pairs, price = planning.pairs, planning.amount * plan.structure
     session = coarse.open_scores(
-        {(a, b): Gap.of_product(rows, shares[a], shares[b]) for a, b in pairs}
+        {
+            (a, b): Gap.of_shares(rows, zeros.expected((a, b), shares[a], shares[b]))
+            for a, b in pairs
+        }
     )
     # One row moves every gap: all of them cost what one costs at a share of the amount.
     each = float(price) / len(pairs)
@@ -190,6 +197,7 @@ class OneShot(TableModel):
 
     summary: ClassVar[str] = "the tables that tell most for their noise, and a tree fitted to them"
     accounts_in_rho: ClassVar[bool] = True
+    keeps_constraints: ClassVar[bool] = True
 
     clique_cells: int = clique_cells(1 << 16)
     quality: str = choice("best", "best_plus")
@@ -215,8 +223,8 @@ class OneShot(TableModel):
         return max(*viewed, prod(sizes.values()) if planned[0].is_small else 0)
 
     def sizes(self, domain: Domain) -> dict[str, int]:
-        """Levels of the chosen attributes that have two or more."""
-        names = self.chosen(domain)
+        """Levels of the measured attributes that have two or more."""
+        names = self.modelled(domain)
         shape = zip(names, domain.shape(names), strict=True)
         return {name: size for name, size in shape if size > 1}
 
@@ -255,12 +263,10 @@ class OneShot(TableModel):
         rate = NoiseRate(curator.currency != PURE, curator.distance)
         rows = max(FEWEST_ROWS, float(counted.table))
         planning = Planning(sizes, rows, amount, rate, self.clique_cells)
-        names = self.chosen(curator.domain)
-        return (
-            _Round(curator, planning, counted)
-            .fitted()
-            .table(names, curator.domain, rng, self.rows_to_draw)
-        )
+        round_ = _Round(curator, planning, counted, self.zeros(curator.domain))
+        names = self.modelled(curator.domain)
+        table = round_.fitted().table(names, curator.domain, rng, self.rows_to_draw)
+        return self.with_twins(table)
 
 
 @dataclass(frozen=True)
@@ -268,11 +274,13 @@ class _Round:
     """The questions of one release after the first one.
 
     counted   the noisy number of rows
+    zeros     cells that are empty
     """
 
     curator: Curator
     planning: Planning
     counted: NoisyMarginal
+    zeros: StructuralZeros
 
     @property
     def sizes(self) -> Mapping[str, int]:
@@ -311,7 +319,9 @@ class _Round:
 
     def _tabulated(self, tables: Sequence[Names], weights: Sequence[float]) -> FittedRows:
         measured = self.curator.tabulate(self._amounts(tables, weights))
-        return FittedRows((self.counted, *measured), self.sizes, cap=self.planning.cap)
+        return FittedRows(
+            (self.counted, *measured), self.sizes, cap=self.planning.cap, zeros=self.zeros
+        )
 
     def _searched(self, plan: Plan) -> FittedRows:
         """One-way marginals, and tables of groups of levels."""
@@ -320,14 +330,17 @@ class _Round:
         singles = self._amounts([(name,) for name in self.sizes], sizes, early)
         ways = OneWays.of(self.curator.tabulate(singles), self.counted)
         least = self.planning.least_share(plan)
-        groupings = {n: Grouping.by_share(ways.shares[n], least=least) for n in self.sizes}
+        groupings = {
+            n: Grouping.by_share(ways.shares[n], least=least, kinds=self.zeros.kinds(n))
+            for n in self.sizes
+        }
         coarse = self.curator.grouped(groupings)
         search = self._search(plan, ways, groupings, coarse)
         tables = search.run(self.planning.pairs)
         weights = [search.weight(names) for names in tables]
         measured = coarse.tabulate(self._amounts(tables, weights))
         return FittedRows(
-            (self.counted, *measured), self.sizes, ways, groupings, cap=self.planning.cap
+            (self.counted, *measured), self.sizes, ways, groupings, self.planning.cap, self.zeros
         )
 
     def _search(
@@ -338,10 +351,12 @@ class _Round:
         coarse: Curator,
     ) -> TableSearch:
         shares = {name: groupings[name].summed(ways.shares[name]) for name in self.sizes}
-        gaps, room = gaps_by_shares(self.planning, plan, coarse, shares, rows=ways.rows)
-        cap = max(4, self.planning.cap // SEARCHED)
+        zeros = self.zeros.grouped(groupings)
+        gaps, room = gaps_by_shares(self.planning, plan, coarse, shares, zeros, rows=ways.rows)
+        sizes = {name: groupings[name].size for name in self.sizes}
+        cap = max(4, self.planning.cap // SEARCHED, zeros.most_cells(sizes))
         return TableSearch(
-            sizes={name: groupings[name].size for name in self.sizes},
+            sizes=sizes,
             gaps=gaps,
             amount=float(self.left),
             rate=self.planning.rate,
@@ -349,6 +364,7 @@ class _Round:
             cap=cap,
             total=MOST_TREE * cap,
             room=room,
+            edges=zeros.pairs,
         )
 
     def _amounts(

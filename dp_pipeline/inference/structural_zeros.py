@@ -1,0 +1,245 @@
+"""StructuralZeros: cells that are declared to be empty, in a fit of noisy tables and its rows.
+
+What is known to be empty is neither estimated nor drawn: its noise is left out of every sum, and
+the distribution that is fitted has no mass there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from dp_pipeline.inference.consistency import Estimate, Noisy
+from dp_pipeline.inference.graphical_model import GraphicalModel
+from dp_pipeline.inference.junction_tree import JunctionTree, cell_count, triangulated_cliques
+from dp_pipeline.release.derived_attribute import Grouping
+from dp_pipeline.spec.constraints import AllowedCells, Mask, pairs_within
+from dp_pipeline.spec.encoding import FloatArray, IntArray, Names
+
+NOTHING = -1e6
+"""Log-potential of a cell without mass: finite, so that no sum is undefined, and so low that its
+probability is exactly 0 beside any cell that there may be."""
+
+DRAWS = 64
+"""Of rows in place of those that do not hold: a fitted tree gives none, a network may."""
+
+SWEEPS = 200
+CLOSE = 1e-9
+
+
+@dataclass(frozen=True)
+class StructuralZeros:
+    """What constraints leave to some attributes.
+
+    allowed   which cells there may be; nothing where all may be
+
+    >>> smokes = AllowedCells(("age", "smokes"), np.array([[True, False], [True, True]]))
+    >>> zeros = StructuralZeros((smokes,))
+    >>> zeros.expected(("age", "smokes"), np.array([0.5, 0.5]), np.array([0.7, 0.3])).round(2)
+    array([[0.5, 0. ],
+           [0.2, 0.3]])
+    """
+
+    allowed: tuple[AllowedCells, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.allowed)
+
+    @cached_property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """Edges that a graph has to have, for every entry to be inside a clique."""
+        return pairs_within(self.allowed)
+
+    def holds(self, codes: Mapping[str, IntArray]) -> Mask:
+        """Which rows (n,) are in cells that there may be."""
+        rows = len(next(iter(codes.values())))
+        keep = np.ones(rows, dtype=np.bool_)
+        for one in self.allowed:
+            keep &= one.holds(codes)
+        return keep
+
+    def potentials(self, model: GraphicalModel) -> list[FloatArray]:
+        """Log-potentials, one table a node, that take all mass from cells that there cannot be;
+        every entry is inside a clique of the model.
+        """
+        tables = model.zeros()
+        for one in self.allowed:
+            at = model.home(one.names)
+            tables[at] += np.where(_spread(one, model.nodes[at].names), 0.0, NOTHING)
+        return tables
+
+    def satisfying(self, draw: Callable[[int], IntArray], rows: int, names: Names) -> IntArray:
+        """Codes (rows, attributes) that hold, from ``draw``, which gives as many as are asked for,
+        attributes in the order of ``names``. What does not hold is drawn again; after ``DRAWS``
+        draws the rows that hold are repeated, and there is no row where none does.
+        """
+        codes = draw(rows)
+        if not self.allowed:
+            return codes
+        kept = [self._only_holding(codes, names)]
+        for _ in range(DRAWS):
+            missing = rows - sum(map(len, kept))
+            if not missing:
+                break
+            kept.append(self._only_holding(draw(missing), names))
+        held = np.concatenate(kept)
+        return np.resize(held, (rows if len(held) else 0, len(names)))
+
+    def _only_holding(self, codes: IntArray, names: Names) -> IntArray:
+        return codes[self.holds(dict(zip(names, codes.T, strict=True)))]
+
+    def cleared(self, measured: Iterable[Noisy]) -> tuple[Noisy, ...]:
+        """Noisy tables without the noise of cells that are empty."""
+        return tuple(self._cleared(one) for one in measured)
+
+    def _cleared(self, one: Noisy) -> Noisy:
+        masks = [_spread(part, one.attributes) for part in self._within(one.attributes)]
+        if not masks:
+            return one
+        table = np.where(np.logical_and.reduce(masks), one.table, 0)
+        return Estimate(one.attributes, table, one.variance)
+
+    def _within(self, names: Names) -> list[AllowedCells]:
+        """What every entry says of these attributes alone."""
+        found = []
+        for one in self.allowed:
+            kept = tuple(name for name in one.names if name in names)
+            others = tuple(axis for axis, name in enumerate(one.names) if name not in names)
+            mask = np.asarray(one.mask.any(axis=others))
+            if kept and not mask.all():
+                found.append(AllowedCells(kept, mask))
+        return found
+
+    def kinds(self, name: str) -> IntArray | None:
+        """A number for every level of an attribute, alike where they may be with the same cells of
+        all others; None where no entry is about it. Levels of different kinds are never grouped.
+        """
+        about = [(one.mask, one.names.index(name)) for one in self.allowed if name in one.names]
+        if not about:
+            return None
+        rows = [np.moveaxis(mask, axis, 0).reshape(mask.shape[axis], -1) for mask, axis in about]
+        _, kinds = np.unique(np.concatenate(rows, axis=1), axis=0, return_inverse=True)
+        return np.asarray(kinds, dtype=np.int64).ravel()
+
+    def grouped(self, groupings: Mapping[str, Grouping]) -> StructuralZeros:
+        """The same over groups of levels, each of levels of one kind."""
+        return StructuralZeros(tuple(_grouped(one, groupings) for one in self.allowed))
+
+    def expected(self, pair: tuple[str, str], left: FloatArray, right: FloatArray) -> FloatArray:
+        """Shares of the cells of a pair that follow from those of both attributes: their product,
+        or, with empty cells, the table nearest to it that has these marginals (iterative
+        proportional fitting, Deming, Stephan 1940), or is nearly there where none has.
+        """
+        table = np.outer(left, right)
+        masks = [_spread(part, pair) for part in self._within(pair) if len(part.names) == 2]
+        if not masks:
+            return table
+        table = table * np.logical_and.reduce(masks)
+        for _ in range(SWEEPS):
+            rows = table.sum(axis=1)
+            if np.abs(rows - left).sum() < CLOSE:
+                break
+            table = table * _ratio(left, rows)[:, None]
+            table = table * _ratio(right, table.sum(axis=0))
+        return np.asarray(table)
+
+    def cliques(self, sizes: Mapping[str, int]) -> tuple[Names, ...]:
+        """Cliques that hold every entry, of the attributes that entries are about."""
+        import networkx as nx
+
+        names = {name for one in self.allowed for name in one.names}
+        within = {name: size for name, size in sizes.items() if name in names}
+        return triangulated_cliques(nx.Graph(self.pairs), within)
+
+    def most_cells(self, sizes: Mapping[str, int]) -> int:
+        """Cells of the largest of these cliques; 1 where there is none."""
+        return max((cell_count(one, sizes) for one in self.cliques(sizes)), default=1)
+
+    def leave_nothing(self, sizes: Mapping[str, int]) -> bool:
+        """Whether all entries together leave no row at all."""
+        if not self.allowed:
+            return False
+        model = GraphicalModel(JunctionTree.of(self.cliques(sizes), sizes), sizes)
+        return model.marginals(self.potentials(model))[1] < NOTHING / 2
+
+    def without_twins(self) -> tuple[StructuralZeros, tuple[Twin, ...]]:
+        """What is left for the other attributes where one of two that say the same in other words
+        is left out; and those that were, in the order in which they can be put back.
+        """
+        zeros, twins = self, tuple[Twin, ...]()
+        while (found := zeros._first_twin()) is not None:
+            one, twin = found
+            kept = [_renamed(other, twin) for other in zeros.allowed if other is not one]
+            zeros, twins = StructuralZeros(_merged(kept)), (twin, *twins)
+        return zeros, twins
+
+    def _first_twin(self) -> tuple[AllowedCells, Twin] | None:
+        for one in self.allowed:
+            if one.twin is not None:
+                return one, Twin(one.names[1], one.names[0], one.twin)
+        return None
+
+
+NONE = StructuralZeros()
+
+
+@dataclass(frozen=True, eq=False)
+class Twin:
+    """An attribute that says the same as another one in other words.
+
+    levels   its level for every level of the other one
+    """
+
+    name: str
+    other: str
+    levels: IntArray
+
+
+def _spread(one: AllowedCells, axes: Names) -> Mask:
+    """A mask in the shape that broadcasts over a table with these axes."""
+    order = [one.names.index(name) for name in axes if name in one.names]
+    inside = one.mask.transpose(order)
+    sizes = iter(inside.shape)
+    return inside.reshape([next(sizes) if name in one.names else 1 for name in axes])
+
+
+def _ratio(wanted: FloatArray, got: FloatArray) -> FloatArray:
+    return np.divide(wanted, got, out=np.zeros_like(wanted), where=got > 0)
+
+
+def _grouped(one: AllowedCells, groupings: Mapping[str, Grouping]) -> AllowedCells:
+    """A group may be where its first level may be: all of them are of one kind."""
+    mask = one.mask
+    for axis, name in enumerate(one.names):
+        if name in groupings:
+            labels = groupings[name].labels
+            mask = mask.take(np.unique(labels, return_index=True)[1], axis=axis)
+    return replace(one, mask=mask)
+
+
+def _renamed(one: AllowedCells, twin: Twin) -> AllowedCells:
+    """What an entry about a twin says of the other attribute."""
+    if twin.name not in one.names:
+        return one
+    at = one.names.index(twin.name)
+    mask = one.mask.take(twin.levels, axis=at)
+    if twin.other not in one.names:
+        return AllowedCells((*one.names[:at], twin.other, *one.names[at + 1 :]), mask)
+    # Both are in it: only cells with matching levels can be.
+    mask = np.diagonal(mask, axis1=one.names.index(twin.other), axis2=at)
+    names = (*(name for name in one.names if name not in (twin.name, twin.other)), twin.other)
+    return AllowedCells(names, mask)
+
+
+def _merged(entries: Iterable[AllowedCells]) -> tuple[AllowedCells, ...]:
+    """One entry a set of attributes; none that says nothing."""
+    found: dict[frozenset[str], AllowedCells] = {}
+    for one in entries:
+        same = found.get(frozenset(one.names))
+        mask = one.mask if same is None else same.mask & _spread(one, same.names)
+        names = one.names if same is None else same.names
+        found[frozenset(names)] = AllowedCells(names, mask)
+    return tuple(one for one in found.values() if not one.mask.all())
