@@ -96,15 +96,17 @@ def _show_sample(spec: DatasetSpec, rows: int) -> None:
         raise DeclarationError(
             f"{spec.name}: expected a source that is here for --sample, got one that is downloaded"
         )
-    many, parsed = parsed_rows(replace(spec, source=here), rows)
-    click.echo(_FOR_STEWARDS.format(rows=many))
-    name = max(len("attribute"), *(len(one.attribute) for one in parsed))
+    sample = parsed_rows(replace(spec, source=here), rows)
+    click.echo(_FOR_STEWARDS.format(rows=sample.rows))
+    name = max(len("attribute"), *(len(one.attribute) for one in sample.parsed))
     click.echo(f"  {'attribute':{name}}  as declared  missing  not read  outside")
-    for one in parsed:
+    for one in sample.parsed:
         click.echo(
             f"  {one.attribute:{name}}  {one.good:11,}  {one.missing:7,}  {one.unread:8,}  "
             f"{one.outside:7,}"
         )
+    for words, many in sample.broken.items():
+        click.echo(f"  {many:,} rows break the constraint: {words}")
 
 
 def _without_epsilon(spec: DatasetSpec) -> list[str]:

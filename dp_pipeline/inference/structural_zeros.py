@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 
@@ -99,7 +99,7 @@ class StructuralZeros:
         masks = [_spread(part, one.attributes) for part in self._within(one.attributes)]
         if not masks:
             return one
-        table = np.where(np.logical_and.reduce(masks), one.table, 0)
+        table = np.where(reduce(np.logical_and, masks), one.table, 0)
         return Estimate(one.attributes, table, one.variance)
 
     def _within(self, names: Names) -> list[AllowedCells]:
@@ -137,7 +137,7 @@ class StructuralZeros:
         masks = [_spread(part, pair) for part in self._within(pair) if len(part.names) == 2]
         if not masks:
             return table
-        table = table * np.logical_and.reduce(masks)
+        table = table * reduce(np.logical_and, masks)
         for _ in range(SWEEPS):
             rows = table.sum(axis=1)
             if np.abs(rows - left).sum() < CLOSE:

@@ -243,7 +243,7 @@ class EpsilonRelease(NoisyRelease):
             "code": code_version(),
             **({BESIDE: "; ".join(beside)} if beside else {}),
         }
-        facts |= spec.discovered_fact
+        facts |= spec.discovered_fact | spec.constraints_fact
         if spec.delta is None:
             return facts
         paid = {"delta": delta_text(spec.delta), "currency": self.guarantee.currency.name}

@@ -293,6 +293,7 @@ class KAnonymousRelease(Release):
             "code": self.version(),
             **({BESIDE: "; ".join(beside)} if beside else {}),
             **spec.discovered_fact,
+            **spec.constraints_fact,
         }
 
     def open(self, key: Key, snapshot: Snapshot) -> KAnonymousDrawing:

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from dp_pipeline.files import temporary_folder
 from dp_pipeline.raw.ingest import read_stage
+from dp_pipeline.raw.prepare import broken_rows
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.raw.validate import (
     PERSON,
@@ -36,6 +37,7 @@ from dp_pipeline.raw.validate import (
     Rule,
     expectations_of,
     frame_column,
+    kept_column,
     source_columns,
 )
 from dp_pipeline.raw.values import (
@@ -61,6 +63,7 @@ _TYPES: dict[Rule, str] = {
     "present": "expect_column_values_to_not_be_null",
     "levels": "expect_column_values_to_be_in_set",
     "bounds": "expect_column_values_to_be_between",
+    "kept": "expect_column_values_to_be_in_set",
 }
 """Rule → the library's name of it; one that is declared has its own."""
 
@@ -167,6 +170,8 @@ def _translated(spec: DatasetSpec, expectation: Expectation) -> Any:
             arguments["min_value"] = 1
         case "levels":
             arguments["value_set"] = list(_levels(spec, str(expectation.attribute)))
+        case "kept":
+            arguments["value_set"] = [True]
         case "bounds":
             box = spec.domain[str(expectation.attribute)].coordinate
             assert box is not None
@@ -240,7 +245,7 @@ def row_frame(spec: DatasetSpec, snapshot: Snapshot) -> pd.DataFrame:
 
     A missing value, a text where a number is declared and a blank person id are null.
     In a nullable number such a text is infinite instead, beyond every bound: only
-    what is missing is null there.
+    what is missing is null there. A column more for every constraint says whether the row keeps it.
     """
     table = read_stage(snapshot, "ingested")
     columns: dict[str, pd.Series | pd.Categorical] = {}
@@ -255,6 +260,8 @@ def row_frame(spec: DatasetSpec, snapshot: Snapshot) -> pd.DataFrame:
         places, words = texts(table.column(person))
         words[words == ""] = None
         columns[PERSON] = _categories(places, words)
+    for place, one in enumerate(spec.domain.constraints, start=1):
+        columns[kept_column(place)] = pd.Series(~broken_rows(one, spec.domain, table))
     for name in _named(spec):
         # Some of the library's expectations fail at categories.
         columns[name] = pd.Series(columns[name]).astype(object)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from dp_pipeline.raw.prepare import broken_rows
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline.raw.values import (
     column_of,
@@ -39,13 +40,29 @@ class Parsed:
     outside: int
 
 
-def parsed_rows(spec: DatasetSpec, rows: int) -> tuple[int, tuple[Parsed, ...]]:
-    """How many rows there were, at most ``rows``, and how they parse, attribute by attribute.
+@dataclass(frozen=True)
+class Sample:
+    """What the first rows of a source are.
+
+    rows     how many there were
+    parsed   how they parse, attribute by attribute
+    broken   words of a constraint → rows that break it, in declared order
+    """
+
+    rows: int
+    parsed: tuple[Parsed, ...]
+    broken: dict[str, int]
+
+
+def parsed_rows(spec: DatasetSpec, rows: int) -> Sample:
+    """What the first rows of a source are, at most ``rows`` of them.
 
     Reads the source and stores nothing. Raises what ``read_source`` does.
     """
-    table = read_source(spec).slice(0, rows)
-    return table.num_rows, tuple(_parsed(one, column_of(one, table)) for one in spec.domain)
+    table, domain = read_source(spec).slice(0, rows), spec.domain
+    parsed = tuple(_parsed(one, column_of(one, table)) for one in domain)
+    broken = {one.words: int(broken_rows(one, domain, table).sum()) for one in domain.constraints}
+    return Sample(table.num_rows, parsed, broken)
 
 
 def _parsed(attribute: Attribute, column: pa.ChunkedArray) -> Parsed:

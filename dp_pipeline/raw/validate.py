@@ -21,7 +21,7 @@ PERSON = "person id"
 
 _SECOND = " 2"
 
-Rule = Literal["exists", "type", "rows", "present", "levels", "bounds", "declared"]
+Rule = Literal["exists", "type", "rows", "present", "levels", "bounds", "kept", "declared"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class Expectation:
     structural   whether it is a function of the stored schema alone
     blocking     whether its failure stops the snapshot from being prepared
     rule         what is tested
-    attribute    of which attribute, PERSON for the person's column, None for the table
+    attribute    of which attribute, PERSON for the person's column, ``kept_column`` of a
+                 constraint, None for the table
     share        of the rows, or of the values that are not missing, that have to be as expected
     declared     what the data set file declares in Great Expectations' words, or None
     """
@@ -76,6 +77,7 @@ def expectations_of(spec: DatasetSpec) -> tuple[Expectation, ...]:
     ]
     for attribute in spec.domain:
         declared += _rows_of(attribute, may_block=not spec.is_release)
+    declared += _of_constraints(spec)
     if spec.protection.column is not None:
         every = (
             "Every row has" if spec.usable == 1 else f"{_at_least(spec.usable)} of the rows have"
@@ -148,6 +150,29 @@ def _rows_of(attribute: Attribute, *, may_block: bool) -> list[Expectation]:
             share=attribute.usable,
         )
         for one, sentence in sentences.items()
+    ]
+
+
+def kept_column(place: int) -> str:
+    """How the frame of rows calls what says whether a row keeps a constraint: no attribute has a
+    space in its name.
+    """
+    return f"constraint {place}"
+
+
+def _of_constraints(spec: DatasetSpec) -> list[Expectation]:
+    every = "Every row keeps" if spec.usable == 1 else f"{_at_least(spec.usable)} of the rows keep"
+    return [
+        Expectation(
+            f"keeps_constraint_{place}",
+            f"{every} the constraint: {one.words}.",
+            False,
+            not spec.is_release,
+            "kept",
+            kept_column(place),
+            share=spec.usable,
+        )
+        for place, one in enumerate(spec.domain.constraints, start=1)
     ]
 
 

@@ -289,6 +289,12 @@ class DatasetSpec:
         return {"discovered_for": discovery_words(self.discovered.names, self.discover)}
 
     @property
+    def constraints_fact(self) -> dict[str, str]:
+        """The fact of a release that says which constraints its rows keep; nothing without any."""
+        words = "; ".join(one.words for one in self.domain.constraints)
+        return {"constraints": words} if words else {}
+
+    @property
     def rows_digest(self) -> str:
         """The digest under which rows were read and validated: that of the file as written, since
         nothing was discovered before that.

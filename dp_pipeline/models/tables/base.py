@@ -24,7 +24,7 @@ MOST_ESTIMATED_ROWS = 2_000_000
 """At a tiny ε an estimate of the number of rows is noise."""
 
 MOST_CLIQUE = 1 << 16
-"""Cells of a clique of a model that declares no cap of its own."""
+"""Cells of a clique that holds attributes of constraints."""
 
 BYTES_A_CELL = 8 * 6
 """A table's counts, its noise, its fit and what fitting needs beside it."""
@@ -103,9 +103,9 @@ class TableModel(Model):
                 )
         zeros = self._zeros(domain)
         if zeros:
-            self._check_constraints(domain, zeros, cap or MOST_CLIQUE)
+            self._check_constraints(domain, zeros)
 
-    def _check_constraints(self, domain: Domain, zeros: StructuralZeros, cap: int) -> None:
+    def _check_constraints(self, domain: Domain, zeros: StructuralZeros) -> None:
         model, names = type(self).__name__, self.chosen(domain)
         if not self.keeps_constraints:
             raise DeclarationError(
@@ -113,9 +113,9 @@ class TableModel(Model):
                 f"{len(domain.constraints)}: one_shot keeps them, as does every model of a tree"
             )
         sizes = dict(zip(names, domain.shape(names), strict=True))
-        if zeros.most_cells(sizes) > cap:
+        if zeros.most_cells(sizes) > MOST_CLIQUE:
             raise DeclarationError(
-                f"{model}: expected `constraints` that fit cliques of at most {cap} cells "
+                f"{model}: expected `constraints` that fit cliques of at most {MOST_CLIQUE} cells "
                 f"together, got one of {zeros.most_cells(sizes)}"
             )
         if zeros.leave_nothing(sizes):

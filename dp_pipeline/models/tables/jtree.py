@@ -96,7 +96,7 @@ class JTree(TableModel):
         shares = split(left - network.draws * price, root_weights(tree.cells(sizes)))
         measured = curator.tabulate(dict(zip(tree.cliques, shares, strict=True)))
         if zeros:
-            fitted = FittedRows(measured, sizes, cap=self.clique_cells, zeros=zeros)
+            fitted = FittedRows(measured, sizes, zeros=zeros)
             table = fitted.table(names, curator.domain, rng, self.rows_to_draw)
             return self.with_twins(table)
         tables = clique_counts(measured)

@@ -272,7 +272,7 @@ class PrivHd(TableModel):
         cliques = curator.tabulate(dict(zip(tree.cliques, amounts, strict=True)))
         measured = (*structure.one_ways, *cliques)
         if zeros:
-            fitted = FittedRows(measured, sizes, cap=self.clique_cells, zeros=zeros)
+            fitted = FittedRows(measured, sizes, zeros=zeros)
             table = fitted.table(names, curator.domain, rng, self.rows_to_draw)
             return self.with_twins(table)
         public = structure.rows
