@@ -88,43 +88,28 @@ class AllowedCells:
 
 
 def allowed_cells(
-    constraints: Iterable[Constraint], sizes: Mapping[str, int]
+    constraints: Iterable[Constraint], names: Names, sizes: Mapping[str, int]
 ) -> tuple[AllowedCells, ...]:
-    """What constraints say about the attributes of ``sizes``, one entry a set of attributes.
+    """What constraints say about some attributes, one entry a set of them.
 
-    sizes   levels of some attributes, in any order; a constraint with other attributes says of
-            these what there may be whatever the others are
+    names   in any order; a constraint with other attributes says of these what there may be
+            whatever the others are
+    sizes   levels of every attribute of a constraint
 
     >>> never = Constraint("no child drives", ("age", "drives"), (((0,), (1,)),), is_only=False)
-    >>> [one.names for one in allowed_cells([never], {"drives": 2, "age": 3, "sex": 2})]
+    >>> sizes = {"drives": 2, "age": 3, "sex": 2}
+    >>> [one.names for one in allowed_cells([never], tuple(sizes), sizes)]
     [('age', 'drives')]
     """
     found: dict[Names, Mask] = {}
     for one in constraints:
-        names = tuple(name for name in one.attributes if name in sizes)
-        if len(names) < 2:
+        kept = tuple(name for name in one.attributes if name in names)
+        if len(kept) < 2:
             continue
-        found[names] = found.get(names, np.True_) & _seen(one, sizes)
+        others = tuple(at for at, name in enumerate(one.attributes) if name not in kept)
+        mask = one.mask(tuple(sizes[name] for name in one.attributes)).any(axis=others)
+        found[kept] = found.get(kept, np.True_) & mask
     return tuple(AllowedCells(names, mask) for names, mask in found.items() if not mask.all())
-
-
-def _seen(one: Constraint, sizes: Mapping[str, int]) -> Mask:
-    """Cells over those attributes that have a size. Of another attribute only the levels that a
-    box names, and one for all the rest, can differ.
-    """
-    shape, boxes = [], []
-    codes = list(zip(*one.boxes, strict=True))
-    for name, sets in zip(one.attributes, codes, strict=True):
-        if name in sizes:
-            shape.append(sizes[name])
-            boxes.append(sets)
-        else:
-            named = sorted({code for codes_ in sets for code in codes_})
-            shape.append(len(named) + 1)
-            boxes.append(tuple(tuple(named.index(code) for code in codes_) for codes_ in sets))
-    narrowed = Constraint("", one.attributes, tuple(zip(*boxes, strict=True)), one.is_only)
-    others = tuple(at for at, name in enumerate(one.attributes) if name not in sizes)
-    return np.asarray(narrowed.mask(tuple(shape)).any(axis=others))
 
 
 def pairs_within(allowed: Iterable[AllowedCells]) -> tuple[tuple[str, str], ...]:

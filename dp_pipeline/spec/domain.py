@@ -235,9 +235,8 @@ class Domain:
 
     def allowed(self, names: tuple[str, ...]) -> tuple[AllowedCells, ...]:
         """What the constraints say about some attributes, one entry a set of them."""
-        if not self.constraints:
-            return ()
-        return allowed_cells(self.constraints, dict(zip(names, self.shape(names), strict=True)))
+        about = {name for one in self.constraints for name in one.attributes}
+        return allowed_cells(self.constraints, names, {name: self[name].size for name in about})
 
     def shape(self, names: tuple[str, ...]) -> tuple[int, ...]:
         """Shape of the marginal over ``names``; () for no attribute."""

@@ -50,6 +50,11 @@ derive:
   took: {difference: [Back, Left], unit: hours}
   net: {product: [fare, 0.9], decimal: ",", thousands: "."}
   land: {first: [zip, 2]}
+constraints:
+  never: [{colour: red, code: [1, 2]}, {age: "[0, 25)", colour: missing, weekday: 7}]
+  only: [[{month: [1, 2], weekday: 1}, {month: 3}], [{land: CH, colour: green}, {land: DE}]]
+  depends:
+    weekday: {land: {1: CH, 2: CH, 3: CH, 4: CH, 5: CH, 6: DE, 7: DE}}
 usable: .9
 expectations:
   - {type: expect_column_values_to_be_between, column: x, min_value: 0, max_value: 7.5,

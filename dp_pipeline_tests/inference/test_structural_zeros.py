@@ -1,0 +1,237 @@
+"""Cells that are declared to be empty: a fit without mass there, and what is still uncertain."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.inference.consistency import Estimate
+from dp_pipeline.inference.fitted_tree import FittedRows, FittedTree, OneWays
+from dp_pipeline.inference.structural_zeros import NONE, StructuralZeros
+from dp_pipeline.release.derived_attribute import Grouping
+from dp_pipeline.release.measurement import NoisyMarginal
+from dp_pipeline.spec.constraints import AllowedCells
+from dp_pipeline_tests.models.discrete import domain_of
+
+SIZES = {"a": 3, "b": 2, "c": 2}
+
+
+def entry(names: str, *empty: tuple[int, ...], sizes: dict[str, int] = SIZES) -> AllowedCells:
+    """Everything but these cells."""
+    mask = np.ones([sizes[name] for name in names], dtype=np.bool_)
+    for cell in empty:
+        mask[cell] = False
+    return AllowedCells(tuple(names), mask)
+
+
+ZEROS = StructuralZeros((entry("ab", (0, 1)), entry("bc", (1, 0), (0, 1))))
+"""a = 0 never has b = 1, and c is b."""
+
+CLIQUES = [("a", "b"), ("b", "c")]
+
+
+def joint(tree: FittedTree) -> np.ndarray:
+    """Probabilities of all cells over a, b and c."""
+    tables = tree.model.by_clique(list(tree.tables))
+    ab, bc = tables["a", "b"], tables["b", "c"]
+    b = bc.sum(axis=1)
+    return ab[:, :, None] * np.divide(bc, b[:, None], out=np.zeros_like(bc), where=b[:, None] > 0)
+
+
+def test_the_fit_has_exactly_no_mass_in_empty_cells_however_loud_the_noise_is_there() -> None:
+    loud = [
+        Estimate(("a", "b"), np.array([[10.0, 900.0], [5.0, 20.0], [8.0, 9.0]]), 4.0),
+        Estimate(("b", "c"), np.array([[30.0, 800.0], [700.0, 40.0]]), 4.0),
+    ]
+    tree = FittedTree.of(CLIQUES, loud, SIZES, iterations=300, zeros=ZEROS)
+    found = joint(tree)
+    empty = [cell for cell in product(*map(range, found.shape)) if cell[:2] == (0, 1)]
+    empty += [cell for cell in product(*map(range, found.shape)) if cell[1] != cell[2]]
+    assert all(found[cell] == 0 for cell in empty)
+    assert found.sum() == pytest.approx(1)
+
+
+def test_without_noise_the_fit_is_what_was_measured() -> None:
+    truth = np.array([[300.0, 0.0], [50.0, 150.0], [100.0, 400.0]])
+    measured = [Estimate(("a", "b"), truth, 1e-6), Estimate(("c",), truth.sum(axis=0), 1e-6)]
+    tree = FittedTree.of(CLIQUES, measured, SIZES, iterations=2000, zeros=ZEROS)
+    assert np.abs(joint(tree).sum(axis=2) * 1000 - truth).max() < 1e-3
+
+
+def test_what_is_not_measured_follows_from_the_empty_cells() -> None:
+    """c is b, although no table has both."""
+    ways = [
+        Estimate(("a",), np.array([300.0, 200.0, 500.0]), 1e-6),
+        Estimate(("b",), np.array([550.0, 450.0]), 1e-6),
+        Estimate(("c",), np.array([550.0, 450.0]), 1e-6),
+    ]
+    tree = FittedTree.of(CLIQUES, ways, SIZES, iterations=2000, zeros=ZEROS)
+    expected = ZEROS.expected(("a", "b"), np.array([0.3, 0.2, 0.5]), np.array([0.55, 0.45]))
+    assert np.abs(joint(tree).sum(axis=2) - expected).max() < 1e-4
+    assert tree.predicted(("a", "c"))[0, 1] == 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_no_drawn_row_is_in_an_empty_cell(data: st.DataObject) -> None:
+    """Random tables, random groups, random empty cells; by a tree and by a network."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    sizes = {name: int(rng.integers(2, 6)) for name in "abcd"}
+    entries = []
+    for names in data.draw(st.sampled_from([("ab",), ("ab", "bc"), ("abc", "cd"), ("ad", "ac")])):
+        mask = rng.random([sizes[name] for name in names]) < 0.6
+        mask.flat[0] = True
+        entries.append(AllowedCells(tuple(names), mask))
+    zeros = StructuralZeros(tuple(entries))
+    groupings = {}
+    for name, size in sizes.items():
+        share = rng.random(size)
+        kinds = zeros.kinds(name)
+        groupings[name] = Grouping.by_share(share / share.sum(), least=0.4, kinds=kinds)
+    is_grouped = data.draw(st.booleans())
+
+    def noisy(names: str, levels: dict[str, int]) -> NoisyMarginal:
+        table = rng.normal(100, 300, [levels[name] for name in names])
+        return NoisyMarginal(tuple(names), np.rint(table).astype(np.int64), Fraction(9))
+
+    ways = [noisy(name, sizes) for name in sizes]
+    levels = {n: one.size for n, one in groupings.items()} if is_grouped else sizes
+    pairs = [noisy(names, levels) for names in ("ab", "cd")]
+    counted = NoisyMarginal((), np.array(900), Fraction(9))
+    fitted = FittedRows(
+        (counted, *pairs),
+        sizes,
+        OneWays.of(ways),
+        groupings if is_grouped else {},
+        data.draw(st.sampled_from([4, 1 << 16])) if not is_grouped else 1 << 16,
+        zeros,
+    )
+    domain = domain_of(tuple(sizes.values()))
+    table = fitted.table(tuple(sizes), domain, np.random.default_rng(1), lambda _: 500)
+    codes = dict(zip(sizes, table.codes.T, strict=True))
+    assert zeros.holds(codes).all()
+    assert len(table.codes) in (0, 500)
+    assert len(table.codes) == 500 or fitted.cap == 4
+
+
+def test_groups_of_levels_of_several_kinds_would_break_it() -> None:
+    """The mutant that proves the test above: groups that ignore what the levels may be with."""
+    shares = np.array([0.4, 0.3, 0.3])
+    kinds = ZEROS.kinds("a")
+    assert Grouping.by_share(shares, least=0.6, kinds=kinds).groups == (0, 1, 1)
+    assert Grouping.by_share(shares, least=0.6).groups == (0, 0, 1)
+    assert NONE.kinds("a") is None
+    assert ZEROS.kinds("d") is None
+
+
+def test_the_noise_of_empty_cells_is_left_out_of_every_sum() -> None:
+    table = np.array([[10, 7], [5, 20], [8, 9]])
+    (cleared,) = ZEROS.cleared([Estimate(("a", "b"), table, 4.0)])
+    assert cleared.table.tolist() == [[10, 0], [5, 20], [8, 9]]
+    (turned,) = ZEROS.cleared([Estimate(("b", "a"), table.T, 4.0)])
+    assert turned.table.tolist() == cleared.table.T.tolist()
+    other = Estimate(("a", "c"), table, 4.0)
+    assert ZEROS.cleared([other]) == (other,)
+
+
+def test_what_all_levels_of_another_attribute_exclude_is_empty_without_it() -> None:
+    both = StructuralZeros((entry("abc", (0, 0, 0), (0, 0, 1), (1, 1, 1)),))
+    table = Estimate(("a", "b"), np.ones((3, 2)), 1.0)
+    (cleared,) = both.cleared([table])
+    assert cleared.table.tolist() == [[0, 1], [1, 1], [1, 1]]
+
+
+def test_a_group_may_be_where_its_levels_may_be() -> None:
+    grouped = ZEROS.grouped({"a": Grouping((0, 1, 1))})
+    assert grouped.allowed[0].mask.tolist() == [[True, False], [True, True]]
+    assert grouped.allowed[1] is not None
+
+
+def test_the_expected_table_has_both_marginals_and_its_empty_cells() -> None:
+    left, right = np.array([0.5, 0.3, 0.2]), np.array([0.8, 0.2])
+    table = ZEROS.expected(("a", "b"), left, right)
+    assert np.abs(table.sum(axis=1) - left).max() < 1e-6
+    assert np.abs(table.sum(axis=0) - right).max() < 1e-6
+    assert table[0, 1] == 0
+    # Odds ratios of what may be are those of the product.
+    assert table[1, 0] * table[2, 1] == pytest.approx(table[1, 1] * table[2, 0])
+    assert NONE.expected(("a", "b"), left, right).tolist() == np.outer(left, right).tolist()
+
+
+def test_entries_that_exclude_each_other_leave_nothing() -> None:
+    """b is a, c is b, and c is not a."""
+    sizes = dict.fromkeys("abc", 2)
+    same = [(0, 1), (1, 0)]
+    circle = [entry(names, *same, sizes=sizes) for names in ("ab", "bc")]
+    assert not StructuralZeros(tuple(circle)).leave_nothing(sizes)
+    odd = entry("ac", (0, 0), (1, 1), sizes=sizes)
+    assert StructuralZeros((*circle, odd)).leave_nothing(sizes)
+    assert not NONE.leave_nothing(sizes)
+
+
+# Two attributes that say the same.
+
+
+def test_of_twins_one_is_left_and_what_was_said_of_the_other_is_said_of_it() -> None:
+    sizes = {"a": 2, "b": 2, "c": 3}
+    swapped = entry("ab", (0, 0), (1, 1), sizes=sizes)
+    about = entry("bc", (0, 2), sizes=sizes)
+    zeros, (twin,) = StructuralZeros((swapped, about)).without_twins()
+    assert (twin.name, twin.other, twin.levels.tolist()) == ("b", "a", [1, 0])
+    (left,) = zeros.allowed
+    assert left.names == ("a", "c")
+    assert np.argwhere(~left.mask).tolist() == [[1, 2]]
+
+
+def test_an_entry_about_both_twins_is_about_matching_levels() -> None:
+    sizes = {"a": 2, "b": 2, "c": 3}
+    same = entry("ab", (0, 1), (1, 0), sizes=sizes)
+    both = entry("abc", (0, 0, 2), (0, 1, 1), sizes=sizes)
+    zeros, _ = StructuralZeros((same, both)).without_twins()
+    (left,) = zeros.allowed
+    cells = {tuple(sorted(zip(left.names, cell, strict=True))) for cell in np.argwhere(~left.mask)}
+    assert cells == {(("a", 0), ("c", 2))}
+
+
+def test_a_chain_of_twins_is_put_back_from_its_first() -> None:
+    sizes = dict.fromkeys("abc", 3)
+    turn = [(at, to) for at, to in product(range(3), repeat=2) if to != (at + 1) % 3]
+    chain = [entry(names, *turn, sizes=sizes) for names in ("ab", "bc")]
+    zeros, twins = StructuralZeros(tuple(chain)).without_twins()
+    assert not zeros
+    codes = {"a": np.arange(3)}
+    for one in twins:
+        codes[one.name] = one.levels[codes[one.other]]
+    assert {name: column.tolist() for name, column in codes.items()} == {
+        "a": [0, 1, 2],
+        "b": [1, 2, 0],
+        "c": [2, 0, 1],
+    }
+
+
+def test_a_coarser_attribute_is_no_twin() -> None:
+    coarser = StructuralZeros((entry("ab", (0, 1), (1, 1), (2, 0)),))
+    assert coarser.without_twins() == (coarser, ())
+
+
+# Rows that are drawn until they hold.
+
+
+def test_rows_that_do_not_hold_are_drawn_again() -> None:
+    rng = np.random.default_rng(0)
+    codes = ZEROS.satisfying(lambda many: rng.integers(0, 2, (many, 3)), 1000, ("a", "b", "c"))
+    assert codes.shape == (1000, 3)
+    assert ZEROS.holds(dict(zip("abc", codes.T, strict=True))).all()
+
+
+def test_what_cannot_be_drawn_is_repeated_and_nothing_makes_no_row() -> None:
+    wrong = np.array([[0, 1, 1]])
+    assert ZEROS.satisfying(lambda many: np.repeat(wrong, many, 0), 5, tuple("abc")).shape == (0, 3)
+    first = iter([np.array([[0, 0, 0], [0, 1, 1]])])
+    codes = ZEROS.satisfying(lambda many: next(first, np.repeat(wrong, many, 0)), 2, tuple("abc"))
+    assert codes.tolist() == [[0, 0, 0], [0, 0, 0]]

@@ -1,0 +1,207 @@
+"""Constraints in models: no row breaks one, nothing is spent on what they say, others refuse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+
+from dp_pipeline.inference.structural_zeros import StructuralZeros
+from dp_pipeline.models import MODELS
+from dp_pipeline.models.tables.base import TableModel
+from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.release.synthetic_table import SyntheticTable
+from dp_pipeline.spec.constraint_parser import constraints_of
+from dp_pipeline.spec.constraints import AllowedCells
+from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline_tests.models.contract import (
+    built,
+    check_budget,
+    check_loss,
+    check_replay,
+    run,
+)
+from dp_pipeline_tests.models.tables import levels, table_of
+
+PLAIN = levels(a=3, b=3, c=4, d=12, e=3, f=2)
+SAID = {
+    "never": [{"a": 0, "c": [2, 3]}, {"d": [*range(6, 12)], "f": 1}],
+    "only": [{"b": 0, "c": [0, 1, 2]}, {"b": [1, 2]}],
+    "depends": {"a": {"e": {"0": "2", "1": "0", "2": "1"}}, "d": {"b": {
+        str(at): str(at // 4) for at in range(12)
+    }}},
+}  # fmt: skip
+RULED = replace(PLAIN, constraints=constraints_of(SAID, PLAIN))
+"""e is a in other words, d decides b, and four sentences more."""
+
+KEEPING = {
+    name: kind
+    for name, kind in MODELS.items()
+    if issubclass(kind, TableModel) and kind.keeps_constraints
+}
+REFUSING = {
+    name: kind
+    for name, kind in MODELS.items()
+    if issubclass(kind, TableModel) and not kind.keeps_constraints
+}
+every_model = pytest.mark.parametrize("name", KEEPING)
+
+
+def holds(table: SyntheticTable, domain: Domain = RULED) -> np.ndarray:
+    """Which rows keep every constraint, from the declaration alone."""
+    codes = dict(zip(table.attributes, table.codes.T, strict=True))
+    kept = np.ones(len(table.codes), dtype=np.bool_)
+    for one in domain.constraints:
+        kept &= AllowedCells(one.attributes, one.mask(domain.shape(one.attributes))).holds(codes)
+    return kept
+
+
+def keeping(rows: int) -> dict[str, np.ndarray]:
+    """Codes of people who keep the constraints, of one hidden number."""
+    cells = np.array(list(product(*map(range, RULED.shape(RULED.names)))))
+    kept = np.ones(len(cells), dtype=np.bool_)
+    for one in RULED.constraints:
+        allowed = AllowedCells(one.attributes, one.mask(RULED.shape(one.attributes)))
+        kept &= allowed.holds(dict(zip(RULED.names, cells.T, strict=True)))
+    cells = cells[kept]
+    at = np.random.default_rng(1).beta(1, 3, rows) * len(cells)
+    chosen = cells[at.astype(np.int64)].T.astype(np.uint8)
+    return dict(zip(RULED.names, chosen, strict=True))
+
+
+def people(rows: int) -> MemoryCounter:
+    """The same people, for a curator to ask about."""
+    return MemoryCounter(RULED, coordinates={}, codes=keeping(rows), rows=rows)
+
+
+@every_model
+@pytest.mark.parametrize("epsilon", [Fraction(1, 20), Fraction(2), Fraction(50)])
+@pytest.mark.parametrize("rows", [0, 1, 3000])
+def test_every_row_keeps_every_constraint(name: str, epsilon: Fraction, rows: int) -> None:
+    model = built(KEEPING[name], synthetic_rows=2000)
+    table = table_of(run(model, people(rows), domain=RULED, epsilon=epsilon))
+    assert len(table.codes) == 2000
+    assert table.attributes == RULED.names
+    assert holds(table).all()
+    assert {name for clique in table.cliques for name in clique} == {*RULED.names}
+
+
+def test_a_model_that_groups_what_differs_would_break_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The mutant that the test above catches: levels of several kinds in one group."""
+    monkeypatch.setattr(StructuralZeros, "kinds", lambda *_: None)
+    model = built(MODELS["mst"], synthetic_rows=2000)
+    table = table_of(run(model, people(3000), domain=RULED, epsilon=Fraction(1, 20)))
+    assert not holds(table).all()
+
+
+@every_model
+def test_without_noise_the_pairs_that_constraints_are_about_are_those_of_the_rows(
+    name: str,
+) -> None:
+    codes = keeping(3000)
+    model = built(KEEPING[name], synthetic_rows=3000)
+    table = table_of(run(model, people(3000), domain=RULED, epsilon=Fraction(10**4)))
+    for left, right in ("a", "e"), ("b", "d"):
+        exact = np.zeros(RULED.shape((left, right)))
+        np.add.at(exact, (codes[left], codes[right]), 1 / 3000)
+        assert np.abs(table.probabilities((left, right)) - exact).sum() / 2 < 0.02
+
+
+@every_model
+def test_an_attribute_in_other_words_is_not_measured(name: str) -> None:
+    table = table_of(run(built(KEEPING[name]), people(500), domain=RULED))
+    assert "e" not in {n for one in table.measured for n in one.attributes}
+    assert ("a", "e") in table.cliques
+
+
+@every_model
+@pytest.mark.parametrize("distance", [1, 3])
+def test_the_whole_budget_is_spent_and_proven(name: str, distance: int) -> None:
+    model = built(KEEPING[name])
+    for rows in FEW_PEOPLE.values():
+        check_budget(
+            model,
+            rows,
+            epsilon=Fraction(1),
+            distance=distance,
+            domain=RULED,
+            places=((0, 0, 0, 0, 2, 0), (2, 1, 3, 5, 1, 1)),
+        )
+
+
+FEW_PEOPLE = {
+    "nobody": (),
+    "ten people": tuple(
+        (str(a), str(d // 4), "1", str(d), str((2, 0, 1)[a]), "0")
+        for a, d in ((0, 0), (1, 3), (2, 5), (1, 4), (0, 1), (2, 2), (1, 0), (1, 7), (2, 9), (0, 3))
+    ),
+}
+
+
+@every_model
+@pytest.mark.parametrize("seed", range(3))
+def test_a_person_changes_no_answers_probability_by_more_than_was_paid(
+    name: str, seed: int
+) -> None:
+    check_loss(
+        built(KEEPING[name]),
+        FEW_PEOPLE["ten people"],
+        (("1", "1", "1", "5", "0", "1"),),
+        epsilon=Fraction(1),
+        distance=1,
+        seed=seed,
+        domain=RULED,
+    )
+
+
+@every_model
+def test_stored_answers_give_the_same_rows_over_anybody(name: str) -> None:
+    check_replay(
+        built(KEEPING[name]),
+        FEW_PEOPLE["ten people"],
+        elsewhere=((), None),
+        domain=RULED,
+    )
+
+
+def test_fewer_attributes_keep_what_is_said_of_them_alone() -> None:
+    model = replace(built(MODELS["one_shot"], synthetic_rows=500), attributes=("d", "f", "e"))
+    table = table_of(run(model, people(500), domain=RULED))
+    assert table.attributes == ("d", "f", "e")
+    codes = dict(zip(table.attributes, table.codes.T, strict=True))
+    assert not ((codes["d"] >= 6) & (codes["f"] == 1)).any()
+
+
+@pytest.mark.parametrize("name", REFUSING)
+def test_other_models_refuse_by_name(name: str) -> None:
+    model = built(REFUSING[name])
+    with pytest.raises(
+        DeclarationError, match=f"{type(model).__name__}: expected no `constraints`"
+    ):
+        TableModel.check(model, RULED)
+
+
+def test_constraints_that_contradict_each_other_are_refused() -> None:
+    """b is a, c is b, and c is not a."""
+    said = {
+        "only": [[{x: level, y: level} for level in (0, 1)] for x, y in (("a", "b"), ("b", "c"))],
+        "never": [{"a": level, "c": level} for level in (0, 1)],
+    }
+    plain = levels(a=2, b=2, c=2)
+    odd = replace(plain, constraints=constraints_of(said, plain))
+    with pytest.raises(DeclarationError, match="OneShot: expected `constraints` that some row"):
+        MODELS["one_shot"]().check(odd)
+
+
+def test_constraints_that_need_too_large_cliques_are_refused() -> None:
+    plain = levels(a=60, b=60, c=60)
+    never = [{x: 0, y: 1} for x, y in (("a", "b"), ("b", "c"), ("a", "c"))]
+    ruled = replace(plain, constraints=constraints_of({"never": never}, plain))
+    with pytest.raises(DeclarationError, match="cliques of at most 65536 cells together, got one"):
+        MODELS["one_shot"]().check(ruled)
