@@ -512,6 +512,17 @@ def test_a_sample_says_on_a_terminal_how_rows_parse_and_shows_no_value(
     assert sorted(messy.parent.rglob("*")) == before
 
 
+def test_a_sample_says_how_many_rows_break_a_constraint(
+    messy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dp_pipeline.cli.data.is_terminal", lambda: True)
+    more = 'constraints: {never: {fare: "[0, 10)", bike: [city, missing]}}\n'
+    messy.write_text(PARSED + more)
+    result = data("check", str(messy), "--sample", "3")
+    said = "  2 rows break the constraint: never fare [0, 10) with bike city or missing"
+    assert result.stdout.splitlines()[-1] == said
+
+
 def test_a_sample_is_refused_where_its_numbers_could_be_kept(messy: Path) -> None:
     assert_refused(data("check", str(messy), "--sample", "3"), 2, "expected a terminal")
 

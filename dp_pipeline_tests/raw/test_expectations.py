@@ -316,3 +316,36 @@ def test_the_library_is_asked_for_booleans_alone_and_no_result_holds_a_value(
         assert all(result.result == {} for result in one.results)
         assert "8675309" not in str(one)
         assert "Xanthippe" not in str(one.results)
+
+
+# Constraints between columns.
+
+ADULTS = "{age: {bounds: [0, 80], bins: 4}, state: {levels: [single, married]}}"
+NEVER = 'constraints: {never: {age: "[0, 20)", state: married}}'
+COUPLES = {"age": ["5", "30", "19", "60"], "state": ["single", "married", "married", "single"]}
+
+
+def test_rows_that_break_a_constraint_fail_the_expectation_that_says_it(tmp_path):
+    spec = written_spec(tmp_path, ADULTS, more=NEVER)
+    verdicts = validate(spec, ingested(tmp_path, COUPLES))
+    (broken,) = [verdict for verdict in verdicts if not verdict.passed]
+    assert broken.expectation.name == "keeps_constraint_1"
+    assert broken.expectation.description == (
+        "Every row keeps the constraint: never age [0, 20) with state married."
+    )
+    assert refusal(spec, verdicts) is not None
+    shared = written_spec(tmp_path, ADULTS, more=f"{NEVER}\nusable: 0.75")
+    assert not failed(validate(shared, ingested(tmp_path, COUPLES, "other")))
+
+
+def test_a_constraint_stops_no_release(tmp_path):
+    spec = written_spec(tmp_path, ADULTS, purpose="release", more=NEVER)
+    verdicts = validate(spec, ingested(tmp_path, COUPLES))
+    assert failed(verdicts) == {"keeps_constraint_1"}
+    assert refusal(spec, verdicts) is None
+
+
+def test_a_value_that_has_no_cell_breaks_its_own_expectation_and_no_constraint(tmp_path):
+    spec = written_spec(tmp_path, ADULTS, more=NEVER)
+    rows = {"age": ["5", "x", ""], "state": ["odd", "married", "married"]}
+    assert "keeps_constraint_1" not in failed(validate(spec, ingested(tmp_path, rows)))

@@ -267,3 +267,34 @@ def test_a_preparation_of_another_declaration_is_not_taken_for_one_of_this(tmp_p
     mark_validated(narrow, snapshot, structural=True, refused=False)
     with pytest.raises(NotPrepared, match="prepared as people is declared now"):
         require_prepared(narrow, snapshot)
+
+
+# Constraints between columns.
+
+RIDES = (
+    "{age: {bounds: [0, 80], bins: 4, integer: true, nullable: true, missing: ['?']}, "
+    "state: {levels: [single, married, unknown], other: unknown, aliases: {wed: married}}}"
+)
+ADULTS = 'constraints: {never: {age: "[0, 20)", state: married}}'
+
+
+def test_a_row_that_breaks_a_constraint_is_dropped_and_no_other(tmp_path):
+    spec = written_spec(tmp_path, RIDES, more=ADULTS)
+    rows = {
+        "age": ["19", "20", "?", "19", " 19.5 ", "-4", "19", "no number"],
+        "state": ["wed", "married", "married", "single", " married ", "married", "odd", "married"],
+    }
+    stored = prepared(spec, tmp_path, rows)["discretized"]
+    assert stored == {"age": [1, 4, 0, 0], "state": [1, 1, 0, 2]}
+
+
+def test_persons_are_bounded_after_rows_that_break_a_constraint_are_gone(tmp_path):
+    spec = written_spec(tmp_path, RIDES, protection=PERSONS, more=ADULTS)
+    rows = {"age": ["5"] * 9 + ["30", "40"], "state": ["wed"] * 11, "rider": ["a"] * 11}
+    assert len(prepared(spec, tmp_path, rows)["discretized"]["age"]) == 2
+
+
+def test_a_clipped_number_is_in_the_bin_that_a_constraint_is_about(tmp_path):
+    spec = written_spec(tmp_path, RIDES, more="constraints: {never: {age: '[60, ]', state: single}}")
+    rows = {"age": ["1000", "inf", "59"], "state": ["single"] * 3}
+    assert prepared(spec, tmp_path, rows)["discretized"] == {"age": [2], "state": [0]}
