@@ -45,6 +45,8 @@ from dp_pipeline.gate.noise import OpenDPNoise
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.spec.constraint_parser import constraints_of
+from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import IntArray
 from dp_pipeline.spec.errors import DeclarationError
 
@@ -172,6 +174,11 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         the folder of workspace.yaml) pays for every fit, before it looks. A fit that stops after
         that has spent its ε: there are no refunds. The account's δ is that of ``delta``, or
         ``delta`` is 0.
+    constraints : dict, default=None
+        What columns say together, in the words of a data set file, such as
+        ``{"never": [{"age": "[0, 16)", "state": ["married", "widowed"]}]}``; also ``only`` and
+        ``depends``. Rows that break one are left out, as those with values that are not declared;
+        no synthetic row does. Not every method can.
 
     Attributes
     ----------
@@ -222,6 +229,7 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         nominal_rows: int | None = None,
         on_unknown: str = "drop",
         population: str | None = None,
+        constraints: Mapping[str, object] | None = None,
     ) -> None:
         self.domain = domain
         self.epsilon = epsilon
@@ -233,6 +241,7 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         self.nominal_rows = nominal_rows
         self.on_unknown = on_unknown
         self.population = population
+        self.constraints = constraints
 
     def fit(self, X: Any, y: Any = None) -> PrivateSynthesizer:  # noqa: ARG002
         """Make a private model of the rows of X; costs ``epsilon`` each time.
@@ -256,7 +265,10 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
             fit = self._declared(columns)
             noise, refuse = noise_of(self.noise), self._refuses_unknown()
             # A declaration that read rows may hold a cache of them, so it is not the one kept.
-            counter = counter_over_codes(values, declared_columns(domain), refuse=refuse)
+            again = declared_columns(domain)
+            counter = counter_over_codes(
+                values, again, refuse=refuse, constraints=fit.domain.constraints
+            )
             fitted = self._run(fit, counter, noise, copy.deepcopy(began))
         self._fit, self._columns, self._began = fit, columns, began
         self._table, self._transcript = fitted.released, fitted.transcript
@@ -310,6 +322,8 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
 
     def _declared(self, columns: tuple[DeclaredColumn, ...]) -> PrivateFit[SyntheticTable]:
         domain = domain_of(columns)
+        if self.constraints is not None:
+            domain = Domain(domain.attributes, constraints_of(self.constraints, domain))
         epsilon, delta = exact_epsilon(self.epsilon), exact_delta(self.delta)
         model = table_model(self.method, nominal_rows=self.nominal_rows, params=self.method_params)
         model.check(domain)

@@ -23,7 +23,8 @@ from dp_pipeline.raw import values as raw_values
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.values import level_codes, missing_cells, valid_numbers
 from dp_pipeline.release.synthetic_table import SyntheticTable, decoded
-from dp_pipeline.spec.domain import Attribute
+from dp_pipeline.spec.constraints import Constraint
+from dp_pipeline.spec.domain import Attribute, Domain
 from dp_pipeline.spec.encoding import INVALID, Bins, FloatArray, IntArray
 from dp_pipeline.spec.errors import DeclarationError
 
@@ -174,8 +175,10 @@ def declared_values(features: Features, columns: Columns) -> list[Any]:
     return list(features.columns)
 
 
-def counter_over_codes(values: list[Any], columns: Columns, *, refuse: bool) -> MemoryCounter:
-    """The engine over the rows whose values fit, 1 or 2 bytes a code.
+def counter_over_codes(
+    values: list[Any], columns: Columns, *, refuse: bool, constraints: tuple[Constraint, ...] = ()
+) -> MemoryCounter:
+    """The engine over the rows whose values fit, and keep constraints, 1 or 2 bytes a code.
 
     values   one list of values (n,) a declared column
     refuse   raise where a row does not fit, in place of leaving it out: DeclarationError
@@ -197,8 +200,16 @@ def counter_over_codes(values: list[Any], columns: Columns, *, refuse: bool) -> 
             codes[attribute.name] = places.astype(np.min_scalar_type(attribute.size - 1))
             if numbers is not None:
                 coordinates[attribute.name] = numbers
+    domain = Domain(domain_of(columns).attributes, constraints)
+    for allowed in domain.allowed(domain.names):
+        there = {name: np.where(keep, codes[name], 0) for name in allowed.names}
+        broken = keep & ~allowed.holds(there)
+        if refuse and broken.any():
+            among = " and ".join(allowed.names)
+            raise DeclarationError(f"X: expected rows that keep constraints of {among}, got others")
+        keep &= ~broken
     return MemoryCounter(
-        domain_of(columns),
+        domain,
         coordinates={name: column[keep] for name, column in coordinates.items()},
         codes={name: column[keep] for name, column in codes.items()},
         rows=int(keep.sum()),

@@ -108,7 +108,7 @@ def allowed_cells(
             continue
         others = tuple(at for at, name in enumerate(one.attributes) if name not in kept)
         mask = one.mask(tuple(sizes[name] for name in one.attributes)).any(axis=others)
-        found[kept] = found.get(kept, np.True_) & mask
+        found[kept] = found[kept] & mask if kept in found else np.asarray(mask)
     return tuple(AllowedCells(names, mask) for names, mask in found.items() if not mask.all())
 
 

@@ -295,6 +295,8 @@ def test_persons_are_bounded_after_rows_that_break_a_constraint_are_gone(tmp_pat
 
 
 def test_a_clipped_number_is_in_the_bin_that_a_constraint_is_about(tmp_path):
-    spec = written_spec(tmp_path, RIDES, more="constraints: {never: {age: '[60, ]', state: single}}")
+    spec = written_spec(
+        tmp_path, RIDES, more="constraints: {never: {age: '[60, ]', state: single}}"
+    )
     rows = {"age": ["1000", "inf", "59"], "state": ["single"] * 3}
     assert prepared(spec, tmp_path, rows)["discretized"] == {"age": [2], "state": [0]}

@@ -1,0 +1,90 @@
+"""PrivateSynthesizer with constraints: rows left out, rows made, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+from dp_pipeline.estimators import PrivateSynthesizer
+from dp_pipeline.estimators.fit import InvalidParameter
+
+DOMAIN = {
+    "age": {"bounds": [0, 80], "bins": 8, "integer": True},
+    "state": ["single", "married"],
+    "town": ["Graz", "Linz"],
+    "land": ["Styria", "Upper"],
+}
+SAID = {
+    "never": [{"age": "[0, 20)", "state": "married"}],
+    "depends": {"town": {"land": {"Graz": "Styria", "Linz": "Upper"}}},
+}
+
+
+def people(rows: int = 4000) -> pd.DataFrame:
+    """A tenth of them breaks what is said."""
+    rng = np.random.default_rng(1)
+    age = rng.integers(0, 80, rows)
+    town = rng.choice(["Graz", "Linz"], rows)
+    land = np.where(town == "Graz", "Styria", "Upper")
+    state = np.where((age >= 20) & (rng.random(rows) < 0.7), "married", "single")
+    odd = rng.random(rows) < 0.1
+    return pd.DataFrame(
+        {
+            "age": age,
+            "state": np.where(odd, "married", state),
+            "town": town,
+            "land": np.where(odd, "Styria", land),
+        }
+    )
+
+
+def copier(**parameters: Any) -> PrivateSynthesizer:
+    standard = {"domain": DOMAIN, "epsilon": 1, "noise": "seeded:7", "random_state": 0}
+    return PrivateSynthesizer(**{**standard, "constraints": SAID, **parameters})
+
+
+def keeps(frame: pd.DataFrame) -> pd.Series:
+    young = (frame["age"] < 20) & (frame["state"] == "married")
+    return ~young & ((frame["town"] == "Graz") == (frame["land"] == "Styria"))
+
+
+@pytest.mark.parametrize("method", ["one_shot", "mst", "independent"])
+def test_no_synthetic_row_breaks_a_constraint(method: str):
+    fitted = copier(method=method).fit(people())
+    for frame in fitted.sample(), fitted.sample(3000):
+        assert keeps(frame).all()
+    assert list(fitted.sample(5).columns) == list(DOMAIN)
+    assert fitted.marginal(["age", "state"]).loc[("[0, 10)", "married")] == 0
+
+
+def test_rows_that_break_one_are_left_out():
+    kept = people()[keeps(people())]
+    once, again = copier().fit(people()), copier().fit(kept)
+    pd.testing.assert_frame_equal(once.sample(), again.sample())
+    with pytest.raises(InvalidParameter, match="expected rows that keep constraints of age and"):
+        copier(on_unknown="error").fit(people())
+    copier(on_unknown="error").fit(kept)
+
+
+def test_it_is_a_parameter_like_any_other():
+    assert clone(copier()).get_params()["constraints"] == SAID
+    assert copier().set_params(constraints=None).fit(people()).sample() is not None
+
+
+@pytest.mark.parametrize(
+    "parameters, words",
+    [
+        ({"constraints": {"never": [{"age": "[0, 15)", "state": "married"}]}}, "ends where bins"),
+        ({"constraints": {"never": [{"job": "a", "state": "married"}]}}, "attributes with"),
+        ({"constraints": "none of them"}, "constraints: expected a mapping"),
+        ({"method": "privbayes"}, "PrivBayes: expected no `constraints`"),
+    ],
+)
+def test_what_is_wrong_is_refused_in_one_line(parameters: dict[str, Any], words: str):
+    with pytest.raises(InvalidParameter, match=words) as refused:
+        copier(**parameters).fit(people())
+    assert len(str(refused.value).splitlines()) == 1
