@@ -33,7 +33,7 @@ from dp_pipeline.gate.charge import PaidNoise, Route, digest_of
 from dp_pipeline.gate.counter import UndeclaredCounter
 from dp_pipeline.gate.mechanisms import laplace_scale
 from dp_pipeline.gate.noise import NoiseSource, checked_scale
-from dp_pipeline.gate.quantiles import QuantileBins, tree_of
+from dp_pipeline.gate.quantiles import NoisyBins, QuantileBins, tree_of
 from dp_pipeline.gate.texts import TextRule, require_packed, text_rule
 from dp_pipeline.gate.trees import TreeSession
 from dp_pipeline.release.accountant import LAPLACE, TREE_PATHS, Accountant, Spend, split
@@ -156,7 +156,8 @@ class _Discovery:
             return replace(found, levels=self._levels(look, look.rule))
         if look.spend.mechanism == LAPLACE:
             return replace(found, bounds=self._bounds(look))
-        return replace(found, edges=self._edges(look, found))
+        bins = self._bins(look, found)
+        return replace(found, edges=bins.cuts, pieces=bins.pieces)
 
     def _levels(self, look: Look, rule: TextRule) -> tuple[str, ...]:
         name = look.attribute.name
@@ -198,7 +199,7 @@ class _Discovery:
             )
         return with_zero(edges[int(passed[0])], edges[int(passed[-1]) + 1])
 
-    def _edges(self, look: Look, found: Found) -> tuple[float, ...]:
+    def _bins(self, look: Look, found: Found) -> NoisyBins:
         name, wanted = look.attribute.name, look.wanted
         if wanted.bounds and found.bounds is None:
             raise NotDiscovered(f"quantiles of {name}: expected bounds before, got none")
@@ -211,13 +212,13 @@ class _Discovery:
         bins = QuantileBins(
             interval, wanted.quantiles or 1, wanted.unit, scale=float(look.spend.scale)
         )
-        edges = bins.edges(session)
-        if edges is None:
+        noisy = bins.bins(session)
+        if noisy is None:
             raise NotDiscovered(
                 f"quantiles of {name}: expected more rows than noise, got none: raise `discover` "
                 "or declare a number of bins"
             )
-        return edges
+        return noisy
 
 
 def _cost(spec: DatasetSpec) -> Discover:

@@ -2,22 +2,25 @@
 
 Source: Qardaji, Yang, Li, "Understanding Hierarchical Methods for Differentially Private
 Histograms" (VLDB 2013): 16 children a node, and children that add up to their parent. Here only
-nodes that hold a quantile are asked again, which a TreeSession accounts path by path.
+nodes that are heavier than their noise are asked again, which a TreeSession accounts path by path.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from math import floor
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dp_pipeline.gate.trees import TreeSession
 from dp_pipeline.inference.consistency import project_to_simplex
 from dp_pipeline.release.measurement import SHARES
 from dp_pipeline.release.trees import BitTree, Prefixes
+from dp_pipeline.spec.domain import Pieces
 from dp_pipeline.spec.encoding import Coordinate, FloatArray
 
 FAN_BITS = 4
@@ -29,6 +32,12 @@ BITS = FAN_BITS * len(PARTS)
 
 HEAVY = 4
 """A node of fewer rows than so many scales of its noise is not divided further."""
+
+MOST_DIVIDED = 64
+"""Nodes of one step that are divided."""
+
+MOST_PIECES = 128
+"""Parts of the interval of which the rows are told, for drawing numbers inside bins."""
 
 
 def tree_of(name: str) -> BitTree:
@@ -71,8 +80,24 @@ class _Box:
 
 
 @dataclass(frozen=True)
+class NoisyBins:
+    """What the noisy counts of a tree say of one column.
+
+    cuts     strictly inside the interval, ascending
+    pieces   (start, rows): where rows are inside the bins, ascending from the lower bound
+    """
+
+    cuts: tuple[float, ...]
+    pieces: Pieces
+
+
+@dataclass(frozen=True)
 class QuantileBins:
     """At most ``most`` bins inside an interval, with edges that are whole multiples of ``unit``.
+
+    A value that alone has more rows than a bin should have gets a bin of its own; the others are
+    divided into bins of about as many rows as ``most`` of them would hold (compressed histograms:
+    Poosala, Ioannidis, Haas, Shekita, SIGMOD 1996).
 
     scale   of the noise of one count that is measured with all shares
     """
@@ -82,9 +107,8 @@ class QuantileBins:
     unit: float
     scale: float
 
-    def edges(self, session: TreeSession) -> tuple[float, ...] | None:
-        """Cuts strictly inside the interval, ascending; None where the noisy number of rows is not
-        even HEAVY scales.
+    def bins(self, session: TreeSession) -> NoisyBins | None:
+        """What the session says; None where the noisy number of rows is not even HEAVY scales.
 
         All of the session is spent, whatever comes of it.
         """
@@ -101,7 +125,11 @@ class QuantileBins:
             live = [box for box in below if id(box) in chosen]
             self._settle(session, [box for box in below if id(box) not in chosen])
         session.close()
-        return self._cuts(root)
+        if root.rows <= HEAVY * self.scale:
+            return None
+        leaves = list(root.leaves(root.rows))
+        cuts = self._cuts(leaves)
+        return NoisyBins(cuts, self._pieces(leaves, cuts))
 
     def _divide(self, session: TreeSession, boxes: list[_Box], *, shares: int) -> None:
         noisy = session.expand(_nodes(boxes), bits=FAN_BITS, shares=_shares(boxes, shares))
@@ -125,39 +153,104 @@ class QuantileBins:
             box.rows = (box.rows * first + rows * second) / (first + second)
 
     def _chosen(self, root: _Box) -> set[int]:
-        """Boxes that hold a quantile, are wider than a unit and heavier than their noise."""
-        leaves = list(root.leaves(max(0.0, root.rows)))
-        rows = np.array([one for _, one in leaves])
-        ends = np.cumsum(rows)
-        found = np.unique(np.searchsorted(ends, self._ranks(float(ends[-1]))))
-        width = self.interval.upper - self.interval.lower
-        boxes = [leaves[at] for at in found if at < len(leaves)]
-        return {
-            id(box)
-            for box, held in boxes
-            if width * box.length > self.unit * (1 << BITS)
-            and held > HEAVY * self.scale * SHARES / max(box.shares, 1)
-        }
+        """Boxes to divide: those that are heavier than their noise and wider than a unit, the
+        heaviest where there are many.
+        """
+        boxes = [
+            (rows, box)
+            for box, rows in root.leaves(max(0.0, root.rows))
+            if not self._is_whole(box) and rows > HEAVY * self.scale * SHARES / max(box.shares, 1)
+        ]
+        boxes.sort(key=lambda one: -one[0])
+        return {id(box) for _, box in boxes[:MOST_DIVIDED]}
 
-    def _ranks(self, total: float) -> FloatArray:
-        return total * np.arange(1, self.most) / self.most
-
-    def _cuts(self, root: _Box) -> tuple[float, ...] | None:
-        if root.rows <= HEAVY * self.scale:
-            return None
-        leaves = list(root.leaves(root.rows))
-        ends = np.cumsum([rows for _, rows in leaves])
+    def _is_whole(self, box: _Box) -> bool:
+        """Whether a box is as small as boxes get."""
         width = self.interval.upper - self.interval.lower
-        cuts: set[float] = set()
-        for rank in self._ranks(float(ends[-1])):
+        return box.depth == BITS or width * box.length <= self.unit * (1 << BITS)
+
+    def _place(self, at: float) -> float:
+        """The number at a place of the tree, in units of its finest boxes."""
+        width = self.interval.upper - self.interval.lower
+        return self.interval.lower + at / (1 << BITS) * width
+
+    def _cuts(self, leaves: list[tuple[_Box, float]]) -> tuple[float, ...]:
+        """Cuts for as many bins as there may be: a heavy value takes two of them at most."""
+        most = self.most
+        while True:
+            cuts = self._cuts_of(leaves, most)
+            if len(cuts) < self.most:
+                return cuts
+            most -= 1
+
+    def _cuts_of(self, leaves: list[tuple[_Box, float]], most: int) -> tuple[float, ...]:
+        rows = np.array([held for _, held in leaves])
+        heavy = self._heavy(leaves, rows, most)
+        light = np.where(heavy, 0.0, rows)
+        ends, bins = np.cumsum(light), max(1, most - int(heavy.sum()))
+        if heavy.any():
+            bins = max(1, min(bins, round(self.most * float(light.sum() / rows.sum()))))
+        alone = [box for (box, _), is_one in zip(leaves, heavy, strict=True) if is_one]
+        places = [float(at) for box in alone for at in (box.start, box.start + box.length)]
+        for rank in float(ends[-1]) * np.arange(1, bins) / bins:
             at = min(int(np.searchsorted(ends, rank)), len(leaves) - 1)
-            box, rows = leaves[at]
-            part = 1 - (ends[at] - rank) / rows if rows > 0 else 0.0
-            place = (box.start + min(max(part, 0.0), 1.0) * box.length) / (1 << BITS)
-            steps = floor((self.interval.lower + place * width) / self.unit + 0.5)
-            # As decimals, so that three steps of 0.1 are 0.3.
-            cuts.add(float(steps * Decimal(repr(self.unit))))
+            part = 1 - (ends[at] - rank) / light[at] if light[at] > 0 else 0.0
+            box = leaves[at][0]
+            places.append(box.start + min(max(part, 0.0), 1.0) * box.length)
+        cuts = {self._snapped(self._place(at)) for at in places}
         return tuple(sorted(cut for cut in cuts if self.interval.lower < cut < self.interval.upper))
+
+    def _heavy(
+        self, leaves: list[tuple[_Box, float]], rows: FloatArray, most: int
+    ) -> NDArray[np.bool_]:
+        """Which leaves are values with more rows than a bin of the others has."""
+        whole = np.array([self._is_whole(box) for box, _ in leaves])
+        heavy = np.zeros(len(leaves), dtype=np.bool_)
+        while True:
+            bins = max(1, most - int(heavy.sum()))
+            more = whole & ~heavy & (rows > rows[~heavy].sum() / bins)
+            if not more.any() or bins == 1:
+                return heavy
+            heavy |= more
+
+    def _snapped(self, number: float) -> float:
+        # As decimals, so that three steps of 0.1 are 0.3.
+        return float(floor(number / self.unit + 0.5) * Decimal(repr(self.unit)))
+
+    def _pieces(self, leaves: list[tuple[_Box, float]], cuts: tuple[float, ...]) -> Pieces:
+        """Rows between places that are not evenly filled: where most rows lie widest first."""
+        starts = [self._place(box.start) for box, _ in leaves]
+        upto = np.concatenate([[0.0], np.cumsum([held for _, held in leaves])])
+        places = np.array([*starts, self.interval.upper])
+        edges = [self.interval.lower, *cuts]
+        ends = [*cuts, self.interval.upper]
+        heap = [self._piece(low, high, places, upto) for low, high in zip(edges, ends, strict=True)]
+        heapq.heapify(heap)
+        done: list[tuple[float, float]] = []
+        while heap:
+            worth, low, high, middle = heapq.heappop(heap)
+            if worth >= 0 or len(heap) + len(done) >= MOST_PIECES:
+                rows = np.diff(np.interp([low, high], places, upto))
+                done.append((low, round(float(rows[0]), 1)))
+                continue
+            for ends_ in ((low, middle), (middle, high)):
+                heapq.heappush(heap, self._piece(*ends_, places, upto))
+        return tuple(sorted(done))
+
+    def _piece(
+        self, low: float, high: float, places: FloatArray, upto: FloatArray
+    ) -> tuple[float, float, float, float]:
+        """How far, as a negative number, rows that lie evenly between two places are from where
+        they are; the places, and the one in between at which they differ most.
+        """
+        inner = places[(places > low) & (places < high)]
+        if not inner.size:
+            return 0.0, low, high, low
+        first, last = np.interp([low, high], places, upto)
+        even = first + (last - first) * (inner - low) / (high - low)
+        off = np.abs(np.interp(inner, places, upto) - even)
+        at = int(off.argmax())
+        return -float(off[at]) * (high - low), low, high, float(inner[at])
 
 
 def _nodes(boxes: list[_Box]) -> Prefixes:

@@ -14,7 +14,7 @@ import numpy as np
 from dp_pipeline.release.clusters import Tables
 from dp_pipeline.release.derived_attribute import Grouping
 from dp_pipeline.release.measurement import NoisyMarginal
-from dp_pipeline.spec.domain import Attribute, Domain
+from dp_pipeline.spec.domain import Attribute, Domain, Pieces
 from dp_pipeline.spec.encoding import Bins, FloatArray, IntArray, Names
 
 
@@ -70,23 +70,50 @@ def _column(attribute: Attribute, codes: IntArray, rng: np.random.Generator) -> 
 def _values(attribute: Attribute, codes: IntArray, rng: np.random.Generator) -> np.ndarray:
     if isinstance(attribute.cells, Bins):
         draw = _whole_numbers if attribute.whole or attribute.clock else _numbers
-        drawn = draw(attribute.cells, codes, rng)
+        drawn = draw(attribute.cells, codes, rng, attribute.pieces)
         return drawn if attribute.clock is None else attribute.clock.written(drawn)
     return np.array(attribute.labels(), dtype=np.str_)[codes]
 
 
-def _numbers(bins: Bins, codes: IntArray, rng: np.random.Generator) -> FloatArray:
-    """Uniform in [edge, next edge): a sum that was rounded up to the next edge is taken back."""
+def _numbers(
+    bins: Bins, codes: IntArray, rng: np.random.Generator, pieces: Pieces = ()
+) -> FloatArray:
+    """Uniform in [edge, next edge), or as its pieces have rows: a sum that was rounded up to the
+    next edge is taken back.
+    """
     edges = np.asarray(bins.edges)
     low, high = edges[:-1], edges[1:]
     last = np.append(np.nextafter(high[:-1], -np.inf), high[-1])
-    drawn = low[codes] + rng.random(len(codes)) * (high - low)[codes]
+    part = rng.random(len(codes))
+    drawn = low[codes] + part * (high - low)[codes]
+    if pieces:
+        drawn = _inside(edges, codes, part, drawn, pieces)
     return np.asarray(np.minimum(drawn, last[codes]))
 
 
-def _whole_numbers(bins: Bins, codes: IntArray, rng: np.random.Generator) -> IntArray:
-    """Uniform over the whole numbers of [edge, next edge), the last bin with its upper edge."""
+def _inside(
+    edges: FloatArray, codes: IntArray, part: FloatArray, even: FloatArray, pieces: Pieces
+) -> FloatArray:
+    """The number below which ``part`` of the rows of its bin are; ``even`` where a bin has none."""
+    starts, rows = np.array(pieces).T
+    places, upto = np.append(starts, edges[-1]), np.concatenate([[0.0], np.cumsum(rows)])
+    at_edges = np.interp(edges, places, upto)
+    first, held = at_edges[:-1][codes], np.diff(at_edges)[codes]
+    drawn = np.interp(first + part * held, upto, places)
+    inside = np.clip(drawn, edges[:-1][codes], edges[1:][codes])
+    return np.where(held > 0, inside, even)
+
+
+def _whole_numbers(
+    bins: Bins, codes: IntArray, rng: np.random.Generator, pieces: Pieces = ()
+) -> IntArray:
+    """Uniform over the whole numbers of [edge, next edge), the last bin with its upper edge; or as
+    its pieces have rows.
+    """
     first, last = _whole_ends(bins)
+    if pieces:
+        drawn = np.floor(_numbers(bins, codes, rng, pieces)).astype(np.int64)
+        return np.clip(drawn, first[codes], last[codes])
     return rng.integers(first[codes], last[codes], endpoint=True, dtype=np.int64)
 
 

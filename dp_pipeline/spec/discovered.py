@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from dp_pipeline.spec.amounts import delta_text, epsilon_text
-from dp_pipeline.spec.domain import Attribute, Undeclared
+from dp_pipeline.spec.domain import Attribute, Pieces, Undeclared
 from dp_pipeline.spec.encoding import Bins, Coordinate, Levels, is_interval
 from dp_pipeline.spec.errors import Damaged, DeclarationError
 
@@ -59,15 +59,18 @@ class Found:
     bounds   lowest and highest value
     edges    cuts of bins, ascending and strictly inside the bounds; () is one bin
     levels   texts in their order, at least two
+    pieces   (start, rows): about how many rows there are from each of these places on, ascending;
+             the first is the lower bound. Synthetic numbers are drawn by them inside their bins
     """
 
     bounds: tuple[float, float] | None = None
     edges: tuple[float, ...] | None = None
     levels: tuple[str, ...] | None = None
+    pieces: Pieces | None = None
 
     def to_fact(self) -> str:
         """JSON text, from which ``from_fact`` makes the same again, to the last digit."""
-        said = {"bounds": self.bounds, "edges": self.edges, "levels": self.levels}
+        said = {name: getattr(self, name) for name in ("bounds", "edges", "levels", "pieces")}
         return json.dumps({name: one for name, one in said.items() if one is not None})
 
     @classmethod
@@ -75,14 +78,17 @@ class Found:
         """Read what ``to_fact`` wrote; Damaged for anything else.
 
         >>> Found.from_fact(Found(bounds=(0.0, 0.1)).to_fact())
-        Found(bounds=(0.0, 0.1), edges=None, levels=None)
+        Found(bounds=(0.0, 0.1), edges=None, levels=None, pieces=None)
         """
         try:
             said = {name: tuple(one) for name, one in json.loads(text).items()}
+            if "pieces" in said:
+                said["pieces"] = tuple((start, rows) for start, rows in said["pieces"])
             found = cls(**said)
         except (ValueError, TypeError, AttributeError):
             raise Damaged("discovered domain: expected what was stored, got other text") from None
-        numbers = (*(found.bounds or ()), *(found.edges or ()))
+        pairs = (one for pair in found.pieces or () for one in pair)
+        numbers = (*(found.bounds or ()), *(found.edges or ()), *pairs)
         is_sound = len(found.bounds or (0, 0)) == 2
         is_sound &= all(type(one) is float for one in numbers)
         is_sound &= all(type(one) is str for one in found.levels or ())
@@ -146,8 +152,8 @@ def declared(attribute: Attribute, found: Found) -> Attribute:
     interval = attribute.coordinate if found.bounds is None else Coordinate(*found.bounds)
     if interval is None or not is_interval(interval.lower, interval.upper):
         raise DeclarationError(f"attribute {attribute.name!r}: expected lower < upper, got others")
-    cells = _bins(attribute, interval, wanted, found)
-    return replace(attribute, coordinate=interval, cells=cells, undeclared=None)
+    cells, pieces = _bins(attribute, interval, wanted, found), _pieces(attribute, interval, found)
+    return replace(attribute, coordinate=interval, cells=cells, pieces=pieces, undeclared=None)
 
 
 def _levels(attribute: Attribute, texts: tuple[str, ...]) -> Levels:
@@ -175,6 +181,17 @@ def _bins(
             "ascending edges, got others"
         )
     return Bins(edges)
+
+
+def _pieces(attribute: Attribute, interval: Coordinate, found: Found) -> Pieces:
+    pieces = found.pieces or ()
+    starts = [start for start, _ in pieces]
+    is_inside = not starts or interval.lower == starts[0] <= starts[-1] < interval.upper
+    if not is_inside or sorted(set(starts)) != starts or any(rows < 0 for _, rows in pieces):
+        raise DeclarationError(
+            f"attribute {attribute.name!r}: expected ascending pieces inside its bounds, got others"
+        )
+    return pieces
 
 
 def widest(attributes: Iterable[Attribute]) -> DiscoveredDomain:
