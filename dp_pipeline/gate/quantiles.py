@@ -190,14 +190,15 @@ class QuantileBins:
         ends, bins = np.cumsum(light), max(1, most - int(heavy.sum()))
         if heavy.any():
             bins = max(1, min(bins, round(self.most * float(light.sum() / rows.sum()))))
-        alone = [box for (box, _), is_one in zip(leaves, heavy, strict=True) if is_one]
-        places = [float(at) for box in alone for at in (box.start, box.start + box.length)]
+        cuts: set[float] = set()
+        for (box, _), is_one in zip(leaves, heavy, strict=True):
+            cuts |= self._around(box) if is_one else set()
         for rank in float(ends[-1]) * np.arange(1, bins) / bins:
             at = min(int(np.searchsorted(ends, rank)), len(leaves) - 1)
             part = 1 - (ends[at] - rank) / light[at] if light[at] > 0 else 0.0
             box = leaves[at][0]
-            places.append(box.start + min(max(part, 0.0), 1.0) * box.length)
-        cuts = {self._snapped(self._place(at)) for at in places}
+            place = self._place(box.start + min(max(part, 0.0), 1.0) * box.length)
+            cuts.add(self._multiple(self._nearest(place)))
         return tuple(sorted(cut for cut in cuts if self.interval.lower < cut < self.interval.upper))
 
     def _heavy(
@@ -213,9 +214,17 @@ class QuantileBins:
                 return heavy
             heavy |= more
 
-    def _snapped(self, number: float) -> float:
+    def _around(self, box: _Box) -> set[float]:
+        """The two cuts around a value: a unit apart at least."""
+        first, last = (self._nearest(self._place(at)) for at in (box.start, box.start + box.length))
+        return {self._multiple(first), self._multiple(max(last, first + 1))}
+
+    def _nearest(self, number: float) -> int:
+        return floor(number / self.unit + 0.5)
+
+    def _multiple(self, steps: int) -> float:
         # As decimals, so that three steps of 0.1 are 0.3.
-        return float(floor(number / self.unit + 0.5) * Decimal(repr(self.unit)))
+        return float(steps * Decimal(repr(self.unit)))
 
     def _pieces(self, leaves: list[tuple[_Box, float]], cuts: tuple[float, ...]) -> Pieces:
         """Rows between places that are not evenly filled: where most rows lie widest first."""
@@ -229,7 +238,7 @@ class QuantileBins:
         done: list[tuple[float, float]] = []
         while heap:
             worth, low, high, middle = heapq.heappop(heap)
-            if worth >= 0 or len(heap) + len(done) >= MOST_PIECES:
+            if worth >= 0 or len(heap) + len(done) + 1 >= MOST_PIECES:
                 rows = np.diff(np.interp([low, high], places, upto))
                 done.append((low, round(float(rows[0]), 1)))
                 continue

@@ -137,6 +137,44 @@ def test_quantile_bins_hold_about_as_many_rows_each(tmp_path: Path) -> None:
     assert counts.min() > 850
 
 
+def test_a_value_of_most_rows_has_a_bin_of_its_own_and_the_others_are_divided(
+    tmp_path: Path,
+) -> None:
+    spec = spec_of(tmp_path, "{x: {bounds: [0, 1000], bins: {quantiles: 16}}}", "{epsilon: 20}")
+    gains = np.random.default_rng(3).integers(200, 800, 500).astype(float).tolist()
+    found = run(spec, [(one, "a", "p") for one in [*gains, *[0.0] * 3500]])["x"]
+    assert found.edges is not None
+    first, *others = found.edges
+    assert first == 1.0
+    # An eighth of the rows is for two of sixteen bins.
+    assert len(others) == 1
+    assert others[0] == pytest.approx(np.median(gains), abs=25)
+
+
+def test_a_value_in_the_middle_is_cut_off_on_both_sides(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, "{x: {bounds: [0, 100], bins: {quantiles: 8}}}", "{epsilon: 20}")
+    hours = np.random.default_rng(4).integers(0, 100, 2000).astype(float).tolist()
+    found = run(spec, [(one, "a", "p") for one in [*hours, *[40.0] * 2000]])["x"]
+    assert found.edges is not None
+    assert {40.0, 41.0} <= set(found.edges)
+    assert 5 <= len(found.edges) <= 7
+
+
+def test_pieces_tell_where_rows_are_inside_of_bins(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, "{x: {bounds: [0, 1000], bins: {quantiles: 2}}}", "{epsilon: 20}")
+    values = [*np.random.default_rng(5).uniform(0, 100, 4000).tolist(), *[999.0] * 100]
+    found = run(spec, [(one, "a", "p") for one in values])["x"]
+    assert found.pieces is not None
+    starts, rows = np.array(found.pieces).T
+    assert starts[0] == 0
+    assert (np.diff(starts) > 0).all()
+    assert (rows >= 0).all()
+    assert len(starts) <= 128
+    upto = np.interp([100, 900], [*starts, 1000], [0, *np.cumsum(rows)])
+    assert upto == pytest.approx([4000, 4000], abs=40)
+    assert rows.sum() == pytest.approx(4100, abs=40)
+
+
 def test_what_is_left_open_is_all_that_is_found(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, ALL, "{epsilon: 30, delta: 0.001}")
     found = run(spec, crowd([1.5, 3.0]))

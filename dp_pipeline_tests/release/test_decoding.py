@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -186,3 +187,54 @@ def test_levels_come_back_as_their_texts(levels, data) -> None:
     values = columns(Domain((attribute,)), *codes)["x"]
     assert values.tolist() == [[*levels, None][code] for (code,) in codes]
     assert encoded(attribute, values) == [code for (code,) in codes]
+
+
+# Where rows are inside of their bins.
+
+
+def with_pieces(attribute: Attribute, *pieces: tuple[float, float]) -> np.ndarray:
+    """A thousand numbers of each bin, bin by bin."""
+    domain = Domain((replace(attribute, pieces=pieces),))
+    codes = np.repeat(np.arange(attribute.size), 1000)[:, None]
+    (column,) = decoded(codes, domain.names, domain, np.random.default_rng(1)).values()
+    return column.reshape(attribute.size, 1000)
+
+
+def test_numbers_are_drawn_where_the_rows_of_their_bin_are() -> None:
+    low, high = with_pieces(RENT, (0.0, 100.0), (0.25, 0.0), (400.0, 30.0), (500.0, 0.0))
+    assert 0 <= low.min() <= low.max() <= 0.25
+    assert low.mean() == pytest.approx(0.125, abs=0.01)
+    assert 400 <= high.min() <= high.max() <= 500
+
+
+def test_a_piece_across_an_edge_belongs_to_both_bins_by_its_parts() -> None:
+    low, high = with_pieces(RENT, (0.0, 0.0), (0.4, 100.0), (0.6, 300.0))
+    assert 0.4 <= low.min() <= low.max() < 0.5
+    # Half of the first piece is 50 rows, beside 300.
+    assert (high < 0.6).mean() == pytest.approx(50 / 350, abs=0.04)
+
+
+def test_whole_numbers_are_drawn_by_pieces_too_and_stay_in_their_bins() -> None:
+    young, old = with_pieces(AGE, (0.0, 0.0), (17.0, 5.0), (18.0, 0.0), (60.0, 5.0), (61.0, 0.0))
+    assert set(young.tolist()) == {17}
+    assert set(old.tolist()) == {60}
+
+
+def test_a_bin_without_rows_is_filled_evenly() -> None:
+    low, high = with_pieces(RENT, (0.0, 5.0), (0.5, 0.0))
+    assert low.mean() == pytest.approx(0.25, abs=0.02)
+    assert high.mean() == pytest.approx(400, abs=30)
+    assert high.max() > 790
+
+
+@fuzz
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=9), st.integers(0, 2**20))
+def test_whatever_the_pieces_every_number_has_the_code_it_came_from(
+    rows: list[float], seed: int
+) -> None:
+    starts = np.linspace(0, 800, len(rows) + 1)[:-1].tolist()
+    attribute = replace(RENT, pieces=tuple(zip(starts, rows, strict=True)))
+    domain = Domain((attribute,))
+    codes = np.random.default_rng(seed).integers(0, 2, 200)
+    (column,) = decoded(codes[:, None], domain.names, domain, np.random.default_rng(seed)).values()
+    assert encoded(attribute, column) == codes.tolist()

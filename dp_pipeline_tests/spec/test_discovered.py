@@ -226,6 +226,10 @@ def test_another_price_is_another_declaration(tmp_path: Path) -> None:
         Found(bounds=(0.0, 1.0), edges=(0.5, 0.2)),
         Found(bounds=(0.0, 1.0), edges=(0.0,)),
         Found(bounds=(0.0, 1.0), edges=(0.1, 0.2, 0.3, 0.4)),
+        Found(bounds=(0.0, 1.0), edges=(0.1,), pieces=((0.1, 5.0),)),
+        Found(bounds=(0.0, 1.0), edges=(0.1,), pieces=((0.0, 5.0), (1.0, 5.0))),
+        Found(bounds=(0.0, 1.0), edges=(0.1,), pieces=((0.0, 5.0), (0.5, 1.0), (0.4, 5.0))),
+        Found(bounds=(0.0, 1.0), edges=(0.1,), pieces=((0.0, -5.0),)),
     ],
 )
 def test_what_was_not_left_open_or_cannot_be_declared_is_refused(
@@ -245,7 +249,12 @@ def test_a_domain_of_other_attributes_is_refused(tmp_path: Path) -> None:
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 found_ones = st.one_of(
     st.builds(Found, bounds=st.tuples(numbers, numbers), edges=st.none()),
-    st.builds(Found, bounds=st.none(), edges=st.lists(numbers).map(tuple)),
+    st.builds(
+        Found,
+        bounds=st.none(),
+        edges=st.lists(numbers).map(tuple),
+        pieces=st.none() | st.lists(st.tuples(numbers, numbers)).map(tuple),
+    ),
     st.builds(Found, levels=st.lists(st.text()).map(tuple)),
 )
 
@@ -262,8 +271,31 @@ def test_facts_are_read_again_to_the_last_digit(attributes: list[tuple[str, Foun
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{", '{"bounds": [1]}', '{"bounds": ["a", "b"]}', '{"more": []}', '{"levels": [1]}'],
+    [
+        "",
+        "[]",
+        "{",
+        '{"bounds": [1]}',
+        '{"bounds": ["a", "b"]}',
+        '{"more": []}',
+        '{"levels": [1]}',
+        '{"pieces": [1]}',
+        '{"pieces": [[1.0]]}',
+        '{"pieces": [["a", 1.0]]}',
+    ],
 )
 def test_facts_that_were_not_written_are_damaged(text: str) -> None:
     with pytest.raises(Damaged, match="discovered domain: expected what was stored"):
         DiscoveredDomain.from_facts({"odd": text})
+
+
+def test_pieces_change_how_numbers_are_drawn_and_nothing_that_is_measured(tmp_path: Path) -> None:
+    spec = with_odd(tmp_path, "{bounds: discover, bins: {quantiles: 4}}")
+    box, edges = (0.0, 1.0), (0.5,)
+    plain = Found(bounds=box, edges=edges)
+    told = Found(bounds=box, edges=edges, pieces=((0.0, 3.0), (0.2, 1.0)))
+    one, other = (spec.with_domain(DiscoveredDomain((("odd", found),))) for found in (plain, told))
+    assert one.domain["odd"].measured == other.domain["odd"].measured
+    assert other.domain["odd"].pieces == told.pieces
+    # Another discovered domain is another release all the same.
+    assert one.digest != other.digest
