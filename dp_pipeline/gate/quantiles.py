@@ -159,15 +159,17 @@ class QuantileBins:
         boxes = [
             (rows, box)
             for box, rows in root.leaves(max(0.0, root.rows))
-            if not self._is_whole(box) and rows > HEAVY * self.scale * SHARES / max(box.shares, 1)
+            if box.depth < BITS
+            and self._units(box) > 1
+            and rows > HEAVY * self.scale * SHARES / max(box.shares, 1)
         ]
         boxes.sort(key=lambda one: -one[0])
         return {id(box) for _, box in boxes[:MOST_DIVIDED]}
 
-    def _is_whole(self, box: _Box) -> bool:
-        """Whether a box is as small as boxes get."""
+    def _units(self, box: _Box) -> float:
+        """How wide a box is."""
         width = self.interval.upper - self.interval.lower
-        return box.depth == BITS or width * box.length <= self.unit * (1 << BITS)
+        return width * box.length / (self.unit * (1 << BITS))
 
     def _place(self, at: float) -> float:
         """The number at a place of the tree, in units of its finest boxes."""
@@ -204,12 +206,12 @@ class QuantileBins:
     def _heavy(
         self, leaves: list[tuple[_Box, float]], rows: FloatArray, most: int
     ) -> NDArray[np.bool_]:
-        """Which leaves are values with more rows than a bin of the others has."""
-        whole = np.array([self._is_whole(box) for box, _ in leaves])
+        """Which leaves are one value, or two, with more rows than a bin of the others has."""
+        values = np.array([self._units(box) <= 2 for box, _ in leaves])
         heavy = np.zeros(len(leaves), dtype=np.bool_)
         while True:
             bins = max(1, most - int(heavy.sum()))
-            more = whole & ~heavy & (rows > rows[~heavy].sum() / bins)
+            more = values & ~heavy & (rows > rows[~heavy].sum() / bins)
             if not more.any() or bins == 1:
                 return heavy
             heavy |= more

@@ -41,16 +41,43 @@ HOMES: Declaration = {
     "models": {"one_shot": {}},
     "evaluation": {"epsilon": "0.05"},
 }
+SHOPS: Declaration = {
+    "title": "What was bought",
+    "description": "Purchases in the shops of a made-up town; which zones there are, nobody knows.",
+    "population": "customers",
+    "purpose": "release",
+    "protection": {"unit": "rows_of_person", "column": "customer", "at_most": "2"},
+    "ceiling": {"total": "6", "delta": "0.000002"},
+    "source": {"kind": "csv", "path": "shops.csv", "delimiter": ";"},
+    "attributes": {
+        "day": {
+            "type": "date",
+            "bounds": ["2026-10-01", "2026-10-31"],
+            "every": "week",
+            "format": "%d.%m.%Y",
+        },
+        "zone": {"levels": "discover", "at_most": "20"},
+        "fare": {"bounds": "discover", "unit": "0.5", "bins": {"quantiles": "8"}, "decimal": ","},
+        "age": {"bounds": ["0", "80"], "bins": "4", "integer": "true"},
+        "card": {"levels": ["child", "adult"]},
+    },
+    "constraints": {"never": {"age": "[0, 20)", "card": "adult"}},
+    "discover": {"epsilon": "1", "delta": "0.000001"},
+    "partitions": ["0.5", "1"],
+    "models": {"one_shot": {}},
+}
 QUARTERS = ((6, 5), (9, 15), (17, 10), (24, 16), (25, 4))
 """The middles of the five quarters."""
 
 
 def declare_town(project: Project) -> None:
-    """Write both data set files and their rows."""
+    """Write the data set files and their rows."""
     project.write_declaration("rides", RIDES)
     project.write_rows("rides.csv", _rides())
     project.write_declaration("homes", HOMES)
     project.write_rows("homes.csv", _homes())
+    project.write_declaration("shops", SHOPS)
+    project.write_rows("shops.csv", _shops())
 
 
 def _rides(rows: int = 20_000) -> Iterator[str]:
@@ -59,6 +86,19 @@ def _rides(rows: int = 20_000) -> Iterator[str]:
     places = random.normal(np.array(QUARTERS)[random.integers(5, size=rows)], 1.2)
     for row, (x, y) in enumerate(places):
         yield f"r{row // 2},{x:.2f},{y:.2f}"
+
+
+def _shops(rows: int = 8000) -> Iterator[str]:
+    random = np.random.default_rng(7)
+    yield "customer;day;zone;fare;age;card"
+    for row in range(rows):
+        zone = ["Altstadt", "Hafen", "Messe", "Ried"][random.integers(4)]
+        age = int(random.integers(0, 80))
+        fare = f"{random.lognormal(2, 0.7):.1f}".replace(".", ",")
+        card = "child" if age < 20 else "adult"
+        yield f"c{row // 2};{1 + row % 31:02d}.10.2026;{zone};{fare};{age};{card}"
+    yield f"c{rows};05.10.2026;Nirgendwo 7;6,5;30;adult"
+    yield f"c{rows + 1};05.10.2026;Ried;6,5;5;adult"
 
 
 def _homes(rows: int = 3000) -> Iterator[str]:
