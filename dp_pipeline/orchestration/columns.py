@@ -58,10 +58,10 @@ class Column:
 
 
 def column_metadata(spec: DatasetSpec, columns: Iterable[Column]) -> dict[str, Any]:
-    """Schema and population as Dagster shows them; no population where nothing is upstream."""
+    """Schema and lineage as Dagster shows them; no population where nothing is upstream."""
     listed = list(columns)
     schema = dg.TableSchema([_shown(column) for column in listed])
-    population = dg.TableColumnLineage(
+    lineage = dg.TableColumnLineage(
         {
             column.name: [
                 dg.TableColumnDep(dg.AssetKey([spec.name, stage]), name)
@@ -71,7 +71,7 @@ def column_metadata(spec: DatasetSpec, columns: Iterable[Column]) -> dict[str, A
             if column.sources
         }
     )
-    return {SCHEMA: schema, LINEAGE: population} if population.deps_by_column else {SCHEMA: schema}
+    return {SCHEMA: schema, LINEAGE: lineage} if population.deps_by_column else {SCHEMA: schema}
 
 
 def _shown(column: Column) -> dg.TableColumn:

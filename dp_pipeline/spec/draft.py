@@ -38,7 +38,7 @@ PROPOSED = """\
 # rows. That is good for rows that anyone may see, and for no others.
 """
 
-LINEAGE = """\
+POPULATION = """\
 # The population of persons: one privacy account, for ever. Every other file about the same persons
 # has to name the same population.
 """
@@ -375,7 +375,7 @@ def _head(outline: Outline, draft: str, description: str) -> str:
         f"# yaml-language-server: $schema={SCHEMA_FILE}\n{draft}"
         f"format: {DATASET_FILE}\nname: {outline.name}\n"
         f"title: {scalar(title)}\ndescription: {scalar(description)}\n"
-        f"{LINEAGE}population: {outline.name}\n"
+        f"{POPULATION}population: {outline.name}\n"
     )
 
 

@@ -39,11 +39,11 @@ def columns(page: dg.AssetSpec) -> dict[str, dg.TableColumn]:
 
 def sources(page: dg.AssetSpec) -> dict[str, set[str]]:
     """Column → ``stage.column`` that it is made from."""
-    population = page.metadata[LINEAGE]
-    population = getattr(population, "value", population)
+    lineage = page.metadata[LINEAGE]
+    lineage = getattr(lineage, "value", lineage)
     return {
         name: {f"{one.asset_key.path[-1]}.{one.column_name}" for one in made_from}
-        for name, made_from in population.deps_by_column.items()
+        for name, made_from in lineage.deps_by_column.items()
     }
 
 

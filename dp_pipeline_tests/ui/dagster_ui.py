@@ -39,8 +39,8 @@ class DagsterUi:
     def open(self, path: str) -> None:
         self.page.goto(f"{self.stack.url}/{path}")
 
-    def open_population(self, selection: str = "") -> None:
-        """The global population, or what a selection leaves of it."""
+    def open_lineage(self, selection: str = "") -> None:
+        """The global asset lineage, or what a selection leaves of it."""
         chosen = quote(selection, safe="")
         self.open(f"asset-groups~{chosen}" if selection else "asset-groups")
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.ui
 GROUPS = "query { assetNodes { groupName } }"
 
 
-def test_the_population_page_shows_every_group(ui: DagsterUi) -> None:
+def test_the_lineage_page_shows_every_group(ui: DagsterUi) -> None:
     groups = {node["groupName"] for node in ui.stack.client.ask(GROUPS)["assetNodes"]}
     assert {name for name in groups if name.startswith("rides_")} == {
         "rides_1_raw",
@@ -22,7 +22,7 @@ def test_the_population_page_shows_every_group(ui: DagsterUi) -> None:
     }
     # The list holds what fits on the screen, and shortens names in the middle.
     ui.resize(1400, 40 * len(groups) + 400)
-    ui.open_population()
+    ui.open_lineage()
     for group in groups:
         ui.page.get_by_role("button", name=re.compile(f" {group}$")).wait_for()
 

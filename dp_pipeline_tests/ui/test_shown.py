@@ -17,14 +17,14 @@ CHAIN = ("ingested", "validated", "normalized", "eug_kmeans", "evaluation", "com
 
 def test_the_chain_of_one_data_set_is_drawn(ui: DagsterUi) -> None:
     ui.resize(1700, 560)
-    ui.open_population('key:"rides/*"')
+    ui.open_lineage('key:"rides/*"')
     ui.sees("rides_2_release")
     ui.page.get_by_role("button", name="settings", exact=True).click()
     ui.page.get_by_role("menuitem", name="Expand all groups").click()
     for asset in CHAIN:
         ui.sees(re.compile(f"^{asset}$"))
     ui.page.keyboard.press("Escape")
-    keep_picture(ui.page, "population")
+    keep_picture(ui.page, "lineage")
 
 
 def test_a_release_has_a_card_that_opens(ui: DagsterUi) -> None:
