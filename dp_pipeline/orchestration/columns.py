@@ -71,7 +71,7 @@ def column_metadata(spec: DatasetSpec, columns: Iterable[Column]) -> dict[str, A
             if column.sources
         }
     )
-    return {SCHEMA: schema, LINEAGE: lineage} if population.deps_by_column else {SCHEMA: schema}
+    return {SCHEMA: schema, LINEAGE: lineage} if lineage.deps_by_column else {SCHEMA: schema}
 
 
 def _shown(column: Column) -> dg.TableColumn:
