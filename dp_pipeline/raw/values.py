@@ -236,11 +236,7 @@ def valid_numbers(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
     """Numbers inside the bounds (n,); NaN marks a row to drop, or a missing value."""
     box = attribute.coordinate
     assert box is not None
-    values = numbers_in(attribute, column)
-    if attribute.nullable or attribute.missing:
-        # What means nothing is no number outside of the bounds, where no cell is for it either.
-        nothing = missing(column, attribute.missing, partial(numbers_in, attribute))
-        values = np.where(nothing, np.nan, values)
+    values = _known_numbers(attribute, column)
     if attribute.on_invalid == "drop":
         return np.where((values >= box.lower) & (values <= box.upper), values, np.nan)
     # Infinity is only a number too large: it is clipped like any other. NaN stays NaN.
@@ -249,8 +245,18 @@ def valid_numbers(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
 
 def finite_numbers(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
     """Numbers of an attribute without bounds (n,); NaN where a value is missing or is none."""
-    values = np.where(missing_cells(attribute, column), np.nan, numbers_in(attribute, column))
+    values = _known_numbers(attribute, column)
     return np.where(np.isfinite(values), values, np.nan)
+
+
+def _known_numbers(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
+    """Numbers (n,), of any size; NaN where a value is missing or is none."""
+    values = numbers_in(attribute, column)
+    if not attribute.nullable and not attribute.missing:
+        return values
+    # What means nothing is no number, where no cell is for it either.
+    nothing = missing(column, attribute.missing, partial(numbers_in, attribute))
+    return np.where(nothing, np.nan, values)
 
 
 def level_codes(attribute: Attribute, column: pa.ChunkedArray) -> IntArray:

@@ -20,7 +20,7 @@ from dp_pipeline.raw.counters.undeclared import UndeclaredRows
 from dp_pipeline.release.accountant import LAPLACE, TREE_PATHS, TRUNCATED_TEXTS, Accountant
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovered import DiscoveredDomain, Found
+from dp_pipeline.spec.discovered import BETA, DiscoveredDomain, Found
 from dp_pipeline.spec.encoding import IntArray
 from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError, NoAnswer, NotDiscovered
 from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise
@@ -109,6 +109,23 @@ def test_no_bucket_without_rows_reaches_its_threshold_more_often_than_beta() -> 
         assert buckets * q ** (threshold - 1) > beta
 
 
+@dataclass
+class Same(ForcedNoise):
+    """One answer to every question."""
+
+    def discrete_laplace(self, counts: IntArray, _: Fraction) -> IntArray:
+        return np.full(counts.shape, self.most, dtype=np.int64)
+
+
+def test_a_bucket_passes_from_the_threshold_on(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, "{x: {bounds: discover}}", "{epsilon: 1}")
+    edges = bucket_edges(1.0)
+    threshold = bucket_threshold(Fraction(1), len(edges) - 1, BETA)
+    assert run(spec, [], Same(1, threshold))["x"].bounds == (edges[0], edges[-1])
+    with pytest.raises(NotDiscovered, match=f"at least {threshold} rows, got none"):
+        run(spec, [], Same(1, threshold - 1))
+
+
 @pytest.mark.parametrize("unit", [1.0, 0.1, 5.0])
 def test_edges_are_distinct_multiples_of_the_unit_and_never_more_than_asked(
     tmp_path: Path, unit: float
@@ -192,6 +209,16 @@ def test_every_look_has_its_part_of_the_budget_and_all_of_it_is_charged(tmp_path
     assert [one.delta for one in spends] == [0, 0, Fraction(1, 2000), Fraction(1, 2000)]
     assert {one.sensitivity for one in spends if not one.delta} == {2}
     accountant_of(spec).charge(*spends)
+
+
+def test_a_rule_of_texts_is_of_all_rows_that_a_person_may_have(tmp_path: Path) -> None:
+    text = "{word: {levels: discover}}"
+    spec = spec_of(tmp_path, text, "{epsilon: 1, delta: 0.001}", person=True)
+    (look,) = looks_of(spec)
+    assert look.rule is not None
+    assert len(look.rule.weights) == 2
+    rows = [(1.0, word, f"p{at}") for at in range(200) for word in "ab"]
+    assert run(spec, rows)["word"].levels == ("a", "b")
 
 
 def test_replacing_a_person_doubles_what_is_paid_for(tmp_path: Path) -> None:
@@ -333,6 +360,13 @@ def test_no_levels_are_refused_where_rare_rows_are_dropped(tmp_path: Path) -> No
         run(spec, crowd([1.0], words="a", times=500))
 
 
+def test_the_level_of_all_others_is_no_second_one_where_it_is_found(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, "{word: {levels: discover}}", "{epsilon: 1, delta: 0.001}")
+    assert spec.domain["word"].other == "other"
+    with pytest.raises(NotDiscovered, match="expected two levels"):
+        run(spec, [(1.0, "other", "p")] * 500)
+
+
 def test_a_declared_file_has_nothing_to_discover(tmp_path: Path) -> None:
     spec = written_spec(tmp_path, "{x: {bounds: [0, 1]}}")
     with pytest.raises(DeclarationError, match="people: expected something to discover, got none"):
@@ -400,6 +434,26 @@ def test_another_unit_or_threshold_is_another_question(tmp_path: Path) -> None:
     for unit, most, delta in ((1, 9, "0.001"), (2, 9, "0.001"), (1, 8, "0.001"), (1, 9, "0.0001")):
         cost = f"{{epsilon: 30, delta: {delta}}}"
         spec = spec_of(tmp_path, text.format(unit=unit, most=most), cost)
+        transcript = Transcript()
+        run(spec, crowd([1.5]), transcript=transcript)
+        asked.add(tuple(record.question for record in transcript.records))
+    assert len(asked) == 4
+
+
+def test_other_missing_words_aliases_or_bounds_are_another_question(tmp_path: Path) -> None:
+    asked = set()
+    for missing, alias, upper in (
+        ("-9", "c", 16),
+        ("-8", "c", 16),
+        ("-9", "d", 16),
+        ("-9", "c", 8),
+    ):
+        text = (
+            f"{{x: {{bounds: discover, bins: 2, nullable: true, missing: ['{missing}']}},"
+            f" y: {{column: x, bounds: [0, {upper}], bins: {{quantiles: 2}}}},"
+            f" word: {{levels: discover, aliases: {{{alias}: a}}}}}}"
+        )
+        spec = spec_of(tmp_path, text, "{epsilon: 90, delta: 0.001}")
         transcript = Transcript()
         run(spec, crowd([1.5]), transcript=transcript)
         asked.add(tuple(record.question for record in transcript.records))

@@ -15,6 +15,7 @@ from scipy import stats
 
 from dp_pipeline.gate.noise import ExactNoise, OpenDPNoise, SeededNoise, root_at_least
 from dp_pipeline.gate.texts import (
+    WEIGHT,
     TextRule,
     gaussian_reach,
     most_noise,
@@ -25,6 +26,7 @@ from dp_pipeline.gate.texts import (
     unpacked,
 )
 from dp_pipeline.release.accountant import GAUSSIAN_TEXTS, TRUNCATED_TEXTS, Accountant
+from dp_pipeline.spec.amounts import rho_of
 from dp_pipeline.spec.errors import BoundaryViolation
 from dp_pipeline_tests.gate.distributions import ALARM, gaussian_cdf
 
@@ -187,6 +189,31 @@ def test_truncated_noise_has_the_probabilities_of_the_proof() -> None:
     seen = np.bincount(drawn + most, minlength=2 * most + 1)
     assert len(seen) == 2 * most + 1
     assert stats.chisquare(seen, size * pmf / pmf.sum()).pvalue > ALARM
+
+
+def test_a_text_leaves_by_noise_below_its_threshold_from_the_threshold_on() -> None:
+    """The second one is without noise, but for a chance of 10^(−400)."""
+    rule = rule_of()
+    drawn = rule._noisy(np.zeros(10**4, dtype=np.int64), SeededNoise(3))
+    assert drawn.max() == -drawn.min() == rule.threshold - 1
+    exact = np.concatenate([packed((b"a", b"b")), [rule.threshold, rule.threshold - 1]])
+    silent = replace(rule, spend=replace(rule.spend, scale=ONE / 1000))
+    assert require_packed(silent.chosen(exact, SeededNoise(1))) == ("a",)
+
+
+@pytest.mark.parametrize("persons", [1, 2])
+def test_the_weighted_gaussian_has_what_each_step_of_its_proof_asks(persons: int) -> None:
+    delta = ONE / 10**6
+    for rows in (1, 2, 3, 7, 20):
+        rule = kind_of(GAUSSIAN_TEXTS, rows=rows, persons=persons, delta=delta)
+        variance, weights = rule.spend.scale, rule.weights
+        assert rule.spend.sensitivity == persons * WEIGHT**2
+        assert rule.spend.sensitivity / (2 * variance) <= rho_of(ONE, delta / 2)
+        for texts, weight in enumerate(weights, start=1):
+            assert texts * weight**2 <= WEIGHT**2 < texts * (weight + 1) ** 2
+            # A text of hers alone leaves with this chance; her texts together with δ₂.
+            alone = math.exp(-((rule.threshold - weight) ** 2) / (2 * variance))
+            assert texts * alone <= float(delta / (2 * persons)) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("noise", [SeededNoise(1), ExactNoise(), OpenDPNoise()])

@@ -508,6 +508,11 @@ def test_sums_that_were_changed_are_computed_anew_from_the_rows(
     busy.verify()
 
 
+def test_the_head_names_the_row_that_mended(busy: Ledger, place: Place):
+    tip = busy.restate(**WHY)
+    assert Head.of(place.folder, named=None).read() == tip == busy.verify()
+
+
 SECOND_FORMAT = """
 DROP TABLE state;
 CREATE INDEX entries_by_key ON entries (key);

@@ -60,6 +60,12 @@ def test_without_noise_the_pairs_that_depend_are_edges_of_a_spanning_tree() -> N
     assert nx.is_tree(nx.Graph([tuple(pair) for pair in pairs]))
 
 
+def test_no_edge_closes_a_ring_however_much_its_pair_depends() -> None:
+    people = tuple((*x * 3, *y * 3) for x, y in product("01", repeat=2)) * 20
+    table = table_of(run(Mst(), people, domain=BITS, epsilon=SILENT))
+    assert nx.is_tree(nx.Graph([tuple(pair) for pair in pairs_of(table)]))
+
+
 def test_without_noise_the_rows_have_the_pairs_that_were_measured() -> None:
     table = table_of(run(Mst(), TWINS, domain=BITS, epsilon=SILENT))
     for pair in ("a", "b"), ("c", "d"), ("e", "f"):

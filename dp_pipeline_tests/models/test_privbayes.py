@@ -349,6 +349,13 @@ def test_every_score_finds_what_depends_where_a_row_is_replaced(score: str) -> N
     assert {frozenset("ab"), frozenset("cd"), frozenset("ef")} <= pairs
 
 
+def test_score_i_is_of_more_levels_than_two_where_there_are_more() -> None:
+    people = tuple((x, y, x) for x, y in product("012", repeat=2)) * 10
+    domain = levels(a=3, b=3, c=3)
+    done = run(PrivBayes(score="I", clique_cells=9), people, domain=domain, epsilon=SILENT)
+    assert {"a", "c"} in [set(one.attributes) for one in table_of(done).measured]
+
+
 @every_score
 def test_with_public_rows_a_replay_needs_none(score: str) -> None:
     transcript = Transcript()

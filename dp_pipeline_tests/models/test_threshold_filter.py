@@ -16,7 +16,7 @@ from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.release.measurement import codes_of_keys, threshold_for
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline_tests.gate.questions import ONE
-from dp_pipeline_tests.models.contract import check_budget, check_loss, check_replay, run
+from dp_pipeline_tests.models.contract import Constant, check_budget, check_loss, check_replay, run
 from dp_pipeline_tests.models.tables import BITS, FEW, TWINS, levels, table_of
 from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE, TOWN
 
@@ -78,6 +78,15 @@ def model_on_huge(model: ThresholdFilter, counter: MemoryCounter):
     fitted = model.fit(curator, epsilon=ONE, rng=np.random.default_rng(1))
     curator.accountant.require_all_spent()
     return fitted
+
+
+def test_a_threshold_is_of_the_noise_that_persons_with_more_rows_get() -> None:
+    model = ThresholdFilter(empty_cells=1)
+    scale = run(model, (), domain=BITS, distance=3).draws[1].scale
+    threshold = threshold_for(64, scale, empty_cells=1)
+    for answer, kept in ((threshold - 1, 0), (threshold, 64)):
+        done = run(model, (), domain=BITS, distance=3, noise=Constant(answer))
+        assert len(done.draws[1].answer) == kept
 
 
 def test_where_no_cell_is_kept_rows_are_anywhere() -> None:

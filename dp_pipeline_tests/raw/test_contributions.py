@@ -170,6 +170,13 @@ def test_the_contract_catches_a_mutant(mutant: Keep, broken: str) -> None:
         check_contract(mutant)
 
 
+def test_copies_of_a_row_are_chosen_one_by_one_and_not_all_together() -> None:
+    """Under this key; one in 10^28 other keys would keep 50 copies of one row."""
+    rows: list[Row] = [("ann", float(n % 2), "a") for n in range(100)]
+    found = keep_at_most(table_of(rows), column="user", at_most=50, key=KEY)
+    assert set(found.column("x").to_pylist()) == {0.0, 1.0}
+
+
 def test_without_one_person_at_most_at_most_rows_change() -> None:
     rows: list[Row] = [("ann", float(n % 5), "a") for n in range(30)]
     rows += [("bob", float(n % 7), "b") for n in range(30)]

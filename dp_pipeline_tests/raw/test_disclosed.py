@@ -62,6 +62,15 @@ def test_the_order_of_the_rows_changes_nothing(
     assert_answer(engine(population.at(order)).records(("x", "y"), many, salt), asked)
 
 
+def test_rows_of_one_hash_lie_by_their_coordinates(monkeypatch: pytest.MonkeyPatch) -> None:
+    def one_hash(columns: list[np.ndarray], _: int) -> np.ndarray:
+        return np.zeros(len(columns[0]), dtype=np.uint64)
+
+    monkeypatch.setattr(memory_file, "hash_of", one_hash)
+    columns = [np.array([3, 1, 1, 2]), np.array([0, 9, -9, 5])]
+    assert memory_file.first_by_hash(columns, 3, 0).tolist() == [[1, -9], [1, 9], [2, 5]]
+
+
 def test_columns_are_refused_whatever_the_rows(engine: Engine) -> None:
     for people in AWKWARD.values():
         counter = engine(of_people(people))

@@ -253,6 +253,24 @@ def test_a_derived_column_is_a_function_of_one_row(function: str, tmp_path: Path
     assert column_of(spec.domain["made"], pa.table(ROWS)).to_pylist() == DERIVED[function]
 
 
+@pytest.mark.parametrize(
+    ("function", "form", "made"),
+    [
+        ("{product: [x, 2]}", "{bounds: [-99, 99]}", [13.0, None, None]),
+        ("{first: [x, 1]}", "{levels: [6, h], nullable: true}", ["6", None, None]),
+    ],
+)
+def test_of_a_word_for_nothing_nothing_is_derived(
+    function: str, form: str, made: list[object], tmp_path: Path
+) -> None:
+    from dp_pipeline.raw.values import column_of
+
+    more = f"derive: {{made: {function}}}\nreading: {{missing: [' n/a ', '-8']}}"
+    spec = written_spec(tmp_path, f"{{made: {form}}}", more=more)
+    table = pa.table({"x": ["6.5", "-8", "n/a"]})
+    assert column_of(spec.domain["made"], table).to_pylist() == made
+
+
 def test_derived_columns_are_levels_or_numbers_and_keep_missing_cells(tmp_path: Path) -> None:
     attributes = (
         "{hour: {levels: 0..23, nullable: true}, late: {column: hour, bounds: [0, 23], bins: 2, "

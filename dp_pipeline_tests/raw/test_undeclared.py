@@ -110,6 +110,16 @@ def test_a_missing_number_is_in_no_bucket(spec: DatasetSpec) -> None:
     assert magnitudes(spec, [("-1", "a", "f", "ann"), ("-1.0", "a", "f", "bob")]) == [0] * 4
 
 
+def test_a_number_that_means_nothing_is_in_no_bucket_where_no_cell_is_for_it_either(
+    tmp_path: Path,
+) -> None:
+    attributes = "{x: {bounds: discover}, word: {levels: [a, b]}}"
+    more = "discover: {epsilon: 90}\nreading: {missing: ['-1']}"
+    spec = written_spec(tmp_path, attributes, protection=PERSON, more=more)
+    rows: list[Row] = [("-1", "a", "f", "ann"), ("-1.0", "a", "f", "bob"), ("3", "b", "f", "cy")]
+    assert magnitudes(spec, rows) == [0, 0, 0, 1]
+
+
 def test_edges_of_buckets_are_powers_of_two_times_the_unit() -> None:
     for unit in (1e-9, 0.1, 1.0, 3.0, 1e9):
         edges = bucket_edges(unit)

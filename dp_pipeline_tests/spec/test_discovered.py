@@ -214,6 +214,8 @@ def test_two_discovered_domains_have_two_digests_and_neither_is_the_files(tmp_pa
 def test_another_price_is_another_declaration(tmp_path: Path) -> None:
     costs = (PURE, "discover: {epsilon: 0.2}", "discover: {epsilon: 0.1, beta: 0.001}")
     assert len({with_odd(tmp_path, "{bounds: discover}", one).digest for one in costs}) == 3
+    costs = (COST, COST.replace("delta: 0.000", "delta: 0.0001"))
+    assert len({with_odd(tmp_path, "{levels: discover}", one).digest for one in costs}) == 2
 
 
 @pytest.mark.parametrize(

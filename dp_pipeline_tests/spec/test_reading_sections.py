@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
 
-from dp_pipeline.spec.clock import Clock, Spans
+from dp_pipeline.spec.clock import Clock, Every, Spans
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline_tests.raw.written import written_spec
@@ -172,6 +173,26 @@ def test_cells_are_called_what_a_calendar_calls_them(
     labels = spec.domain["t"].labels()
     assert (labels[0], labels[-1], len(labels)) == (first, last, many)
     assert len(set(labels)) == many
+
+
+BEGINS = {
+    "year": lambda day: (day.month, day.day) == (1, 1),
+    "month": lambda day: day.day == 1,
+    "week": lambda day: day.isoweekday() == 1,
+    "day": lambda _: True,
+}
+
+
+@pytest.mark.parametrize("every", BEGINS)
+def test_a_cell_begins_with_the_first_day_of_what_it_is_called(every: Every) -> None:
+    first, last = date(2024, 12, 25), date(2026, 2, 2)
+    days = [first + timedelta(days=at) for at in range((last - first).days + 1)]
+    begin = [day for day in days if day == first or BEGINS[every](day)]
+    epoch = date(1970, 1, 1)
+    spans = Spans.every_one(Clock("date"), (first - epoch).days, (last - epoch).days, every)
+    assert spans is not None
+    assert spans.edges[:-1] == tuple((day - epoch).days for day in begin)
+    assert (last - epoch).days < spans.edges[-1] < (last - epoch).days + 1
 
 
 def test_cells_that_differ_in_their_clock_alone_are_no_equals() -> None:
