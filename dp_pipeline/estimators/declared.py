@@ -21,8 +21,8 @@ import numpy as np
 from pydantic import ValidationError
 
 from dp_pipeline.estimators.frames import ALSO_CALLED, UNKNOWN, is_rounded, text_of
-from dp_pipeline.spec.attribute_parser import Moment
-from dp_pipeline.spec.domain import Attribute, Domain
+from dp_pipeline.spec.attribute_parser import DISCOVER, Category, Moment, Numeric
+from dp_pipeline.spec.domain import Attribute, Domain, Undeclared
 from dp_pipeline.spec.encoding import MOST_CELLS, Bins, Coordinate, Levels, is_interval
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline.spec.fields import refusals_of
@@ -258,6 +258,43 @@ def _aliases(values: tuple[Any, ...], texts: tuple[str, ...]) -> tuple[tuple[str
     return tuple((alias, text) for alias, text in called if alias not in texts)
 
 
+def open_column(name: str, form: Form) -> DeclaredColumn:
+    """A column of which something is to be discovered, in the words of a data set file:
+    ``{"levels": "discover"}``, ``{"bounds": "discover", "bins": {"quantiles": 16}}``, or bins of
+    quantiles inside declared bounds. Raises DeclarationError for anything else.
+    """
+    kind = Category if "levels" in form else Numeric
+    said = {field: _nested_text(name, field, value) for field, value in form.items()}
+    try:
+        attribute = kind.model_validate(said).attribute(name, "clip")
+    except ValidationError as error:
+        first = refusals_of(error)[0]
+    else:
+        if attribute.has_cells:
+            return DeclaredColumn(attribute)
+        refuse(name, "bins beside the bounds", "none")
+    refuse(name, f"{first.expected} as `{'.'.join(map(str, first.field))}`", first.got)
+
+
+def _nested_text(name: str, field: str, value: object) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _nested_text(name, field, one) for key, one in value.items()}
+    if isinstance(value, float):
+        return repr(value)
+    return (
+        [str(one) for one in value]
+        if isinstance(value, list | tuple)
+        else _text(name, field, value)
+    )
+
+
+def _is_open(form: Form) -> bool:
+    """Whether something of it is to be discovered."""
+    said = (form.get("levels"), form.get("bounds"))
+    of_quantiles = isinstance(form.get("bins"), Mapping)
+    return of_quantiles or any(isinstance(one, str) and one == DISCOVER for one in said)
+
+
 _OF_NUMBERS = ("bounds", "bins", "edges", "integer", "nullable", "missing")
 _OF_MOMENTS = ("type", "bounds", "every", "bins", "edges", "zone", "nullable", "missing")
 _OF_LEVELS = ("levels", "size", "other", "nullable", "missing")
@@ -291,6 +328,10 @@ def domain_of(columns: tuple[DeclaredColumn, ...]) -> Domain:
 
 
 def _column(name: str, declared: object) -> DeclaredColumn:
+    if isinstance(declared, str) and declared == DISCOVER:
+        return DeclaredColumn(Attribute(name, name, "clip", undeclared=Undeclared()))
+    if isinstance(declared, Mapping) and _is_open(declared):
+        return open_column(name, declared)
     if not isinstance(declared, Mapping):
         short = "size" if isinstance(declared, Integral) else "levels"
         return nominal_column(name, {short: declared})

@@ -14,7 +14,7 @@ A wrong parameter, as this package and as scikit-learn name it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -54,6 +54,7 @@ from dp_pipeline.spec.amounts import (
     parse_delta,
     parse_epsilon,
 )
+from dp_pipeline.spec.discovered import Discover, discovery_price
 from dp_pipeline.spec.domain import Domain, OneRow, Relation, distance
 from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError
 from dp_pipeline.spec.parameters import fact_text, from_text, texts_of
@@ -84,7 +85,8 @@ class PrivateFit(Generic[ReleaseType]):
     estimator   name of its class
     method      name of the model
     releases    what the model gives
-    claim       the ε that was asked, and what it is accounted in
+    guarantee   the ε that was asked of the model, and what it is accounted in
+    discover    what its domain is discovered for, before and beside that
     """
 
     estimator: str
@@ -93,6 +95,7 @@ class PrivateFit(Generic[ReleaseType]):
     model: Model
     domain: Domain
     guarantee: PrivacyGuarantee
+    discover: Discover | None = None
 
     def run(
         self, counter: Counter, *, noise: NoiseSource, rng: np.random.Generator
@@ -142,7 +145,20 @@ def run_charged(
     noise: NoiseSource,
     rng: np.random.Generator,
 ) -> Estimate[ReleaseType]:
-    """Reserve ε, or ρ, in the ledger of the project's home, fit, settle with the spends.
+    """Fit rows, paid for by a population; see ``charged``."""
+    return charged(
+        of, lambda: of.run(counter, noise=noise, rng=rng), population=population, noise=noise
+    )
+
+
+def charged(
+    of: PrivateFit[ReleaseType],
+    run: Callable[[], Estimate[ReleaseType]],
+    *,
+    population: str,
+    noise: NoiseSource,
+) -> Estimate[ReleaseType]:
+    """Reserve ε, or ρ, in the ledger of the project's home, run, settle with the spends.
 
     Raises DeclarationError for a population without an account, one with another unit, relation
     or δ, and a seed where the account is for releases; BudgetExceeded when ε does not fit.
@@ -150,11 +166,11 @@ def run_charged(
     """
     ledger = find_home().ledger
     account = _require_account(ledger, population, noise)
-    _require_currency(account, of.guarantee.currency)
+    _require_currency(account, of)
     _dry_run(of)
     with ledger.reserve(_charge(of, account, noise)) as reservation:
         try:
-            fitted = of.run(counter, noise=noise, rng=rng)
+            fitted = run()
         except BaseException as error:
             reservation.die(f"the fit ended in {type(error).__name__}")
             raise
@@ -183,7 +199,13 @@ def _require_account(ledger: Ledger, population: object, noise: NoiseSource) -> 
     return account
 
 
-def _require_currency(account: Account, currency: Currency) -> None:
+def _require_currency(account: Account, of: PrivateFit[ReleaseType]) -> None:
+    if of.discover is not None and account.currency != PURE:
+        raise DeclarationError(
+            f"population {account.population}: expected an account in pure ε to pay for a domain "
+            "that is discovered, got one in ρ"
+        )
+    currency = of.guarantee.currency
     if currency not in (PURE, account.currency):
         raise DeclarationError(
             f"population {account.population}: delta: expected {_said(account.currency)} as its "
@@ -208,6 +230,10 @@ def _charge(of: PrivateFit[ReleaseType], account: Account, noise: NoiseSource) -
     delta = guarantee.currency.delta
     price = f"ε={epsilon}" if delta is None else f"ε={epsilon} at δ={delta_text(delta)}"
     cost = account.currency.cost_of(guarantee.amount, guarantee.currency)
+    found = of.discover
+    if found is not None:
+        price += f", its domain discovered for {discovery_price(found)}"
+        cost += found.epsilon
     return Charge(
         key=uuid4().hex,
         population=account.population,
@@ -229,6 +255,7 @@ def _charge(of: PrivateFit[ReleaseType], account: Account, noise: NoiseSource) -
             "code": f"dp_pipeline {__version__}",
         },
         currency=account.currency,
+        delta=Fraction(0) if found is None else found.delta or Fraction(0),
     )
 
 

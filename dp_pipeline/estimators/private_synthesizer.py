@@ -8,7 +8,7 @@ The graph of a released table's model, for networkx.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,9 +17,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dp_pipeline.estimators.declared import DeclaredColumn, declared_columns, domain_of
+from dp_pipeline.estimators.discovery import Discovery, cost_of
 from dp_pipeline.estimators.fit import (
     Estimate,
     PrivateFit,
+    charged,
     exact_delta,
     exact_epsilon,
     generator,
@@ -27,7 +29,6 @@ from dp_pipeline.estimators.fit import (
     is_fit_for_release,
     noise_of,
     plain_guarantee,
-    run_charged,
     table_model,
 )
 from dp_pipeline.estimators.frames import features_of, whole_number
@@ -40,11 +41,14 @@ from dp_pipeline.estimators.rows import (
     synthetic_frame,
     typed,
 )
-from dp_pipeline.gate.counter import MOST_GRID_CELLS, Counter
+from dp_pipeline.gate.counter import MOST_GRID_CELLS
 from dp_pipeline.gate.noise import OpenDPNoise
 from dp_pipeline.models.tables.base import TableModel
+from dp_pipeline.release.accountant import Spend
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.spec.amounts import epsilon_text
+from dp_pipeline.spec.attribute_parser import DISCOVER
 from dp_pipeline.spec.constraint_parser import constraints_of
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import IntArray
@@ -125,7 +129,7 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    domain : mapping of column names to levels, bins or sizes
+    domain : mapping of column names to levels, bins or sizes, or "discover"
         The declared columns, which are also those of the synthetic table. A column is
 
         * a list of levels: texts, numbers or truth values. A value is looked up as text, without
@@ -141,6 +145,16 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         * ``{"bounds": ["2026-01-01", "2026-12-31"], "every": "week"}``: a date, or a time with
           ``"type": "timestamp"``, in cells of a year, month, week, day or hour, or in bins or
           edges; with ``"zone"`` for times that have none.
+
+        What nobody knows is found by looks that are paid for (``discover``):
+
+        * ``{"levels": "discover"}``, with ``"at_most"``, ``"other"`` and ``"on_invalid": "drop"``:
+          texts that enough rows have; others become ``other``. Synthetic ones are texts;
+        * ``{"bounds": "discover", "bins": {"quantiles": 16}}``, or a number of bins: numbers, with
+          ``"unit"``; or ``{"bounds": [0, 99], "bins": {"quantiles": 16}}`` inside known bounds;
+        * ``"discover"``, and not even whether it holds numbers or texts is known: a noisy count
+          tells, a tenth of what ``discover`` costs. Types of ``X`` are not asked, because its
+          values make them. ``domain="discover"`` says this of every column.
 
         The key ``...`` declares every other column of ``X``, as in
         ``{...: {"bounds": [0, 1], "bins": 8}}``. Columns of an array without a name are called x
@@ -179,12 +193,18 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         ``{"never": [{"age": "[0, 16)", "state": ["married", "widowed"]}]}``; also ``only`` and
         ``depends``. Rows that break one are left out, as those with values that are not declared;
         no synthetic row does. Not every method can.
+    discover : dict, default=None
+        What finding the columns that say ``"discover"`` costs: ``{"epsilon": 0.1, "delta": 1e-9}``.
+        Its ε is **a part of** ``epsilon``, and its δ, which levels need, is added to ``delta``: the
+        fit is (ε, ``delta`` + δ)-differentially private in all.
 
     Attributes
     ----------
     spends_ : tuple of Spend
         Every noisy look of this fit. Their ε add up to ``epsilon`` exactly; with ``delta`` they
         are ρ, and add up to the largest whole nano-ρ that means no more than ``epsilon``.
+    discovered_ : dict
+        Column → what was found of it: ``levels``, or ``bounds`` and ``edges``; private too.
     graph_ : networkx.Graph
         The model: nodes are cliques, tuples of columns, with their number of ``cells``; an edge
         has the ``separator`` that two of them share.
@@ -230,6 +250,7 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         on_unknown: str = "drop",
         population: str | None = None,
         constraints: Mapping[str, object] | None = None,
+        discover: Mapping[str, object] | None = None,
     ) -> None:
         self.domain = domain
         self.epsilon = epsilon
@@ -242,6 +263,7 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         self.on_unknown = on_unknown
         self.population = population
         self.constraints = constraints
+        self.discover = discover
 
     def fit(self, X: Any, y: Any = None) -> PrivateSynthesizer:  # noqa: ARG002
         """Make a private model of the rows of X; costs ``epsilon`` each time.
@@ -251,28 +273,42 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
             of ``domain``. y is ignored
 
         Raises InvalidParameter, a ValueError, for parameters and for a table without a declared
-        column; with ``population`` also BudgetExceeded; nothing was charged or drawn then. No error
-        and no warning says anything about a row, unless ``on_unknown`` asks for one. Warns
-        (WeakSignal) of what ``warnings_`` says.
+        column; with ``population`` also BudgetExceeded; nothing was charged or drawn then.
+        NotDiscovered where noisy counts say too little of a column: ``discover`` is spent then.
+        No error and no warning says anything about a row, unless ``on_unknown`` asks for one.
+        Warns (WeakSignal) of what ``warnings_`` says.
         """
         began = generator(self.random_state)
         with invalid_parameters():
             features = features_of(X, typed=False)
-            domain = every_column(self.domain, features)
+            is_open = isinstance(self.domain, str) and self.domain == DISCOVER
+            domain = every_column({...: DISCOVER} if is_open else self.domain, features)
             columns = declared_columns(domain)
             values = declared_values(features, columns)
             columns = typed(columns, values)
-            fit = self._declared(columns)
+            discovery = self._discovery(columns)
+            fit = self._declared(columns, discovery)
             noise, refuse = noise_of(self.noise), self._refuses_unknown()
             # A declaration that read rows may hold a cache of them, so it is not the one kept.
             again = declared_columns(domain)
-            counter = counter_over_codes(
-                values, again, refuse=refuse, constraints=fit.domain.constraints
-            )
-            fitted = self._run(fit, counter, noise, copy.deepcopy(began))
+
+            def run() -> Estimate[SyntheticTable]:
+                nonlocal fit, columns, again
+                spends: tuple[Spend, ...] = ()
+                if discovery is not None:
+                    columns, spends = discovery.found(values, noise)
+                    fit, again = replace(self._declared(columns), guarantee=fit.guarantee), columns
+                counter = counter_over_codes(
+                    values, again, refuse=refuse, constraints=fit.domain.constraints
+                )
+                fitted = fit.run(counter, noise=noise, rng=copy.deepcopy(began))
+                return replace(fitted, spends=(*spends, *fitted.spends))
+
+            fitted = self._paid(fit, run, noise)
         self._fit, self._columns, self._began = fit, columns, began
         self._table, self._transcript = fitted.released, fitted.transcript
         self.spends_ = fitted.spends
+        self.discovered_ = {} if discovery is None else discovery.words_of(columns)
         self.graph_ = clique_graph(fitted.released)
         self.fit_for_release_ = is_fit_for_release(self.noise)
         self._name_features(fit.domain.names, is_named=features.labels is not None)
@@ -320,16 +356,38 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         names = tuple(column.attribute.name for column in chosen)
         return marginal_series(self._table.probabilities(names), chosen)
 
-    def _declared(self, columns: tuple[DeclaredColumn, ...]) -> PrivateFit[SyntheticTable]:
-        domain = domain_of(columns)
-        if self.constraints is not None:
-            domain = Domain(domain.attributes, constraints_of(self.constraints, domain))
+    def _discovery(self, columns: tuple[DeclaredColumn, ...]) -> Discovery | None:
+        """What is to be discovered; None where every column is declared."""
+        named = [one.attribute.name for one in columns if one.attribute.undeclared is not None]
+        if named:
+            return Discovery(columns, cost_of(self.discover))
+        if self.discover is not None:
+            raise DeclarationError(
+                "discover: expected a column of domain that says discover or quantiles, got none"
+            )
+        return None
+
+    def _declared(
+        self, columns: tuple[DeclaredColumn, ...], discovery: Discovery | None = None
+    ) -> PrivateFit[SyntheticTable]:
+        """The fit; before a discovery, of as many cells as may be found."""
+        said = self.constraints
+        constraints = () if said is None else constraints_of(said, domain_of(columns))
+        widest = columns if discovery is None else discovery.widest
+        domain = Domain(domain_of(widest).attributes, constraints)
         epsilon, delta = exact_epsilon(self.epsilon), exact_delta(self.delta)
+        cost = None if discovery is None else discovery.cost
+        if cost is not None:
+            expected = f"an ε below that of the fit, {epsilon_text(epsilon)}"
+            if cost.epsilon >= epsilon:
+                got = epsilon_text(cost.epsilon)
+                raise DeclarationError(f"discover: expected {expected}, got {got}")
+            epsilon -= cost.epsilon
         model = table_model(self.method, nominal_rows=self.nominal_rows, params=self.method_params)
         model.check(domain)
         guarantee = plain_guarantee(self.method, model, epsilon, domain=domain, delta=delta)
         return PrivateFit(
-            "PrivateSynthesizer", self.method, SyntheticTable, model, domain, guarantee
+            "PrivateSynthesizer", self.method, SyntheticTable, model, domain, guarantee, cost
         )
 
     def _refuses_unknown(self) -> bool:
@@ -343,16 +401,15 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
             )
         return self.on_unknown == "error"
 
-    def _run(
+    def _paid(
         self,
         fit: PrivateFit[SyntheticTable],
-        counter: Counter,
+        run: Callable[[], Estimate[SyntheticTable]],
         noise: Any,
-        rng: np.random.Generator,
     ) -> Estimate[SyntheticTable]:
         if self.population is None:
-            return fit.run(counter, noise=noise, rng=rng)
-        return run_charged(fit, counter, population=self.population, noise=noise, rng=rng)
+            return run()
+        return charged(fit, run, population=self.population, noise=noise)
 
     def _chosen(self, names: list[str]) -> tuple[DeclaredColumn, ...]:
         known = {column.attribute.name: column for column in self._columns}

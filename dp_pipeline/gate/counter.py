@@ -55,6 +55,12 @@ class UndeclaredCounter(Protocol):
     sets differ by ``spec.distance`` rows that count, at most.
     """
 
+    def kinds(self, attributes: tuple[str, ...]) -> Sealed:
+        """Rows whose value is a whole number, another number, and another text, of each attribute,
+        shape (3 · attributes,). A row is in one of the three of an attribute, or in none.
+        """
+        ...
+
     def magnitudes(self, attribute: str, edges: tuple[float, ...]) -> Sealed:
         """Rows of every bucket [edge_i, edge_i+1), shape (len(edges) − 1,), the last one with its
         upper edge. A row is in one bucket, or in none.

@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from fractions import Fraction
+from typing import Literal
 
 import numpy as np
 
@@ -39,8 +40,7 @@ from dp_pipeline.gate.trees import TreeSession
 from dp_pipeline.release.accountant import LAPLACE, TREE_PATHS, Accountant, Spend, split
 from dp_pipeline.release.measurement import SHARES
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovered import Discover, DiscoveredDomain, Found
+from dp_pipeline.spec.discovered import Discover, DiscoveredDomain, Found, Undiscovered
 from dp_pipeline.spec.domain import Attribute, Undeclared
 from dp_pipeline.spec.encoding import LARGEST_BOUND, Coordinate, IntArray
 from dp_pipeline.spec.errors import DeclarationError, NotDiscovered
@@ -64,7 +64,7 @@ class Look:
         return self.attribute.undeclared or Undeclared()
 
 
-def looks_of(spec: DatasetSpec) -> tuple[Look, ...]:
+def looks_of(spec: Undiscovered) -> tuple[Look, ...]:
     """Every look that discovers the domain, in order, with its price: they add up to the declared
     ε and δ. DeclarationError where nothing is to be discovered.
     """
@@ -81,7 +81,7 @@ def looks_of(spec: DatasetSpec) -> tuple[Look, ...]:
     )
 
 
-def _kinds(spec: DatasetSpec, name: str) -> Iterator[str]:
+def _kinds(spec: Undiscovered, name: str) -> Iterator[str]:
     wanted = spec.domain[name].undeclared or Undeclared()
     if wanted.levels is not None:
         yield "levels"
@@ -92,7 +92,7 @@ def _kinds(spec: DatasetSpec, name: str) -> Iterator[str]:
 
 
 def _look(
-    spec: DatasetSpec, attribute: Attribute, kind: str, epsilon: Fraction, delta: Fraction
+    spec: Undiscovered, attribute: Attribute, kind: str, epsilon: Fraction, delta: Fraction
 ) -> Look:
     what = f"{kind} of {attribute.name}"
     if kind == "levels":
@@ -109,7 +109,7 @@ def _look(
 
 
 def discover(
-    spec: DatasetSpec,
+    spec: Undiscovered,
     counter: UndeclaredCounter | None,
     accountant: Accountant,
     transcript: Transcript,
@@ -143,11 +143,46 @@ def discover(
     return DiscoveredDomain(tuple(found.items()))
 
 
+Kind = Literal["whole", "number", "text"]
+KINDS: tuple[Kind, ...] = ("whole", "number", "text")
+
+
+def discover_kinds(
+    names: tuple[str, ...],
+    counter: UndeclaredCounter | None,
+    accountant: Accountant,
+    transcript: Transcript,
+    noise: NoiseSource,
+    *,
+    epsilon: Fraction,
+    distance: int,
+) -> dict[str, Kind]:
+    """What most values of each attribute are, by noisy counts: whole numbers, numbers, or texts.
+
+    distance   rows that two neighbouring data sets differ by, at most
+
+    *Proof.* A row is in at most one of the three counts of an attribute, so it moves all counts
+    together by at most d in L1, of d attributes, and neighbours by d · distance. ∎ The larger
+    count of numbers or texts decides; numbers are whole where fewer than one in twenty is another.
+    """
+    route = Route(counter, accountant, transcript, noise)
+    what = f"kinds of {len(names)} columns"
+    paid = route.laplace(what, l1=distance * len(names), epsilon=epsilon)
+    noisy = route.ask(
+        paid, ("kinds", names), lambda counter: counter.kinds(names).open_at_the_gate()
+    )
+    found: dict[str, Kind] = {}
+    for name, (whole, other, texts) in zip(names, noisy.reshape(-1, 3).tolist(), strict=True):
+        is_text = texts > whole + other
+        found[name] = "text" if is_text else ("whole" if other * 20 < whole else "number")
+    return found
+
+
 @dataclass(frozen=True)
 class _Discovery:
     """The looks of one discovery, one after the other."""
 
-    spec: DatasetSpec
+    spec: Undiscovered
     route: Route[UndeclaredCounter]
 
     def after(self, look: Look, found: Found) -> Found:
@@ -221,7 +256,7 @@ class _Discovery:
         return noisy
 
 
-def _cost(spec: DatasetSpec) -> Discover:
+def _cost(spec: Undiscovered) -> Discover:
     assert spec.discover is not None
     return spec.discover
 

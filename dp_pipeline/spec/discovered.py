@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 
 from dp_pipeline.spec.amounts import delta_text, epsilon_text
-from dp_pipeline.spec.domain import Attribute, Pieces, Undeclared
+from dp_pipeline.spec.domain import Attribute, Domain, Pieces, Protection, Undeclared
 from dp_pipeline.spec.encoding import Bins, Coordinate, Levels, is_interval
 from dp_pipeline.spec.errors import Damaged, DeclarationError
 
@@ -48,8 +49,52 @@ def discovery_words(names: Iterable[str], price: Discover) -> str:
     >>> discovery_words(["zone", "fare"], Discover(Fraction(1, 10), Fraction(1, 10**9)))
     'zone, fare for ε=0.1 and δ=1e-9'
     """
+    return f"{', '.join(names)} for {discovery_price(price)}"
+
+
+def discovery_price(price: Discover) -> str:
+    """What a discovery costs, in words."""
     delta = "" if price.delta is None else f" and δ={delta_text(price.delta)}"
-    return f"{', '.join(names)} for ε={epsilon_text(price.epsilon)}{delta}"
+    return f"ε={epsilon_text(price.epsilon)}{delta}"
+
+
+class Undiscovered(Protocol):
+    """What a discovery is told: a data set, or the fit of an estimator. All of it public."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        ...
+
+    @property
+    def domain(self) -> Domain:
+        """Attributes, some of which leave something open."""
+        ...
+
+    @property
+    def discover(self) -> Discover | None:
+        """What it may cost."""
+        ...
+
+    @property
+    def to_discover(self) -> tuple[str, ...]:
+        """Names of the attributes that leave something open."""
+        ...
+
+    @property
+    def protection(self) -> Protection:
+        """What one person is."""
+        ...
+
+    @property
+    def distance(self) -> int:
+        """Rows that two neighbouring data sets differ by, at most."""
+        ...
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the rows that are read."""
+        ...
 
 
 @dataclass(frozen=True)

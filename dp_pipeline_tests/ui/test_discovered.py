@@ -54,7 +54,7 @@ def test_every_partition_is_made_with_it_and_it_is_paid_for_once(ui: DagsterUi) 
 def test_the_card_of_a_release_says_what_was_discovered_and_what_is_kept(ui: DagsterUi) -> None:
     ui.open_asset("shops/one_shot", view="partitions", partition="0.5")
     card = ui.opened(ui.metadata("release card")).inner_text()
-    assert "zone, fare for ε=1 and δ=0.000001" in card
+    assert "zone, fare for ε=1 and δ=1e-6" in card
     assert "never age [0, 20) with card adult" in card
 
 

@@ -26,8 +26,15 @@ from dp_pipeline.raw.counters.memory import MemoryCounter, combined_fingerprint
 from dp_pipeline.raw.ingest import read_with_fingerprint
 from dp_pipeline.raw.prepare import kept_rows
 from dp_pipeline.raw.snapshot import Snapshot, require_validated
-from dp_pipeline.raw.values import column_of, finite_numbers, level_words, valid_numbers
+from dp_pipeline.raw.values import (
+    column_of,
+    finite_numbers,
+    level_words,
+    missing,
+    valid_numbers,
+)
 from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.discovered import Undiscovered
 from dp_pipeline.spec.domain import MISSING, Attribute, Domain
 from dp_pipeline.spec.encoding import Coordinate, IntArray
 from dp_pipeline.spec.errors import BoundaryViolation
@@ -49,7 +56,7 @@ class UndeclaredRows:
     """
 
     def __init__(
-        self, spec: DatasetSpec, table: pa.Table, key: bytes, *, fingerprint: str = ""
+        self, spec: Undiscovered, table: pa.Table, key: bytes, *, fingerprint: str = ""
     ) -> None:
         table = table.select(list(dict.fromkeys(spec.columns)))
         declared = Domain(
@@ -62,7 +69,7 @@ class UndeclaredRows:
         self._spec, self._table, self.fingerprint = spec, table, fingerprint
 
     @classmethod
-    def empty(cls, spec: DatasetSpec) -> UndeclaredRows:
+    def empty(cls, spec: Undiscovered) -> UndeclaredRows:
         """The engine over no rows at all."""
         columns = {name: pa.array([], pa.string()) for name in spec.columns}
         return cls(spec, pa.table(columns), b"no rows")
@@ -83,6 +90,18 @@ class UndeclaredRows:
 
     def __repr__(self) -> str:
         return f"UndeclaredRows({self._spec.name})"
+
+    def kinds(self, attributes: tuple[str, ...]) -> Sealed:
+        """Rows by what their values are, shape (3 · attributes,); see ``UndeclaredCounter``."""
+        counts = []
+        for name in attributes:
+            one = self._open(name)
+            column = column_of(one, self._table)
+            values = finite_numbers(one, column)
+            is_whole = values == np.rint(values)
+            is_other = np.isnan(values) & ~missing(column, one.missing)
+            counts += [is_whole.sum(), (~np.isnan(values) & ~is_whole).sum(), is_other.sum()]
+        return Sealed(np.array(counts, dtype=np.int64))
 
     def magnitudes(self, attribute: str, edges: tuple[float, ...]) -> Sealed:
         """Rows of every bucket, shape (len(edges) − 1,); see ``UndeclaredCounter``."""

@@ -7,13 +7,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from dp_pipeline.estimators import InvalidParameter
 from dp_pipeline.ledger import Account, Ledger
 from dp_pipeline.publish.home import HOME_VARIABLE, find_home
 from dp_pipeline.spec.amounts import rho_of
-from dp_pipeline.spec.errors import BudgetExceeded
+from dp_pipeline.spec.errors import BudgetExceeded, NotDiscovered
 from dp_pipeline_tests.estimators.households import VILLAGE, copier
 from dp_pipeline_tests.instruments import RecordingNoise
 
@@ -100,3 +101,41 @@ def test_seeded_noise_is_refused_on_an_account_for_releases(ledger: Ledger):
         paid_by("pure", noise=noise).fit(VILLAGE)
     assert not noise.draws
     assert ledger.balance("pure").spent == 0
+
+
+# A domain that is discovered.
+
+OPEN = {"tenure": {"levels": "discover"}, "rent": {"bounds": [0, 3000], "bins": {"quantiles": 2}}}
+FOUND = {"domain": OPEN, "discover": {"epsilon": "0.3", "delta": "0.000001"}}
+FINDING = Account(
+    "finding", "one row", "add_remove", "release", Fraction(9), delta_ceiling=Fraction(1, 10**6)
+)
+
+
+def test_a_discovery_is_charged_with_its_fit_in_epsilon_and_delta(ledger: Ledger):
+    ledger.open_account(FINDING)
+    rows = pd.concat([VILLAGE] * 200)
+    fitted = paid_by("finding", epsilon="2", **FOUND).fit(rows)
+    reserve, settled = ledger.entries("finding")[-2:]
+    assert reserve.nano_epsilon == 2_000_000_000
+    assert "its domain discovered for ε=0.3 and δ=1e-6" in reserve.what
+    assert [row.epsilon for row in settled.spends] == [one.epsilon for one in fitted.spends_]
+    balance = ledger.balance("finding")
+    assert (balance.spent, balance.delta_spent) == (2, Fraction(1, 10**6))
+    with pytest.raises(BudgetExceeded):
+        paid_by("finding", epsilon="2", **FOUND).fit(rows)
+    assert ledger.balance("finding") == balance
+
+
+def test_a_discovery_that_finds_nothing_has_spent_its_charge(ledger: Ledger):
+    ledger.open_account(FINDING)
+    with pytest.raises(NotDiscovered):
+        paid_by("finding", epsilon="0.5", **FOUND).fit(VILLAGE[:1])
+    assert ledger.entries("finding")[-1].event == "dead"
+    assert ledger.balance("finding").spent == Fraction("0.5")
+
+
+def test_an_account_in_rho_pays_for_no_discovery(ledger: Ledger):
+    with pytest.raises(InvalidParameter, match="expected an account in pure ε"):
+        paid_by("in rho", epsilon="2", **FOUND).fit(VILLAGE)
+    assert ledger.balance("in rho").spent == 0

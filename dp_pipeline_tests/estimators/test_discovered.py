@@ -1,0 +1,157 @@
+"""PrivateSynthesizer over a domain that nobody declared: what is found, and what it costs."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+from dp_pipeline.estimators import PrivateSynthesizer
+from dp_pipeline.estimators.discovery import OF_KINDS
+from dp_pipeline.estimators.fit import InvalidParameter
+from dp_pipeline.spec.errors import NotDiscovered
+
+SECRET = "hapaxlegomenon"
+COST = {"epsilon": "1", "delta": 1e-6}
+OPEN = {
+    "zone": {"levels": "discover", "at_most": 20},
+    "fare": {"bounds": "discover", "unit": 0.5, "bins": {"quantiles": 8}},
+    "age": {"bounds": [0, 80], "bins": {"quantiles": 4}, "integer": True},
+    "sex": ["f", "m"],
+}
+
+
+def people(rows: int = 6000) -> pd.DataFrame:
+    rng = np.random.default_rng(1)
+    zones = rng.choice(["Altstadt", "Hafen", "Ried"], rows)
+    zones[0] = SECRET
+    return pd.DataFrame(
+        {
+            "zone": zones,
+            "fare": rng.lognormal(2, 1, rows).round(2),
+            "age": rng.integers(0, 80, rows),
+            "sex": rng.choice(["f", "m"], rows),
+        }
+    )
+
+
+def copier(**parameters: Any) -> PrivateSynthesizer:
+    standard = {"domain": OPEN, "epsilon": 3, "noise": "seeded:7", "random_state": 0}
+    return PrivateSynthesizer(**{**standard, "discover": COST, **parameters})
+
+
+def test_levels_bounds_and_quantiles_are_found_and_synthetic_rows_have_them():
+    fitted = copier().fit(people())
+    assert set(fitted.discovered_) == {"zone", "fare", "age"}
+    assert fitted.discovered_["zone"]["levels"] == ("Altstadt", "Hafen", "Ried", "other")
+    low, high = fitted.discovered_["fare"]["bounds"]
+    assert low == 0
+    assert 64 <= high <= 512
+    assert len(fitted.discovered_["fare"]["edges"]) <= 7
+    table = fitted.sample()
+    assert list(table.columns) == ["zone", "fare", "age", "sex"]
+    assert table["age"].dtype == "int64"
+    assert SECRET not in set(table["zone"])
+    assert abs((table["fare"] < 7.4).mean() - 0.5) < 0.1
+
+
+def test_what_discovery_costs_is_a_part_of_epsilon():
+    fitted = copier().fit(people())
+    assert sum(one.epsilon for one in fitted.spends_) == 3
+    assert sum(one.delta for one in fitted.spends_) == Fraction(1, 10**6)
+    looks = [one for one in fitted.spends_ if one.what.startswith(("levels", "bounds", "quantil"))]
+    assert sum(one.epsilon for one in looks) == 1
+
+
+def test_of_a_domain_that_is_all_open_a_noisy_count_tells_numbers_from_texts():
+    fitted = copier(domain="discover").fit(people())
+    assert set(fitted.discovered_) == {"zone", "fare", "age", "sex"}
+    assert fitted.discovered_["sex"]["levels"] == ("f", "m", "other")
+    assert "bounds" in fitted.discovered_["fare"]
+    assert fitted.sample(10)["age"].dtype == "int64"
+    assert fitted.sample(10)["fare"].dtype == "float64"
+    kinds, *_ = fitted.spends_
+    assert kinds.what == "kinds of 4 columns"
+    assert kinds.epsilon == OF_KINDS
+    assert kinds.sensitivity == 4
+    assert sum(one.epsilon for one in fitted.spends_) == 3
+
+
+def test_one_text_among_numbers_changes_the_type_of_a_frame_and_nothing_else():
+    """Types are made from values: pandas has another one as soon as one person says something."""
+    rows = people()
+    odd = rows.astype({"age": object})
+    odd.loc[5, "age"] = "unknown"
+    one, other = (copier(domain="discover").fit(frame) for frame in (rows.drop(index=5), odd))
+    assert one.discovered_.keys() == other.discovered_.keys()
+    assert "bounds" in other.discovered_["age"]
+    assert other.sample(5)["age"].dtype == "int64"
+
+
+def test_where_every_column_holds_numbers_no_delta_is_spent():
+    rows = people()[["fare", "age"]]
+    fitted = copier(domain="discover").fit(rows)
+    assert sum(one.delta for one in fitted.spends_) == 0
+    assert sum(one.epsilon for one in fitted.spends_) == 3
+
+
+def test_an_array_may_be_left_open_too():
+    rows = people()[["fare", "age"]].to_numpy()
+    fitted = copier(domain="discover").fit(rows)
+    assert set(fitted.discovered_) == {"x0", "x1"}
+
+
+def test_rows_are_drawn_anew_from_what_was_found():
+    fitted = copier().fit(people())
+    first, again = fitted.sample(50), fitted.sample(50)
+    pd.testing.assert_frame_equal(first, again)
+    assert set(fitted.sample(50)["zone"]) <= set(fitted.discovered_["zone"]["levels"])
+    assert fitted.marginal("zone").sum() == pytest.approx(1)
+
+
+def test_it_is_a_parameter_like_any_other():
+    assert clone(copier()).get_params()["discover"] == COST
+
+
+def test_too_little_to_see_is_refused_by_noisy_counts_with_advice():
+    with pytest.raises(NotDiscovered, match="levels of zone: expected two levels"):
+        copier().fit(people(40))
+
+
+def test_constraints_hold_of_what_is_declared_beside_what_is_found():
+    said = {"never": [{"sex": "f", "walks": "no"}]}
+    rows = people().assign(walks=np.where(people()["sex"] == "f", "yes", "no"))
+    domain = {**OPEN, "walks": ["yes", "no"]}
+    table = copier(domain=domain, constraints=said).fit(rows).sample()
+    assert not ((table["sex"] == "f") & (table["walks"] == "no")).any()
+    with pytest.raises(InvalidParameter, match="attributes with declared levels or bins"):
+        copier(constraints={"never": [{"sex": "f", "zone": "Ried"}]}).fit(people())
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"discover": None}, "discover: expected {"),
+        ({"discover": {"delta": 1e-9}}, "discover: expected {"),
+        ({"discover": {"epsilon": 1}}, "expected a δ for levels"),
+        ({"discover": {"epsilon": 3, "delta": 1e-9}}, "an ε below that of the fit, 3, got 3"),
+        ({"domain": {"sex": ["f", "m"]}}, "expected a column of domain that says discover"),
+        (
+            {"domain": {"age": {"bounds": "discover", "bins": 4}}},
+            "expected no δ where no levels are discovered",
+        ),
+        ({"domain": {"age": {"bounds": "discover"}}}, "expected bins beside the bounds"),
+        ({"domain": {"zone": {"levels": "discover", "size": 3}}}, "column 'zone'"),
+        ({"domain": {"age": {"bounds": "discover", "bins": {"many": 3}}}}, "column 'age'"),
+        ({"domain": "find"}, "expected a mapping of column names"),
+    ],
+)
+def test_what_is_wrong_is_refused_in_one_line(parameters: dict[str, Any], words: str):
+    with pytest.raises(InvalidParameter) as refused:
+        copier(**parameters).fit(people())
+    assert words in str(refused.value)
+    assert len(str(refused.value).splitlines()) == 1
