@@ -121,7 +121,7 @@ class QuantileBins:
             below = [child for box in live for child in box.children]
             if step == len(PARTS) - 1:
                 break
-            chosen = self._chosen(root)
+            chosen = self._chosen(root, below)
             live = [box for box in below if id(box) in chosen]
             self._settle(session, [box for box in below if id(box) not in chosen])
         session.close()
@@ -152,14 +152,15 @@ class QuantileBins:
             first, second = box.shares**2, shares**2
             box.rows = (box.rows * first + rows * second) / (first + second)
 
-    def _chosen(self, root: _Box) -> set[int]:
+    def _chosen(self, root: _Box, among: list[_Box]) -> set[int]:
         """Boxes to divide: those that are heavier than their noise and wider than a unit, the
-        heaviest where there are many.
+        heaviest where there are many. What was not divided once is measured to its end.
         """
+        open_ = {id(box) for box in among}
         boxes = [
             (rows, box)
             for box, rows in root.leaves(max(0.0, root.rows))
-            if box.depth < BITS
+            if id(box) in open_
             and self._units(box) > 1
             and rows > HEAVY * self.scale * SHARES / max(box.shares, 1)
         ]
