@@ -123,6 +123,17 @@ def test_what_is_no_delta_is_refused(delta: object):
             with_delta(delta)  # type: ignore[arg-type]
 
 
+def test_a_charge_of_no_epsilon_has_no_delta():
+    with pytest.raises(DeclarationError, match="a not-dp charge has no δ, got one"):
+        discovery("a", epsilon="0")
+
+
+def test_what_is_left_of_delta_is_said_in_words(ledger: Ledger):
+    assert ledger.balance("trips").delta_word == "spent 0, left 2e-09, ceiling 2e-09"
+    release(ledger, discovery("a"), "0.1")
+    assert ledger.balance("trips").delta_word == "spent 1e-09, left 1e-09, ceiling 2e-09"
+
+
 def test_a_population_without_delta_is_stored_as_it_always_was():
     assert "delta_spent" not in Population(opened=1, facts={}).values()
     assert Population(opened=1, facts={}, delta_spent="1/9").values()["delta_spent"] == "1/9"

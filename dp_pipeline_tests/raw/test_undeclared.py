@@ -91,6 +91,18 @@ def test_what_is_missing_empty_too_long_or_unprintable_is_no_text(spec: DatasetS
     assert words_of(spec, rows) == {"é" * 128: 1, "a": 2}
 
 
+def test_a_text_that_means_nothing_is_no_level_where_no_cell_is_for_it_either(
+    tmp_path: Path,
+) -> None:
+    for missing in ([], ["?"]):
+        more = f"{COST}\nreading: {{missing: {missing}}}"
+        spec = written_spec(tmp_path, "{word: {levels: discover}}", protection=PERSON, more=more)
+        words = ("", " ", "a", *missing)
+        assert words_of(spec, [("1", word, "f", f"p{at}") for at, word in enumerate(words)]) == {
+            "a": 1
+        }
+
+
 def test_a_row_without_a_person_or_with_an_undeclared_level_counts_nowhere(
     spec: DatasetSpec,
 ) -> None:
