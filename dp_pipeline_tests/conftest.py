@@ -1,4 +1,6 @@
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,12 @@ __all__ = ["postgres_server", "postgres_url"]
 # Tests of what does not depend on threads set their number themselves.
 for library in ("OMP", "OPENBLAS", "MKL"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+
+# In memory where there is room: else most tests wait for a disk that nobody will read. Whoever
+# names a folder, by this variable or by --basetemp, gets that.
+IN_MEMORY, ROOM = Path("/dev/shm"), 4 << 30
+if os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free > ROOM:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
 
 LONGEST_FIRST = ("test_cli.py", "orchestration", "ledger", "models", "raw")
 """Files and folders whose files take longest: whole chains, servers, thousands of cases."""
@@ -27,3 +35,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return found[0] if found else len(LONGEST_FIRST)
 
     items.sort(key=place)
+
+
+@pytest.fixture(scope="module")
+def forgotten_disk() -> Iterator[None]:
+    """Files are left to the kernel to write, but for those of commands and of children that are
+    killed: nobody cuts the power, and one chain would wait for the disk a hundred times.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)
+        yield
+
+
+@pytest.fixture(scope="module")
+def blank_pictures() -> Iterator[None]:
+    """Pictures are made, and are blank: what is drawn is looked at in the tests of reporting, and
+    one chain would draw five of them.
+    """
+    # Late: most folders of tests draw nothing.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FigureCanvasAgg, "draw", FigureCanvasAgg.get_renderer)
+        yield

@@ -13,6 +13,8 @@ import pytest
 
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
+pytestmark = pytest.mark.usefixtures("forgotten_disk", "blank_pictures")
+
 pytestmark = pytest.mark.chain
 
 
@@ -21,7 +23,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """RIDES at ε = 0.1, run once; tests copy it."""
     project = Project(tmp_path_factory.mktemp("budget"))
     project.declare("rides", RIDES)
-    result = project.cli("run", "rides", "--epsilon", "0.1")
+    result = project.cli_here("run", "rides", "--epsilon", "0.1")
     assert result.code == 0, result.err
     yield project.folder
 
@@ -33,37 +35,37 @@ def project(ran: Path, tmp_path: Path) -> Project:
 
 
 def test_the_budget_is_shown_with_and_without_a_name(project: Project):
-    shown = project.cli("budget", "rides")
+    shown = project.cli_here("budget", "rides")
     assert (shown.code, shown.err) == (0, "")
     assert "riders" in shown.out
-    assert project.cli("budget").out == shown.out == project.cli("budget", "show").out
-    (told,) = json.loads(project.cli("budget", "--json").out)
+    assert project.cli_here("budget").out == shown.out == project.cli_here("budget", "show").out
+    (told,) = json.loads(project.cli_here("budget", "--json").out)
     assert told["spent"] == "0.15"
     assert (told["left"], told["ceiling"], told["per_month"]) == ("2.85", "3", "none")
 
 
 def test_a_ceiling_is_raised_by_command_and_the_file_goes_on_with_a_word(project: Project):
     asked = ("budget", "raise", "rides", "--total", "4.5", "--reason", "the second survey")
-    raised = project.cli(*asked, "--per-month", "1")
+    raised = project.cli_here(*asked, "--per-month", "1")
     assert (raised.code, raised.err) == (0, "")
     assert "{total: 3} → ceiling {total: 4.5, per_month: 1}" in raised.out
     word = (
         "the file declares ceiling '3', per_month 'none'; the account has ceiling '4.5', per_month"
     )
-    planned = project.cli("plan", "rides")
+    planned = project.cli_here("plan", "rides")
     assert (planned.code, planned.err) == (0, "")
     assert word in planned.out
-    month = project.cli("run", "rides", "--epsilon", "0.5", "--new-draw")
+    month = project.cli_here("run", "rides", "--epsilon", "0.5", "--new-draw")
     assert month.code == 0, month.err
     assert word in month.out
     project.declare("rides", RIDES, ceiling={"total": "4.5", "per_month": "1"})
-    assert "the account rules" not in project.cli("plan", "rides").out
+    assert "the account rules" not in project.cli_here("plan", "rides").out
     project.declare("rides", RIDES, ceiling={"total": "5"})
-    more = project.cli("plan", "rides")
+    more = project.cli_here("plan", "rides")
     assert more.code == 2
     assert "`dp-pipeline budget raise` does" in more.err
     project.declare("rides", RIDES)
-    refused = project.cli("run", "rides", "--epsilon", "0.5", "--new-draw")
+    refused = project.cli_here("run", "rides", "--epsilon", "0.5", "--new-draw")
     assert refused.code == 3
     assert "per_month 1" in refused.err
 
@@ -79,7 +81,7 @@ def test_a_ceiling_is_raised_by_command_and_the_file_goes_on_with_a_word(project
     ],
 )
 def test_a_raise_that_is_none_is_one_line(project: Project, arguments, words: str):
-    refused = project.cli("budget", "raise", *arguments)
+    refused = project.cli_here("budget", "raise", *arguments)
     assert (refused.code, refused.out) == (2, "")
     assert words in refused.err
     assert len(refused.err.strip().splitlines()) == 1
@@ -87,17 +89,17 @@ def test_a_raise_that_is_none_is_one_line(project: Project, arguments, words: st
 
 
 def test_a_good_ledger_is_verified_and_an_older_one_is_not(project: Project):
-    good = project.cli("budget", "verify")
+    good = project.cli_here("budget", "verify")
     rows = len(project.ledger.entries())
     assert (good.code, good.err) == (0, "")
     assert good.out.startswith(f"{rows} rows; chain, sums, limits and head agree")
     yesterday = project.folder / "yesterday"
     shutil.copytree(project.ledger.folder, yesterday)
-    assert project.cli("run", "rides", "--epsilon", "0.5").code == 0
+    assert project.cli_here("run", "rides", "--epsilon", "0.5").code == 0
     shutil.rmtree(project.ledger.folder)
     shutil.copytree(yesterday, project.ledger.folder)
     for asked in (("budget", "verify"), ("run", "rides"), ("plan", "rides"), ("budget",)):
-        refused = project.cli(*asked)
+        refused = project.cli_here(*asked)
         assert refused.code == 1
         assert "an older copy was put back" in refused.err
 
@@ -113,16 +115,16 @@ def texts_in(value: object) -> Iterator[str]:
 
 def test_a_reason_that_is_a_formula_is_text_in_a_spreadsheet(project: Project):
     reason = "=HYPERLINK(A1)"
-    raised = project.cli("budget", "raise", "rides", "--total", "4", "--reason", reason)
+    raised = project.cli_here("budget", "raise", "rides", "--total", "4", "--reason", reason)
     assert raised.code == 0, raised.err
-    lines = list(csv.DictReader(io.StringIO(project.cli("budget", "export").out)))
+    lines = list(csv.DictReader(io.StringIO(project.cli_here("budget", "export").out)))
     assert lines[-1]["reason"] == f"'{reason}"
-    told = json.loads(project.cli("budget", "export", "--format", "json").out)
+    told = json.loads(project.cli_here("budget", "export", "--format", "json").out)
     assert told[-1]["reason"] == reason
 
 
 def test_an_export_is_csv_or_json_on_the_screen_or_in_a_file(project: Project):
-    shown = project.cli("budget", "export")
+    shown = project.cli_here("budget", "export")
     lines = list(csv.DictReader(io.StringIO(shown.out)))
     assert [line["event"] for line in lines] == ["opened", "release"]
     assert (lines[1]["charged"], lines[1]["epsilon"], lines[1]["evaluation"]) == (
@@ -130,12 +132,14 @@ def test_an_export_is_csv_or_json_on_the_screen_or_in_a_file(project: Project):
         "0.1",
         "0.05",
     )
-    written = project.cli("budget", "export", "rides", "--format", "json", "--out", "budget.json")
+    written = project.cli_here(
+        "budget", "export", "rides", "--format", "json", "--out", "budget.json"
+    )
     assert (written.code, written.out) == (0, "")
     told = json.loads((project.folder / "budget.json").read_text())
     assert told[1]["model"] == "dpqt_kmeans"
     assert len(told[1]["spends"]) > 1
     assert told[1]["parameters"] == {"columns": [], "gamma": "3/10", "nominal_rows": "40"}
     assert not [text for text in texts_in(told) if text.startswith(("{", "[", "("))]
-    refused = project.cli("budget", "export", "--out", "nowhere/at/all.csv")
+    refused = project.cli_here("budget", "export", "--out", "nowhere/at/all.csv")
     assert (refused.code, len(refused.err.splitlines())) == (1, 1)

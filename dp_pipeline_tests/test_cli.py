@@ -33,6 +33,8 @@ from dp_pipeline_tests.orchestration.projects import (
 )
 from dp_pipeline_tests.orchestration.warm import Result, start_server
 
+pytestmark = pytest.mark.usefixtures("forgotten_disk", "blank_pictures")
+
 SECRET = "90210777"
 """Stands in rows and in no declaration."""
 
@@ -73,8 +75,10 @@ def assert_refused(result: Result, code: int, *words: str) -> None:
 def assert_kept_secret(project: Project, result: Result) -> None:
     """The value of a row is in no output, no event and no file but the rows' own."""
     assert SECRET not in result.out + result.err
-    with project.stored_instance() as instance:
-        events = [dg.serialize_value(entry) for entry in entries(instance)]
+    with project.stored_instance() as stored:
+        both = [*entries(stored), *entries(project.instance)]
+    assert both, "nothing was run"
+    events = [dg.serialize_value(entry) for entry in both]
     assert SECRET not in "".join(events)
     for name, content in project.files().items():
         if not name.startswith(("datasets/", "data/raw/")):
@@ -107,7 +111,7 @@ def test_help_lists_every_command_with_a_sentence():
 
 @pytest.mark.parametrize("command", [["run"], ["plan"], ["data", "check"], ["frobnicate"], []])
 def test_a_command_without_what_it_needs_is_wrong_use(command: list[str], project: Project):
-    result = project.cli(*command)
+    result = project.cli_here(*command)
     assert result.code == 2
     assert "Usage: dp-pipeline" in result.err
     assert "Traceback" not in result.err
@@ -115,7 +119,7 @@ def test_a_command_without_what_it_needs_is_wrong_use(command: list[str], projec
 
 def test_the_list_of_data_sets_says_which_need_something(project: Project):
     project.declare("rides", RIDES)
-    lines = project.cli("data", "list").out.splitlines()
+    lines = project.cli_here("data", "list").out.splitlines()
 
     def line_of(name: str) -> str:
         (found,) = [line for line in lines if line.split()[:1] == [name]]
@@ -130,7 +134,7 @@ def test_the_list_of_data_sets_says_which_need_something(project: Project):
 def test_a_good_declaration_is_checked_without_rows(project: Project):
     project.declare("rides", RIDES)
     (project.datasets / "rides.csv").unlink()
-    result = project.cli("data", "check", "datasets/rides.yaml")
+    result = project.cli_here("data", "check", "datasets/rides.yaml")
     assert (result.code, result.err) == (0, "")
     assert result.out.endswith("a good declaration; all models at all ε cost 0.7\n")
     assert not project.home.root.exists()
@@ -161,9 +165,9 @@ def test_a_mistake_in_a_declaration_is_named_before_anything_is_made(
     project.declare("rides", RIDES)
     changes, word = BAD_DECLARATIONS[mistake]
     project.write_declaration("rides", RIDES, **changes)
-    assert_refused(project.cli("data", "check", "datasets/rides.yaml"), 2, word)
-    assert_refused(project.cli("run", "rides"), 2, word)
-    assert_refused(project.cli("plan", "rides"), 2, word)
+    assert_refused(project.cli_here("data", "check", "datasets/rides.yaml"), 2, word)
+    assert_refused(project.cli_here("run", "rides"), 2, word)
+    assert_refused(project.cli_here("plan", "rides"), 2, word)
     assert not project.home.root.exists()
 
 
@@ -184,24 +188,24 @@ def test_a_file_that_is_no_declaration_is_refused_with_its_line(
 ):
     project.declare("rides", RIDES)
     (project.datasets / "rides.yaml").write_text(text)
-    assert_refused(project.cli("run", "rides"), 2, "rides.yaml", word)
+    assert_refused(project.cli_here("run", "rides"), 2, "rides.yaml", word)
     assert not project.home.root.exists()
 
 
 @pytest.mark.parametrize("file", ["nowhere.yaml", "datasets", "out of reach/rides.yaml"])
 def test_a_declaration_that_cannot_be_read_is_refused(file: str, project: Project):
     project.declare("rides", RIDES)
-    assert_refused(project.cli("data", "check", file), 2, "expected a readable YAML file")
+    assert_refused(project.cli_here("data", "check", file), 2, "expected a readable YAML file")
 
 
 def test_a_plan_in_an_empty_home_makes_nothing(project: Project):
     project.declare("rides", RIDES)
     before = project.paths()
-    result = project.cli("plan", "rides")
+    result = project.cli_here("plan", "rides")
     assert (result.code, result.err) == (0, "")
     assert "asked 0.7, spent 0, left 3, ceiling 3" in result.out
-    assert project.cli("budget").code == 0
-    assert json.loads(project.cli("budget", "--json").out) == []
+    assert project.cli_here("budget").code == 0
+    assert json.loads(project.cli_here("budget", "--json").out) == []
     assert project.paths() == before
 
 
@@ -244,23 +248,23 @@ def test_checks_on_rows_that_fail_are_named_to_the_steward_and_to_nobody_else(pr
 
 def test_there_is_nothing_to_document_before_a_run_and_no_account_is_opened(project: Project):
     project.declare("rides", RIDES)
-    assert_refused(project.cli("data", "docs", "rides"), 1, "expected ingested rows, got none")
+    assert_refused(project.cli_here("data", "docs", "rides"), 1, "expected ingested rows, got none")
     assert project.ledger.account("riders") is None
 
 
 def test_the_plan_of_what_was_released_costs_nothing(home_of_rides: Project):
-    result = home_of_rides.cli("plan", "rides")
+    result = home_of_rides.cli_here("plan", "rides")
     rows = [line.split() for line in result.out.splitlines() if "dpqt_kmeans" in line]
     assert rows == [["dpqt_kmeans", text, "settled", "0"] for text in ("0.1", "0.5")]
     assert "asked 0, spent 0.7, left 2.3, ceiling 3" in result.out
-    fresh = home_of_rides.cli("plan", "rides", "--new-draw", "--epsilon", "0.50")
+    fresh = home_of_rides.cli_here("plan", "rides", "--new-draw", "--epsilon", "0.50")
     assert "asked 0.55, spent 0.7, left 2.3, ceiling 3" in fresh.out
 
 
 def test_a_plan_beyond_the_ceiling_is_shown_and_ends_with_exit_code_3(project: Project):
     spec = project.declare("rides", RIDES, ceiling={"total": "0.7"})
     project.run(spec, epsilons=["0.1"])
-    result = project.cli("plan", "rides", "--new-draw")
+    result = project.cli_here("plan", "rides", "--new-draw")
     assert result.code == 3
     assert "asked 0.7, spent 0.15, left 0.55, ceiling 0.7" in result.out
     assert result.err.count("\n") == 1
@@ -268,15 +272,15 @@ def test_a_plan_beyond_the_ceiling_is_shown_and_ends_with_exit_code_3(project: P
 
 
 def test_the_budget_of_one_data_set_is_that_of_its_population(home_of_rides: Project):
-    (account,) = json.loads(home_of_rides.cli("budget", "rides", "--json").out)
+    (account,) = json.loads(home_of_rides.cli_here("budget", "rides", "--json").out)
     expected = {"population": "riders", "releases": "2", "not_dp": "0", "spent": "0.7"}
     limits = {"left": "2.3", "ceiling": "3", "per_month": "none", "month_left": "none"}
     assert account == {**expected, **limits}
-    assert json.loads(home_of_rides.cli("budget", "census", "--json").out) == []
+    assert json.loads(home_of_rides.cli_here("budget", "census", "--json").out) == []
 
 
 def test_a_run_says_what_was_released_and_where_the_report_is(home_of_rides: Project):
-    result = home_of_rides.cli("run", "rides", "--epsilon", "5e-1", "--epsilon", "0.50")
+    result = home_of_rides.cli_here("run", "rides", "--epsilon", "5e-1", "--epsilon", "0.50")
     assert (result.code, result.err) == (0, "")
     rows = [line.split() for line in result.out.splitlines() if line.startswith(" dpqt_kmeans")]
     assert [(row[0], row[1], *row[-3:]) for row in rows] == [
@@ -347,7 +351,7 @@ def test_a_wrong_argument_is_refused_with_nothing_made(
 ):
     project.declare("rides", RIDES)
     for command in ("run", "plan"):
-        assert_refused(project.cli(command, *arguments), 2, word)
+        assert_refused(project.cli_here(command, *arguments), 2, word)
     assert not project.home.root.exists()
 
 
@@ -356,19 +360,19 @@ def test_a_folder_of_data_sets_that_is_none_is_refused(name: str, project: Proje
     project.declare("rides", RIDES)
     path = project.folder / "nowhere" if name == "missing" else project.datasets / "rides.csv"
     for command in (["run", "trips"], ["plan", "trips"], ["data", "list"]):
-        result = project.cli(*command, DP_PIPELINE_DATASETS=str(path))
+        result = project.cli_here(*command, DP_PIPELINE_DATASETS=str(path))
         assert_refused(result, 2, "DP_PIPELINE_DATASETS: expected a folder")
 
 
 def test_two_data_sets_of_one_name_are_refused(project: Project):
     project.declare("trips", RIDES)
-    assert_refused(project.cli("run", "trips"), 2, "expected a name of its own")
+    assert_refused(project.cli_here("run", "trips"), 2, "expected a name of its own")
 
 
 def test_without_a_home_every_command_that_needs_one_is_refused(project: Project):
     project.declare("rides", RIDES)
     for command in (["run", "rides"], ["plan", "rides"], ["budget"]):
-        result = project.cli(*command, DP_PIPELINE_HOME="")
+        result = project.cli_here(*command, DP_PIPELINE_HOME="")
         assert_refused(result, 2, "home: expected a project folder with workspace.yaml")
     assert not project.home.root.exists()
 
@@ -376,7 +380,7 @@ def test_without_a_home_every_command_that_needs_one_is_refused(project: Project
 def test_a_home_that_cannot_be_a_folder_is_refused(project: Project):
     project.declare("rides", RIDES)
     home = str(project.datasets / "rides.csv")
-    assert_refused(project.cli("run", "rides", DP_PIPELINE_HOME=home), 1, "cannot use")
+    assert_refused(project.cli_here("run", "rides", DP_PIPELINE_HOME=home), 1, "cannot use")
 
 
 @pytest.mark.parametrize("dagster", ["", "somewhere/dagster"])
@@ -403,7 +407,7 @@ def test_a_corrupted_ledger_stops_every_command(content: bytes, project: Project
     ledger.parent.mkdir(parents=True)
     ledger.write_bytes(content)
     for command in (["run", "rides"], ["plan", "rides"], ["budget"], ["budget", "--json"]):
-        assert_refused(project.cli(*command), 1, "ledger")
+        assert_refused(project.cli_here(*command), 1, "ledger")
     assert ledger.read_bytes() == content
     assert not project.home.raw.exists()
 
@@ -413,7 +417,7 @@ def test_a_ledger_whose_file_was_lost_is_not_replaced_by_an_empty_budget(project
     project.run(spec, epsilons=["0.1"])
     (project.home.root / "ledger" / "ledger.sqlite").unlink()
     for command in ("run", "plan"):
-        assert_refused(project.cli(command, "rides"), 1, "the file is lost")
+        assert_refused(project.cli_here(command, "rides"), 1, "the file is lost")
 
 
 def test_an_edited_ledger_is_reported_by_the_budget(project: Project):
@@ -423,7 +427,7 @@ def test_an_edited_ledger_is_reported_by_the_budget(project: Project):
     content = path.read_bytes()
     assert b"dpqt_kmeans at" in content
     path.write_bytes(content.replace(b"dpqt_kmeans at", b"dpqt_kmeans AT"))
-    assert_refused(project.cli("budget", "--json"), 1, "does not match its hash")
+    assert_refused(project.cli_here("budget", "--json"), 1, "does not match its hash")
 
 
 # Sources that cannot be read, and rows that break their declaration.
@@ -466,7 +470,7 @@ def test_a_source_that_cannot_be_read_leaves_one_line_and_no_snapshot(
         contents = {"0 bytes": b"", "truncated": whole[: len(whole) // 2]}
         path.write_bytes(contents.get(damage, f"{SECRET},{SECRET}\n".encode() * 99))
     project.declare("rides", base, source={"kind": "parquet", "path": "rides.parquet"})
-    result = project.cli("run", "rides")
+    result = project.cli_here("run", "rides")
     assert_refused(result, 1, "rides: parquet:", "expected")
     assert_kept_secret(project, result)
     assert_nothing_left(project, "rides")
@@ -489,7 +493,7 @@ def test_a_broken_row_of_a_benchmark_fails_in_one_line_that_names_the_expectatio
     project.declare("plants", COLOURED)
     good = ROWS["plants"][1:] if rows else ()
     project.write_rows("plants.csv", [ROWS["plants"][0], *good, *rows])
-    result = project.cli("run", "plants")
+    result = project.cli_here("run", "plants")
     assert_refused(result, 1, "plants: expected", expectation)
     assert_kept_secret(project, result)
     assert not project.home.released.exists()
@@ -499,10 +503,10 @@ def test_a_broken_row_of_a_benchmark_fails_in_one_line_that_names_the_expectatio
 def test_a_refused_benchmark_is_refused_again_until_it_gets_a_new_snapshot(project: Project):
     project.declare("plants", COLOURED)
     project.write_rows("plants.csv", [*ROWS["plants"], f"1,1,{SECRET}"])
-    assert_refused(project.cli("run", "plants"), 1, "levels__colour")
+    assert_refused(project.cli_here("run", "plants"), 1, "levels__colour")
     project.write_rows("plants.csv", ROWS["plants"])
-    assert_refused(project.cli("run", "plants"), 1, "levels__colour")
-    assert project.cli("run", "plants", "--snapshot", "mended").code == 0
+    assert_refused(project.cli_here("run", "plants"), 1, "levels__colour")
+    assert project.cli_here("run", "plants", "--snapshot", "mended").code == 0
 
 
 def shape(text: str) -> str:

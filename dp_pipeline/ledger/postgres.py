@@ -23,7 +23,7 @@ from dp_pipeline.ledger.book import StillHeld, require_format
 from dp_pipeline.ledger.entries import ReservationOver
 from dp_pipeline.ledger.head import Tip, file_errors, locked, newest, private_folder, sweep_locks
 from dp_pipeline.ledger.postgres_guards import GUARDS, drop_guards, missing_guards, require_sound
-from dp_pipeline.ledger.tables import FORMAT, add_state, metadata, write_seal
+from dp_pipeline.ledger.tables import FORMAT, add_state, create_tables, write_seal
 from dp_pipeline.spec.errors import Damaged, DeclarationError, PipelineError
 from dp_pipeline.spec.url import EXPECTED_DRIVER, has_driver
 
@@ -219,7 +219,7 @@ class PostgresStore:
         with self.alone(), self._server.errors(), self._writer.connection.begin():
             connection = self._writer.connection
             if not connection.execute(_FOUND).scalar_one():
-                metadata.create_all(connection, checkfirst=False)
+                create_tables(connection)
                 write_seal(connection)
                 _finish(connection)
                 before()
@@ -235,7 +235,7 @@ class PostgresStore:
             self._server.lock(connection, _WRITERS)
             with connection.begin():
                 if not connection.execute(_FOUND).scalar_one():
-                    metadata.create_all(connection, checkfirst=False)
+                    create_tables(connection)
                     copy(connection)
                     _finish(connection)
                 require_format(self._format(connection), expected=FORMAT, of=str(self))

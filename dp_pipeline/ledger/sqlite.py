@@ -23,7 +23,7 @@ from sqlalchemy.pool import NullPool
 from dp_pipeline.files import sync, temporary_folder
 from dp_pipeline.ledger.book import StillHeld, require_format
 from dp_pipeline.ledger.head import file_errors, locked, private_folder, sweep_locks
-from dp_pipeline.ledger.tables import CHARGES, FORMAT, GENESIS, add_state, metadata, write_seal
+from dp_pipeline.ledger.tables import CHARGES, FORMAT, GENESIS, add_state, create_tables, write_seal
 from dp_pipeline.spec.errors import Damaged, PipelineError, with_remedy
 
 _TIP = "(SELECT coalesce(max(sequence), 0) FROM entries)"
@@ -292,7 +292,7 @@ def _fill(path: Path) -> None:
     connection.close()
     with _engine(path).execution_options(begin="BEGIN IMMEDIATE").begin() as transaction:
         transaction.exec_driver_sql(f"PRAGMA application_id = {_APPLICATION}")
-        metadata.create_all(transaction)
+        create_tables(transaction)
         _finish(transaction)
 
 

@@ -31,7 +31,6 @@ from dp_pipeline.publish.release import (
     digest_of,
     not_dp_beside,
 )
-from dp_pipeline.raw.prepare import exact_codes, require_codes
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bundle import ALLOWED, K_ANONYMITY, Bundle, KAnonymousKey, Key
 from dp_pipeline.spec.amounts import epsilon_text
@@ -71,6 +70,9 @@ def coded_rows(spec: DatasetSpec, snapshot: Snapshot) -> CodedRows:
 
     NotPrepared unless the snapshot is prepared; DeclarationError without a section `k_anonymity`.
     """
+    # With the engine of rows behind it, which no plan needs.
+    from dp_pipeline.raw.prepare import exact_codes
+
     columns, label = quasi_identifiers(spec), spec.domain[str(spec.label)]
     codes = exact_codes(spec, snapshot, [*(one.name for one in columns), label.name])
     target = codes[:, -1].astype(np.int64)
@@ -298,6 +300,9 @@ class KAnonymousRelease(Release):
 
     def open(self, key: Key, snapshot: Snapshot) -> KAnonymousDrawing:
         """Its rows, which are read once the ledger knows of it."""
+        # Imported late, as in ``coded_rows``.
+        from dp_pipeline.raw.prepare import require_codes
+
         require_codes(self.spec, snapshot)
         return KAnonymousDrawing(self, key, snapshot)
 

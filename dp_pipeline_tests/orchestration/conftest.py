@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 from dp_pipeline_tests.orchestration.warm import start_server
@@ -18,24 +15,9 @@ def warm_server() -> None:
     start_server()
 
 
-@pytest.fixture(scope="package", autouse=True)
-def forgotten_disk() -> Iterator[None]:
-    """Files are left to the kernel to write, but for those of commands and of children that are
-    killed: nobody cuts the power, and one chain would wait for the disk a hundred times.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", os.fstat)
-        yield
-
-
-@pytest.fixture(scope="package", autouse=True)
-def blank_pictures() -> Iterator[None]:
-    """Pictures are made, and are blank: what is drawn is looked at in the tests of reporting, and
-    one chain would draw five of them.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FigureCanvasAgg, "draw", FigureCanvasAgg.get_renderer)
-        yield
+@pytest.fixture(scope="module", autouse=True)
+def quick_chains(forgotten_disk: None, blank_pictures: None) -> None:
+    """Every test here runs a chain or a part of one."""
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -14,7 +15,9 @@ from typing import Any
 import dagster as dg
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from dp_pipeline.cli import main
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.orchestration import instance
 from dp_pipeline.orchestration.common import Pipeline
@@ -29,7 +32,7 @@ from dp_pipeline.publish.request import RunRequest
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.parser import load_spec
-from dp_pipeline_tests.orchestration.warm import Result, command, ended, start
+from dp_pipeline_tests.orchestration.warm import OURS, Result, command, ended, start
 
 Declaration = Mapping[str, Any]
 
@@ -252,6 +255,22 @@ class Project:
     def cli(self, *arguments: str, **environment: str) -> Result:
         """A command in a process of its own, in the project's folder."""
         return self.begin_cli(*arguments, **environment)()
+
+    def cli_here(self, *arguments: str, **environment: str) -> Result:
+        """A command in this process, with Dagster's storage in memory: where what is said and left
+        behind is the point, and not the process.
+        """
+        with pytest.MonkeyPatch.context() as patch:
+            for name in [name for name in os.environ if name.startswith(OURS)]:
+                patch.delenv(name)
+            for name, text in {**self.environment, **environment}.items():
+                patch.setenv(name, text)
+            patch.chdir(self.folder)
+            patch.setattr(instance, "dagster_instance", lambda _: nullcontext(self.instance))
+            said = CliRunner().invoke(main, list(arguments), prog_name="dp-pipeline")
+        if said.exception is not None and not isinstance(said.exception, SystemExit):
+            raise said.exception
+        return Result(said.exit_code, said.stdout, said.stderr)
 
     def begin_cli(self, *arguments: str, **environment: str) -> Callable[[], Result]:
         """A command that runs already; call what is returned to wait for its end."""

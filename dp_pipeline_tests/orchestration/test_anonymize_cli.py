@@ -38,7 +38,7 @@ def assert_refused(result: Result, code: int, word: str) -> None:
 
 def test_public_rows_are_released_by_the_first_method_at_every_k(project: Project):
     declare(project, WARD, rows=ROWS * 3)
-    first = project.cli("anonymize", "patients")
+    first = project.cli_here("anonymize", "patients")
     assert (first.code, first.err) == (0, "")
     rows = lines_of(first)
     assert [(row[0], row[1], row[-1]) for row in rows] == [
@@ -51,20 +51,19 @@ def test_public_rows_are_released_by_the_first_method_at_every_k(project: Projec
     assert [path.name for path in cards_of(first)] == ["card.md", "card.md"]
     assert all("NOT DIFFERENTIALLY PRIVATE" in path.read_text() for path in cards_of(first))
     stored = project.files("data/released")
-    again = project.cli("anonymize", "patients")
+    again = project.cli_here("anonymize", "patients")
     assert [row[-1] for row in lines_of(again)] == ["replayed, not-dp"] * 2
     assert project.files("data/released") == stored
-    (account,) = json.loads(project.cli("budget", "--json").out)
+    (account,) = json.loads(project.cli_here("budget", "--json").out)
     assert (account["releases"], account["not_dp"], account["spent"]) == ("2", "2", "0")
-    with project.stored_instance() as instance:
-        assert len(instance.get_runs()) == 1 + 3, "rows, two K and a comparison; nothing again"
+    assert len(project.instance.get_runs()) == 1 + 3, "rows, two K and a comparison; nothing again"
 
 
 def test_methods_and_k_are_chosen_by_name_or_all_at_once(project: Project):
     declare(project, WARD)
-    chosen = project.cli("anonymize", "patients", "--method", "mutual_information", "--k", "5")
+    chosen = project.cli_here("anonymize", "patients", "--method", "mutual_information", "--k", "5")
     assert [row[:2] for row in lines_of(chosen)] == [["mutual_information", "5"]]
-    everything = project.cli("anonymize", "patients", "--all")
+    everything = project.cli_here("anonymize", "patients", "--all")
     assert [row[:2] for row in lines_of(everything)] == [
         [name, k] for name in ("kjig", "mutual_information") for k in ("2", "5")
     ]
@@ -72,16 +71,16 @@ def test_methods_and_k_are_chosen_by_name_or_all_at_once(project: Project):
 
 def test_of_sensitive_rows_the_k_has_to_be_named(project: Project):
     declare(project)
-    assert_refused(project.cli("anonymize", "patients"), 2, "--k: expected one of 2, 5")
+    assert_refused(project.cli_here("anonymize", "patients"), 2, "--k: expected one of 2, 5")
     assert not project.home.root.exists()
-    made = project.cli("anonymize", "patients", "--k", "2")
+    made = project.cli_here("anonymize", "patients", "--k", "2")
     assert (made.code, made.err) == (0, "")
     ((_, k, *_, auc, state),) = lines_of(made)
     assert (k, auc, state) == ("2", "–", "recorded, not-dp")
     report = (project.home.reports / "patients.html").read_text(encoding="utf-8")
     assert "ALSO RELEASED WITHOUT ε" in report
     declare(project, k_anonymity={"methods": {"kjig": {}}, "partitions": ["5"]})
-    assert project.cli("anonymize", "patients").code == 0, "there is one K alone"
+    assert project.cli_here("anonymize", "patients").code == 0, "there is one K alone"
 
 
 def test_of_sensitive_rows_that_are_left_out_only_their_number_is_printed(project: Project):
@@ -95,7 +94,7 @@ def test_of_sensitive_rows_that_are_left_out_only_their_number_is_printed(projec
             "suppress": "0.05",
         },
     )
-    made = project.cli("anonymize", "patients")
+    made = project.cli_here("anonymize", "patients")
     assert (made.code, made.err) == (0, "")
     assert [row[-3] for row in lines_of(made)] == ["1"], "left out"
     assert "zebra" not in made.out
@@ -119,14 +118,14 @@ def test_a_wrong_argument_is_refused_with_nothing_made(mistake: str, project: Pr
     declare(project)
     project.declare("rides", RIDES)
     arguments, word = WRONG[mistake]
-    assert_refused(project.cli("anonymize", *arguments), 2, word)
+    assert_refused(project.cli_here("anonymize", *arguments), 2, word)
     assert not project.home.root.exists()
 
 
 def test_without_a_permission_by_name_nothing_is_recorded(project: Project):
     declare(project)
     project.write_declaration("patients", PATIENTS, allow_not_dp=None)
-    refused = project.cli("anonymize", "patients", "--k", "2")
+    refused = project.cli_here("anonymize", "patients", "--k", "2")
     assert_refused(refused, 2, "`allow_not_dp: true`")
     assert not project.home.root.exists()
 
@@ -143,30 +142,30 @@ def test_a_wrong_method_is_named_before_anything_is_made(
 ):
     declare(project, k_anonymity={"methods": methods})
     for command in (["run"], ["plan"], ["anonymize", "--k", "2"]):
-        assert_refused(project.cli(*command, "patients"), 2, word)
-    assert_refused(project.cli("data", "check", "datasets/patients.yaml"), 2, word)
+        assert_refused(project.cli_here(*command, "patients"), 2, word)
+    assert_refused(project.cli_here("data", "check", "datasets/patients.yaml"), 2, word)
     assert not project.home.root.exists()
 
 
 def test_too_few_rows_end_in_one_line_and_exit_code_1(project: Project):
     declare(project, rows=[*ROWS[:3], f"{SECRET},f,no"])
-    failed = project.cli("anonymize", "patients", "--k", "5")
+    failed = project.cli_here("anonymize", "patients", "--k", "5")
     assert_refused(failed, 1, "k-anonymity: expected at least K=5 rows, got fewer")
     assert not list(project.home.released.rglob("bundle.json"))
     assert [one.what for one in project.ledger.not_dp_releases("ward")] == [
         "patients/k_anonymous/kjig at K=5"
     ]
     assert SECRET not in failed.err
-    (account,) = json.loads(project.cli("budget", "--json").out)
+    (account,) = json.loads(project.cli_here("budget", "--json").out)
     assert account["not_dp"] == "1"
 
 
 def test_check_plan_and_list_say_what_is_declared(project: Project):
     declare(project)
     line = "k-anonymous, by `anonymize`, without any ε: kjig, mutual_information at K = 2, 5"
-    assert line in project.cli("data", "check", "datasets/patients.yaml").out
-    assert line in project.cli("plan", "patients").out
-    listed = project.cli("data", "list").out.splitlines()[-1]
+    assert line in project.cli_here("data", "check", "datasets/patients.yaml").out
+    assert line in project.cli_here("plan", "patients").out
+    listed = project.cli_here("data", "list").out.splitlines()[-1]
     assert re.search("k-anonymous too, by `anonymize`, without any ε: .*patients", listed)
     assert not project.home.root.exists()
 
@@ -174,6 +173,6 @@ def test_check_plan_and_list_say_what_is_declared(project: Project):
 def test_a_new_snapshot_is_another_release(project: Project):
     declare(project)
     for name in ("one", "two"):
-        made = project.cli("anonymize", "patients", "--k", "2", "--snapshot", name)
+        made = project.cli_here("anonymize", "patients", "--k", "2", "--snapshot", name)
         assert [row[-1] for row in lines_of(made)] == ["recorded, not-dp"]
     assert len(project.ledger.not_dp_releases("ward")) == 2

@@ -24,7 +24,7 @@ def test_more_than_is_left_is_refused_in_one_line_with_exit_code_3(project: Proj
     spec = project.declare("rides", RIDES, **TIGHT)
     project.run(spec)
     before = project.files("released", "raw", "internal", "reports")
-    refused = project.cli("run", "rides", "--new-draw", "--epsilon", "0.5")
+    refused = project.cli_here("run", "rides", "--new-draw", "--epsilon", "0.5")
     assert (refused.code, refused.out) == (3, "")
     assert refused.err.count("\n") == 1
     assert "asked ε=0.55, spent 0.7, left 0, ceiling 0.7" in refused.err
@@ -96,7 +96,7 @@ def test_two_data_sets_on_one_population_share_its_account(released_rides: Proje
 def test_a_second_population_that_claims_the_same_source_is_refused(project: Project):
     project.run(project.declare("rides", RIDES), epsilons=["0.1"])
     project.declare("copies", RIDES, population="other_riders")
-    refused = project.cli("run", "copies")
+    refused = project.cli_here("run", "copies")
     assert refused.code == 2
     assert "belongs to population riders (release)" in refused.err
     assert project.ledger.account("other_riders") is None

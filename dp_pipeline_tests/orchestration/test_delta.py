@@ -234,9 +234,9 @@ def test_in_dagster_a_refusal_says_rho(project: Project) -> None:
 
 def test_a_command_shows_rho_and_what_it_means(project: Project) -> None:
     spec = project.declare("rides", RIDES, **PURE_ALONE)
-    checked = project.cli("data", "check", str(project.datasets / "rides.yaml"))
+    checked = project.cli_here("data", "check", str(project.datasets / "rides.yaml"))
     assert checked.out.strip().endswith(f"cost {RHO.text(Fraction('0.1325'))}")
-    planned = project.cli("plan", "rides", "--epsilon", "0.5")
+    planned = project.cli_here("plan", "rides", "--epsilon", "0.5")
     assert planned.code == 0, planned
     assert "cost (ρ)" in planned.out
     assert planned.out.splitlines()[-1] == (
@@ -244,7 +244,7 @@ def test_a_command_shows_rho_and_what_it_means(project: Project) -> None:
         f"left {RHO.text(LIMIT)}, ceiling {RHO.text(LIMIT)}"
     )
     project.run(spec, epsilons=["0.5"])
-    (account,) = json.loads(project.cli("budget", "rides", "--json").out)
+    (account,) = json.loads(project.cli_here("budget", "rides", "--json").out)
     assert account == {
         "population": "riders",
         "releases": "1",
@@ -258,7 +258,7 @@ def test_a_command_shows_rho_and_what_it_means(project: Project) -> None:
         "delta": "1e-9",
         "spent_epsilon": epsilon_text(epsilon_of(Fraction("0.12625"), BILLIONTH)),
     }
-    assert "ρ=0.12625" in project.cli("budget", "rides").out
+    assert "ρ=0.12625" in project.cli_here("budget", "rides").out
 
 
 def test_an_account_keeps_the_currency_that_it_was_opened_with(rides: Project) -> None:

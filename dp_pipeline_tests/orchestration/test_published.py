@@ -93,7 +93,7 @@ def test_the_refusal_is_one_line_and_exit_code_2(project: Project) -> None:
     project.declare("rides", RIDES, models=models, publish=None)
     path = str(project.datasets / "rides.yaml")
     for command in (["run", "rides"], ["plan", "rides"], ["data", "check", path]):
-        refused = project.cli(*command)
+        refused = project.cli_here(*command)
         assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
         assert REASONS["dp_kmeans"] in refused.err
     assert not project.home.root.exists()
@@ -248,7 +248,7 @@ def test_an_asset_says_what_its_method_costs(project: Project) -> None:
 
 def test_a_checked_declaration_costs_what_its_methods_compose_to(project: Project) -> None:
     project.declare("plants", GARDEN)
-    checked = project.cli("data", "check", str(project.datasets / "plants.yaml"))
+    checked = project.cli_here("data", "check", str(project.datasets / "plants.yaml"))
     assert (checked.code, checked.err) == (0, "")
     first, second = checked.out.splitlines()
     assert first.endswith("all models at all ε cost 1/3")
@@ -257,9 +257,9 @@ def test_a_checked_declaration_costs_what_its_methods_compose_to(project: Projec
 
 def test_the_budget_counts_the_releases_without_an_epsilon(ran: Ran) -> None:
     project, *_ = ran
-    (account,) = json.loads(project.cli("budget", "--json").out)
+    (account,) = json.loads(project.cli_here("budget", "--json").out)
     assert (account["releases"], account["not_dp"]) == ("4", "2")
-    shown = project.cli("budget").out.splitlines()
+    shown = project.cli_here("budget").out.splitlines()
     assert [line.split() for line in shown if "garden" in line] == [
         ["garden", "4", "2", "0.333333334", "0.666666666", "1", "none", "none"]
     ]

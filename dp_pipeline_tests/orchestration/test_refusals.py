@@ -172,7 +172,7 @@ def test_noise_that_protects_nobody_or_does_not_exist_is_refused_before_a_row_is
     noise: str, project: Project
 ):
     project.declare("rides", RIDES)
-    result = project.cli("run", "rides", DP_PIPELINE_NOISE=noise)
+    result = project.cli_here("run", "rides", DP_PIPELINE_NOISE=noise)
     assert (result.code, result.out) == (2, "")
     assert re.search("noise: |DP_PIPELINE_NOISE: ", result.err)
     assert result.err.count("\n") == 1

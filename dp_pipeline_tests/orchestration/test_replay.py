@@ -79,7 +79,7 @@ def test_dagster_ledger_and_command_line_agree_to_the_last_nano(project: Project
     exact = 2 * Fraction("0.100000001") + Fraction("0.3") + 3 * Fraction("0.050000007")
     assert project.spent(spec) == exact
     assert charged(project, spec) == exact
-    budget = project.cli("budget", "--json")
+    budget = project.cli_here("budget", "--json")
     (account,) = json.loads(budget.out)
     assert Fraction(account["spent"]) == exact
     assert Fraction(account["left"]) == 3 - exact

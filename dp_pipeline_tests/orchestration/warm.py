@@ -30,7 +30,8 @@ PRELOADED = (
 WARM_SERVER = "DP_PIPELINE_TESTS_WARM_SERVER"
 """Set in the environment of the server alone."""
 
-_OURS = ("DP_PIPELINE_", "DAGSTER_HOME")
+OURS = ("DP_PIPELINE_", "DAGSTER_HOME")
+"""How the names of variables begin that a command reads."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def ended(child: BaseProcess, folder: Path) -> Result:
 
 def command(arguments: list[str], environment: Mapping[str, str], folder: Path) -> None:
     """`dp-pipeline` itself; to be started in a child."""
-    for name in [name for name in os.environ if name.startswith(_OURS)]:
+    for name in [name for name in os.environ if name.startswith(OURS)]:
         del os.environ[name]
     os.environ.update(environment)
     from dp_pipeline.cli import main

@@ -62,7 +62,8 @@ def file_server() -> Iterator[FileServer]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     served.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    # As long as it looks away, a test waits for its end.
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield served
