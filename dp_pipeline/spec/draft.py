@@ -80,6 +80,8 @@ on_invalid: clip
 #   integer: true               synthetic numbers are whole
 #   levels: [red, blue, other]  a category: all texts that there can be; `0..15` for codes
 #   other: other                the level that stands for any other text
+#   levels: discover            nobody knows them: texts of enough persons are found
+#   bounds: discover            nobody knows them; `bins: {quantiles: 16}` finds bins, too
 #   nullable: true              missing values have a cell; `missing: ["?", NA]` says what they are
 #   decimal: ","                numbers are texts such as 6,38; `thousands: "."` of 1.234,56
 #   type: date                  a date, or `timestamp`; its bounds are [2026-01-01, 2026-12-31]
@@ -87,6 +89,9 @@ on_invalid: clip
 #   format: "%d.%m.%Y"          how texts say a date that is not as 2026-10-05T14:30
 # Of all columns: `reading: {decimal: ",", missing: [N/A], zone: Europe/Zurich}` above `attributes`.
 # `derive: {start_hour: {hour: START}}` makes one more column, of each row's own cells.
+# `constraints: {never: [{age: "[0, 16)", state: married}]}` says which rows do not exist.
+# Where an attribute says `discover`, `discover: {epsilon: 0.1, delta: 0.000000001}` says what
+# finding it may cost, once a snapshot, on top of all releases; levels need the delta.
 attributes:
 """
 

@@ -13,14 +13,21 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dp_pipeline.gate.discovery import bucket_edges, bucket_threshold, discover, looks_of
-from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.gate.discovery import (
+    bucket_edges,
+    bucket_threshold,
+    discover,
+    discover_kinds,
+    looks_of,
+)
+from dp_pipeline.gate.noise import NoiseSource, SeededNoise
 from dp_pipeline.gate.texts import unpacked
 from dp_pipeline.raw.counters.undeclared import UndeclaredRows
 from dp_pipeline.release.accountant import LAPLACE, TREE_PATHS, TRUNCATED_TEXTS, Accountant
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovered import BETA, DiscoveredDomain, Found
+from dp_pipeline.spec.discovered import BETA, Discover, DiscoveredDomain, Found
+from dp_pipeline.spec.domain import Attribute, Domain, OneRow, Undeclared
 from dp_pipeline.spec.encoding import IntArray
 from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError, NoAnswer, NotDiscovered
 from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise
@@ -462,3 +469,67 @@ def test_other_missing_words_aliases_or_bounds_are_another_question(tmp_path: Pa
 
 def test_every_unit_has_at_most_as_many_buckets_as_a_screen_has_lines() -> None:
     assert max(len(bucket_edges(unit)) for unit in (1e-9, 1.0, 1e9)) < 200
+
+
+# Numbers or texts, where nothing is said of a column.
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """Two columns of a frame of which nothing is said."""
+
+    name: str = "frame"
+    discover: Discover | None = None
+    protection: OneRow = OneRow()
+    to_discover: tuple[str, ...] = ("x", "y")
+    columns: tuple[str, ...] = ("x", "y")
+    distance: int = 1
+
+    @property
+    def domain(self) -> Domain:
+        return Domain(tuple(Attribute(n, n, "clip", undeclared=Undeclared()) for n in "xy"))
+
+
+def kinds_of(
+    rows: Sequence[tuple[str, str]], *, noise: NoiseSource | None = None, epsilon: int = 100
+) -> dict[str, str]:
+    columns = zip(*rows, strict=True) if rows else ((), ())
+    table = pa.table(
+        {n: pa.array(list(one), pa.string()) for n, one in zip("xy", columns, strict=True)}
+    )
+    accountant = Accountant(Fraction(epsilon))
+    found = discover_kinds(
+        ("x", "y"),
+        UndeclaredRows(Unknown(), table, KEY),
+        accountant,
+        Transcript(),
+        noise or SeededNoise(1),
+        epsilon=Fraction(epsilon),
+        distance=1,
+    )
+    accountant.require_all_spent()
+    return dict(found)
+
+
+def test_a_column_is_what_most_of_its_values_are() -> None:
+    rows = [("5", "a"), ("7", "b"), ("odd", "8"), ("", ""), ("9.0", "c")] * 20
+    assert kinds_of(rows) == {"x": "whole", "y": "text"}
+    rows = [("0.5", "1"), ("7", "2"), ("8", "2.5")] * 20
+    assert kinds_of(rows) == {"x": "number", "y": "number"}
+    assert kinds_of([("7", "1")] * 30 + [("7.5", "1")]) == {"x": "whole", "y": "whole"}
+
+
+def test_a_row_moves_the_counts_of_kinds_by_as_much_as_is_paid_for() -> None:
+    crowd_ = [("5", "a"), ("odd", "8.5")] * 4
+    moved = []
+    for row in [("1", "a"), ("1.5", "7"), ("", ""), ("a", "b"), ("inf", "nan"), ("1e400", "-0")]:
+        draws = []
+        for rows in (crowd_, [*crowd_, row]):
+            noise = Listening(source=ForcedNoise(1))
+            kinds_of(rows, noise=noise, epsilon=1)
+            draws += noise.draws
+        one, other = draws
+        assert one.scale == other.scale == 2
+        moved.append(int(np.abs(one.exact - other.exact).sum()))
+    assert max(moved) == 2
+    assert moved[2] == 0
