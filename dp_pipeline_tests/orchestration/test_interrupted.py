@@ -20,7 +20,7 @@ from dp_pipeline.publish.release import ROWS
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import Damaged
+from dp_pipeline.spec.errors import BoundaryViolation, Damaged, DeclarationError
 from dp_pipeline_tests.ledger.population import raw
 from dp_pipeline_tests.orchestration.interrupting import (
     Crash,
@@ -184,6 +184,31 @@ def test_damage_that_is_found_while_the_bundle_is_made_kills_no_release(
         patch.setattr(NoisyDrawing, "draw", damaged)
         project.publish(spec)
     assert (project.publish(spec).state, project.spent(spec)) == ("resumed", COST)
+
+
+def test_what_cannot_be_drawn_is_refused_before_it_is_charged(
+    project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def impossible(*_: object, **__: object) -> None:
+        raise BoundaryViolation("a table of too many cells")
+
+    with monkeypatch.context() as patch, pytest.raises(BoundaryViolation, match="too many cells"):
+        patch.setattr(epsilon_release, "draw", impossible)
+        project.publish(spec)
+    assert (project.spent(spec), project.ledger.unfinished()) == (0, ())
+
+
+def test_an_evaluated_release_is_finished_with_the_parameters_that_it_was_begun_with(
+    project: Project, spec: DatasetSpec
+) -> None:
+    """Its evaluation asks about its own centres: of others it would be another question."""
+    interrupted(project, spec)
+    other = project.declare(
+        "rides", RIDES, models={"dpqt_kmeans": {**DEEP["dpqt_kmeans"], "k": "4"}}
+    )
+    with pytest.raises(DeclarationError, match="finish it first"):
+        project.publish(other)
+    assert project.publish(spec).state == "resumed"
 
 
 def test_what_lies_there_is_settled_whatever_newer_code_makes_of_the_answers(
