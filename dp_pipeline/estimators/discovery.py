@@ -22,6 +22,7 @@ from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.raw.counters.undeclared import UndeclaredRows
 from dp_pipeline.release.accountant import Accountant, Spend
 from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.discovered import Discover, declared, widest
 from dp_pipeline.spec.domain import Attribute, Domain, Protection, Undeclared, distance
 from dp_pipeline.spec.encoding import Bins, Levels
@@ -55,6 +56,18 @@ def cost_of(value: object) -> Discover:
         )
     delta = exact_delta(value["delta"]) if "delta" in value else None
     return Discover(exact_epsilon(value["epsilon"]), delta)
+
+
+def left_of(epsilon: Fraction, cost: Discover | None) -> Fraction:
+    """What a discovery leaves of the ε of a fit; DeclarationError where it leaves nothing."""
+    if cost is None:
+        return epsilon
+    if cost.epsilon >= epsilon:
+        raise DeclarationError(
+            f"discover: expected an ε below that of the fit, {epsilon_text(epsilon)}, "
+            f"got {epsilon_text(cost.epsilon)}"
+        )
+    return epsilon - cost.epsilon
 
 
 @dataclass(frozen=True)
@@ -149,7 +162,7 @@ class _Open:
 
     of: tuple[DeclaredColumn, ...]
     discover: Discover | None
-    name: str = "PrivateSynthesizer"
+    name: str = "discover"
     protection: Protection = UNIT
 
     @property

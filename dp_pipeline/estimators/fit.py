@@ -137,20 +137,6 @@ class PrivateFit(Generic[ReleaseType]):
         return Estimate(fitted.released, fitted.spends, transcript)
 
 
-def run_charged(
-    of: PrivateFit[ReleaseType],
-    counter: Counter,
-    *,
-    population: str,
-    noise: NoiseSource,
-    rng: np.random.Generator,
-) -> Estimate[ReleaseType]:
-    """Fit rows, paid for by a population; see ``charged``."""
-    return charged(
-        of, lambda: of.run(counter, noise=noise, rng=rng), population=population, noise=noise
-    )
-
-
 def charged(
     of: PrivateFit[ReleaseType],
     run: Callable[[], Estimate[ReleaseType]],

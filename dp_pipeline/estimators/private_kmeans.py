@@ -8,20 +8,23 @@ What a fit warns of: that its release is mostly noise, or of other rows than wer
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from dp_pipeline.estimators.declared import DeclaredColumn, domain_of
+from dp_pipeline.estimators.discovery import Discovery, cost_of, left_of
 from dp_pipeline.estimators.fit import (
     RELATION,
     UNIT,
     Estimate,
     InvalidParameter,
     PrivateFit,
+    charged,
     clustering_model,
     exact_epsilon,
     generator,
@@ -29,14 +32,16 @@ from dp_pipeline.estimators.fit import (
     is_fit_for_release,
     noise_of,
     plain_guarantee,
-    run_charged,
 )
-from dp_pipeline.estimators.frames import counter_over, numeric_columns, whole_number
+from dp_pipeline.estimators.frames import counter_over, numbered, numeric_columns, whole_number
+from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.inference.kmeans import cluster_synopsis
+from dp_pipeline.release.accountant import Spend
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.reporting.plausibility import NoisyTotal, clustering_warnings, table_warnings
-from dp_pipeline.spec.domain import Attribute, Domain, distance
+from dp_pipeline.spec.attribute_parser import DISCOVER
+from dp_pipeline.spec.domain import Attribute, Domain, Undeclared, distance
 from dp_pipeline.spec.encoding import Coordinate, FloatArray, IntArray, is_interval
 from dp_pipeline.spec.errors import DeclarationError
 
@@ -56,6 +61,24 @@ def declared_domain(bounds: object, names: tuple[str, ...]) -> Domain:
     """
     pairs = _pairs(bounds, names)
     return Domain(tuple(_attribute(*one) for one in zip(names, pairs, strict=True)))
+
+
+UNIT_OF_BOUNDS = 0.001
+"""Bounds that are found are powers of two of it, or zero."""
+
+
+def open_bounds(bounds: object, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns whose bounds are to be found: all, those of a mapping that says so, or none."""
+    if isinstance(bounds, str) and bounds == DISCOVER:
+        return names
+    if not isinstance(bounds, Mapping) or set(bounds) != set(names):
+        return ()
+    said = {name: bounds[name] for name in names}
+    return tuple(n for n, one in said.items() if isinstance(one, str) and one == DISCOVER)
+
+
+def _open_attribute(name: str) -> Attribute:
+    return Attribute(name, name, "clip", undeclared=Undeclared(bounds=True, unit=UNIT_OF_BOUNDS))
 
 
 def _pairs(bounds: object, names: tuple[str, ...]) -> list[list[float]]:
@@ -167,7 +190,8 @@ class PrivateKMeans(
     bounds : (low, high), d pairs, or a mapping of column names to pairs
         The declared box, in data units: known beforehand, never the minimum and maximum of the
         rows. One pair holds for all columns; a sequence or array (d, 2) has one a column, in
-        their order. Values outside, ±inf too, are clipped; a row with NaN is dropped.
+        their order. Values outside, ±inf too, are clipped; a row with NaN is dropped. Of a
+        column whose bounds nobody knows it is ``"discover"``, in place of a pair or of all.
     method : str, default="htree_kmeans"
         A private clustering method of ``dp_pipeline.models``.
     nominal_rows : int, default=None
@@ -187,6 +211,9 @@ class PrivateKMeans(
         Population whose account in the ledger of this project's home (``DP_PIPELINE_HOME``, or
         the folder of workspace.yaml) pays for every fit, before it looks. A fit that stops after
         that has spent its ε: there are no refunds.
+    discover : dict, default=None
+        What finding bounds costs: ``{"epsilon": 0.1}``, **a part of** ``epsilon``. What is found
+        is powers of two times ``UNIT_OF_BOUNDS``, wide rather than narrow.
 
     Attributes
     ----------
@@ -194,6 +221,8 @@ class PrivateKMeans(
         Private centres, in data units, inside the box.
     spends_ : tuple of Spend
         Every noisy look of this fit; their ε add up to ``epsilon`` exactly.
+    bounds_ : ndarray of shape (d, 2)
+        The box: declared bounds, and those that were found, which are private too.
     synopsis_ : Synopsis or None
         The noisy boxes that the centres were made from, private too: any plot, and any other
         k by ``recluster``, for no further ε. None with methods that make none.
@@ -234,6 +263,7 @@ class PrivateKMeans(
         noise: Any = None,
         random_state: Any = None,
         population: str | None = None,
+        discover: Mapping[str, object] | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.epsilon = epsilon
@@ -244,6 +274,7 @@ class PrivateKMeans(
         self.noise = noise
         self.random_state = random_state
         self.population = population
+        self.discover = discover
 
     def fit(self, X: Any, y: Any = None) -> PrivateKMeans:  # noqa: ARG002
         """Find private centres of the rows of X, (n, d); costs ``epsilon`` each time.
@@ -253,16 +284,29 @@ class PrivateKMeans(
             frame. y is ignored
 
         Raises InvalidParameter, a ValueError, for parameters and for the form of X; with
-        ``population`` also BudgetExceeded; nothing was charged or drawn then. No error and no
-        warning says anything about a row. Warns (WeakSignal) of what ``warnings_`` says.
+        ``population`` also BudgetExceeded; nothing was charged or drawn then. NotDiscovered where
+        noisy counts say too little of bounds: ``discover`` is spent then. No error and no warning
+        says anything about a row. Warns (WeakSignal) of what ``warnings_`` says.
         """
         rng = generator(self.random_state)
         with invalid_parameters():
             columns = numeric_columns(X)
             # Types and shape were looked at above, in words that show no value of a row.
             validate_data(self, X, skip_check_array=True)
-            fit = self._declared()
-            fitted = self._run(fit, columns, rng)
+            discovery = self._discovery()
+            fit = self._declared(discovery)
+            noise = noise_of(self.noise)
+
+            def run() -> Estimate[Clusters]:
+                nonlocal fit
+                spends: tuple[Spend, ...] = ()
+                if discovery is not None:
+                    found, spends = discovery.found(list(columns), noise)
+                    fit = replace(fit, domain=domain_of(found))
+                fitted = fit.run(counter_over(columns, fit.domain), noise=noise, rng=rng)
+                return replace(fitted, spends=(*spends, *fitted.spends))
+
+            fitted = self._paid(fit, run, noise)
         self._keep(fitted, fit)
         self.fit_for_release_ = is_fit_for_release(self.noise)
         self.warnings_ = clustering_doubts(fitted, fit, nominal_rows=self.nominal_rows)
@@ -303,12 +347,33 @@ class PrivateKMeans(
         boxes, rng = self.synopsis_.refined(), generator(self.random_state)
         return cluster_synopsis(boxes, k=k, starts=_RECLUSTER_STARTS, rng=rng)
 
-    def _declared(self) -> PrivateFit[Clusters]:
-        names = getattr(self, "feature_names_in_", None)
-        if names is None:
-            names = [f"x{axis}" for axis in range(self.n_features_in_)]
-        domain = declared_domain(self.bounds, tuple(map(str, names)))
-        epsilon = exact_epsilon(self.epsilon)
+    @property
+    def _names(self) -> tuple[str, ...]:
+        named = getattr(self, "feature_names_in_", None)
+        return numbered(0, self.n_features_in_) if named is None else tuple(map(str, named))
+
+    def _discovery(self) -> Discovery | None:
+        """The bounds that are to be found; None where all are declared."""
+        names = self._names
+        bounds = open_bounds(self.bounds, names)
+        if not bounds:
+            if self.discover is not None:
+                declared_domain(self.bounds, names)
+                raise DeclarationError("discover: expected a column with bounds to find, got none")
+            return None
+        known = [name for name in names if name not in bounds]
+        said = {name: self.bounds[name] for name in known} if known else {}
+        declared = {one.name: one for one in declared_domain(said, tuple(known))} if known else {}
+        columns = [declared.get(name) or _open_attribute(name) for name in names]
+        return Discovery(tuple(map(DeclaredColumn, columns)), cost_of(self.discover))
+
+    def _declared(self, discovery: Discovery | None) -> PrivateFit[Clusters]:
+        """The fit; before a discovery, in a box that means nothing."""
+        if discovery is None:
+            domain, cost = declared_domain(self.bounds, self._names), None
+        else:
+            domain, cost = domain_of(discovery.widest), discovery.cost
+        epsilon = left_of(exact_epsilon(self.epsilon), cost)
         model = clustering_model(
             self.method,
             clusters=_number_of_clusters(self.n_clusters),
@@ -317,19 +382,19 @@ class PrivateKMeans(
         )
         model.check(domain)
         guarantee = plain_guarantee(self.method, model, epsilon, domain=domain)
-        return PrivateFit("PrivateKMeans", self.method, Clusters, model, domain, guarantee)
+        return PrivateFit("PrivateKMeans", self.method, Clusters, model, domain, guarantee, cost)
 
-    def _run(
-        self, fit: PrivateFit[Clusters], columns: list[NDArray[Any]], rng: np.random.Generator
+    def _paid(
+        self, fit: PrivateFit[Clusters], run: Callable[[], Estimate[Clusters]], noise: NoiseSource
     ) -> Estimate[Clusters]:
-        noise, counter = noise_of(self.noise), counter_over(columns, fit.domain)
         if self.population is None:
-            return fit.run(counter, noise=noise, rng=rng)
-        return run_charged(fit, counter, population=self.population, noise=noise, rng=rng)
+            return run()
+        return charged(fit, run, population=self.population, noise=noise)
 
     def _keep(self, fitted: Estimate[Clusters], fit: PrivateFit[Clusters]) -> None:
         box = fit.domain.box(fit.domain.names)
         low, high = [side.lower for side in box], [side.upper for side in box]
+        self.bounds_ = np.array([low, high]).T
         # A mean of floats may lie a last bit outside.
         self.cluster_centers_ = np.clip(fitted.released.centres, low, high)
         self.synopsis_ = fitted.released.synopsis

@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dp_pipeline.estimators.declared import DeclaredColumn, declared_columns, domain_of
-from dp_pipeline.estimators.discovery import Discovery, cost_of
+from dp_pipeline.estimators.discovery import Discovery, cost_of, left_of
 from dp_pipeline.estimators.fit import (
     Estimate,
     PrivateFit,
@@ -47,7 +47,6 @@ from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.release.accountant import Spend
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.attribute_parser import DISCOVER
 from dp_pipeline.spec.constraint_parser import constraints_of
 from dp_pipeline.spec.domain import Domain
@@ -377,12 +376,7 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         domain = Domain(domain_of(widest).attributes, constraints)
         epsilon, delta = exact_epsilon(self.epsilon), exact_delta(self.delta)
         cost = None if discovery is None else discovery.cost
-        if cost is not None:
-            expected = f"an ε below that of the fit, {epsilon_text(epsilon)}"
-            if cost.epsilon >= epsilon:
-                got = epsilon_text(cost.epsilon)
-                raise DeclarationError(f"discover: expected {expected}, got {got}")
-            epsilon -= cost.epsilon
+        epsilon = left_of(epsilon, cost)
         model = table_model(self.method, nominal_rows=self.nominal_rows, params=self.method_params)
         model.check(domain)
         guarantee = plain_guarantee(self.method, model, epsilon, domain=domain, delta=delta)

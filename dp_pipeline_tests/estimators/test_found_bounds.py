@@ -1,0 +1,88 @@
+"""PrivateKMeans in a box that nobody declared: bounds that are found, and what they cost."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+from dp_pipeline.estimators import PrivateKMeans
+from dp_pipeline.estimators.fit import InvalidParameter
+from dp_pipeline.spec.errors import NotDiscovered
+from dp_pipeline_tests.estimators.people import private
+
+COST = {"epsilon": "0.5"}
+
+
+def villages() -> pd.DataFrame:
+    rng = np.random.default_rng(1)
+    x = np.repeat([20.0, 100.0], 2000) + rng.normal(0, 1, 4000)
+    return pd.DataFrame({"x": x, "y": np.abs(rng.normal(3, 0.2, 4000))})
+
+
+def open_box(**parameters: Any) -> PrivateKMeans:
+    standard = {"n_clusters": 2, "epsilon": 2, "bounds": "discover", "discover": COST}
+    return private(**{**standard, **parameters})
+
+
+def test_bounds_are_found_and_centres_lie_in_them():
+    fitted = open_box().fit(villages())
+    (left, right), (low, high) = fitted.bounds_.tolist()
+    assert left <= 20
+    assert 100 <= right <= 140
+    assert low <= 3 <= high <= 9
+    assert sorted(fitted.cluster_centers_[:, 0].round(-1).tolist()) == [20, 100]
+
+
+def test_what_bounds_cost_is_a_part_of_epsilon():
+    fitted = open_box().fit(villages())
+    assert sum(one.epsilon for one in fitted.spends_) == 2
+    first, second = fitted.spends_[:2]
+    assert (first.what, second.what) == ("bounds of x", "bounds of y")
+    assert first.epsilon + second.epsilon == Fraction(1, 2)
+
+
+def test_some_bounds_may_be_declared():
+    fitted = open_box(bounds={"x": (0, 200), "y": "discover"}).fit(villages())
+    assert fitted.bounds_[0].tolist() == [0, 200]
+    assert fitted.spends_[0].what == "bounds of y"
+
+
+@pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.private_kmeans.WeakSignal")
+def test_declared_bounds_are_told_as_they_were():
+    assert private().fit(villages() / 20).bounds_.tolist() == [[0, 8], [0, 8]]
+
+
+def test_too_few_rows_to_see_are_refused_by_noisy_counts():
+    with pytest.raises(NotDiscovered, match="bounds of x"):
+        open_box().fit(villages()[:3])
+
+
+def test_it_is_a_parameter_like_any_other():
+    assert clone(open_box()).get_params()["discover"] == COST
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"discover": None}, "discover: expected {"),
+        ({"discover": {"epsilon": 2}}, "an ε below that of the fit, 2, got 2"),
+        ({"discover": {"epsilon": 1, "delta": 1e-9}}, "no δ where no levels are discovered"),
+        ({"bounds": (0, 1)}, "expected a column with bounds to find"),
+        ({"bounds": {"x": "discover"}}, "expected a pair for each of the columns x, y"),
+        (
+            {"bounds": {"x": "discover", "z": (0, 1)}},
+            "expected a pair for each of the columns x, y",
+        ),
+        ({"bounds": "find"}, "bounds: expected (low, high)"),
+    ],
+)
+def test_what_is_wrong_is_refused_in_one_line(parameters: dict[str, Any], words: str):
+    with pytest.raises(InvalidParameter) as refused:
+        open_box(**parameters).fit(villages())
+    assert words in str(refused.value)
+    assert len(str(refused.value).splitlines()) == 1
