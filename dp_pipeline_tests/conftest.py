@@ -1,3 +1,4 @@
+import gc
 import os
 import shutil
 from collections.abc import Iterator
@@ -5,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.cli import NEW_OBJECTS
 from dp_pipeline_tests.postgres_server import postgres_server, postgres_url
 
 __all__ = ["postgres_server", "postgres_url"]
@@ -19,6 +21,9 @@ for library in ("OMP", "OPENBLAS", "MKL"):
 IN_MEMORY, ROOM = Path("/dev/shm"), 4 << 30
 if os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free > ROOM:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
+
+# Thousands of modules and tests are collected, and all of them stay: see below.
+gc.disable()
 
 LONGEST_FIRST = ("test_cli.py", "orchestration", "ledger", "models", "raw")
 """Files and folders whose files take longest: whole chains, servers, thousands of cases."""
@@ -58,3 +63,10 @@ def blank_pictures() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FigureCanvasAgg, "draw", FigureCanvasAgg.get_renderer)
         yield
+
+
+def pytest_collection_finish() -> None:
+    """From here on garbage is looked for again, but not among what was collected."""
+    gc.freeze()
+    gc.set_threshold(NEW_OBJECTS)
+    gc.enable()

@@ -119,11 +119,13 @@ def test_a_plot_shows_only_its_metric():
     ],
     ids=["empty", "not a number", "zero", "all noise", "log", "thirty models"],
 )
+@pytest.mark.usefixtures("coarse")
 def test_a_plot_is_drawn_for_awkward_rows(rows):
     pixels(utility_plot(rows, metric="nicv", title="t"))
     pixels(utility_plot(rows, metric="nicv_ratio", title="t"))
 
 
+@pytest.mark.usefixtures("coarse")
 def test_a_title_is_text_and_never_a_formula():
     hostile = r"$\frac{<script>$ \notacommand $x_{"
     pixels(utility_plot([exact(hostile, ONE, 1.0)], metric="nicv", title=hostile))
@@ -341,6 +343,7 @@ def bars(**counts: list[int]) -> bytes:
     return marginal_bars({"a": marginals(**counts)}, title="t")
 
 
+@pytest.mark.usefixtures("coarse")
 def test_bars_show_the_shares_of_the_first_attributes():
     six = {name: [5, 1] for name in "abcdef"}
     assert bars(**six) != bars(**{**six, "f": [1, 5]})
@@ -364,12 +367,14 @@ def test_releases_of_other_attributes_stand_in_one_picture():
     [marginals(), marginals(a=[1, 0]), marginals(a=list(range(100)), b=[1]), marginals(a=[0])],
     ids=["nothing", "one empty level", "hundred levels", "no rows"],
 )
+@pytest.mark.usefixtures("coarse")
 def test_bars_and_dots_are_drawn_for_awkward_tables(table):
     for many in (1, 2, 12):
         pixels(marginal_bars({f"m{at}": table for at in range(many)}, title="t"))
     pixels(marginal_bars({}, title="t"))
 
 
+@pytest.mark.usefixtures("coarse")
 def test_panels_show_their_metrics_and_no_other():
     rows = [exact("a", e, 1.0, metric) for metric in ("avd_2", "avd_3") for e in (HALF, ONE)]
     more = [*rows, exact("a", ONE, 9.0, "avd_5")]
@@ -389,6 +394,7 @@ def test_panels_show_their_metrics_and_no_other():
     ],
     ids=["empty", "not a number", "another model each", "nine models in eight panels"],
 )
+@pytest.mark.usefixtures("coarse")
 def test_panels_are_drawn_for_awkward_rows(rows):
     pixels(utility_panels(rows, metrics=["avd_2", "nicv", *"abcdefgh"], title="t"))
 
@@ -426,6 +432,7 @@ def test_a_graph_of_any_size_is_a_small_picture_that_can_be_read(many: int):
 
 @pytest.mark.parametrize("kind", ["auto", "log", "linear", "signed log"])
 @pytest.mark.parametrize("across", ["log", "apart", "time"])
+@pytest.mark.usefixtures("coarse")
 def test_a_line_chart_is_drawn_over_every_pair_of_axes(across: Any, kind: Any):
     ticks = {} if across == "time" else {1.0: "1", 2.0: "2", 50.0: "50"}
     axis = Across("x", across, ticks, span=(1.0, 60.0))

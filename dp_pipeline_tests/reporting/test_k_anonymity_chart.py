@@ -63,6 +63,7 @@ def test_a_method_keeps_its_look_when_another_one_has_no_numbers():
     ],
     ids=["empty", "no K", "not a number", "zero", "apart", "log", "thirty by thirty", "formula"],
 )
+@pytest.mark.usefixtures("coarse")
 def test_a_plot_is_drawn_for_awkward_numbers(values, figure: str):
     pixels(k_anonymity_plot(values, figure=figure, title=r"$\frac{<script>$"))
 
