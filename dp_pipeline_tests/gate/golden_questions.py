@@ -36,7 +36,8 @@ def golden_questions() -> Iterator[str]:
     transcript = Transcript()
     _discovered(transcript)
     for record in transcript.records:
-        yield f"discover {record.words.partition(': ')[2].partition(',')[0]}: {record.question[:32]}"
+        what = record.words.partition(": ")[2].partition(",")[0]
+        yield f"discover {what}: {record.question[:32]}"
 
 
 @dataclass(frozen=True)
