@@ -355,19 +355,15 @@ def test_the_domain_is_not_changed_by_a_fit() -> None:
     assert before == TOWN
 
 
-def test_dpqt_splits_boxes_of_more_rows_than_a_thousandth_whatever_a_person_has() -> None:
-    model = built(DpqtKMeans, nominal_rows=10_000)
-    for answer, children in ((10, 0), (11, 4)):
-        found = run(model, distance=20, noise=Constant(answer))
-        assert found.draws[1].exact.size == children
-
-
-def test_privtree_splits_for_its_share_of_epsilon_and_counts_with_the_rest() -> None:
-    found = run(PrivTreeKMeans(k=2, shape=Fraction(1, 4), levels=1), epsilon=Fraction(2))
-    assert [spend.epsilon for spend in found.spends] == [Fraction(1, 2), Fraction(3, 2)]
-
-
 def test_privtree_splits_as_often_as_its_levels_say() -> None:
     for levels, leaves in ((1, 4), (2, 16)):
         found = run(PrivTreeKMeans(k=2, levels=levels), noise=LargeAnswers())
         assert found.draws[-1].exact.size == leaves
+
+
+def test_independent_pays_more_for_more_cells_only_where_it_says_so() -> None:
+    root, equal = (
+        {spend.epsilon for spend in run(built(Independent, shares=shares)).spends}
+        for shares in ("root", "equal")
+    )
+    assert len(root) > len(equal) == 1
