@@ -186,7 +186,8 @@ def _downloaded_before(snapshot: Snapshot) -> dict[str, str]:
         except (NotPrepared, Damaged):
             # No snapshot, or a retired one. One of another format may know another hash.
             continue
-    others.sort(key=lambda manifest: str(manifest.get("ingested_at", "")))
+    # To a part of a second: a folder lists two snapshots of one second in any order.
+    others.sort(key=lambda manifest: str(manifest.get("read_at", "")))
     return {url: sha256 for one in others for url, sha256 in one.get("downloaded", {}).items()}
 
 
