@@ -243,7 +243,7 @@ def free_snapshot_name(spec: DatasetSpec, home: Home, today: date) -> str:
 
 def _is_older(spec: DatasetSpec, home: Home, stamp: SourceStamp) -> bool:
     """Whether the source was written before the current snapshot was read from it."""
-    snapshot = current_snapshot(home.raw, spec.name, b"")
+    snapshot = current_snapshot(home.raw, spec.name, b"", spec.window)
     if snapshot is None or not snapshot.exists():
         return False
     read = snapshot.manifest.get("read_at")

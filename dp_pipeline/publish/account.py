@@ -243,7 +243,7 @@ def require_snapshot(spec: DatasetSpec, home: Home) -> Snapshot:
     before the first snapshot.
     """
     ledger = open_population(spec, home)
-    snapshot = current_snapshot(home.raw, spec.name, ledger.key(spec.population))
+    snapshot = current_snapshot(home.raw, spec.name, ledger.key(spec.population), spec.window)
     if snapshot is None:
         raise NotPrepared(
             f"{spec.name}: expected a prepared snapshot, got none: {preparing(spec.name)}"

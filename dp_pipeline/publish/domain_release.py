@@ -302,7 +302,7 @@ def with_discovered(
 def domain_bundle(spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = None) -> Bundle:
     """The settled bundle of the domain of a snapshot; NotPrepared where there is none."""
     ledger = home.ledger
-    snapshot = snapshot or current_snapshot(home.raw, spec.name, b"")
+    snapshot = snapshot or current_snapshot(home.raw, spec.name, b"", spec.window)
     pointer = None
     if snapshot is not None:
         pointer = read_json(_pointer_path(spec, home, snapshot.id))

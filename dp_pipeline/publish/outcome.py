@@ -151,7 +151,7 @@ def is_prepared(spec: DatasetSpec, home: Home) -> bool:
     """Whether the current snapshot has what a release needs: prepared rows, or what was released of
     it before its rows were taken away.
     """
-    snapshot = current_snapshot(home.raw, spec.name, home.ledger.key(spec.population))
+    snapshot = current_snapshot(home.raw, spec.name, home.ledger.key(spec.population), spec.window)
     if snapshot is None:
         return False
     if snapshot.is_retired():
@@ -166,7 +166,7 @@ def is_prepared(spec: DatasetSpec, home: Home) -> bool:
 
 def _stands(release: Release) -> bool:
     home, spec = release.home, release.spec
-    snapshot = current_snapshot(home.raw, spec.name, home.ledger.key(spec.population))
+    snapshot = current_snapshot(home.raw, spec.name, home.ledger.key(spec.population), spec.window)
     assert snapshot is not None
     key = release.key(snapshot)
     if home.ledger.state(key.digest) != "settled":

@@ -209,7 +209,7 @@ def _balance(spec: DatasetSpec, home: Home, opened: Account | None) -> Balance:
 
 def _snapshot(spec: DatasetSpec, home: Home, name: str) -> Snapshot:
     """The snapshot that a run would read. Only its name enters a plan, so no key is needed."""
-    current = None if name else current_snapshot(home.raw, spec.name, b"")
+    current = None if name else current_snapshot(home.raw, spec.name, b"", spec.window)
     today = datetime.now(UTC).date().isoformat()
     return current or Snapshot(Path(home.raw, spec.name, name or today), b"")
 

@@ -33,6 +33,7 @@ from dp_pipeline.raw.prepare import broken_rows
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.raw.validate import (
     PERSON,
+    TIME,
     Expectation,
     Rule,
     expectations_of,
@@ -44,6 +45,7 @@ from dp_pipeline.raw.values import (
     WHOLE,
     Kind,
     column_of,
+    have_time,
     kind_of,
     level_words,
     missing_cells,
@@ -245,7 +247,8 @@ def row_frame(spec: DatasetSpec, snapshot: Snapshot) -> pd.DataFrame:
 
     A missing value, a text where a number is declared and a blank person id are null.
     In a nullable number such a text is infinite instead, beyond every bound: only
-    what is missing is null there. A column more for every constraint says whether the row keeps it.
+    what is missing is null there. A column more for every constraint says whether the row keeps it,
+    and one whether it says when it is from, where rows are cut by their time.
     """
     table = read_stage(snapshot, "ingested")
     columns: dict[str, pd.Series | pd.Categorical] = {}
@@ -260,6 +263,8 @@ def row_frame(spec: DatasetSpec, snapshot: Snapshot) -> pd.DataFrame:
         places, words = texts(table.column(person))
         words[words == ""] = None
         columns[PERSON] = _categories(places, words)
+    if spec.windows is not None:
+        columns[TIME] = pd.Series(have_time(spec.windows, table))
     for place, one in enumerate(spec.domain.constraints, start=1):
         columns[kept_column(place)] = pd.Series(~broken_rows(one, spec.domain, table))
     for name in _named(spec):

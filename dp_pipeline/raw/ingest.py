@@ -34,9 +34,11 @@ from dp_pipeline.raw.snapshot import (
     one_at_a_time,
 )
 from dp_pipeline.raw.sources import parquet_parts, read_source
+from dp_pipeline.raw.values import have_time, in_window
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import Damaged, DeclarationError, NotPrepared
 from dp_pipeline.spec.source import Source, sha256_name
+from dp_pipeline.spec.windows import now
 
 INGESTED = "ingested"
 """The stage that holds the rows as the source had them."""
@@ -63,8 +65,9 @@ def ingest(
     store         the raw store's folder; the snapshot is ``store/<data set>/<id>``
     key           the population's secret key
     snapshot_id   None: the current snapshot, and nothing is read; before the first
-                  one, a new one named by ``today``. A name: that snapshot, read
-                  from the source unless it was stored already, becomes the current one.
+                  one, a new one named by ``today``, or by the window where rows are cut. A name:
+                  that snapshot, read from the source unless it was stored already, becomes the
+                  current one; of a window its name begins with that of the window.
     claim         asked for every download, whose hash may be known here alone; None where no
                   ledger protects anything
 
@@ -80,23 +83,51 @@ def ingest(
     stored snapshot is of another source or lacks a declared column; Damaged when
     it is not as it was stored; SourceError when the source cannot be read.
     """
+    spec.require_window()
     name = None if snapshot_id is None else check_snapshot_id(snapshot_id)
     with one_at_a_time(store / spec.name):
         _sweep(store, spec)
-        current = current_snapshot(store, spec.name, key)
+        current = current_snapshot(store, spec.name, key, spec.window)
         if name is None and current is not None:
             _check_covers(current, spec)
             _claim(claim, current.downloaded)
             return current
-        snapshot = Snapshot(store / spec.name / (name or today.isoformat()), key)
+        snapshot = Snapshot(store / spec.name / snapshot_name(spec, name or "", today), key)
         if _is_whole(snapshot):
             _check_covers(snapshot, spec)
             _claim(claim, snapshot.downloaded)
             snapshot.checked_path(INGESTED)
         else:
+            require_closed(spec, now())
             _read(snapshot, spec, claim)
-        make_current(snapshot)
+        make_current(snapshot, spec.window)
         return snapshot
+
+
+def snapshot_name(spec: DatasetSpec, name: str, today: date) -> str:
+    """What a snapshot is called: as asked, else by the calendar; of a window always by that first.
+
+    >>> from dp_pipeline.spec.discovery import find_spec
+    >>> snapshot_name(find_spec("trips"), "", date(2026, 11, 23))
+    '2026-11-23'
+    """
+    if not spec.window:
+        return name or today.isoformat()
+    return f"{spec.window}.{name}" if name else spec.window
+
+
+def require_closed(spec: DatasetSpec, moment: int) -> None:
+    """NotPrepared before a window is over and its grace too: it would be read without its last
+    rows, and is read once. By the clock alone.
+
+    moment   seconds since 1970 in UTC
+    """
+    if spec.window and spec.cut.closes(spec.window) > moment:
+        closes = datetime.fromtimestamp(spec.cut.closes(spec.window), UTC)
+        raise NotPrepared(
+            f"{spec.name}: expected a window that is over, got {spec.window}, which is read from "
+            f"{closes:%Y-%m-%d %H:%M} UTC on"
+        )
 
 
 def read_stage(snapshot: Snapshot, stage: str) -> pa.Table:
@@ -164,9 +195,19 @@ def _read(snapshot: Snapshot, spec: DatasetSpec, claim: Claim | None) -> None:
                 path.unlink(missing_ok=True)
             raise
         spec, began = replace(spec, source=found.source), datetime.now(UTC)
-        _store(snapshot, spec, read_source(spec, found.files), found.sha256)
+        _store(snapshot, spec, _of_window(spec, read_source(spec, found.files)), found.sha256)
         # What is written to the source from then on may not be in it.
         snapshot.record(read_at=began.isoformat())
+
+
+def _of_window(spec: DatasetSpec, table: pa.Table) -> pa.Table:
+    """The rows of the window that is read, and those that say no time: whether many of them do is
+    a check's to see, and preparation leaves them out. Rows of other windows are not kept.
+    """
+    if spec.windows is None or not spec.window:
+        return table
+    is_ours = in_window(spec.windows, spec.window, table) | ~have_time(spec.windows, table)
+    return table.filter(pa.array(is_ours))
 
 
 def _claim(claim: Claim | None, names: Iterable[str]) -> None:

@@ -39,6 +39,7 @@ from dp_pipeline.raw.snapshot import (
 from dp_pipeline.raw.values import (
     cell_codes,
     column_of,
+    in_window,
     level_codes,
     levels_of,
     missing_cells,
@@ -131,12 +132,21 @@ def normalized(spec: DatasetSpec, table: pa.Table, key: bytes) -> pa.Table:
 
     key   the population's secret key
     """
-    table = table.select(list(dict.fromkeys(spec.columns)))
+    table = of_window(spec, table.select(list(dict.fromkeys(spec.columns))))
     table = _bounded(spec, table.filter(pa.array(kept_rows(spec.domain, table))), key)
     columns: dict[str, pa.Array] = {}
     for attribute in spec.domain:
         columns |= _normalized(attribute, column_of(attribute, table))
     return pa.table(columns)
+
+
+def of_window(spec: DatasetSpec, table: pa.Table) -> pa.Table:
+    """The rows of the window that a declaration is about; all of them where rows are not cut. What
+    is ingested of a window also has the rows without a valid time, for checks alone.
+    """
+    if spec.windows is None or not spec.window:
+        return table
+    return table.filter(pa.array(in_window(spec.windows, spec.window, table)))
 
 
 def kept_rows(domain: Domain, table: pa.Table) -> NDArray[np.bool_]:

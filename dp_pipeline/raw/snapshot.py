@@ -48,7 +48,7 @@ _RETIRED = "retired"
 
 def check_snapshot_id(text: str) -> str:
     """``text`` itself; DeclarationError unless it is a safe folder name, and free to use."""
-    if not _ID.fullmatch(text) or text.lower() == CURRENT:
+    if not _ID.fullmatch(text) or text.lower().partition(".")[0] == CURRENT:
         raise DeclarationError(
             f"snapshot: expected letters, digits, . _ or -, and not {CURRENT!r}, got {text[:60]!r}"
         )
@@ -248,9 +248,12 @@ def _write_text(file: BinaryIO, text: str) -> None:
     file.write(text.encode())
 
 
-def current_snapshot(store: Path, dataset: str, key: bytes) -> Snapshot | None:
-    """The snapshot that releases read now, or None before the first one."""
-    pointer = store / dataset / CURRENT
+def current_snapshot(store: Path, dataset: str, key: bytes, window: str = "") -> Snapshot | None:
+    """The snapshot that releases read now, or None before the first one.
+
+    window   the one that it is of, where rows are cut into windows
+    """
+    pointer = store / dataset / _pointer(window)
     if not pointer.is_file():
         return None
     name = pointer.read_text(encoding="utf-8", errors="replace").strip()
@@ -259,10 +262,14 @@ def current_snapshot(store: Path, dataset: str, key: bytes) -> Snapshot | None:
     return Snapshot(store / dataset / name, key)
 
 
-def make_current(snapshot: Snapshot) -> None:
-    """Let releases read this snapshot from now on."""
-    pointer = snapshot.folder.parent / CURRENT
+def make_current(snapshot: Snapshot, window: str = "") -> None:
+    """Let releases read this snapshot from now on; those of its window, where rows are cut."""
+    pointer = snapshot.folder.parent / _pointer(window)
     write_private(pointer, lambda file: _write_text(file, snapshot.id))
+
+
+def _pointer(window: str) -> str:
+    return f"{CURRENT}.{window}" if window else CURRENT
 
 
 def mark_validated(
@@ -371,7 +378,7 @@ def stored_populations(store: Path) -> Iterator[tuple[Path, str | None]]:
         for path in sorted(folder.iterdir()):
             if path.is_dir() and any(path.iterdir()):
                 yield path, Snapshot(path, b"").population
-            elif path.is_file() and not path.name.startswith(".") and path.name != CURRENT:
+            elif path.is_file() and path.name.partition(".")[0] not in ("", CURRENT):
                 yield path, None
 
 

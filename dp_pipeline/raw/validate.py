@@ -19,6 +19,9 @@ from dp_pipeline.spec.domain import Attribute
 PERSON = "person id"
 """How the column that names the person is called beside attributes; no attribute has a space."""
 
+TIME = "time of a row"
+"""How the column is called whose time says to which window a row belongs."""
+
 _SECOND = " 2"
 
 Rule = Literal["exists", "type", "rows", "present", "levels", "bounds", "kept", "declared"]
@@ -93,6 +96,17 @@ def expectations_of(spec: DatasetSpec) -> tuple[Expectation, ...]:
                 share=spec.usable,
             )
         )
+    if spec.windows is not None:
+        every = (
+            "Every row says" if spec.usable == 1 else f"{_at_least(spec.usable)} of the rows say"
+        )
+        sentence = f"{every} in {spec.windows.column!r} when it is from."
+        blocks = not spec.is_release
+        declared.append(
+            Expectation(
+                "present_window_time", sentence, False, blocks, "kept", TIME, share=spec.usable
+            )
+        )
     declared += [_of_user(spec, one) for one in spec.expectations]
     return tuple(declared)
 
@@ -106,6 +120,8 @@ def source_columns(spec: DatasetSpec) -> dict[str, str]:
         for attribute in spec.domain
         for place, column in enumerate(attribute.inputs)
     }
+    if spec.windows is not None:
+        columns[TIME] = spec.windows.column
     person = spec.protection.column
     return columns if person is None else {**columns, PERSON: person}
 
@@ -119,7 +135,7 @@ def _structural_of_columns(spec: DatasetSpec) -> list[Expectation]:
     declared = []
     for attribute, column in source_columns(spec).items():
         # Two underscores before an attribute: no attribute's name can be taken for the person's.
-        end = "_person_id" if attribute == PERSON else f"__{attribute}"
+        end = {PERSON: "_person_id", TIME: "_window_time"}.get(attribute, f"__{attribute}")
         if attribute.endswith(_SECOND):
             end = f"_2__{attribute.removesuffix(_SECOND)}"
         there = f"The source has exactly one column {column!r}."

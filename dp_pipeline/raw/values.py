@@ -24,6 +24,7 @@ from dp_pipeline.spec.clock import DAY, FIRST_SECOND, LAST_SECOND, Clock
 from dp_pipeline.spec.domain import Attribute
 from dp_pipeline.spec.encoding import INVALID, Bins, FloatArray, IntArray, Levels
 from dp_pipeline.spec.reading import SPACES, UNITS, Derived, Function, Signs
+from dp_pipeline.spec.windows import Windows
 
 Kind = Literal["text", "number", "time", "other"]
 
@@ -119,6 +120,19 @@ def times(column: pa.ChunkedArray, clock: Clock) -> FloatArray:
     values = [math.nan if number is None else number for number in read]
     # The last place is for missing values, whose place is −1.
     return np.array([*values, math.nan])[places]
+
+
+def in_window(windows: Windows, name: str, table: pa.Table) -> NDArray[np.bool_]:
+    """Which rows (n,) are of a window: their time lies in it, ends compared as whole seconds."""
+    seconds = times(table.column(windows.column), windows.clock)
+    # What is no time is in no window: it compares as false.
+    inside: NDArray[np.bool_] = (seconds >= windows.start(name)) & (seconds < windows.end(name))
+    return inside
+
+
+def have_time(windows: Windows, table: pa.Table) -> NDArray[np.bool_]:
+    """Which rows (n,) say a time at all."""
+    return ~np.isnan(times(table.column(windows.column), windows.clock))
 
 
 _A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}

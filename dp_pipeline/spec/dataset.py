@@ -34,6 +34,7 @@ from dp_pipeline.spec.encoding import COORDINATE_BITS, Point
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline.spec.reading import Signs
 from dp_pipeline.spec.source import Source
+from dp_pipeline.spec.windows import Windows, Within
 
 PARTITIONS = (0, 2, 5, 10, 20, 50)
 """The K of the papers."""
@@ -205,6 +206,11 @@ class DatasetSpec:
     discovered     what they have found and ``domain`` has been given; None before, and where every
                    attribute was declared
     as_written     ``digest`` of the file itself, where ``domain`` was discovered; else empty
+    windows        how the rows are cut by their time, each part with a budget of its own, or None
+    window         the name of the one that this declaration is about; empty: all of them
+    within         what is promised of windows: a person's rows of one, or all of hers; None without
+    each_window    most ε of one window, or None
+    publications   what is released of each window
     """
 
     name: str
@@ -240,6 +246,41 @@ class DatasetSpec:
     ceiling_delta: Fraction | None = None
     discovered: DiscoveredDomain | None = None
     as_written: str = ""
+    windows: Windows | None = None
+    window: str = ""
+    within: Within | None = None
+    each_window: Fraction | None = None
+    publications: tuple[Publication, ...] = ()
+
+    def at_window(self, name: str) -> DatasetSpec:
+        """The same declaration about the rows of one window; DeclarationError where rows are not
+        cut so, or for a window that there is not.
+        """
+        cut = self.cut
+        ends = cut.start(cut.require(name)), cut.end(name)
+        source = self.source.whole or self.source
+        return replace(self, window=name, source=source.of_window(name, *ends))
+
+    @property
+    def cut(self) -> Windows:
+        """How the rows are cut by their time; DeclarationError where they are not."""
+        if self.windows is None:
+            raise DeclarationError(f"{self.name}: expected declared `windows`, got none")
+        return self.windows
+
+    def require_window(self) -> None:
+        """DeclarationError where rows are cut and this is about none of their windows: then there
+        is nothing to be read.
+        """
+        if self.windows is not None and not self.window:
+            raise DeclarationError(
+                f"{self.name}: expected one of its windows, such as {self.windows.first}, got none"
+            )
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        """The windows that a charge of this declaration is for; none where rows are not cut."""
+        return (self.window,) if self.window else ()
 
     @property
     def to_discover(self) -> tuple[str, ...]:
@@ -328,7 +369,8 @@ class DatasetSpec:
         """
         person = self.protection.column
         attributes = tuple(column for attribute in self.domain for column in attribute.inputs)
-        return attributes if person is None else (*attributes, person)
+        time = () if self.windows is None else (self.windows.column,)
+        return (*attributes, *time) if person is None else (*attributes, *time, person)
 
     def signs_of(self, column: str) -> tuple[Signs, ...]:
         """How numbers in a column of the source are read, by each attribute that reads them."""
@@ -342,6 +384,8 @@ class DatasetSpec:
     def times(self) -> frozenset[str]:
         """Columns of the source that are read as dates or times, and as nothing else."""
         read = {(column, one.reads_times) for one in self.domain for column in one.inputs}
+        if self.windows is not None:
+            read.add((self.windows.column, True))
         return frozenset(
             column for column, is_time in read if is_time and (column, False) not in read
         )
@@ -355,10 +399,15 @@ class DatasetSpec:
     def cost_of_everything(self) -> Fraction:
         """Σ over models × partitions of the ε of a release and of its evaluation, and the ε of one
         discovery, where the population pays in pure ε; what a model costs in ρ, only models know.
+        Where rows are cut into windows, of what is published of one.
         """
         evaluation = self.evaluation or Fraction(0)
+        discovery = self.discover.epsilon if self.discover else Fraction(0)
+        if self.windows is not None:
+            paid = (one.epsilon + evaluation for one in self.publications)
+            return sum(paid, discovery)
         once = sum((epsilon + evaluation for epsilon in self.partitions), Fraction(0))
-        return once * len(self.models) + (self.discover.epsilon if self.discover else 0)
+        return once * len(self.models) + discovery
 
     def charge_for(self, amount: Fraction) -> Fraction:
         """What one release costs in the population's currency: its own amount and its evaluation's,
@@ -400,6 +449,8 @@ class DatasetSpec:
         if self.domain.constraints:
             # Rows that break one are left out.
             measured["constraints"] = [one.measured for one in self.domain.constraints]
+        if self.windows is not None:
+            measured["windows"] = self.windows.measured
         if self.discover is not None:
             measured["discover"] = self.discover.to_facts()
         if self.discovered is not None:

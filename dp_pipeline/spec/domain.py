@@ -295,10 +295,14 @@ class OneRow:
 
 @dataclass(frozen=True)
 class RowsOfPerson:
-    """A person is all rows with one value of ``column``, of which ``at_most`` are kept."""
+    """A person is all rows with one value of ``column``, of which ``at_most`` are kept.
+
+    each   the window that ``at_most`` counts in, such as ``week``; empty where rows are not cut
+    """
 
     column: str
     at_most: int
+    each: str = ""
 
     @property
     def rows(self) -> int:
@@ -306,7 +310,8 @@ class RowsOfPerson:
         return self.at_most
 
     def __str__(self) -> str:
-        return f"at most {self.at_most} rows of a person, column {self.column}"
+        each = f" in each {self.each}" if self.each else ""
+        return f"at most {self.at_most} rows of a person{each}, column {self.column}"
 
 
 Protection = OneRow | RowsOfPerson

@@ -11,7 +11,7 @@ import re
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
@@ -34,9 +34,10 @@ from dp_pipeline.spec.errors import DeclarationError, Refused, did_you_mean
 from dp_pipeline.spec.expectations import Expectations, declared_expectations
 from dp_pipeline.spec.fields import OneForm, a_mapping, below, not_among, placed, require
 from dp_pipeline.spec.formats import DATASET_FILE
-from dp_pipeline.spec.reading_parser import AS_IT_IS, DeriveSection, ReadingSection
+from dp_pipeline.spec.reading_parser import AS_IT_IS, DeriveSection, ReadingSection, WindowsSection
 from dp_pipeline.spec.source import Sample, Source
 from dp_pipeline.spec.source_parser import AnySource, source_of
+from dp_pipeline.spec.windows import Within
 from dp_pipeline.spec.yaml_text import Document
 
 WATCHED = ("csv", "parquet")
@@ -53,12 +54,14 @@ class Person(fields.Section):
     """All rows with one value of a column are one person.
 
     column   Whose value names the person.
-    at_most  Rows of one person that count.
+    at_most  Rows of one person that count; of one window, where rows are cut.
+    within   What is promised of windows: a person's rows of one `window`, or of all, for `ever`.
     """
 
     unit: Literal["rows_of_person"]
     column: fields.Text
     at_most: fields.Count
+    within: Within | None = None
 
 
 def _protection(value: object) -> WholeRow | Person:
@@ -71,20 +74,25 @@ def _protection(value: object) -> WholeRow | Person:
 class Ceiling(fields.Section):
     """The most ε that these persons may ever cost.
 
-    total      For ever, over all models, partitions and snapshots.
-    per_month  In one calendar month.
-    delta      Of all discoveries of levels together, for ever; that of one of them if not said.
+    total        For ever, over all models, partitions and snapshots.
+    each_window  Of one window, where rows are cut.
+    per_month    In one calendar month.
+    delta        Of all discoveries of levels together, for ever; that of one of them if not said.
     """
 
-    total: fields.Epsilon
+    total: fields.Epsilon | None = None
+    each_window: fields.Epsilon | None = None
     per_month: fields.Epsilon | None = None
     delta: Annotated[Fraction, fields.Scalar(parse_delta, "δ", fields.NUMBER)] | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> Ceiling:
-        month, most = self.per_month or self.total, epsilon_text(self.total)
-        is_less = month <= self.total
-        require(is_less, f"at most the total, {most}", epsilon_text(month), "per_month")
+        require(self.total or self.each_window, "a value", "nothing", "total")
+        for name in ("per_month", "each_window"):
+            part = getattr(self, name)
+            if self.total is not None and part is not None:
+                expected = f"at most the total, {epsilon_text(self.total)}"
+                require(part <= self.total, expected, epsilon_text(part), name)
         return self
 
 
@@ -146,6 +154,16 @@ class PublishSection(fields.Section):
 
     model: fields.Text
     epsilon: fields.Epsilon
+
+
+def _publications(value: object) -> tuple[PublishSection, ...]:
+    """One, or a list of them: of each window, where rows are cut."""
+    listed = value if isinstance(value, (list, tuple)) else [value]
+    found = []
+    for at, one in enumerate(listed):
+        with below(*((at,) if listed is value else ())):
+            found.append(PublishSection.model_validate(a_mapping(one)))
+    return tuple(found)
 
 
 def _suppressed(text: str) -> Fraction | None:
@@ -248,6 +266,7 @@ class DataSetFile(fields.Section):
     on_invalid           What becomes of a number outside of its bounds.
     reading              How cells are read: decimal comma, words for nothing, zone.
     derive               Columns that are a public function of one row.
+    windows              Rows cut by their time, each window with a budget of its own.
     attributes           The columns that are read, each a number, a category, a date or a time.
     constraints          What of several columns there is together in one row.
     usable               Which share of the rows checks want to be as declared.
@@ -259,7 +278,7 @@ class DataSetFile(fields.Section):
     nominal_rows         A number of rows to plan with; need not be true.
     partitions           The ε that may be asked for, ascending.
     models               What is released.
-    publish              What the schedule publishes.
+    publish              What the schedule publishes: one model, or a list of them for each window.
     refresh              The schedule opens a new snapshot each week, and pays.
     updates              When the rows change may be seen by anyone.
     evaluation           Buys private numbers of quality with each release.
@@ -292,6 +311,7 @@ class DataSetFile(fields.Section):
     on_invalid: Literal["clip", "drop"] = "clip"
     reading: ReadingSection = AS_IT_IS
     derive: fields.Named[DeriveSection] = Field(default_factory=dict)
+    windows: WindowsSection | None = None
     attributes: Annotated[
         dict[fields.Name, AnyAttribute],
         BeforeValidator(a_mapping),
@@ -307,7 +327,13 @@ class DataSetFile(fields.Section):
     nominal_rows: fields.Count | None = None
     partitions: fields.Several[fields.Epsilon]
     models: Parameters
-    publish: PublishSection | None = None
+    publish: (
+        Annotated[
+            tuple[PublishSection, ...],
+            OneForm(PublishSection | tuple[PublishSection, ...], _publications),
+        ]
+        | None
+    ) = None
     refresh: Literal["weekly"] | None = None
     updates: Literal["public"] | None = None
     evaluation: Evaluation | None = None
@@ -336,7 +362,8 @@ class DataSetFile(fields.Section):
         domain = self._domain()
         protection: Protection = OneRow()
         if isinstance(self.protection, Person):
-            protection = RowsOfPerson(self.protection.column, self.protection.at_most)
+            each = self.windows.every if self.windows else ""
+            protection = RowsOfPerson(self.protection.column, self.protection.at_most, each)
         if self.label is not None:
             _require_nominal(self.label, domain, "label")
         if self.k_anonymity is not None:
@@ -348,7 +375,8 @@ class DataSetFile(fields.Section):
             "ceiling": self.ceiling.total if self.ceiling else None,
             "source": self._source(path.parent, domain),
             "domain": domain,
-            "publish": Publication(**dict(self.publish)) if self.publish else None,
+            **self._published(),
+            **self._windows(),
             "evaluation": self.evaluation.epsilon if self.evaluation else None,
             "targets": tuple(_target(name, one, domain) for name, one in self.targets.items()),
             "k_anonymity": self._k_anonymity(domain),
@@ -364,6 +392,39 @@ class DataSetFile(fields.Section):
         spec = DatasetSpec(**{**alike, **different})
         _require_together(spec)
         return spec
+
+    def _published(self) -> dict[str, Any]:
+        """What the schedule publishes: of the current rows, or of each window."""
+        made = tuple(Publication(**dict(one)) for one in self.publish or ())
+        if self.windows is not None:
+            expected, models = "a list of models, each once", [one.model for one in made]
+            is_once = made and len(set(models)) == len(models)
+            require(is_once, expected, ", ".join(models) or "none", "publish")
+            return {"publish": None, "publications": made}
+        require(len(made) < 2, "one model, as rows are not cut by `windows`", "several", "publish")
+        return {"publish": made[0] if made else None}
+
+    def _windows(self) -> dict[str, Any]:
+        """How rows are cut, and what is promised of it; Refused for what does not go with it."""
+        within = getattr(self.protection, "within", None)
+        each = self.ceiling.each_window if self.ceiling else None
+        if self.windows is None:
+            is_plain = within is None
+            require(is_plain, "no `within` where rows are not cut", "one", "protection", "within")
+            require(each is None, "no limit of a window where rows are not cut", "one", "ceiling")
+            return {"windows": None}
+        with below("windows"):
+            windows = self.windows.declared(self.reading)
+        is_added = self.relation == "add_remove"
+        expected = "add_remove beside `windows`: a row that is replaced may be of another window"
+        require(is_added, expected, self.relation, "relation")
+        for name in ("refresh", "updates", "k_anonymity"):
+            said = getattr(self, name) is not None
+            require(not said, "nothing beside `windows`, which say what is read", "one", name)
+        if isinstance(self.protection, Person):
+            expected = "window or ever, which says whose rows are protected together"
+            require(within, expected, "nothing", "protection", "within")
+        return {"windows": windows, "within": within or "window", "each_window": each}
 
     def _domain(self) -> Domain:
         derived = {name: one.derived(self.reading) for name, one in self.derive.items()}
@@ -460,13 +521,14 @@ def _target(name: str, section: TargetSection, domain: Domain) -> Target:
 
 def _require_together(spec: DatasetSpec) -> None:
     """Refused for fields of a whole declaration that do not go together."""
-    if spec.publish is not None:
-        model, epsilon = spec.publish.model, spec.publish.epsilon
-        expected, near = f"a model of {', '.join(spec.models)}", did_you_mean(model, spec.models)
-        require(model in spec.models, expected, model, "publish", hint=near)
+    published = spec.publications or ((spec.publish,) if spec.publish else ())
+    for one in published:
+        expected = f"a model of {', '.join(spec.models)}"
+        near = did_you_mean(one.model, spec.models)
+        require(one.model in spec.models, expected, one.model, "publish", hint=near)
         expected = f"ε from {', '.join(spec.partition_keys)}"
-        require(epsilon in spec.partitions, expected, epsilon_text(epsilon), "publish")
-    elif spec.refresh is not None:
+        require(one.epsilon in spec.partitions, expected, epsilon_text(one.epsilon), "publish")
+    if spec.refresh is not None and not published:
         raise Refused(
             "publish, which says what a new snapshot is for", "nothing", field=("refresh",)
         )
@@ -485,14 +547,27 @@ def _require_together(spec: DatasetSpec) -> None:
         largest = max(spec.partitions) + (spec.evaluation or Fraction(0))
         expected = f"a per_month of at least {epsilon_text(largest)} for one release"
         require(largest <= spec.per_month, expected, epsilon_text(spec.per_month), "ceiling")
-    if not spec.is_release:
+    _require_ceiling(spec)
+
+
+def _require_ceiling(spec: DatasetSpec) -> None:
+    """Refused for sensitive rows without the limit that their promise needs, or with one that does
+    not pay for what is declared.
+    """
+    by_window = spec.within == "window"
+    most, name = (spec.each_window, "an each_window") if by_window else (spec.ceiling, "a total")
+    if most is None:
+        if spec.is_release:
+            raise Refused(f"{name} for data to be released", "nothing", field=("ceiling",))
         return
-    if spec.ceiling is None:
-        raise Refused("a total for data to be released", "nothing", field=("ceiling",))
+    if not (spec.is_release or spec.windows):
+        return
     # What is paid in ρ depends on the model: ``models.build_model`` adds that up.
-    cost, total = spec.cost_of_everything, epsilon_text(spec.ceiling)
-    expected = f"a total of at least {epsilon_text(cost)} for all models and partitions"
-    require(spec.delta is not None or cost <= spec.ceiling, expected, total, "ceiling")
+    cost = spec.cost_of_everything
+    what = "what is published of each window" if spec.windows else "all models and partitions"
+    expected = f"{name} of at least {epsilon_text(cost)} for {what}"
+    is_enough = spec.delta is not None or cost <= most
+    require(is_enough, expected, epsilon_text(most), "ceiling")
 
 
 def load_spec(path: Path) -> DatasetSpec:

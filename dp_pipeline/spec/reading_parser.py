@@ -1,13 +1,17 @@
-"""Sections ``reading`` and ``derive`` of a data set file: what texts mean, columns made of them."""
+"""Sections ``reading``, ``derive`` and ``windows`` of a data set file: what texts mean, columns
+made of them, and the time of a row.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal, get_args
 
 from pydantic import model_validator
 
 from dp_pipeline.spec import fields
-from dp_pipeline.spec.clock import Clock, bad_format, is_zone
+from dp_pipeline.spec.clock import DAY, Clock, bad_format, is_zone
+from dp_pipeline.spec.errors import DeclarationError, Refused
 from dp_pipeline.spec.fields import require
 from dp_pipeline.spec.reading import (
     PARTS_OF_TIME,
@@ -17,6 +21,7 @@ from dp_pipeline.spec.reading import (
     Function,
     Signs,
 )
+from dp_pipeline.spec.windows import WindowKind, Windows
 
 
 def _thousands(text: str) -> str | None:
@@ -165,3 +170,55 @@ class DeriveSection(SignsSection):
 
 
 _FUNCTIONS: tuple[Function, ...] = get_args(Function)
+
+_HOUR = 3600
+_UNITS = {"hour": _HOUR, "day": DAY, "week": 7 * DAY}
+
+
+def _seconds(text: str) -> int | None:
+    found = re.fullmatch(r"([0-9]{1,4}) (hour|day|week)s?", text)
+    return int(found[1]) * _UNITS[found[2]] if found else None
+
+
+Grace = Annotated[
+    int, fields.Scalar(_seconds, "a time such as 2 days: hours, days or weeks", fields.TEXT)
+]
+
+
+class WindowsSection(fields.Section):
+    """Rows cut by their time, each window with a budget of its own.
+
+    column     Whose time says to which window a row belongs.
+    every      How long a window is, by the calendar; weeks begin on Monday.
+    zone       Where the calendar's days begin, and where times that have no offset are shown.
+    format     How texts say a time, where that is not ISO 8601.
+    first      The first window: 2026-W01, 2026-01-05, 2026-01, 2026-Q1, 2026 or 2026-01-05T14Z.
+    grace      How long after its end a window is read, such as 2 days; later rows are never read.
+    """
+
+    column: fields.Text
+    every: WindowKind
+    zone: Zone | None = None
+    format: fields.Text | None = None
+    first: fields.Text
+    grace: Grace = 0
+
+    def declared(self, reading: ReadingSection) -> Windows:
+        """How rows are cut; Refused for a first window that the calendar does not have."""
+        require_format(self.format, "timestamp" if "%H" in (self.format or "") else "date")
+        zone = self.zone or reading.zone
+        is_told = self.every != "hour" or zone == "UTC"
+        require(is_told, "the zone UTC for hours: clocks elsewhere show one twice", zone, "zone")
+        windows = Windows(
+            self.column,
+            self.every,
+            Clock("timestamp", zone, self.format or ""),
+            self.first,
+            self.grace,
+        )
+        try:
+            windows.require(self.first)
+        except DeclarationError as refused:
+            expected, _, got = str(refused).removeprefix("window: expected ").partition(", got ")
+            raise Refused(expected, got, field=("first",)) from None
+        return windows

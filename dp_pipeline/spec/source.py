@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -21,10 +22,14 @@ from pathlib import Path
 from typing import Literal
 
 from dp_pipeline.spec.url import SQLITE, is_url, server_names, shown_url, url_names
+from dp_pipeline.spec.windows import TEMPLATE
 
 SourceKind = Literal["csv", "parquet", "sql", "sklearn", "generator"]
 
 DATA_FOLDER_VARIABLE = "DP_PIPELINE_DATA"
+
+_ENDS = re.compile(r"(?<![:\w]):(start|end)\b")
+"""What stands for the seconds of a window in a query; not the type of a cast, ``::end``."""
 
 WHITESPACE = "whitespace"
 """As a delimiter: any spaces and tabs between two cells, as many as there are."""
@@ -65,6 +70,7 @@ class Source:
     sha256      URL → hex digest of the file behind it, where it is declared
     at_most_mb  the most that one URL may give, in 10^6 bytes; 0 where nothing is downloaded
     download    what is read instead where a file is absent, or None
+    whole       where this is the part of one window: the source of all of them; else None
     """
 
     kind: SourceKind
@@ -80,6 +86,30 @@ class Source:
     sha256: Mapping[str, str] = field(default_factory=dict)
     at_most_mb: int = 0
     download: Source | None = None
+    whole: Source | None = None
+
+    @property
+    def is_template(self) -> bool:
+        """Whether a path or the query names a window."""
+        return any(TEMPLATE in one for one in self.locations) or bool(_ENDS.search(self.query))
+
+    def of_window(self, name: str, start: int, end: int) -> Source:
+        """What is read of one window: a file of its own, a query of its own, or the same as of all.
+
+        name         of the window
+        start, end   its first second and the first one after it, since 1970 in UTC
+
+        >>> Source("csv", "/d/{window}.csv").of_window("2026-W03", 0, 1).location
+        '/d/2026-W03.csv'
+        """
+        ends = {":start": str(start), ":end": str(end)}
+        return replace(
+            self,
+            location=self.location.replace(TEMPLATE, name),
+            more=tuple(one.replace(TEMPLATE, name) for one in self.more),
+            query=_ENDS.sub(lambda found: ends[found[0]], self.query),
+            whole=self,
+        )
 
     @property
     def locations(self) -> tuple[str, ...]:
@@ -121,6 +151,8 @@ class Source:
         >>> file.identities
         ('file:/d/a.csv', 'https://x.org/a.csv')
         """
+        if self.whole is not None:
+            return self.whole.identities
         if self.download is None:
             return self._own_identities
         own = self._own_identities if self.is_named else ()
@@ -135,6 +167,9 @@ class Source:
     def _names(self, location: str) -> tuple[str, ...]:
         if self.is_remote:
             return url_names(location)
+        if self.kind in ("csv", "parquet") and TEMPLATE in location:
+            # All windows are of the same persons: the folder that they lie in is theirs.
+            location = str(Path(location.partition(TEMPLATE)[0] + "-").parent)
         if self.kind in ("csv", "parquet"):
             return (file_name(location),) if self.is_named else (self._described(location),)
         if self.kind == "sql":

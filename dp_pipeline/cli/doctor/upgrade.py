@@ -61,7 +61,7 @@ def _counted(
         return "stored, of a domain that is not discovered as the file declares it"
     if key == one.key:
         return "replayed at no cost" if one.state == "settled" else "dead"
-    current = current_snapshot(home.raw, spec.name, b"")
+    current = current_snapshot(home.raw, spec.name, b"", spec.window)
     if current is None or current.id != one.facts["snapshot"]:
         return "stored, of an earlier snapshot"
     why = "; ".join(one.changes(spec, home)) or "its key is made otherwise by this version"
@@ -104,7 +104,7 @@ def _obstacle(one: Charged, spec: DatasetSpec | None, home: Home) -> str | None:
     if one.key_of_today(spec, home).digest != one.key:
         why = "; ".join(one.changes(spec, home)) or "its key is made otherwise by this version"
         return f"{why}: declare it as it was, or use {one.facts['code']}"
-    current = current_snapshot(home.raw, spec.name, b"")
+    current = current_snapshot(home.raw, spec.name, b"", spec.window)
     if current is None or current.id != one.facts["snapshot"]:
         return f"another snapshot is read now: run it with --snapshot {one.facts['snapshot']}"
     return _refusal(one, spec, home)

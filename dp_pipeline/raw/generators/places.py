@@ -151,11 +151,11 @@ def trips_like(seed: int = 0, rows: int = 60_000) -> pa.Table:
     rng = random_numbers(seed)
     rider = _riders(rng, rows)
     riders = int(rider.max(initial=0)) + 1
-    favourites = _places(rng, riders * FAVOURITES).reshape(riders, FAVOURITES, 2)
+    favourites = drawn_places(rng, riders * FAVOURITES).reshape(riders, FAVOURITES, 2)
     habit = draw_category(rng, np.array([8.0, 4.0, 2.0, 1.0]), (), rows)
     near = favourites[rider, habit] + NEAR * rng.standard_normal((rows, 2))
     is_favourite = rng.random(rows) < FAVOURITE_SHARE
-    ends = np.where(is_favourite[:, None], near, _places(rng, rows))
+    ends = np.where(is_favourite[:, None], near, drawn_places(rng, rows))
     ends = np.round(_with_some_outside(rng, ends), 3)
     names = [f"r{number:06d}" for number in rider.tolist()]
     return pa.table({"rider": pa.array(names, pa.string()), "x": ends[:, 0], "y": ends[:, 1]})
@@ -168,10 +168,13 @@ def _riders(rng: np.random.Generator, rows: int) -> IntArray:
     return draw_one_of_many(rng, activity, rows)
 
 
-def _places(rng: np.random.Generator, count: int) -> FloatArray:
-    """Points (count, 2) of the city: hubs, corridor or background, all inside the box."""
+def drawn_places(rng: np.random.Generator, count: int, hubs: FloatArray = HUBS[:, 3]) -> FloatArray:
+    """Points (count, 2) of the city: hubs, corridor or background, all inside the box.
+
+    hubs   the weight of each hub
+    """
     kinds = len(HUBS)
-    weights = np.array([*HUBS[:, 3], CORRIDOR_WEIGHT, BACKGROUND_WEIGHT])
+    weights = np.array([*hubs, CORRIDOR_WEIGHT, BACKGROUND_WEIGHT])
     kind = draw_category(rng, weights, (), count)
     noise = rng.standard_normal((count, 2))
     along, anywhere = rng.random((count, 1)), rng.random((count, 2)) * (WIDTH, HEIGHT)

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from dp_pipeline.raw.generators import GENERATORS
+from dp_pipeline.raw.generators import GENERATORS, STREAMS
 from dp_pipeline.raw.sources.reading import (
     check_names,
     csv_columns,
@@ -174,7 +174,10 @@ def read_generated(spec: DatasetSpec) -> pa.Table:
         raise DeclarationError(
             f"{spec.name}: source.options: expected {one_of(('seed', 'rows'), unknown[0])}"
         )
-    table = GENERATORS[spec.source.location](**spec.source.options)
+    options = dict(spec.source.options)
+    if spec.window and spec.source.location in STREAMS:
+        options |= {"start": spec.cut.start(spec.window), "end": spec.cut.end(spec.window)}
+    table = GENERATORS[spec.source.location](**options)
     check_names(spec, table.column_names)
     return table
 
