@@ -74,10 +74,16 @@ def show(dataset: str | None, as_json: bool) -> None:
 @click.argument("dataset")
 @click.option("--total", help="The new ceiling, for ever; else as it is.")
 @click.option("--delta", help="The new ceiling of the δ of discoveries, for ever; else as it is.")
+@click.option("--each-window", help="The new limit of each window; else as it is.")
 @click.option("--per-month", help="The new limit of a calendar month, or none; else as it is.")
 @click.option("--reason", required=True, help="Why; kept in the ledger, and exported.")
 def raise_(
-    dataset: str, total: str | None, delta: str | None, per_month: str | None, reason: str
+    dataset: str,
+    total: str | None,
+    delta: str | None,
+    each_window: str | None,
+    per_month: str | None,
+    reason: str,
 ) -> None:
     """Let the population of DATASET spend more, for ever. A row of the ledger says so."""
     from dp_pipeline.publish.account import population_of
@@ -88,15 +94,17 @@ def raise_(
     opened = ledger.account(population)
     now = opened.per_month if opened else None
     as_it_is = opened.ceiling if opened and opened.ceiling else None
-    if total is None and as_it_is is None:
+    has_windows = opened is not None and opened.each_window is not None
+    if total is None and as_it_is is None and not has_windows:
         raise click.UsageError("--total: expected the new ceiling, got none")
     raised = ledger.raise_ceiling(
         population,
-        total=as_it_is or Fraction(0) if total is None else parse_epsilon(total, of="--total"),
+        total=as_it_is if total is None else parse_epsilon(total, of="--total"),
         per_month=now if per_month is None else _month(per_month),
         reason=reason,
         by=operator_name(),
         delta_ceiling=None if delta is None else parse_delta(delta, of="--delta"),
+        each_window=None if each_window is None else parse_epsilon(each_window, of="--each-window"),
     )
     click.echo(f"population {population}: {_limits(opened)} → {_limits(raised)}")
     click.echo(f"the account rules from now on; its files may say so: {_declared(raised)}")
@@ -183,7 +191,11 @@ def _declared(account: Account) -> str:
     """The limits as a data set file says them."""
     from dp_pipeline.spec.amounts import delta_text, epsilon_text
 
-    named = {"total": account.ceiling, "per_month": account.per_month}
+    named = {
+        "total": account.ceiling,
+        "each_window": account.each_window,
+        "per_month": account.per_month,
+    }
     texts = [f"{name}: {epsilon_text(one)}" for name, one in named.items() if one is not None]
     if account.delta_ceiling is not None:
         texts.append(f"delta: {delta_text(account.delta_ceiling)}")

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.errors import DeclarationError, one_of
 
 if TYPE_CHECKING:
+    from dp_pipeline.orchestration.runner import Ran
     from dp_pipeline.publish.request import Plan, PlannedRelease, RunRequest
     from dp_pipeline.spec.dataset import DatasetSpec
 
@@ -128,6 +129,15 @@ def _print_k_anonymous(request: RunRequest, ran: Sequence[str]) -> None:
     click.echo(f"page: {report_path(request)}")
 
 
+WINDOW = click.option(
+    "--window",
+    "--windows",
+    "windows",
+    default="",
+    help="Of rows that are cut into windows: one, or FIRST..LAST; the newest that is over if none.",
+)
+
+
 def request_options(command: Callable[..., None]) -> Callable[..., None]:
     """What `run` does and `plan` foretells: the same words for both."""
     options = (
@@ -136,6 +146,7 @@ def request_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--epsilon", "epsilons", multiple=True, help="Only this ε; may be repeated."),
         click.option("--new-draw", is_flag=True, help="Draw once more, at the full price."),
         click.option("--snapshot", default="", help="Open a new snapshot under this name."),
+        WINDOW,
     )
     for option in reversed(options):
         command = option(command)
@@ -149,8 +160,11 @@ def requested(
     epsilons: tuple[str, ...] = (),
     new_draw: bool = False,
     snapshot: str = "",
-) -> RunRequest:
-    """The request that the options make; DeclarationError for what is not declared."""
+    windows: str = "",
+) -> list[RunRequest]:
+    """The requests that the options make, one, or one a window; DeclarationError for what is not
+    declared.
+    """
     from dp_pipeline.raw.snapshot import check_snapshot_id
     from dp_pipeline.spec.discovery import find_spec
 
@@ -158,7 +172,28 @@ def requested(
     request = request_for(spec, models=models, epsilons=epsilons)
     if snapshot:
         check_snapshot_id(snapshot)
-    return replace(request, new_draw=new_draw, snapshot=snapshot)
+    request = replace(request, new_draw=new_draw, snapshot=snapshot)
+    if spec.windows is None:
+        if windows:
+            raise DeclarationError(
+                f"{spec.name}: --window: expected none where rows are not cut by `windows`, got one"
+            )
+        return [request]
+    return [request.of_window(name) for name in _windows(spec, windows)]
+
+
+def _windows(spec: DatasetSpec, text: str) -> tuple[str, ...]:
+    """The windows that are asked for; the newest that is over where nothing is said."""
+    from dp_pipeline.spec.windows import now
+
+    if text:
+        return spec.cut.ranged(text)
+    newest = spec.cut.closed(now())[-1:]
+    if not newest:
+        raise DeclarationError(
+            f"{spec.name}: expected a window that is over, got none: the first is {spec.cut.first}"
+        )
+    return newest
 
 
 def request_for(
@@ -175,12 +210,19 @@ def request_for(
     from dp_pipeline.spec.amounts import epsilon_text
 
     require_methods(spec)
-    chosen = tuple(dict.fromkeys(models)) or tuple(spec.models)
+    known = EpsilonRelease.names(spec)
+    chosen = tuple(dict.fromkeys(models)) or known
     for name in chosen:
         build_model(spec, name)
-    listed = tuple(sorted({spec.partition(text) for text in epsilons})) or spec.partitions
+        if name not in known:
+            raise DeclarationError(
+                f"{spec.name}: expected {one_of(known, name)}: a model that is published of windows"
+            )
+    of_windows = sorted({one.epsilon for one in spec.publications if one.model in chosen})
+    listed = sorted({spec.partition(text) for text in epsilons}) or of_windows or spec.partitions
     levels = [epsilon_text(one) for one in listed]
-    return RunRequest(spec, EpsilonRelease, chosen, levels, find_home(), noise_name())
+    request = RunRequest(spec, EpsilonRelease, chosen, levels, find_home(), noise_name())
+    return replace(request, published=bool(of_windows) and not epsilons)
 
 
 DEMO = ("wdbc", "census", "trips")
@@ -204,19 +246,27 @@ def demo(context: click.Context) -> None:
         context.invoke(anonymize, dataset=name, ks=(k,))
 
 
-def _run(requests: list[RunRequest]) -> None:
-    """Run every request with a progress bar on a terminal, then print what came of it."""
-    from dp_pipeline.orchestration.runner import run_dataset, step_count
+def _run(datasets: list[list[RunRequest]]) -> None:
+    """Run the requests of each data set with a progress bar on a terminal, then print what came of
+    them.
+    """
+    from dp_pipeline.orchestration.runner import run_dataset, run_windows, step_count
     from dp_pipeline.reporting.text import progress
 
-    with progress(sum(step_count(request) for request in requests)) as on_step:
-        results = [run_dataset(request, on_step) for request in requests]
-    for request, ran in zip(requests, results, strict=True):
-        _print_outcome(request, ran.levels, discovery=ran.discovery)
-        print_failed_checks(request.spec, ran.failed_checks)
+    with progress(sum(step_count(one) for requests in datasets for one in requests)) as on_step:
+        results = [
+            run_windows(requests, on_step)
+            if requests[0].spec.window
+            else [run_dataset(requests[0], on_step)]
+            for requests in datasets
+        ]
+    for requests, ran in zip(datasets, results, strict=True):
+        _print_outcome(requests, ran)
+        names = tuple(dict.fromkeys(name for one in ran for name in one.failed_checks))
+        print_failed_checks(requests[0].spec, names)
 
 
-def _print_outcome(request: RunRequest, ran: Sequence[str], *, discovery: int = 0) -> None:
+def _print_outcome(requests: Sequence[RunRequest], results: Sequence[Ran]) -> None:
     from dp_pipeline.publish.account import limits_word
     from dp_pipeline.publish.outcome import outcomes, report_path
     from dp_pipeline.reporting.metrics import MOST_METRICS, metric_named, metrics_of
@@ -224,13 +274,20 @@ def _print_outcome(request: RunRequest, ran: Sequence[str], *, discovery: int = 
     from dp_pipeline.spec.amounts import NANO
     from dp_pipeline.spec.discovered import discovery_words
 
-    found = list(outcomes(request, ran=ran))
+    request, discovery = requests[-1], sum(one.discovery for one in results)
+    found = [
+        one
+        for asked, ran in zip(requests, results, strict=True)
+        for one in outcomes(asked, ran=ran.levels)
+    ]
     metrics = metrics_of(row for one in found for row in one.quality)[:MOST_METRICS]
     shorts = [metric_named(metric).short for metric in metrics]
     currency = request.spec.currency
     charge = "charged now" if currency.delta is None else f"charged now ({currency.symbol})"
     columns = ["model", "ε", *shorts, "ε spent", charge, "state"]
-    print_table(request.spec.title, columns, [one.cells(metrics) for one in found])
+    cells = [[*one.release.spec.blocks, *one.cells(metrics)] for one in found]
+    columns = [*(["window"] if request.spec.window else []), *columns]
+    print_table(request.spec.title, columns, cells)
     # Of the model that is declared first, at the largest ε: the report shows the others.
     first = next((one for one in found[-len(request.names) :] if one.has_centres), None)
     if first is not None:
@@ -254,13 +311,14 @@ def _print_outcome(request: RunRequest, ran: Sequence[str], *, discovery: int = 
 @request_options
 def plan(dataset: str, **options: Any) -> None:
     """Show what `run` would cost: asked, spent, left, ceiling. Nothing is read or charged."""
-    from dp_pipeline.publish.request import plan_request
+    from dp_pipeline.publish.request import plan_request, require_budget_of_all
 
-    planned = plan_request(requested(dataset, **options))
-    print_plan(planned)
-    if planned.spec.k_anonymity is not None:
-        click.echo(k_anonymity_line(planned.spec))
-    planned.require_budget()
+    planned = [plan_request(one) for one in requested(dataset, **options)]
+    for one in planned:
+        print_plan(one)
+    if planned[0].spec.k_anonymity is not None:
+        click.echo(k_anonymity_line(planned[0].spec))
+    require_budget_of_all(planned)
 
 
 def print_plan(planned: Plan) -> None:
@@ -278,7 +336,8 @@ def print_plan(planned: Plan) -> None:
     columns = ["model", "ε", "state", cost, "cells at most", "MB at most"]
     if not planned.has_tables:
         columns, rows = columns[:-2], [row[:-2] for row in rows]
-    print_table(f"Plan of {planned.spec.name}", columns, rows)
+    title = " ".join(("Plan of", planned.spec.name, *planned.spec.blocks))
+    print_table(title, columns, rows)
     texts = {
         name: "no limit" if amount is None else currency.text(amount)
         for name, amount in planned.amounts.items()
@@ -305,23 +364,35 @@ def _size(planned: PlannedRelease) -> tuple[str, str]:
 @click.command()
 @click.argument("dataset")
 @click.option("--epsilon", "epsilons", multiple=True, help="Only this ε; may be repeated.")
-def backfill(dataset: str, epsilons: tuple[str, ...]) -> None:
-    """Let the running Dagster release DATASET with every model at every ε, one run an ε. Shows
-    what it costs first, and refuses what does not fit.
+@WINDOW
+def backfill(dataset: str, epsilons: tuple[str, ...], windows: str) -> None:
+    """Let the running Dagster release DATASET with every model at every ε, one run an ε; where
+    rows are cut, all that is published of each window, one run a window. Shows what it costs
+    first, and refuses what does not fit.
     """
+    from dp_pipeline.orchestration.common import partition_key
     from dp_pipeline.orchestration.instance import dagster_instance
     from dp_pipeline.orchestration.jobs import require_daemon, submit_backfill
-    from dp_pipeline.publish.request import plan_request
+    from dp_pipeline.publish.request import plan_request, require_budget_of_all
 
-    request = requested(dataset, epsilons=epsilons)
-    planned = plan_request(request)
-    print_plan(planned)
-    planned.require_budget()
+    requests = requested(dataset, epsilons=epsilons, windows=windows)
+    request, partitions = requests[0], list(requests[0].levels)
+    if request.spec.window:
+        if epsilons:
+            raise DeclarationError(
+                f"{request.spec.name}: --epsilon: expected none in a backfill over windows, which "
+                "releases what is published of each, got one: `dp-pipeline run` sweeps over ε"
+            )
+        partitions = [partition_key(one.spec.cut, one.spec.window) for one in requests]
+    planned = [plan_request(one) for one in requests]
+    for one in planned:
+        print_plan(one)
+    require_budget_of_all(planned)
     with dagster_instance(request.home) as instance:
         require_daemon(instance, now=time.time())
     click.echo("Dagster reads the definitions once more, which takes a while …")
-    submit_backfill(request.spec, request.home, request.levels)
+    submit_backfill(request.spec, request.home, partitions)
     click.echo(
-        f"{len(request.levels)} runs wait in Dagster: its page Runs shows them. A run that "
+        f"{len(partitions)} runs wait in Dagster: its page Runs shows them. A run that "
         "fails is begun again by the same command; what is released by then costs nothing."
     )

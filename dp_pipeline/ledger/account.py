@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import get_args
 
 from dp_pipeline.ledger.entries import require_line
 from dp_pipeline.spec.amounts import PURE, Currency, delta_text, epsilon_text
 from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.windows import Within
 
 RELATIONS = ("add_remove", "replace_one")
 PURPOSES = ("release", "benchmark")
-LIMITS = ("ceiling", "limit", "per_month", "month_limit", "delta_ceiling")
+WITHIN = get_args(Within)
+LIMITS = (
+    *("ceiling", "limit", "per_month", "month_limit", "delta_ceiling"),
+    *("each_window", "window_limit"),
+)
 """The facts that a raise says anew."""
 
-_DECLARED_LIMITS = ("ceiling", "per_month", "delta_ceiling")
+_DECLARED_LIMITS = ("ceiling", "per_month", "delta_ceiling", "each_window")
 _NONE = "none"
 
 
@@ -36,9 +42,22 @@ class Account:
               under the ceiling, not beside it
     month_limit   ``per_month`` in what the account counts in, kept like ``limit``
     delta_ceiling   the sum of all δ that charges may ever have, beside ``delta``: that of the
-              discovery of levels; None: no charge has any
+              discovery of levels; None: no charge has any. Of each window where ``within`` says so
+    windows   how the population's rows are cut by their time, in words: "every week, UTC"; empty
+              where they are not. Each window is a block, and every charge names its blocks
+    within    whom all of it protects: "window", a person's rows of one window; "ever", all of hers
+    each_window   the sum of all ε that may be charged to one window, or None
+    window_limit  ``each_window`` in what the account counts in, kept like ``limit``
 
-    All releases together are (ceiling, ``total_delta``)-private: see there.
+    All releases together are (ceiling, ``total_delta``)-private: see there. Within a window all
+    releases are (each_window, ``total_delta``)-private for the rows of that window.
+
+    *Proof.* Neighbouring data sets differ in one person's rows of one window. A release reads the
+    rows of the windows that its charge names, and no other row decides anything of it: of two
+    neighbours a release of other windows sees the same rows, and is drawn alike. What is left are
+    the charges that name this window, and they compose as those of any account. ∎ Source: McSherry
+    2009, theorem 4 (parallel composition); which release is asked for may depend on all noisy
+    answers so far, as in adaptive composition, because the proof goes answer by answer.
 
     Raises DeclarationError for any other value, and for a release without a ceiling.
 
@@ -56,18 +75,30 @@ class Account:
     per_month: Fraction | None = None
     month_limit: Fraction | None = field(default=None, compare=False)
     delta_ceiling: Fraction | None = None
+    windows: str = ""
+    within: Within = "ever"
+    each_window: Fraction | None = None
+    window_limit: Fraction | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         require_line(self.population, of="population")
         require_line(self.unit, of=f"unit of population {self.population}")
         self._require_one_of(RELATIONS, self.relation, of="relation")
         self._require_one_of(PURPOSES, self.purpose, of="purpose")
-        if self.ceiling is None and self.purpose == "release":
+        self._require_windows()
+        most = self.each_window if self.within == "window" else self.ceiling
+        if most is None and self.purpose == "release":
+            limit = "limit of each window" if self.within == "window" else "ceiling"
             raise DeclarationError(
-                f"population {self.population}: a release needs a ceiling, got none"
+                f"population {self.population}: a release needs a {limit}, got none"
             )
         self._require_amounts()
-        for limit, amount in (("limit", self.ceiling), ("month_limit", self.per_month)):
+        limits = (
+            ("limit", self.ceiling),
+            ("month_limit", self.per_month),
+            ("window_limit", self.each_window),
+        )
+        for limit, amount in limits:
             if getattr(self, limit) is None and amount is not None:
                 object.__setattr__(self, limit, self.currency.amount_of(amount))
 
@@ -90,8 +121,10 @@ class Account:
 
     @property
     def most_delta(self) -> Fraction | None:
-        """Of all charges' own δ together; None for a benchmark without any limit."""
-        if self.ceiling is None and self.delta_ceiling is None:
+        """Of all charges' own δ together, of one window where those are protected; None for a
+        benchmark without any limit.
+        """
+        if self.ceiling is None and self.each_window is None and self.delta_ceiling is None:
             return None
         return self.delta_ceiling or Fraction(0)
 
@@ -101,8 +134,16 @@ class Account:
                 f"population {self.population}: {of} is {' or '.join(expected)}, got {got!r}"
             )
 
+    def _require_windows(self) -> None:
+        of = f"population {self.population}"
+        self._require_one_of(WITHIN, self.within, of="within")
+        if self.windows:
+            require_line(self.windows, of=f"windows of {of}")
+        elif self.within == "window" or self.each_window is not None:
+            raise DeclarationError(f"{of}: expected windows for a limit of each, got none")
+
     def _require_amounts(self) -> None:
-        for name in ("ceiling", "per_month"):
+        for name in ("ceiling", "per_month", "each_window"):
             amount = getattr(self, name)
             if amount is not None and not _is_positive(amount):
                 raise DeclarationError(
@@ -115,12 +156,13 @@ class Account:
                 f"population {self.population}: expected a delta_ceiling between 0 and 1 as a "
                 f"Fraction, got {delta!r}"
             )
-        limits = self.ceiling, self.per_month
-        if limits[0] is not None and limits[1] is not None and limits[1] > limits[0]:
-            raise DeclarationError(
-                f"population {self.population}: expected per_month at most the ceiling "
-                f"{epsilon_text(limits[0])}, got {epsilon_text(limits[1])}"
-            )
+        for name in ("per_month", "each_window"):
+            part = getattr(self, name)
+            if self.ceiling is not None and part is not None and part > self.ceiling:
+                raise DeclarationError(
+                    f"population {self.population}: expected {name} at most the ceiling "
+                    f"{epsilon_text(self.ceiling)}, got {epsilon_text(part)}"
+                )
 
     def facts(self) -> dict[str, str]:
         """The account as text for its row."""
@@ -129,6 +171,7 @@ class Account:
             "relation": self.relation,
             "purpose": self.purpose,
             "currency": self.currency.name,
+            **({"windows": self.windows, "within": self.within} if self.windows else {}),
             **self.limits(),
         }
         return facts if self.delta is None else {**facts, "delta": delta_text(self.delta)}
@@ -144,6 +187,10 @@ class Account:
                 facts["month_limit"] = _text(self.month_limit)
         if self.delta_ceiling is not None:
             facts["delta_ceiling"] = delta_text(self.delta_ceiling)
+        if self.each_window is not None:
+            facts["each_window"] = _text(self.each_window)
+            if self.delta is not None:
+                facts["window_limit"] = _text(self.window_limit)
         return facts
 
     @classmethod
@@ -152,6 +199,7 @@ class Account:
         # Every account that counts in ρ says so; those of before there was another do not.
         is_pure = facts.get("currency", PURE.name) == PURE.name
         per_month, delta_ceiling = facts.get("per_month", _NONE), facts.get("delta_ceiling", _NONE)
+        each = facts.get("each_window", _NONE)
         return cls(
             population=population,
             unit=facts["unit"],
@@ -163,35 +211,41 @@ class Account:
             per_month=_amount(per_month),
             month_limit=None if is_pure or per_month == _NONE else _amount(facts["month_limit"]),
             delta_ceiling=_amount(delta_ceiling),
+            windows=facts.get("windows", ""),
+            within=_within(facts.get("within", "ever")),
+            each_window=_amount(each),
+            window_limit=None if is_pure or each == _NONE else _amount(facts["window_limit"]),
         )
 
     def raised(
         self,
         *,
-        total: Fraction,
+        total: Fraction | None,
         per_month: Fraction | None,
         delta_ceiling: Fraction | None = None,
+        each_window: Fraction | None = None,
     ) -> Account:
-        """The account with a higher ceiling, or the same and another limit of a month, or of δ.
+        """The account with a higher ceiling, or the same and another limit of a month, of each
+        window or of δ.
 
-        delta_ceiling   None: as it is
+        total          None only where the account has none, because each window has a limit
+        delta_ceiling, each_window   None: as they are
 
         Raises DeclarationError for a lower ceiling, of ε or of δ, for an account without one, and
         where nothing would change.
         """
         delta_ceiling = self.delta_ceiling if delta_ceiling is None else delta_ceiling
-        if self.ceiling is None or not _is_positive(total) or total < self.ceiling:
-            raise DeclarationError(
-                f"population {self.population}: expected a ceiling of at least "
-                f"{_text(self.ceiling)}, got {_text(total)}"
-            )
+        each_window = self.each_window if each_window is None else each_window
+        self._require_not_lower("ceiling", total)
+        if self.each_window is not None or each_window is not None:
+            self._require_not_lower("each_window", each_window)
         if (delta_ceiling or 0) < (self.delta_ceiling or 0):
             raise DeclarationError(
                 f"population {self.population}: expected a ceiling of δ of at least "
                 f"{_of_delta(self.delta_ceiling)}, got {_of_delta(delta_ceiling)}"
             )
-        limits = total, per_month, delta_ceiling
-        if limits == (self.ceiling, self.per_month, self.delta_ceiling):
+        limits = total, per_month, delta_ceiling, each_window
+        if limits == (self.ceiling, self.per_month, self.delta_ceiling, self.each_window):
             raise DeclarationError(
                 f"population {self.population}: expected a change, got the ceiling {_text(total)} "
                 f"and per_month {_text(per_month)} that it has"
@@ -203,7 +257,20 @@ class Account:
             per_month=per_month,
             month_limit=self.month_limit if per_month == self.per_month else None,
             delta_ceiling=delta_ceiling,
+            each_window=each_window,
+            window_limit=self.window_limit if each_window == self.each_window else None,
         )
+
+    def _require_not_lower(self, name: str, asked: Fraction | None) -> None:
+        has = getattr(self, name)
+        if name == "ceiling" and has is None and asked is None and self.each_window is not None:
+            return
+        if has is None or asked is None or not _is_positive(asked) or asked < has:
+            what = "a ceiling" if name == "ceiling" else f"an {name}"
+            raise DeclarationError(
+                f"population {self.population}: expected {what} of at least {_text(has)}, "
+                f"got {_text(asked)}"
+            )
 
     def require_within(self, opened: Account) -> None:
         """Refuse to go on under another declaration than the one at opening, or one that asks for
@@ -211,7 +278,7 @@ class Account:
 
         Raises DeclarationError with both declarations of every differing field.
         """
-        fixed = ("unit", "relation", "purpose", "delta")
+        fixed = ("unit", "relation", "purpose", "delta", "windows", "within")
         names = [name for name in fixed if getattr(self, name) != getattr(opened, name)]
         if names:
             raise DeclarationError(
@@ -244,6 +311,12 @@ class Account:
             # An account without one has no δ to give.
             return bool((declared or 0) > (has or 0))
         return declared is not None and has is not None and bool(declared > has)
+
+
+def _within(text: str) -> Within:
+    if text not in WITHIN:
+        raise ValueError("within: neither window nor ever")
+    return "window" if text == "window" else "ever"
 
 
 def _is_positive(value: object) -> bool:

@@ -6,13 +6,17 @@ from collections import Counter
 from fractions import Fraction
 
 from dp_pipeline.ledger.account import Account
-from dp_pipeline.ledger.entries import Entry, SpendRow, delta_of
+from dp_pipeline.ledger.entries import Entry, SpendRow, blocks_of, delta_of
 from dp_pipeline.ledger.state import merged
 from dp_pipeline.spec.amounts import NANO, epsilon_text, nano_epsilon
 from dp_pipeline.spec.errors import Damaged, DeclarationError
 
 OF_THE_LEDGER = ("upgraded", "restated", "quarantined")
 """Events that no account has to be open for."""
+
+
+_EVERYWHERE = ""
+"""In the place of a window: what counts in all of them."""
 
 
 def balances(spends: tuple[SpendRow, ...], *, nano: int) -> bool:
@@ -36,6 +40,8 @@ class Audit:
         self._facts: dict[str, dict[str, str]] = {}
         self._spent: Counter[tuple[str, str]] = Counter()
         self._delta_spent: dict[str, Fraction] = {}
+        self._blocks: Counter[tuple[str, str]] = Counter()
+        self._block_deltas: dict[tuple[str, str], Fraction] = {}
         self._reserved: dict[str, Entry] = {}
         self._ended: set[str] = set()
 
@@ -67,6 +73,10 @@ class Audit:
             raise _impossible(entry, "it charges nobody")
         for period in ("", entry.time[:7]):
             self._spent[entry.population, period] += entry.nano_epsilon
+        if entry.is_charge and entry.population and self._accounts[entry.population].windows:
+            # What names no window counts in every one.
+            for block in blocks_of(entry.facts) or (_EVERYWHERE,):
+                self._charge_block(entry, block)
 
     def _opened(self, entry: Entry) -> None:
         if entry.population in self._accounts:
@@ -78,7 +88,9 @@ class Audit:
         before = self._accounts[entry.population]
         self._facts[entry.population] = merged(self._facts[entry.population], entry.facts)
         after = self._account(entry)
-        if before.limit is None or after.limit is None or after.limit < before.limit:
+        limits = (before.limit, after.limit), (before.window_limit, after.window_limit)
+        kept = [pair for pair in limits if pair != (None, None)]
+        if not kept or any(was is None or now is None or now < was for was, now in kept):
             raise _impossible(entry, f"it lowers the ceiling of {entry.population}")
         if (after.delta_ceiling or 0) < (before.delta_ceiling or 0):
             raise _impossible(entry, f"it lowers the ceiling of δ of {entry.population}")
@@ -101,11 +113,37 @@ class Audit:
             if limit is not None and spent > limit:
                 of = f" of {period}" if period else ""
                 raise _impossible(entry, f"it passes the ceiling {epsilon_text(limit)}{of}")
+        self._reserve_blocks(entry, account)
         delta = delta_of(entry.facts)
         spent = self._delta_spent.get(entry.population, Fraction(0)) + delta
         self._delta_spent[entry.population] = spent
+        if account.within == "window":
+            spents = [self._delta_of_block(entry.population, one) for one in blocks_of(entry.facts)]
+            spent = max(spents, default=Fraction(0))
         if delta and account.most_delta is not None and spent > account.most_delta:
             raise _impossible(entry, "it passes the ceiling of δ")
+
+    def _reserve_blocks(self, entry: Entry, account: Account) -> None:
+        blocks = blocks_of(entry.facts)
+        if bool(blocks) != bool(account.windows):
+            said = "names none of the windows" if account.windows else "names windows"
+            raise _impossible(entry, f"it {said} of {entry.population}")
+        for block in blocks:
+            self._charge_block(entry, block)
+            both = (block, _EVERYWHERE)
+            nano = sum(self._blocks[entry.population, one] for one in both)
+            limit = account.window_limit
+            if limit is not None and Fraction(nano, NANO) > limit:
+                raise _impossible(entry, f"it passes the limit {epsilon_text(limit)} of {block}")
+
+    def _charge_block(self, entry: Entry, block: str) -> None:
+        at = entry.population, block
+        self._blocks[at] += entry.nano_epsilon
+        self._block_deltas[at] = self._block_deltas.get(at, Fraction(0)) + delta_of(entry.facts)
+
+    def _delta_of_block(self, population: str, block: str) -> Fraction:
+        both = ((population, block), (population, _EVERYWHERE))
+        return sum((self._block_deltas.get(at, Fraction(0)) for at in both), Fraction(0))
 
     def _outcome(self, entry: Entry) -> None:
         reserved = self._reserved.get(entry.key or "")

@@ -54,6 +54,11 @@ LARGEST_CHARGE = 10**16
 
 DELTA = "own_delta"
 """The fact of a charge that says its own δ, exactly."""
+BLOCKS = "blocks"
+"""The fact of a charge that names the windows whose rows it pays for."""
+
+MOST_BLOCKS = 1000
+_BLOCK = re.compile(r"[0-9A-Za-z:.+_-]{1,40}")
 
 _KEY = re.compile(r"[0-9a-f]{16,128}")
 
@@ -72,6 +77,8 @@ class Charge:
     currency      what ``nano_epsilon`` is counted in; that of the account, or it is refused
     delta         its own δ, which the account adds up: that of the discovery of levels; 0: none.
                   Kept among the facts
+    blocks        the windows whose rows it pays for, each once and sorted, where the account's
+                  rows are cut; none elsewhere. Kept among the facts
 
     Raises DeclarationError for anything else.
 
@@ -87,6 +94,7 @@ class Charge:
     facts: Mapping[str, str]
     currency: Currency = PURE
     delta: Fraction = Fraction(0)
+    blocks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         require_line(self.what, of="what of a charge")
@@ -98,7 +106,8 @@ class Charge:
             if not isinstance(text, str):
                 raise DeclarationError(f"{self.what}: fact {name!r} must be text, got {text!r}")
         # A copy: what was reserved must not change with the caller's dictionary.
-        object.__setattr__(self, "facts", {**self.facts, **self._delta_fact()})
+        kept = self._delta_fact() | self._blocks_fact()
+        object.__setattr__(self, "facts", {**self.facts, **kept})
 
     def _delta_fact(self) -> dict[str, str]:
         if not isinstance(self.delta, Fraction) or not 0 <= self.delta < 1:
@@ -108,6 +117,16 @@ class Charge:
         if self.delta and self.kind != "dp":
             raise DeclarationError(f"{self.what}: a {self.kind} charge has no δ, got one")
         return {DELTA: str(self.delta)} if self.delta else {}
+
+    def _blocks_fact(self) -> dict[str, str]:
+        if not self.blocks:
+            return {}
+        if not _are_blocks(self.blocks):
+            raise DeclarationError(
+                f"{self.what}: expected at most {MOST_BLOCKS} names of windows, sorted and each "
+                f"once, got {' '.join(map(str, self.blocks))[:60]!r}"
+            )
+        return {BLOCKS: " ".join(self.blocks)}
 
     def _require_cost(self) -> None:
         if self.kind not in KINDS:
@@ -246,6 +265,24 @@ def delta_of(facts: Mapping[str, str]) -> Fraction:
         return _fraction(facts.get(DELTA, "0"))
     except (TypeError, ValueError, ZeroDivisionError):
         raise Damaged("ledger: the δ of a charge was changed") from None
+
+
+def _are_blocks(blocks: Sequence[str]) -> bool:
+    is_sorted = list(blocks) == sorted(set(blocks)) and len(blocks) <= MOST_BLOCKS
+    return is_sorted and all(_BLOCK.fullmatch(one) for one in blocks)
+
+
+def blocks_of(facts: Mapping[str, str]) -> tuple[str, ...]:
+    """The windows that the facts of a charge name; none where they name none. Damaged for what is
+    no list of names that a ledger writes.
+    """
+    text = facts.get(BLOCKS)
+    if text is None:
+        return ()
+    blocks = tuple(text.split(" ")) if isinstance(text, str) else ()
+    if not blocks or not _are_blocks(blocks):
+        raise Damaged("ledger: the windows of a charge were changed")
+    return blocks
 
 
 class DeadRelease(PipelineError):

@@ -50,6 +50,9 @@ COLUMNS = (
     "state",
     "ceiling",
     "per_month",
+    "each_window",
+    "windows",
+    "within",
     "unit",
     "relation",
     "purpose",
@@ -72,6 +75,7 @@ _FACTS = {
     "parameters": ("measuring", "parameters"),
     "snapshot": ("snapshot", "snapshots"),
     "reason": ("reason", "distinct_population"),
+    "windows": ("blocks", "windows"),
 }
 """Column → the facts that it is told by, where that is not the fact of its own name."""
 

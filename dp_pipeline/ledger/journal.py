@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select
 
-from dp_pipeline.ledger.entries import DELTA, Charge, Entry, SpendRow
+from dp_pipeline.ledger.entries import BLOCKS, DELTA, Charge, Entry, SpendRow
 from dp_pipeline.ledger.head import Tip
 from dp_pipeline.ledger.tables import Row, canonical, digest, entries, spends
 from dp_pipeline.spec.errors import Damaged
@@ -63,7 +63,7 @@ class Draft:
             what=entry.what,
             facts={
                 **{name: entry.facts.get(name, "") for name in ("row", "bytes", "after")},
-                **{name: text for name, text in entry.facts.items() if name == DELTA},
+                **{name: text for name, text in entry.facts.items() if name in (DELTA, BLOCKS)},
             },
         )
 

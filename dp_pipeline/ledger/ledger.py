@@ -17,6 +17,7 @@ from dp_pipeline.ledger.reservation import Reservation
 from dp_pipeline.ledger.sqlite import SqliteStore
 from dp_pipeline.ledger.verify import verified
 from dp_pipeline.ledger.view import Balance, Page, no_account, read_state, this_month
+from dp_pipeline.spec.amounts import NANO
 from dp_pipeline.spec.errors import Damaged
 
 
@@ -107,19 +108,22 @@ class Ledger:
         self,
         population: str,
         *,
-        total: Fraction,
+        total: Fraction | None,
         per_month: Fraction | None,
         reason: str,
         by: str,
         delta_ceiling: Fraction | None = None,
+        each_window: Fraction | None = None,
     ) -> Account:
         """Let a population spend more, for ever; give the account as it is from now on.
 
-        total      the new ceiling, at least the old one
+        total      the new ceiling, at least the old one; None where there is none, because each
+                   window has a limit
         per_month  the new limit of a calendar month, or None for none
         reason     why, in one line; kept in the row, and exported
         by         who
         delta_ceiling   the new ceiling of the charges' own δ; None: as it is
+        each_window     the new limit of each window, at least the old one; None: as it is
 
         Raises DeclarationError for a lower ceiling, for no change, and for a population without
         an account or without a ceiling.
@@ -128,7 +132,12 @@ class Ledger:
         require_line(by, of=f"who raises the ceiling of population {population}")
         with self._writing_for(population) as page:
             now = page.require_account(population)
-            raised = now.raised(total=total, per_month=per_month, delta_ceiling=delta_ceiling)
+            raised = now.raised(
+                total=total,
+                per_month=per_month,
+                delta_ceiling=delta_ceiling,
+                each_window=each_window,
+            )
             facts = {**raised.limits(), "reason": reason, "by": by}
             page.append(journal.Draft("raise", population, facts=facts))
         return raised
@@ -215,14 +224,25 @@ class Ledger:
         with self._book.reading() as view:
             return view.account(population)
 
-    def balance(self, population: str) -> Balance:
+    def balance(self, population: str, blocks: Sequence[str] = ()) -> Balance:
         """What a population has spent and has left, exactly, for ever and in this month; zero and
         no ceiling if it is unknown.
+
+        blocks   the windows that are asked about, where rows are cut
         """
         if not self._book.exists():
             return Balance(ceiling=None, spent=Fraction(0), month=this_month())
         with self._book.reading() as view:
-            return view.balance(population)
+            return view.balance(population, blocks)
+
+    def blocks(self, population: str) -> dict[str, Fraction]:
+        """Every window that was ever charged, by name, and the sum of its charges, exactly."""
+        if not self._book.exists():
+            return {}
+        with self._book.reading() as view:
+            names = view.state.blocks(population)
+            spent = {name: view.state.block(population, name).spent for name in names}
+        return {name: Fraction(nano, NANO) for name, nano in spent.items()}
 
     def releases(self, population: str) -> int:
         """How many charges a population has, with an ε or without, settled or not."""

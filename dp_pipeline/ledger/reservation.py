@@ -46,6 +46,7 @@ from dp_pipeline.ledger.entries import (
     SpendRow,
     UnbalancedSpends,
     as_line,
+    blocks_of,
     delta_of,
     require_line,
     require_text,
@@ -151,10 +152,12 @@ def enter(page: Page, charge: Charge) -> State:
         _require_same_charge(charge, past[0])
         page.append(Draft.of(charge, "interrupted", facts=charge.facts))
         return "resumed"
-    _require_currency(page.require_account(charge.population), charge)
+    account = page.require_account(charge.population)
+    _require_currency(account, charge)
+    _require_blocks(account, charge)
     asked = Fraction(charge.nano_epsilon, NANO)
     # The page has one moment: the month that has room is the month that is charged.
-    page.balance(charge.population).require_room(
+    page.balance(charge.population, charge.blocks).require_room(
         asked, what=charge.what, where=charge.population, delta=charge.delta
     )
     page.append(Draft.of(charge, "reserve", nano_epsilon=charge.nano_epsilon, facts=charge.facts))
@@ -179,6 +182,16 @@ def _require_currency(account: Account, charge: Charge) -> None:
         )
 
 
+def _require_blocks(account: Account, charge: Charge) -> None:
+    """Where rows are cut a charge says of which windows: no other sum would bind it."""
+    if bool(account.windows) != bool(charge.blocks):
+        expected = "a charge that names its windows" if account.windows else "one that names none"
+        raise DeclarationError(
+            f"{charge.what}: expected {expected} as population {account.population} was opened, "
+            f"got {' '.join(charge.blocks)[:60] or 'none'}"
+        )
+
+
 def _named(currency: Currency) -> str:
     if currency.delta is None:
         return "pure ε"
@@ -186,8 +199,10 @@ def _named(currency: Currency) -> str:
 
 
 def _require_same_charge(charge: Charge, reserved: Entry) -> None:
-    asked = charge.population, charge.nano_epsilon, charge.delta
-    if asked != (reserved.population, reserved.nano_epsilon, delta_of(reserved.facts)):
+    asked = charge.population, charge.nano_epsilon, charge.delta, charge.blocks
+    facts = reserved.facts
+    was = reserved.population, reserved.nano_epsilon, delta_of(facts), blocks_of(facts)
+    if asked != was:
         raise Damaged(
             f"{charge.what}: key {charge.key[:12]} was reserved with {reserved.nano_epsilon} "
             f"nano-{charge.currency.symbol} of population {reserved.population}, now asked with "

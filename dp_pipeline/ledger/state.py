@@ -10,12 +10,12 @@ compares it with the newest row's: what one decides by is what the chain has sai
     ledger                                  {}: its ``entry`` is the number of the newest row
     population   its name                   the account and its sums
     source       the holder  the source     {}
+    block        its name     window         the sums of what was charged to it
     unfinished   the payer   release key    "reserved" or "interrupted"
     quarantined              row number     digest of the bytes of a row that the ledger never wrote
 
-A release that has ended is no row here: the table grows with populations, sources and releases
-that nobody finished, not with releases. What later belongs to a population, such as sums of blocks
-of its rows, may be rows of another kind, or be named by the population's row with a digest.
+A release that has ended is no row here: the table grows with populations, sources, windows and
+releases that nobody finished, not with releases.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from dp_pipeline.ledger.account import LIMITS, Account
-from dp_pipeline.ledger.entries import delta_of
+from dp_pipeline.ledger.entries import blocks_of, delta_of
 from dp_pipeline.ledger.tables import canonical
 from dp_pipeline.spec.errors import Damaged, DeclarationError
 
@@ -68,6 +68,9 @@ class Population:
     releases     how many were charged, with an ε or without
     not_dp       how many of them have none
     delta_spent  the sum of the charges' own δ, exactly, as text
+    everywhere, everywhere_delta   of a population whose rows are cut into windows, the sums of what
+                 names none: rows that the ledger goes on beside and that do not say it. They count
+                 in every window
     """
 
     opened: int
@@ -78,13 +81,20 @@ class Population:
     releases: int = 0
     not_dp: int = 0
     delta_spent: str = "0"
+    everywhere: int = 0
+    everywhere_delta: str = "0"
 
     def values(self) -> dict[str, Any]:
-        """As it is stored; a sum of δ that is 0 goes unsaid, as ledgers of before know none."""
-        values = dict(vars(self))
-        if self.delta_spent == "0":
-            del values["delta_spent"]
-        return values
+        """As it is stored; a sum of δ or of what is everywhere goes unsaid where it is 0, as
+        ledgers of before know none.
+        """
+        unsaid = {"delta_spent": "0", "everywhere": 0, "everywhere_delta": "0"}
+        return {name: one for name, one in vars(self).items() if one != unsaid.get(name, "")}
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether its rows are cut into windows."""
+        return bool(self.facts.get("windows"))
 
     def account(self, population: str) -> Account:
         """The account as it is now; Damaged where the facts declare none."""
@@ -100,6 +110,8 @@ class Population:
         one before; it counts in the later one, as the stricter.
         """
         earlier = self.month_spent if month <= self.month else 0
+        delta = delta_of(record.facts)
+        is_everywhere = self.is_cut and not blocks_of(record.facts)
         return replace(
             self,
             spent=self.spent + record.nano_epsilon,
@@ -107,8 +119,32 @@ class Population:
             month_spent=earlier + record.nano_epsilon,
             releases=self.releases + 1,
             not_dp=self.not_dp + (record.kind == "not-dp"),
-            delta_spent=str(Fraction(self.delta_spent) + delta_of(record.facts)),
+            delta_spent=str(Fraction(self.delta_spent) + delta),
+            everywhere=self.everywhere + record.nano_epsilon * is_everywhere,
+            everywhere_delta=str(Fraction(self.everywhere_delta) + delta * is_everywhere),
         )
+
+
+@dataclass(frozen=True)
+class Block:
+    """What was charged to one window of a population, in nano-ε or nano-ρ.
+
+    spent        the sum of all charges that name it
+    delta_spent  the sum of their own δ, exactly, as text
+    """
+
+    spent: int = 0
+    delta_spent: str = "0"
+
+    def values(self) -> dict[str, Any]:
+        """As it is stored; a sum of δ that is 0 goes unsaid."""
+        return {"spent": self.spent} | (
+            {} if self.delta_spent == "0" else {"delta_spent": self.delta_spent}
+        )
+
+    def charged(self, nano: int, delta: Fraction) -> Block:
+        """After one more charge."""
+        return Block(self.spent + nano, str(Fraction(self.delta_spent) + delta))
 
 
 class Place(NamedTuple):
@@ -220,6 +256,22 @@ class State:
         found = self.population(population)
         return None if found is None else found.account(population)
 
+    def block(self, population: str, name: str) -> Block:
+        """What was charged to one window, with what was charged to all of them."""
+        held, standing = (
+            self.held.get(Place("block", population, name)),
+            self.population(population),
+        )
+        found = Block() if held is None else _read(Block, held.value)
+        if standing is None:
+            return found
+        return found.charged(standing.everywhere, Fraction(standing.everywhere_delta))
+
+    def blocks(self, population: str) -> tuple[str, ...]:
+        """The windows that were ever charged, by name."""
+        of = (place for place in self.held if place.kind == "block")
+        return tuple(sorted(place.name for place in of if place.population == population))
+
     def populations(self) -> tuple[str, ...]:
         """Every population with an account, in the order of opening."""
         found = [
@@ -289,6 +341,17 @@ class State:
         # A row of nobody's that looks like no charge counts as none.
         if event in CHARGING and now is not None and record.kind is not None:
             changed[standing] = now.charged(record, month=month).values()
+            changed |= self._charged_blocks(record) if now.is_cut else {}
+        return changed
+
+    def _charged_blocks(self, record: Record) -> dict[Place, dict[str, Any] | None]:
+        changed: dict[Place, dict[str, Any] | None] = {}
+        for name in blocks_of(record.facts):
+            place = Place("block", record.population, name)
+            held = self.held.get(place)
+            before = Block() if held is None else _read(Block, held.value)
+            charged = before.charged(record.nano_epsilon, delta_of(record.facts))
+            changed[place] = charged.values()
         return changed
 
 
@@ -299,9 +362,16 @@ def merged(facts: Mapping[str, str], raised: Mapping[str, str]) -> dict[str, str
     return {**{name: text for name, text in facts.items() if name not in LIMITS}, **raised}
 
 
+Sums = TypeVar("Sums", Population, Block)
+
+
 def _population(text: str) -> Population:
+    return _read(Population, text)
+
+
+def _read(kind: type[Sums], text: str) -> Sums:
     try:
-        return Population(**_parsed(text))
+        return kind(**_parsed(text))
     except TypeError:
         raise Damaged("ledger: a row of its sums is none") from None
 

@@ -17,7 +17,15 @@ from sqlalchemy import Connection, and_, delete, insert, not_
 
 from dp_pipeline.ledger.audit import Audit
 from dp_pipeline.ledger.book import Book
-from dp_pipeline.ledger.entries import DELTA, Entry, delta_of, entry_from, require_line
+from dp_pipeline.ledger.entries import (
+    BLOCKS,
+    DELTA,
+    Entry,
+    blocks_of,
+    delta_of,
+    entry_from,
+    require_line,
+)
 from dp_pipeline.ledger.head import Tip
 from dp_pipeline.ledger.journal import Draft, moment, rows, stored_bytes, write
 from dp_pipeline.ledger.state import Place, Population, State
@@ -282,7 +290,7 @@ def naming(row: Row, children: list[Row], *, state: State, after: str) -> Draft:
             "row": str(row["sequence"]),
             "bytes": stored_bytes(row, children),
             "after": after,
-            **(_own_delta(row) if charges else {}),
+            **(_own_delta(row) | _own_blocks(row) if charges else {}),
         },
     )
 
@@ -294,6 +302,17 @@ def _own_delta(row: Row) -> dict[str, str]:
     except (ValueError, TypeError, RecursionError, Damaged):
         return {}
     return {DELTA: str(delta)} if delta else {}
+
+
+def _own_blocks(row: Row) -> dict[str, str]:
+    """The windows that a strange row names, as their fact; empty if it names none that can be read:
+    then it counts in every one.
+    """
+    try:
+        blocks = blocks_of(dict(json.loads(row["facts"])))
+    except (ValueError, TypeError, RecursionError, Damaged):
+        return {}
+    return {BLOCKS: " ".join(blocks)} if blocks else {}
 
 
 def quarantine(book: Book, named: Mapping[int, str], *, reason: str, by: str) -> Tip:

@@ -5,7 +5,7 @@ Balance: what a population has spent and may still spend, for ever and in this m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -17,7 +17,7 @@ from dp_pipeline.ledger import journal
 from dp_pipeline.ledger.account import Account
 from dp_pipeline.ledger.entries import Entry, entry_from
 from dp_pipeline.ledger.head import Tip
-from dp_pipeline.ledger.state import CHARGING, Held, Place, Population, State
+from dp_pipeline.ledger.state import CHARGING, Block, Held, Place, Population, State
 from dp_pipeline.ledger.tables import ENDED, RESERVED, Row, digest, entries, state
 from dp_pipeline.spec.amounts import NANO, PURE, Currency
 from dp_pipeline.spec.errors import BudgetExceeded, Damaged, DeclarationError, float_text
@@ -34,7 +34,11 @@ class Balance:
     per_month    what one month may cost, or None
     month        the calendar month (UTC) that ``month_spent`` is of: "2026-11"
     month_spent  the sum of the charges of that month
-    delta_ceiling, delta_spent   of the charges' own δ; a ceiling of None is no limit
+    delta_ceiling, delta_spent   of the charges' own δ; a ceiling of None is no limit. Where a
+                 person's rows of one window are protected, of the fullest one that is asked about
+    window_ceiling   what one window may cost, or None
+    window       of the windows that are asked about the fullest; empty where none is
+    window_spent the sum of its charges
 
     >>> Balance(ceiling=Fraction(2), spent=Fraction(1), per_month=Fraction(1)).left
     Fraction(1, 1)
@@ -49,11 +53,26 @@ class Balance:
     month_spent: Fraction = Fraction(0)
     delta_ceiling: Fraction | None = None
     delta_spent: Fraction = Fraction(0)
+    window_ceiling: Fraction | None = None
+    window: str = ""
+    window_spent: Fraction = Fraction(0)
 
     @property
     def left(self) -> Fraction | None:
-        """Ceiling − spent; None if there is no ceiling."""
-        return None if self.ceiling is None else self.ceiling - self.spent
+        """Ceiling − spent, and of the window that is asked about where that is less; None if there
+        is no ceiling.
+        """
+        lefts = [] if self.ceiling is None else [self.ceiling - self.spent]
+        if self.window_left is not None:
+            lefts.append(self.window_left)
+        return min(lefts, default=None)
+
+    @property
+    def window_left(self) -> Fraction | None:
+        """What the window may still cost; None where none is asked about, or has no limit."""
+        if not self.window or self.window_ceiling is None:
+            return None
+        return self.window_ceiling - self.window_spent
 
     @property
     def month_left(self) -> Fraction | None:
@@ -83,8 +102,12 @@ class Balance:
         what    is asked for, in words
         where   the account, in words
         """
-        limits = (("", self.spent, self.ceiling), (self.month, self.month_spent, self.per_month))
-        for month, spent, limit in limits:
+        limits = (
+            (("total", ""), self.spent, self.ceiling),
+            (("per_month", self.month), self.month_spent, self.per_month),
+            (("each_window", self.window), self.window_spent, self.window_ceiling),
+        )
+        for part, spent, limit in limits if self.window else limits[:2]:
             if limit is not None and spent + asked > limit:
                 raise BudgetExceeded(
                     what,
@@ -93,7 +116,7 @@ class Balance:
                     ceiling=limit,
                     where=where,
                     symbol=self.currency.symbol,
-                    month=month,
+                    part=part,
                 )
         most = self.delta_ceiling
         if most is not None and self.delta_spent + delta > most and delta:
@@ -107,14 +130,26 @@ class Balance:
             )
 
 
-def balance_of(account: Account | None, standing: Population | None, *, month: str) -> Balance:
+def balance_of(
+    account: Account | None,
+    standing: Population | None,
+    *,
+    month: str,
+    blocks: Mapping[str, Block] | None = None,
+) -> Balance:
     """The balance of an account that stands as the ledger says; zero and no ceiling without one.
 
-    month   whose charges are ``month_spent``; not before the newest one that was charged
+    month    whose charges are ``month_spent``; not before the newest one that was charged
+    blocks   the windows that are asked about, with what was charged to them
     """
     if account is None or standing is None:
         return Balance(ceiling=None, spent=Fraction(0), month=month)
     month_spent = standing.month_spent if month == standing.month else 0
+    asked = blocks or {}
+    window = max(asked, key=lambda name: asked[name].spent, default="")
+    deltas = [Fraction(standing.delta_spent)]
+    if account.within == "window":
+        deltas = [Fraction(one.delta_spent) for one in asked.values()]
     return Balance(
         ceiling=account.limit,
         spent=Fraction(standing.spent, NANO),
@@ -124,7 +159,10 @@ def balance_of(account: Account | None, standing: Population | None, *, month: s
         month=month,
         month_spent=Fraction(month_spent, NANO),
         delta_ceiling=account.most_delta,
-        delta_spent=Fraction(standing.delta_spent),
+        delta_spent=max(deltas, default=Fraction(0)),
+        window_ceiling=account.window_limit,
+        window=window,
+        window_spent=Fraction(asked[window].spent if window else 0, NANO),
     )
 
 
@@ -184,11 +222,15 @@ class View:
             raise no_account(population)
         return found
 
-    def balance(self, population: str) -> Balance:
-        """What a population has spent and has left; zero and no ceiling if it is unknown."""
+    def balance(self, population: str, blocks: Sequence[str] = ()) -> Balance:
+        """What a population has spent and has left; zero and no ceiling if it is unknown.
+
+        blocks   the windows that are asked about
+        """
         found = self.state.population(population)
         account = None if found is None else found.account(population)
-        return balance_of(account, found, month=self.month)
+        asked = {name: self.state.block(population, name) for name in blocks}
+        return balance_of(account, found, month=self.month, blocks=asked)
 
     def release(self, key: str) -> tuple[Entry, ...]:
         """The row that reserved a release and, if there is one, the row that ended it.

@@ -98,11 +98,15 @@ def _require_ceiling(spec: DatasetSpec) -> None:
     charged in whole nano-ρ, which a sum of exact squares does not show.
     """
     nano = sum(nano_epsilon(one) for one in _prices(spec))
-    total, ceiling = Fraction(nano, NANO), spec.currency.amount_of(spec.ceiling or Fraction(0))
+    by_window = spec.within == "window"
+    most = spec.each_window if by_window else spec.ceiling
+    total, ceiling = Fraction(nano, NANO), spec.currency.amount_of(most or Fraction(0))
     if total > ceiling:
+        limit = "an each_window" if by_window else "a total"
+        what = "what is published of each window" if spec.windows else "all models and partitions"
         raise DeclarationError(
-            f"{spec.name}: ceiling: expected a total of at least {spec.currency.text(total)} "
-            f"for all models and partitions, got {spec.currency.text(ceiling)}"
+            f"{spec.name}: ceiling: expected {limit} of at least {spec.currency.text(total)} "
+            f"for {what}, got {spec.currency.text(ceiling)}"
         )
 
 
@@ -115,10 +119,11 @@ def price_of_everything(spec: DatasetSpec) -> Fraction:
 
 def _prices(spec: DatasetSpec) -> list[Fraction]:
     """Of every model at every ε, and of discovering a domain, where something is left to that."""
-    models = [_built(spec, name) for name in spec.models]
+    asked = [(name, epsilon) for name in spec.models for epsilon in spec.partitions]
+    if spec.windows is not None:
+        asked = [(one.model, one.epsilon) for one in spec.publications]
+    models = {name: _built(spec, name) for name in spec.models}
     discovery = [spec.currency.cost_of(spec.discover.epsilon, PURE)] if spec.discover else []
     return discovery + [
-        price(spec, declared_guarantee(spec, model, epsilon))
-        for model in models
-        for epsilon in spec.partitions
+        price(spec, declared_guarantee(spec, models[name], epsilon)) for name, epsilon in asked
     ]

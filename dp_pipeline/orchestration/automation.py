@@ -25,7 +25,7 @@ from typing import Any
 
 import dagster as dg
 
-from dp_pipeline.orchestration.common import Pipeline, PipelineResource
+from dp_pipeline.orchestration.common import Pipeline, PipelineResource, partition_key
 from dp_pipeline.orchestration.jobs import (
     is_watched,
     new_snapshot_job_name,
@@ -36,10 +36,12 @@ from dp_pipeline.orchestration.jobs import (
 )
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.home import Home
+from dp_pipeline.publish.outcome import published_windows
 from dp_pipeline.publish.request import RunRequest, plan_request
 from dp_pipeline.raw.ingest import SourceStamp, source_digest, source_stamp
 from dp_pipeline.raw.snapshot import current_snapshot
 from dp_pipeline.spec.amounts import epsilon_text
+from dp_pipeline.spec.clock import DAY
 from dp_pipeline.spec.dataset import DatasetSpec, Publication
 from dp_pipeline.spec.errors import BudgetExceeded
 
@@ -110,6 +112,8 @@ _ONCE = "A refused or failed week is not tried again before the next."
 
 def schedules_of(spec: DatasetSpec) -> list[dg.ScheduleDefinition]:
     """The one that publishes what is declared, where something is."""
+    if spec.windows is not None:
+        return [_windows(spec)]
     if spec.publish is None:
         return []
     make = _refresh if spec.refresh == "weekly" else _replay
@@ -157,6 +161,75 @@ def _refresh(spec: DatasetSpec, publication: Publication) -> dg.ScheduleDefiniti
         )
 
     return refresh
+
+
+MOST_A_TICK = 60
+"""Windows that one tick asks for: those that were missed are caught up, the oldest first."""
+
+
+def _windows(spec: DatasetSpec) -> dg.ScheduleDefinition:
+    """Publish every window once it is over and its grace too; what was missed is caught up."""
+    windows = spec.cut
+    when = "5 * * * *" if windows.every == "hour" else "0 6 * * *"
+    published = "; ".join(publication_text(spec, one) for one in spec.publications)
+
+    @dg.schedule(
+        name=f"{spec.name}_each_window",
+        cron_schedule=when,
+        job_name=sweep_job_name(spec),
+        description=f"Once a {windows.every} is over, and {_days(windows.grace)} more, read it and "
+        f"publish {published}. Asked every {'hour' if windows.every == 'hour' else 'day'}: windows "
+        "that were missed are caught up, each is charged once, and one that failed is tried again. "
+        "Before the first is published it is the newest alone that is asked for.",
+        execution_timezone=windows.clock.zone,
+    )
+    def each_window(
+        context: dg.ScheduleEvaluationContext, pipeline: PipelineResource
+    ) -> list[dg.RunRequest] | dg.SkipReason:
+        moment = context.scheduled_execution_time
+        due = due_windows(spec, pipeline.home, int(moment.timestamp()))
+        if not due:
+            return dg.SkipReason(f"{spec.name}: every window that is over is published")
+        return _window_runs(spec, pipeline, due, tick=moment.isoformat())
+
+    return each_window
+
+
+def due_windows(spec: DatasetSpec, home: Home, moment: int) -> tuple[str, ...]:
+    """The windows that are over and behind the newest one that is published, oldest first; before
+    the first is published the newest alone.
+
+    moment   seconds since 1970 in UTC
+    """
+    published = published_windows(spec, home)
+    if not published:
+        return spec.cut.closed(moment)[-1:]
+    return spec.cut.closed(moment, after=published[-1])[:MOST_A_TICK]
+
+
+def _window_runs(
+    spec: DatasetSpec, pipeline: Pipeline, due: tuple[str, ...], *, tick: str
+) -> list[dg.RunRequest] | dg.SkipReason:
+    """A run for each window that its ceiling allows; in one line why there is none."""
+    runs, refused = [], ""
+    for name in due:
+        levels = EpsilonRelease.levels(spec)
+        asked = RunRequest(
+            spec, EpsilonRelease, EpsilonRelease.names(spec), levels, pipeline.home, pipeline.noise
+        )
+        try:
+            plan_request(replace(asked.of_window(name), published=True)).require_budget()
+        except BudgetExceeded as error:
+            refused = refused or str(error)
+            continue
+        key = partition_key(spec.cut, name)
+        runs.append(dg.RunRequest(run_key=f"{name} {tick}", partition_key=key))
+    return runs or dg.SkipReason(refused)
+
+
+def _days(seconds: int) -> str:
+    days, rest = divmod(seconds, DAY)
+    return f"{days} days" if not rest else f"{seconds // 3600} hours"
 
 
 def iso_week(time: datetime) -> str:

@@ -1,6 +1,5 @@
-"""What all assets of a data set have in common: ε, or K, as partitions; failures of one line that
-are never retried; the project's home as a resource; groups, icons and tags; files in place of
-values between assets, written whole or not at all.
+"""What all assets of a data set have in common: ε, K or windows as partitions; failures of one line
+that are never retried; the project's home as a resource; groups, icons and tags.
 
 Code versions are here too: what Dagster compares to say that code has changed since a run. A
 released asset's changes exactly when a new draw might give other answers: with the code that
@@ -11,57 +10,156 @@ keeps the version that it was drawn with, so the mark stays until a new draw.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import dagster as dg
 
 from dp_pipeline.publish.home import Home, find_home, noise_name
 from dp_pipeline.publish.release import Release, code_version, digest_of
-from dp_pipeline.publish.replay import document, read_json
-from dp_pipeline.publish.store import write_atomically
+from dp_pipeline.publish.request import RunRequest
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError, PipelineError, system_error
+from dp_pipeline.spec.windows import WindowKind, Windows
 
 _RANGE = "dagster/asset_partition_range"
 _TAGS = ("dagster/partition", f"{_RANGE}_start", f"{_RANGE}_end")
 """Where a run says which partitions it is for."""
 
+_CRON: dict[WindowKind, str] = {
+    "hour": "0 * * * *",
+    "day": "0 0 * * *",
+    "week": "0 0 * * 1",
+    "month": "0 0 1 * *",
+    "quarter": "0 0 1 1,4,7,10 *",
+    "year": "0 0 1 1 *",
+}
+_KEYS: dict[WindowKind, str] = {
+    "hour": "%Y-%m-%dT%HZ",
+    "day": "%Y-%m-%d",
+    "week": "%G-W%V-%u",
+    "month": "%Y-%m",
+    "quarter": "%Y-%m",
+    "year": "%Y",
+}
+"""How Dagster calls a window: as we do, but for a week, which it calls by its Monday, and for a
+quarter, which it calls by its first month. Dagster has to read the day from a key.
+"""
 
-def partitions_of(spec: DatasetSpec, kind: type[Release]) -> dg.StaticPartitionsDefinition:
-    """The listed ε, or K, of one data set."""
+
+def window_partitions(windows: Windows) -> dg.TimeWindowPartitionsDefinition:
+    """The windows that have ended, as partitions: one more whenever one ends."""
+    return dg.TimeWindowPartitionsDefinition(
+        start=partition_key(windows, windows.first),
+        fmt=_KEYS[windows.every],
+        cron_schedule=_CRON[windows.every],
+        timezone=windows.clock.zone,
+    )
+
+
+def partition_key(windows: Windows, name: str) -> str:
+    """How Dagster calls a window.
+
+    >>> from dp_pipeline.spec.clock import Clock
+    >>> partition_key(Windows("at", "week", Clock("timestamp"), "2026-W01"), "2026-W03")
+    '2026-W03-1'
+    """
+    return windows.clock.wall(windows.start(name)).strftime(_KEYS[windows.every])
+
+
+def window_named(windows: Windows, key: str) -> str | None:
+    """The window that Dagster calls so; None where none is."""
+    try:
+        start = windows.clock.number_of(datetime.strptime(key, _KEYS[windows.every]))
+    except ValueError:
+        return None
+    name = windows.name_at(start)
+    return name if partition_key(windows, name) == key else None
+
+
+def partitions_of(spec: DatasetSpec, kind: type[Release]) -> dg.PartitionsDefinition:
+    """The windows of one data set, where its rows are cut; else the listed ε, or K."""
+    if spec.windows is not None:
+        return window_partitions(spec.windows)
     return dg.StaticPartitionsDefinition(list(kind.levels(spec)))
 
 
-def level_of(context: dg.AssetExecutionContext, spec: DatasetSpec, kind: type[Release]) -> str:
-    """The ε or K of this run; DeclarationError for a run over none, over one that is not declared,
-    or over a range of partitions.
+def raw_partitions(spec: DatasetSpec) -> dg.PartitionsDefinition | None:
+    """The windows, where rows are cut; none elsewhere."""
+    return None if spec.windows is None else window_partitions(spec.windows)
 
-    One level is one run: a failed run then has charged for one partition at most, and
-    a green one has released exactly what it names.
+
+def of_run(context: dg.AssetExecutionContext, spec: DatasetSpec) -> DatasetSpec:
+    """The declaration about the rows of this run: those of its window, where rows are cut."""
+    if spec.windows is None:
+        return spec
+    key = _only_key(context.run.tags)
+    name = None if key is None else window_named(spec.windows, key)
+    if name is None:
+        got = _partitions_text(context.run.tags)
+        raise DeclarationError(
+            f"{spec.name}: expected one window a run, such as "
+            f"{partition_key(spec.windows, spec.windows.first)}, got {got}: launch one run for each"
+        )
+    return spec.at_window(name)
+
+
+def request_of_run(
+    context: dg.AssetExecutionContext,
+    asked: tuple[DatasetSpec, type[Release]],
+    pipeline: Pipeline,
+    *,
+    epsilon: str = "",
+) -> RunRequest:
+    """What a run is asked for: every model or method at its level; of a window all that is
+    published, or all of it at another ε.
+
+    One level is one run: a failed run then has charged for one partition at most, and a green one
+    has released exactly what it names. DeclarationError for a run over no partition, over one that
+    is not declared, or over a range of them.
     """
-    return _only(context.run.tags, spec, kind.SYMBOL, kind.levels(spec))
+    whole, kind = asked
+    spec, names = of_run(context, whole), kind.names(whole)
+    if spec.windows is None:
+        levels = [_declared_key(context.run.tags, spec, kind)]
+        return RunRequest(spec, kind, names, levels, pipeline.home, pipeline.noise)
+    levels = list(dict.fromkeys(epsilon_text(one.epsilon) for one in spec.publications))
+    if epsilon:
+        levels = [epsilon_text(spec.partition(epsilon))]
+    return RunRequest(
+        spec, kind, names, levels, pipeline.home, pipeline.noise, published=not epsilon
+    )
 
 
-def _only(tags: Mapping[str, str], spec: DatasetSpec, symbol: str, declared: Sequence[str]) -> str:
+def _declared_key(tags: Mapping[str, str], spec: DatasetSpec, kind: type[Release]) -> str:
     """The one partition that the tags of a run name, as it is declared.
 
     Who asks by GraphQL names any text, or none, and Dagster looks it up only where it is used:
     its own errors would say so in many lines.
     """
-    named = sorted({tags[name] for name in _TAGS if name in tags})
-    if len(named) == 1 and named[0] in declared:
-        return named[0]
-    got = " and ".join(repr(key[:20]) for key in named) or "none"
+    declared, key = kind.levels(spec), _only_key(tags)
+    if key in declared:
+        return str(key)
     raise DeclarationError(
-        f"{spec.name}: expected one {symbol} partition a run, of {', '.join(declared)}, got {got}: "
-        "launch one run for each"
+        f"{spec.name}: expected one {kind.SYMBOL} partition a run, of {', '.join(declared)}, got "
+        f"{_partitions_text(tags)}: launch one run for each"
     )
+
+
+def _only_key(tags: Mapping[str, str]) -> str | None:
+    named = {tags[name] for name in _TAGS if name in tags}
+    return named.pop() if len(named) == 1 else None
+
+
+def _partitions_text(tags: Mapping[str, str]) -> str:
+    named = sorted({tags[name] for name in _TAGS if name in tags})
+    return " and ".join(repr(key[:20]) for key in named) or "none"
 
 
 def when_anything_is_new() -> dg.AutomationCondition:  # type: ignore[type-arg]
@@ -156,6 +254,12 @@ class ReleaseConfig(dg.Config):
     new_draw: bool = False
 
 
+class WindowConfig(ReleaseConfig):
+    """epsilon   of a sweep over one window: a declared ε, in place of those that are published"""
+
+    epsilon: str = ""
+
+
 Side = Literal["raw", "release", "monitoring", "k_anonymous"]
 
 _PLACES: dict[Side, int] = {"raw": 1, "release": 2, "monitoring": 3, "k_anonymous": 4}
@@ -178,62 +282,6 @@ def side_tags(spec: DatasetSpec, side: Side) -> dict[str, str]:
 def source_kind(spec: DatasetSpec) -> str:
     """The kind of the source, by the name under which Dagster knows its icon."""
     return _ICONS.get(spec.source.kind, spec.source.kind)
-
-
-class PointerIOManager(dg.IOManager):
-    """Which bundle is the one of a partition: a small file that names its folder.
-
-    The bundle itself lies in the store before its charge is settled; the pointer
-    is what a materialization adds. A partition that was never released loads as None.
-    """
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-
-    def handle_output(self, context: dg.OutputContext, obj: dict[str, str]) -> None:
-        """Point the partition at the folder of its bundle."""
-        path = self._path(context.asset_key, context.partition_key)
-        write_atomically(path, document(obj))
-
-    def load_input(self, context: dg.InputContext) -> dict[str, str] | None:
-        """The pointer of one partition, or None; None for a range, which the asset refuses."""
-        if len(context.asset_partition_keys) != 1:
-            return None
-        path = self._path(context.asset_key, context.asset_partition_key)
-        pointer: dict[str, str] | None = _read_in_dagster(path)
-        return pointer
-
-    def _path(self, key: dg.AssetKey, partition: str) -> Path:
-        return Path(self._root, *key.path, f"partition-{partition}.json")
-
-
-class JsonIOManager(dg.IOManager):
-    """One JSON file an asset or partition."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-
-    def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
-        """Write the value of one partition, or of an asset without partitions."""
-        name = context.partition_key if context.has_partition_key else "value"
-        path = Path(self._root, *context.asset_key.path, f"{name}.json")
-        write_atomically(path, document(obj))
-
-    def load_input(self, context: dg.InputContext) -> dict[str, Any]:
-        """Partition → value for all partitions that were ever written."""
-        folder = Path(self._root, *context.asset_key.path)
-        found = {
-            key: _read_in_dagster(folder / f"{key}.json") for key in context.asset_partition_keys
-        }
-        return {key: value for key, value in found.items() if value is not None}
-
-
-def _read_in_dagster(path: Path) -> Any:
-    """``read_json``; what is wrong as one line, where no asset runs yet that could say it."""
-    try:
-        return read_json(path)
-    except PipelineError as error:
-        raise failure_of(error) from None
 
 
 CODE_TAG = "dagster/code_version"

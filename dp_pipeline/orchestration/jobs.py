@@ -16,6 +16,7 @@ from dp_pipeline.models.base import declared_guarantee, price
 from dp_pipeline.orchestration.instance import code_location
 from dp_pipeline.publish.account import require_snapshot
 from dp_pipeline.publish.domain_release import NAME, with_discovered
+from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.raw.ingest import is_watchable
@@ -28,6 +29,8 @@ from dp_pipeline.spec.errors import PipelineError
 
 def jobs_of(spec: DatasetSpec) -> list[dg.job]:  # type: ignore[valid-type]
     """Every job of one data set, not bound to its assets yet."""
+    if spec.windows is not None:
+        return [_prepare(spec), _windows(spec), _report(spec)]
     jobs = [_prepare(spec), _sweep(spec), _report(spec)]
     if spec.publish is not None and (spec.refresh or is_watched(spec)):
         jobs.append(_new_snapshot(spec, spec.publish))
@@ -36,9 +39,9 @@ def jobs_of(spec: DatasetSpec) -> list[dg.job]:  # type: ignore[valid-type]
 
 def is_watched(spec: DatasetSpec) -> bool:
     """Whether a sensor may start runs: where the rows' changes are public and can be seen from
-    outside.
+    outside. Windows are read when the calendar says so.
     """
-    return spec.may_watch_source and is_watchable(spec.source)
+    return spec.windows is None and spec.may_watch_source and is_watchable(spec.source)
 
 
 def prepare_job_name(spec: DatasetSpec) -> str:
@@ -47,8 +50,8 @@ def prepare_job_name(spec: DatasetSpec) -> str:
 
 
 def sweep_job_name(spec: DatasetSpec) -> str:
-    """Of the job to backfill over ε."""
-    return f"{spec.name}_epsilon_backfill"
+    """Of the job to backfill over ε, or over windows."""
+    return f"{spec.name}_epsilon_backfill" if spec.windows is None else f"{spec.name}_windows"
 
 
 def new_snapshot_job_name(spec: DatasetSpec) -> str:
@@ -104,6 +107,22 @@ def _sweep(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
     return _job(spec, sweep_job_name(spec), names, description=description)
 
 
+def window_assets(spec: DatasetSpec) -> tuple[str, ...]:
+    """Everything that is made of one window, in order."""
+    return (*raw_stages(spec), *EpsilonRelease.names(spec), "evaluation")
+
+
+def _windows(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
+    """All that is made of one window, from its rows to what is published of it."""
+    published = "; ".join(publication_text(spec, one) for one in spec.publications)
+    description = (
+        f"Read one window of {spec.name} and publish {published}; backfill it over as many as "
+        f"there are. {_limits(spec)}; what was published before is replayed at no cost. "
+        f"`dp-pipeline plan {spec.name} --window …` says what is still to be paid and what is left."
+    )
+    return _job(spec, sweep_job_name(spec), window_assets(spec), description=description)
+
+
 def _report(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
     """The comparison and the budget report."""
     description = (
@@ -136,6 +155,11 @@ def _anonymize(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
 
 
 def _limits(spec: DatasetSpec) -> str:
+    if spec.windows is not None:
+        each, total = spec.each_window, spec.ceiling
+        limits = [] if each is None else [f"{epsilon_text(each)} for each window"]
+        limits += [] if total is None else [f"{epsilon_text(total)} for all of them"]
+        return f"The limit is {' and '.join(limits)}" if limits else "There is no limit"
     if spec.ceiling is None:
         return "without a ceiling"
     month = "" if spec.per_month is None else f", at most {epsilon_text(spec.per_month)} a month"
@@ -163,15 +187,19 @@ def require_daemon(instance: dg.DagsterInstance, *, now: float) -> None:
         )
 
 
-def submit_backfill(spec: DatasetSpec, home: Home, epsilons: Sequence[str]) -> None:
+def submit_backfill(spec: DatasetSpec, home: Home, partitions: Sequence[str]) -> None:
     """Let Dagster queue one run of every model and its evaluation a partition.
 
+    partitions   ε, or windows as Dagster calls them
+
     Raises NotPrepared where there are no prepared rows, and PipelineError where Dagster refuses.
+    Of windows, each run prepares its own.
     """
-    snapshot = require_snapshot(spec, home)
-    require_prepared(with_discovered(spec, home), snapshot)
+    if spec.windows is None:
+        snapshot = require_snapshot(spec, home)
+        require_prepared(with_discovered(spec, home), snapshot)
     words = ["job", "backfill", *code_location(), "--job", sweep_job_name(spec)]
-    command = [sys.executable, "-m", "dagster", *words, "--partitions", ",".join(epsilons)]
+    command = [sys.executable, "-m", "dagster", *words, "--partitions", ",".join(partitions)]
     done = subprocess.run([*command, "--noprompt"], capture_output=True, text=True, check=False)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["no reason given"]

@@ -18,8 +18,10 @@ from dp_pipeline.orchestration.common import (
     data_version,
     group_name,
     ingesting_code,
+    of_run,
     one_line_failures,
     raw_code,
+    raw_partitions,
     side_tags,
     source_kind,
 )
@@ -86,12 +88,16 @@ def _ingested(spec: DatasetSpec) -> dg.AssetsDefinition:
         owners=list(spec.owners),
         metadata=column_metadata(spec, raw_columns(spec, "ingested")),
         code_version=ingesting_code(spec),
+        partitions_def=raw_partitions(spec),
     )
-    def ingested(config: IngestConfig, pipeline: PipelineResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    def ingested(
+        context: dg.AssetExecutionContext, config: IngestConfig, pipeline: PipelineResource
+    ) -> dg.MaterializeResult:  # type: ignore[type-arg]
         with one_line_failures(spec):
-            ledger = open_population(spec, pipeline.home)
+            read = of_run(context, spec)
+            ledger = open_population(read, pipeline.home)
             snapshot = ingest(
-                spec,
+                read,
                 pipeline.home.raw,
                 key=ledger.key(spec.population),
                 snapshot_id=config.snapshot or None,
@@ -127,11 +133,13 @@ def _validated(spec: DatasetSpec) -> dg.AssetsDefinition:
         tags=side_tags(spec, "raw"),
         owners=list(spec.owners),
         code_version=checking_code(spec),
+        partitions_def=raw_partitions(spec),
     )
-    def validated(pipeline: PipelineResource):  # type: ignore[no-untyped-def]
+    def validated(context: dg.AssetExecutionContext, pipeline: PipelineResource):  # type: ignore[no-untyped-def]
         with one_line_failures(spec):
-            snapshot = require_snapshot(spec, pipeline.home)
-            verdicts = validate.validate(spec, snapshot)
+            read = of_run(context, spec)
+            snapshot = require_snapshot(read, pipeline.home)
+            verdicts = validate.validate(read, snapshot)
         yield dg.MaterializeResult(
             asset_key=key,
             metadata=raw_metadata(snapshot),
@@ -166,13 +174,14 @@ def _domain(spec: DatasetSpec) -> dg.AssetsDefinition:
         tags=side_tags(spec, "release"),
         owners=list(spec.owners),
         code_version=DomainRelease.code(spec, NAME),
+        partitions_def=raw_partitions(spec),
     )
     def domain(
         context: dg.AssetExecutionContext, config: ReleaseConfig, pipeline: PipelineResource
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]
         with one_line_failures(spec):
             run = {"run": context.run.run_id, "asset": context.asset_key.to_user_string()}
-            release = DomainRelease(spec, pipeline.home, pipeline.noise, run)
+            release = DomainRelease(of_run(context, spec), pipeline.home, pipeline.noise, run)
             is_repeat = any(tag in context.run.tags for tag in REPEATS)
             published = publish_domain(release, new_draw=config.new_draw and not is_repeat)
             card = release.write_card(published.bundle, published.folder)
@@ -203,11 +212,15 @@ def _prepared(spec: DatasetSpec, stage: str, *, upstream: str, last: bool) -> dg
         owners=list(spec.owners),
         metadata=column_metadata(spec, raw_columns(spec, stage)),
         code_version=raw_code(spec),
+        partitions_def=raw_partitions(spec),
     )
-    def prepared(pipeline: PipelineResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    def prepared(
+        context: dg.AssetExecutionContext, pipeline: PipelineResource
+    ) -> dg.MaterializeResult:  # type: ignore[type-arg]
         with one_line_failures(spec):
-            snapshot = require_snapshot(spec, pipeline.home)
-            made = with_discovered(spec, pipeline.home)
+            read = of_run(context, spec)
+            snapshot = require_snapshot(read, pipeline.home)
+            made = with_discovered(read, pipeline.home)
             make(made, snapshot)
             if last:
                 prepare.mark_prepared(made, snapshot)

@@ -25,11 +25,12 @@ from dp_pipeline.orchestration.common import (
     PipelineResource,
     ReleaseConfig,
     Side,
+    WindowConfig,
     data_version,
     group_name,
-    level_of,
     one_line_failures,
     partitions_of,
+    request_of_run,
     side_tags,
     when_anything_is_new,
 )
@@ -43,13 +44,10 @@ from dp_pipeline.orchestration.metadata import (
 from dp_pipeline.publish.account import limits_word
 from dp_pipeline.publish.domain_release import with_discovered
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
-from dp_pipeline.publish.evaluate import evaluate
 from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
-from dp_pipeline.publish.outcome import evaluated_by, report_made_of
+from dp_pipeline.publish.outcome import write_comparison, write_evaluation, write_pointer
 from dp_pipeline.publish.publish import publish
 from dp_pipeline.publish.release import Release, not_dp_beside, program_code
-from dp_pipeline.publish.replay import level_facts, pointed_bundle, to_documents
-from dp_pipeline.publish.report import Comparison, compare, compare_k_anonymous
 from dp_pipeline.raw.prepare import stages_of
 from dp_pipeline.spec.dataset import DatasetSpec
 
@@ -71,6 +69,10 @@ def release_assets(spec: DatasetSpec) -> list[dg.AssetsDefinition]:
     return [*found, _budget(spec)]
 
 
+Asked = tuple[DatasetSpec, type[Release]]
+"""Whose releases, of which kind."""
+
+
 def _released(spec: DatasetSpec, kind: type[Release], name: str) -> dg.AssetsDefinition:
     key = dg.AssetKey([spec.name, *kind.FOLDER, name])
     static: dict[str, Any] = {"privacy/kind": "not-dp"}
@@ -88,59 +90,73 @@ def _released(spec: DatasetSpec, kind: type[Release], name: str) -> dg.AssetsDef
         owners=list(spec.owners),
         metadata=static,
         code_version=kind.code(spec.widest, name),
-        io_manager_key="pointers",
     )
 
     def made(
-        context: dg.AssetExecutionContext, pipeline: Pipeline, *, new_draw: bool = False
+        context: dg.AssetExecutionContext, pipeline: Pipeline, config: ReleaseConfig
     ) -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckEvaluation]:
         try:
-            result = _made(context, (spec, kind, name), pipeline, new_draw=new_draw)
+            result = _made(context, (spec, kind), name, pipeline, config)
         except dg.Failure:
             yield from standing_checks(context)
             raise
         yield result
 
-    return _with_its_configuration(described, made, kind)
+    return _with_its_configuration(described, made, spec, kind)
 
 
 def _with_its_configuration(
-    described: Callable[..., dg.AssetsDefinition], made: Callable[..., Any], kind: type[Release]
+    described: Callable[..., dg.AssetsDefinition],
+    made: Callable[..., Any],
+    spec: DatasetSpec,
+    kind: type[Release],
 ) -> dg.AssetsDefinition:
-    """Only a release with noise can be drawn anew: another has nothing to configure."""
+    """Only a release with noise can be drawn anew, and one of a window at another ε: others have
+    nothing to configure.
+    """
+    if spec.windows is not None:
+
+        def of_window(
+            context: dg.AssetExecutionContext, config: WindowConfig, pipeline: PipelineResource
+        ) -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckEvaluation]:
+            yield from made(context, pipeline, config)
+
+        return described(of_window)
     if kind is EpsilonRelease:
 
         def released(
             context: dg.AssetExecutionContext, config: ReleaseConfig, pipeline: PipelineResource
         ) -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckEvaluation]:
-            is_repeat = any(tag in context.run.tags for tag in REPEATS)
-            yield from made(context, pipeline, new_draw=config.new_draw and not is_repeat)
+            yield from made(context, pipeline, config)
 
         return described(released)
 
     def k_anonymous(
         context: dg.AssetExecutionContext, pipeline: PipelineResource
     ) -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckEvaluation]:
-        yield from made(context, pipeline)
+        yield from made(context, pipeline, ReleaseConfig())
 
     return described(k_anonymous)
 
 
 def _made(
     context: dg.AssetExecutionContext,
-    asked: tuple[DatasetSpec, type[Release], str],
+    asked: Asked,
+    name: str,
     pipeline: Pipeline,
-    *,
-    new_draw: bool,
+    config: ReleaseConfig,
 ) -> dg.MaterializeResult[Any]:
     """One release, with its checks; Failure in one line where it is refused."""
-    spec, kind, name = asked
+    spec, kind = asked
     with one_line_failures(spec):
         run = {"run": context.run.run_id, "asset": context.asset_key.to_user_string()}
-        level = level_of(context, spec, kind)
-        made = with_discovered(spec, pipeline.home)
+        request = request_of_run(context, asked, pipeline, epsilon=getattr(config, "epsilon", ""))
+        made = with_discovered(request.spec, pipeline.home)
+        level = request.level_of(name)
         release = kind.at(made, name, level, pipeline.home, noise=pipeline.noise, run=run)
-        published = publish(release, new_draw=new_draw)
+        is_repeat = any(tag in context.run.tags for tag in REPEATS)
+        published = publish(release, new_draw=config.new_draw and not is_repeat)
+        write_pointer(release, published)
         bundle = published.bundle
         card = release.write_card(bundle, published.folder)
         beside = not_dp_beside(spec, pipeline.home.ledger, but=bundle.key)
@@ -148,10 +164,7 @@ def _made(
         if bundle.is_k_anonymous:
             metadata |= column_metadata(spec, k_anonymous_columns(bundle))
         checks = release_checks(release, published)
-    folder = published.folder.relative_to(release.store.root)
-    pointer = {"folder": str(folder), "state": published.state, "nano": str(published.nano)}
     return dg.MaterializeResult(
-        value=pointer,
         metadata=metadata,
         check_results=checks,
         data_version=data_version(bundle),
@@ -175,9 +188,9 @@ def _evaluation(spec: DatasetSpec, kind: type[Release]) -> dg.AssetsDefinition:
         else f"How good the releases of one ε are on the true rows. {shown}"
     )
 
-    @dg.asset(
+    described = dg.asset(
         key=[spec.name, *kind.FOLDER, "evaluation"],
-        ins={name: dg.AssetIn(key=[spec.name, *kind.FOLDER, name]) for name in kind.names(spec)},
+        deps=[[spec.name, *kind.FOLDER, name] for name in kind.names(spec)],
         partitions_def=partitions_of(spec, kind),
         description=what,
         group_name=group_name(spec, _side(kind, "monitoring")),
@@ -185,26 +198,31 @@ def _evaluation(spec: DatasetSpec, kind: type[Release]) -> dg.AssetsDefinition:
         tags=side_tags(spec, "monitoring"),
         owners=list(spec.owners),
         code_version=program_code(),
-        io_manager_key="documents",
     )
-    def evaluation(
-        context: dg.AssetExecutionContext, pipeline: PipelineResource, **pointers: Any
+
+    def made(
+        context: dg.AssetExecutionContext, pipeline: Pipeline, epsilon: str = ""
     ) -> dg.MaterializeResult[Any]:
         with one_line_failures(spec):
-            level = level_of(context, spec, kind)
-            bundles = {
-                name: pointed_bundle(
-                    spec, pipeline.home, pointer, model=name, **level_facts(kind, level)
-                )
-                for name, pointer in pointers.items()
-                if pointer is not None
-            }
-            made = with_discovered(spec, pipeline.home)
-            rows = evaluate(made, pipeline.home, bundles)
-        value = {"rows": to_documents(rows), "pointers": pointers, "by": evaluated_by(made)}
-        return dg.MaterializeResult(value=value, metadata=quality_metadata(rows))
+            request = request_of_run(context, (spec, kind), pipeline, epsilon=epsilon)
+            rows = write_evaluation(request)
+        return dg.MaterializeResult(metadata=quality_metadata(rows))
 
-    return evaluation
+    if spec.windows is not None:
+
+        def of_window(
+            context: dg.AssetExecutionContext, config: WindowConfig, pipeline: PipelineResource
+        ) -> dg.MaterializeResult[Any]:
+            return made(context, pipeline, config.epsilon)
+
+        return described(of_window)
+
+    def evaluation(
+        context: dg.AssetExecutionContext, pipeline: PipelineResource
+    ) -> dg.MaterializeResult[Any]:
+        return made(context, pipeline)
+
+    return described(evaluation)
 
 
 def _comparison(spec: DatasetSpec, kind: type[Release]) -> dg.AssetsDefinition:
@@ -218,27 +236,21 @@ def _comparison(spec: DatasetSpec, kind: type[Release]) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=[spec.name, *kind.FOLDER, "comparison"],
-        ins={"evaluation": dg.AssetIn(key=[spec.name, *kind.FOLDER, "evaluation"])},
+        deps=[[spec.name, *kind.FOLDER, "evaluation"]],
         description=what,
         group_name=group_name(spec, _side(kind, "monitoring")),
         kinds={"report"},
         tags=side_tags(spec, "monitoring"),
         owners=list(spec.owners),
         code_version=program_code(),
-        io_manager_key="documents",
         automation_condition=when_anything_is_new()
         if kind.FOLDER
         else dg.AutomationCondition.eager(),
     )
-    def comparison(
-        pipeline: PipelineResource, evaluation: dict[str, Any]
-    ) -> dg.MaterializeResult[Any]:
+    def comparison(pipeline: PipelineResource) -> dg.MaterializeResult[Any]:
         with one_line_failures(spec):
-            made = with_discovered(spec, pipeline.home)
-            compared = _compared(made, kind, pipeline, evaluation)
-            made_of = report_made_of(made, pipeline.home, kind)
+            compared = write_comparison(spec, pipeline.home, kind)
         return dg.MaterializeResult(
-            value={"rows": to_documents(compared.rows), "of": made_of},
             metadata={
                 "summary": dg.MetadataValue.md(compared.summary or "No quality numbers yet."),
                 **{title: picture(png) for title, png in compared.pictures},
@@ -247,13 +259,6 @@ def _comparison(spec: DatasetSpec, kind: type[Release]) -> dg.AssetsDefinition:
         )
 
     return comparison
-
-
-def _compared(
-    spec: DatasetSpec, kind: type[Release], pipeline: Pipeline, evaluation: dict[str, Any]
-) -> Comparison:
-    comparing = compare_k_anonymous if kind.FOLDER else compare
-    return comparing(spec, pipeline.home, evaluation)
 
 
 def _budget(spec: DatasetSpec) -> dg.AssetsDefinition:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dp_pipeline.publish.account import open_population
 from dp_pipeline.publish.domain_release import NAME, charged_for_domain
-from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.outcome import is_prepared, report_stands, stands
-from dp_pipeline.publish.request import RunRequest, plan_request
+from dp_pipeline.publish.request import RunRequest, plan_request, require_budget_of_all
 from dp_pipeline.raw.prepare import stages_of
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import PipelineError
@@ -43,20 +43,24 @@ class DagsterRuns:
     on_step: Callable[[str], None]
     discovery: int = 0
 
-    def prepare(self, home: Home, snapshot: str) -> tuple[str, ...]:
+    def prepare(self, request: RunRequest, partition: str | None = None) -> tuple[str, ...]:
         """The raw chain, where a snapshot is named or the current one is not prepared.
+
+        partition   of a window
 
         Names of the checks on rows that did not pass and stop nothing: for the steward alone.
         None where the rows were prepared before.
         """
-        if not (snapshot or not is_prepared(self.spec, home)):
+        spec = request.spec
+        if not request.snapshot and is_prepared(spec, request.home):
             return ()
-        domain = [NAME] if self.spec.to_discover else []
-        names = ["ingested", "validated", *domain, *stages_of(self.spec.widest)]
-        config = {"ingested": {"config": {"snapshot": snapshot}}}
-        result = self.run("rows", names, config=config)
+        domain = [NAME] if spec.to_discover else []
+        names = ["ingested", "validated", *domain, *stages_of(spec.widest)]
+        config = {"ingested": {"config": {"snapshot": request.snapshot}}}
+        step = " ".join(("rows", *(f"of {one}" for one in spec.blocks)))
+        result = self.run(step, names, config=config, partition=partition)
         if domain:
-            self.discovery = charged_for_domain(self.spec, home, run=result.run_id)
+            self.discovery = charged_for_domain(spec, request.home, run=result.run_id)
         checks = result.get_asset_check_evaluations()
         return tuple(one.check_name for one in checks if not one.passed)
 
@@ -134,18 +138,51 @@ def run_dataset(request: RunRequest, on_step: OnStep) -> Ran:
     return _run_levels(request, levels, on_step)
 
 
-def _run_levels(request: RunRequest, levels: Sequence[str], on_step: OnStep) -> Ran:
-    from dp_pipeline.orchestration.common import Pipeline
-    from dp_pipeline.orchestration.dataset import pipeline_definitions
-    from dp_pipeline.orchestration.instance import dagster_instance
+def run_windows(requests: Sequence[RunRequest], on_step: OnStep) -> list[Ran]:
+    """The same of several windows of one data set, oldest first: each is read, prepared, released
+    and evaluated by a run of its own; then all are compared.
 
+    requests   one for each window
+
+    Nothing is begun where any of them, or all together, do not fit.
+    """
+    require_budget_of_all([plan_request(one) for one in requests])
+    open_population(requests[0].spec, requests[0].home)
+    asked = [[level for level in one.levels if not stands(one, level)] for one in requests]
+    if not any(asked) and report_stands(requests[0]):
+        return [Ran() for _ in requests]
+    return _run_windows(requests, asked, on_step)
+
+
+def _run_windows(
+    requests: Sequence[RunRequest], asked: Sequence[Sequence[str]], on_step: OnStep
+) -> list[Ran]:
+    from dp_pipeline.orchestration.common import partition_key
+
+    spec, ran = requests[0].spec, []
+    with _dagster(requests[0], on_step) as runs:
+        for request, levels in zip(requests, asked, strict=True):
+            key = partition_key(spec.cut, request.spec.window)
+            failed = runs.prepare(request, key) if levels else ()
+            # What is published of a window is one run; each ε of a sweep is another.
+            for level in [""] if request.published and levels else levels:
+                given = {"epsilon": level}
+                config: dict[str, Any] = {"evaluation": {"config": given}}
+                drawn = {"config": {**given, "new_draw": request.new_draw}}
+                config |= dict.fromkeys(request.names, drawn)
+                names = (*request.names, "evaluation")
+                step = f"{request.spec.window}{level and f' ε={level}'}"
+                runs.run(step, names, config=config, partition=key)
+            ran.append(Ran(tuple(levels), tuple(failed)))
+        runs.run("report", ["comparison", "budget"])
+    return ran
+
+
+def _run_levels(request: RunRequest, levels: Sequence[str], on_step: OnStep) -> Ran:
     spec, below = request.spec, "".join(f"{folder}/" for folder in request.kind.FOLDER)
-    pipeline = Pipeline(request.home, request.noise_name or Pipeline.noise)
-    job = pipeline_definitions((spec,), pipeline).resolve_implicit_global_asset_job_def()
     drawn = {"config": {"new_draw": request.new_draw}}
-    with dagster_instance(pipeline.home) as instance:
-        runs = DagsterRuns(job, instance, spec, on_step)
-        failed = runs.prepare(request.home, request.snapshot)
+    with _dagster(request, on_step) as runs:
+        failed = runs.prepare(request)
         for level in levels:
             names = [f"{below}{name}" for name in (*request.names, "evaluation")]
             config = {} if below else dict.fromkeys(request.names, drawn)
@@ -154,6 +191,20 @@ def _run_levels(request: RunRequest, levels: Sequence[str], on_step: OnStep) -> 
         beside = ["comparison"] if below and spec.is_release else []
         runs.run("report", [f"{below}comparison", "budget", *beside])
     return Ran(tuple(levels), tuple(failed), runs.discovery)
+
+
+@contextmanager
+def _dagster(request: RunRequest, on_step: OnStep) -> Iterator[DagsterRuns]:
+    """Dagster with the chain of one data set."""
+    from dp_pipeline.orchestration.common import Pipeline
+    from dp_pipeline.orchestration.dataset import pipeline_definitions
+    from dp_pipeline.orchestration.instance import dagster_instance
+
+    pipeline = Pipeline(request.home, request.noise_name or Pipeline.noise)
+    definitions = pipeline_definitions((request.spec.of_all_windows(),), pipeline)
+    job = definitions.resolve_implicit_global_asset_job_def()
+    with dagster_instance(pipeline.home) as instance:
+        yield DagsterRuns(job, instance, request.spec, on_step)
 
 
 def step_count(request: RunRequest) -> int:

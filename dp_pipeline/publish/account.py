@@ -232,6 +232,9 @@ def declared_account(spec: DatasetSpec) -> Account:
         delta=spec.delta,
         per_month=spec.per_month,
         delta_ceiling=spec.delta_ceiling,
+        windows="" if spec.windows is None else spec.windows.words,
+        within=spec.within or "ever",
+        each_window=spec.each_window,
     )
 
 
@@ -242,6 +245,7 @@ def require_snapshot(spec: DatasetSpec, home: Home) -> Snapshot:
     shows exact numbers, under a declaration that the ledger does not know; NotPrepared
     before the first snapshot.
     """
+    spec.require_window()
     ledger = open_population(spec, home)
     snapshot = current_snapshot(home.raw, spec.name, ledger.key(spec.population), spec.window)
     if snapshot is None:

@@ -180,6 +180,7 @@ class DomainRelease(NoisyRelease):
             facts={**self.facts(own(key)), **self.run, ROWS: rows},
             currency=self.spec.currency,
             delta=self.delta,
+            blocks=self.spec.blocks,
         )
 
     def facts(self, key: ReleaseKey) -> dict[str, str]:
@@ -207,6 +208,7 @@ class DomainRelease(NoisyRelease):
             "fit_for_release": "yes" if fit else "no",
             "code": code_version(),
             **({DELTA: str(self.delta)} if self.delta else {}),
+            **spec.window_fact,
             **({BESIDE: "; ".join(beside)} if beside else {}),
             **({} if spec.delta is None else {"delta": delta_text(spec.delta), "currency": "pure"}),
         }

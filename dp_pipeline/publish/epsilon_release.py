@@ -66,7 +66,9 @@ class EpsilonRelease(NoisyRelease):
 
     @staticmethod
     def names(spec: DatasetSpec) -> tuple[str, ...]:
-        """Declared models."""
+        """Declared models; where rows are cut into windows, those that are published of each."""
+        if spec.windows is not None:
+            return tuple(one.model for one in spec.publications)
         return tuple(spec.models)
 
     @staticmethod
@@ -193,12 +195,14 @@ class EpsilonRelease(NoisyRelease):
             what=self.what,
             facts={**self.facts(own(key)), **self.run, ROWS: rows},
             currency=self.spec.currency,
+            blocks=self.spec.blocks,
         )
 
     @property
     def what(self) -> str:
         """The words for messages and the ledger."""
-        return f"{self.spec.name}/{self.name} at {self._price}"
+        window = f" of {self.spec.window}" if self.spec.window else ""
+        return f"{self.spec.name}/{self.name}{window} at {self._price}"
 
     @property
     def _price(self) -> str:
@@ -243,7 +247,7 @@ class EpsilonRelease(NoisyRelease):
             "code": code_version(),
             **({BESIDE: "; ".join(beside)} if beside else {}),
         }
-        facts |= spec.discovered_fact | spec.constraints_fact
+        facts |= spec.discovered_fact | spec.constraints_fact | spec.window_fact
         if spec.delta is None:
             return facts
         paid = {"delta": delta_text(spec.delta), "currency": self.guarantee.currency.name}
@@ -307,7 +311,8 @@ class EpsilonRelease(NoisyRelease):
             balance=ledger.balance(population),
             beside=not_dp_beside(self.spec, ledger),
         )
-        path = self.home.reports / f"{self.spec.name}.cards" / f"{self.name}.{self.level}.md"
+        name = ".".join((self.name, *self.spec.blocks, self.level))
+        path = self.home.reports / f"{self.spec.name}.cards" / f"{name}.md"
         write_atomically(path, card(reported).encode())
         return path
 

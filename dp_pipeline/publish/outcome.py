@@ -1,4 +1,5 @@
-"""What a run has released, read back for a person; and whether there is anything left to run.
+"""What a run has released: written down for the next stage, read back for a person; and whether
+there is anything left to run.
 
 A level whose releases are settled, whole, drawn by this very code and evaluated by it needs no run:
 the ledger and the stored bundles say everything that one would say again.
@@ -6,26 +7,31 @@ the ledger and the stored bundles say everything that one would say again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from dp_pipeline.publish.account import limits_word
 from dp_pipeline.publish.domain_release import with_discovered
-from dp_pipeline.publish.evaluate import AUC
+from dp_pipeline.publish.evaluate import AUC, evaluate
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.k_anonymous_tables import TableFacts
+from dp_pipeline.publish.publish import Published
 from dp_pipeline.publish.release import Release, digest_of, not_dp_beside, program_code
 from dp_pipeline.publish.replay import (
+    document,
     from_documents,
     level_facts,
     pointed_bundle,
     read_json,
     require_whole,
+    to_documents,
 )
-from dp_pipeline.publish.report import page_path
+from dp_pipeline.publish.report import Comparison, compare, compare_k_anonymous, page_path
 from dp_pipeline.publish.request import RunRequest
+from dp_pipeline.publish.store import write_atomically
 from dp_pipeline.raw.snapshot import current_snapshot, require_prepared
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.reporting.figures.cluster_view import centre_table, dates_of
@@ -113,8 +119,7 @@ def outcomes(request: RunRequest, *, ran: Collection[str] | None = None) -> Iter
     for release in request.releases:
         pointer = read_json(pointer_path(release))
         evaluated = read_json(evaluation_path(release)) or {"rows": []}
-        level = level_facts(request.kind, release.level)
-        bundle = pointed_bundle(release.spec, home, pointer, model=release.name, **level)
+        bundle = _pointed(release, pointer)
         rows = [row for row in from_documents(evaluated["rows"]) if row.model == bundle.model]
         is_new = ran is None or release.level in ran
         state, nano = (pointer["state"], int(pointer["nano"])) if is_new else ("replayed", 0)
@@ -122,15 +127,95 @@ def outcomes(request: RunRequest, *, ran: Collection[str] | None = None) -> Iter
         yield Outcome(release, bundle, state, nano, tuple(rows), folder)
 
 
+def write_pointer(release: Release, published: Published) -> None:
+    """Say which bundle is the one of a partition. The bundle itself lies in the store before its
+    charge is settled.
+    """
+    folder = published.folder.relative_to(release.store.root)
+    pointer = {"folder": str(folder), "state": published.state, "nano": str(published.nano)}
+    write_atomically(pointer_path(release), document(pointer))
+
+
+def write_evaluation(request: RunRequest) -> list[QualityRow]:
+    """Evaluate all releases of a request, of one level or window, and keep what came of it. What
+    was never released is left out.
+    """
+    spec, home, releases = request.made, request.home, request.releases
+    pointers = {one.name: read_json(pointer_path(one)) for one in releases}
+    bundles = {
+        one.name: _pointed(one, pointers[one.name]) for one in releases if pointers[one.name]
+    }
+    rows = evaluate(spec, home, bundles)
+    value = {"rows": to_documents(rows), "pointers": pointers, "by": evaluated_by(spec)}
+    write_atomically(evaluation_path(releases[0]), document(value))
+    return rows
+
+
+def write_comparison(spec: DatasetSpec, home: Home, kind: type[Release]) -> Comparison:
+    """Compare everything that was evaluated, write the report, and keep what it was made of."""
+    spec = with_discovered(spec, home)
+    comparing = compare_k_anonymous if kind.FOLDER else compare
+    compared = comparing(spec, home, evaluations(spec, home, kind))
+    value = {"rows": to_documents(compared.rows), "of": report_made_of(spec, home, kind)}
+    write_atomically(_comparison_path(spec, home, kind), document(value))
+    return compared
+
+
+def evaluations(spec: DatasetSpec, home: Home, kind: type[Release]) -> dict[str, Any]:
+    """Level → its evaluation, for all that were evaluated; of windows, window → evaluation."""
+    folder = Path(home.internal, spec.name, *kind.FOLDER, "evaluation")
+    names: Iterable[str] = kind.levels(spec)
+    if spec.windows is not None:
+        # A window's name has no point in it: those with one are of a sweep over ε.
+        names = sorted(one.stem for one in folder.glob("*.json") if "." not in one.stem)
+    found = {name: read_json(folder / f"{name}.json") for name in names}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def _pointed(release: Release, pointer: dict[str, str]) -> Bundle:
+    level = level_facts(type(release), release.level)
+    return pointed_bundle(release.spec, release.home, pointer, model=release.name, **level)
+
+
+def _comparison_path(spec: DatasetSpec, home: Home, kind: type[Release]) -> Path:
+    return Path(home.internal, spec.name, *kind.FOLDER, "comparison", "value.json")
+
+
 def pointer_path(release: Release) -> Path:
-    """The small file that names the bundle of a partition."""
-    return Path(release.home.released, *release.path, f"partition-{release.level}.json")
+    """The small file that names the bundle of a partition, or of a window at a level."""
+    name = ".".join((*release.spec.blocks, release.level))
+    return Path(release.home.released, *release.path, f"partition-{name}.json")
 
 
 def evaluation_path(release: Release) -> Path:
-    """The evaluation of all releases of its level."""
+    """The evaluation of all releases of its level; of a window, of all that are published."""
     folder = Path(release.home.internal, *release.path[:-1])
-    return folder / "evaluation" / f"{release.level}.json"
+    name = ".".join((*release.spec.blocks, *([] if is_published(release) else [release.level])))
+    return folder / "evaluation" / f"{name}.json"
+
+
+def published_windows(spec: DatasetSpec, home: Home) -> tuple[str, ...]:
+    """The windows of which all that is declared was released, oldest first."""
+    found: set[str] | None = None
+    for one in spec.publications:
+        folder, end = (
+            Path(home.released, spec.name, one.model),
+            f".{epsilon_text(one.epsilon)}.json",
+        )
+        names = {path.name for path in folder.glob("partition-*.json")}
+        own = {
+            name.removeprefix("partition-").removesuffix(end)
+            for name in names
+            if name.endswith(end)
+        }
+        found = own if found is None else found & own
+    return tuple(sorted(found or (), key=spec.cut.start))
+
+
+def is_published(release: Release) -> bool:
+    """Whether it is what the data set file publishes of a window."""
+    asked = {(one.model, epsilon_text(one.epsilon)) for one in release.spec.publications}
+    return bool(release.spec.window) and (release.name, release.level) in asked
 
 
 def stands(request: RunRequest, level: str) -> bool:
@@ -192,9 +277,7 @@ def evaluated_by(spec: DatasetSpec) -> str:
 
 def report_made_of(spec: DatasetSpec, home: Home, kind: type[Release]) -> str:
     """Digest of everything that the comparison and the budget report of a data set show."""
-    folder = Path(home.internal, spec.name, *kind.FOLDER, "evaluation")
-    evaluated = [read_json(folder / f"{level}.json") for level in kind.levels(spec)]
-    ledger = home.ledger
+    evaluated, ledger = list(evaluations(spec, home, kind).items()), home.ledger
     account = (
         ledger.balance(spec.population),
         not_dp_beside(spec, ledger),
@@ -206,9 +289,8 @@ def report_made_of(spec: DatasetSpec, home: Home, kind: type[Release]) -> str:
 def report_stands(request: RunRequest) -> bool:
     """Whether the comparison was made of exactly what there is now."""
     spec, home = request.made, request.home
-    folder = Path(home.internal, spec.name, *request.kind.FOLDER, "comparison")
     try:
-        made = read_json(folder / "value.json") or {}
+        made = read_json(_comparison_path(spec, home, request.kind)) or {}
     except PipelineError:
         return False
     is_there = report_path(request).is_file()

@@ -94,7 +94,7 @@ def publish(release: Release, *, new_draw: bool = False) -> Published:
 def _require_affordable(charge: Charge, ledger: Ledger) -> None:
     """Refuse what cannot fit before a file is made for it; ``reserve`` has the last word."""
     asked = Fraction(charge.nano_epsilon, NANO)
-    balance = ledger.balance(charge.population)
+    balance = ledger.balance(charge.population, charge.blocks)
     balance.require_room(asked, what=charge.what, where=charge.population, delta=charge.delta)
 
 

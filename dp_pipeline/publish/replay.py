@@ -23,7 +23,7 @@ from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bundle import EARLIER_EVALUATION, Bundle, Key, ReleaseKey
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.reporting.metrics import QualityRow
-from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
 from dp_pipeline.spec.errors import Damaged, PipelineError, system_line
 from dp_pipeline.spec.formats import DOCUMENT, require_format
 
@@ -126,7 +126,7 @@ def spend_rows(bundle: Bundle) -> list[SpendRow]:
 _PROMISED = (
     *("population", "dataset", "model", "epsilon", "kind", "composed", "evaluation", "snapshot"),
     *("replicate", "declaration", "measuring", "unit", "relation", "purpose", "noise"),
-    "fit_for_release",
+    *("fit_for_release", WINDOW),
 )
 """Facts that no later code or post-processing may change: what was charged for."""
 
@@ -227,6 +227,8 @@ def pointed_bundle(
             f"{spec.name}: expected a pointer to a folder in {home.released}, got one to "
             f"{pointer['folder']}: materialize it again, at no cost"
         )
+    if spec.window:
+        expected[WINDOW] = spec.window
     store, path = BundleStore(home.released), home.released / named
     bundle = settled_bundle(store, path, ledger=home.ledger, population=spec.population)
     for name, text in {"dataset": spec.name, **expected}.items():

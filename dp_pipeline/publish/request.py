@@ -18,8 +18,8 @@ from dp_pipeline.publish.domain_release import DomainRelease, with_discovered
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.home import Home, noise_name
 from dp_pipeline.publish.release import Release
-from dp_pipeline.raw.snapshot import Snapshot, current_snapshot
-from dp_pipeline.spec.amounts import NANO
+from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, snapshot_name
+from dp_pipeline.spec.amounts import NANO, epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import NotPrepared
 
@@ -32,6 +32,7 @@ class RunRequest:
     names      models or methods
     levels     ε or K, ascending, as keys of partitions
     snapshot   a name for a new snapshot, or empty for the current one
+    published  whether each model is released at the one ε at which it is published, of windows
     """
 
     spec: DatasetSpec
@@ -42,6 +43,7 @@ class RunRequest:
     noise_name: str = ""
     new_draw: bool = False
     snapshot: str = ""
+    published: bool = False
 
     @property
     def made(self) -> DatasetSpec:
@@ -68,11 +70,23 @@ class RunRequest:
         return tuple(one for level in self.levels for one in self.at(level))
 
     def at(self, level: str) -> tuple[Release, ...]:
-        """Every model or method at one level."""
-        made = self.made
+        """Every model or method at one level; of windows, where so asked, those published at it."""
+        made, names = self.made, self.names
+        if self.published:
+            levels = {one.model: epsilon_text(one.epsilon) for one in made.publications}
+            names = [name for name in names if levels.get(name) == level]
         return tuple(
-            self.kind.at(made, name, level, self.home, noise=self.noise_name) for name in self.names
+            self.kind.at(made, name, level, self.home, noise=self.noise_name) for name in names
         )
+
+    def level_of(self, name: str) -> str:
+        """The level of one of its models or methods, where that has one alone."""
+        (level,) = [one.level for one in self.releases if one.name == name]
+        return level
+
+    def of_window(self, name: str) -> RunRequest:
+        """The same request of the rows of one window."""
+        return replace(self, spec=self.spec.at_window(name))
 
 
 @dataclass(frozen=True)
@@ -169,6 +183,19 @@ class Plan:
         self.balance.require_room(self.asked, what=spec.name, where=where, delta=self.delta)
 
 
+def require_budget_of_all(plans: Sequence[Plan]) -> None:
+    """BudgetExceeded when one of the plans of one data set, or all of them together, do not fit:
+    then no part of any is begun.
+
+    plans   one, or one for each window: a window has its own limit, and all of them may have one
+    """
+    for one in plans:
+        one.require_budget()
+    spec, asked = plans[0].spec, sum((one.asked for one in plans), Fraction(0))
+    whole = replace(plans[0].balance, window_ceiling=None)
+    whole.require_room(asked, what=spec.name, where=f"population {spec.population}")
+
+
 def plan_request(request: RunRequest) -> Plan:
     """The plan of one request, on the current snapshot or the one it names. Only releases at an ε
     have a price.
@@ -183,6 +210,7 @@ def plan_request(request: RunRequest) -> Plan:
     opened = home.ledger.account(spec.population)
     if opened is not None:
         declared_account(spec).require_within(opened)
+    spec.require_window()
     reads = _snapshot(spec, home, request.snapshot)
     discovery = [] if request.discovery is None else [_discovery(request.discovery, reads)]
     planned = [_planned(one, reads, new_draw=request.new_draw) for one in releases]
@@ -195,7 +223,8 @@ def plan_request(request: RunRequest) -> Plan:
 
 
 def _balance(spec: DatasetSpec, home: Home, opened: Account | None) -> Balance:
-    balance, account = home.ledger.balance(spec.population), declared_account(spec)
+    account = declared_account(spec)
+    balance = home.ledger.balance(spec.population, spec.blocks)
     if opened is not None:
         return balance
     return replace(
@@ -204,14 +233,16 @@ def _balance(spec: DatasetSpec, home: Home, opened: Account | None) -> Balance:
         currency=account.currency,
         per_month=account.month_limit,
         delta_ceiling=account.most_delta,
+        window_ceiling=account.window_limit,
+        window=spec.window,
     )
 
 
 def _snapshot(spec: DatasetSpec, home: Home, name: str) -> Snapshot:
     """The snapshot that a run would read. Only its name enters a plan, so no key is needed."""
     current = None if name else current_snapshot(home.raw, spec.name, b"", spec.window)
-    today = datetime.now(UTC).date().isoformat()
-    return current or Snapshot(Path(home.raw, spec.name, name or today), b"")
+    named = snapshot_name(spec, name, datetime.now(UTC).date())
+    return current or Snapshot(Path(home.raw, spec.name, named), b"")
 
 
 def _discovery(release: DomainRelease, snapshot: Snapshot) -> PlannedRelease:

@@ -32,6 +32,7 @@ from dp_pipeline.raw.snapshot import (
     current_snapshot,
     make_current,
     one_at_a_time,
+    snapshot_name,
 )
 from dp_pipeline.raw.sources import parquet_parts, read_source
 from dp_pipeline.raw.values import have_time, in_window
@@ -102,18 +103,6 @@ def ingest(
             _read(snapshot, spec, claim)
         make_current(snapshot, spec.window)
         return snapshot
-
-
-def snapshot_name(spec: DatasetSpec, name: str, today: date) -> str:
-    """What a snapshot is called: as asked, else by the calendar; of a window always by that first.
-
-    >>> from dp_pipeline.spec.discovery import find_spec
-    >>> snapshot_name(find_spec("trips"), "", date(2026, 11, 23))
-    '2026-11-23'
-    """
-    if not spec.window:
-        return name or today.isoformat()
-    return f"{spec.window}.{name}" if name else spec.window
 
 
 def require_closed(spec: DatasetSpec, moment: int) -> None:

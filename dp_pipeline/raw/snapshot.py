@@ -67,6 +67,18 @@ def one_at_a_time(folder: Path) -> AbstractContextManager[None]:
     return locked(folder / ".lock")
 
 
+def snapshot_name(spec: DatasetSpec, name: str, today: date) -> str:
+    """What a snapshot is called: as asked, else by the calendar; of a window always by that first.
+
+    >>> from dp_pipeline.spec.discovery import find_spec
+    >>> snapshot_name(find_spec("trips"), "", date(2026, 11, 23))
+    '2026-11-23'
+    """
+    if not spec.window:
+        return name or today.isoformat()
+    return f"{spec.window}.{name}" if name else spec.window
+
+
 def preparing(dataset: str) -> str:
     """What reads and prepares the rows of a data set, in Dagster or without it."""
     return f"Dagster's job {dataset}_prepare does it, or `dp-pipeline run {dataset}`"

@@ -156,6 +156,9 @@ class DeclaredExpectation:
 
 Purpose = Literal["benchmark", "release"]
 
+WINDOW = "window"
+"""The fact of a bundle, and of a charge, that names the window whose rows it is of."""
+
 
 @dataclass(frozen=True)
 class Publication:
@@ -261,6 +264,10 @@ class DatasetSpec:
         source = self.source.whole or self.source
         return replace(self, window=name, source=source.of_window(name, *ends))
 
+    def of_all_windows(self) -> DatasetSpec:
+        """The same declaration about no window in particular."""
+        return replace(self, window="", source=self.source.whole or self.source)
+
     @property
     def cut(self) -> Windows:
         """How the rows are cut by their time; DeclarationError where they are not."""
@@ -328,6 +335,11 @@ class DatasetSpec:
         if self.discovered is None or self.discover is None:
             return {}
         return {"discovered_for": discovery_words(self.discovered.names, self.discover)}
+
+    @property
+    def window_fact(self) -> dict[str, str]:
+        """The fact of a release that says which window it is of; nothing where rows are not cut."""
+        return {WINDOW: self.window} if self.window else {}
 
     @property
     def constraints_fact(self) -> dict[str, str]:

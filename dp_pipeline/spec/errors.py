@@ -138,10 +138,11 @@ class BoundaryViolation(PipelineError):
 class BudgetExceeded(PipelineError):
     """More ε was asked for than is left; nothing was charged and nothing was drawn.
 
-    spent    for ever, or in ``month`` where that is named
-    ceiling  for ever, or of each month
+    spent    for ever, or in the part of time that ``part`` names
+    ceiling  for ever, or of each such part
     symbol   of what the amounts are: ε, or ρ of zero-concentrated DP
-    month    the calendar month (UTC) whose limit would be passed: "2026-11"; else empty
+    part     which limit would be passed, as a data set file calls it, and of what: ``total`` of
+             nothing, ``per_month`` of a calendar month (UTC), ``each_window`` of a window
     account  whether the limit is an account's, which can be raised; what was asked for begins
              with the name of its data set, if it is of one
     """
@@ -157,27 +158,34 @@ class BudgetExceeded(PipelineError):
         ceiling: Fraction,
         where: str,
         symbol: str = "ε",
-        month: str = "",
+        part: tuple[str, str] = ("total", ""),
         account: bool = True,
     ) -> None:
         self.asked, self.spent, self.ceiling, self.symbol = asked, spent, ceiling, symbol
-        self.month = month
         self.left = ceiling - spent
-        period, limit = (f" in {month}", "per_month") if month else ("", "ceiling")
+        limit, name = part
+        period, limit = (f" in {name}", limit) if name else ("", "ceiling")
         text = float_text if symbol == "δ" else _decimal
-        remedy = _remedy(what, month, "--delta …" if symbol == "δ" else "") if account else ""
+        remedy = _remedy(what, "delta" if symbol == "δ" else limit) if account else ""
         super().__init__(
             f"{what} refused by {where}: asked {symbol}={text(asked)}, "
             f"spent{period} {text(spent)}, left {text(self.left)}, {limit} {text(ceiling)}{remedy}"
         )
 
 
-def _remedy(what: str, month: str, delta: str) -> str:
+_OPTIONS = {
+    "delta": "--delta …",
+    "each_window": "--each-window …",
+    "per_month": "--total … --per-month …",
+}
+
+
+def _remedy(what: str, limit: str) -> str:
     dataset = what.partition("/")[0]
     name = dataset if is_name(dataset) else "NAME"
-    limit = delta or ("--total … --per-month …" if month else "--total …")
-    later = ", or wait for the next month" if month else ""
-    return f"; more, for ever: `dp-pipeline budget raise {name} {limit} --reason …`{later}"
+    options = _OPTIONS.get(limit, "--total …")
+    later = ", or wait for the next month" if limit == "per_month" else ""
+    return f"; more, for ever: `dp-pipeline budget raise {name} {options} --reason …`{later}"
 
 
 def float_text(value: Fraction) -> str:

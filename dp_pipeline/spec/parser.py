@@ -418,9 +418,9 @@ class DataSetFile(fields.Section):
         is_added = self.relation == "add_remove"
         expected = "add_remove beside `windows`: a row that is replaced may be of another window"
         require(is_added, expected, self.relation, "relation")
-        for name in ("refresh", "updates", "k_anonymity"):
+        for name in ("refresh", "updates", "k_anonymity", "discover"):
             said = getattr(self, name) is not None
-            require(not said, "nothing beside `windows`, which say what is read", "one", name)
+            require(not said, f"no `{name}` beside `windows`", "one", name)
         if isinstance(self.protection, Person):
             expected = "window or ever, which says whose rows are protected together"
             require(within, expected, "nothing", "protection", "within")

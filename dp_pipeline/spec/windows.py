@@ -10,10 +10,12 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
-from dp_pipeline.spec.clock import Clock
 from dp_pipeline.spec.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from dp_pipeline.spec.clock import Clock
 
 WindowKind = Literal["hour", "day", "week", "month", "quarter", "year"]
 KINDS: tuple[WindowKind, ...] = get_args(WindowKind)
@@ -64,6 +66,7 @@ class Windows:
 
     Hours are those of UTC: elsewhere a clock shows one of them twice a year.
 
+    >>> from dp_pipeline.spec.clock import Clock
     >>> weeks = Windows("at", "week", Clock("timestamp"), "2026-W01")
     >>> weeks.name_at(1767225600), weeks.following("2026-W53"), weeks.start("2026-W01")
     ('2026-W01', '2027-W01', 1766966400)
@@ -79,6 +82,7 @@ class Windows:
     def words(self) -> str:
         """How time is cut, in words that two data sets of one population must share.
 
+        >>> from dp_pipeline.spec.clock import Clock
         >>> Windows("at", "week", Clock("timestamp", "Europe/Zurich"), "2026-W01").words
         'every week, Europe/Zurich'
         """
@@ -143,6 +147,7 @@ class Windows:
         """All from ``first`` to ``last``, both of them too; DeclarationError for names that are
         none, for an empty range and for one that is too long.
 
+        >>> from dp_pipeline.spec.clock import Clock
         >>> Windows("at", "quarter", Clock("timestamp"), "2026-Q1").between("2026-Q3", "2027-Q1")
         ('2026-Q3', '2026-Q4', '2027-Q1')
         """
