@@ -34,10 +34,12 @@ from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.reporting.figures import budget_staircase
 from dp_pipeline.reporting.figures.curves import BudgetHistory
+from dp_pipeline.reporting.figures.over_windows import window_strip
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.releases import steps_of
 from dp_pipeline.reporting.text import cost_text, count_text, number_text, question_words
 from dp_pipeline.spec.amounts import NANO, Currency, delta_text, epsilon_text
+from dp_pipeline.spec.windows import Windows
 
 Metadata = dict[str, dg.MetadataValue]
 
@@ -251,15 +253,27 @@ def _k_anonymous_metadata(bundle: Bundle) -> Metadata:
     }
 
 
-def budget_report(ledger: Ledger, population: str) -> Metadata:
+def budget_report(ledger: Ledger, population: str, windows: Windows | None = None) -> Metadata:
     """Everything that the budget report shows of one population. The ledger is verified first:
     Damaged where a row is not as it was written.
+
+    windows   how its rows are cut, where they are: then each has a bar of its own
     """
     verified = ledger.verify()
     balance, entries = ledger.balance(population), ledger.entries(population)
     history = BudgetHistory.of(population, entries, balance.currency)
+    strip: Metadata = {}
+    if windows is not None:
+        shown = window_strip(
+            ledger.blocks(population),
+            windows,
+            ceiling=balance.window_ceiling,
+            symbol=balance.currency.symbol,
+        )
+        strip["privacy/windows"] = picture(shown)
     return {
         **balance_metadata(balance),
+        **strip,
         "ledger/verified rows": dg.MetadataValue.int(verified.sequence),
         "privacy/staircase": picture(budget_staircase(history)),
         "privacy/releases": charge_table(ledger, population),

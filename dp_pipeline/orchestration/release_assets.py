@@ -280,7 +280,7 @@ def _budget(spec: DatasetSpec) -> dg.AssetsDefinition:
     def budget(pipeline: PipelineResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
         with one_line_failures(spec):
             ledger = pipeline.home.ledger
-            metadata = budget_report(ledger, spec.population)
+            metadata = budget_report(ledger, spec.population, spec.windows)
             metadata |= limits_metadata(limits_word(spec, pipeline.home))
             checks = budget_checks(ledger.balance(spec.population))
         return dg.MaterializeResult(metadata=metadata, check_results=checks)

@@ -7,7 +7,7 @@ the ledger and the stored bundles say everything that one would say again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from pathlib import Path
@@ -29,14 +29,20 @@ from dp_pipeline.publish.replay import (
     require_whole,
     to_documents,
 )
-from dp_pipeline.publish.report import Comparison, compare, compare_k_anonymous, page_path
+from dp_pipeline.publish.report import (
+    Comparison,
+    compare,
+    compare_k_anonymous,
+    compare_windows,
+    page_path,
+)
 from dp_pipeline.publish.request import RunRequest
 from dp_pipeline.publish.store import write_atomically
 from dp_pipeline.raw.snapshot import current_snapshot, require_prepared
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.reporting.figures.cluster_view import centre_table, dates_of
 from dp_pipeline.reporting.metrics import QualityRow
-from dp_pipeline.reporting.plausibility import bundle_warnings
+from dp_pipeline.reporting.plausibility import bundle_warnings, noisy_total
 from dp_pipeline.reporting.text import number_text
 from dp_pipeline.spec.amounts import NANO, epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
@@ -147,6 +153,9 @@ def write_evaluation(request: RunRequest) -> list[QualityRow]:
     }
     rows = evaluate(spec, home, bundles)
     value = {"rows": to_documents(rows), "pointers": pointers, "by": evaluated_by(spec)}
+    if spec.window:
+        # Kept here, so that a report over years reads no bundle of them.
+        value["totals"] = _noisy_totals(spec, bundles)
     write_atomically(evaluation_path(releases[0]), document(value))
     return rows
 
@@ -155,6 +164,8 @@ def write_comparison(spec: DatasetSpec, home: Home, kind: type[Release]) -> Comp
     """Compare everything that was evaluated, write the report, and keep what it was made of."""
     spec = with_discovered(spec, home)
     comparing = compare_k_anonymous if kind.FOLDER else compare
+    if spec.windows is not None:
+        comparing = compare_windows
     compared = comparing(spec, home, evaluations(spec, home, kind))
     value = {"rows": to_documents(compared.rows), "of": report_made_of(spec, home, kind)}
     write_atomically(_comparison_path(spec, home, kind), document(value))
@@ -170,6 +181,12 @@ def evaluations(spec: DatasetSpec, home: Home, kind: type[Release]) -> dict[str,
         names = sorted(one.stem for one in folder.glob("*.json") if "." not in one.stem)
     found = {name: read_json(folder / f"{name}.json") for name in names}
     return {name: one for name, one in found.items() if one is not None}
+
+
+def _noisy_totals(spec: DatasetSpec, bundles: Mapping[str, Bundle]) -> dict[str, list[float]]:
+    """Model → its noisy number of rows and the deviation of that, where it tells one."""
+    found = {name: noisy_total(spec, bundle) for name, bundle in bundles.items()}
+    return {name: [one.rows, one.deviation] for name, one in found.items() if one is not None}
 
 
 def _pointed(release: Release, pointer: dict[str, str]) -> Bundle:
@@ -277,6 +294,7 @@ def evaluated_by(spec: DatasetSpec) -> str:
 
 def report_made_of(spec: DatasetSpec, home: Home, kind: type[Release]) -> str:
     """Digest of everything that the comparison and the budget report of a data set show."""
+    spec = spec.of_all_windows()
     evaluated, ledger = list(evaluations(spec, home, kind).items()), home.ledger
     account = (
         ledger.balance(spec.population),

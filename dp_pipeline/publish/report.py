@@ -5,8 +5,9 @@ Comparing the k-anonymous releases of one data set over K: a table, pictures, an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,17 @@ from dp_pipeline.reporting.figures import (
     utility_plot,
 )
 from dp_pipeline.reporting.figures.cluster_view import ClusterView, dates_of
-from dp_pipeline.reporting.metrics import QualityRow, metrics_of, relative_rows
-from dp_pipeline.reporting.pages import summary_over_epsilon, summary_over_k, write_report
+from dp_pipeline.reporting.figures.over_windows import Noisy, over_windows
+from dp_pipeline.reporting.metrics import QualityRow, metric_named, metrics_of, relative_rows
+from dp_pipeline.reporting.pages import (
+    Timeline,
+    summary_over_epsilon,
+    summary_over_k,
+    write_report,
+)
 from dp_pipeline.reporting.releases import KAnonymousRelease, PrivateRelease, figure_over_k
-from dp_pipeline.reporting.text import model_labels
+from dp_pipeline.reporting.text import model_labels, noisy_text
+from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
 
 _TITLES = {
@@ -170,6 +178,123 @@ def _title_of(bundles: Sequence[Bundle], what: str) -> str:
 
 def _title(bundle: Bundle) -> str:
     return f"{bundle.model} at ε={bundle.facts['epsilon']}"
+
+
+NEWEST = 6
+"""Windows whose releases stand on the page; the maps are of the last four."""
+_MAPS = 4
+
+
+def compare_windows(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Comparison:
+    """Utility, noisy totals and costs over windows, maps of the newest, and the HTML report.
+
+    evaluations   window → its evaluation, of all that were evaluated
+    """
+    ledger, windows = open_population(spec, home), spec.cut
+    names = sorted(evaluations, key=windows.start)
+    quality = {name: from_documents(evaluations[name]["rows"]) for name in names}
+    newest = [
+        one
+        for name in reversed(names[-NEWEST:])
+        for one in _of_window(spec, home, name, evaluations[name])
+    ]
+    rows = tuple(quality[names[-1]]) if names else ()
+    spent = ledger.blocks(spec.population)
+    totals = _totals(names, evaluations)
+    pictures = (*_over_time(spec, quality, totals), *_last_maps(spec, newest))
+    path = write_report(
+        home.reports / f"{spec.name}.html",
+        level=_timeline(names, spent, totals),
+        spec=spec,
+        rows=rows,
+        releases=newest,
+        pictures=pictures,
+        beside=not_dp_beside(spec, ledger),
+    )
+    return Comparison(rows, summary_over_epsilon(rows), pictures, path)
+
+
+def _of_window(
+    spec: DatasetSpec, home: Home, name: str, evaluated: Mapping[str, Any]
+) -> Iterator[PrivateRelease]:
+    own = spec.at_window(name)
+    for model, pointer in evaluated["pointers"].items():
+        if pointer is not None:
+            bundle = pointed_bundle(own, home, pointer, model=model)
+            yield PrivateRelease(spec=own, bundle=bundle, state=pointer["state"])
+
+
+def _totals(names: Sequence[str], evaluations: Mapping[str, Any]) -> dict[str, list[Noisy]]:
+    """Model → its noisy number of rows of each window."""
+    totals: dict[str, list[Noisy]] = {}
+    for name in names:
+        for model, total in evaluations[name].get("totals", {}).items():
+            totals.setdefault(model, []).append(Noisy(name, *total))
+    return totals
+
+
+def _over_time(
+    spec: DatasetSpec,
+    quality: Mapping[str, Sequence[QualityRow]],
+    totals: Mapping[str, Sequence[Noisy]],
+) -> list[tuple[str, bytes]]:
+    """The noisy totals, and each metric, over all windows."""
+    pictures = []
+    if totals:
+        title = "Noisy number of rows"
+        picture = over_windows(totals, spec.cut, label="rows", title=title)
+        pictures.append((f"{title} over time", picture))
+    for metric in metrics_of(row for rows in quality.values() for row in rows):
+        about, found = metric_named(metric), dict[str, list[Noisy]]()
+        for name, rows in quality.items():
+            for row in rows:
+                if row.metric == metric:
+                    one = Noisy(name, row.value, row.deviation or 0.0)
+                    found.setdefault(row.model, []).append(one)
+        label = f"{about.short}\n{about.better}"
+        picture = over_windows(found, spec.cut, label=label, title=about.title)
+        pictures.append((f"{about.short} over time", picture))
+    return pictures
+
+
+def _last_maps(spec: DatasetSpec, newest: Sequence[PrivateRelease]) -> list[tuple[str, bytes]]:
+    """The maps of the last windows by the clustering that is published first."""
+    maps = [one for one in newest if "centres" in one.bundle.tables]
+    shown = [one for one in maps if one.bundle.model == maps[0].bundle.model][:_MAPS]
+    if not shown:
+        return []
+    views = [
+        ClusterView.of(
+            one.spec.window,
+            one.bundle.tables,
+            spec.domain.box(tuple(one.bundle.tables["centres"])),
+            spec.point,
+            dates_of(spec.domain),
+        )
+        for one in reversed(shown)
+    ]
+    title = f"Centres of {shown[0].bundle.model}, the last windows"
+    return [(title, cluster_maps(views, title=title))]
+
+
+def _timeline(
+    names: Sequence[str], spent: Mapping[str, Fraction], totals: Mapping[str, Sequence[Noisy]]
+) -> Timeline:
+    """One line a window: what everything ever released of it has cost, and its noisy totals."""
+    by_window = {
+        (model, one.window): noisy_text(one.value, one.deviation)
+        for model, found in totals.items()
+        for one in found
+    }
+    lines = [
+        [
+            name,
+            epsilon_text(spent.get(name, Fraction(0))),
+            *(by_window.get((model, name), "–") for model in totals),
+        ]
+        for name in reversed(names)
+    ]
+    return Timeline(["window", "spent", *(f"rows by {model}" for model in totals)], lines)
 
 
 _PICTURES = {"auc": "AUC over K", "seconds": "run time over K"}

@@ -40,6 +40,13 @@ Pictures = Sequence[tuple[str, bytes]]
 """(caption, PNG), in the order of the page."""
 
 
+class Timeline(NamedTuple):
+    """A table with one line a window, newest first; its cells are texts."""
+
+    head: list[str]
+    lines: list[list[str]]
+
+
 def card(release: ReportedRelease) -> str:
     """The card of one release, in Markdown: at most 80 lines.
 
@@ -55,7 +62,7 @@ def card(release: ReportedRelease) -> str:
 def write_report(
     path: Path,
     *,
-    level: Level,
+    level: Level | Timeline,
     spec: DatasetSpec,
     releases: Sequence[ReportedRelease],
     pictures: Pictures = (),
@@ -63,9 +70,10 @@ def write_report(
     beside: Sequence[str] = (),
     written: datetime | None = None,
 ) -> Path:
-    """Write the report of a data set over every ε, or every K, to ``path`` and return it; an older
-    page is replaced whole.
+    """Write the report of a data set over every ε, every K or every window to ``path`` and return
+    it; an older page is replaced whole.
 
+    level      what the releases are over; a timeline: over windows
     releases   of that level; of a K at most one a method and K
     rows       quality numbers, over ε
     beside     releases of the same sensitive rows without ε, a text each
@@ -76,11 +84,13 @@ def write_report(
     """
     for release in releases:
         release.require_showable()
-    _require_noisy(spec, level, rows, pictures)
-    own = _over_epsilon(releases, rows) if level == "epsilon" else _over_k(releases)
+    timeline = level if isinstance(level, Timeline) else None
+    name = "window" if isinstance(level, Timeline) else level
+    _require_noisy(spec, name, rows, pictures)
+    own = _over_k(releases) if level == "k" else _over_epsilon(releases, rows)
     return write_page(
         path,
-        f"report_{level}.html.j2",
+        f"report_{name}.html.j2",
         spec=spec,
         releases=releases,
         warnings=_grouped((text, one.name) for one in releases for text in one.warnings),
@@ -88,6 +98,7 @@ def write_report(
         has_tall_picture=any(is_tall(png) for _, png in pictures),
         beside=beside,
         written=written or datetime.now(UTC),
+        timeline=timeline,
         **own,
     )
 
@@ -110,7 +121,7 @@ def summary_over_k(releases: Sequence[KAnonymousRelease]) -> str:
 
 
 def _require_noisy(
-    spec: DatasetSpec, level: Level, rows: Sequence[QualityRow], pictures: Pictures
+    spec: DatasetSpec, level: str, rows: Sequence[QualityRow], pictures: Pictures
 ) -> None:
     exact = sorted({row.metric for row in rows if row.scale is None})
     if spec.is_release and exact:

@@ -125,6 +125,12 @@ class NoisyTotal:
         return cls(float(counts.sum()), sqrt(len(counts) * spread))
 
 
+def noisy_total(spec: DatasetSpec, bundle: Bundle) -> NoisyTotal | None:
+    """The number of rows as a release tells it; None where it tells none."""
+    spends = bundle.spends[: bundle.model_spends]
+    return NoisyTotal.of_tables(bundle.tables, spends, distance=spec.distance)
+
+
 def bundle_warnings(spec: DatasetSpec, bundle: Bundle) -> tuple[str, ...]:
     """One sentence each; none where nothing is known or nothing is wrong.
 
@@ -133,8 +139,7 @@ def bundle_warnings(spec: DatasetSpec, bundle: Bundle) -> tuple[str, ...]:
     tables = bundle.tables
     if bundle.is_k_anonymous:
         return ()
-    spends = bundle.spends[: bundle.model_spends]
-    total = NoisyTotal.of_tables(tables, spends, distance=spec.distance)
+    total = noisy_total(spec, bundle)
     if "centres" in tables:
         return clustering_warnings(
             tables,

@@ -89,6 +89,12 @@ class Windows:
         return f"every {self.every}, {self.clock.zone}"
 
     @property
+    def in_a_year(self) -> int:
+        """How many there are in a year, at most."""
+        many = {"hour": 8784, "day": 366, "week": 53, "month": 12, "quarter": 4, "year": 1}
+        return many[self.every]
+
+    @property
     def measured(self) -> dict[str, str]:
         """What decides which rows are in a window, as text."""
         clock = self.clock
