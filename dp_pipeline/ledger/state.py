@@ -89,7 +89,8 @@ class Population:
         ledgers of before know none.
         """
         unsaid = {"delta_spent": "0", "everywhere": 0, "everywhere_delta": "0"}
-        return {name: one for name, one in vars(self).items() if one != unsaid.get(name, "")}
+        values = dict(vars(self))
+        return {name: one for name, one in values.items() if (name, one) not in unsaid.items()}
 
     @property
     def is_cut(self) -> bool:

@@ -19,7 +19,7 @@ from dp_pipeline.release.bundle import ALLOWED, Bundle
 from dp_pipeline.reporting.figures.cluster_view import centre_table, dates_of
 from dp_pipeline.reporting.plausibility import bundle_warnings
 from dp_pipeline.reporting.text import number_text
-from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
 from dp_pipeline.spec.errors import BoundaryViolation
 
 Level = Literal["epsilon", "k"]
@@ -137,8 +137,9 @@ class PrivateRelease(ReportedRelease):
 
     @property
     def name(self) -> str:
-        """Model, marked where the ε that was asked does not hold, and that ε."""
-        return f"{self.bundle.model} at ε = {self.bundle.facts['epsilon']}"
+        """Model, its window where rows are cut, and its ε."""
+        window = f" of {self.bundle.facts[WINDOW]}" if WINDOW in self.bundle.facts else ""
+        return f"{self.bundle.model}{window} at ε = {self.bundle.facts['epsilon']}"
 
     @property
     def standing(self) -> Standing:
