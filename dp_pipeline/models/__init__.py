@@ -69,6 +69,11 @@ def _built(spec: DatasetSpec, name: str) -> Model:
         texts.setdefault("label", spec.label)
     model = from_text(model_type, texts, of=f"{spec.name}: {name}")
     model.check(spec.widest.domain)
+    if model.plans_from_earlier and spec.windows is None:
+        raise DeclarationError(
+            f"{spec.name}: {name}: plan_from: expected `windows`, of which one is before another, "
+            "got none"
+        )
     _require_public_rows(spec, name, model)
     _require_plain(spec, name, model)
     return model

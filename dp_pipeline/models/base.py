@@ -8,19 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.release.accountant import Accountant, Spend
 from dp_pipeline.release.class_table import ClassTable
-from dp_pipeline.release.clusters import Clusters
+from dp_pipeline.release.clusters import Clusters, Tables
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.spec.amounts import PURE, Currency, delta_text, epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError
+from dp_pipeline.spec.parameters import choice, later
 
 Released = Clusters | SyntheticTable | ClassTable
 
@@ -82,11 +83,14 @@ class Model:
     summary           one sentence for lists and the Dagster page
     accounts_in_rho   whether it accounts in ρ where a δ is declared
     needs_delta       whether it cannot run without one
+    learns            whether it can plan from what an earlier window's release told: then it has
+                      the parameters ``plan_from`` and ``smooth``, and ``fit_after``
     """
 
     summary: ClassVar[str]
     accounts_in_rho: ClassVar[bool] = False
     needs_delta: ClassVar[bool] = False
+    learns: ClassVar[bool] = False
 
     @property
     def needs_public_rows(self) -> bool:
@@ -113,6 +117,49 @@ class Model:
         ``rng`` is for post-processing only.
         """
         raise NotImplementedError
+
+    def fit_after(
+        self,
+        earlier: Tables,
+        curator: Curator,
+        *,
+        epsilon: Fraction,
+        rng: np.random.Generator,
+    ) -> Released:
+        """The same with what an earlier release of this model told, which is public.
+
+        earlier   its tables
+        """
+        raise NotImplementedError
+
+    @property
+    def plans_from_earlier(self) -> bool:
+        """Whether it is declared to plan from the release of the window before."""
+        return getattr(self, "plan_from", NOTHING) != NOTHING
+
+
+NOTHING = "nothing"
+
+
+def plan_from() -> Any:
+    """The parameter of a model that learns: ``previous``, the release of the window before."""
+    return later(choice(NOTHING, "previous"), as_before=NOTHING)
+
+
+def smooth() -> Any:
+    """The parameter of a model that learns: whether noisy numbers are combined with those of the
+    window before, by their noise and by how much the world has moved.
+    """
+    return later(choice("false", "true"), as_before="false")
+
+
+def require_plan(plans: str, smooths: str) -> None:
+    """DeclarationError where nothing is planned from, and yet numbers are to be smoothed."""
+    if smooths == "true" and plans == NOTHING:
+        raise DeclarationError(
+            "smooth: expected `plan_from: previous` beside it: the same boxes or tables have to be "
+            "counted again, got none"
+        )
 
 
 def guarantee_of(
@@ -227,13 +274,19 @@ def fit(
     *,
     epsilon: Fraction,
     rng: np.random.Generator,
+    earlier: Tables | None = None,
 ) -> Fitted:
     """Fit a model with a budget of what it claims; it spends all of that, or BoundaryViolation.
 
     epsilon   what was asked; ``guarantee`` is what the model promises for it
     rng       for post-processing alone
+    earlier   the tables of a release that it plans from; None: there is none
     """
     accountant = Accountant(guarantee.amount, guarantee.currency)
-    released = model.fit(ask(accountant), epsilon=epsilon, rng=rng)
+    curator = ask(accountant)
+    if earlier is None:
+        released = model.fit(curator, epsilon=epsilon, rng=rng)
+    else:
+        released = model.fit_after(earlier, curator, epsilon=epsilon, rng=rng)
     accountant.require_all_spent()
     return Fitted(released, accountant.spends, accountant.kind)

@@ -31,10 +31,12 @@ from dp_pipeline.publish.release import (
     digest_of,
     not_dp_beside,
 )
+from dp_pipeline.publish.replay import pointed_bundle, pointer_path, read_json
 from dp_pipeline.publish.store import write_atomically
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.accountant import Accountant
-from dp_pipeline.release.bundle import EARLIER_EVALUATION, Bundle, Key, ReleaseKey
+from dp_pipeline.release.bundle import EARLIER_EVALUATION, LEARNED, Bundle, Key, ReleaseKey
+from dp_pipeline.release.clusters import Tables
 from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.amounts import delta_text, epsilon_text, nano_epsilon
@@ -248,10 +250,39 @@ class EpsilonRelease(NoisyRelease):
             **({BESIDE: "; ".join(beside)} if beside else {}),
         }
         facts |= spec.discovered_fact | spec.constraints_fact | spec.window_fact
+        learned = self.learned_from(key)
+        facts |= {LEARNED: learned} if learned else {}
         if spec.delta is None:
             return facts
         paid = {"delta": delta_text(spec.delta), "currency": self.guarantee.currency.name}
         return {**facts, **paid}
+
+    def learned_from(self, key: ReleaseKey) -> str:
+        """Where in the store the release lies that this one plans from: the one of the window
+        before at the same ε, if that was settled when this one was charged. Empty where there was
+        none, or nothing is planned from.
+
+        The ledger's row says it, and a key does not: else a window that is published later would
+        make another release, with another charge, of every one behind it.
+        """
+        if not self.model.plans_from_earlier or not self.spec.window:
+            return ""
+        begun = self.home.ledger.history(key.digest)
+        if begun:
+            return begun[0].facts.get(LEARNED, "")
+        before = self.spec.cut.preceding(self.spec.window)
+        if before is None:
+            return ""
+        named = read_json(pointer_path(replace(self, spec=self.spec.at_window(before))))
+        return "" if named is None else str(named["folder"])
+
+    def earlier(self, key: ReleaseKey) -> Tables | None:
+        """The tables of that release; Damaged where they are not as they were settled."""
+        folder = self.learned_from(key)
+        if not folder:
+            return None
+        named = {"folder": folder}
+        return pointed_bundle(self.spec.of_all_windows(), self.home, named, model=self.name).tables
 
     def require_as_begun(self, key: Key) -> None:
         """DeclarationError for a release that was begun with another post-processing.
@@ -332,7 +363,14 @@ def draw(
                    was paid for was of other centres or tables, and is left out
     """
     ask, rng = _curator(release, counter, transcript), release.generator(key)
-    fitted = fit(release.model, release.guarantee, ask, epsilon=release.epsilon, rng=rng)
+    fitted = fit(
+        release.model,
+        release.guarantee,
+        ask,
+        epsilon=release.epsilon,
+        rng=rng,
+        earlier=release.earlier(key),
+    )
     fitted.require_guaranteed(release.guarantee, what="/".join(release.path))
     spends, quality, facts = fitted.spends, dict[str, NoisyNumber](), release.facts(key)
     if release.evaluation is not None and is_evaluated:

@@ -25,6 +25,7 @@ from dp_pipeline.publish.replay import (
     from_documents,
     level_facts,
     pointed_bundle,
+    pointer_path,
     read_json,
     require_whole,
     to_documents,
@@ -196,12 +197,6 @@ def _pointed(release: Release, pointer: dict[str, str]) -> Bundle:
 
 def _comparison_path(spec: DatasetSpec, home: Home, kind: type[Release]) -> Path:
     return Path(home.internal, spec.name, *kind.FOLDER, "comparison", "value.json")
-
-
-def pointer_path(release: Release) -> Path:
-    """The small file that names the bundle of a partition, or of a window at a level."""
-    name = ".".join((*release.spec.blocks, release.level))
-    return Path(release.home.released, *release.path, f"partition-{name}.json")
 
 
 def evaluation_path(release: Release) -> Path:

@@ -20,7 +20,7 @@ from dp_pipeline.publish.noisy_release import TRANSCRIPT
 from dp_pipeline.publish.release import Release
 from dp_pipeline.publish.store import BundleStore
 from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.release.bundle import EARLIER_EVALUATION, Bundle, Key, ReleaseKey
+from dp_pipeline.release.bundle import EARLIER_EVALUATION, LEARNED, Bundle, Key, ReleaseKey
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
@@ -126,7 +126,7 @@ def spend_rows(bundle: Bundle) -> list[SpendRow]:
 _PROMISED = (
     *("population", "dataset", "model", "epsilon", "kind", "composed", "evaluation", "snapshot"),
     *("replicate", "declaration", "measuring", "unit", "relation", "purpose", "noise"),
-    *("fit_for_release", WINDOW),
+    *("fit_for_release", WINDOW, LEARNED),
 )
 """Facts that no later code or post-processing may change: what was charged for."""
 
@@ -210,6 +210,12 @@ def read_json(path: Path) -> Any:
 def level_facts(kind: type[Release], level: str) -> dict[str, str]:
     """The fact of a bundle that says at which level it was released."""
     return {"k" if kind.FOLDER else "epsilon": level}
+
+
+def pointer_path(release: Release) -> Path:
+    """The small file that names the bundle of a partition, or of a window at a level."""
+    name = ".".join((*release.spec.blocks, release.level))
+    return Path(release.home.released, *release.path, f"partition-{name}.json")
 
 
 def pointed_bundle(

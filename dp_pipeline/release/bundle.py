@@ -29,6 +29,11 @@ from dp_pipeline.spec.formats import BUNDLE, require_format, said
 EARLIER_EVALUATION = "earlier_evaluation"
 """The fact of a bundle made again that holds the ε of the evaluation it left out."""
 
+LEARNED = "learned_from"
+"""The fact of a bundle, and of its charge, that says where in the store the release lies that it was
+planned from.
+"""
+
 K_ANONYMITY = "promise"
 """The fact of a bundle without any ε that names what it promises of its own table: k-anonymity."""
 

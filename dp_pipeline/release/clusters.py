@@ -69,6 +69,15 @@ class Synopsis:
         return {**columns, "weight": self.weights}
 
     @classmethod
+    def of_table(cls, columns: tuple[str, ...], table: dict[str, np.ndarray]) -> Synopsis:
+        """What ``table`` was made of."""
+        lower, upper = (
+            np.stack([table[f"{name}_{end}"] for name in columns], axis=1)
+            for end in ("lower", "upper")
+        )
+        return cls(columns, lower, upper, table["weight"])
+
+    @classmethod
     def of_nodes(
         cls,
         nodes: Nodes,

@@ -23,7 +23,7 @@ from dp_pipeline.release.accountant import (
     Spend,
 )
 from dp_pipeline.release.class_table import ClassTable
-from dp_pipeline.release.clusters import Clusters
+from dp_pipeline.release.clusters import Clusters, Tables
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.amounts import PURE, Currency
@@ -154,9 +154,11 @@ def run(
     seed: int = 7,
     domain: Domain = TOWN,
     delta: Fraction | None = None,
+    earlier: Tables | None = None,
 ) -> Run:
     """Fit on a fresh curator with a budget of what the model claims to cost; ``seed`` is for
-    post-processing. A model that reads the number of rows is run where one row is replaced.
+    post-processing, ``earlier`` a release that it plans from. A model that reads the number of
+    rows is run where one row is replaced.
     """
     recorder = RecordingNoise() if noise is None else RecordingNoise(noise)
     claim, public = claimed(model, epsilon, delta, domain), model.needs_public_rows
@@ -171,7 +173,12 @@ def run(
         **(PUBLIC_ROWS if public else {}),
     )
     accountant = curator.accountant
-    released = model.fit(curator, epsilon=epsilon, rng=np.random.default_rng(seed))
+    rng = np.random.default_rng(seed)
+    released = (
+        model.fit(curator, epsilon=epsilon, rng=rng)
+        if earlier is None
+        else model.fit_after(earlier, curator, epsilon=epsilon, rng=rng)
+    )
     return Run(released, tuple(recorder.draws), accountant.spends, claim.currency)
 
 

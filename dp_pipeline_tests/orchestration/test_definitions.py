@@ -23,7 +23,8 @@ from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, Proje
 
 MIXTURES = {"mixture4", "mixture6", "mixture8"}
 WITHOUT_DATA = MIXTURES | {
-    *("birch3_like", "census", "pytest2d", "tic_like", "trips", "unbalance_like", "wdbc")
+    *("birch3_like", "census", "pytest2d", "rides_stream", "tic_like", "trips"),
+    *("unbalance_like", "wdbc"),
 }
 NEEDS_DATA = {
     *("adult", "adult_2000", "adult_raw", "adult_replace", "birch3", "breast_cancer_wisconsin"),

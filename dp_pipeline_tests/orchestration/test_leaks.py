@@ -14,7 +14,8 @@ import dagster as dg
 import numpy as np
 import pytest
 
-from dp_pipeline.orchestration import raw_assets, release_assets
+from dp_pipeline.orchestration import raw_assets
+from dp_pipeline.publish import outcome
 from dp_pipeline.publish.outcome import Outcome, report_path
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.evaluate import exact_points
@@ -196,8 +197,8 @@ def test_an_exact_number_that_reached_the_report_is_refused_there(
 ):
     spec = project.declare("rides", RIDES)
     planted = QualityRow("dpqt_kmeans", Fraction("0.1"), "nicv", 3.25, None, "share")
-    bought = release_assets.evaluate
-    monkeypatch.setattr(release_assets, "evaluate", lambda *args: [*bought(*args), planted])
+    bought = outcome.evaluate
+    monkeypatch.setattr(outcome, "evaluate", lambda *args: [*bought(*args), planted])
     with pytest.raises(
         Exception, match="expected noisy numbers of a private evaluation, got exact nicv"
     ):
@@ -225,7 +226,7 @@ def test_an_unexpected_error_on_release_data_is_told_without_its_words(
     else:
         assert project.launch(spec, "validated", "normalized").success
         assert project.launch(spec, "dpqt_kmeans", partition="0.1").success
-        monkeypatch.setattr(release_assets, "evaluate", fail)
+        monkeypatch.setattr(outcome, "evaluate", fail)
     result = project.launch(spec, stage, partition="0.1" if stage == "evaluation" else None)
     (failed,) = failures(result)
     line = failed.user_failure_data.description

@@ -6,19 +6,17 @@ import json
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import dagster as dg
 import numpy as np
 import pytest
 
-from dp_pipeline.orchestration.common import JsonIOManager, PointerIOManager
 from dp_pipeline.publish.replay import read_json
 from dp_pipeline.publish.store import BundleStore
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.spec.errors import Damaged, UnknownFormat
+from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
 Read = Callable[[], object]
 
@@ -111,18 +109,21 @@ def test_a_document_that_is_none_is_damage_in_one_line(content: bytes, tmp_path:
         read_json(path)
 
 
-@pytest.mark.parametrize("manager", [PointerIOManager, JsonIOManager])
 @pytest.mark.parametrize(("content", "line"), [("{", "a document"), ("{}", "format 1, got none")])
-def test_what_an_asset_cannot_be_given_is_told_in_one_line(
-    content: str, line: str, manager: Callable[[Path], Any], tmp_path: Path
+@pytest.mark.parametrize(
+    ("stage", "partition", "path"),
+    [
+        ("evaluation", "0.5", "released/rides/dpqt_kmeans/partition-0.5.json"),
+        ("comparison", None, "internal/rides/evaluation/0.5.json"),
+    ],
+)
+def test_what_an_asset_cannot_read_is_told_in_one_line(
+    content: str, line: str, stage: str, partition: str | None, path: str, released_rides: Project
 ) -> None:
-    for name in ("partition-1.json", "1.json"):
-        (tmp_path / name).write_text(content, encoding="utf-8")
-    asked = SimpleNamespace(
-        asset_key=dg.AssetKey(["toy"]), asset_partition_key="1", asset_partition_keys=["1"]
-    )
-    (tmp_path / "toy").symlink_to(tmp_path)
-    with pytest.raises(dg.Failure, match=f"expected {line}") as failed:
-        manager(tmp_path).load_input(asked)
-    assert failed.value.metadata["exit_code"].value == 1
-    assert not failed.value.allow_retries
+    (released_rides.home.root / path).write_text(content, encoding="utf-8")
+    spec = released_rides.declare("rides", RIDES)
+    result = released_rides.launch(spec, stage, partition=partition)
+    (failed,) = [one for one in result.all_events if one.is_step_failure]
+    said = failed.step_failure_data.user_failure_data
+    assert f"expected {line}" in said.description
+    assert said.metadata["exit_code"].value == 1

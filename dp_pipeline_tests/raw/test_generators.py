@@ -6,11 +6,25 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dp_pipeline.raw.generators import GENERATORS, draw_category, random_numbers, shares, tables
+from dp_pipeline.raw.generators import (
+    GENERATORS,
+    STREAMS,
+    draw_category,
+    random_numbers,
+    shares,
+    tables,
+)
 from dp_pipeline.raw.generators.places import CENTRES
 from dp_pipeline.raw.generators.tables import EDUCATIONS
 
 EVERY = sorted(GENERATORS)
+WEEK = {"start": 1767571200, "end": 1767571201}
+"""A second of 2026-W02: a stream gives the whole week."""
+
+
+def generated(name: str, **options: int) -> pa.Table:
+    """What a generator makes; of a stream one week."""
+    return GENERATORS[name](**options, **(WEEK if name in STREAMS else {}))
 
 
 def numbers(table: pa.Table, *columns: str) -> np.ndarray:
@@ -19,21 +33,20 @@ def numbers(table: pa.Table, *columns: str) -> np.ndarray:
 
 @pytest.mark.parametrize("name", EVERY)
 def test_one_seed_gives_one_table(name: str) -> None:
-    generate = GENERATORS[name]
-    assert generate(seed=5, rows=700).equals(generate(seed=5, rows=700))
-    assert not generate(seed=5, rows=700).equals(generate(seed=6, rows=700))
+    assert generated(name, seed=5, rows=700).equals(generated(name, seed=5, rows=700))
+    assert not generated(name, seed=5, rows=700).equals(generated(name, seed=6, rows=700))
 
 
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("rows", [0, 1, 2, 701])
 def test_the_number_of_rows_is_the_one_asked_for(name: str, rows: int) -> None:
-    assert GENERATORS[name](seed=1, rows=rows).num_rows == rows
+    assert generated(name, seed=1, rows=rows).num_rows == rows
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_columns_are_text_or_numbers_whatever_the_number_of_rows(name: str) -> None:
-    schema = GENERATORS[name](seed=1, rows=300).schema
-    assert GENERATORS[name](seed=1, rows=0).schema == schema
+    schema = generated(name, seed=1, rows=300).schema
+    assert generated(name, seed=1, rows=0).schema == schema
     assert set(schema.types) <= {pa.string(), pa.float64()}
 
 
@@ -174,3 +187,24 @@ def test_a_category_is_drawn_in_proportion_to_its_weight() -> None:
     drawn = draw_category(random_numbers(1), np.array([1.0, 2.0, 1.0]), (), 40_000)
     # Seeded; six standard deviations of 40,000 draws.
     assert np.bincount(drawn) / 40_000 == pytest.approx([0.25, 0.5, 0.25], abs=0.015)
+
+
+def test_a_week_of_a_stream_is_the_same_whatever_other_weeks_are_asked_for() -> None:
+    week, two = WEEK["start"], WEEK["start"] + 7 * 86400
+    stream = GENERATORS["rides_stream"]
+    alone = stream(seed=3, rows=500, start=week, end=week + 1)
+    assert stream(seed=3, rows=500, start=week, end=two + 1).slice(0, 500).equals(alone)
+    times = alone.column("ended_at").to_pylist()
+    assert times == sorted(times)
+    assert times[0] >= "2026-01-05T00:00:00Z"
+    assert times[-1] < "2026-01-12T00:00:00Z"
+
+
+def test_most_riders_of_a_stream_stay_for_the_next_week_and_few_for_a_year() -> None:
+    stream, week = GENERATORS["rides_stream"], 7 * 86400
+    riders = [
+        set(stream(seed=3, rows=9_000, start=at, end=at + 1).column("rider").to_pylist())
+        for at in (WEEK["start"], WEEK["start"] + week, WEEK["start"] + 52 * week)
+    ]
+    assert len(riders[0] & riders[1]) > len(riders[0]) / 2
+    assert not riders[0] & riders[2]

@@ -19,7 +19,7 @@ DOWNLOADED = (
 )
 MADE = (
     *("birch3_like", "census", "mixture4", "mixture6", "mixture8", "pytest2d"),
-    *("tic_like", "trips", "unbalance_like", "wdbc"),
+    *("rides_stream", "tic_like", "trips", "unbalance_like", "wdbc"),
 )
 WITHOUT_DATA = tuple(sorted((*DOWNLOADED, *MADE)))
 BUILT_IN = tuple(sorted((*NEEDS_DATA, *WITHOUT_DATA)))

@@ -26,14 +26,16 @@ from dp_pipeline.files import one_thread
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.rules import NearestCentre
 from dp_pipeline.gate.trees import TreeSession
+from dp_pipeline.inference.earlier import EarlierTree, smoothed, whole_counts
 from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.inference.noisy_tree import NoisyTree, Sparsity
 from dp_pipeline.metrics.clustering import nearest_centres
-from dp_pipeline.models.base import clustering_columns
+from dp_pipeline.models.base import clustering_columns, plan_from, require_plan, smooth
 from dp_pipeline.models.clustering.base import Clustering
-from dp_pipeline.release.clusters import Clusters, Synopsis
+from dp_pipeline.release.clusters import Clusters, Synopsis, Tables
 from dp_pipeline.release.measurement import SHARES, variance, variances
 from dp_pipeline.release.trees import BitTree, Prefixes
+from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import COORDINATE_BITS, FloatArray, IntArray
 from dp_pipeline.spec.parameters import integer
 
@@ -292,6 +294,9 @@ class HTreeKMeans(Clustering):
     recluster   number of centres to release instead of k, k when None: from the same tree,
                 at no cost
     starts      starts of the weighted k-means
+    plan_from   ``previous``: the leaves of the tree of the window before, cut where many rows
+                were, are counted with all of ε; nothing is spent on finding them
+    smooth      whether those counts are combined with what the tree of before says of these leaves
 
     With three columns or more, a share φ = min(0.4, d/16) of ε is kept from the tree.
     Where the tree shows a strong signal it moves the k centres (``move_by_residuals``); else
@@ -311,15 +316,66 @@ class HTreeKMeans(Clustering):
     """
 
     summary: ClassVar[str] = "k-means on a noisy tree that is deep where rows are dense"
+    learns: ClassVar[bool] = True
 
     recluster: int | None = integer(None, at_least=1, at_most=10_000)
     starts: int = integer(10, at_least=1, at_most=1000, measuring=True)
+    plan_from: str = plan_from()
+    smooth: str = smooth()
+
+    def check(self, domain: Domain) -> None:
+        """Also DeclarationError for numbers that cannot be smoothed."""
+        super().check(domain)
+        require_plan(self.plan_from, self.smooth)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
         """Centres (k, d) and the tree's leaves as synopsis; spends exactly ``epsilon``."""
         columns = clustering_columns(self.columns, curator.domain)
         kept = _kept_share(len(columns)) * epsilon
         synopsis, signal = self._tree(curator, columns, epsilon - kept, kept)
+        return self._released(curator, synopsis, signal, kept, rng)
+
+    def fit_after(
+        self,
+        earlier: Tables,
+        curator: Curator,
+        *,
+        epsilon: Fraction,
+        rng: np.random.Generator,
+    ) -> Clusters:
+        """The same with the leaves of an earlier tree, counted at once.
+
+        *Proof.* The leaves are a function of released numbers, ε and the distance. They are
+        disjoint: one count of all costs what it is given; smoothing is post-processing. ∎
+        """
+        columns = clustering_columns(self.columns, curator.domain)
+        box, tree = curator.domain.box(columns), BitTree.over(columns, curator.domain.box(columns))
+        kept = _kept_share(len(columns)) * epsilon
+        known = EarlierTree.of(tree, Synopsis.of_table(columns, earlier["synopsis"]), box)
+        rate = float(epsilon - kept) / curator.distance
+        plan = GrowthPlan.of(known.rows, clusters=self.k, rate=rate)
+        leaves = known.leaves(rate=rate, caution=plan.caution)
+        if kept and plan.signal < ENOUGH:
+            # As in a new tree: what is not kept for moving centres counts the leaves.
+            kept = Fraction(0)
+        counted = curator.measure_boxes(tree, leaves, epsilon=epsilon - kept)
+        values = counted.table.astype(np.float64)
+        if self.smooth == "true":
+            spread = variance(counted.scale)
+            values, _ = smoothed(values, spread, known.mass(leaves), spread)
+        synopsis = Synopsis(columns, *tree.boxes(leaves, box), whole_counts(values))
+        return self._released(curator, synopsis, plan.signal, kept, rng)
+
+    def _released(
+        self,
+        curator: Curator,
+        synopsis: Synopsis,
+        signal: float,
+        kept: Fraction,
+        rng: np.random.Generator,
+    ) -> Clusters:
+        """Centres of a synopsis, moved for ``kept`` where the signal is strong."""
+        columns = synopsis.columns
         clusters = self._clusters(synopsis, self.k, _generator(synopsis))
         if kept and signal >= ENOUGH:
             moved = move_by_residuals(curator, clusters.centres, synopsis, epsilon=kept)

@@ -56,13 +56,13 @@ def _week(seed: int, week: int, rows: int) -> pa.Table:
     is_member = rng.random(rows) < np.where(vehicle < 2, 0.7, 0.35)
     return pa.table(
         {
-            "rider": [f"r{number:07d}" for number in rider.tolist()],
-            "ended_at": _times(rng, week, rows),
+            "rider": pa.array([f"r{number:07d}" for number in rider.tolist()], pa.string()),
+            "ended_at": pa.array(_times(rng, week, rows), pa.string()),
             "x": np.round(places[:, 0], 3),
             "y": np.round(places[:, 1], 3),
-            "vehicle": [VEHICLES[code] for code in vehicle.tolist()],
+            "vehicle": pa.array([VEHICLES[code] for code in vehicle.tolist()], pa.string()),
             "minutes": minutes,
-            "member": np.where(is_member, "yes", "no").tolist(),
+            "member": pa.array(np.where(is_member, "yes", "no").tolist(), pa.string()),
         }
     )
 

@@ -17,13 +17,16 @@ import numpy as np
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, Gap, Independence
 from dp_pipeline.gate.selection import ScoreSession
+from dp_pipeline.inference.earlier import EarlierTables
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
 from dp_pipeline.inference.structural_zeros import StructuralZeros
-from dp_pipeline.inference.table_sets import TableSearch, one_way_noise, packed
+from dp_pipeline.inference.table_sets import TableSearch, one_way_noise, packed, pair_noise
+from dp_pipeline.models.base import plan_from, require_plan, smooth
 from dp_pipeline.models.tables.aim_like import AimLike
 from dp_pipeline.models.tables.base import TableModel, clique_cells
 from dp_pipeline.models.tables.one_shot.plan import Pair, Plan, Planning
 from dp_pipeline.release.accountant import split
+from dp_pipeline.release.clusters import Tables
 from dp_pipeline.release.derived_attribute import Grouping
 from dp_pipeline.release.measurement import NoiseRate, NoisyMarginal
 from dp_pipeline.release.synthetic_table import SyntheticTable
@@ -147,6 +150,19 @@ def shrunk(values: FloatArray, variance: float) -> FloatArray:
     return np.asarray(values.mean() + kept * (values - values.mean()))
 
 
+def _pair_noise(table: Names, sizes: Mapping[str, int]) -> float:
+    return pair_noise(tuple(sizes[name] for name in table))
+
+
+def _as_measured(table: NoisyMarginal) -> NoisyMarginal:
+    return table
+
+
+EARLY = Fraction(36, 100)
+"""Of what is measured again for one-way marginals, beside tables over groups: as a plan of large
+tables has it, 30 parts beside 53.
+"""
+
 ROWS = Fraction(1, 100)
 FEWEST_ROWS = 50.0
 SEARCHED = 8
@@ -166,6 +182,9 @@ class OneShot(TableModel):
     attributes       discrete attributes, d of them; all when empty
     synthetic_rows   rows to draw; None: the number that all tables estimate
     clique_cells     most cells of a clique
+    plan_from        ``previous``: the tables of the window before are measured again, over the same
+                     groups of levels, and nothing is spent on finding them
+    smooth           whether those tables are combined with the ones of before
     quality          ``best_plus``: with a declared δ, where not every pair can be measured, the
                      rounds of ``aim_like`` instead: many times slower, alike or slightly better
 
@@ -198,9 +217,17 @@ class OneShot(TableModel):
     summary: ClassVar[str] = "the tables that tell most for their noise, and a tree fitted to them"
     accounts_in_rho: ClassVar[bool] = True
     keeps_constraints: ClassVar[bool] = True
+    learns: ClassVar[bool] = True
 
     clique_cells: int = clique_cells(1 << 16)
     quality: str = choice("best", "best_plus")
+    plan_from: str = plan_from()
+    smooth: str = smooth()
+
+    def check(self, domain: Domain) -> None:
+        """Also DeclarationError for tables that cannot be smoothed."""
+        super().check(domain)
+        require_plan(self.plan_from, self.smooth)
 
     def most_cells(self, domain: Domain) -> int:
         """Of all measured tables together, or of all cliques."""
@@ -264,8 +291,42 @@ class OneShot(TableModel):
         rows = max(FEWEST_ROWS, float(counted.table))
         planning = Planning(sizes, rows, amount, rate, self.clique_cells)
         round_ = _Round(curator, planning, counted, self.zeros(curator.domain))
-        names = self.modelled(curator.domain)
-        table = round_.fitted().table(names, curator.domain, rng, self.rows_to_draw)
+        return self._drawn(round_.fitted(), curator.domain, rng)
+
+    def fit_after(
+        self,
+        earlier: Tables,
+        curator: Curator,
+        *,
+        epsilon: Fraction,
+        rng: np.random.Generator,
+    ) -> SyntheticTable:
+        """The same with the tables of an earlier release; cold where those are not stored.
+
+        *Proof.* Tables, groups and shares are functions of released numbers. Each table costs what
+        it is given: Δ1 = Δ2 = 1 a row, over groups of levels too; smoothing is post-processing. ∎
+        """
+        domain, sizes = curator.domain, self.sizes(curator.domain)
+        known = EarlierTables.of(earlier, domain)
+        if (
+            known is None
+            or len(known.measured) < 2
+            or not sizes
+            or self._takes_rounds(curator, sizes)
+        ):
+            return self.fit(curator, epsilon=epsilon, rng=rng)
+        amount = curator.accountant.left
+        counted = curator.tabulate({(): amount * ROWS})[0]
+        rate = NoiseRate(curator.currency != PURE, curator.distance)
+        rows = max(FEWEST_ROWS, float(counted.table))
+        planning = Planning(sizes, rows, amount, rate, self.clique_cells)
+        round_ = _Round(curator, planning, counted, self.zeros(domain))
+        return self._drawn(round_.again(known, smooths=self.smooth == "true"), domain, rng)
+
+    def _drawn(
+        self, fitted: FittedRows, domain: Domain, rng: np.random.Generator
+    ) -> SyntheticTable:
+        table = fitted.table(self.modelled(domain), domain, rng, self.rows_to_draw)
         return self.with_twins(table)
 
 
@@ -305,6 +366,40 @@ class _Round:
         if not plan.early:
             return self._packed(few_gaps(self.planning, plan, self.curator))
         return self._searched(plan)
+
+    def again(self, known: EarlierTables, *, smooths: bool) -> FittedRows:
+        """The tables of an earlier release, measured again.
+
+        One-way marginals that stood beside tables of groups get the share that they had there.
+        """
+        groupings = {name: known.groupings[name] for name in self.sizes if name in known.groupings}
+        names = [one.attributes for one in known.measured[1:]]
+        alone = [one for one in names if len(one) == 1]
+        inside = {name for one in names if len(one) > 1 for name in one}
+        is_early = bool(groupings) or any(one[0] in inside for one in alone)
+        early = alone if is_early else []
+        tables = [one for one in names if one not in early]
+        sizes = {n: groupings[n].size if n in groupings else size for n, size in self.sizes.items()}
+        learned = known.smoothed if smooths else _as_measured
+        singles: list[NoisyMarginal] = []
+        if early:
+            share = EARLY if tables else Fraction(1)
+            weights = [float(self.sizes[name]) for (name,) in early]
+            asked = self._amounts(early, weights, self.left * share)
+            singles = [learned(one) for one in self.curator.tabulate(asked)]
+        measured: list[NoisyMarginal] = []
+        if tables:
+            # Every attribute once is packed; a cover of pairs holds them more often.
+            is_packed = not early and sum(map(len, tables)) == len(self.sizes)
+            noise = one_way_noise if is_packed else _pair_noise
+            asked = self._amounts(tables, [noise(one, sizes) for one in tables])
+            coarse = self.curator.grouped(groupings) if groupings else self.curator
+            measured = [learned(one) for one in coarse.tabulate(asked)]
+        counted = learned(self.counted)
+        ways = OneWays.of(singles, counted) if early else None
+        return FittedRows(
+            (counted, *measured), self.sizes, ways, groupings, self.planning.cap, self.zeros
+        )
 
     def _packed(self, gaps: Mapping[Pair, float]) -> FittedRows:
         """Every attribute in one table."""

@@ -1,0 +1,195 @@
+"""What an earlier release tells a later one of the same model: it is public, so it costs nothing.
+
+Of a tree: which boxes are worth a count now, and what those counts were. Of tables: which of them
+were measured, over which groups of levels, and what they said.
+
+Smoothing: a noisy number now, y with variance v, and the estimate of before, x with variance p, are
+combined by their variances and the drift between the two, q. The drift is estimated from those
+numbers alone, as what their differences are more than noise: q = max(0, mean (y − x)² − v − p).
+Then x + (y − x)·(p + q)/(p + q + v) has the variance v·(p + q)/(p + q + v). Where the world stands
+still that is little; where it moves, q is large and the new number is kept nearly as it is. Source:
+Kalman 1960, one step of a random walk whose step is estimated by the method of moments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+
+from dp_pipeline.inference.consistency import project_to_simplex
+from dp_pipeline.release.clusters import Synopsis, Tables
+from dp_pipeline.release.derived_attribute import Grouping
+from dp_pipeline.release.measurement import NoisyMarginal
+from dp_pipeline.release.trees import BitTree, Prefixes
+from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.encoding import Coordinate, FloatArray, Names
+
+FINER = 1.5
+"""How many times more leaves an earlier tree's shape gets than rows and noise ask for: several
+windows are seen through it (tried on 6 weeks of rides; 0.5 to 4)."""
+
+
+def smoothed(
+    now: FloatArray, variance: float, before: FloatArray, earlier: float
+) -> tuple[FloatArray, float]:
+    """Noisy numbers now and estimates of before as one, and the variance of that.
+
+    >>> still, spread = smoothed(np.array([1.0, -1.0]), 1.0, np.zeros(2), 1.0)
+    >>> still.tolist(), spread
+    ([0.5, -0.5], 0.5)
+    """
+    drift = max(0.0, float(np.mean((now - before) ** 2)) - variance - earlier)
+    kept = (earlier + drift) / (earlier + drift + variance)
+    return before + kept * (now - before), kept * variance
+
+
+@dataclass(frozen=True)
+class EarlierTree:
+    """How many rows the leaves of an earlier tree had, taken as even inside each of them.
+
+    tree     the binary tree that both are cut by
+    places   float (m + 1,): where the leaves begin, and the last one ends, in the order of the
+             deepest nodes
+    below    float (m + 1,): rows before each of those places
+    """
+
+    tree: BitTree
+    places: FloatArray
+    below: FloatArray
+
+    @classmethod
+    def of(cls, tree: BitTree, synopsis: Synopsis, box: Sequence[Coordinate]) -> EarlierTree:
+        """From released boxes that are nodes of the tree."""
+        low = np.array([one.lower for one in box])
+        width = np.array([one.upper - one.lower for one in box])
+        shares = (synopsis.upper - synopsis.lower) / width
+        depths = np.rint(-np.log2(shares).sum(axis=1))
+        # A corner may lie a digit below its place: half of the smallest box sets it right.
+        rest = (synopsis.lower - low) / width + 2.0**-40
+        first = np.zeros(len(rest))
+        for axis in tree.axes:
+            rest[:, axis] *= 2
+            bit = np.floor(rest[:, axis])
+            rest[:, axis] -= bit
+            first = 2 * first + bit
+        order = np.argsort(first)
+        ends = (first + np.exp2(tree.depth - depths))[order]
+        rows = np.maximum(0.0, synopsis.weights[order])
+        below = np.concatenate([[0.0], np.cumsum(rows)])
+        return cls(tree, np.append(first[order], ends[-1]), below)
+
+    @property
+    def rows(self) -> float:
+        """Of all leaves together."""
+        return float(self.below[-1])
+
+    def mass(self, nodes: Prefixes) -> FloatArray:
+        """How many rows nodes had (m,)."""
+        size = np.exp2(self.tree.depth - nodes.depths.astype(np.float64))
+        first = nodes.bits * size
+        below = np.interp(first + size, self.places, self.below)
+        return np.asarray(below - np.interp(first, self.places, self.below))
+
+    def leaves(self, *, rate: float, caution: float) -> Prefixes:
+        """Disjoint nodes that cover the box, small where many rows were.
+
+        rate      ε a row of one unit
+        caution   factor on counts, in (0, 1], as in the growth of a new tree
+
+        A node of z rows is a small grid that is best with about (z·rate)^{2d/(2+d)} cells (Su et
+        al. 2016): while that is two or more, it is halved.
+        """
+        d, live, found = len(self.tree.columns), Prefixes.root(), list[Prefixes]()
+        while len(live):
+            signal = self.mass(live) * rate * caution * FINER
+            wanted = 2 * d / (2 + d) * np.log2(np.maximum(1.0, signal))
+            goes_on = (wanted >= 1) & (live.depths < self.tree.depth)
+            found.append(live.where(~goes_on))
+            live = live.where(goes_on).children(1)
+        return Prefixes.joined(found)
+
+
+def whole_counts(values: FloatArray) -> FloatArray:
+    """The nearest counts ≥ 0 with the same sum, which is at least 1."""
+    return project_to_simplex(values, max(1.0, float(values.sum())))
+
+
+@dataclass(frozen=True)
+class EarlierTables:
+    """The tables of an earlier release with their noise.
+
+    measured    all of them, the number of rows first
+    groupings   attribute → groups of its levels in tables of several attributes
+    """
+
+    measured: tuple[NoisyMarginal, ...]
+    groupings: Mapping[str, Grouping]
+
+    @classmethod
+    def of(cls, tables: Tables, domain: Domain) -> EarlierTables | None:
+        """From what was released; None where its noisy counts were too many to be stored, or it
+        is of attributes that are declared otherwise now.
+        """
+        if "cells" not in tables or "measured" not in tables:
+            return None
+        groupings = _groupings(tables)
+        if any(one.labels.size != domain[name].size for name, one in groupings.items()):
+            return None
+        sizes = tables["measured"]["cells"].tolist()
+        ends = np.cumsum([0, *sizes]).tolist()
+        counts = tables["cells"]["noisy_count"]
+        measured = []
+        for at, (first, end) in enumerate(pairwise(ends)):
+            text = str(tables["measured"]["marginal"][at])
+            names = tuple(text.split(", ")) if text else ()
+            shape = _shape(names, groupings, domain)
+            if int(np.prod(shape, dtype=np.int64)) != end - first:
+                return None
+            deviation = float(tables["measured"]["deviation"][at])
+            measured.append(_noisy(names, counts[first:end].reshape(shape), deviation**2))
+        return cls(tuple(measured), groupings)
+
+    def of_names(self, names: Names) -> NoisyMarginal | None:
+        """The table over these attributes; None where there was none."""
+        return next((one for one in self.measured if one.attributes == names), None)
+
+    def smoothed(self, now: NoisyMarginal) -> NoisyMarginal:
+        """A table measured now, with what was known of it before."""
+        before = self.of_names(now.attributes)
+        if before is None or before.table.shape != now.table.shape:
+            return now
+        values, variance = smoothed(
+            now.table.astype(np.float64),
+            now.variance,
+            before.table.astype(np.float64),
+            before.variance,
+        )
+        return _noisy(now.attributes, np.rint(values).astype(np.int64), variance)
+
+
+def _noisy(names: Names, table: np.ndarray, variance: float) -> NoisyMarginal:
+    """A table whose cells have this variance, as one of Gaussian noise says it."""
+    return NoisyMarginal(names, table, Fraction(max(variance, 1e-9)), gaussian=True)
+
+
+def _shape(names: Names, groupings: Mapping[str, Grouping], domain: Domain) -> tuple[int, ...]:
+    """Of a table: of one attribute over its levels, of several over groups where there are any."""
+    grouped = len(names) > 1
+    return tuple(
+        groupings[name].size if grouped and name in groupings else domain[name].size
+        for name in names
+    )
+
+
+def _groupings(tables: Tables) -> dict[str, Grouping]:
+    if "groups" not in tables:
+        return {}
+    names, groups = tables["groups"]["attribute"], tables["groups"]["group"]
+    return {
+        name: Grouping(tuple(groups[names == name].tolist()))
+        for name in dict.fromkeys(names.tolist())
+    }

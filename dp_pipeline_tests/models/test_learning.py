@@ -1,0 +1,214 @@
+"""Releases of one window after the other: what they cost together, and what they learn for free."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.inference.earlier import EarlierTables, EarlierTree, smoothed
+from dp_pipeline.models import MODELS
+from dp_pipeline.models.clustering.htree_kmeans import HTreeKMeans
+from dp_pipeline.models.tables.one_shot import OneShot
+from dp_pipeline.release.clusters import Synopsis, Tables
+from dp_pipeline.release.measurement import NoisyMarginal
+from dp_pipeline.release.trees import BitTree, Prefixes
+from dp_pipeline.spec.domain import Attribute, Domain
+from dp_pipeline.spec.encoding import Coordinate, Levels
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline_tests.instruments import ForcedNoise
+from dp_pipeline_tests.models.contract import LargeAnswers, Run, privacy_loss, run
+from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN, Row
+
+LEARNS: dict[str, Any] = {"plan_from": "previous", "smooth": "true"}
+MODELS_THAT_LEARN = {
+    "htree_kmeans": HTreeKMeans(k=2, columns=("x", "y"), **LEARNS),
+    "htree_kmeans, not smoothed": HTreeKMeans(k=2, columns=("x", "y"), plan_from="previous"),
+    "htree_kmeans in five dimensions": HTreeKMeans(k=2, **LEARNS),
+    "one_shot": OneShot(**LEARNS),
+    "one_shot, small cliques": OneShot(clique_cells=16, **LEARNS),
+}
+every_model = pytest.mark.parametrize("name", MODELS_THAT_LEARN)
+WINDOWS = 3
+
+
+def in_turn(name: str, windows: list[list[Row]], noise: Any, epsilon: Fraction) -> list[Run]:
+    """A release of each window, each planned from the one before, along the same answers."""
+    runs: list[Run] = []
+    earlier: Tables | None = None
+    for number, rows in enumerate(windows):
+        runs.append(
+            run(
+                MODELS_THAT_LEARN[name], rows, epsilon=epsilon, noise=noise(number), earlier=earlier
+            )
+        )
+        earlier = runs[-1].released.tables()
+    return runs
+
+
+def losses(name: str, windows: list[list[Row]], others: list[list[Row]], seed: int) -> list[Any]:
+    epsilon = Fraction(1)
+    runs = [
+        in_turn(name, one, lambda n: ForcedNoise(seed + n), epsilon) for one in (windows, others)
+    ]
+    return [privacy_loss(*pair) for pair in zip(*runs, strict=True)]
+
+
+@every_model
+@settings(derandomize=True, deadline=None, max_examples=6)
+@given(seed=st.integers(0, 1000), who=st.integers(0, 9))
+def test_a_person_in_every_window_loses_the_sum_and_one_of_one_window_that_windows_alone(
+    name: str, seed: int, who: int
+) -> None:
+    """Exact, along any answers: releases of other windows read none of her rows, though what is
+    asked of them follows from what was answered before.
+    """
+    person = [TEN_PEOPLE[who]]
+    without = [list(TEN_PEOPLE[:5]), list(TEN_PEOPLE[3:]), list(TEN_PEOPLE)]
+    in_all = [rows + person for rows in without]
+    in_one = [without[0], without[1] + person, without[2]]
+    each = losses(name, in_all, without, seed)
+    assert all(one <= 1 for one in each)
+    assert sum(each) <= WINDOWS
+    alone = losses(name, in_one, without, seed)
+    assert alone[0] == alone[2] == 0
+    assert alone[1] <= 1
+
+
+@pytest.mark.parametrize("name", ["htree_kmeans", "htree_kmeans, not smoothed", "one_shot"])
+def test_a_person_counted_every_time_uses_all_of_three_windows(name: str) -> None:
+    runs = [
+        in_turn(name, [rows] * WINDOWS, lambda _: LargeAnswers(), Fraction(1, 10))
+        for rows in (list(TEN_PEOPLE[-1:]), [])
+    ]
+    assert sum(privacy_loss(*pair) for pair in zip(*runs, strict=True)) == Fraction(3, 10)
+
+
+@every_model
+def test_what_is_planned_from_another_window_spends_all_of_epsilon_on_this_one(name: str) -> None:
+    for one in in_turn(name, [list(TEN_PEOPLE)] * 2, lambda _: None, Fraction(2)):
+        assert sum(spend.epsilon for spend in one.spends) == 2
+
+
+@pytest.mark.parametrize("name", [one for one in MODELS if MODELS[one].learns])
+def test_numbers_are_smoothed_only_where_the_same_ones_are_counted_again(name: str) -> None:
+    model = MODELS[name](smooth="true")
+    with pytest.raises(DeclarationError, match="smooth: expected `plan_from: previous` beside it"):
+        model.check(TOWN)
+
+
+def test_nothing_is_spent_on_finding_what_the_window_before_has_found() -> None:
+    name, rows = "one_shot, small cliques", list(TEN_PEOPLE) * 40
+    cold, again = in_turn(name, [rows] * 2, lambda _: None, Fraction(2))
+    finding = [one.what for one in cold.spends if not one.what.startswith(MEASURING)]
+    assert finding
+    assert all(one.what.startswith(MEASURING) for one in again.spends)
+    tables = [set(one.released.tables()["measured"]["marginal"].tolist()) for one in (cold, again)]
+    assert tables[0] == tables[1]
+
+
+MEASURING = ("number of rows", "marginal of")
+
+
+def test_where_the_world_stands_still_smoothing_gathers_what_every_window_says() -> None:
+    """The mean of ten windows has a tenth of one's variance; chance differences that look like
+    drift cost up to half as much again. 400 cells, so that the mean square error is within a third
+    of what is stated, with a false alarm below 1e-4.
+    """
+    rng, truth = np.random.default_rng(3), np.linspace(0, 500, 400)
+    estimate, spread = truth + rng.normal(0, 10, 400), 100.0
+    for _ in range(9):
+        estimate, spread = smoothed(truth + rng.normal(0, 10, 400), 100.0, estimate, spread)
+    error = float(np.mean((estimate - truth) ** 2))
+    assert 10.0 <= spread <= 15.0
+    assert error == pytest.approx(spread, rel=0.33)
+
+
+def test_where_everything_has_moved_smoothing_keeps_the_new_numbers() -> None:
+    rng, now = np.random.default_rng(4), np.linspace(0, 500, 400)
+    noisy = now + rng.normal(0, 10, 400)
+    estimate, spread = smoothed(noisy, 100.0, now[::-1].copy(), 100.0)
+    assert np.abs(estimate - noisy).max() < 5
+    assert spread == pytest.approx(100.0, rel=0.02)
+
+
+def tables_of(released: Any) -> Tables:
+    found: Tables = released.tables()
+    return found
+
+
+def test_earlier_tables_are_read_back_as_they_were_measured() -> None:
+    released = run(
+        MODELS_THAT_LEARN["one_shot"], list(TEN_PEOPLE) * 40, epsilon=Fraction(1, 2)
+    ).released
+    known = EarlierTables.of(tables_of(released), TOWN)
+    assert known is not None
+    for one, before in zip(known.measured, released.measured, strict=True):
+        assert one.attributes == before.attributes
+        assert one.table.tolist() == before.table.tolist()
+        assert one.variance == pytest.approx(before.variance, rel=1e-3)
+
+
+def test_tables_over_other_levels_are_not_planned_from() -> None:
+    sex = Attribute("sex", "sex", "drop", cells=Levels(("f", "m")))
+    three = Attribute("sex", "sex", "drop", cells=Levels(("f", "m", "x")))
+    table = NoisyMarginal(("sex",), np.array([3, 4]), Fraction(1))
+    tables: Tables = {
+        "measured": {
+            "marginal": np.array(["sex"]),
+            "cells": np.array([2]),
+            "deviation": np.array([table.variance**0.5]),
+        },
+        "cells": {"noisy_count": table.table},
+    }
+    assert EarlierTables.of(tables, Domain((sex,))) is not None
+    assert EarlierTables.of(tables, Domain((three,))) is None
+    assert EarlierTables.of({"measured": tables["measured"]}, Domain((sex,))) is None
+
+
+BOX = (Coordinate(0.0, 8.0), Coordinate(0.0, 4.0))
+
+
+def grown(depth: int, rng: np.random.Generator) -> tuple[BitTree, Prefixes]:
+    """A tree whose leaves were cut by chance."""
+    tree = BitTree.over(("x", "y"), BOX)
+    live, leaves = Prefixes.root(), []
+    for _ in range(depth):
+        goes_on = rng.random(len(live)) < 0.7
+        leaves.append(live.where(~goes_on))
+        live = live.where(goes_on).children(1)
+    return tree, Prefixes.joined([*leaves, live])
+
+
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(seed=st.integers(0, 10_000), depth=st.integers(0, 9))
+def test_the_mass_of_released_boxes_is_that_of_their_nodes(seed: int, depth: int) -> None:
+    rng = np.random.default_rng(seed)
+    tree, nodes = grown(depth, rng)
+    weights = rng.integers(0, 50, len(nodes)).astype(np.float64)
+    order = rng.permutation(len(nodes))
+    lower, upper = tree.boxes(nodes.where(order), BOX)
+    known = EarlierTree.of(tree, Synopsis(("x", "y"), lower, upper, weights[order]), BOX)
+    assert known.rows == weights.sum()
+    assert known.mass(nodes) == pytest.approx(weights)
+    halves = known.mass(nodes.children(1)).reshape(-1, 2)
+    assert halves == pytest.approx(np.repeat(weights[:, None] / 2, 2, axis=1))
+
+
+@settings(derandomize=True, deadline=None, max_examples=20)
+@given(seed=st.integers(0, 10_000), rate=st.sampled_from([0.01, 0.3, 5.0]))
+def test_the_new_leaves_cover_the_box_once_and_are_small_where_many_rows_were(
+    seed: int, rate: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    tree, nodes = grown(6, rng)
+    weights = rng.pareto(1.0, len(nodes)) * 20
+    known = EarlierTree.of(tree, Synopsis(("x", "y"), *tree.boxes(nodes, BOX), weights), BOX)
+    leaves = known.leaves(rate=rate, caution=1.0)
+    assert leaves.are_disjoint()
+    assert np.exp2(-leaves.depths.astype(float)).sum() == pytest.approx(1.0)
+    assert (known.mass(leaves) * rate * 1.5 < 2 + 1e-9).all()
