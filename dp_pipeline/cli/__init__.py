@@ -1,5 +1,5 @@
-"""`dp-pipeline`: run, anonymize, plan, backfill, budget, data, ui, demo, study, doctor. Heavy
-packages are imported by the command that needs them: ``--help`` and ``budget`` start at once.
+"""`dp-pipeline`: run, anonymize, plan, backfill, roll-up, budget, data, ui, demo, study, doctor.
+Heavy packages are imported by the command that needs them: ``--help`` and ``budget`` start at once.
 
 An error is one line on stderr. Exit codes: 0 done, 1 failed, 2 wrong use, 3 budget refused.
 """
@@ -58,6 +58,7 @@ COMMANDS = {
     "demo": "cli.run:demo",
     "doctor": "cli.doctor:doctor",
     "plan": "cli.run:plan",
+    "roll-up": "cli.run:roll_up",
     "run": "cli.run:run",
     "study": "studies.commands:study",
     "ui": "cli.ui:ui",

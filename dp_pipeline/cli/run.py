@@ -1,4 +1,4 @@
-"""`dp-pipeline run`, `demo`, `plan`, `backfill` and `anonymize`: the commands that release.
+"""`dp-pipeline run`, `demo`, `plan`, `backfill`, `roll-up` and `anonymize`: commands that release.
 
 ``run`` and ``anonymize`` release in this process, ``backfill`` asks the Dagster that is running,
 ``plan`` says what a run would cost. All of them, and `data check`, make the same request.
@@ -396,3 +396,23 @@ def backfill(dataset: str, epsilons: tuple[str, ...], windows: str) -> None:
         f"{len(partitions)} runs wait in Dagster: its page Runs shows them. A run that "
         "fails is begun again by the same command; what is released by then costs nothing."
     )
+
+
+@click.command("roll-up")
+@click.argument("dataset")
+@click.option("--model", "models", multiple=True, help="Only this model; may be repeated.")
+@WINDOW
+def roll_up(dataset: str, models: tuple[str, ...], windows: str) -> None:
+    """Add up what was released of the windows of DATASET, such as the weeks of a month. It is
+    public already, so it costs nothing; the noise of the sum stands beside it.
+    """
+    from dp_pipeline.publish.epsilon_release import EpsilonRelease
+    from dp_pipeline.publish.roll_up import write_roll_up
+
+    requests = requested(dataset, models=models, windows=windows)
+    if not requests[0].spec.window:
+        raise DeclarationError(f"{dataset}: expected rows that are cut by `windows`, got none")
+    for name in requests[0].names:
+        every = [one for request in requests for one in request.releases]
+        releases = [one for one in every if isinstance(one, EpsilonRelease) and one.name == name]
+        click.echo(f"{name}: {write_roll_up(releases)}")

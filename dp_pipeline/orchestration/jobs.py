@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import dagster as dg
 
@@ -77,11 +77,25 @@ def publication_text(spec: DatasetSpec, publication: Publication) -> str:
     return f"{publication.model} of {spec.name} at ε={epsilon_text(publication.epsilon)} for {cost}"
 
 
-def _job(spec: DatasetSpec, name: str, assets: Iterable[str], *, description: str) -> dg.job:  # type: ignore[valid-type]
+IN_TURN = "dp_pipeline/in_turn"
+"""The tag of runs of which Dagster starts one after the other, those of one data set: dagster.yaml
+says so. Each window plans from the release of the one before.
+"""
+
+
+def _job(
+    spec: DatasetSpec,
+    name: str,
+    assets: Iterable[str],
+    *,
+    description: str,
+    tags: Mapping[str, str] | None = None,
+) -> dg.job:  # type: ignore[valid-type]
     return dg.define_asset_job(
         name,
         selection=dg.AssetSelection.assets(*([spec.name, *one.split("/")] for one in assets)),
         description=description,
+        tags=dict(tags or {}),
     )
 
 
@@ -120,7 +134,13 @@ def _windows(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
         f"there are. {_limits(spec)}; what was published before is replayed at no cost. "
         f"`dp-pipeline plan {spec.name} --window …` says what is still to be paid and what is left."
     )
-    return _job(spec, sweep_job_name(spec), window_assets(spec), description=description)
+    return _job(
+        spec,
+        sweep_job_name(spec),
+        window_assets(spec),
+        description=description,
+        tags={IN_TURN: spec.name},
+    )
 
 
 def _report(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]

@@ -31,7 +31,7 @@ from dp_pipeline.publish.k_anonymous_tables import TableFacts
 from dp_pipeline.publish.publish import Published
 from dp_pipeline.publish.release import Release
 from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.release.bundle import LEARNED, Bundle
 from dp_pipeline.reporting.figures import budget_staircase
 from dp_pipeline.reporting.figures.curves import BudgetHistory
 from dp_pipeline.reporting.figures.over_windows import window_strip
@@ -146,6 +146,13 @@ def _rows(table: Mapping[str, np.ndarray]) -> int:
     return max((len(values) for values in table.values()), default=0)
 
 
+def _learned(bundle: Bundle) -> Metadata:
+    """Which release it was planned from; nothing where it was planned from none."""
+    if LEARNED not in bundle.facts:
+        return {}
+    return {"privacy/planned from": dg.MetadataValue.text(bundle.facts[LEARNED])}
+
+
 def release_metadata(
     release: Release, published: Published, card: Path, beside: Sequence[str] = ()
 ) -> Metadata:
@@ -161,6 +168,7 @@ def release_metadata(
         "release card": dg.MetadataValue.md(card.read_text(encoding="utf-8")),
         **kind_metadata(bundle),
         **beside_metadata(beside),
+        **_learned(bundle),
         **state,
         **own,
         "older code": dg.MetadataValue.bool(bundle.facts["code"] != release.version()),

@@ -30,8 +30,8 @@ EARLIER_EVALUATION = "earlier_evaluation"
 """The fact of a bundle made again that holds the ε of the evaluation it left out."""
 
 LEARNED = "learned_from"
-"""The fact of a bundle, and of its charge, that says where in the store the release lies that it was
-planned from.
+"""The fact of a bundle, and of its charge: where in the store the release lies that it was planned
+from.
 """
 
 K_ANONYMITY = "promise"

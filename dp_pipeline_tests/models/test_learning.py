@@ -10,11 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.inference.earlier import EarlierTables, EarlierTree, smoothed
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.clustering.htree_kmeans import HTreeKMeans
+from dp_pipeline.models.tables.independent import Independent
 from dp_pipeline.models.tables.one_shot import OneShot
+from dp_pipeline.publish.roll_up import summed
 from dp_pipeline.release.clusters import Synopsis, Tables
+from dp_pipeline.release.derived_attribute import Grouping
 from dp_pipeline.release.measurement import NoisyMarginal
 from dp_pipeline.release.trees import BitTree, Prefixes
 from dp_pipeline.spec.domain import Attribute, Domain
@@ -212,3 +216,35 @@ def test_the_new_leaves_cover_the_box_once_and_are_small_where_many_rows_were(
     assert leaves.are_disjoint()
     assert np.exp2(-leaves.depths.astype(float)).sum() == pytest.approx(1.0)
     assert (known.mass(leaves) * rate * 1.5 < 2 + 1e-9).all()
+
+
+def test_the_variance_of_a_roll_up_is_that_of_its_parts_together() -> None:
+    """200 sums of three releases over 9 cells and a total: the mean square error is within three
+    standard errors of what is stated (seeded; a false alarm of 3 in 1,000 seeds).
+    """
+    model, squares = Independent(), list[float]()
+    for seed in range(200):
+        known = []
+        for window in range(3):
+            noise = SeededNoise(1000 * seed + window)
+            released = run(model, TEN_PEOPLE, epsilon=Fraction(1), noise=noise).released
+            found = EarlierTables.of(tables_of(released), TOWN)
+            assert found is not None
+            known.append(found)
+        for names, exact in (("colour",), [5, 2, 3]), (("smokes",), [6, 4]):
+            total = summed(known, names)
+            assert total is not None
+            errors = total.table - 3 * np.array(exact)
+            squares += (errors**2 / total.variance).tolist()
+    mean, error = np.mean(squares), np.std(squares) / len(squares) ** 0.5
+    assert abs(mean - 1) < 3 * error
+
+
+def test_tables_over_different_groups_are_not_added_up() -> None:
+    table = NoisyMarginal(("sex", "age"), np.zeros((2, 2), dtype=np.int64), Fraction(1))
+    known = [
+        EarlierTables((table,), {"age": Grouping(groups)}) for groups in ((0, 1, 1), (0, 0, 1))
+    ]
+    assert summed(known, ("sex", "age")) is None
+    assert summed(known[:1] * 2, ("sex", "age")) is not None
+    assert summed(known, ("sex",)) is None

@@ -149,6 +149,9 @@ def test_models_have_the_listed_epsilons_and_methods_the_listed_k_ascending_as_p
     for spec in specs:
         for name in names_of(spec):
             partitions = graph.get(dg.AssetKey([spec.name, *name.split("/")])).partitions_def
+            if spec.windows is not None:
+                # Windows: dp_pipeline_tests/orchestration/test_windows.py.
+                continue
             if name in MODELS or name == "evaluation":
                 assert partitions is not None
                 assert tuple(partitions.get_partition_keys()) == spec.partition_keys
@@ -185,7 +188,7 @@ def test_runs_are_executed_in_one_process(definitions: dg.Definitions):
 
 def test_every_schedule_is_off_until_somebody_turns_it_on(definitions: dg.Definitions):
     schedules = list(definitions.schedules or [])
-    assert len(schedules) == 23
+    assert len(schedules) == 24
     for schedule in schedules:
         assert schedule.default_status == dg.DefaultScheduleStatus.STOPPED
 

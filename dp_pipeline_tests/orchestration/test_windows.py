@@ -1,0 +1,477 @@
+"""Releases that go on window by window: each read once, charged once, and learned from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import numpy as np
+import pytest
+from dagster._core.errors import DagsterUnknownPartitionError
+
+from dp_pipeline.ledger import Reservation
+from dp_pipeline.orchestration import instance
+from dp_pipeline.orchestration.automation import due_windows
+from dp_pipeline.orchestration.common import Pipeline, partition_key, window_named
+from dp_pipeline.orchestration.runner import RunFailed, run_windows
+from dp_pipeline.publish.epsilon_release import EpsilonRelease
+from dp_pipeline.publish.outcome import outcomes, published_windows, report_path
+from dp_pipeline.publish.publish import publish
+from dp_pipeline.publish.replay import require_remade, require_whole
+from dp_pipeline.publish.request import RunRequest, plan_request
+from dp_pipeline.raw import ingest
+from dp_pipeline.raw.ingest import read_stage
+from dp_pipeline.raw.snapshot import current_snapshot
+from dp_pipeline.release.bundle import LEARNED
+from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
+from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError, NotPrepared
+from dp_pipeline_tests.orchestration.projects import Project, definitions_of
+
+STREAM: dict[str, Any] = {
+    "description": "Rides of one town, week by week: sensitive.",
+    "population": "riders",
+    "purpose": "release",
+    "protection": {"unit": "rows_of_person", "column": "rider", "at_most": "2", "within": "window"},
+    "windows": {"column": "ended", "every": "week", "first": "2026-W01", "grace": "2 days"},
+    "ceiling": {"each_window": "1.4"},
+    "source": {"kind": "csv", "path": "stream.csv"},
+    "attributes": {
+        "x": {"bounds": ["0", "8"], "bins": "4"},
+        "y": {"bounds": ["0", "4"], "bins": "2"},
+        "kind": {"levels": ["bike", "car"]},
+    },
+    "partitions": ["0.1", "0.5"],
+    "models": {
+        "htree_kmeans": {"k": "2", "columns": "x y", "plan_from": "previous", "smooth": "true"},
+        "independent": {},
+    },
+    "publish": [
+        {"model": "htree_kmeans", "epsilon": "0.5"},
+        {"model": "independent", "epsilon": "0.1"},
+    ],
+    "evaluation": {"epsilon": "0.05"},
+}
+HEAD = "rider,ended,x,y,kind"
+WEEKS = ("2026-W01", "2026-W02", "2026-W03")
+MONDAY = {"2026-W01": "2025-12-29", "2026-W02": "2026-01-05", "2026-W03": "2026-01-12"}
+EACH = Fraction(7, 10)
+"""What is published of a week: 0.5 and 0.1, and an evaluation of each."""
+
+
+def rides(week: str, many: int = 40) -> list[str]:
+    """Rows of one week, the last of them in its last second."""
+    rng = np.random.default_rng(int(week[-2:]))
+    x, y = rng.uniform(0, 8, many), rng.uniform(0, 4, many)
+    day = MONDAY[week]
+    last = ["2026-01-04", "2026-01-11", "2026-01-18"][WEEKS.index(week)]
+    times = [f"{day}T00:00:00Z", *[f"{day}T12:{n % 60:02d}:00Z" for n in range(many - 2)]]
+    times.append(f"{last}T23:59:59Z")
+    return [
+        f"r{n % 15},{time},{x[n]:.2f},{y[n]:.2f},{'car' if n % 3 else 'bike'}"
+        for n, time in enumerate(times)
+    ]
+
+
+@pytest.fixture(autouse=True)
+def november(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All weeks of the tests are over."""
+    moment = int(datetime(2026, 11, 23, tzinfo=UTC).timestamp())
+    monkeypatch.setattr(ingest, "now", lambda: moment)
+
+
+def stream(project: Project, **changes: Any) -> DatasetSpec:
+    project.datasets.mkdir(parents=True, exist_ok=True)
+    if not (project.datasets / "stream.csv").exists():
+        lines = [HEAD, *(line for week in WEEKS for line in rides(week)), "r1,,1,1,car"]
+        project.write_rows("stream.csv", lines)
+    return project.declare("stream", STREAM, **changes)
+
+
+def requests(
+    project: Project, spec: DatasetSpec, *weeks: str, epsilon: str = "", **options: Any
+) -> list[RunRequest]:
+    names, levels = EpsilonRelease.names(spec), [epsilon] if epsilon else ["0.1", "0.5"]
+    asked = RunRequest(
+        spec,
+        EpsilonRelease,
+        names,
+        levels,
+        project.home,
+        "opendp",
+        published=not epsilon,
+        **options,
+    )
+    return [asked.of_window(week) for week in weeks or WEEKS]
+
+
+def run(project: Project, asked: list[RunRequest]) -> list[Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(instance, "dagster_instance", lambda _: nullcontext(project.instance))
+        ran = run_windows(asked, lambda _: None)
+    return [
+        one
+        for request, done in zip(asked, ran, strict=True)
+        for one in outcomes(request, ran=done.levels)
+    ]
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Project, DatasetSpec, Any]]:
+    """Three weeks published by one command; to be read, not changed."""
+    project = Project(tmp_path_factory.mktemp("stream"))
+    spec = stream(project)
+    with pytest.MonkeyPatch.context() as patch:
+        moment = int(datetime(2026, 11, 23, tzinfo=UTC).timestamp())
+        patch.setattr(ingest, "now", lambda: moment)
+        yield project, spec, run(project, requests(project, spec))
+
+
+def test_every_window_is_charged_what_is_published_of_it(ran: Any) -> None:
+    project, spec, found = ran
+    assert [(one.release.spec.window, one.release.name) for one in found] == [
+        (week, name) for week in WEEKS for name in ("independent", "htree_kmeans")
+    ]
+    assert all(one.state == "charged" for one in found)
+    assert project.ledger.blocks(spec.population) == dict.fromkeys(WEEKS, EACH)
+    assert project.spent(spec) == 3 * EACH
+    project.ledger.verify()
+
+
+def test_the_balance_of_a_window_is_the_sum_of_what_its_draws_cost(ran: Any) -> None:
+    project, spec, _ = ran
+    drawn: dict[str, Fraction] = {}
+    of = {
+        one.key: one.facts["blocks"] for one in project.ledger.entries() if one.event == "reserve"
+    }
+    for entry in project.ledger.entries():
+        if entry.event == "settled":
+            cost = sum((spend.epsilon for spend in entry.spends), Fraction(0))
+            drawn[of[entry.key]] = drawn.get(of[entry.key], Fraction(0)) + cost
+    assert drawn == project.ledger.blocks(spec.population)
+
+
+def test_no_row_is_in_two_windows_and_those_without_a_time_are_in_none(ran: Any) -> None:
+    project, spec, _ = ran
+    key, seen = project.ledger.key(spec.population), []
+    for week in WEEKS:
+        snapshot = current_snapshot(project.home.raw, spec.name, key, week)
+        assert snapshot is not None and snapshot.id == week
+        rows = read_stage(snapshot, "ingested")
+        seen += [time for time in rows.column("ended").to_pylist() if time]
+        # At most two rows of each of 15 riders, whatever other weeks have of them.
+        assert read_stage(snapshot, "normalized").num_rows == 30
+    assert len(seen) == 3 * 40
+    assert sorted(seen) == sorted(line.split(",")[1] for week in WEEKS for line in rides(week))
+
+
+def test_a_second_run_and_a_new_plan_find_everything_paid(ran: Any) -> None:
+    project, spec, _ = ran
+    again = run(project, requests(project, spec))
+    assert {(one.state, one.charged) for one in again} == {("replayed", 0)}
+    for one in requests(project, spec):
+        planned = plan_request(one)
+        assert (planned.asked, planned.left) == (0, Fraction(14, 10) - EACH)
+        assert {release.state for release in planned.releases} == {"settled"}
+
+
+def test_the_report_says_what_one_week_costs_and_what_a_year_does(ran: Any) -> None:
+    project, spec, _ = ran
+    page = " ".join(report_path(requests(project, spec)[0]).read_text().split())
+    assert "Everything that is released of one week is ε = 0.7 as declared" in page
+    assert "never more than ε = 1.4" in page
+    assert "at most ε = 37.1 together as declared" in page
+    assert "Noisy number of rows over time" in page
+    for week in WEEKS:
+        assert f"htree_kmeans of {week} at ε = 0.5" in page
+    (card,) = (project.home.reports / "stream.cards").glob("independent.2026-W02.*.md")
+    assert "one week of one person: all rows of that week with the same rider" in card.read_text()
+
+
+def test_a_window_plans_from_the_one_before_and_is_made_again_from_its_answers(ran: Any) -> None:
+    project, _spec, found = ran
+    trees = {one.release.spec.window: one for one in found if one.release.name == "htree_kmeans"}
+    assert LEARNED not in trees["2026-W01"].bundle.facts
+    for before, week in (("2026-W01", "2026-W02"), ("2026-W02", "2026-W03")):
+        learned = trees[week].bundle.facts[LEARNED]
+        assert project.home.released / learned == trees[before].folder
+        assert trees[week].bundle.facts[WINDOW] == week
+        release = trees[week].release
+        require_remade(release, require_whole(release, trees[week].folder))
+        # All of ε on the leaves at once, none on finding them.
+        assert len(trees[week].bundle.spends) < len(trees["2026-W01"].bundle.spends) + 1
+    assert all(
+        LEARNED not in one.bundle.facts for one in found if one.release.name == "independent"
+    )
+
+
+def test_rows_that_come_late_are_never_looked_at(project: Project) -> None:
+    spec = stream(project)
+    run(project, requests(project, spec, "2026-W01"))
+    before = project.files("raw")
+    lines = (project.datasets / "stream.csv").read_text().splitlines()
+    project.write_rows("stream.csv", [*lines, "late,2026-01-01T00:00:00Z,1,1,car"])
+    again = run(project, requests(project, spec, "2026-W01", "2026-W02"))
+    assert [one.state for one in again] == ["replayed"] * 2 + ["charged"] * 2
+    after = project.files("raw")
+    assert {name: one for name, one in after.items() if "W02" not in name} == before
+
+
+def test_a_window_that_is_not_over_is_not_read(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = stream(project)
+    moment = spec.cut.closes("2026-W02") - 1
+    monkeypatch.setattr(ingest, "now", lambda: moment)
+    with pytest.raises(RunFailed, match="got 2026-W02, which is read from 2026-01-14 00:00 UTC on"):
+        run(project, requests(project, spec, "2026-W02"))
+    assert project.spent(spec) == 0
+    run(project, requests(project, spec, "2026-W01"))
+    monkeypatch.setattr(ingest, "now", lambda: 0)
+    # A clock that is put back takes nothing away, and reads nothing anew.
+    assert {one.state for one in run(project, requests(project, spec, "2026-W01"))} == {"replayed"}
+
+
+def test_a_new_snapshot_of_a_window_is_a_new_charge_on_the_same_window(project: Project) -> None:
+    spec = stream(project)
+    run(project, requests(project, spec, "2026-W01"))
+    run(project, requests(project, spec, "2026-W01", snapshot="again"))
+    assert project.ledger.blocks(spec.population) == {"2026-W01": 2 * EACH}
+    with pytest.raises(BudgetExceeded, match=r"spent in 2026-W01 1\.4, left 0, each_window 1\.4"):
+        run(project, requests(project, spec, "2026-W01", snapshot="third"))
+    names = {path.name for path in (project.home.raw / "stream").iterdir() if path.is_dir()}
+    assert names == {"2026-W01", "2026-W01.again"}
+    assert {one.state for one in run(project, requests(project, spec, "2026-W01"))} == {"replayed"}
+
+
+def test_a_window_is_swept_over_epsilon_beside_what_is_published(project: Project) -> None:
+    spec = stream(project)
+    run(project, requests(project, spec, "2026-W01"))
+    swept = run(project, requests(project, spec, "2026-W01", epsilon="0.1"))
+    states = {one.release.name: one.state for one in swept}
+    assert states == {"htree_kmeans": "charged", "independent": "replayed"}
+    assert project.ledger.blocks(spec.population)["2026-W01"] == EACH + Fraction(15, 100)
+    assert {one.state for one in run(project, requests(project, spec, "2026-W01"))} == {"replayed"}
+
+
+def test_a_run_that_was_killed_goes_on_under_its_charge(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = stream(project)
+    run(project, requests(project, spec, "2026-W01"))
+    settle = Reservation.settle
+
+    def dies(self: Reservation, *args: Any, **kwargs: Any) -> None:
+        if "htree_kmeans of 2026-W02" in self.charge.what:
+            raise KeyboardInterrupt
+        settle(self, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Reservation, "settle", dies)
+        with pytest.raises((KeyboardInterrupt, RunFailed)):
+            run(project, requests(project, spec))
+    after = run(project, requests(project, spec))
+    states = {(one.release.spec.window, one.release.name): one.state for one in after}
+    assert states["2026-W01", "htree_kmeans"] == "replayed"
+    assert states["2026-W02", "htree_kmeans"] == "resumed"
+    assert states["2026-W03", "htree_kmeans"] == "charged"
+    assert project.ledger.blocks(spec.population) == dict.fromkeys(WEEKS, EACH)
+    project.ledger.verify()
+
+
+def test_a_window_published_before_the_one_it_could_have_learned_from_stays_as_it_is(
+    project: Project,
+) -> None:
+    """Else every window behind a late one would be another release, with another charge."""
+    spec = stream(project)
+    first = run(project, requests(project, spec, "2026-W02"))
+    run(project, requests(project, spec, "2026-W01"))
+    again = run(project, requests(project, spec, "2026-W02"))
+    assert {one.state for one in again} == {"replayed"}
+    assert [one.bundle.key for one in again] == [one.bundle.key for one in first]
+    assert all(LEARNED not in one.bundle.facts for one in again)
+
+
+def test_a_damaged_release_is_not_learned_from(project: Project) -> None:
+    spec = stream(project)
+    (tree,) = [
+        one
+        for one in run(project, requests(project, spec, "2026-W01"))
+        if one.release.name == "htree_kmeans"
+    ]
+    table = next(tree.folder.glob("synopsis.parquet"))
+    table.write_bytes(table.read_bytes()[:-1] + b"x")
+    with pytest.raises(RunFailed, match="expected it as it was stored, got another"):
+        run(project, requests(project, spec, "2026-W02"))
+    # The other model learns nothing, and was charged.
+    assert project.ledger.blocks(spec.population)["2026-W02"] == Fraction(15, 100)
+
+
+def test_a_file_of_each_window_is_read_by_its_name(project: Project) -> None:
+    project.datasets.mkdir(parents=True)
+    (project.datasets / "weeks").mkdir()
+    # A row of another week in a week's file belongs to no release of it.
+    stray = "r1,2026-01-06T00:00:00Z,1,1,car"
+    for week in WEEKS[:2]:
+        extra = [stray] if week == "2026-W01" else []
+        project.write_rows(f"weeks/{week}.csv", [HEAD, *rides(week), *extra])
+    project.write_rows("stream.csv", [HEAD])
+    spec = stream(project, source={"kind": "csv", "path": "weeks/{window}.csv"})
+    run(project, requests(project, spec, *WEEKS[:2]))
+    key = project.ledger.key(spec.population)
+    for week in WEEKS[:2]:
+        snapshot = current_snapshot(project.home.raw, spec.name, key, week)
+        assert snapshot is not None
+        assert read_stage(snapshot, "ingested").num_rows == 40
+    with pytest.raises(RunFailed, match="2026-W03"):
+        run(project, requests(project, spec, "2026-W03"))
+    assert project.ledger.claims() == ((f"file:{project.datasets / 'weeks'}", "riders"),)
+
+
+def test_where_all_rows_of_a_person_are_protected_windows_add(project: Project) -> None:
+    protection = {**STREAM["protection"], "within": "ever"}
+    spec = stream(project, protection=protection, ceiling={"total": "1.5"})
+    run(project, requests(project, spec, *WEEKS[:2]))
+    with pytest.raises(BudgetExceeded, match=r"spent 1\.4, left 0\.1, ceiling 1\.5"):
+        run(project, requests(project, spec, "2026-W03"))
+    with pytest.raises(BudgetExceeded):
+        publish(
+            EpsilonRelease.at(
+                spec.at_window("2026-W02"), "independent", "0.5", project.home, noise="opendp"
+            )
+        )
+
+
+def test_a_run_of_no_window_is_refused_by_name(project: Project) -> None:
+    spec = stream(project)
+    release = EpsilonRelease.at(spec, "independent", "0.1", project.home, noise="opendp")
+    with pytest.raises((DeclarationError, NotPrepared), match="expected one of its windows"):
+        publish(release)
+
+
+# In Dagster.
+
+
+@pytest.mark.parametrize(
+    ("every", "name", "key"),
+    [
+        ("week", "2026-W53", "2026-W53-1"),
+        ("quarter", "2026-Q2", "2026-04"),
+        ("month", "2026-02", "2026-02"),
+        ("day", "2026-03-29", "2026-03-29"),
+        ("year", "2026", "2026"),
+    ],
+)
+def test_dagster_calls_a_window_by_a_day_that_it_can_read(
+    every: str, name: str, key: str, project: Project
+) -> None:
+    firsts = {"week": "2026-W01", "quarter": "2026-Q1", "month": "2026-01", "day": "2026-01-01"}
+    windows = {"column": "ended", "every": every, "first": firsts.get(every, "2026")}
+    cut = stream(project, windows={**windows, "zone": "Europe/Zurich"}).cut
+    assert partition_key(cut, name) == key
+    assert window_named(cut, key) == name
+    for wrong in ("", "2026-W53", "never", "2026-13", key + "0"):
+        assert window_named(cut, wrong) in (None, wrong)
+
+
+def test_a_window_is_one_partition_of_every_asset_but_the_reports(project: Project) -> None:
+    spec = stream(project)
+    graph = definitions_of(spec, project.home).resolve_asset_graph()
+    for key in graph.get_all_asset_keys():
+        partitions = graph.get(key).partitions_def
+        if key.path[-1] in ("comparison", "budget"):
+            assert partitions is None
+        else:
+            assert isinstance(partitions, dg.TimeWindowPartitionsDefinition)
+            assert partitions.get_partition_keys()[:2] == ["2026-W01-1", "2026-W02-1"]
+
+
+def test_one_click_on_a_week_reads_and_publishes_it(project: Project) -> None:
+    spec = stream(project)
+    names = ("ingested", "validated", "normalized", "discretized", "htree_kmeans", "independent")
+    result = project.launch(spec, *names, "evaluation", partition="2026-W02-1")
+    assert result.success
+    assert project.ledger.blocks(spec.population) == {"2026-W02": EACH}
+    (document,) = (project.home.internal / "stream" / "evaluation").glob("*.json")
+    assert document.name == "2026-W02.json"
+    totals = json.loads(document.read_text())["value"]["totals"]
+    assert set(totals) == {"htree_kmeans", "independent"}
+    for key in ("2025-W50-1", "0.5", "2026-W02-2"):
+        with pytest.raises(DagsterUnknownPartitionError):
+            project.launch(spec, "independent", partition=key)
+
+
+def ticked(project: Project, spec: DatasetSpec, moment: str) -> Any:
+    definitions = definitions_of(spec, project.home)
+    schedule = definitions.resolve_schedule_def("stream_each_window")
+    time = datetime.fromisoformat(moment).replace(tzinfo=UTC)
+    context = dg.build_schedule_context(
+        scheduled_execution_time=time,
+        repository_def=definitions.get_repository_def(),
+        resources={"pipeline": Pipeline(project.home)},
+    )
+    return schedule.evaluate_tick(context)
+
+
+def test_a_tick_asks_for_the_windows_that_are_over_and_behind_the_newest(project: Project) -> None:
+    spec = stream(project)
+    keys = [one.partition_key for one in ticked(project, spec, "2026-01-07T06:00").run_requests]
+    assert keys == ["2026-W01-1"]
+    run(project, requests(project, spec, "2026-W01"))
+    assert published_windows(spec, project.home) == ("2026-W01",)
+    quiet = ticked(project, spec, "2026-01-13T06:00")
+    assert not quiet.run_requests
+    assert "every window that is over is published" in (quiet.skip_message or "")
+    late = ticked(project, spec, "2026-01-29T06:00")
+    assert [one.partition_key for one in late.run_requests] == [
+        "2026-W02-1",
+        "2026-W03-1",
+        "2026-W04-1",
+    ]
+    assert due_windows(spec, project.home, spec.cut.closes("2026-W02")) == ("2026-W02",)
+
+
+def test_a_tick_beyond_the_total_is_one_line(project: Project) -> None:
+    spec = stream(project, ceiling={"each_window": "1", "total": "1"})
+    run(project, requests(project, spec, "2026-W01"))
+    tick = ticked(project, spec, "2026-01-14T06:00")
+    assert not tick.run_requests
+    assert "left 0.3, ceiling 1" in (tick.skip_message or "")
+
+
+def test_windows_are_asked_for_by_name_on_the_command_line(project: Project) -> None:
+    stream(project)
+    planned = project.cli_here("plan", "stream", "--window", "2026-W01..2026-W02")
+    assert planned.code == 0
+    assert "Plan of stream 2026-W02" in planned.out
+    assert "asked 0.7, spent 0, left 1.4" in planned.out
+    wrong = project.cli_here("plan", "stream", "--window", "2026-02")
+    assert (wrong.code, wrong.err.count("\n")) == (2, 1)
+    assert "window: expected a week such as 2026-W41, got '2026-02'" in wrong.err
+
+
+def test_weeks_are_added_up_to_a_month_for_nothing(ran: Any) -> None:
+    project, _spec, _ = ran
+    before = len(project.ledger.entries())
+    weeks = "2026-W01..2026-W03"
+    done = project.cli_here("roll-up", "stream", "--model", "independent", "--window", weeks)
+    assert (done.code, done.err) == (0, "")
+    lines = Path(done.out.split(": ", 1)[1].strip()).read_text().splitlines()
+    assert lines[0] == "attributes,cell,rows,deviation,deviation of one release"
+    cells = [line.split(",") for line in lines[1:] if line.startswith("kind,")]
+    assert [one[1] for one in cells] == ["bike", "car"]
+    total, direct = float(cells[0][3]), float(cells[0][4])
+    assert total == pytest.approx(direct * 3**0.5, rel=0.01)
+    assert len(project.ledger.entries()) == before
+    smoothed = project.cli_here("roll-up", "stream", "--model", "htree_kmeans", "--window", weeks)
+    assert (smoothed.code, smoothed.err.count("\n")) == (2, 1)
+    assert "expected noisy numbers of one window each, got smoothed ones" in smoothed.err
+    missing = project.cli_here(
+        "roll-up", "stream", "--model", "independent", "--window", "2026-W09"
+    )
+    assert "smoothed" in missing.err or "expected a release, got none" in missing.err
