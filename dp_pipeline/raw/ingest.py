@@ -115,7 +115,8 @@ def require_closed(spec: DatasetSpec, moment: int) -> None:
         closes = datetime.fromtimestamp(spec.cut.closes(spec.window), UTC)
         raise NotPrepared(
             f"{spec.name}: expected a window that is over, got {spec.window}, which is read from "
-            f"{closes:%Y-%m-%d %H:%M} UTC on"
+            f"{closes:%Y-%m-%d %H:%M} UTC on: `dp-pipeline run {spec.name}` takes the newest one "
+            "that is over"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 
 import numpy as np
 
@@ -66,8 +67,32 @@ SHOPS: Declaration = {
     "partitions": ["0.5", "1"],
     "models": {"one_shot": {}},
 }
+WEEKS: Declaration = {
+    "title": "Rides, week by week",
+    "description": "Where the rides of a made-up town ended, cut into the weeks of 2026.",
+    "population": "weekly_riders",
+    "purpose": "release",
+    "protection": {
+        "unit": "rows_of_person",
+        "column": "rider",
+        "at_most": "2",
+        "within": "window",
+    },
+    "windows": {"column": "ended", "every": "week", "first": "2026-W01", "grace": "2 days"},
+    "ceiling": {"each_window": "2"},
+    "source": {"kind": "csv", "path": "weeks.csv"},
+    "attributes": {"x": {"bounds": ["0", "30"]}, "y": {"bounds": ["0", "20"]}},
+    "partitions": ["0.5"],
+    "models": {
+        "htree_kmeans": {"k": "5", "plan_from": "previous", "smooth": "true"},
+    },
+    "publish": {"model": "htree_kmeans", "epsilon": "0.5"},
+    "evaluation": {"epsilon": "0.05"},
+}
 QUARTERS = ((6, 5), (9, 15), (17, 10), (24, 16), (25, 4))
 """The middles of the five quarters."""
+MONDAY = datetime(2025, 12, 29)
+"""Of 2026-W01."""
 
 
 def declare_town(project: Project) -> None:
@@ -78,6 +103,8 @@ def declare_town(project: Project) -> None:
     project.write_rows("homes.csv", _homes())
     project.write_declaration("shops", SHOPS)
     project.write_rows("shops.csv", _shops())
+    project.write_declaration("weeks", WEEKS)
+    project.write_rows("weeks.csv", _weeks())
 
 
 def _rides(rows: int = 20_000) -> Iterator[str]:
@@ -86,6 +113,18 @@ def _rides(rows: int = 20_000) -> Iterator[str]:
     places = random.normal(np.array(QUARTERS)[random.integers(5, size=rows)], 1.2)
     for row, (x, y) in enumerate(places):
         yield f"r{row // 2},{x:.2f},{y:.2f}"
+
+
+def _weeks(weeks: int = 4, rows: int = 4000) -> Iterator[str]:
+    """Rides of the first weeks of 2026, some more in each."""
+    random = np.random.default_rng(8)
+    yield "rider,ended,x,y"
+    for week in range(weeks):
+        many = rows + 500 * week
+        places = random.normal(np.array(QUARTERS)[random.integers(5, size=many)], 1.2)
+        for row, (x, y) in enumerate(places):
+            moment = MONDAY + timedelta(weeks=week, minutes=row % 10_000)
+            yield f"r{row // 2},{moment.isoformat()},{x:.2f},{y:.2f}"
 
 
 def _shops(rows: int = 8000) -> Iterator[str]:
