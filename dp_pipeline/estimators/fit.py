@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Integral, Real
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
 import numpy as np
@@ -42,7 +42,7 @@ from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.publish.home import find_home
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.release.accountant import Accountant, Spend, rho_costs
-from dp_pipeline.release.clusters import Clusters
+from dp_pipeline.release.clusters import Clusters, Tables
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.amounts import (
@@ -87,6 +87,7 @@ class PrivateFit(Generic[ReleaseType]):
     releases    what the model gives
     guarantee   the ε that was asked of the model, and what it is accounted in
     discover    what its domain is discovered for, before and beside that
+    earlier     the tables of the fit that it plans from, or None
     """
 
     estimator: str
@@ -96,6 +97,7 @@ class PrivateFit(Generic[ReleaseType]):
     domain: Domain
     guarantee: PrivacyGuarantee
     discover: Discover | None = None
+    earlier: Tables | None = None
 
     def run(
         self, counter: Counter, *, noise: NoiseSource, rng: np.random.Generator
@@ -128,7 +130,14 @@ class PrivateFit(Generic[ReleaseType]):
                 noise=noise,
             )
 
-        fitted = fit(self.model, self.guarantee, ask, epsilon=self.guarantee.epsilon, rng=rng)
+        fitted = fit(
+            self.model,
+            self.guarantee,
+            ask,
+            epsilon=self.guarantee.epsilon,
+            rng=rng,
+            earlier=self.earlier,
+        )
         fitted.require_guaranteed(self.guarantee, what=self.method)
         if not isinstance(fitted.released, self.releases):
             raise BoundaryViolation(
@@ -257,6 +266,35 @@ def _rows(spends: tuple[Spend, ...], currency: Currency, *, paid_in: Currency) -
 
 _OF_CLUSTERING = {"k": "n_clusters", "columns": "the columns of X"}
 _OF_TABLES = {"attributes": "the columns of domain"}
+
+
+PLAN_FROM = "plan_from"
+
+
+def planning_params(
+    plan_from: object, estimator: Any, params: Mapping[str, object] | None
+) -> Mapping[str, object] | None:
+    """Parameters of a method, with that it plans from an earlier fit where there is one.
+
+    Raises DeclarationError for what is no fitted estimator of the same class and method, and for a
+    method that learns nothing.
+    """
+    if plan_from is None:
+        return params
+    kind = type(estimator).__name__
+    is_alike = isinstance(plan_from, type(estimator)) and hasattr(plan_from, "spends_")
+    if not is_alike or getattr(plan_from, "method", None) != estimator.method:
+        raise DeclarationError(
+            f"{PLAN_FROM}: expected a fitted {kind} by {estimator.method!r:.40}, got another object"
+        )
+    name = _method(estimator.method, Model)
+    if not MODELS[name].learns:
+        known = ", ".join(one for one in MODELS if MODELS[one].learns)
+        raise DeclarationError(
+            f"{PLAN_FROM}: expected none of a method that plans from no other fit ({known} do), "
+            f"got one of {name}"
+        )
+    return {**(params or {}), PLAN_FROM: "previous"}
 
 
 def clustering_model(

@@ -32,12 +32,13 @@ from dp_pipeline.estimators.fit import (
     is_fit_for_release,
     noise_of,
     plain_guarantee,
+    planning_params,
 )
 from dp_pipeline.estimators.frames import counter_over, numbered, numeric_columns, whole_number
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.release.accountant import Spend
-from dp_pipeline.release.clusters import Clusters
+from dp_pipeline.release.clusters import Clusters, Tables
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.reporting.plausibility import NoisyTotal, clustering_warnings, table_warnings
 from dp_pipeline.spec.attribute_parser import DISCOVER
@@ -211,6 +212,11 @@ class PrivateKMeans(
         Population whose account in the ledger of this project's home (``DP_PIPELINE_HOME``, or
         the folder of workspace.yaml) pays for every fit, before it looks. A fit that stops after
         that has spent its ε: there are no refunds.
+    plan_from : PrivateKMeans, default=None
+        A fit of other rows, such as last week's, by the same method over the same box: what it
+        released is public, so planning from it is free. ``method_params={"smooth": "true"}``
+        combines numbers as well. The rows must be others: the ε of fits over the same rows add up
+        in any case. A clone has an unfitted copy of it, which is refused.
     discover : dict, default=None
         What finding bounds costs: ``{"epsilon": 0.1}``, **a part of** ``epsilon``. What is found
         is powers of two times ``UNIT_OF_BOUNDS``, wide rather than narrow.
@@ -264,6 +270,7 @@ class PrivateKMeans(
         random_state: Any = None,
         population: str | None = None,
         discover: Mapping[str, object] | None = None,
+        plan_from: PrivateKMeans | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.epsilon = epsilon
@@ -275,6 +282,7 @@ class PrivateKMeans(
         self.random_state = random_state
         self.population = population
         self.discover = discover
+        self.plan_from = plan_from
 
     def fit(self, X: Any, y: Any = None) -> PrivateKMeans:  # noqa: ARG002
         """Find private centres of the rows of X, (n, d); costs ``epsilon`` each time.
@@ -378,11 +386,34 @@ class PrivateKMeans(
             self.method,
             clusters=_number_of_clusters(self.n_clusters),
             nominal_rows=self.nominal_rows,
-            params=self.method_params,
+            params=planning_params(self.plan_from, self, self.method_params),
         )
         model.check(domain)
         guarantee = plain_guarantee(self.method, model, epsilon, domain=domain)
-        return PrivateFit("PrivateKMeans", self.method, Clusters, model, domain, guarantee, cost)
+        return PrivateFit(
+            "PrivateKMeans",
+            self.method,
+            Clusters,
+            model,
+            domain,
+            guarantee,
+            cost,
+            self._earlier(domain),
+        )
+
+    def _earlier(self, domain: Domain) -> Tables | None:
+        """What the fit before tells of its boxes; DeclarationError for those of another box."""
+        if self.plan_from is None:
+            return None
+        box = domain.box(domain.names)
+        ends = np.array([[side.lower, side.upper] for side in box])
+        before = self.plan_from
+        if before.synopsis_ is None or not np.array_equal(before.bounds_, ends):
+            raise DeclarationError(
+                "plan_from: expected a fit with a synopsis over the same bounds, got another"
+            )
+        synopsis = replace(before.synopsis_, columns=domain.names)
+        return {"synopsis": synopsis.table()}
 
     def _paid(
         self, fit: PrivateFit[Clusters], run: Callable[[], Estimate[Clusters]], noise: NoiseSource

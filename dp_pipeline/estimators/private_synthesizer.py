@@ -29,6 +29,7 @@ from dp_pipeline.estimators.fit import (
     is_fit_for_release,
     noise_of,
     plain_guarantee,
+    planning_params,
     table_model,
 )
 from dp_pipeline.estimators.frames import features_of, whole_number
@@ -192,6 +193,11 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         ``{"never": [{"age": "[0, 16)", "state": ["married", "widowed"]}]}``; also ``only`` and
         ``depends``. Rows that break one are left out, as those with values that are not declared;
         no synthetic row does. Not every method can.
+    plan_from : PrivateSynthesizer, default=None
+        A fit of other rows, such as last week's, by the same method over the same domain: what it
+        released is public, so planning from it is free. ``method_params={"smooth": "true"}``
+        combines numbers as well. The rows must be others: the ε of fits over the same rows add up
+        in any case. A clone has an unfitted copy of it, which is refused.
     discover : dict, default=None
         What finding the columns that say ``"discover"`` costs: ``{"epsilon": 0.1, "delta": 1e-9}``.
         Its ε is **a part of** ``epsilon``, and its δ, which levels need, is added to ``delta``: the
@@ -250,6 +256,7 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         population: str | None = None,
         constraints: Mapping[str, object] | None = None,
         discover: Mapping[str, object] | None = None,
+        plan_from: PrivateSynthesizer | None = None,
     ) -> None:
         self.domain = domain
         self.epsilon = epsilon
@@ -263,6 +270,7 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         self.population = population
         self.constraints = constraints
         self.discover = discover
+        self.plan_from = plan_from
 
     def fit(self, X: Any, y: Any = None) -> PrivateSynthesizer:  # noqa: ARG002
         """Make a private model of the rows of X; costs ``epsilon`` each time.
@@ -377,11 +385,21 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         epsilon, delta = exact_epsilon(self.epsilon), exact_delta(self.delta)
         cost = None if discovery is None else discovery.cost
         epsilon = left_of(epsilon, cost)
-        model = table_model(self.method, nominal_rows=self.nominal_rows, params=self.method_params)
+        params = planning_params(self.plan_from, self, self.method_params)
+        model = table_model(self.method, nominal_rows=self.nominal_rows, params=params)
         model.check(domain)
         guarantee = plain_guarantee(self.method, model, epsilon, domain=domain, delta=delta)
+        before = self.plan_from
+        earlier = None if before is None else before._table.tables()  # noqa: SLF001
         return PrivateFit(
-            "PrivateSynthesizer", self.method, SyntheticTable, model, domain, guarantee, cost
+            "PrivateSynthesizer",
+            self.method,
+            SyntheticTable,
+            model,
+            domain,
+            guarantee,
+            cost,
+            earlier,
         )
 
     def _refuses_unknown(self) -> bool:

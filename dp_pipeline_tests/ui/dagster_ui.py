@@ -77,6 +77,15 @@ class DagsterUi:
             self._configure(dialog, config)
         dialog.get_by_role("button", name=re.compile("^Launch")).click()
 
+    def materialize_windows(self, first: str, last: str) -> None:
+        """Launch what is open for all windows from one to another, as the dialog takes them."""
+        self.page.get_by_role("button", name=re.compile("Materialize( all)?…?$")).first.click()
+        dialog = self.page.get_by_role("dialog").first
+        named = dialog.get_by_role("textbox").first
+        named.fill(f"[{first}...{last}]")
+        named.press("Enter")
+        dialog.get_by_role("button", name=re.compile("^Launch")).click()
+
     def prepare(self, dataset: str) -> None:
         """Launch the job that reads, validates and prepares the rows."""
         self.open_job(f"{dataset}_prepare")

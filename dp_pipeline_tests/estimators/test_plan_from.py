@@ -1,0 +1,74 @@
+"""A fit of this week plans from that of last week, which is public: all of ε goes on numbers."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+from dp_pipeline.estimators import PrivateKMeans, PrivateSynthesizer
+from dp_pipeline.estimators.fit import InvalidParameter
+
+SMOOTH = {"smooth": "true"}
+RNG = np.random.default_rng(3)
+PLACES = RNG.normal([[2.0, 2.0], [8.0, 7.0]], 0.3, (2000, 2, 2)).reshape(-1, 2)
+PEOPLE = pd.DataFrame({"smokes": ["no", "yes", "yes", "no"] * 200, "age": [30, 60, 70, 20] * 200})
+DOMAIN = {"smokes": ["no", "yes"], "age": {"bounds": [0, 100], "bins": 4, "integer": True}}
+
+
+def kmeans(**changes: Any) -> PrivateKMeans:
+    return PrivateKMeans(
+        2, **{"epsilon": "1", "bounds": (0, 10), "noise": "seeded:7", "random_state": 0, **changes}
+    )
+
+
+def synthesizer(**changes: Any) -> PrivateSynthesizer:
+    return PrivateSynthesizer(
+        **{"domain": DOMAIN, "epsilon": "1", "noise": "seeded:7", "random_state": 0, **changes}
+    )
+
+
+@pytest.mark.parametrize("params", [None, SMOOTH])
+def test_places_are_counted_on_the_leaves_of_last_week_with_all_of_epsilon(params: Any) -> None:
+    last = kmeans().fit(PLACES)
+    this = kmeans(plan_from=last, method_params=params, noise="seeded:8").fit(PLACES)
+    assert sum(one.epsilon for one in this.spends_) == Fraction(1)
+    assert [one.what.split(" ")[0] for one in this.spends_] == ["counts"]
+    middles = np.sort(this.cluster_centers_.round())[np.argsort(this.cluster_centers_[:, 0])]
+    assert middles.tolist() == [[2.0, 2.0], [7.0, 8.0]]
+
+
+def test_tables_are_measured_again_with_all_of_epsilon() -> None:
+    last = synthesizer().fit(PEOPLE)
+    this = synthesizer(plan_from=last, method_params=SMOOTH, noise="seeded:8").fit(PEOPLE)
+    assert sum(one.epsilon for one in this.spends_) == Fraction(1)
+    assert this.marginal("smokes").round(1).tolist() == [0.5, 0.5]
+    assert len(this.sample(50)) == 50
+
+
+@pytest.mark.parametrize(
+    ("make", "line"),
+    [
+        (lambda: kmeans(plan_from=kmeans()), "expected a fitted PrivateKMeans"),
+        (lambda: kmeans(plan_from=synthesizer().fit(PEOPLE)), "expected a fitted PrivateKMeans"),
+        (lambda: clone(kmeans(plan_from=kmeans().fit(PLACES))), "expected a fitted PrivateKMeans"),
+        (
+            lambda: kmeans(plan_from=kmeans(bounds=(0, 20)).fit(PLACES)),
+            "over the same bounds, got another",
+        ),
+        (
+            lambda: kmeans(method="eug_kmeans", plan_from=kmeans(method="eug_kmeans").fit(PLACES)),
+            "plans from no other fit",
+        ),
+        (lambda: kmeans(method_params=SMOOTH), "smooth: expected `plan_from: previous` beside it"),
+    ],
+)
+def test_what_cannot_be_planned_from_is_refused_before_anything_is_spent(
+    make: Any, line: str
+) -> None:
+    with pytest.raises(InvalidParameter, match=line):
+        make().fit(PLACES)
