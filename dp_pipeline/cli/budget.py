@@ -66,6 +66,8 @@ def show(dataset: str | None, as_json: bool) -> None:
     ]
     print_table("Privacy budgets (ε)", columns, [one.cells() for one in accounts])
     for one in accounts:
+        if one.windows_word:
+            click.echo(f"{one.population}: {one.windows_word}")
         if one.balance.delta_word:
             click.echo(f"{one.population}: δ of discovered levels: {one.balance.delta_word}")
 

@@ -314,11 +314,33 @@ def plan(dataset: str, **options: Any) -> None:
     from dp_pipeline.publish.request import plan_request, require_budget_of_all
 
     planned = [plan_request(one) for one in requested(dataset, **options)]
-    for one in planned:
-        print_plan(one)
+    print_plans(planned)
     if planned[0].spec.k_anonymity is not None:
         click.echo(k_anonymity_line(planned[0].spec))
     require_budget_of_all(planned)
+
+
+def print_plans(plans: Sequence[Plan]) -> None:
+    """The one plan, or a line a window and what all of them ask for."""
+    from dp_pipeline.reporting.text import print_table
+
+    if len(plans) == 1:
+        print_plan(plans[0])
+        return
+    spec, currency = plans[0].spec, plans[0].spec.currency
+    rows = []
+    for one in plans:
+        states = ", ".join(dict.fromkeys(release.state for release in one.releases))
+        left = "no limit" if one.left is None else currency.text(one.left)
+        rows.append([one.spec.window, states, currency.text(one.asked), left])
+    title = f"Plan of {spec.name}, {len(plans)} windows"
+    print_table(title, ["window", "state", "asked", "left"], rows)
+    asked = sum((one.asked for one in plans), Fraction(0))
+    ceiling = plans[0].balance.ceiling
+    limit = "no total" if ceiling is None else f"a total of {currency.text(ceiling)}"
+    click.echo(f"asked {currency.text(asked)} of all windows together, under {limit}")
+    if plans[0].word:
+        click.echo(plans[0].word)
 
 
 def print_plan(planned: Plan) -> None:
@@ -385,8 +407,7 @@ def backfill(dataset: str, epsilons: tuple[str, ...], windows: str) -> None:
             )
         partitions = [partition_key(one.spec.cut, one.spec.window) for one in requests]
     planned = [plan_request(one) for one in requests]
-    for one in planned:
-        print_plan(one)
+    print_plans(planned)
     require_budget_of_all(planned)
     with dagster_instance(request.home) as instance:
         require_daemon(instance, now=time.time())

@@ -12,8 +12,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -32,11 +32,26 @@ class Budget:
     """One population.
 
     releases   charges, settled or not
+    windows    what was charged to each window, where rows are cut; else empty
     """
 
     population: str
     releases: int
     balance: Balance
+    windows: Mapping[str, Fraction] = field(default_factory=dict)
+
+    @property
+    def windows_word(self) -> str:
+        """How full the windows are, in words; empty where there are none."""
+        if not self.windows:
+            return ""
+        fullest, spent = max(self.windows.items(), key=lambda pair: pair[1])
+        currency, most = self.balance.currency, self.balance.window_ceiling
+        limit = "without a limit of each" if most is None else f"of {currency.text(most)} each"
+        many = len(self.windows)
+        return (
+            f"{many} windows charged, {limit}; the fullest is {fullest} with {currency.text(spent)}"
+        )
 
     def texts(self) -> dict[str, str]:
         """Exact amounts as text; ``none`` where there is no ceiling. An account in ρ also says
@@ -47,6 +62,11 @@ class Budget:
             most = self.balance.delta_ceiling
             texts["own_delta_spent"] = str(self.balance.delta_spent)
             texts["own_delta_ceiling"] = "none" if most is None else str(most)
+        if self.windows:
+            limit = self.balance.window_ceiling
+            texts["windows"] = str(len(self.windows))
+            texts["fullest_window"] = epsilon_text(max(self.windows.values()))
+            texts["each_window"] = "none" if limit is None else epsilon_text(limit)
         if currency.delta is None:
             return texts
         return {
@@ -100,6 +120,7 @@ def _budget(ledger: Ledger, population: str) -> Budget:
         population=population,
         releases=ledger.releases(population),
         balance=ledger.balance(population),
+        windows=ledger.blocks(population),
     )
 
 

@@ -263,9 +263,18 @@ def _planned(release: EpsilonRelease, snapshot: Snapshot, *, new_draw: bool) -> 
     ledger = release.home.ledger
     state = ledger.state(release.key(snapshot, new_draw=new_draw).digest)
     cost = Fraction(release.nano, NANO) if state is None else Fraction(0)
-    model = release.model
     names = {None: "new", "settled": "settled", "dead": "dead"}
     words = release.guarantee.marked(names.get(state, "unfinished"))
-    widest = release.spec.widest.domain
-    cells = model.most_cells(widest) if isinstance(model, TableModel) else None
-    return PlannedRelease(release.name, release.epsilon, cost, words, cells)
+    return PlannedRelease(release.name, release.epsilon, cost, words, _most_cells(release))
+
+
+_CELLS: dict[tuple[str, str, str], int | None] = {}
+
+
+def _most_cells(release: EpsilonRelease) -> int | None:
+    """Of a model of a table; kept, as it takes a second and is the same for every window and ε."""
+    spec, model = release.spec.widest, release.model
+    at = spec.digest, release.name, repr(model)
+    if at not in _CELLS:
+        _CELLS[at] = model.most_cells(spec.domain) if isinstance(model, TableModel) else None
+    return _CELLS[at]
