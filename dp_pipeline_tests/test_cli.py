@@ -33,7 +33,7 @@ from dp_pipeline_tests.orchestration.projects import (
 )
 from dp_pipeline_tests.orchestration.warm import Result, start_server
 
-pytestmark = pytest.mark.usefixtures("forgotten_disk", "blank_pictures")
+pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("forgotten_disk", "blank_pictures")]
 
 SECRET = "90210777"
 """Stands in rows and in no declaration."""

@@ -225,6 +225,7 @@ def every_release() -> Iterator[str]:
         yield f"{name} {delta} {asked} {table.cliques} {table.links} {digest}"
 
 
+@pytest.mark.chain
 def test_another_process_asks_the_same_questions_and_gives_the_same_rows() -> None:
     # What was stored is replayed in another process, where sets of texts come in another order.
     there = subprocess.run(

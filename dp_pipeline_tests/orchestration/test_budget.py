@@ -16,6 +16,8 @@ from dp_pipeline_tests.orchestration.events import failures, refusal
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 from dp_pipeline_tests.raw.file_server import file_server
 
+pytestmark = pytest.mark.chain
+
 TIGHT = {"partitions": ["0.1", "0.5"], "ceiling": {"total": "0.7"}}
 """A ceiling that everything fits into once."""
 

@@ -20,6 +20,8 @@ from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.events import charged, check_results, materializations
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, Project, definitions_of
 
+pytestmark = pytest.mark.chain
+
 Ran = tuple[Project, DatasetSpec]
 DECLARED: Mapping[str, Mapping[str, Any]] = {"plants": PLANTS, "rides": RIDES, "homes": HOMES}
 

@@ -14,6 +14,8 @@ from dp_pipeline.spec.errors import Damaged, NotPrepared
 from dp_pipeline_tests.orchestration.events import failures, refusal
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
+pytestmark = pytest.mark.chain
+
 WIDER = {"x": {"bounds": ["0", "9"]}, "y": {"bounds": ["0", "4"]}}
 ONE_COLUMN_MORE = {**RIDES["attributes"], "z": {"bounds": ["0", "1"]}}
 RANGE = {"dagster/asset_partition_range_start": "0.1", "dagster/asset_partition_range_end": "0.5"}

@@ -15,6 +15,8 @@ from dp_pipeline.spec.errors import Damaged
 from dp_pipeline_tests.orchestration.events import charged, materializations
 from dp_pipeline_tests.orchestration.projects import RIDES, Declaration, Project
 
+pytestmark = pytest.mark.chain
+
 COST = Fraction("0.55")
 
 

@@ -17,6 +17,8 @@ from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
 
+pytestmark = pytest.mark.chain
+
 MONDAY = datetime(2026, 11, 16, 6, tzinfo=UTC)
 WEEK = "2026-W47"
 REFRESHED = {"refresh": "weekly"}

@@ -33,6 +33,8 @@ from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
 from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError, NotPrepared
 from dp_pipeline_tests.orchestration.projects import Project, definitions_of
 
+pytestmark = pytest.mark.chain
+
 STREAM: dict[str, Any] = {
     "description": "Rides of one town, week by week: sensitive.",
     "population": "riders",

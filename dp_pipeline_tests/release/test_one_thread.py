@@ -30,6 +30,7 @@ def threads(begun: str, libraries: str) -> list[int]:
     return list(json.loads(result.stdout))
 
 
+@pytest.mark.chain
 def test_every_pool_has_one_thread_in_a_new_process():
     assert set(threads(LIMITED, "numpy, sklearn.cluster")) == {1}
 

@@ -271,6 +271,7 @@ main()
 """The command, deaf to nothing: tests that run in the background inherit an ignored Ctrl-C."""
 
 
+@pytest.mark.chain
 def test_processes_give_the_same_results_until_they_are_stopped_by_hand_in_one_line(
     whole_of: WholeOf, begun_of: WholeOf
 ) -> None:
