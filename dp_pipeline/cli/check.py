@@ -66,7 +66,8 @@ def _require_model(spec: DatasetSpec, name: str, lines: Document) -> None:
             from_text(MODELS[name], {parameter: text}, of=f"{spec.name}: {name}")
     # That everything together costs too much is no fault of this model.
     roomy = spec if spec.ceiling is None else replace(spec, ceiling=Fraction(LARGEST))
-    only = replace(roomy, models={name: spec.models[name]})
+    published = tuple(one for one in spec.publications if one.model == name)
+    only = replace(roomy, models={name: spec.models[name]}, publications=published)
     with _at(lines, "models", name):
         build_model(only, name)
 
@@ -116,7 +117,11 @@ def require_runnable(spec: DatasetSpec, file: Path) -> None:
     _require_own_name(spec, file)
     if _has_home():
         _require_own_sources(spec, find_home().ledger)
-        plan_request(request_for(spec)).require_budget()
+        request = request_for(spec)
+        if spec.windows is not None:
+            # One window is like another: none of them has a price of its own.
+            request = request.of_window(spec.windows.first)
+        plan_request(request).require_budget()
 
 
 def _has_home() -> bool:
@@ -137,7 +142,10 @@ def _home() -> Iterator[str]:
 def _source(spec: DatasetSpec) -> Iterator[str]:
     source = spec.source
     if source.kind in ("csv", "parquet") and not source.is_remote and source.download is None:
-        absent = (path for path in source.locations if not Path(path).exists())
+        # Of files of windows their folder has to be there; the files come one by one.
+        paths = source.identities if source.is_template else source.locations
+        named = [path.removeprefix("file:") for path in paths]
+        absent = (path for path in named if not Path(path).exists())
         yield from (f"the source {path} is not there" for path in absent)
 
 

@@ -53,7 +53,10 @@ def data_check(file: Path, sample: int | None) -> None:
     for warning in warnings(spec, file):
         click.echo(f"warning: {warning}")
     total = spec.currency.text(price_of_everything(spec))
-    click.echo(f"{file}: a good declaration; all models at all ε cost {total}")
+    what = "all models at all ε cost"
+    if spec.windows is not None:
+        what = f"what is published of each {spec.windows.every} costs"
+    click.echo(f"{file}: a good declaration; {what} {total}")
     without = _without_epsilon(spec)
     if without:
         click.echo(f"not differentially private: {', '.join(without)}")
@@ -91,6 +94,8 @@ def _show_sample(spec: DatasetSpec, rows: int) -> None:
     from dp_pipeline.raw.sample import parsed_rows
     from dp_pipeline.spec.errors import DeclarationError
 
+    if spec.windows is not None:
+        spec = spec.at_window(spec.windows.first)
     here = next((one for one in spec.source.alternatives if not one.is_remote), None)
     if here is None:
         raise DeclarationError(

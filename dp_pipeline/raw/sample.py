@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from dp_pipeline.raw.prepare import broken_rows
 from dp_pipeline.raw.sources import read_source
@@ -21,7 +22,7 @@ from dp_pipeline.raw.values import (
 )
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import Attribute
-from dp_pipeline.spec.encoding import INVALID
+from dp_pipeline.spec.encoding import INVALID, FloatArray
 
 
 @dataclass(frozen=True)
@@ -68,14 +69,16 @@ def parsed_rows(spec: DatasetSpec, rows: int) -> Sample:
 def _parsed(attribute: Attribute, column: pa.ChunkedArray) -> Parsed:
     if attribute.is_numeric:
         values = numbers_in(attribute, column)
-        box = attribute.coordinate
-        assert box is not None
         nothing = missing(column, attribute.missing, lambda one: numbers_in(attribute, one))
         unread = np.isnan(values) & ~nothing
-        outside = ~nothing & ~unread & ~((values >= box.lower) & (values <= box.upper))
+        outside = ~nothing & ~unread & _beyond(attribute, values)
     else:
         places, words = level_words(attribute, column)
-        known = levels_of(attribute).encode(words) != INVALID
+        # Of levels that are to be discovered every text may be one.
+        is_open = attribute.undeclared is not None
+        known = np.array([word is not None for word in words], dtype=np.bool_)
+        if not is_open:
+            known = levels_of(attribute).encode(words) != INVALID
         empty = np.array([word is None or not word for word in words], dtype=np.bool_) & ~known
         # The last place is for missing values, whose place is −1.
         nothing = np.append(empty, True)[places]
@@ -83,3 +86,11 @@ def _parsed(attribute: Attribute, column: pa.ChunkedArray) -> Parsed:
         unread = np.zeros(len(column), dtype=np.bool_)
     counts = [int(one.sum()) for one in (nothing, unread, outside)]
     return Parsed(attribute.name, len(column) - sum(counts), *counts)
+
+
+def _beyond(attribute: Attribute, values: FloatArray) -> NDArray[np.bool_]:
+    """Which numbers lie outside of the declared bounds; none where those are to be discovered."""
+    box = attribute.coordinate
+    if box is None:
+        return np.zeros(len(values), dtype=np.bool_)
+    return ~((values >= box.lower) & (values <= box.upper))

@@ -269,7 +269,8 @@ def current_snapshot(store: Path, dataset: str, key: bytes, window: str = "") ->
     if not pointer.is_file():
         return None
     name = pointer.read_text(encoding="utf-8", errors="replace").strip()
-    if not _ID.fullmatch(name):
+    is_of_window = not window or name.partition(".")[0] == window
+    if not _ID.fullmatch(name) or not is_of_window:
         raise Damaged(f"{dataset}: expected the name of the current snapshot, got another text")
     return Snapshot(store / dataset / name, key)
 

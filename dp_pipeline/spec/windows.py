@@ -80,13 +80,15 @@ class Windows:
 
     @property
     def words(self) -> str:
-        """How time is cut, in words that two data sets of one population must share.
+        """How time is cut, in words that two data sets of one population must share: a row that is
+        of one week by one column and of another by another would be paid for in neither.
 
         >>> from dp_pipeline.spec.clock import Clock
         >>> Windows("at", "week", Clock("timestamp", "Europe/Zurich"), "2026-W01").words
-        'every week, Europe/Zurich'
+        'every week by at, Europe/Zurich'
         """
-        return f"every {self.every}, {self.clock.zone}"
+        form = f", as {self.clock.format}" if self.clock.format else ""
+        return f"every {self.every} by {self.column}, {self.clock.zone}{form}"
 
     @property
     def in_a_year(self) -> int:

@@ -19,9 +19,11 @@ from dp_pipeline.publish.domain_release import (
     with_discovered,
 )
 from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
+from dp_pipeline.publish.outcome import report_path
 from dp_pipeline.publish.publish import publish
 from dp_pipeline.publish.replay import require_remade, require_whole
 from dp_pipeline.publish.request import plan_request
+from dp_pipeline.raw.sample import parsed_rows
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.discovered import DiscoveredDomain, Found
@@ -126,6 +128,10 @@ def test_a_run_discovers_prepares_and_releases_and_the_next_run_pays_nothing(
     made = with_discovered(spec, project.home)
     assert {one.bundle.facts["declaration"] for one in released} == {made.digest}
     assert made.digest != spec.digest
+    page = " ".join(report_path(project.request(spec)).read_text(encoding="utf-8").split())
+    assert "Discovered</dt><dd>zone, fare for ε=2 and δ=1e-6: paid for by itself" in page
+    (card,) = (project.home.reports / "shops.cards").glob("domain.*.md")
+    assert "or by more than δ more likely" in card.read_text(encoding="utf-8")
     (zones,) = {tuple(sorted(set(one.bundle.tables["synthetic"]["zone"]))) for one in released[:1]}
     assert set(zones) <= {"a", "b", "c", "other"}
 
@@ -330,3 +336,10 @@ def test_a_k_anonymous_table_over_discovered_bins_says_so_on_its_card(tmp_path: 
     assert "discovered by noisy answers" in card
     assert "zone, fare for ε=2" in card
     assert published.bundle.facts["declaration"] == made.digest
+
+
+def test_a_sample_of_what_is_to_be_discovered_counts_what_can_be_read(spec: DatasetSpec):
+    """Of levels and bounds that nobody knows yet, no text and no number is outside."""
+    found = {one.attribute: one for one in parsed_rows(spec, 50).parsed}
+    assert {name for name, one in found.items() if one.good} == set(found)
+    assert found["zone"].outside == found["fare"].outside == 0

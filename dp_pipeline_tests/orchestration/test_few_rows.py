@@ -11,6 +11,7 @@ import pytest
 
 from dp_pipeline.cli import run
 from dp_pipeline.orchestration.checks import PLAUSIBLE
+from dp_pipeline.orchestration.runner import Ran
 from dp_pipeline.publish.outcome import Outcome, report_path
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.events import check_results
@@ -121,7 +122,7 @@ def test_the_command_that_released_them_says_so_too(
     broken: Broken, capsys: pytest.CaptureFixture[str]
 ):
     project, spec = broken
-    run._print_outcome(project.request(spec), [])
+    run._print_outcome([project.request(spec)], [Ran()])
     # By chance, so few rows may be a weak signal too.
     lines = [one for one in capsys.readouterr().out.splitlines() if ": Few rows: " in one]
     assert [line.partition(": Few rows: ")[0] for line in lines] == [

@@ -30,7 +30,8 @@ from dp_pipeline.raw.ingest import read_stage
 from dp_pipeline.raw.snapshot import current_snapshot
 from dp_pipeline.release.bundle import LEARNED
 from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
-from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError, NotPrepared
+from dp_pipeline.spec.errors import BudgetExceeded, Damaged, DeclarationError, NotPrepared
+from dp_pipeline.spec.parser import load_spec
 from dp_pipeline_tests.orchestration.projects import Project, definitions_of
 
 pytestmark = pytest.mark.chain
@@ -480,3 +481,48 @@ def test_weeks_are_added_up_to_a_month_for_nothing(ran: Any) -> None:
         "roll-up", "stream", "--model", "independent", "--window", "2026-W09"
     )
     assert "smoothed" in missing.err or "expected a release, got none" in missing.err
+
+
+def test_a_pointer_to_rows_of_another_window_is_refused(project: Project) -> None:
+    spec = stream(project)
+    run(project, requests(project, spec, "2026-W01", "2026-W02"))
+    (project.home.raw / "stream" / "current.2026-W02").write_text("2026-W01")
+    release = EpsilonRelease.at(
+        spec.at_window("2026-W02"), "independent", "0.5", project.home, noise="opendp"
+    )
+    with pytest.raises(Damaged, match="expected the name of the current snapshot"):
+        publish(release)
+
+
+def test_a_data_set_that_cuts_the_same_persons_by_another_column_is_refused(
+    project: Project,
+) -> None:
+    """A row of one week by one column and of another by the other would be paid for in neither."""
+    spec = stream(project)
+    run(project, requests(project, spec, "2026-W01"))
+    windows = {**STREAM["windows"], "column": "began"}
+    other = project.write_declaration(
+        "others", STREAM, windows=windows, source={"kind": "csv", "path": "others.csv"}
+    )
+    with pytest.raises(
+        DeclarationError, match="population riders: opened with windows 'every week"
+    ):
+        run(project, requests(project, load_spec(other), "2026-W01"))
+
+
+def test_the_doctor_and_the_other_commands_know_windows(project: Project) -> None:
+    spec = stream(project)
+    run(project, requests(project, spec, "2026-W01", "2026-W02"))
+    doctor = project.cli_here("doctor", "--remake")
+    assert (doctor.code, doctor.err) == (0, "")
+    assert "4 replayed at no cost" in doctor.out
+    assert "all is well" in doctor.out
+    shown = project.cli_here("budget")
+    assert "riders: 2 windows charged, of 1.4 each; the fullest is 2026-W01 with 0.7" in shown.out
+    exported = project.cli_here("budget", "export")
+    assert ",2026-W02," in exported.out
+    checked = project.cli_here("data", "check", str(project.datasets / "stream.yaml"))
+    assert (checked.code, checked.err) == (0, "")
+    retired = project.cli_here("data", "retire", "stream", "--yes")
+    assert retired.code == 0, retired.err
+    assert {one.state for one in run(project, requests(project, spec, "2026-W01"))} == {"replayed"}

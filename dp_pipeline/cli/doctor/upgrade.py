@@ -15,7 +15,7 @@ from dp_pipeline.publish.replay import require_remade, require_whole
 from dp_pipeline.raw.snapshot import current_snapshot
 from dp_pipeline.release.bundle import ReleaseKey
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
 from dp_pipeline.spec.discovery import dataset_files
 from dp_pipeline.spec.errors import DeclarationError, NoAnswer, NotPrepared, PipelineError
 from dp_pipeline.spec.parser import load_spec
@@ -49,7 +49,7 @@ def _counted(
     one: Charged, specs: Mapping[str, DatasetSpec], home: Home, found: list[Finding]
 ) -> str:
     """What becomes of one release; what somebody has to know of it is added to ``found``."""
-    spec = specs.get(one.facts.get("dataset", ""))
+    spec = _spec_of(one, specs)
     if one.state == "unfinished":
         found.append(_unfinished(one, spec, home))
         return "charged and not finished"
@@ -69,9 +69,22 @@ def _counted(
     return "charged anew by the next run"
 
 
+def _spec_of(one: Charged, specs: Mapping[str, DatasetSpec]) -> DatasetSpec | None:
+    """What the file of today declares of the rows of a release, of its window where they are cut;
+    None where it declares no such rows.
+    """
+    spec, window = specs.get(one.facts.get("dataset", "")), one.facts.get(WINDOW)
+    if spec is None or (spec.windows is None) != (window is None):
+        return None
+    try:
+        return spec if window is None else spec.at_window(window)
+    except DeclarationError:
+        return None
+
+
 def _remade(one: Charged, specs: Mapping[str, DatasetSpec], home: Home) -> list[Finding]:
     """A fault where the code of today makes something else of the answers of a settled release."""
-    spec = specs.get(one.facts.get("dataset", ""))
+    spec = _spec_of(one, specs)
     if spec is None or one.state != "settled" or one.is_k_anonymous or not one.is_declared(spec):
         return []
     release, key = one.release(spec, home), one.key_of_today(spec, home)
