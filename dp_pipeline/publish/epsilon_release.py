@@ -274,15 +274,27 @@ class EpsilonRelease(NoisyRelease):
         if before is None:
             return ""
         named = read_json(pointer_path(replace(self, spec=self.spec.at_window(before))))
-        return "" if named is None else str(named["folder"])
+        if named is None:
+            return ""
+        # Boxes and tables of other declarations or parameters are not those of this one.
+        facts, own = self._told(str(named["folder"])).facts, self._alike(key)
+        is_alike = all(facts.get(name) == text for name, text in own.items())
+        return str(named["folder"]) if is_alike else ""
 
     def earlier(self, key: ReleaseKey) -> Tables | None:
         """The tables of that release; Damaged where they are not as they were settled."""
         folder = self.learned_from(key)
-        if not folder:
-            return None
+        return self._told(folder).tables if folder else None
+
+    def _told(self, folder: str) -> Bundle:
+        """A settled release of this model, of whichever window."""
         named = {"folder": folder}
-        return pointed_bundle(self.spec.of_all_windows(), self.home, named, model=self.name).tables
+        return pointed_bundle(self.spec.of_all_windows(), self.home, named, model=self.name)
+
+    @staticmethod
+    def _alike(key: ReleaseKey) -> dict[str, str]:
+        """What two releases have to share for one to plan from the other."""
+        return {"declaration": key.declaration, "measuring": fact_text(key.measuring)}
 
     def require_as_begun(self, key: Key) -> None:
         """DeclarationError for a release that was begun with another post-processing.

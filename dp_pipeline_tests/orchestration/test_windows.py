@@ -60,6 +60,7 @@ STREAM: dict[str, Any] = {
     ],
     "evaluation": {"epsilon": "0.05"},
 }
+HTREE = STREAM["models"]["htree_kmeans"]
 HEAD = "rider,ended,x,y,kind"
 WEEKS = ("2026-W01", "2026-W02", "2026-W03")
 MONDAY = {"2026-W01": "2025-12-29", "2026-W02": "2026-01-05", "2026-W03": "2026-01-12"}
@@ -298,6 +299,22 @@ def test_a_window_published_before_the_one_it_could_have_learned_from_stays_as_i
     assert {one.state for one in again} == {"replayed"}
     assert [one.bundle.key for one in again] == [one.bundle.key for one in first]
     assert all(LEARNED not in one.bundle.facts for one in again)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"attributes": {**STREAM["attributes"], "x": {"bounds": ["0", "9"], "bins": "4"}}},
+        {"models": {**STREAM["models"], "htree_kmeans": {**HTREE, "k": "3"}}},
+    ],
+)
+def test_a_release_under_another_declaration_is_not_learned_from(
+    changes: dict[str, Any], project: Project
+) -> None:
+    run(project, requests(project, stream(project), "2026-W01"))
+    after = run(project, requests(project, stream(project, **changes), "2026-W02"))
+    assert {one.state for one in after} == {"charged"}
+    assert all(LEARNED not in one.bundle.facts for one in after)
 
 
 def test_a_damaged_release_is_not_learned_from(project: Project) -> None:
