@@ -96,7 +96,8 @@ class DagsterUi:
         """The dialog that a long text, or a picture, opens in."""
         value.get_by_text("Show Markdown").click()
         dialog = self.page.get_by_role("dialog").last
-        dialog.wait_for()
+        # The dialog is there before what it shows.
+        dialog.locator("h1, h2, p, img, table").first.wait_for()
         return dialog
 
     def follow(self) -> None:
