@@ -337,9 +337,38 @@ class EpsilonRelease(NoisyRelease):
         *,
         as_begun: bool = True,
     ) -> Bundle:
-        """The bundle with its evaluation."""
-        rows = cast("MemoryCounter | None", counter)
-        return draw(self, key, rows, transcript, is_evaluated=as_begun)
+        """The bundle with its evaluation; spends exactly what it claims.
+
+        counter    None draws nothing: every answer must be in the transcript
+        as_begun   False for a settled release under another post-processing: the evaluation that
+                   was paid for was of other centres or tables, and is left out
+        """
+        ask = _curator(self, cast("MemoryCounter | None", counter), transcript)
+        fitted = fit(
+            self.model,
+            self.guarantee,
+            ask,
+            epsilon=self.epsilon,
+            rng=self.generator(key),
+            earlier=self.earlier(key),
+        )
+        fitted.require_guaranteed(self.guarantee, what="/".join(self.path))
+        spends, quality, facts = fitted.spends, dict[str, NoisyNumber](), self.facts(key)
+        if self.evaluation is not None and as_begun:
+            paid = Accountant(self.evaluation)
+            quality = private_quality(
+                ask(paid),
+                fitted.released,
+                epsilon=self.evaluation,
+                label=self.spec.label,
+                targets=self.spec.targets,
+            )
+            paid.require_all_spent()
+            spends += paid.spends
+        elif self.evaluation is not None:
+            facts = {**facts, EARLIER_EVALUATION: epsilon_text(self.evaluation)}
+        tables = fitted.released.tables()
+        return Bundle(key.digest, facts, spends, quality, tables, transcript.chain)
 
     def write_card(self, bundle: Bundle, folder: Path) -> Path:  # noqa: ARG002
         """The card, made anew by every run, as the sum of all charges grows."""
@@ -358,48 +387,6 @@ class EpsilonRelease(NoisyRelease):
         path = self.home.reports / f"{self.spec.name}.cards" / f"{name}.md"
         write_atomically(path, card(reported).encode())
         return path
-
-
-def draw(
-    release: EpsilonRelease,
-    key: ReleaseKey,
-    counter: Counter | None,
-    transcript: Transcript,
-    *,
-    is_evaluated: bool = True,
-) -> Bundle:
-    """The bundle of one release with its evaluation; spends exactly what it claims.
-
-    counter        None draws nothing: every answer must be in the transcript
-    is_evaluated   False for a settled release under another post-processing: the evaluation that
-                   was paid for was of other centres or tables, and is left out
-    """
-    ask, rng = _curator(release, counter, transcript), release.generator(key)
-    fitted = fit(
-        release.model,
-        release.guarantee,
-        ask,
-        epsilon=release.epsilon,
-        rng=rng,
-        earlier=release.earlier(key),
-    )
-    fitted.require_guaranteed(release.guarantee, what="/".join(release.path))
-    spends, quality, facts = fitted.spends, dict[str, NoisyNumber](), release.facts(key)
-    if release.evaluation is not None and is_evaluated:
-        paid = Accountant(release.evaluation)
-        quality = private_quality(
-            ask(paid),
-            fitted.released,
-            epsilon=release.evaluation,
-            label=release.spec.label,
-            targets=release.spec.targets,
-        )
-        paid.require_all_spent()
-        spends += paid.spends
-    elif release.evaluation is not None:
-        facts = {**facts, EARLIER_EVALUATION: epsilon_text(release.evaluation)}
-    tables = fitted.released.tables()
-    return Bundle(key.digest, facts, spends, quality, tables, transcript.chain)
 
 
 def _curator(release: EpsilonRelease, counter: Counter | None, transcript: Transcript) -> Ask:

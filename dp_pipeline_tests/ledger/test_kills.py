@@ -17,6 +17,8 @@ from dp_pipeline.ledger.journal import Draft
 from dp_pipeline_tests.ledger.places import Place
 from dp_pipeline_tests.ledger.population import Child, account, charge, release, say, spends
 
+pytestmark = pytest.mark.chain
+
 STORES = ("sqlite", pytest.param("postgresql", marks=pytest.mark.stack))
 
 

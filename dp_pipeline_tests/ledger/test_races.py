@@ -16,6 +16,8 @@ from dp_pipeline.spec.errors import BudgetExceeded
 from dp_pipeline_tests.ledger.places import Place
 from dp_pipeline_tests.ledger.population import Child, account, charge, release, say, spends
 
+pytestmark = pytest.mark.chain
+
 STORES = ("sqlite", pytest.param("postgresql", marks=pytest.mark.stack))
 
 

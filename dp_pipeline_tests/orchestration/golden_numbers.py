@@ -20,7 +20,7 @@ from pathlib import Path
 from dp_pipeline.anonymity import METHODS
 from dp_pipeline.anonymity.partition import KAnonymityGuarantee, TooFewRows
 from dp_pipeline.models import MODELS
-from dp_pipeline.publish.epsilon_release import EpsilonRelease, draw
+from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.k_anonymous_release import coded_rows, declared_method
 from dp_pipeline.publish.k_anonymous_tables import k_anonymous_tables
@@ -74,7 +74,7 @@ def _private(spec: DatasetSpec, name: str, snapshot: Snapshot, home: Home) -> st
     release = EpsilonRelease(spec, name, epsilon, home, "seeded:14")
     what, transcript = f"{spec.name}/{name} {epsilon_text(epsilon)}", Transcript()
     counter = MemoryCounter.open(spec, snapshot)
-    bundle = draw(release, release.key(snapshot), counter, transcript)
+    bundle = release.drawn(release.key(snapshot), counter, transcript)
     quality = sorted((metric, number.value) for metric, number in bundle.quality.items())
     spent = sum(bundle.costs, Fraction(0))
     return f"{what} {transcript.chain[:16]} {_digest(bundle.tables)} {spent} {quality}"

@@ -14,6 +14,8 @@ from dp_pipeline_tests.orchestration.events import materializations
 from dp_pipeline_tests.orchestration.patients import PATIENTS, WARD, anonymized, declare, prepared
 from dp_pipeline_tests.orchestration.projects import Project
 
+pytestmark = pytest.mark.chain
+
 TOLD = "patients/k_anonymous/kjig at K=2, snapshot 2026-01-01"
 
 

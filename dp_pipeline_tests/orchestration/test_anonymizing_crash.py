@@ -14,6 +14,8 @@ from dp_pipeline_tests.orchestration.patients import anonymized, declare, prepar
 from dp_pipeline_tests.orchestration.projects import Project
 from dp_pipeline_tests.orchestration.warm import ended, start
 
+pytestmark = pytest.mark.chain
+
 
 @pytest.fixture
 def spec(project: Project) -> DatasetSpec:

@@ -24,6 +24,8 @@ from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.parameters import integer, later
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
+pytestmark = pytest.mark.chain
+
 SECRET = "90210777"
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from dp_pipeline.ledger import DeadRelease
 from dp_pipeline.ledger.export import exported
-from dp_pipeline.publish import epsilon_release
+from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.noisy_release import NoisyDrawing
 from dp_pipeline.publish.release import ROWS
 from dp_pipeline.release.bundle import Bundle
@@ -193,7 +193,7 @@ def test_what_cannot_be_drawn_is_refused_before_it_is_charged(
         raise BoundaryViolation("a table of too many cells")
 
     with monkeypatch.context() as patch, pytest.raises(BoundaryViolation, match="too many cells"):
-        patch.setattr(epsilon_release, "draw", impossible)
+        patch.setattr(EpsilonRelease, "drawn", impossible)
         project.publish(spec)
     assert (project.spent(spec), project.ledger.unfinished()) == (0, ())
 
@@ -220,14 +220,14 @@ def test_what_lies_there_is_settled_whatever_newer_code_makes_of_the_answers(
     with monkeypatch.context() as patch, pytest.raises(Crash):
         patch.setattr("dp_pipeline.ledger.Reservation.settle", settle)
         project.publish(spec)
-    real = epsilon_release.draw
+    real = EpsilonRelease.drawn
 
     def newer(*arguments: Any, **named: Any) -> Bundle:
         made = real(*arguments, **named)
         return replace(made, facts={**made.facts, "title": "Otherwise"})
 
     with monkeypatch.context() as patch:
-        patch.setattr(epsilon_release, "draw", newer)
+        patch.setattr(EpsilonRelease, "drawn", newer)
         resumed = project.publish(spec)
     assert (resumed.state, "title" in resumed.bundle.facts) == ("resumed", False)
     assert project.publish(spec).state == "replayed"

@@ -16,6 +16,7 @@ import pytest
 
 import dp_pipeline
 from dp_pipeline.publish import epsilon_release
+from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.publish.outcome import outcomes
 from dp_pipeline.publish.publish import Published
@@ -290,7 +291,7 @@ def test_a_lost_bundle_that_newer_code_makes_otherwise_says_so_and_is_read(
     prepared_rides(project, spec)
     first = project.publish(spec)
     shutil.rmtree(first.folder)
-    real = epsilon_release.draw
+    real = EpsilonRelease.drawn
 
     def newer(*arguments: Any, **named: Any) -> Bundle:
         made = real(*arguments, **named)
@@ -302,7 +303,7 @@ def test_a_lost_bundle_that_newer_code_makes_otherwise_says_so_and_is_read(
 
     with monkeypatch.context() as patch:
         # The same answers, and other numbers made of them.
-        patch.setattr(epsilon_release, "draw", newer)
+        patch.setattr(EpsilonRelease, "drawn", newer)
         again = project.publish(spec)
     assert again.bundle.to_json() != first.bundle.to_json()
     assert MADE_AGAIN in again.bundle.facts
