@@ -24,13 +24,7 @@ from dp_pipeline.models import build_model
 from dp_pipeline.models.base import Ask, Model, PrivacyGuarantee, declared_guarantee, fit, price
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.noisy_release import Counted, NoisyRelease, own
-from dp_pipeline.publish.release import (
-    BESIDE,
-    ROWS,
-    code_version,
-    digest_of,
-    not_dp_beside,
-)
+from dp_pipeline.publish.release import BESIDE, ROWS, code_version, digest_of, not_dp_beside
 from dp_pipeline.publish.replay import pointed_bundle, pointer_path, read_json
 from dp_pipeline.publish.store import write_atomically
 from dp_pipeline.raw.snapshot import Snapshot

@@ -28,12 +28,7 @@ from dp_pipeline.reporting.figures import (
 from dp_pipeline.reporting.figures.cluster_view import ClusterView, dates_of
 from dp_pipeline.reporting.figures.over_windows import Noisy, over_windows
 from dp_pipeline.reporting.metrics import QualityRow, metric_named, metrics_of, relative_rows
-from dp_pipeline.reporting.pages import (
-    Timeline,
-    summary_over_epsilon,
-    summary_over_k,
-    write_report,
-)
+from dp_pipeline.reporting.pages import Timeline, summary_over_epsilon, summary_over_k, write_report
 from dp_pipeline.reporting.releases import KAnonymousRelease, PrivateRelease, figure_over_k
 from dp_pipeline.reporting.text import model_labels, noisy_text
 from dp_pipeline.spec.amounts import epsilon_text

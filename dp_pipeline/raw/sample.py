@@ -13,13 +13,7 @@ from numpy.typing import NDArray
 
 from dp_pipeline.raw.prepare import broken_rows
 from dp_pipeline.raw.sources import read_source
-from dp_pipeline.raw.values import (
-    column_of,
-    level_words,
-    levels_of,
-    missing,
-    numbers_in,
-)
+from dp_pipeline.raw.values import column_of, level_words, levels_of, missing, numbers_in
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import Attribute
 from dp_pipeline.spec.encoding import INVALID, FloatArray

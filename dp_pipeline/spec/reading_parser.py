@@ -13,14 +13,7 @@ from dp_pipeline.spec import fields
 from dp_pipeline.spec.clock import DAY, Clock, bad_format, is_zone
 from dp_pipeline.spec.errors import DeclarationError, Refused
 from dp_pipeline.spec.fields import require
-from dp_pipeline.spec.reading import (
-    PARTS_OF_TIME,
-    SPACES,
-    THOUSANDS,
-    Derived,
-    Function,
-    Signs,
-)
+from dp_pipeline.spec.reading import PARTS_OF_TIME, SPACES, THOUSANDS, Derived, Function, Signs
 from dp_pipeline.spec.windows import WindowKind, Windows
 
 

@@ -18,13 +18,7 @@ from dp_pipeline.spec.constraint_parser import constraints_of
 from dp_pipeline.spec.constraints import AllowedCells
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline_tests.models.contract import (
-    built,
-    check_budget,
-    check_loss,
-    check_replay,
-    run,
-)
+from dp_pipeline_tests.models.contract import built, check_budget, check_loss, check_replay, run
 from dp_pipeline_tests.models.tables import levels, table_of
 
 PLAIN = levels(a=3, b=3, c=4, d=12, e=3, f=2)

@@ -12,12 +12,7 @@ import pytest
 
 from dp_pipeline.orchestration.checks import domain_checks
 from dp_pipeline.publish import domain_release
-from dp_pipeline.publish.domain_release import (
-    NAME,
-    DomainRelease,
-    publish_domain,
-    with_discovered,
-)
+from dp_pipeline.publish.domain_release import NAME, DomainRelease, publish_domain, with_discovered
 from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.publish.outcome import report_path
 from dp_pipeline.publish.publish import publish

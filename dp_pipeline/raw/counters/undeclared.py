@@ -26,13 +26,7 @@ from dp_pipeline.raw.counters.memory import MemoryCounter, combined_fingerprint
 from dp_pipeline.raw.ingest import read_with_fingerprint
 from dp_pipeline.raw.prepare import kept_rows, of_window
 from dp_pipeline.raw.snapshot import Snapshot, require_validated
-from dp_pipeline.raw.values import (
-    column_of,
-    finite_numbers,
-    level_words,
-    missing,
-    valid_numbers,
-)
+from dp_pipeline.raw.values import column_of, finite_numbers, level_words, missing, valid_numbers
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.discovered import Undiscovered
 from dp_pipeline.spec.domain import MISSING, Attribute, Domain
