@@ -116,9 +116,10 @@ class LoopCounter:
             total += min(exact, clip) >> shift
         return Sealed(np.array(total, dtype=np.int64))
 
-    def children(self, tree: BitTree, nodes: Prefixes, bits: int) -> Sealed:
+    def children(self, tree: BitTree, asked: Sequence[tuple[Prefixes, int]]) -> list[Sealed]:
         """See Counter."""
-        return Sealed(loops.children(self.places(tree.columns), tree, nodes, bits))
+        places = self.places(tree.columns)
+        return [Sealed(loops.children(places, tree, nodes, bits)) for nodes, bits in asked]
 
     def sum_by_centre(self, rules: Sequence[NearestCentre], *, salt: int) -> Sealed:
         """See Counter."""

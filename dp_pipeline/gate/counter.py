@@ -124,9 +124,10 @@ class Counter(Protocol):
         """
         ...
 
-    def children(self, tree: BitTree, nodes: Prefixes, bits: int) -> Sealed:
-        """Rows in every box ``bits`` further bits below each node, empty boxes included; shape
-        (m, 2^bits), in the order of ``nodes.children(bits)``; bits = 0 is the nodes themselves.
+    def children(self, tree: BitTree, asked: Sequence[tuple[Prefixes, int]]) -> list[Sealed]:
+        """For each (nodes, bits) that is asked: rows in every box ``bits`` further bits below each
+        node, empty boxes included; shape (m, 2^bits), in the order of ``nodes.children(bits)``;
+        bits = 0 is the nodes themselves. One look at the rows answers all of them.
 
         Bit i of a row is its r-th halving of axis a = axes[i], r = 0 at the first:
         (u >> (16 − r)) & 1 with u = min(q_a + 2^16, 2^17 − 1).

@@ -382,7 +382,7 @@ class Curator:
         table = self._laplace(
             f"counts of {len(nodes)} tree nodes over {', '.join(tree.columns)}",
             ("boxes", tree, nodes),
-            lambda counter: counter.children(tree, nodes, 0).open_at_the_gate()[:, 0],
+            lambda counter: counter.children(tree, [(nodes, 0)])[0].open_at_the_gate()[:, 0],
             l1_per_row=1,
             epsilon=epsilon,
         )

@@ -9,14 +9,16 @@ All levels of a regular tree out of its finest one, by summing 2×2×…×2 cell
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from math import ceil, log
+from typing import NamedTuple
 
 import numpy as np
 
-from dp_pipeline.gate.charge import PaidNoise, Route
+from dp_pipeline.gate.charge import Once, PaidNoise, Route
 from dp_pipeline.gate.checks import require_int64, require_nodes
 from dp_pipeline.gate.counter import Counter, Sealed
 from dp_pipeline.gate.mechanisms import laplace_scale, measure
@@ -25,6 +27,14 @@ from dp_pipeline.release.measurement import SHARES
 from dp_pipeline.release.trees import BitTree, Nodes, Prefixes
 from dp_pipeline.spec.encoding import IntArray
 from dp_pipeline.spec.errors import BoundaryViolation
+
+
+class Expansion(NamedTuple):
+    """What a session is asked for: see ``TreeSession.expand``."""
+
+    nodes: Prefixes
+    bits: int
+    shares: IntArray
 
 
 class TreeSession:
@@ -58,6 +68,26 @@ class TreeSession:
 
         BoundaryViolation for anything else. No nodes are no measurement.
         """
+        return self.expand_all([Expansion(nodes, bits, shares)])[0]
+
+    def expand_all(self, asked: Sequence[Expansion]) -> list[IntArray]:
+        """The same, one after the other, with one look at the rows for all of them."""
+        # Like charges: all of them are taken before the look, whatever comes of it.
+        for one in asked:
+            self._take(one)
+        boxes = [(one.nodes, one.bits) for one in asked if len(one.nodes)]
+        look = Once(lambda counter: counter.children(self._tree, boxes))
+        places = iter(range(len(boxes)))
+        return [
+            self._counted(one, look, next(places))
+            if len(one.nodes)
+            else np.zeros((0, 1 << one.bits), dtype=np.int64)
+            for one in asked
+        ]
+
+    def _take(self, one: Expansion) -> None:
+        """The shares of one expansion, from the nodes that they are left to."""
+        nodes, bits, shares = one
         require_nodes(self._tree, nodes, bits)
         places = self._places(nodes)
         require_int64(shares, of="shares")
@@ -65,15 +95,16 @@ class TreeSession:
             raise BoundaryViolation(f"shares: expected {len(nodes)}, got {len(shares)}")
         if (shares < 1).any() or (shares > self._left[places]).any():
             raise BoundaryViolation("tree: expected shares from 1 to what is left, got others")
-        if not len(nodes):
-            return np.zeros((0, 1 << bits), dtype=np.int64)
-        # Like a charge: taken before the look, whatever comes of it.
-        self._advance(places, nodes, bits, shares)
+        if len(nodes):
+            self._advance(places, nodes, bits, shares)
+
+    def _counted(self, one: Expansion, look: Once[list[Sealed]], at: int) -> IntArray:
+        nodes, bits, shares = one
         what = f"{self._spend.what}, {len(nodes)} nodes, {bits} bits down"
         return self._route.answer(
             PaidNoise(replace(self._spend, what=what), partial(self._noisy, shares=shares)),
             ("boxes along paths", self._tree, nodes, bits, shares, SHARES),
-            lambda counter: counter.children(self._tree, nodes, bits).open_at_the_gate(),
+            lambda counter: look(counter)[at].open_at_the_gate(),
         )
 
     def close(self) -> None:
@@ -186,7 +217,7 @@ class SplitSession:
         chosen = self._route.answer(
             PaidNoise(spend, partial(self._noisy, nodes=nodes)),
             ("splits", self._tree, nodes, self._bits, self._decay),
-            lambda counter: counter.children(self._tree, nodes, 0).open_at_the_gate()[:, 0],
+            lambda counter: counter.children(self._tree, [(nodes, 0)])[0].open_at_the_gate()[:, 0],
         ).astype(np.bool_)
         below = nodes.where(chosen & (nodes.depths + self._bits <= self._tree.depth))
         self._allowed = np.concatenate([self._allowed, below.children(self._bits).keys])

@@ -8,11 +8,17 @@ of a neighbouring data set then differs in the rows of one person only, at most
 
 from __future__ import annotations
 
+import hashlib
 import hmac
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from dp_pipeline.raw.values import REAL, TEXT, WHOLE, kind_of, type_word
@@ -174,3 +180,59 @@ def _number_text(value: float | None) -> str | None:
     if value is None:
         return None
     return str(int(value)) if value.is_integer() and repr(value) != "-0.0" else repr(value)
+
+
+PARTS = 128
+"""Files that rows are put into by their person, where they are many."""
+
+
+def parts_by_person(
+    tables: Iterable[pa.Table], column: str, key: bytes, folder: Path
+) -> Iterator[pa.Table]:
+    """The rows of some tables in other tables: all rows of one person are in the same one.
+
+    folder   a private one for files, which are deleted here when they have been read
+
+    So each of these tables is bounded by itself. Rows without a person are left out.
+    """
+    paths = [folder / f"{part}.parquet" for part in range(PARTS)]
+    with ExitStack() as open_files:
+        writers: list[pq.ParquetWriter] = []
+        for table in tables:
+            if not writers:
+                schemas = [pq.ParquetWriter(path, table.schema) for path in paths]
+                writers = [open_files.enter_context(one) for one in schemas]
+            for part, rows in _by_part(table, person_parts(table, column, key)):
+                writers[part].write_table(rows)
+    for path in paths:
+        yield pq.read_table(path)
+        path.unlink()
+
+
+def person_parts(table: pa.Table, column: str, key: bytes) -> NDArray[np.int64]:
+    """In which of PARTS the rows (n,) of a person go, −1 for nobody's: a keyed digest of the
+    person's id, as ``keep_at_most`` compares persons.
+    """
+    coded = _person_cells(table, column).dictionary_encode()
+    of_person = [_part(person, key) for person in coded.dictionary.to_pylist()]
+    # The last place is for missing ids, whose place is −1.
+    places = np.asarray(pc.fill_null(coded.indices, -1))
+    parts: NDArray[np.int64] = np.array([*of_person, -1], dtype=np.int64)[places]
+    return parts
+
+
+def _part(person: str | int | None, key: bytes) -> int:
+    if person is None or person == "":
+        return -1
+    text = str(person).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(text, digest_size=8, key=key[:64], person=b"part").digest()[0] % PARTS
+
+
+def _by_part(table: pa.Table, parts: NDArray[np.int64]) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of every part that has some, in their old order."""
+    order = np.argsort(parts, kind="stable")
+    turned = table.take(pa.array(order))
+    ends = np.searchsorted(parts[order], np.arange(PARTS + 1))
+    for part, (start, end) in enumerate(pairwise(ends.tolist())):
+        if end > start:
+            yield part, turned.slice(start, end - start)

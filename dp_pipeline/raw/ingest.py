@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Callable, Iterable, Mapping
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -34,7 +37,7 @@ from dp_pipeline.raw.snapshot import (
     one_at_a_time,
     snapshot_name,
 )
-from dp_pipeline.raw.sources import parquet_parts, read_source
+from dp_pipeline.raw.sources import ROWS_A_BATCH, parquet_parts, source_tables
 from dp_pipeline.raw.values import have_time, in_window
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import Damaged, DeclarationError, NotPrepared
@@ -185,9 +188,25 @@ def _read(snapshot: Snapshot, spec: DatasetSpec, claim: Claim | None) -> None:
                 path.unlink(missing_ok=True)
             raise
         spec, began = replace(spec, source=found.source), datetime.now(UTC)
-        _store(snapshot, spec, _of_window(spec, read_source(spec, found.files)), found.sha256)
-        # What is written to the source from then on may not be in it.
-        snapshot.record(read_at=began.isoformat())
+        tables = (_of_window(spec, table) for table in source_tables(spec, found.files))
+        # A source that cannot be read at all leaves nothing behind: so the first table comes first.
+        first = next(tables)
+        with _forgotten_when_it_fails(snapshot):
+            _store(snapshot, spec, chain([first], tables), found.sha256)
+            # What is written to the source from then on may not be in it.
+            snapshot.record(read_at=began.isoformat())
+
+
+@contextmanager
+def _forgotten_when_it_fails(snapshot: Snapshot) -> Iterator[None]:
+    """A read that fails in the middle leaves no snapshot behind that was not there before."""
+    was_there = snapshot.exists()
+    try:
+        yield
+    except BaseException:
+        if not was_there:
+            shutil.rmtree(snapshot.folder, ignore_errors=True)
+        raise
 
 
 def _of_window(spec: DatasetSpec, table: pa.Table) -> pa.Table:
@@ -223,7 +242,10 @@ def _downloaded_before(snapshot: Snapshot) -> dict[str, str]:
 
 
 def _store(
-    snapshot: Snapshot, spec: DatasetSpec, table: pa.Table, downloaded: Mapping[str, str]
+    snapshot: Snapshot,
+    spec: DatasetSpec,
+    tables: Iterable[pa.Table],
+    downloaded: Mapping[str, str],
 ) -> None:
     """Rows first, facts last, but for the population: ``ingested_at`` in the manifest says that all
     of it is there.
@@ -231,19 +253,16 @@ def _store(
     The manifest holds no row count and no value: it is read by stages that log.
     """
 
-    def write(file: BinaryIO) -> None:
-        pyarrow.parquet.write_table(table, file, compression="zstd")
-
     # Whose rows they are is on disk before the first of them, wherever a run is stopped.
     snapshot.record(population=spec.population)
-    snapshot.store_table(INGESTED, write)
+    columns = store_parts(snapshot, INGESTED, tables, compression="zstd").names
     if downloaded:
         snapshot.record(downloaded=dict(downloaded))
     snapshot.record(
         dataset=spec.name,
         population=spec.population,
         source=spec.source.identity,
-        columns=table.column_names,
+        columns=columns,
         ingested_at=datetime.now(UTC).isoformat(timespec="seconds"),
         versions=_versions(),
     )
@@ -350,17 +369,72 @@ def _stamp_of(files: list[Path]) -> SourceStamp | None:
 
 def store(snapshot: Snapshot, stage: str, table: pa.Table) -> None:
     """Store one stage's table as Parquet."""
-    store_parts(snapshot, stage, table.schema, [table])
+    store_parts(snapshot, stage, [table])
 
 
 def store_parts(
-    snapshot: Snapshot, stage: str, schema: pa.Schema, parts: Iterable[pa.Table]
-) -> None:
-    """Store tables of one schema as one stage: they are never in memory together."""
+    snapshot: Snapshot,
+    stage: str,
+    parts: Iterable[pa.Table],
+    *,
+    compression: str = "snappy",
+    rows: int = ROWS_A_BATCH,
+) -> pa.Schema:
+    """Store tables of one schema, one or more, as one stage; they are never in memory together.
+    The schema.
+
+    rows   of every row group but the last, however the rows come
+    """
+    parts = iter(parts)
+    first = next(parts)
 
     def write(file: BinaryIO) -> None:
-        with pq.ParquetWriter(file, schema) as writer:
-            for part in parts:
-                writer.write_table(part)
+        with pq.ParquetWriter(file, first.schema, compression=compression) as writer:
+            for table in in_batches(chain([first], parts), rows):
+                writer.write_table(table, row_group_size=rows)
 
     snapshot.store_table(stage, write)
+    return first.schema
+
+
+def in_batches(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
+    """The same rows, so many in every table but the last, which has none only where it is alone."""
+    waiting: list[pa.Table] = []
+    given = False
+    for table in tables:
+        waiting.append(table)
+        if sum(one.num_rows for one in waiting) < rows:
+            continue
+        whole = pa.concat_tables(waiting)
+        full = whole.num_rows // rows * rows
+        yield from (whole.slice(at, rows) for at in range(0, full, rows))
+        waiting, given = [whole.slice(full)], True
+    rest = pa.concat_tables(waiting)
+    if rest.num_rows or not given:
+        yield rest
+
+
+def stage_tables(snapshot: Snapshot, stage: str) -> Iterator[pa.Table]:
+    """The stored table of one stage in the batches that it was stored in, at least one.
+
+    Raises what ``read_stage`` does. The fingerprint is checked first: Damaged too where the file
+    is another one when it has been read.
+    """
+    path = snapshot.checked_path(stage)
+    before = file_mark(path)
+    try:
+        with pq.ParquetFile(path) as file:
+            if not file.num_row_groups:
+                yield file.schema_arrow.empty_table()
+            for at in range(file.num_row_groups):
+                yield file.read_row_group(at)
+    except (OSError, pa.ArrowException):
+        before = ()
+    if file_mark(path) != before:
+        raise Damaged(f"{snapshot!r}: expected a Parquet table for {stage!r}, got another file")
+
+
+def file_mark(path: Path) -> tuple[int, ...]:
+    """Another one where a file was replaced or written to."""
+    state = path.stat()
+    return state.st_ino, state.st_size, state.st_mtime_ns

@@ -19,15 +19,18 @@ Exact codes of prepared rows, for what reads rows as they are: nothing here is p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
+from itertools import chain
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dp_pipeline.raw.contributions import keep_at_most
-from dp_pipeline.raw.ingest import read_stage, store, store_parts
+from dp_pipeline.files import temporary_folder
+from dp_pipeline.raw.contributions import keep_at_most, parts_by_person
+from dp_pipeline.raw.ingest import read_stage, stage_tables, store_parts
 from dp_pipeline.raw.snapshot import (
     Snapshot,
     forget_preparation,
@@ -65,11 +68,12 @@ def bit_names(attribute: Attribute) -> tuple[str, ...]:
     return tuple(f"{attribute.name}={label}" for label in attribute.labels())
 
 
-def store_one_hot(domain: Domain, snapshot: Snapshot, codes: pa.Table) -> None:
-    """Store the stage ``one_hot`` of a table of codes."""
+def store_one_hot(domain: Domain, snapshot: Snapshot, codes: Iterable[pa.Table]) -> None:
+    """Store the stage ``one_hot`` of tables of codes."""
     names = [name for a in domain.discrete for name in bit_names(domain[a])]
     schema = pa.schema([(name, pa.uint8()) for name in names])
-    store_parts(snapshot, "one_hot", schema, _parts(domain, codes, schema))
+    parts = (part for table in codes for part in _parts(domain, table, schema))
+    store_parts(snapshot, "one_hot", chain([schema.empty_table()], parts), rows=_ROWS_A_PART)
 
 
 def _parts(domain: Domain, codes: pa.Table, schema: pa.Schema) -> Iterator[pa.Table]:
@@ -123,8 +127,29 @@ def normalize(spec: DatasetSpec, snapshot: Snapshot) -> None:
     """
     require_validated(spec, snapshot)
     forget_preparation(snapshot)
-    store(snapshot, "normalized", normalized(spec, read_stage(snapshot, "ingested"), snapshot.key))
+    with temporary_folder(snapshot.folder / "persons") as scratch:
+        tables = (_kept(spec, table) for table in stage_tables(snapshot, "ingested"))
+        bounded = _bounded_tables(spec, tables, snapshot.key, scratch)
+        store_parts(snapshot, "normalized", (_encoded(spec, table) for table in bounded))
     mark_stage(spec, snapshot, "normalized")
+
+
+def _bounded_tables(
+    spec: DatasetSpec, tables: Iterator[pa.Table], key: bytes, scratch: Path
+) -> Iterator[pa.Table]:
+    """The same rows, or those that are kept of every person. Where there are several tables the
+    rows of one person are put together first, in files of a folder.
+    """
+    person = spec.protection.column
+    if person is None:
+        yield from tables
+        return
+    first, second = next(tables), next(tables, None)
+    if second is None:
+        yield _bounded(spec, first, key)
+        return
+    for part in parts_by_person(chain([first, second], tables), person, key, scratch):
+        yield _bounded(spec, part, key)
 
 
 def normalized(spec: DatasetSpec, table: pa.Table, key: bytes) -> pa.Table:
@@ -132,8 +157,16 @@ def normalized(spec: DatasetSpec, table: pa.Table, key: bytes) -> pa.Table:
 
     key   the population's secret key
     """
+    return _encoded(spec, _bounded(spec, _kept(spec, table), key))
+
+
+def _kept(spec: DatasetSpec, table: pa.Table) -> pa.Table:
+    """The rows of a source that keep a value in every attribute, and every constraint."""
     table = of_window(spec, table.select(list(dict.fromkeys(spec.columns))))
-    table = _bounded(spec, table.filter(pa.array(kept_rows(spec.domain, table))), key)
+    return table.filter(pa.array(kept_rows(spec.domain, table)))
+
+
+def _encoded(spec: DatasetSpec, table: pa.Table) -> pa.Table:
     columns: dict[str, pa.Array] = {}
     for attribute in spec.domain:
         columns |= _normalized(attribute, column_of(attribute, table))
@@ -207,7 +240,8 @@ def discretize(spec: DatasetSpec, snapshot: Snapshot) -> None:
     """
     _require_needed(spec, "discretized")
     require_stage(spec, snapshot, "normalized")
-    store(snapshot, "discretized", discretized(spec, read_stage(snapshot, "normalized")))
+    tables = (discretized(spec, table) for table in stage_tables(snapshot, "normalized"))
+    store_parts(snapshot, "discretized", tables)
     mark_stage(spec, snapshot, "discretized")
 
 
@@ -239,7 +273,7 @@ def encode_one_hot(spec: DatasetSpec, snapshot: Snapshot) -> None:
     """
     _require_needed(spec, "one_hot")
     require_stage(spec, snapshot, "discretized")
-    store_one_hot(spec.domain, snapshot, read_stage(snapshot, "discretized"))
+    store_one_hot(spec.domain, snapshot, stage_tables(snapshot, "discretized"))
     mark_stage(spec, snapshot, "one_hot")
 
 

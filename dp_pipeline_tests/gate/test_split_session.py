@@ -216,7 +216,10 @@ class OnePlace:
     rows: int
     domain: Domain = TOWN
 
-    def children(self, _: BitTree, nodes: Prefixes, __: int) -> Sealed:
+    def children(self, _: BitTree, asked: Sequence[tuple[Prefixes, int]]) -> list[Sealed]:
+        return [self._boxes(nodes) for nodes, _ in asked]
+
+    def _boxes(self, nodes: Prefixes) -> Sealed:
         return Sealed(np.where(nodes.bits == 0, self.rows, 0)[:, None])
 
 
@@ -345,7 +348,7 @@ def test_along_any_bits_one_person_loses_no_more_than_epsilon(
 class Everywhere(OnePlace):
     """So many rows in every box that is asked for."""
 
-    def children(self, _: BitTree, nodes: Prefixes, __: int) -> Sealed:
+    def _boxes(self, nodes: Prefixes) -> Sealed:
         return Sealed(np.full((len(nodes), 1), self.rows))
 
 
@@ -369,7 +372,7 @@ def test_biased_counts_are_those_of_a_loop_over_rows_less_the_decay_of_their_lev
     live = ROOT
     for level in range(4):
         session.split(live)
-        exact = LoopCounter(TEN_PEOPLE).children(TREE, live, 0).open_at_the_gate()[:, 0]
+        exact = LoopCounter(TEN_PEOPLE).children(TREE, [(live, 0)])[0].open_at_the_gate()[:, 0]
         expected = [max(-4, count - 4 * level) for count in exact.tolist()]
         assert noise.draws[-1].exact.tolist() == expected
         assert noise.draws[-1].scale == Fraction(7, 3)

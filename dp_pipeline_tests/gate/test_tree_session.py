@@ -108,7 +108,10 @@ class OnePersonEverywhere:
 
     domain: Domain = TOWN
 
-    def children(self, _: BitTree, nodes: Prefixes, bits: int) -> Sealed:
+    def children(self, _: BitTree, asked: Sequence[tuple[Prefixes, int]]) -> list[Sealed]:
+        return [self._boxes(nodes, bits) for nodes, bits in asked]
+
+    def _boxes(self, nodes: Prefixes, bits: int) -> Sealed:
         boxes = nodes.children(bits)
         width = TREE.depth - boxes.depths
         first, after = boxes.bits << width, (boxes.bits + 1) << width
@@ -252,7 +255,7 @@ def test_counts_at_large_epsilon_are_those_of_a_loop_in_the_order_that_was_asked
     session.expand(ROOT, bits=2, shares=shares)
     nodes = ROOT.children(2).where(np.array([3, 0, 2, 1]))
     answer = session.expand(nodes, bits=2, shares=np.array([5, 2048, 5, 7]))
-    exact = LoopCounter(TEN_PEOPLE).children(TREE, nodes, 2).open_at_the_gate()
+    exact = LoopCounter(TEN_PEOPLE).children(TREE, [(nodes, 2)])[0].open_at_the_gate()
     assert answer.tolist() == exact.tolist()
     assert exact.sum() == 10
 

@@ -187,18 +187,15 @@ def test_every_leaf_has_spent_all_and_the_leaves_tile_the_box(
 
 def test_a_tree_that_keeps_a_share_does_not_close(monkeypatch: pytest.MonkeyPatch) -> None:
     # A mutant of growth: leaves do not spend their last share.
-    again = htree_kmeans._Growth.count_again
+    count = htree_kmeans._Growth.count
 
-    def all_but_one(growth, nodes) -> None:
-        again(growth, htree_kmeans._Frontier(*_but_the_last_share(nodes)))
+    def all_but_one(growth, asked):
+        less = [(nodes, bits, shares - (not bits)) for nodes, bits, shares in asked]
+        return count(growth, less)
 
-    monkeypatch.setattr(htree_kmeans._Growth, "count_again", all_but_one)
+    monkeypatch.setattr(htree_kmeans._Growth, "count", all_but_one)
     with pytest.raises(BoundaryViolation, match="every path to spend all of ε, got 1 of 4096"):
         grown(Constant(6))
-
-
-def _but_the_last_share(nodes) -> tuple:
-    return nodes.nodes, nodes.positions, nodes.values, nodes.variance, nodes.left - 1
 
 
 def test_a_tree_of_enough_nodes_grows_no_further(monkeypatch: pytest.MonkeyPatch) -> None:

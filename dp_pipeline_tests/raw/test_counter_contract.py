@@ -67,7 +67,7 @@ def all_answers(engine: Engine, population: Population) -> list[np.ndarray]:
         answers += counter.with_attributes(derived).count([(), tuple(derived)])
     answers += [counter.grid(columns, cells) for columns, cells in GRIDS]
     answers += [counter.distance_total(rule, **limits) for rule, limits in DISTANCES]
-    answers += [counter.children(tree, nodes, bits) for tree, nodes, bits in TREES]
+    answers += [counter.children(tree, [(nodes, bits)])[0] for tree, nodes, bits in TREES]
     answers += [counter.sum_by_centre(rules, salt=salt) for rules, salt in SUBSETS]
     answers += [counter.residuals(rule, radii) for rule, radii in RESIDUALS]
     answers += [counter.classify(rule, attribute) for rule, attribute in CLASSES]
@@ -149,7 +149,7 @@ def test_many_rows_are_in_one_box_one_subset_and_one_cluster_each(engine):
     population = drawn(140_003)
     counter, rules = engine(population), [SPREAD_OUT, SPREAD_OUT, SPREAD_OUT]
     tree = tree_of("x", "y")
-    boxes = counter.children(tree, ROOT.children(8), 8).open_at_the_gate()
+    boxes = counter.children(tree, [(ROOT.children(8), 8)])[0].open_at_the_gate()
     assert np.array_equal(boxes.ravel(), morton(population, 8))
     sums = counter.sum_by_centre(rules, salt=3).open_at_the_gate()
     assert_answer(counter.sum_by_centre(rules[:1], salt=4), sums.sum(axis=0, keepdims=True))
@@ -176,8 +176,8 @@ def test_an_engine_agrees_with_the_loop_counter_on_awkward_populations(engine, p
     rng = np.random.default_rng(0)
     rules = [NearestCentre.of(columns, rng.uniform(-1, 8, (3, len(box))), box) for _ in range(2)]
     for bits in (0, 1, 7):
-        asked = loop.children(tree, nodes, bits).open_at_the_gate()
-        assert_answer(counter.children(tree, nodes, bits), asked)
+        asked = loop.children(tree, [(nodes, bits)])[0].open_at_the_gate()
+        assert_answer(counter.children(tree, [(nodes, bits)])[0], asked)
     for salt in (0, 1):
         asked = loop.sum_by_centre(rules, salt=salt).open_at_the_gate()
         assert_answer(counter.sum_by_centre(rules, salt=salt), asked)
@@ -276,7 +276,7 @@ def trees(draw) -> tuple[BitTree, Prefixes, int]:
 @settings(max_examples=40, deadline=None)
 @given(population=populations(), tree=trees())
 def test_any_nodes_of_any_tree_are_counted_like_a_loop(engine, population, tree):
-    assert_answer(engine(population).children(*tree), population.children(*tree))
+    assert_answer(engine(population).children(tree[0], [tree[1:]])[0], population.children(*tree))
 
 
 @settings(max_examples=40, deadline=None)
@@ -325,9 +325,9 @@ def test_an_answer_is_nobody_elses_memory(engine):
     assert_answer(second, POPULATIONS["few rows"].counted(("c", "d")))
     assert_counts(lambda _: counter, POPULATIONS["few rows"])
     for tree, nodes, bits in TREES:
-        counter.children(tree, nodes, bits).open_at_the_gate()[:] = -1
+        counter.children(tree, [(nodes, bits)])[0].open_at_the_gate()[:] = -1
         expected = POPULATIONS["few rows"].children(tree, nodes, bits)
-        assert_answer(counter.children(tree, nodes, bits), expected)
+        assert_answer(counter.children(tree, [(nodes, bits)])[0], expected)
 
 
 X = NearestCentre(("x",), ((0,),), (1,))
@@ -361,21 +361,21 @@ REFUSED = {
     "a grid of no cells": lambda c: c.grid(("x",), 0),
     "a grid above the cap": lambda c: c.grid(("x",), MOST_GRID_CELLS + 1),
     "a grid above the cap in three dimensions": lambda c: c.grid(("x", "y", "z"), 257),
-    "a tree of no column": lambda c: c.children(BitTree((), ()), ROOT, 0),
-    "a tree with a column twice": lambda c: c.children(BitTree(("x", "x"), (0, 1)), ROOT, 1),
-    "a tree of an axis that is not there": lambda c: c.children(BitTree(("x",), (1,)), ROOT, 1),
-    "a tree of an axis below zero": lambda c: c.children(BitTree(("x",), (-1,)), ROOT, 1),
-    "an axis halved too often": lambda c: c.children(BitTree(("x",), (0,) * 18), ROOT, 1),
+    "a tree of no column": lambda c: c.children(BitTree((), ()), [(ROOT, 0)]),
+    "a tree with a column twice": lambda c: c.children(BitTree(("x", "x"), (0, 1)), [(ROOT, 1)]),
+    "a tree of an axis that is not there": lambda c: c.children(BitTree(("x",), (1,)), [(ROOT, 1)]),
+    "a tree of an axis below zero": lambda c: c.children(BitTree(("x",), (-1,)), [(ROOT, 1)]),
+    "an axis halved too often": lambda c: c.children(BitTree(("x",), (0,) * 18), [(ROOT, 1)]),
     "a tree too deep": lambda c: c.children(
-        BitTree(("x", "y", "z"), (0, 1, 2) * 13 + (0, 1)), ROOT, 1
+        BitTree(("x", "y", "z"), (0, 1, 2) * 13 + (0, 1)), [(ROOT, 1)]
     ),
-    "boxes below the tree": lambda c: c.children(XY, nodes_of((30, 0)), 5),
-    "bits below zero": lambda c: c.children(XY, ROOT, -1),
-    "too many bits": lambda c: c.children(XY, ROOT, 17),
-    "a node at a depth below zero": lambda c: c.children(XY, nodes_of((-1, 0)), 1),
-    "a node with more bits than its depth": lambda c: c.children(XY, nodes_of((3, 8)), 1),
-    "a node with bits below zero": lambda c: c.children(XY, nodes_of((3, -1)), 1),
-    "more boxes than the cap": lambda c: c.children(XY, ROOT.children(9), 16),
+    "boxes below the tree": lambda c: c.children(XY, [(nodes_of((30, 0)), 5)]),
+    "bits below zero": lambda c: c.children(XY, [(ROOT, -1)]),
+    "too many bits": lambda c: c.children(XY, [(ROOT, 17)]),
+    "a node at a depth below zero": lambda c: c.children(XY, [(nodes_of((-1, 0)), 1)]),
+    "a node with more bits than its depth": lambda c: c.children(XY, [(nodes_of((3, 8)), 1)]),
+    "a node with bits below zero": lambda c: c.children(XY, [(nodes_of((3, -1)), 1)]),
+    "more boxes than the cap": lambda c: c.children(XY, [(ROOT.children(9), 16)]),
     "no rule": lambda c: c.sum_by_centre([], salt=0),
     "a salt below zero": lambda c: c.sum_by_centre([X], salt=-1),
     "a salt too large": lambda c: c.sum_by_centre([X], salt=1 << 63),
@@ -390,7 +390,7 @@ REFUSED = {
     ),
     "a centre that is not whole": lambda c: c.classify(NearestCentre(("x",), ((0.5,),), (1,)), "c"),
     "nodes in too few bits": lambda c: c.children(
-        XY, Prefixes(np.zeros(1, np.int32), np.zeros(1, np.int32)), 1
+        XY, [(Prefixes(np.zeros(1, np.int32), np.zeros(1, np.int32)), 1)]
     ),
     "a radius missing": lambda c: c.residuals(X, ()),
     "a radius too many": lambda c: c.residuals(X, (1, 1)),
@@ -463,7 +463,7 @@ def test_undeclared_and_unbounded_attributes_are_refused_by_the_declaration(engi
     with pytest.raises(DeclarationError, match="expected bounds, got levels"):
         counter.distance_total(NearestCentre(("c",), ((0,),), (1,)), clip=1, shift=0)
     with pytest.raises(DeclarationError, match="expected bounds, got levels"):
-        counter.children(BitTree(("c",), (0,)), ROOT, 1)
+        counter.children(BitTree(("c",), (0,)), [(ROOT, 1)])
     with pytest.raises(DeclarationError, match="expected bounds, got levels"):
         counter.sum_by_centre([NearestCentre(("c",), ((0,),), (1,))], salt=0)
     with pytest.raises(DeclarationError, match="got a name not declared"):

@@ -9,6 +9,7 @@ import pytest
 
 from dp_pipeline.gate.counter import Sealed
 from dp_pipeline.gate.rules import NearestCentre
+from dp_pipeline.raw.counters.batch import Batch
 from dp_pipeline.raw.counters.geometry import Assignment
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline_tests.raw.population import EDGE, POPULATIONS, Population
@@ -28,21 +29,57 @@ from dp_pipeline_tests.raw.questions import (
 )
 
 
-class CountsAGroupTwice(MemoryCounter):
+class Mutant(MemoryCounter):
+    """An engine that a subclass makes wrong in one place."""
+
+    @property
+    def _codes(self):
+        return self._batch.codes
+
+    @property
+    def _coordinates(self):
+        return self._batch.coordinates
+
+    @property
+    def _rows(self):
+        return self._batch.rows
+
+    @property
+    def _sizes(self):
+        return self._batch.sizes
+
+    def _columns(self, names):
+        return self._batch._columns(names)
+
+    def children(self, tree, asked):
+        return [self.boxes(tree, nodes, bits) for nodes, bits in asked]
+
+    def boxes(self, tree, nodes, bits):
+        return super().children(tree, [(nodes, bits)])[0]
+
+    def with_attributes(self, derived):
+        self._batch._derived = self._derived
+        return super().with_attributes(derived)
+
+    def _derived(self, one, codes, sizes):
+        return Batch._derived(self._batch, one, codes, sizes)
+
+
+class CountsAGroupTwice(Mutant):
     def grouped(self, groupings):
         coarse = super().grouped(groupings)
-        first = [np.flatnonzero(coarse._codes[name] == 0) for name in groupings]
+        first = [np.flatnonzero(coarse._batch.codes[name] == 0) for name in groupings]
         return of_rows(coarse, np.concatenate([np.arange(self._rows), *first]))
 
 
-class LosesALastGroup(MemoryCounter):
+class LosesALastGroup(Mutant):
     def grouped(self, groupings):
         coarse = super().grouped(groupings)
-        kept = [coarse._codes[name] < one.size - 1 for name, one in groupings.items()]
+        kept = [coarse._batch.codes[name] < one.size - 1 for name, one in groupings.items()]
         return of_rows(coarse, np.logical_and.reduce([np.ones(self._rows, bool), *kept]))
 
 
-class GroupsTheMostFrequentFirst(MemoryCounter):
+class GroupsTheMostFrequentFirst(Mutant):
     """Groups levels by their exact counts, which nobody has released."""
 
     def grouped(self, groupings):
@@ -56,67 +93,67 @@ class GroupsTheMostFrequentFirst(MemoryCounter):
         return sorted_.grouped(groupings)
 
 
-class GroupsInPlace(MemoryCounter):
+class GroupsInPlace(Mutant):
     def grouped(self, groupings):
         for name, one in groupings.items():
             self._codes[name] = one.labels[self._codes[name]]
         return self
 
 
-class ReadsTheFirstAttributeFastest(MemoryCounter):
-    def _derived(self, one):
+class ReadsTheFirstAttributeFastest(Mutant):
+    def _derived(self, one, codes, sizes):
         shape = self.domain.shape(one.attributes)
         groups = np.reshape(one.groups, shape).T.ravel().tolist()
         turned = replace(one, attributes=one.attributes[::-1], groups=tuple(groups))
-        return super()._derived(replace(turned, attributes=one.attributes))
+        return super()._derived(replace(turned, attributes=one.attributes), codes, sizes)
 
 
-class DerivesInOneByte(MemoryCounter):
-    def _derived(self, one):
-        return super()._derived(one).astype(np.uint8)
+class DerivesInOneByte(Mutant):
+    def _derived(self, one, codes, sizes):
+        return super()._derived(one, codes, sizes).astype(np.uint8)
 
 
-class NumbersGroupsByTheirRows(MemoryCounter):
+class NumbersGroupsByTheirRows(Mutant):
     """Groups by what nobody has released."""
 
-    def _derived(self, one):
-        codes = super()._derived(one)
+    def _derived(self, one, codes, sizes):
+        codes = super()._derived(one, codes, sizes)
         order = np.argsort(-np.bincount(codes, minlength=one.size), kind="stable")
         return np.argsort(order)[codes]
 
 
-class CountsTheFirstGroupTwice(MemoryCounter):
+class CountsTheFirstGroupTwice(Mutant):
     def with_attributes(self, derived):
         finer = super().with_attributes(derived)
-        first = [np.flatnonzero(finer._codes[name] == 0) for name in derived]
+        first = [np.flatnonzero(finer._batch.codes[name] == 0) for name in derived]
         return of_rows(finer, np.concatenate([np.arange(self._rows), *first]))
 
 
-class DropsEmptyCells(MemoryCounter):
+class DropsEmptyCells(Mutant):
     def count(self, marginals):
         tables = self.exact_tables(marginals)
         return [Sealed(table[table > 0] if table.ndim else table) for table in tables]
 
 
-class CountsInFloats(MemoryCounter):
+class CountsInFloats(Mutant):
     def count(self, marginals):
         return [Sealed(table.astype(np.float64)) for table in self.exact_tables(marginals)]
 
 
-class ForgetsTheOrderOfAxes(MemoryCounter):
+class ForgetsTheOrderOfAxes(Mutant):
     def count(self, marginals):
         return super().count([tuple(sorted(names)) for names in marginals])
 
 
 def of_rows(counter: MemoryCounter, rows: np.ndarray) -> MemoryCounter:
     """The counter of some of the rows, a mask or positions."""
-    kept = {name: q[rows] for name, q in counter._coordinates.items()}
-    codes = {name: code[rows] for name, code in counter._codes.items()}
-    number = len(np.arange(counter._rows)[rows])
+    kept = {name: q[rows] for name, q in counter._batch.coordinates.items()}
+    codes = {name: code[rows] for name, code in counter._batch.codes.items()}
+    number = len(np.arange(counter._batch.rows)[rows])
     return MemoryCounter(counter.domain, coordinates=kept, codes=codes, rows=number)
 
 
-class LosesTheUpperEdge(MemoryCounter):
+class LosesTheUpperEdge(Mutant):
     def _inside(self, columns):
         edges = [self._coordinates[name] < EDGE for name in columns]
         return of_rows(self, np.logical_and.reduce(edges))
@@ -124,11 +161,11 @@ class LosesTheUpperEdge(MemoryCounter):
     def grid(self, columns, cells):
         return self._inside(columns).grid(columns, cells)
 
-    def children(self, tree, nodes, bits):
-        return self._inside(tree.columns).children(tree, nodes, bits)
+    def boxes(self, tree, nodes, bits):
+        return self._inside(tree.columns).children(tree, [(nodes, bits)])[0]
 
 
-class MeasuresInFloats(MemoryCounter):
+class MeasuresInFloats(Mutant):
     def distance_total(self, rule, *, clip, shift):
         weights = np.array(rule.weights, dtype=np.float64)
         x = np.stack([self._coordinates[name] for name in rule.columns], axis=1) * weights
@@ -138,42 +175,42 @@ class MeasuresInFloats(MemoryCounter):
         return Sealed(np.array((nearest >> shift).sum(), dtype=np.int64))
 
 
-class PutsTheUpperEdgeAtTheLower(MemoryCounter):
-    def children(self, tree, nodes, bits):
+class PutsTheUpperEdgeAtTheLower(Mutant):
+    def boxes(self, tree, nodes, bits):
         moved = {name: np.where(q == EDGE, -EDGE, q) for name, q in self._coordinates.items()}
         counter = MemoryCounter(self.domain, coordinates=moved, codes=self._codes, rows=self._rows)
-        return counter.children(tree, nodes, bits)
+        return counter.children(tree, [(nodes, bits)])[0]
 
 
-class KeepsTheKeysOfAnotherTree(MemoryCounter):
-    def children(self, tree, nodes, bits):
-        self._keys = self._keys and (tree, self._keys[1])
-        return super().children(tree, nodes, bits)
+class KeepsTheKeysOfAnotherTree(Mutant):
+    def boxes(self, tree, nodes, bits):
+        self._batch._keys = self._batch._keys and (tree, self._batch._keys[1])
+        return super().boxes(tree, nodes, bits)
 
 
-class LeavesOutEmptyBoxes(MemoryCounter):
-    def children(self, tree, nodes, bits):
-        counts = super().children(tree, nodes, bits).open_at_the_gate()
+class LeavesOutEmptyBoxes(Mutant):
+    def boxes(self, tree, nodes, bits):
+        counts = super().boxes(tree, nodes, bits).open_at_the_gate()
         return Sealed(counts[:, counts.any(axis=0)])
 
 
-class CountsANodeOnce(MemoryCounter):
-    def children(self, tree, nodes, bits):
+class CountsANodeOnce(Mutant):
+    def boxes(self, tree, nodes, bits):
         _, places = np.unique(nodes.keys, return_index=True)
-        counts = super().children(tree, nodes, bits).open_at_the_gate()
+        counts = super().boxes(tree, nodes, bits).open_at_the_gate()
         once = np.zeros_like(counts)
         once[places] = counts[places]
         return Sealed(once)
 
 
-class ReadsBitsFromTheLast(MemoryCounter):
-    def children(self, tree, nodes, bits):
-        counts = super().children(tree, nodes, bits).open_at_the_gate()
+class ReadsBitsFromTheLast(Mutant):
+    def boxes(self, tree, nodes, bits):
+        counts = super().boxes(tree, nodes, bits).open_at_the_gate()
         order = [int(format(at, f"0{bits}b")[::-1], 2) if bits else 0 for at in range(1 << bits)]
         return Sealed(np.ascontiguousarray(counts[:, order]))
 
 
-class TakesTheLastOfTiedCentres(MemoryCounter):
+class TakesTheLastOfTiedCentres(Mutant):
     @staticmethod
     def _backwards(rule):
         return NearestCentre(rule.columns, rule.centres[::-1], rule.weights)
@@ -191,7 +228,7 @@ class TakesTheLastOfTiedCentres(MemoryCounter):
         return Sealed(table.open_at_the_gate()[:, ::-1].copy())
 
 
-class SplitsRowsByPosition(MemoryCounter):
+class SplitsRowsByPosition(Mutant):
     def sum_by_centre(self, rules, *, salt):
         parts = [
             of_rows(self, np.arange(self._rows) % len(rules) == at) for at in range(len(rules))
@@ -203,12 +240,12 @@ class SplitsRowsByPosition(MemoryCounter):
         return Sealed(np.concatenate(sums))
 
 
-class ForgetsTheSalt(MemoryCounter):
+class ForgetsTheSalt(Mutant):
     def sum_by_centre(self, rules, *, salt):
         return super().sum_by_centre(rules, salt=0 * salt)
 
 
-class HashesColumnsInTheirDeclaredOrder(MemoryCounter):
+class HashesColumnsInTheirDeclaredOrder(Mutant):
     def sum_by_centre(self, rules, *, salt):
         names = [name for name in self.domain.numeric if name in rules[0].columns]
         order = [rules[0].columns.index(name) for name in names]
@@ -225,7 +262,7 @@ class HashesColumnsInTheirDeclaredOrder(MemoryCounter):
         return Sealed(np.ascontiguousarray(sums[:, :, back]))
 
 
-class ForgetsTheWeights(MemoryCounter):
+class ForgetsTheWeights(Mutant):
     def sum_by_centre(self, rules, *, salt):
         ones = [NearestCentre(r.columns, r.centres, (1,) * len(r.columns)) for r in rules]
         return super().sum_by_centre(ones, salt=salt)
@@ -235,7 +272,7 @@ class ForgetsTheWeights(MemoryCounter):
         return super().classify(one, attribute)
 
 
-class AssignsInDoubles(MemoryCounter):
+class AssignsInDoubles(Mutant):
     kind: type[np.floating] = np.float64
 
     def sum_by_centre(self, rules, *, salt):
@@ -260,7 +297,7 @@ class AssignsInSinglePrecision(AssignsInDoubles):
         return faulty.sum_by_centre(self, rules, salt=salt)
 
 
-class ClipsResidualsAnotherWay(MemoryCounter):
+class ClipsResidualsAnotherWay(Mutant):
     """Residuals by a formula of its own; here it is the right one."""
 
     def clipped(self, y, least):
@@ -299,27 +336,27 @@ class ScalesWithoutClipping(ClipsResidualsAnotherWay):
         return np.sign(y) * ((np.abs(y) << 16) // least)
 
 
-class ForgetsALevel(MemoryCounter):
+class ForgetsALevel(Mutant):
     def classify(self, rule, attribute):
         return Sealed(super().classify(rule, attribute).open_at_the_gate()[1:])
 
 
-class TakesATieForPositive(MemoryCounter):
+class TakesATieForPositive(Mutant):
     def mistakes(self, rule):
         return super().mistakes(replace(rule, intercept=rule.intercept + 1))
 
 
-class CountsAWrongRowTwice(MemoryCounter):
+class CountsAWrongRowTwice(Mutant):
     def mistakes(self, rule):
         return Sealed(super().mistakes(rule).open_at_the_gate() * [1, 2])
 
 
-class SwapsRightAndWrong(MemoryCounter):
+class SwapsRightAndWrong(Mutant):
     def mistakes(self, rule):
         return Sealed(super().mistakes(rule).open_at_the_gate()[::-1].copy())
 
 
-class LooksAtTheFirstLevelOnly(MemoryCounter):
+class LooksAtTheFirstLevelOnly(Mutant):
     def mistakes(self, rule):
         return super().mistakes(replace(rule, positive=rule.positive[:1]))
 

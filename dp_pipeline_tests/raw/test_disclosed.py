@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.gate.counter import Disclosing, Sealed
-from dp_pipeline.raw.counters import memory as memory_file
+from dp_pipeline.raw.counters import batch as batch_file
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.spec.errors import BoundaryViolation
 from dp_pipeline_tests.populations import AWKWARD, LoopCounter
@@ -66,9 +66,9 @@ def test_rows_of_one_hash_lie_by_their_coordinates(monkeypatch: pytest.MonkeyPat
     def one_hash(columns: list[np.ndarray], _: int) -> np.ndarray:
         return np.zeros(len(columns[0]), dtype=np.uint64)
 
-    monkeypatch.setattr(memory_file, "hash_of", one_hash)
+    monkeypatch.setattr(batch_file, "hash_of", one_hash)
     columns = [np.array([3, 1, 1, 2]), np.array([0, 9, -9, 5])]
-    assert memory_file.first_by_hash(columns, 3, 0).tolist() == [[1, -9], [1, 9], [2, 5]]
+    assert batch_file.first_by_hash(columns, 3, 0).tolist() == [[1, -9], [1, 9], [2, 5]]
 
 
 def test_columns_are_refused_whatever_the_rows(engine: Engine) -> None:
@@ -84,19 +84,19 @@ def test_columns_are_refused_whatever_the_rows(engine: Engine) -> None:
 class ShowsTheFirstRows(MemoryCounter):
     def records(self, columns: tuple[str, ...], many: int, salt: int) -> Sealed:  # noqa: ARG002
         found = np.zeros((many, len(columns)), dtype=np.int64)
-        rows = min(many, self._rows)
-        found[:rows] = np.stack(self._columns(columns), axis=1)[:rows]
+        rows = min(many, self._batch.rows)
+        found[:rows] = np.stack(self._batch._columns(columns), axis=1)[:rows]
         return Sealed(found)
 
 
 class ForgetsTheSalt(MemoryCounter):
     def records(self, columns: tuple[str, ...], many: int, salt: int) -> Sealed:  # noqa: ARG002
-        return Sealed(memory_file.first_by_hash(self._columns(columns), many, 0))
+        return super().records(columns, many, 0)
 
 
 class ShowsNobodyAtTheMiddle(MemoryCounter):
     def bounds(self, columns: tuple[str, ...]) -> Sealed:
-        if self._rows:
+        if self._batch.rows:
             return super().bounds(columns)
         return Sealed(np.zeros((2, len(columns)), dtype=np.int64))
 

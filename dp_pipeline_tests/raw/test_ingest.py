@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date
@@ -240,12 +240,12 @@ def test_two_runs_at_once_read_the_source_once(
 ) -> None:
     reads = []
 
-    def counted(spec: DatasetSpec, files: Sequence[Path] | None) -> pa.Table:
+    def counted(spec: DatasetSpec, files: Sequence[Path] | None) -> Iterator[pa.Table]:
         reads.append(spec.name)
         return original(spec, files)
 
-    original = ingest_module.read_source
-    monkeypatch.setattr(ingest_module, "read_source", counted)
+    original = ingest_module.source_tables
+    monkeypatch.setattr(ingest_module, "source_tables", counted)
     with ThreadPoolExecutor(4) as threads:
         runs = [threads.submit(run, "one") for _ in range(4)]
     assert {run.result().id for run in runs} == {"one"}

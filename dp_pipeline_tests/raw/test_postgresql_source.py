@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg2
@@ -159,14 +160,14 @@ def test_a_query_that_would_write_is_refused_and_writes_nothing(rides: str, quer
 
 
 def test_all_rows_are_of_one_moment(rides: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    table, other = sql._table, []
+    tables, other = sql._tables, []
 
-    def later(*arguments: object) -> pa.Table:
+    def later(*arguments: object) -> Iterator[pa.Table]:
         run(rides, "INSERT INTO rides (lat) VALUES (8)")
         other.append("written")
-        return table(*arguments)  # type: ignore[arg-type]
+        return tables(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(sql, "_table", later)
+    monkeypatch.setattr(sql, "_tables", later)
     assert read_source(spec_at(rides, "SELECT lat FROM rides", "lat")).num_rows == 2
     assert other == ["written"]
 
@@ -175,7 +176,7 @@ def test_rows_come_in_batches_and_none_is_lost(rides: str, monkeypatch: pytest.M
     monkeypatch.setattr(sql, "BATCH_ROWS", 7)
     query = "SELECT n AS x, CAST(n AS text) AS word FROM generate_series(1, 50) AS n"
     table = read_source(spec_at(rides, query, "x", "word"))
-    assert [len(chunk) for chunk in table.column("x").chunks] == [*[7] * 7, 1]
+    assert [len(chunk) for chunk in table.column("x").chunks] == [0, *[7] * 7, 1]
     assert table.column("x").to_pylist() == list(range(1, 51))
     assert table.column("word").to_pylist() == [str(n) for n in range(1, 51)]
 

@@ -208,7 +208,7 @@ def test_coordinates_are_those_that_preparation_makes(tmp_path: Path) -> None:
     full = spec.with_domain(DiscoveredDomain((("x", Found(edges=(5.0,))),)))
     prepare(full, snapshot)
     after = MemoryCounter.open(full, snapshot)
-    counted = [one.children(tree, *asked).open_at_the_gate() for one in (before, after)]
+    counted = [one.children(tree, [asked])[0].open_at_the_gate() for one in (before, after)]
     assert np.array_equal(*counted)
     assert counted[0].sum() == 6
 

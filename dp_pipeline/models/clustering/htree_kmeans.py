@@ -15,6 +15,7 @@ part of a box. The rows' own distances from the released centres, clipped, are n
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import log
@@ -25,7 +26,7 @@ import numpy as np
 from dp_pipeline.files import one_thread
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.rules import NearestCentre
-from dp_pipeline.gate.trees import TreeSession
+from dp_pipeline.gate.trees import Expansion, TreeSession
 from dp_pipeline.inference.earlier import EarlierTree, smoothed, whole_counts
 from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.inference.noisy_tree import NoisyTree, Sparsity
@@ -118,7 +119,6 @@ class _Growth:
         self.noisy = NoisyTree()
 
     def first(self) -> _Frontier:
-        shares = max(1, int(FIRST_SHARE * SHARES))
         root = _Frontier(
             Prefixes.root(),
             np.zeros(1, dtype=np.int64),
@@ -126,23 +126,33 @@ class _Growth:
             np.full(1, np.inf),
             np.array([SHARES]),
         )
-        return self.count_below(root, BLOCK, np.array([shares]))
+        shares = np.array([max(1, int(FIRST_SHARE * SHARES))])
+        return self.count([(root, BLOCK, shares)])[0]
 
-    def count_below(self, parents: _Frontier, bits: int, shares: IntArray) -> _Frontier:
-        """Count all descendants ``bits`` further down; they are the next generation."""
-        values = self._session.expand(parents.nodes, bits=bits, shares=shares)
+    def count(self, asked: Sequence[tuple[_Frontier, int, IntArray]]) -> list[_Frontier]:
+        """Count all descendants so many bits below nodes, for so many shares of each: they are the
+        next generations. 0 bits below a node it is counted once more itself. One look for all.
+        """
+        answers = self._session.expand_all(
+            [Expansion(parents.nodes, bits, shares) for parents, bits, shares in asked]
+        )
+        return [
+            self._added(parents, bits, shares, values)
+            for (parents, bits, shares), values in zip(asked, answers, strict=True)
+        ]
+
+    def _added(
+        self, parents: _Frontier, bits: int, shares: IntArray, values: IntArray
+    ) -> _Frontier:
         variance = variances(shares * self._rate / SHARES)
+        if not bits:
+            self.noisy.count_again(parents.positions, values[:, 0], variance)
+            return parents
         nodes, fan = parents.nodes.children(bits), 1 << bits
         positions = self.noisy.add(parents.positions, nodes, values, variance)
         left = np.repeat(parents.left - shares, fan)
         spread = np.repeat(variance, fan)
         return _Frontier(nodes, positions, values.ravel().astype(np.float64), spread, left)
-
-    def count_again(self, nodes: _Frontier) -> None:
-        """Spend what is left to nodes on their own counts."""
-        values = self._session.expand(nodes.nodes, bits=0, shares=nodes.left)
-        variance = variances(nodes.left * self._rate / SHARES)
-        self.noisy.count_again(nodes.positions, values[:, 0], variance)
 
     def depths(self, frontier: _Frontier, plan: GrowthPlan) -> FloatArray:
         """How many bits below each node its leaves should be, (m,).
@@ -187,12 +197,14 @@ def grow(session: TreeSession, tree: BitTree, *, clusters: int, rate: float) -> 
         # Whole bits, so that many nodes share one scale of noise.
         bits = np.rint(growth.depths(live, plan)).astype(np.int64)
         ending = bits <= BLOCK
-        growth.count_again(live.where(ending & (bits == 0)))
-        for last in range(1, BLOCK + 1):
-            leaves = live.where(ending & (bits == last))
-            growth.count_below(leaves, last, leaves.left)
+        last = [(live.where(ending & (bits == at)), at) for at in range(BLOCK + 1)]
         live, bits = live.where(~ending), bits[~ending]
-        live = growth.count_below(live, BLOCK, _shares(live.left, bits))
+        *_, live = growth.count(
+            [
+                *((leaves, at, leaves.left) for leaves, at in last),
+                (live, BLOCK, _shares(live.left, bits)),
+            ]
+        )
     return GrownTree(growth.noisy, plan)
 
 

@@ -12,8 +12,9 @@ which no protected row may do: data to be released is never sampled.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -24,9 +25,10 @@ from dp_pipeline.raw.generators import GENERATORS, STREAMS
 from dp_pipeline.raw.sources.reading import (
     check_names,
     csv_columns,
-    csv_table,
+    csv_tables,
     declared_columns,
     guarded,
+    guarded_each,
     plain_columns,
     plain_types,
     refusal,
@@ -40,8 +42,11 @@ from dp_pipeline.spec.encoding import INVALID, IntArray
 from dp_pipeline.spec.errors import DeclarationError, one_of
 from dp_pipeline.spec.source import WHITESPACE, Sample
 
+ROWS_A_BATCH = 1 << 20
+"""Rows that are in memory together, where a file is larger than that."""
 
-def read_csv(spec: DatasetSpec, files: Sequence[Path]) -> pa.Table:
+
+def read_csv(spec: DatasetSpec, files: Sequence[Path]) -> Iterator[pa.Table]:
     """The rows of every file as bytes, in the order of the declared locations."""
     source = spec.source
     one = source.delimiter
@@ -49,14 +54,11 @@ def read_csv(spec: DatasetSpec, files: Sequence[Path]) -> pa.Table:
         raise DeclarationError(
             f"{spec.name}: source.delimiter: expected one character or {WHITESPACE}, got {one!r}"
         )
-    parts = [
-        _read_file(replace(spec, source=source.only(location)), path)
-        for location, path in zip(source.locations, files, strict=True)
-    ]
-    return pa.concat_tables(parts)
+    for location, path in zip(source.locations, files, strict=True):
+        yield from _read_file(replace(spec, source=source.only(location)), path)
 
 
-def _read_file(spec: DatasetSpec, path: Path) -> pa.Table:
+def _read_file(spec: DatasetSpec, path: Path) -> Iterator[pa.Table]:
     """The rows of a data set of one file."""
     require_readable(spec, path)
     names = guarded(
@@ -65,9 +67,9 @@ def _read_file(spec: DatasetSpec, path: Path) -> pa.Table:
         expected="a CSV file with a header line",
     )
     check_names(spec, names)
-    return guarded(
+    yield from guarded_each(
         spec,
-        lambda: csv_table(path, spec.source, declared_columns(spec), total=spec.is_release),
+        csv_tables(path, spec.source, declared_columns(spec), total=spec.is_release),
         expected=f"CSV rows of {len(names)} cells",
         got="a row of another length",
     )
@@ -88,8 +90,8 @@ def _is_engines_own(name: str) -> bool:
 _EXPECTED = "a whole Parquet file"
 
 
-def read_parquet(spec: DatasetSpec, files: Sequence[Path]) -> pa.Table:
-    """The declared columns of the one file, or of every file in the one folder.
+def read_parquet(spec: DatasetSpec, files: Sequence[Path]) -> Iterator[pa.Table]:
+    """The declared columns of the one file, or of every file in the one folder, as they go on.
 
     The footers of all files are read, and what they say is judged, before a row of any.
     """
@@ -97,10 +99,9 @@ def read_parquet(spec: DatasetSpec, files: Sequence[Path]) -> pa.Table:
     parts = {part: _only(spec, part) for part in _parts(spec, path)}
     schemas = [_schema(one, part) for part, one in parts.items()]
     types = plain_types(spec, schemas)
-    read = zip(parts.items(), schemas, strict=True)
-    return pa.concat_tables(
-        plain_columns(one, _rows(one, part, schema), types) for (part, one), schema in read
-    )
+    for (part, one), schema in zip(parts.items(), schemas, strict=True):
+        for table in _rows(one, part, schema):
+            yield plain_columns(one, table, types)
 
 
 def _only(spec: DatasetSpec, part: Path) -> DatasetSpec:
@@ -129,12 +130,20 @@ def _schema(spec: DatasetSpec, path: Path) -> pa.Schema:
     return schema
 
 
-def _rows(spec: DatasetSpec, path: Path, schema: pa.Schema) -> pa.Table:
-    """The rows of a file whose schema was judged: SourceError where it is another by now."""
+def _rows(spec: DatasetSpec, path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
+    """The rows of a file whose schema was judged, so many at a time, the first time none:
+    SourceError where it is another by now.
+    """
     with _opened(spec, path) as file:
         if not schema.equals(guarded(spec, lambda: file.schema_arrow, expected=_EXPECTED)):
             raise refusal(spec, "a file that stays while it is read", "one that changed")
-        return guarded(spec, lambda: file.read(columns=declared_columns(spec)), expected=_EXPECTED)
+        columns = declared_columns(spec)
+        batches = file.iter_batches(ROWS_A_BATCH, columns=columns)
+        tables = chain(
+            [schema.empty_table().select(columns)],
+            (pa.Table.from_batches([batch]) for batch in batches),
+        )
+        yield from guarded_each(spec, tables, expected=_EXPECTED)
 
 
 def _opened(spec: DatasetSpec, path: Path) -> pyarrow.parquet.ParquetFile:
@@ -228,7 +237,7 @@ def _quotas(sizes: IntArray, rows: int) -> IntArray:
     return quotas
 
 
-__all__ = ["read_source"]
+__all__ = ["ROWS_A_BATCH", "read_source", "source_tables"]
 
 
 def read_source(spec: DatasetSpec, files: Sequence[Path] | None = None) -> pa.Table:
@@ -247,25 +256,47 @@ def read_source(spec: DatasetSpec, files: Sequence[Path] | None = None) -> pa.Ta
     for a bundled set, a generator, an option or a delimiter that does not exist,
     and for a sample of sensitive rows.
     """
+    return pa.concat_tables(source_tables(spec, files))
+
+
+def source_tables(spec: DatasetSpec, files: Sequence[Path] | None = None) -> Iterator[pa.Table]:
+    """The same as tables of one schema, at least one, in order: files of sensitive rows and of
+    Parquet, and queries, are never in memory as a whole.
+    """
     sample = spec.source.sample
-    if sample is not None and spec.is_release:
+    if sample is None:
+        yield from _plain(spec, files)
+        return
+    if spec.is_release:
         raise DeclarationError(
             f"{spec.name}: source.sample: expected every row of sensitive data, got a sample"
         )
-    whole = plain_columns(spec, _read(spec, files))
-    if sample is None:
-        return whole
+    whole = pa.concat_tables(_plain(spec, files))
     if whole.num_rows < sample.rows:
         raise refusal(spec, f"at least {sample.rows} rows to sample from", "fewer")
-    return sampled(whole, sample, spec.domain)
+    yield sampled(whole, sample, spec.domain)
 
 
-def _read(spec: DatasetSpec, files: Sequence[Path] | None) -> pa.Table:
-    if spec.source.kind == "sklearn":
-        return read_bundled(spec)
-    if spec.source.kind == "generator":
-        return read_generated(spec)
-    if spec.source.kind == "sql":
-        return read_sql(spec)
-    paths = [Path(one) for one in spec.source.locations] if files is None else files
-    return read_csv(spec, paths) if spec.source.kind == "csv" else read_parquet(spec, paths)
+def _plain(spec: DatasetSpec, files: Sequence[Path] | None) -> Iterator[pa.Table]:
+    """The declared columns as they go on."""
+    if spec.source.kind == "parquet":
+        yield from read_parquet(spec, _paths(spec, files))
+        return
+    for table in _read(spec, files):
+        yield plain_columns(spec, table)
+
+
+def _read(spec: DatasetSpec, files: Sequence[Path] | None) -> Iterable[pa.Table]:
+    match spec.source.kind:
+        case "sklearn":
+            return [read_bundled(spec)]
+        case "generator":
+            return [read_generated(spec)]
+        case "sql":
+            return read_sql(spec)
+        case _:
+            return read_csv(spec, _paths(spec, files))
+
+
+def _paths(spec: DatasetSpec, files: Sequence[Path] | None) -> Sequence[Path]:
+    return [Path(one) for one in spec.source.locations] if files is None else files

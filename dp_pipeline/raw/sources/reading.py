@@ -43,6 +43,10 @@ LONGEST_LINE = 1 << 17
 """Bytes of a sensitive line: pyarrow cannot read one that is longer than a block, 2^20."""
 
 
+BYTES_A_PART = 1 << 24
+"""Of a sensitive file, which is read part by part."""
+
+
 class NoHeader(ValueError):
     """There is no first line with column names."""
 
@@ -79,20 +83,51 @@ def csv_columns(path: Path, source: Source, *, total: bool = False) -> list[str]
     return names
 
 
-def csv_table(path: Path, source: Source, columns: list[str], *, total: bool) -> pa.Table:
-    """The declared ``columns`` as bytes: guessing a type would look at the rows.
+def csv_tables(
+    path: Path, source: Source, columns: list[str], *, total: bool
+) -> Iterator[pa.Table]:
+    """The declared ``columns`` as bytes, one table or more: guessing a type would look at the rows.
 
-    total   one line one row, dropping what is none; else an irregular row is a
-            pyarrow.ArrowException
+    total   one line one row, dropping what is none, and a part of the file at a time; else an
+            irregular row is a pyarrow.ArrowException, and the file is read whole
     """
     names = csv_columns(path, source, total=total)
-    data = _content(path, source)
-    if total:
-        rows = b"\n".join(_regular_lines(data, source, cells=len(names)))
-    else:
-        rows = _without_header(data, source)
-    if not rows.strip(b"\r\n"):
-        return pa.table({name: pa.array([], pa.binary()) for name in columns})
+    yield pa.table({name: pa.array([], pa.binary()) for name in columns})
+    if not total:
+        with pa.input_stream(str(path), compression="detect") as stream:
+            rows = _without_header(_content(stream.read(), source), source)
+        if rows.strip(b"\r\n"):
+            yield _parsed(rows, names, columns, source, total=False)
+        return
+    is_header = not source.header
+    for block in _whole_lines(path):
+        lines = [line for line in _content(block, source).splitlines() if line]
+        if is_header and lines:
+            del lines[0]
+            is_header = False
+        rows = b"\n".join(_regular_lines(lines, source, cells=len(names)))
+        if rows.strip(b"\r\n"):
+            yield _parsed(rows, names, columns, source, total=True)
+
+
+def _whole_lines(path: Path) -> Iterator[bytes]:
+    """The content of a file in parts of about BYTES_A_PART, each of whole lines."""
+    with pa.input_stream(str(path), compression="detect") as stream:
+        rest = b""
+        while part := stream.read(BYTES_A_PART):
+            rest += part
+            # A carriage return at the very end may be the first half of a line end.
+            end = 1 + max(rest.rfind(b"\n"), rest.rfind(b"\r", 0, len(rest) - 1))
+            if end:
+                yield rest[:end]
+                rest = rest[end:]
+        if rest:
+            yield rest
+
+
+def _parsed(
+    rows: bytes, names: list[str], columns: list[str], source: Source, *, total: bool
+) -> pa.Table:
     return pyarrow.csv.read_csv(
         # Behind a blank line, which is no row: at the very start pyarrow would drop a mark that
         # stood behind white space, and so belongs to its cell.
@@ -120,14 +155,13 @@ def _comment_marks(source: Source) -> tuple[str, ...]:
     return (source.comment,) if source.comment else ()
 
 
-def _content(path: Path, source: Source) -> bytes:
-    """Everything but byte order marks at the beginnings of lines and the lines that are comments;
-    between cells one character stands for any white space.
+def _content(data: bytes, source: Source) -> bytes:
+    """Whole lines of a file, without byte order marks at their beginnings and without those that
+    are comments; between cells one character stands for any white space.
 
     A line is a comment by its first character alone, even inside of a quoted cell.
     """
-    with pa.input_stream(str(path), compression="detect") as stream:
-        data = _unmarked(stream.read())
+    data = _unmarked(data)
     if source.comment:
         marks = tuple(mark.encode() for mark in _comment_marks(source))
         lines = data.splitlines(keepends=True)
@@ -152,12 +186,9 @@ def _without_header(data: bytes, source: Source) -> bytes:
     return data[text.tell() :]
 
 
-def _regular_lines(data: bytes, source: Source, *, cells: int) -> Iterator[bytes]:
+def _regular_lines(lines: Sequence[bytes], source: Source, *, cells: int) -> Iterator[bytes]:
     """The lines that are rows of ``cells`` cells, quoted in the one way pyarrow cannot misread."""
     delimiter = _delimiter(source)
-    lines = (line for line in data.splitlines() if line)
-    if not source.header:
-        next(lines, None)
     for line in lines:
         if len(line) > LONGEST_LINE:
             continue
@@ -205,6 +236,21 @@ def guarded(
         pass
     # Raised outside of the handler, so that no __context__ carries the quoted row along.
     raise refusal(spec, expected, got)
+
+
+def guarded_each(
+    spec: DatasetSpec,
+    tables: Iterator[pa.Table],
+    *,
+    expected: str,
+    got: str = "a damaged one",
+) -> Iterator[pa.Table]:
+    """The same of tables that are read one after the other."""
+    while True:
+        table = guarded(spec, lambda: next(tables, None), expected=expected, got=got)
+        if table is None:
+            return
+        yield table
 
 
 def require_readable(spec: DatasetSpec, path: Path) -> None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 from urllib.parse import quote
@@ -278,9 +278,10 @@ _REASONS = {
 """A code of SQL or a part of a driver's message → what is said instead."""
 
 
-def read_sql(spec: DatasetSpec) -> pa.Table:
+def read_sql(spec: DatasetSpec) -> Iterator[pa.Table]:
     """The declared columns of the query's rows, in the order in which the database gives them:
-    whole and floating numbers of PostgreSQL as such, all else as the bytes of a text.
+    whole and floating numbers of PostgreSQL as such, all else as the bytes of a text. The first
+    table has no row.
 
     All rows are of one moment. SourceError where the database cannot be opened, the query is
     none of it, or a declared column is not there or of another type. DeclarationError where the
@@ -297,12 +298,17 @@ def read_sql(spec: DatasetSpec) -> pa.Table:
             lambda: selecting(connection, spec),
             expected="a query that this database can answer",
         )
-        return _attempt(
-            spec,
-            lambda: _table(connection, selection),
-            expected="the rows of the query",
-            got="one that failed at a row",
-        )
+        tables = _tables(connection, selection)
+        table: pa.Table | None
+        while (
+            table := _attempt(
+                spec,
+                lambda: next(tables, None),
+                expected="the rows of the query",
+                got="one that failed at a row",
+            )
+        ) is not None:
+            yield table
 
 
 def _url(spec: DatasetSpec) -> URL:
@@ -345,15 +351,19 @@ def _reason(error: Exception) -> str:
     return next(known, "an error of the database")
 
 
-def _table(connection: Connection, selection: Selection) -> pa.Table:
+def _tables(connection: Connection, selection: Selection) -> Iterator[pa.Table]:
     schema = pa.schema(selection.types)
     # On PostgreSQL a cursor of the server: the rows are never here all at once but as columns.
     options = {"stream_results": True, "max_row_buffer": BATCH_ROWS, "no_parameters": True}
     result = connection.exec_driver_sql(selection.statement, None, options)
-    batches = [
-        _batch(zip(*rows, strict=True), schema, selection) for rows in result.partitions(BATCH_ROWS)
-    ]
-    table = pa.Table.from_batches(batches, schema)
+    yield _timed(schema.empty_table(), selection)
+    for rows in result.partitions(BATCH_ROWS):
+        batch = _batch(zip(*rows, strict=True), schema, selection)
+        yield _timed(pa.Table.from_batches([batch]), selection)
+
+
+def _timed(table: pa.Table, selection: Selection) -> pa.Table:
+    """The same with days and times as such."""
     for name, type_ in selection.times.items():
         cells = converted_times(table.column(name).cast(pa.string()), type_)
         table = table.set_column(table.column_names.index(name), name, cells)
