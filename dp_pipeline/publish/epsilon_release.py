@@ -22,7 +22,7 @@ from dp_pipeline.gate.quality import private_quality
 from dp_pipeline.ledger import Charge
 from dp_pipeline.models import build_model
 from dp_pipeline.models.base import Ask, Model, PrivacyGuarantee, declared_guarantee, fit, price
-from dp_pipeline.publish.home import Home
+from dp_pipeline.publish.home import Home, engine_name
 from dp_pipeline.publish.noisy_release import Counted, NoisyRelease, own
 from dp_pipeline.publish.release import BESIDE, ROWS, code_version, digest_of, not_dp_beside
 from dp_pipeline.publish.replay import pointed_bundle, pointer_path, read_json
@@ -39,6 +39,7 @@ from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline.spec.parameters import fact_text, texts_of
 
 if TYPE_CHECKING:
+    from dp_pipeline.raw.counters.fold import FoldCounter
     from dp_pipeline.raw.counters.memory import MemoryCounter
 
 
@@ -317,11 +318,11 @@ class EpsilonRelease(NoisyRelease):
 
         return MemoryCounter.empty(self.spec.domain)
 
-    def counter(self, snapshot: Snapshot) -> MemoryCounter:
+    def counter(self, snapshot: Snapshot) -> FoldCounter:
         """The counter of its prepared rows."""
-        from dp_pipeline.raw.counters.memory import MemoryCounter
+        from dp_pipeline.raw.counters import open_counter
 
-        return MemoryCounter.open(self.spec, snapshot)
+        return open_counter(self.spec, snapshot, engine_name())
 
     def drawn(
         self,
@@ -337,7 +338,7 @@ class EpsilonRelease(NoisyRelease):
         as_begun   False for a settled release under another post-processing: the evaluation that
                    was paid for was of other centres or tables, and is left out
         """
-        ask = _curator(self, cast("MemoryCounter | None", counter), transcript)
+        ask = _curator(self, cast("FoldCounter | None", counter), transcript)
         fitted = fit(
             self.model,
             self.guarantee,

@@ -14,6 +14,7 @@ from dp_pipeline.spec.errors import DeclarationError
 HOME_VARIABLE = "DP_PIPELINE_HOME"
 HEAD_VARIABLE = "DP_PIPELINE_LEDGER_HEAD"
 NOISE_VARIABLE = "DP_PIPELINE_NOISE"
+ENGINE_VARIABLE = "DP_PIPELINE_ENGINE"
 
 
 @dataclass(frozen=True)
@@ -121,3 +122,8 @@ def find_workspace() -> Path | None:
 def noise_name() -> str:
     """The noise source that ``$DP_PIPELINE_NOISE`` names; OpenDP where nothing is said."""
     return os.environ.get(NOISE_VARIABLE) or "opendp"
+
+
+def engine_name() -> str:
+    """The engine that ``$DP_PIPELINE_ENGINE`` names; empty where nothing is said."""
+    return os.environ.get(ENGINE_VARIABLE, "")

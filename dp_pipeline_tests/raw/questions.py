@@ -5,16 +5,21 @@ A new engine is one more line in ENGINES.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Sequence
 from itertools import combinations, permutations
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from dp_pipeline.gate.counter import Counter, Sealed
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.raw.counters.batch import Batch, Question
 from dp_pipeline.raw.counters.fold import FoldCounter, Partial, added, answered
 from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.raw.counters.stream import StoredRows, StreamCounter
 from dp_pipeline.release.derived_attribute import DerivedAttribute, Grouping
 from dp_pipeline.release.trees import MOST_BITS, BitTree, Prefixes
 from dp_pipeline_tests.raw.population import DOMAIN, EDGE, Population
@@ -49,7 +54,22 @@ def in_parts(population: Population, cuts: tuple[int, ...] = (0, 1, 13, 13, 39))
     return FoldCounter(population.domain, fold)
 
 
-ENGINES: dict[str, Engine] = {"memory": memory, "in parts": in_parts}
+def stored(population: Population) -> Counter:
+    """On disk, in row groups of a few rows, read in threads."""
+    folder = tempfile.TemporaryDirectory()
+    columns = {"normalized": population.coordinates, "discretized": population.codes}
+    paths = [Path(folder.name, f"{stage}.parquet") for stage in columns]
+    for path, arrays in zip(paths, columns.values(), strict=True):
+        # An attribute more: a table of no column would have no rows.
+        table = pa.table({**arrays, " ": np.zeros(population.rows, np.int8)})
+        pq.write_table(table, path, row_group_size=max(16, population.rows // 5))
+    counter = StreamCounter(population.domain, StoredRows.of(population.domain, *paths))
+    # The files stay as long as the counter.
+    counter.folder = folder  # type: ignore[attr-defined]
+    return counter
+
+
+ENGINES: dict[str, Engine] = {"memory": memory, "in parts": in_parts, "stored": stored}
 
 NAMES = DOMAIN.discrete[:6]
 PAIRS = list(combinations(NAMES, 2))

@@ -1,1 +1,41 @@
-"""Engines that count prepared rows."""
+"""Engines that count prepared rows. All of them give the same whole numbers, so a release does not
+say which one it is from: it is a setting of the place where it is made.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dp_pipeline.spec.errors import DeclarationError, one_of
+
+if TYPE_CHECKING:
+    from dp_pipeline.raw.counters.fold import FoldCounter
+    from dp_pipeline.raw.snapshot import Snapshot
+    from dp_pipeline.spec.dataset import DatasetSpec
+
+ENGINES = ("memory", "stream")
+
+MOST_IN_MEMORY = 1 << 28
+"""Bytes of prepared columns, above which they stay on disk where no engine is named."""
+
+
+def open_counter(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> FoldCounter:
+    """The rows of a prepared snapshot, counted by an engine.
+
+    engine   one of ENGINES; empty: ``memory``, or ``stream`` where the rows are too many for that
+
+    NotPrepared unless the snapshot was validated and prepared under this declaration; Damaged when
+    a stored table is not the one that was stored; DeclarationError for an engine that is none.
+    """
+    # Late: what an engine needs is loaded by who uses it.
+    from dp_pipeline.raw.counters.memory import MemoryCounter
+    from dp_pipeline.raw.counters.stream import StreamCounter, stored_rows
+
+    if engine == "memory":
+        return MemoryCounter.open(spec, snapshot)
+    if engine not in ("", *ENGINES):
+        raise DeclarationError(f"engine: expected {one_of(ENGINES, engine)}")
+    stored, fingerprint = stored_rows(spec, snapshot)
+    if not engine and stored.bytes_in_memory <= MOST_IN_MEMORY:
+        return MemoryCounter.open(spec, snapshot)
+    return StreamCounter(spec.domain, stored, fingerprint=fingerprint)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -54,6 +55,12 @@ class StoredRows:
             raise Damaged("counter: expected rows as preparation writes them, got others")
         sizes = tuple((name, domain[name].size) for name in domain.discrete)
         return cls(normalized, discretized, sizes, rows[0], marks)
+
+    @property
+    def bytes_in_memory(self) -> int:
+        """Of all columns as arrays."""
+        a_row = [_width(one) for one in (self.normalized, self.discretized) if one is not None]
+        return sum(self.rows) * sum(a_row)
 
     def answered(self, batches: Iterator[int], questions: Sequence[Question]) -> Partial:
         """The answers about some batches together. Damaged where a file is not what it was."""
@@ -128,6 +135,12 @@ def in_threads(stored: StoredRows) -> Fold:
             return added(questions, (share.result() for share in shares))
 
     return fold
+
+
+def _width(path: Path) -> int:
+    """Bytes of the whole numbers of a row."""
+    schema = pq.read_schema(path)
+    return sum(one.type.bit_width // 8 for one in schema if pa.types.is_integer(one.type))
 
 
 def _rows(path: Path) -> tuple[int, ...]:
