@@ -195,16 +195,16 @@ def parts_by_person(
 
     So each of these tables is bounded by itself. Rows without a person are left out.
     """
-    paths = [folder / f"{part}.parquet" for part in range(PARTS)]
+    writers: dict[Path, pq.ParquetWriter] = {}
     with ExitStack() as open_files:
-        writers: list[pq.ParquetWriter] = []
         for table in tables:
-            if not writers:
-                schemas = [pq.ParquetWriter(path, table.schema) for path in paths]
-                writers = [open_files.enter_context(one) for one in schemas]
             for part, rows in _by_part(table, person_parts(table, column, key)):
-                writers[part].write_table(rows)
-    for path in paths:
+                path = folder / f"{part}.parquet"
+                if path not in writers:
+                    writer = pq.ParquetWriter(path, table.schema)
+                    writers[path] = open_files.enter_context(writer)
+                writers[path].write_table(rows)
+    for path in writers:
         yield pq.read_table(path)
         path.unlink()
 

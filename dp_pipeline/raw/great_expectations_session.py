@@ -17,9 +17,10 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -28,7 +29,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from dp_pipeline.files import temporary_folder
-from dp_pipeline.raw.ingest import read_stage
+from dp_pipeline.raw.ingest import read_stage, stage_tables
 from dp_pipeline.raw.prepare import broken_rows
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.raw.validate import (
@@ -71,6 +72,8 @@ _TYPES: dict[Rule, str] = {
 
 
 _FORMAT = "BOOLEAN_ONLY"
+_COUNTS = {"result_format": "BASIC", "partial_unexpected_count": 0}
+"""Whole numbers, and an empty list where values would be."""
 
 Part = tuple[str, tuple[Expectation, ...], pd.DataFrame]
 """Name of a suite, its expectations, and what they are about."""
@@ -84,10 +87,65 @@ def passed(
     Raises PipelineError when an expectation has no result: the library drops
     what it does not know, and a suite without expectations passes.
     """
+    return {
+        name: bool(one.success) for name, one in _results(spec, declared, frame, _FORMAT).items()
+    }
+
+
+def passed_together(
+    spec: DatasetSpec, declared: tuple[Expectation, ...], frames: Iterable[pd.DataFrame]
+) -> dict[str, bool]:
+    """The same of rows in several frames together: every one of them judges a row by itself, or
+    wants any row at all, so numbers of rows add up.
+    """
+    frames = iter(frames)
+    first, second = next(frames), next(frames, None)
+    if second is None:
+        return passed(spec, declared, first)
+    tallies = {one.name: _Tally() for one in declared}
+    for frame in chain([first, second], frames):
+        for name, result in _results(spec, declared, frame, _COUNTS).items():
+            tallies[name] = tallies[name].with_result(result)
+    return {one.name: tallies[one.name].is_fulfilled(one) for one in declared}
+
+
+class _Tally(NamedTuple):
+    """How many rows an expectation judged, and how many of them it found otherwise.
+
+    failed   whether the library could not judge some of them
+    """
+
+    judged: int = 0
+    unexpected: int = 0
+    failed: bool = False
+
+    def with_result(self, result: Any) -> _Tally:
+        # Whole numbers alone are taken: what the library says of an exception may quote rows.
+        found = result.result
+        if "observed_value" in found:
+            return self._replace(judged=self.judged + int(found["observed_value"]))
+        if "unexpected_count" not in found:
+            return self._replace(failed=True)
+        judged = int(found["element_count"]) - int(found.get("missing_count") or 0)
+        unexpected = self.unexpected + int(found["unexpected_count"])
+        return _Tally(self.judged + judged, unexpected, self.failed)
+
+    def is_fulfilled(self, expectation: Expectation) -> bool:
+        if expectation.rule == "rows":
+            return self.judged > 0
+        if self.failed or not self.judged:
+            return not self.failed
+        # As the library compares a share.
+        return (self.judged - self.unexpected) / self.judged >= float(expectation.share)
+
+
+def _results(
+    spec: DatasetSpec, declared: tuple[Expectation, ...], frame: pd.DataFrame, form: Any
+) -> dict[str, Any]:
+    """Name of each expectation → the library's result, of which little may be looked at."""
     suite = [_translated(spec, expectation) for expectation in declared]
-    results = _batch(frame).validate(_suite(spec.name, suite), result_format=_FORMAT).results
-    # Only the name and the boolean are taken: what the library says of an exception may quote rows.
-    named = {str(one.expectation_config.meta["name"]): bool(one.success) for one in results}
+    results = _batch(frame).validate(_suite(spec.name, suite), result_format=form).results
+    named = {str(one.expectation_config.meta["name"]): one for one in results}
     if len(results) != len(declared) or set(named) != {e.name for e in declared}:
         raise PipelineError(
             f"{spec.name}: expected {len(declared)} verdicts of Great Expectations, "
@@ -242,15 +300,19 @@ def _kind_of_column(spec: DatasetSpec, name: str, column: str, type_: pa.DataTyp
     return kind if kind == "text" or (kind == "time") == is_timed else "other"
 
 
-def row_frame(spec: DatasetSpec, snapshot: Snapshot) -> pd.DataFrame:
-    """The rows as preparation will read them: numbers as floats, levels as stripped texts.
+def row_frames(spec: DatasetSpec, snapshot: Snapshot) -> Iterator[pd.DataFrame]:
+    """The rows of a snapshot in frames, one or more."""
+    return (row_frame(spec, table) for table in stage_tables(snapshot, "ingested"))
+
+
+def row_frame(spec: DatasetSpec, table: pa.Table) -> pd.DataFrame:
+    """Some rows as preparation will read them: numbers as floats, levels as stripped texts.
 
     A missing value, a text where a number is declared and a blank person id are null.
     In a nullable number such a text is infinite instead, beyond every bound: only
     what is missing is null there. A column more for every constraint says whether the row keeps it,
     and one whether it says when it is from, where rows are cut by their time.
     """
-    table = read_stage(snapshot, "ingested")
     columns: dict[str, pd.Series | pd.Categorical] = {}
     for attribute in spec.domain:
         column = column_of(attribute, table)
@@ -331,7 +393,9 @@ def _parts(spec: DatasetSpec, snapshot: Snapshot) -> list[Part]:
     parts: list[Part] = [(f"{spec.name}_schema", structural, schema)]
     if all(passed(spec, structural, schema).values()):
         rows = tuple(one for one in declared if not one.structural)
-        parts.append((f"{spec.name}_rows", rows, row_frame(spec, snapshot)))
+        # The library's pages are about one frame: of many rows it needs as much memory.
+        frame = row_frame(spec, read_stage(snapshot, "ingested"))
+        parts.append((f"{spec.name}_rows", rows, frame))
     return parts
 
 

@@ -148,6 +148,7 @@ def _bounded_tables(
     if second is None:
         yield _bounded(spec, first, key)
         return
+    yield _bounded(spec, first.slice(0, 0), key)
     for part in parts_by_person(chain([first, second], tables), person, key, scratch):
         yield _bounded(spec, part, key)
 

@@ -258,7 +258,12 @@ def validate(spec: DatasetSpec, snapshot: Snapshot) -> tuple[Verdict, ...]:
     its mark ``prepared``. On release data the manifest holds nothing that
     depends on a row.
     """
-    from dp_pipeline.raw.great_expectations_session import passed, row_frame, schema_frame
+    from dp_pipeline.raw.great_expectations_session import (
+        passed,
+        passed_together,
+        row_frames,
+        schema_frame,
+    )
 
     declared = expectations_of(spec)
     structural = tuple(expectation for expectation in declared if expectation.structural)
@@ -266,7 +271,7 @@ def validate(spec: DatasetSpec, snapshot: Snapshot) -> tuple[Verdict, ...]:
     sound = all(result.values())
     if sound:
         others = tuple(e for e in declared if not e.structural)
-        result |= passed(spec, others, row_frame(spec, snapshot))
+        result |= passed_together(spec, others, row_frames(spec, snapshot))
     verdicts = tuple(
         Verdict(e, passed=result.get(e.name, False), ran=e.name in result) for e in declared
     )

@@ -21,10 +21,10 @@ from dp_pipeline.anonymity import METHODS
 from dp_pipeline.anonymity.partition import KAnonymityGuarantee, TooFewRows
 from dp_pipeline.models import MODELS
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
-from dp_pipeline.publish.home import Home
+from dp_pipeline.publish.home import Home, engine_name
 from dp_pipeline.publish.k_anonymous_release import coded_rows, declared_method
 from dp_pipeline.publish.k_anonymous_tables import k_anonymous_tables
-from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.raw.counters import open_counter
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot
@@ -73,7 +73,7 @@ def _private(spec: DatasetSpec, name: str, snapshot: Snapshot, home: Home) -> st
     epsilon = spec.partitions[0]
     release = EpsilonRelease(spec, name, epsilon, home, "seeded:14")
     what, transcript = f"{spec.name}/{name} {epsilon_text(epsilon)}", Transcript()
-    counter = MemoryCounter.open(spec, snapshot)
+    counter = open_counter(spec, snapshot, engine_name())
     bundle = release.drawn(release.key(snapshot), counter, transcript)
     quality = sorted((metric, number.value) for metric, number in bundle.quality.items())
     spent = sum(bundle.costs, Fraction(0))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from dp_pipeline.publish.store import _read_table, _write_table
 from dp_pipeline.raw.great_expectations_session import row_frame
+from dp_pipeline.raw.ingest import read_stage
 from dp_pipeline.raw.prepare import discretized, normalized
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline.raw.values import numbers, numbers_in
@@ -215,7 +216,7 @@ def test_checks_see_the_same_numbers_as_preparation(tmp_path: Path) -> None:
     )
     spec = written_spec(tmp_path, attributes, more="derive: {part: {hour: at}}")
     rows = {"fare": ["6,38", "6.38"], "day": ["2026-10-05", "x"], "at": ["2026-10-05T14:30", "?"]}
-    frame = row_frame(spec, ingested(tmp_path, rows))
+    frame = row_frame(spec, read_stage(ingested(tmp_path, rows), "ingested"))
     assert frame["fare"].tolist()[0] == 6.38
     assert frame["day"].tolist()[0] == numbers_in(spec.domain["day"], texts("2026-10-05"))[0]
     assert frame["part"].tolist()[0] == 14

@@ -1,0 +1,278 @@
+"""Rows that are more than a batch: read, checked, prepared, bounded and counted part by part."""
+
+from __future__ import annotations
+
+import gzip
+from collections import Counter
+from collections.abc import Iterator
+from datetime import date
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.raw import contributions
+from dp_pipeline.raw.contributions import keep_at_most, parts_by_person, person_parts
+from dp_pipeline.raw.counters import MOST_IN_MEMORY, open_counter
+from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.raw.counters.stream import StreamCounter
+from dp_pipeline.raw.ingest import in_batches, ingest, read_stage, stage_tables, store_parts
+from dp_pipeline.raw.prepare import prepare, stages_of
+from dp_pipeline.raw.snapshot import Snapshot, mark_validated
+from dp_pipeline.raw.sources import reading, source_tables
+from dp_pipeline.raw.validate import validate
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import Damaged, DeclarationError, SourceError
+from dp_pipeline.spec.source import Source
+from dp_pipeline_tests.raw.source_specs import spec_of
+from dp_pipeline_tests.raw.written import ingested, written_spec
+
+KEY = b"k" * 32
+PERSONS = "{unit: rows_of_person, column: rider, at_most: 2}"
+ATTRIBUTES = "{x: {bounds: [0, 10], bins: 4}, sex: {levels: [f, m]}}"
+ROWS = {
+    "x": [str(at % 13) for at in range(60)],
+    "sex": ["f" if at % 3 else "m" for at in range(60)],
+    "rider": [
+        None if at % 17 == 0 else f" {at % 11} " if at % 2 else str(at % 11) for at in range(60)
+    ],
+}
+
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Row groups of seven rows, where there would be one of a million."""
+    assert store_parts.__kwdefaults__ is not None
+    monkeypatch.setitem(store_parts.__kwdefaults__, "rows", 7)
+    yield
+
+
+def prepared(spec: DatasetSpec, folder: Path) -> Snapshot:
+    folder.mkdir()
+    snapshot = ingested(folder, ROWS)
+    table = read_stage(snapshot, "ingested")
+    store_parts(snapshot, "ingested", [table])
+    mark_validated(spec, snapshot, structural=True, refused=False)
+    prepare(spec, snapshot)
+    return snapshot
+
+
+def rows_of(snapshot: Snapshot, stage: str) -> Counter[tuple[Any, ...]]:
+    return Counter(tuple(row.values()) for row in read_stage(snapshot, stage).to_pylist())
+
+
+@pytest.mark.parametrize("protection", ["{unit: one_row}", PERSONS])
+def test_batches_prepare_the_rows_that_one_table_does(
+    tmp_path: Path, protection: str, request: pytest.FixtureRequest
+) -> None:
+    spec = written_spec(tmp_path, ATTRIBUTES, protection=protection)
+    whole = prepared(spec, tmp_path / "whole")
+    request.getfixturevalue("small_batches")
+    parts = prepared(spec, tmp_path / "parts")
+    for stage in stages_of(spec):
+        assert rows_of(parts, stage) == rows_of(whole, stage)
+    groups = [group_sizes(parts, stage) for stage in ("normalized", "discretized")]
+    assert groups[0] == groups[1]
+    assert set(groups[0][:-1]) == {7}
+    assert not list(parts.folder.glob(".persons*"))
+
+
+def group_sizes(snapshot: Snapshot, stage: str) -> list[int]:
+    about = pq.read_metadata(snapshot.table_path(stage))
+    return [about.row_group(at).num_rows for at in range(about.num_row_groups)]
+
+
+@given(
+    ids=st.lists(st.sampled_from(["a", " a", "b ", "", None, "ä", "10", "1"]), max_size=40),
+    cuts=st.lists(st.integers(0, 40), max_size=4),
+    at_most=st.integers(1, 3),
+    whole_numbers=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_same_rows_of_every_person_are_kept_however_they_are_cut(
+    tmp_path_factory: pytest.TempPathFactory,
+    ids: list[str | None],
+    cuts: list[int],
+    at_most: int,
+    whole_numbers: bool,
+) -> None:
+    values = [None if one is None else len(one) for one in ids] if whole_numbers else ids
+    kind = pa.int64() if whole_numbers else pa.string()
+    table = pa.table({"x": pa.array(range(len(ids)), pa.int64()), "who": pa.array(values, kind)})
+    ends = [0, *sorted(min(cut, len(ids)) for cut in cuts), len(ids)]
+    tables = [table.slice(start, end - start) for start, end in pairwise(ends)]
+    folder = tmp_path_factory.mktemp("persons")
+    kept: list[int] = []
+    for part in parts_by_person(tables, "who", KEY, folder):
+        kept += keep_at_most(part, column="who", at_most=at_most, key=KEY)["x"].to_pylist()
+    expected = keep_at_most(table, column="who", at_most=at_most, key=KEY)["x"].to_pylist()
+    assert sorted(kept) == expected
+    assert not list(folder.iterdir())
+
+
+def test_persons_go_to_all_parts_and_nobody_to_none() -> None:
+    table = pa.table({"who": [str(at) for at in range(10_000)] + [None, "", "  "]})
+    parts = person_parts(table, "who", KEY)
+    assert parts[-3:].tolist() == [-1, -1, -1]
+    assert len(np.unique(parts[:-3])) == contributions.PARTS
+    other = person_parts(table, "who", b"another")
+    assert (parts[:-3] != other[:-3]).mean() > 0.9
+
+
+def test_a_part_that_shares_a_person_with_another_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A mutant: rows are dealt out one by one.
+    monkeypatch.setattr(
+        contributions, "person_parts", lambda table, *_: np.arange(table.num_rows) % 2
+    )
+    table = pa.table({"x": range(8), "who": ["a"] * 8})
+    parts = list(parts_by_person([table], "who", KEY, tmp_path))
+    kept = sum(keep_at_most(one, column="who", at_most=1, key=KEY).num_rows for one in parts)
+    assert kept == 2
+
+
+SHARES = (
+    "expectations: "
+    "[{type: expect_column_values_to_be_between, column: x, max_value: 5, mostly: %s}]"
+)
+
+
+@pytest.mark.parametrize("share", ["0.5", "0.51", "0.8"])
+@pytest.mark.usefixtures("small_batches")
+def test_checks_of_batches_are_those_of_all_rows_together(tmp_path: Path, share: str) -> None:
+    # 7 of 14 values that are there lie below 5, in the first batch alone; one batch has none.
+    rows = {"x": ["1"] * 7 + ["9"] * 7 + [""] * 7, "sex": ["f"] * 20 + ["?"]}
+    attributes = "{x: {bounds: [0, 10]}, sex: {levels: [f, m]}}"
+    spec = written_spec(tmp_path, attributes, more=SHARES % share)
+    table = pa.table(rows)
+    cut, together = ingested(tmp_path, table, "cut"), ingested(tmp_path, table, "together")
+    store_parts(cut, "ingested", [table])
+    store_parts(together, "ingested", [table], rows=1000)
+    assert len(list(stage_tables(cut, "ingested"))) == 3
+    verdicts = validate(spec, cut)
+    assert verdicts == validate(spec, together)
+    failed = {one.expectation.name for one in verdicts if not one.passed}
+    assert ("expect_column_values_to_be_between__x" in failed) == (share != "0.5")
+    assert "levels__sex" in failed
+
+
+def test_no_value_of_a_row_is_in_the_counts_that_the_library_gives(tmp_path: Path) -> None:
+    from dp_pipeline.raw import great_expectations_session as session
+
+    spec = written_spec(tmp_path, ATTRIBUTES)
+    table = pa.table({"x": ["Waltraud", "99"], "sex": ["Waltraud", "f"]})
+    found = session._results(
+        spec,
+        tuple(one for one in session.expectations_of(spec) if not one.structural),
+        session.row_frame(spec, table),
+        session._COUNTS,
+    )
+    said = " ".join(str(one.result) for one in found.values())
+    assert "Waltraud" not in said
+    assert "99" not in said
+
+
+LINES = [
+    b"a,b",
+    b"1,2",
+    b"",
+    b"\xef\xbb\xbf3,4",
+    b'"5,","6"',
+    b"7",
+    b"8,9,10",
+    b'"11,12',
+    b"# no",
+    b'13,"1"4',
+]
+
+
+@given(
+    lines=st.lists(st.sampled_from(LINES), max_size=30),
+    ends=st.lists(st.sampled_from([b"\n", b"\r\n", b"\r"]), min_size=1, max_size=3),
+    part=st.integers(1, 40),
+    comment=st.booleans(),
+)
+@settings(max_examples=150, deadline=None)
+def test_a_file_of_lines_says_the_same_however_it_is_read(
+    tmp_path_factory: pytest.TempPathFactory,
+    lines: list[bytes],
+    ends: list[bytes],
+    part: int,
+    comment: bool,
+) -> None:
+    text = b"a,b\n" + b"".join(one + ends[at % len(ends)] for at, one in enumerate(lines))
+    path = tmp_path_factory.mktemp("lines") / "rows.csv"
+    path.write_bytes(text)
+    source = Source("csv", str(path), comment="#" if comment else "")
+    spec = spec_of(source, "a", "b", purpose="release")
+
+    def read(size: int) -> list[dict[str, str]]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(reading, "BYTES_A_PART", size)
+            return pa.concat_tables(source_tables(spec)).to_pylist()
+
+    assert read(part) == read(1 << 20)
+
+
+def test_a_file_that_ends_too_early_leaves_no_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "BYTES_A_PART", 1000)
+    numbers = np.random.default_rng(1).integers(0, 1 << 60, 5000)
+    packed = gzip.compress(b"x\n" + "\n".join(map(str, numbers)).encode())
+    path = tmp_path / "rows.csv.gz"
+    path.write_bytes(packed[:-5000])
+    spec = spec_of(Source("csv", str(path)), "x", purpose="release")
+    with pytest.raises(SourceError, match="truncated"):
+        ingest(spec, tmp_path / "raw", key=KEY, snapshot_id=None, today=date(2026, 1, 1))
+    assert [path.name for path in (tmp_path / "raw" / "city").iterdir()] == [".lock"]
+
+
+@given(sizes=st.lists(st.integers(0, 9), min_size=1, max_size=6), rows=st.integers(1, 7))
+def test_batches_have_all_rows_in_order_and_one_size(sizes: list[int], rows: int) -> None:
+    ends = np.cumsum([0, *sizes])
+    tables = [pa.table({"x": np.arange(a, b)}) for a, b in pairwise(ends)]
+    found = list(in_batches(tables, rows))
+    assert pa.concat_tables(found)["x"].to_pylist() == list(range(ends[-1]))
+    assert {one.num_rows for one in found[:-1]} <= {rows}
+    assert 0 < found[-1].num_rows <= rows or (len(found), ends[-1]) == (1, 0)
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_an_engine_is_chosen_by_the_size_of_the_rows_or_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = written_spec(tmp_path, ATTRIBUTES)
+    snapshot = prepared(spec, tmp_path / "rows")
+    assert MOST_IN_MEMORY > 10**8
+    assert isinstance(open_counter(spec, snapshot), MemoryCounter)
+    assert isinstance(open_counter(spec, snapshot, "stream"), StreamCounter)
+    # 4 bytes of coordinate and a byte for each of two codes, of 60 rows but for those dropped.
+    rows = read_stage(snapshot, "normalized").num_rows
+    for most, kind in ((6 * rows, MemoryCounter), (6 * rows - 1, StreamCounter)):
+        monkeypatch.setattr("dp_pipeline.raw.counters.MOST_IN_MEMORY", most)
+        counter = open_counter(spec, snapshot)
+        assert isinstance(counter, kind)
+        assert counter.fingerprint == MemoryCounter.open(spec, snapshot).fingerprint
+    with pytest.raises(DeclarationError, match="engine: expected one of memory, stream"):
+        open_counter(spec, snapshot, "sparks")
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_rows_that_change_between_two_looks_are_damaged(tmp_path: Path) -> None:
+    spec = written_spec(tmp_path, ATTRIBUTES)
+    snapshot = prepared(spec, tmp_path / "rows")
+    counter = open_counter(spec, snapshot, "stream")
+    counter.count([("sex",)])
+    path = snapshot.table_path("discretized")
+    content = path.read_bytes()
+    path.write_bytes(content)
+    with pytest.raises(Damaged, match="as they were stored"):
+        counter.count([("sex",)])
