@@ -276,14 +276,17 @@ class Curator:
     def measure_marginal_error(
         self, released: dict[Names, IntArray], *, epsilon: Fraction
     ) -> IntArray:
-        """Σ over m released marginals of Σ over cells of |2^16·c − n·q|, noisy; shape ().
+        """⌊Σ over m released marginals of Σ over cells of |2^16·c − n·q| / 2^s⌋, noisy; shape ().
 
         released   attributes → int64 q ≥ 0 of the marginal's shape, Σ q = 2^16
 
+        s = ``error_shift(m)``, so that the total of less than 2^37 rows stays below 2^63.
         ⊕ one more row changes c in one cell by 1 and n by 1, so one marginal's sum by at
-        most 2^16 + Σ q = 2^17, and the total by m · 2^17.
+        most 2^16 + Σ q = 2^17, the sum of all by m · 2^17, and its whole part of 2^s by no more
+        than that in parts: m · 2^17 is a whole number of them, as s ≤ 17.
         """
         require_released(self.domain, released)
+        shift = error_shift(len(released))
 
         def exact(counter: Counter) -> IntArray:
             tables = counter.count(list(released))
@@ -291,13 +294,13 @@ class Curator:
             for q, sealed in zip(released.values(), tables, strict=True):
                 counts = sealed.open_at_the_gate()
                 total += int(np.abs((counts << 16) - counts.sum() * q).sum())
-            return np.array(total, dtype=np.int64)
+            return np.array(total >> shift, dtype=np.int64)
 
         return self._laplace(
             f"error of {len(released)} released marginals",
             ("error of marginals", released),
             exact,
-            l1_per_row=len(released) << 17,
+            l1_per_row=(len(released) << 17) >> shift,
             epsilon=epsilon,
         )
 
@@ -557,6 +560,16 @@ class Curator:
             return look(counter).open_at_the_gate()
 
         return self._route.answer_without_noise(f"disclosed without noise: {what}", asked, exact)
+
+
+def error_shift(marginals: int) -> int:
+    """Bits that the error of so many marginals is coarser by: one row's part of it is then at most
+    2^26.
+
+    >>> error_shift(511), error_shift(512), error_shift(2000)
+    (0, 1, 2)
+    """
+    return max(0, marginals.bit_length() - 9)
 
 
 def _words(attributes: Names) -> str:

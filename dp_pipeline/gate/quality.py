@@ -18,7 +18,7 @@ from math import hypot, isnan, sqrt
 
 import numpy as np
 
-from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.curator import Curator, error_shift
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.inference.consistency import project_to_simplex
 from dp_pipeline.metrics.auc import ClassAuc, adjusted_rand, f_measure
@@ -194,7 +194,8 @@ def private_table_quality(
         released = {way: whole_parts(table.probabilities(way)) for way in chosen}
         error = int(curator.measure_marginal_error(released, epsilon=part))
         # One row moves the average of ½Σ|c − n·q| by at most 1.
-        distances[name] = _mean_distance(error / (len(chosen) << 17), curator.distance / part, rows)
+        whole = (len(chosen) << 17) >> error_shift(len(chosen))
+        distances[name] = _mean_distance(error / whole, curator.distance / part, rows)
     mistakes = {
         f"misclassified_logistic/{target.attribute}": _private_mistakes(
             curator, table, target, part

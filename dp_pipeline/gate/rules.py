@@ -25,8 +25,8 @@ from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import COORDINATE_BITS, Coordinate, FloatArray, IntArray
 from dp_pipeline.spec.errors import BoundaryViolation
 
-MOST_A_ROW = 1 << 32
-"""One row's part of a total stays below this, so that no table of less than 2^31 rows overflows."""
+MOST_A_ROW = 1 << 26
+"""One row's part of a total stays below this, so that no table of less than 2^37 rows overflows."""
 
 MOST_RADIUS = 1 << 47
 """Radii stay below this, so that a radius times 2^16 is an int64."""
@@ -114,7 +114,7 @@ class NearestCentre:
             )
         if min(clip, self.largest_distance) >> shift >= MOST_A_ROW:
             raise BoundaryViolation(
-                f"distance: expected clip >> shift below 2^32, got clip {clip}, shift {shift}"
+                f"distance: expected clip >> shift below 2^26, got clip {clip}, shift {shift}"
             )
 
     def require_radii(self, radii: tuple[int, ...]) -> None:

@@ -101,12 +101,12 @@ def by_a_hair(n: int, *more: int) -> NearestCentre:
 
 
 DISTANCES = [
-    (NearestCentre(("x",), ((0,),), (1,)), {"clip": 1 << 40, "shift": 3}),
-    (NearestCentre(("z", "x"), TIED, (1, 1)), {"clip": 1 << 31, "shift": 0}),
-    (NearestCentre(("x", "y"), TIED, (1024, 1024)), {"clip": 1 << 60, "shift": 30}),
-    (NearestCentre(("x", "y"), TIED, (1024, 1023)), {"clip": 1 << 54, "shift": 25}),
-    (NearestCentre(("x", "y", "z"), CORNER, (1023, 1021, 1019)), {"clip": 1 << 31, "shift": 0}),
-    (NearestCentre(("x", "y"), TIED, (0, 6)), {"clip": 1 << 40, "shift": 9}),
+    (NearestCentre(("x",), ((0,),), (1,)), {"clip": 1 << 40, "shift": 9}),
+    (NearestCentre(("z", "x"), TIED, (1, 1)), {"clip": (1 << 26) - 1, "shift": 0}),
+    (NearestCentre(("x", "y"), TIED, (1024, 1024)), {"clip": 1 << 60, "shift": 35}),
+    (NearestCentre(("x", "y"), TIED, (1024, 1023)), {"clip": 1 << 54, "shift": 31}),
+    (NearestCentre(("x", "y", "z"), CORNER, (1023, 1021, 1019)), {"clip": 1 << 31, "shift": 6}),
+    (NearestCentre(("x", "y"), TIED, (0, 6)), {"clip": 1 << 40, "shift": 14}),
     (NearestCentre(("x", "y", "z"), ((1, 2, 3),), (0, 0, 0)), {"clip": 5, "shift": 0}),
     (NearestCentre(("x",), ((7,),), (3,)), {"clip": 0, "shift": 62}),
 ]
