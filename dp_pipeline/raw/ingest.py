@@ -203,7 +203,7 @@ def _forgotten_when_it_fails(snapshot: Snapshot) -> Iterator[None]:
     was_there = snapshot.exists()
     try:
         yield
-    except BaseException:
+    except Exception:
         if not was_there:
             shutil.rmtree(snapshot.folder, ignore_errors=True)
         raise

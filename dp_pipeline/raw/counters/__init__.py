@@ -31,11 +31,9 @@ def open_counter(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> Fol
     from dp_pipeline.raw.counters.memory import MemoryCounter
     from dp_pipeline.raw.counters.stream import StreamCounter, stored_rows
 
-    if engine == "memory":
-        return MemoryCounter.open(spec, snapshot)
     if engine not in ("", *ENGINES):
         raise DeclarationError(f"engine: expected {one_of(ENGINES, engine)}")
     stored, fingerprint = stored_rows(spec, snapshot)
-    if not engine and stored.bytes_in_memory <= MOST_IN_MEMORY:
-        return MemoryCounter.open(spec, snapshot)
+    if engine == "memory" or (not engine and stored.bytes_in_memory <= MOST_IN_MEMORY):
+        return MemoryCounter.of_stored(spec.domain, stored, fingerprint)
     return StreamCounter(spec.domain, stored, fingerprint=fingerprint)

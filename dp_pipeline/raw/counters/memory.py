@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from dp_pipeline.raw.counters.batch import Batch, Recoding
 from dp_pipeline.raw.counters.fold import FoldCounter, answered
-from dp_pipeline.raw.ingest import read_with_fingerprint
-from dp_pipeline.raw.snapshot import Snapshot, require_prepared
+from dp_pipeline.raw.counters.stream import StoredRows, stored_rows
+from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import Domain
 
@@ -71,33 +69,30 @@ class MemoryCounter(FoldCounter):
         NotPrepared unless the snapshot was validated and prepared under this
         declaration; Damaged when a stored table is not the one that was stored.
         """
-        names = spec.domain.discrete
-        stages = ("normalized", "discretized") if names else ("normalized",)
-        with snapshot.alone():
-            require_prepared(spec, snapshot)
-            read = {stage: read_with_fingerprint(snapshot, stage) for stage in stages}
-            reading = str(snapshot.manifest.get("read_at", ""))
-        stored = read["normalized"][0]
+        return cls.of_stored(spec.domain, *stored_rows(spec, snapshot))
+
+    @classmethod
+    def of_stored(cls, domain: Domain, stored: StoredRows, fingerprint: str) -> MemoryCounter:
+        """The engine over rows on disk, which are read once, batch by batch."""
+        coordinates = {name: np.empty(stored.number, np.int32) for name in domain.numeric}
+        smallest = {name: np.min_scalar_type(size - 1) for name, size in stored.sizes}
+        codes = {name: np.empty(stored.number, kind) for name, kind in smallest.items()}
+        end = 0
+        for batch in stored.batches(list(coordinates), list(codes)):
+            here = slice(end, end := end + batch.rows)
+            for name, column in batch.coordinates.items():
+                coordinates[name][here] = column
+            for name, column in batch.codes.items():
+                codes[name][here] = column
         return cls(
-            spec.domain,
-            coordinates=_arrays(stored, spec.domain.numeric),
-            codes=_arrays(read["discretized"][0], names) if names else {},
-            rows=stored.num_rows,
-            fingerprint=combined_fingerprint(reading, *(print_ for _, print_ in read.values())),
+            domain,
+            coordinates=coordinates,
+            codes=codes,
+            rows=stored.number,
+            fingerprint=fingerprint,
         )
 
     def _recoded(self, domain: Domain, recoding: Recoding) -> MemoryCounter:
         """The rows are recoded once, for all questions: a byte or more a row and attribute."""
         rows = self._batch.recoded(recoding)
         return MemoryCounter(domain, coordinates=rows.coordinates, codes=rows.codes, rows=rows.rows)
-
-
-def combined_fingerprint(reading: str, *fingerprints: str) -> str:
-    """One fingerprint of all tables. Rows that are read once more are other rows, whatever they
-    hold: whether they have changed is a question about rows, which no outcome may answer.
-    """
-    return hashlib.sha256("\0".join((reading, *fingerprints)).encode()).hexdigest()
-
-
-def _arrays(table: pa.Table, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
-    return {name: table.column(name).to_numpy() for name in names}

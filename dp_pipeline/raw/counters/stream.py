@@ -6,8 +6,9 @@ is in memory at a time is a batch a thread, and the answers.
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,6 @@ from numpy.typing import NDArray
 
 from dp_pipeline.raw.counters.batch import MOST_ROWS, Batch, Question
 from dp_pipeline.raw.counters.fold import Fold, FoldCounter, Partial, added, answered
-from dp_pipeline.raw.counters.memory import combined_fingerprint
 from dp_pipeline.raw.ingest import file_mark
 from dp_pipeline.raw.snapshot import Snapshot, require_prepared
 from dp_pipeline.spec.dataset import DatasetSpec
@@ -60,20 +60,33 @@ class StoredRows:
     def bytes_in_memory(self) -> int:
         """Of all columns as arrays."""
         a_row = [_width(one) for one in (self.normalized, self.discretized) if one is not None]
-        return sum(self.rows) * sum(a_row)
+        return self.number * sum(a_row)
 
-    def answered(self, batches: Iterator[int], questions: Sequence[Question]) -> Partial:
+    @property
+    def number(self) -> int:
+        """Of all rows."""
+        return sum(self.rows)
+
+    def answered(self, batches: Iterable[int], questions: Sequence[Question]) -> Partial:
         """The answers about some batches together. Damaged where a file is not what it was."""
         axes = sorted(frozenset().union(*(one.axes for one in questions)))
         cells = sorted(frozenset().union(*(one.prepared_cells for one in questions)))
-        parts = (answered(self._batch(at, axes, cells), questions) for at in batches)
-        answers = added(questions, parts)
+        read = self.batches(axes, cells, batches)
+        return added(questions, (answered(batch, questions) for batch in read))
+
+    def batches(
+        self, axes: Sequence[str], cells: Sequence[str], places: Iterable[int] | None = None
+    ) -> Iterator[Batch]:
+        """Some columns of all batches, or of some. Damaged behind the last of them where a file is
+        not what it was.
+        """
+        for at in range(len(self.rows)) if places is None else places:
+            yield self._batch(at, axes, cells)
         files = [one for one in (self.normalized, self.discretized) if one is not None]
         if tuple(map(file_mark, files)) != self.marks:
             raise Damaged("counter: expected rows as they were stored, got others")
-        return answers
 
-    def _batch(self, at: int, axes: list[str], cells: list[str]) -> Batch:
+    def _batch(self, at: int, axes: Sequence[str], cells: Sequence[str]) -> Batch:
         """Some columns of one row group."""
         return Batch(
             coordinates=_arrays(self.normalized, at, axes),
@@ -121,6 +134,13 @@ def stored_rows(spec: DatasetSpec, snapshot: Snapshot) -> tuple[StoredRows, str]
     return stored, combined_fingerprint(reading, *prints)
 
 
+def combined_fingerprint(reading: str, *fingerprints: str) -> str:
+    """One fingerprint of all tables. Rows that are read once more are other rows, whatever they
+    hold: whether they have changed is a question about rows, which no outcome may answer.
+    """
+    return hashlib.sha256("\0".join((reading, *fingerprints)).encode()).hexdigest()
+
+
 def in_threads(stored: StoredRows) -> Fold:
     """The engine of this machine: a thread a core, each with its own sums."""
 
@@ -148,7 +168,7 @@ def _rows(path: Path) -> tuple[int, ...]:
     return tuple(about.row_group(at).num_rows for at in range(about.num_row_groups))
 
 
-def _arrays(path: Path | None, at: int, columns: list[str]) -> dict[str, NDArray[Any]]:
+def _arrays(path: Path | None, at: int, columns: Sequence[str]) -> dict[str, NDArray[Any]]:
     if path is None or not columns:
         return {}
     with pq.ParquetFile(path) as file:

@@ -22,7 +22,8 @@ import pyarrow as pa
 from dp_pipeline.gate.counter import Sealed
 from dp_pipeline.gate.texts import packed
 from dp_pipeline.raw.contributions import keep_at_most, person_codes
-from dp_pipeline.raw.counters.memory import MemoryCounter, combined_fingerprint
+from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.raw.counters.stream import combined_fingerprint
 from dp_pipeline.raw.ingest import read_with_fingerprint
 from dp_pipeline.raw.prepare import kept_rows, of_window
 from dp_pipeline.raw.snapshot import Snapshot, require_validated
