@@ -142,9 +142,15 @@ class NoiseSource(Protocol):
         """
 
 
+MANY_CELLS = 1 << 15
+"""Counts in one question from which on our exact sampler draws in place of OpenDP's: how many there
+are is public, and OpenDP takes fifty times as long for each."""
+
+
 @dataclass(frozen=True, slots=True)
 class OpenDPNoise:
     """The OpenDP library (0.16): the default for releases, 6 µs per Laplace, 11 per Gaussian.
+    A question of MANY_CELLS counts or more is answered by our exact sampler, as a sparse table is.
 
     Its ``make_laplace`` on i64 vectors is the discrete Laplace and saturates like ours. Its
     ``make_noisy_max`` under pure DP is permute-and-flip on exact rationals (McKenna, Sheldon
@@ -163,6 +169,8 @@ class OpenDPNoise:
         counts, at_least = int64_array(counts, of="counts"), float_at_least(checked_scale(scale))
         if not counts.size:
             return counts.copy()
+        if counts.size >= MANY_CELLS:
+            return ExactNoise().discrete_laplace(counts, scale)
         # Late, and by submodule: 0.3 s that a command which draws nothing should not pay.
         from opendp.domains import atom_domain, vector_domain
         from opendp.measurements import make_laplace
@@ -192,6 +200,8 @@ class OpenDPNoise:
         counts, sigma2 = int64_array(counts, of="counts"), _checked_variance(sigma2)
         if not counts.size:
             return counts.copy()
+        if counts.size >= MANY_CELLS:
+            return ExactNoise().discrete_gaussian(counts, sigma2)
         from opendp.domains import atom_domain, vector_domain
         from opendp.measurements import make_gaussian
         from opendp.metrics import l2_distance

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from dp_pipeline.gate import samplers
 from dp_pipeline.gate.noise import (
+    MANY_CELLS,
     ExactNoise,
     NoiseSource,
     OpenDPNoise,
@@ -28,6 +29,7 @@ from dp_pipeline.gate.noise import (
     noise_source,
 )
 from dp_pipeline.gate.samplers import UniformIntegers, geometric_noise, saturating_sum
+from dp_pipeline.spec.encoding import IntArray
 from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError
 from dp_pipeline_tests.gate.distributions import (
     ALARM,
@@ -407,3 +409,19 @@ def test_a_wrong_declaration_of_noise_is_one_line(name: str, seed: int | None) -
     with pytest.raises(DeclarationError) as refused:
         noise_source(name, seed=seed)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("ask", ["discrete_laplace", "discrete_gaussian"])
+def test_questions_of_many_counts_are_answered_by_the_exact_sampler(
+    ask: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def exact(self: ExactNoise, counts: IntArray, scale: Fraction) -> IntArray:  # noqa: ARG001
+        asked.append(counts.size)
+        return counts
+
+    monkeypatch.setattr(ExactNoise, ask, exact)
+    for cells in (1, MANY_CELLS - 1, MANY_CELLS, MANY_CELLS + 1):
+        getattr(OpenDPNoise(), ask)(np.zeros(cells, dtype=np.int64), Fraction(2))
+    assert asked == [MANY_CELLS, MANY_CELLS + 1]
