@@ -13,6 +13,7 @@ can enter, and are deleted with its rows.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -106,6 +107,8 @@ def passed_together(
     for frame in chain([first, second], frames):
         for name, result in _results(spec, declared, frame, _COUNTS).items():
             tallies[name] = tallies[name].with_result(result)
+        # The library's objects hold each other and the frame, which is large.
+        gc.collect()
     return {one.name: tallies[one.name].is_fulfilled(one) for one in declared}
 
 
