@@ -30,8 +30,8 @@ from dp_pipeline.metrics.classification import Method, held_out, misclassificati
 from dp_pipeline.metrics.clustering import nearest_centres, nicv
 from dp_pipeline.metrics.marginals import average_distance, distance_to_closest_record, ways_of
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.raw.ingest import read_stage
 from dp_pipeline.raw.snapshot import Snapshot, require_prepared, write_private
+from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.release.class_table import ClassTable
 from dp_pipeline.spec.dataset import DatasetSpec, Target
 from dp_pipeline.spec.domain import Domain

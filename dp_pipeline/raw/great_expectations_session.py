@@ -26,11 +26,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from dp_pipeline.files import temporary_folder
-from dp_pipeline.raw.ingest import read_stage, stage_tables
+from dp_pipeline.raw.ingest import ingested_schema, ingested_tables
 from dp_pipeline.raw.prepare import broken_rows
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.raw.validate import (
@@ -283,7 +282,7 @@ def schema_frame(spec: DatasetSpec, snapshot: Snapshot) -> pd.DataFrame:
 
     It depends on the file's schema alone, so whatever is concluded from it does too.
     """
-    schema = pq.read_schema(snapshot.checked_path("ingested"))
+    schema = ingested_schema(spec, snapshot)
     columns = {}
     for name, column in source_columns(spec).items():
         places = schema.get_all_field_indices(column)
@@ -305,7 +304,7 @@ def _kind_of_column(spec: DatasetSpec, name: str, column: str, type_: pa.DataTyp
 
 def row_frames(spec: DatasetSpec, snapshot: Snapshot) -> Iterator[pd.DataFrame]:
     """The rows of a snapshot in frames, one or more."""
-    return (row_frame(spec, table) for table in stage_tables(snapshot, "ingested"))
+    return (row_frame(spec, table) for table in ingested_tables(spec, snapshot))
 
 
 def row_frame(spec: DatasetSpec, table: pa.Table) -> pd.DataFrame:
@@ -397,7 +396,7 @@ def _parts(spec: DatasetSpec, snapshot: Snapshot) -> list[Part]:
     if all(passed(spec, structural, schema).values()):
         rows = tuple(one for one in declared if not one.structural)
         # The library's pages are about one frame: of many rows it needs as much memory.
-        frame = row_frame(spec, read_stage(snapshot, "ingested"))
+        frame = row_frame(spec, pa.concat_tables(ingested_tables(spec, snapshot)))
         parts.append((f"{spec.name}_rows", rows, frame))
     return parts
 

@@ -3,13 +3,13 @@
 What a source says of itself without being read as rows: whether its bytes may be others now.
 
 For data alone whose changes are public: the answer decides when something is released.
-
-Writing a stage's table into a snapshot, whole or in parts.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
+import json
 import platform
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,11 +18,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet
 import pyarrow.parquet as pq
 
 import dp_pipeline
@@ -37,7 +35,8 @@ from dp_pipeline.raw.snapshot import (
     one_at_a_time,
     snapshot_name,
 )
-from dp_pipeline.raw.sources import ROWS_A_BATCH, parquet_parts, source_tables
+from dp_pipeline.raw.sources import parquet_parts, parquet_tables, source_tables
+from dp_pipeline.raw.stages import ROWS_A_BATCH, file_mark, in_batches, stage_tables, store_parts
 from dp_pipeline.raw.values import have_time, in_window
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import Damaged, DeclarationError, NotPrepared
@@ -46,6 +45,9 @@ from dp_pipeline.spec.windows import now
 
 INGESTED = "ingested"
 """The stage that holds the rows as the source had them."""
+
+IN_PLACE = "in_place"
+"""What a manifest calls the files of a snapshot that has no copy of its rows."""
 
 Claim = Callable[[str], object]
 """Says that the source of a canonical name is about to be opened; raises DeclarationError where it
@@ -100,7 +102,7 @@ def ingest(
         if _is_whole(snapshot):
             _check_covers(snapshot, spec)
             _claim(claim, snapshot.downloaded)
-            snapshot.checked_path(INGESTED)
+            check_ingested(spec, snapshot)
         else:
             require_closed(spec, now())
             _read(snapshot, spec, claim)
@@ -123,24 +125,54 @@ def require_closed(spec: DatasetSpec, moment: int) -> None:
         )
 
 
-def read_stage(snapshot: Snapshot, stage: str) -> pa.Table:
-    """The stored table of one stage, once its fingerprint was checked.
+def check_ingested(spec: DatasetSpec, snapshot: Snapshot) -> str:
+    """A fingerprint of the ingested rows; Damaged where they are not as they were."""
+    if IN_PLACE not in snapshot.manifest:
+        snapshot.checked_path(INGESTED)
+        return str(snapshot.manifest["fingerprints"][INGESTED])
+    _files_in_place(spec, snapshot)
+    return json.dumps(snapshot.manifest[IN_PLACE], sort_keys=True)
 
-    Raises NotPrepared when the snapshot has not come that far, Damaged when the
-    table is not what was stored.
+
+def ingested_schema(spec: DatasetSpec, snapshot: Snapshot) -> pa.Schema:
+    """The columns of the ingested rows, and their types."""
+    if IN_PLACE not in snapshot.manifest:
+        return pq.read_schema(snapshot.checked_path(INGESTED))
+    # The first table has no row.
+    return next(parquet_tables(spec, _files_in_place(spec, snapshot))).schema
+
+
+def ingested_tables(spec: DatasetSpec, snapshot: Snapshot) -> Iterator[pa.Table]:
+    """The rows of a snapshot as they were ingested, in tables of one schema, at least one: a copy,
+    or the rows where they are. Raises what ``stage_tables`` does.
     """
-    return read_with_fingerprint(snapshot, stage)[0]
+    if IN_PLACE not in snapshot.manifest:
+        yield from stage_tables(snapshot, INGESTED)
+        return
+    files = _files_in_place(spec, snapshot)
+    before = [file_mark(path) for path in files]
+    tables = (_of_window(spec, table) for table in parquet_tables(spec, files))
+    # In the batches that a copy would have.
+    yield from in_batches(tables, ROWS_A_BATCH)
+    if [file_mark(path) for path in files] != before:
+        raise _changed(snapshot)
 
 
-def read_with_fingerprint(snapshot: Snapshot, stage: str) -> tuple[pa.Table, str]:
-    """The same table, and the keyed fingerprint of the very bytes that it was read from."""
-    content, fingerprint = snapshot.checked_content(stage)
-    try:
-        with pyarrow.parquet.ParquetFile(pa.BufferReader(content)) as file:
-            return file.read(), fingerprint
-    except (OSError, pa.ArrowException):
-        pass
-    raise Damaged(f"{snapshot!r}: expected a Parquet table for {stage!r}, got another file")
+def _files_in_place(spec: DatasetSpec, snapshot: Snapshot) -> list[Path]:
+    """The files that a snapshot was taken of; Damaged unless each is what it was."""
+    known: dict[str, str] = snapshot.manifest[IN_PLACE]
+    files = {Path(spec.source.location) / name: print_ for name, print_ in known.items()}
+    for path, print_ in files.items():
+        if not path.is_file() or not hmac.compare_digest(print_, snapshot.fingerprint_of(path)):
+            raise _changed(snapshot)
+    return list(files)
+
+
+def _changed(snapshot: Snapshot) -> Damaged:
+    return Damaged(
+        f"{snapshot!r}: expected the files that it was taken of as they were, got others: restore "
+        f"them, or name a new snapshot: {anew(snapshot.dataset)}"
+    )
 
 
 def _sweep(store: Path, spec: DatasetSpec) -> None:
@@ -192,7 +224,10 @@ def _read(snapshot: Snapshot, spec: DatasetSpec, claim: Claim | None) -> None:
         # A source that cannot be read at all leaves nothing behind: so the first table comes first.
         first = next(tables)
         with _forgotten_when_it_fails(snapshot):
-            _store(snapshot, spec, chain([first], tables), found.sha256)
+            if spec.source.in_place:
+                _pin(snapshot, spec, first.column_names)
+            else:
+                _store(snapshot, spec, chain([first], tables), found.sha256)
             # What is written to the source from then on may not be in it.
             snapshot.record(read_at=began.isoformat())
 
@@ -258,6 +293,25 @@ def _store(
     columns = store_parts(snapshot, INGESTED, tables, compression="zstd").names
     if downloaded:
         snapshot.record(downloaded=dict(downloaded))
+    _record(snapshot, spec, columns)
+
+
+def _pin(snapshot: Snapshot, spec: DatasetSpec, columns: list[str]) -> None:
+    """The same without a copy: a keyed fingerprint of each file, by its path from the source's.
+
+    What is added to the folder later is of no snapshot, and a file that changes makes this one
+    Damaged.
+    """
+    place = Path(spec.source.location)
+    files = {
+        str(path.relative_to(place)): snapshot.fingerprint_of(path)
+        for path in ([place] if place.is_file() else parquet_parts(place))
+    }
+    snapshot.record(population=spec.population, in_place=files)
+    _record(snapshot, spec, columns)
+
+
+def _record(snapshot: Snapshot, spec: DatasetSpec, columns: list[str]) -> None:
     snapshot.record(
         dataset=spec.name,
         population=spec.population,
@@ -365,76 +419,3 @@ def _stamp_of(files: list[Path]) -> SourceStamp | None:
     text = hashlib.sha256("\n".join(lines).encode()).hexdigest()
     newest = max(state.st_mtime for _, state in states)
     return SourceStamp(text, datetime.fromtimestamp(newest, UTC))
-
-
-def store(snapshot: Snapshot, stage: str, table: pa.Table) -> None:
-    """Store one stage's table as Parquet."""
-    store_parts(snapshot, stage, [table])
-
-
-def store_parts(
-    snapshot: Snapshot,
-    stage: str,
-    parts: Iterable[pa.Table],
-    *,
-    compression: str = "snappy",
-    rows: int = ROWS_A_BATCH,
-) -> pa.Schema:
-    """Store tables of one schema, one or more, as one stage; they are never in memory together.
-    The schema.
-
-    rows   of every row group but the last, however the rows come
-    """
-    parts = iter(parts)
-    first = next(parts)
-
-    def write(file: BinaryIO) -> None:
-        with pq.ParquetWriter(file, first.schema, compression=compression) as writer:
-            for table in in_batches(chain([first], parts), rows):
-                writer.write_table(table, row_group_size=rows)
-
-    snapshot.store_table(stage, write)
-    return first.schema
-
-
-def in_batches(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """The same rows, so many in every table but the last, which has none only where it is alone."""
-    waiting: list[pa.Table] = []
-    given = False
-    for table in tables:
-        waiting.append(table)
-        if sum(one.num_rows for one in waiting) < rows:
-            continue
-        whole = pa.concat_tables(waiting)
-        full = whole.num_rows // rows * rows
-        yield from (whole.slice(at, rows) for at in range(0, full, rows))
-        waiting, given = [whole.slice(full)], True
-    rest = pa.concat_tables(waiting)
-    if rest.num_rows or not given:
-        yield rest
-
-
-def stage_tables(snapshot: Snapshot, stage: str) -> Iterator[pa.Table]:
-    """The stored table of one stage in the batches that it was stored in, at least one.
-
-    Raises what ``read_stage`` does. The fingerprint is checked first: Damaged too where the file
-    is another one when it has been read.
-    """
-    path = snapshot.checked_path(stage)
-    before = file_mark(path)
-    try:
-        with pq.ParquetFile(path) as file:
-            if not file.num_row_groups:
-                yield file.schema_arrow.empty_table()
-            for at in range(file.num_row_groups):
-                yield file.read_row_group(at)
-    except (OSError, pa.ArrowException):
-        before = ()
-    if file_mark(path) != before:
-        raise Damaged(f"{snapshot!r}: expected a Parquet table for {stage!r}, got another file")
-
-
-def file_mark(path: Path) -> tuple[int, ...]:
-    """Another one where a file was replaced or written to."""
-    state = path.stat()
-    return state.st_ino, state.st_size, state.st_mtime_ns

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from dp_pipeline.files import temporary_folder
 from dp_pipeline.raw.contributions import keep_at_most, parts_by_person
-from dp_pipeline.raw.ingest import read_stage, stage_tables, store_parts
+from dp_pipeline.raw.ingest import ingested_tables
 from dp_pipeline.raw.snapshot import (
     Snapshot,
     forget_preparation,
@@ -39,6 +39,7 @@ from dp_pipeline.raw.snapshot import (
     require_stage,
     require_validated,
 )
+from dp_pipeline.raw.stages import read_stage, stage_tables, store_parts
 from dp_pipeline.raw.values import (
     cell_codes,
     column_of,
@@ -128,7 +129,7 @@ def normalize(spec: DatasetSpec, snapshot: Snapshot) -> None:
     require_validated(spec, snapshot)
     forget_preparation(snapshot)
     with temporary_folder(snapshot.folder / "persons") as scratch:
-        tables = (_kept(spec, table) for table in stage_tables(snapshot, "ingested"))
+        tables = (_kept(spec, table) for table in ingested_tables(spec, snapshot))
         bounded = _bounded_tables(spec, tables, snapshot.key, scratch)
         store_parts(snapshot, "normalized", (_encoded(spec, table) for table in bounded))
     mark_stage(spec, snapshot, "normalized")

@@ -249,7 +249,11 @@ class Snapshot:
         return Damaged(f"{self!r}: expected the table {stage!r} as it was stored, got another")
 
     def _fingerprint(self, stage: str) -> str:
-        with self.table_path(stage).open("rb") as file:
+        return self.fingerprint_of(self.table_path(stage))
+
+    def fingerprint_of(self, path: Path) -> str:
+        """The keyed fingerprint of a file."""
+        with path.open("rb") as file:
             return self._keyed(hashlib.file_digest(file, "sha256").digest())
 
     def _keyed(self, content: bytes) -> str:

@@ -70,6 +70,7 @@ class Source:
     sha256      URL → hex digest of the file behind it, where it is declared
     at_most_mb  the most that one URL may give, in 10^6 bytes; 0 where nothing is downloaded
     download    what is read instead where a file is absent, or None
+    in_place    whether snapshots are the files where they are, by their fingerprints, and no copy
     whole       where this is the part of one window: the source of all of them; else None
     """
 
@@ -86,6 +87,7 @@ class Source:
     sha256: Mapping[str, str] = field(default_factory=dict)
     at_most_mb: int = 0
     download: Source | None = None
+    in_place: bool = False
     whole: Source | None = None
 
     @property

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -161,7 +161,7 @@ class CsvFile(_Csv):
 
 
 class CsvFiles(_Csv):
-    """fields.Several CSV files of one form.
+    """Several CSV files of one form.
 
     paths     Each beside this file, or $DP_PIPELINE_DATA/…
     download  What is downloaded where a file is absent.
@@ -184,10 +184,20 @@ class ParquetFile(_Parquet):
 
     path      Beside this file, or $DP_PIPELINE_DATA/…
     download  What is downloaded where the file is absent.
+    snapshot  copy, or in_place: the files are read where they are, and must not change.
     """
 
     path: fields.Text
     download: OneUrl | None = None
+    snapshot: Literal["copy", "in_place"] = "copy"
+
+    @model_validator(mode="after")
+    def _is_there(self) -> Self:
+        """Files that stay where they are are there, and all of their rows are read."""
+        if self.snapshot == "in_place" and (self.download or self.sample):
+            expected = "copy, where rows are downloaded or sampled"
+            raise Refused(expected, "in_place", field=("snapshot",))
+        return self
 
 
 class ParquetAtUrl(_Parquet, OneUrl):
@@ -287,6 +297,8 @@ def source_of(section: _Any, folder: Path, *, is_release: bool) -> Source:
     needs = next((needs for _, needs in named if needs), None)
     source = Source(section.kind, locations[0], more=locations[1:], needs=needs)
     source = _with_form(source, section)
+    if isinstance(section, ParquetFile):
+        source = replace(source, in_place=section.snapshot == "in_place")
     if section.download is None:
         return source
     with below("download"):

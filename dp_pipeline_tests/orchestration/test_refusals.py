@@ -8,7 +8,7 @@ from fractions import Fraction
 import pyarrow as pa
 import pytest
 
-from dp_pipeline.raw.ingest import read_stage, store
+from dp_pipeline.raw.stages import read_stage, store
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import Damaged, NotPrepared
 from dp_pipeline_tests.orchestration.events import failures, refusal

@@ -26,8 +26,8 @@ from dp_pipeline.publish.publish import publish
 from dp_pipeline.publish.replay import require_remade, require_whole
 from dp_pipeline.publish.request import RunRequest, plan_request
 from dp_pipeline.raw import ingest
-from dp_pipeline.raw.ingest import read_stage
 from dp_pipeline.raw.snapshot import current_snapshot
+from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.release.bundle import LEARNED
 from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
 from dp_pipeline.spec.errors import BudgetExceeded, Damaged, DeclarationError, NotPrepared

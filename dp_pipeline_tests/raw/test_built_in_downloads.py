@@ -12,8 +12,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from dp_pipeline.raw.ingest import ingest, read_stage
+from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.sources import read_source
+from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.discovery import find_spec
 from dp_pipeline.spec.source import DATA_FOLDER_VARIABLE

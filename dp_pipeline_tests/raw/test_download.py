@@ -20,8 +20,9 @@ import pytest
 
 from dp_pipeline.raw import download
 from dp_pipeline.raw.download import Download
-from dp_pipeline.raw.ingest import DOWNLOADS, ingest, read_stage
+from dp_pipeline.raw.ingest import DOWNLOADS, ingest
 from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.spec.dataset import DatasetSpec, Purpose
 from dp_pipeline.spec.errors import DeclarationError, SourceError
 from dp_pipeline.spec.source import Source

@@ -22,10 +22,11 @@ from dp_pipeline.raw.contributions import keep_at_most, parts_by_person, person_
 from dp_pipeline.raw.counters import MOST_IN_MEMORY, open_counter
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.counters.stream import StreamCounter
-from dp_pipeline.raw.ingest import in_batches, ingest, read_stage, stage_tables, store_parts
+from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare, stages_of
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
 from dp_pipeline.raw.sources import reading, source_tables
+from dp_pipeline.raw.stages import in_batches, read_stage, stage_tables, store_parts
 from dp_pipeline.raw.validate import validate
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import Damaged, DeclarationError, SourceError

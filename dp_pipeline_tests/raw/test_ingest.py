@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dp_pipeline.raw import ingest as ingest_module
-from dp_pipeline.raw.ingest import ingest, read_stage
+from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, write_private
+from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import Damaged, DeclarationError, NotPrepared, SourceError
 from dp_pipeline.spec.source import Source

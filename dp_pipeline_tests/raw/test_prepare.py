@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.raw.ingest import read_stage
 from dp_pipeline.raw.prepare import (
     discretize,
     encode_one_hot,
@@ -20,6 +19,7 @@ from dp_pipeline.raw.prepare import (
     stages_of,
 )
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated, require_prepared
+from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.raw.values import numbers, texts
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.encoding import Coordinate

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from dp_pipeline.publish.store import _read_table, _write_table
 from dp_pipeline.raw.great_expectations_session import row_frame
-from dp_pipeline.raw.ingest import read_stage
 from dp_pipeline.raw.prepare import discretized, normalized
 from dp_pipeline.raw.sources import read_source
+from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.raw.values import numbers, numbers_in
 from dp_pipeline.release.bundle import table_digest
 from dp_pipeline.release.synthetic_table import decoded

@@ -20,9 +20,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dp_pipeline.raw.ingest import ingest, read_stage
+from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import discretized, normalized
 from dp_pipeline.raw.sources import read_source, sql
+from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import RowsOfPerson
 from dp_pipeline.spec.errors import SourceError

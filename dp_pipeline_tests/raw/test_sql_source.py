@@ -14,8 +14,9 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from dp_pipeline.raw import great_expectations_session
-from dp_pipeline.raw.ingest import ingest, read_stage
+from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.sources import read_source, sql
+from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.spec.dataset import DatasetSpec, Purpose
 from dp_pipeline.spec.errors import DeclarationError, SourceError
 from dp_pipeline.spec.source import Source

@@ -24,7 +24,7 @@ from dp_pipeline.gate.texts import packed
 from dp_pipeline.raw.contributions import keep_at_most, person_codes
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.counters.stream import combined_fingerprint
-from dp_pipeline.raw.ingest import read_with_fingerprint
+from dp_pipeline.raw.ingest import check_ingested, ingested_tables
 from dp_pipeline.raw.prepare import kept_rows, of_window
 from dp_pipeline.raw.snapshot import Snapshot, require_validated
 from dp_pipeline.raw.values import column_of, finite_numbers, level_words, missing, valid_numbers
@@ -78,7 +78,8 @@ class UndeclaredRows:
         """
         with snapshot.alone():
             require_validated(spec, snapshot)
-            table, fingerprint = read_with_fingerprint(snapshot, "ingested")
+            fingerprint = check_ingested(spec, snapshot)
+            table = pa.concat_tables(ingested_tables(spec, snapshot))
             table = of_window(spec, table)
             reading = str(snapshot.manifest.get("read_at", ""))
         print_ = combined_fingerprint(reading, fingerprint)

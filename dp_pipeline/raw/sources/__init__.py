@@ -35,15 +35,13 @@ from dp_pipeline.raw.sources.reading import (
     require_readable,
 )
 from dp_pipeline.raw.sources.sql import read_sql
+from dp_pipeline.raw.stages import ROWS_A_BATCH
 from dp_pipeline.raw.values import column_of, level_codes
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import INVALID, IntArray
 from dp_pipeline.spec.errors import DeclarationError, one_of
 from dp_pipeline.spec.source import WHITESPACE, Sample
-
-ROWS_A_BATCH = 1 << 20
-"""Rows that are in memory together, where a file is larger than that."""
 
 
 def read_csv(spec: DatasetSpec, files: Sequence[Path]) -> Iterator[pa.Table]:
@@ -96,7 +94,12 @@ def read_parquet(spec: DatasetSpec, files: Sequence[Path]) -> Iterator[pa.Table]
     The footers of all files are read, and what they say is judged, before a row of any.
     """
     (path,) = files
-    parts = {part: _only(spec, part) for part in _parts(spec, path)}
+    yield from parquet_tables(spec, _parts(spec, path))
+
+
+def parquet_tables(spec: DatasetSpec, files: Sequence[Path]) -> Iterator[pa.Table]:
+    """The declared columns of some Parquet files, as they go on."""
+    parts = {part: _only(spec, part) for part in files}
     schemas = [_schema(one, part) for part, one in parts.items()]
     types = plain_types(spec, schemas)
     for (part, one), schema in zip(parts.items(), schemas, strict=True):
@@ -237,7 +240,7 @@ def _quotas(sizes: IntArray, rows: int) -> IntArray:
     return quotas
 
 
-__all__ = ["ROWS_A_BATCH", "read_source", "source_tables"]
+__all__ = ["read_source", "source_tables"]
 
 
 def read_source(spec: DatasetSpec, files: Sequence[Path] | None = None) -> pa.Table:

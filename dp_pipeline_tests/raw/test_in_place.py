@@ -1,0 +1,105 @@
+"""Snapshots of Parquet files that stay where they are."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dp_pipeline.raw.counters import open_counter
+from dp_pipeline.raw.ingest import IN_PLACE, ingest, ingested_tables
+from dp_pipeline.raw.prepare import prepare
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.raw.validate import validate
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import Damaged, DeclarationError
+from dp_pipeline_tests.raw.written import written_spec
+
+KEY = b"k" * 32
+ATTRIBUTES = "{x: {bounds: [0, 10], bins: 4}, sex: {levels: [f, m]}}"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    folder = tmp_path / "lake" / "day=1"
+    folder.mkdir(parents=True)
+    for at, rows in enumerate([5, 3]):
+        table = pa.table({"x": range(rows), "sex": ["f", "m", "m", "f", "?"][:rows]})
+        pq.write_table(table, folder / f"{at}.parquet")
+    return folder.parent
+
+
+def declared(tmp_path: Path, how: str) -> DatasetSpec:
+    source = f"{{kind: parquet, path: lake, snapshot: {how}}}"
+    return written_spec(tmp_path, ATTRIBUTES, purpose="release", source=source)
+
+
+def taken(spec: DatasetSpec, folder: Path, name: str | None = None) -> Snapshot:
+    day = date(2026, 1, 1)
+    snapshot = ingest(spec, folder, key=KEY, snapshot_id=name, today=day)
+    validate(spec, snapshot)
+    prepare(spec, snapshot)
+    return snapshot
+
+
+@pytest.mark.usefixtures("lake")
+def test_nothing_is_copied_and_the_same_rows_are_prepared(tmp_path: Path) -> None:
+    copied = taken(declared(tmp_path, "copy"), tmp_path / "copies")
+    spec = declared(tmp_path, "in_place")
+    there = taken(spec, tmp_path / "raw")
+    assert copied.table_path("ingested").exists()
+    assert not there.table_path("ingested").exists()
+    assert sorted(there.manifest[IN_PLACE]) == ["day=1/0.parquet", "day=1/1.parquet"]
+    for stage in ("normalized", "discretized"):
+        assert there.table_path(stage).read_bytes() == copied.table_path(stage).read_bytes()
+    assert spec.digest == declared(tmp_path, "copy").digest
+
+
+def test_files_that_come_later_are_of_the_next_snapshot(tmp_path: Path, lake: Path) -> None:
+    spec = declared(tmp_path, "in_place")
+    first = taken(spec, tmp_path / "raw")
+    pq.write_table(pa.table({"x": [1], "sex": ["f"]}), lake / "later.parquet")
+    again = taken(spec, tmp_path / "raw")
+    assert (again.id, number(spec, again)) == (first.id, 8)
+    assert number(spec, taken(spec, tmp_path / "raw", "next")) == 9
+
+
+def number(spec: DatasetSpec, snapshot: Snapshot) -> int:
+    return sum(table.num_rows for table in ingested_tables(spec, snapshot))
+
+
+@pytest.mark.parametrize("how", ["written", "gone"])
+def test_a_file_that_changed_is_damaged_and_what_was_prepared_is_not(
+    tmp_path: Path, lake: Path, how: str
+) -> None:
+    spec = declared(tmp_path, "in_place")
+    snapshot = taken(spec, tmp_path / "raw")
+    path = lake / "day=1" / "1.parquet"
+    path.unlink()
+    if how == "written":
+        pq.write_table(pa.table({"x": [1, 1, 1], "sex": ["f", "f", "f"]}), path)
+    for look in (validate, prepare):
+        with pytest.raises(Damaged, match="expected the files that it was taken of"):
+            look(spec, snapshot)
+    with pytest.raises(Damaged):
+        taken(spec, tmp_path / "raw")
+
+
+def test_prepared_rows_are_counted_whatever_becomes_of_the_files(
+    tmp_path: Path, lake: Path
+) -> None:
+    spec = declared(tmp_path, "in_place")
+    snapshot = taken(spec, tmp_path / "raw")
+    (lake / "day=1" / "1.parquet").unlink()
+    (rows,) = open_counter(spec, snapshot).count([()])
+    assert rows.open_at_the_gate() == 7
+
+
+@pytest.mark.usefixtures("lake")
+def test_a_sample_is_a_copy(tmp_path: Path) -> None:
+    more = "{kind: parquet, path: lake, snapshot: in_place, sample: {rows: 2, by: sex, seed: 1}}"
+    with pytest.raises(DeclarationError, match=r"source\.snapshot: expected copy"):
+        written_spec(tmp_path, ATTRIBUTES, source=more)
