@@ -173,8 +173,9 @@ def plan(
     """The tables to count for tables over one to three different columns: the cheapest plan of
     those at the caps. Each wanted one is held once, by names in some order.
 
-    >>> [one.holds for one in plan({"a": 2, "b": 3, "c": 2}, [("a", "b"), ("c",)], rows=10)]
-    [(('b', 'a'), ('c',))]
+    >>> triangle = [("a", "b"), ("a", "c"), ("b", "c")]
+    >>> [one.holds for one in plan({"a": 2, "b": 3, "c": 2}, triangle, rows=1000)]
+    [(('b', 'a'), ('a', 'c'), ('b', 'c'))]
     """
     names = dict.fromkeys(name for table in wanted for name in table)
     some = {name: sizes[name] for name in names}
@@ -230,8 +231,8 @@ def count_plan(
         counts = [np.zeros(one.size, dtype=np.int64) for one in some]
         for start in range(0, rows, _ROWS_A_BLOCK):
             keys = _BlockKeys(codes, slice(start, min(rows, start + _ROWS_A_BLOCK)))
-            for one, cells in zip(some, counts, strict=True):
-                cells += keys.counted(one)
+            for at, one in enumerate(some):
+                counts[at] += keys.counted(one)
         yield from zip(some, counts, strict=True)
 
 
