@@ -85,8 +85,12 @@ MOST_FUSED = 3
 """Attributes of a table that super-columns hold; larger ones are counted by themselves."""
 
 _FUSED_CELLS = 1 << 20
+"""Cells of a table that blocks of rows are counted into, each by itself first: a larger one would
+take longer to add than to count.
+"""
+
 _CELLS_AT_ONCE = 1 << 23
-_KEYS = 1 << 31
+_CACHED_CELLS = 1 << 17
 
 _ROWS_A_BLOCK = 1 << 18
 """Rows whose keys are kept, and after which small counts are added to large ones."""
@@ -94,11 +98,6 @@ _ROWS_A_BLOCK = 1 << 18
 _ROWS_A_STEP = 1 << 15
 
 _Keys = NDArray[np.int32]
-
-_CELLS_A_LEVEL = ((1 << 17, 4), (1 << 20, 8), (1 << 22, 12))
-"""Up to so many cells a table fits one level of a usual cache: quarters of nanoseconds a row."""
-
-_SLOWEST = 36
 
 
 @dataclass(frozen=True)
@@ -155,16 +154,14 @@ class FusedTable:
 
 
 def is_fusible(sizes: Mapping[str, int], names: Names) -> bool:
-    """Whether a plan may have the table over ``names``: few attributes, and no more cells than keys
-    of 31 bits reach.
-    """
-    return len(names) <= MOST_FUSED and math.prod(sizes[name] for name in names) < _KEYS
+    """Whether a plan may have the table over ``names``: few attributes, and few cells."""
+    cells = math.prod(sizes[name] for name in names)
+    return len(names) <= MOST_FUSED and cells <= _FUSED_CELLS
 
 
 def _cost(cells: int, rows: int) -> int:
-    """About the quarters of nanoseconds that it takes to count a table, and to sum it up."""
-    a_row = next((cost for most, cost in _CELLS_A_LEVEL if cells <= most), _SLOWEST)
-    return rows * a_row + 16 * cells
+    """About the nanoseconds that it takes to count a table, and to sum it up."""
+    return rows * (1 if cells <= _CACHED_CELLS else 2) + 4 * cells
 
 
 def plan(
