@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 from dp_pipeline.metrics.auc import ClassAuc, adjusted_rand, class_table, f_measure
 from dp_pipeline.metrics.classification import Method, held_out, misclassification, train
 from dp_pipeline.metrics.clustering import nearest_centres, nicv
-from dp_pipeline.metrics.marginals import average_distance, distance_to_closest_record, ways_of
+from dp_pipeline.metrics.marginals import ways_of
+from dp_pipeline.raw.comparison import distance_to_closest_record, estimated_distances
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.ingest import read_stage
 from dp_pipeline.raw.snapshot import Snapshot, require_prepared, write_private
@@ -41,10 +42,13 @@ from dp_pipeline.spec.errors import DeclarationError
 COMPARED_WAYS = (2, 3, 5, 6)
 """Sizes of the marginals whose average distance is stated, as in the papers."""
 
+SAMPLING_ERROR = "sampling_error/"
+"""Begins the name of the error of another number, which was computed of a sample of rows."""
+
 METHODS: tuple[Method, ...] = ("svm", "logistic")
 
-Codes = Mapping[str, IntArray]
-"""Attribute → codes (rows,)."""
+Codes = Mapping[str, NDArray[Any]]
+"""Attribute → codes (rows,), whole numbers."""
 
 
 def table_quality(
@@ -56,10 +60,12 @@ def table_quality(
     classify   whether classifiers learn the declared targets: it takes seconds each
 
     ``avd_k`` for k = 2, 3, 5, 6 where there are as many attributes (``avd_2`` of one attribute is
-    its own distance): average k-way variation distance. ``misclassified_svm/<attribute>`` and
+    its own distance): average k-way variation distance. Where a table has more rows than
+    ``comparison.MOST_COMPARED``, it is that of a seeded sample, and ``sampling_error/avd_k`` how
+    far it is from that of all rows, at most in expectation. ``misclassified_svm/<attribute>`` and
     ``misclassified_logistic/<attribute>`` of every declared target among them: learned from the
     released rows, tested on all prepared ones, of which the release has seen every one.
-    ``dcr``: distance to the closest record. NaN with no prepared rows.
+    ``dcr``: distance to the closest record of them all. NaN with no prepared rows.
 
     NotPrepared unless the snapshot is prepared; DeclarationError for codes of other attributes,
     for none, and for codes that the attributes do not have.
@@ -68,15 +74,10 @@ def table_quality(
     domain, names = spec.domain, tuple(released)
     _require_codes(domain, released)
     stored = read_stage(snapshot, "discretized")
-    real = {name: stored.column(name).to_numpy().astype(np.int64) for name in names}
-    sizes = {name: domain[name].size for name in names}
+    real = {name: stored.column(name).to_numpy() for name in names}
     targets = [target for target in spec.targets if classify and target.attribute in names]
     return {
-        **{
-            f"avd_{k}": average_distance(real, released, sizes, ways)
-            for k in COMPARED_WAYS
-            if (ways := ways_of(names, min(k, len(names)) if k == 2 else k))
-        },
+        **_distances(domain, real, released),
         **{
             f"misclassified_{method}/{target.attribute}": _misclassified(
                 method, target, domain, real, released
@@ -86,6 +87,21 @@ def table_quality(
         },
         "dcr": distance_to_closest_record(real, released),
     }
+
+
+def _distances(domain: Domain, real: Codes, released: Codes) -> dict[str, float]:
+    names = tuple(released)
+    ways = {
+        f"avd_{k}": some
+        for k in COMPARED_WAYS
+        if (some := ways_of(names, min(k, len(names)) if k == 2 else k))
+    }
+    sizes = {name: domain[name].size for name in names}
+    found = estimated_distances(real, released, sizes, ways)
+    errors = {
+        SAMPLING_ERROR + name: one.error for name, one in found.items() if one.error is not None
+    }
+    return {**{name: one.value for name, one in found.items()}, **errors}
 
 
 def _misclassified(
