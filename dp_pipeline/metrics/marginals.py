@@ -23,6 +23,12 @@ MOST_TRIPLES = 500
 MOST_WAYS = 100
 """Larger sets that a distance is averaged over at most."""
 
+MOST_COMPARED = 1_000_000
+"""Rows of a table whose marginals are compared, a seeded sample where there are more."""
+
+MOST_PLACES = 2000
+"""Released rows whose nearest real one is looked for, a seeded sample where there are more."""
+
 
 def ways_of(names: Sequence[str], k: int) -> tuple[tuple[str, ...], ...]:
     """The sets of k attributes to average over: all, or a sample that the names alone decide.

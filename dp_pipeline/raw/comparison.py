@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_pipeline.metrics.marginals import MOST_COMPARED, MOST_PLACES
 from dp_pipeline.raw.counters.tables import count_plan, held_tables, is_fusible, plan
 from dp_pipeline.spec.encoding import IntArray, Names
 from dp_pipeline.spec.errors import DeclarationError
@@ -51,10 +52,6 @@ def average_distance(
         raise DeclarationError("variation distance: expected at least one marginal, got none")
     found = distances(real, released, sizes, ways)
     return float(np.mean([found[way] for way in ways]))
-
-
-MOST_COMPARED = 1_000_000
-"""Rows of a table whose marginals are compared, a seeded sample where there are more."""
 
 
 @dataclass(frozen=True)
@@ -283,9 +280,6 @@ def _half_of_sorted(real: IntArray, released: IntArray) -> float:
     return int(np.abs(np.add.reduceat(differences[order], starts)).sum()) / (2 * n * m)
 
 
-MOST_PLACES = 2000
-"""Released rows that are looked at, a seeded sample where there are more."""
-
 _BUCKETS = 1 << 16
 _SPREAD = np.uint16(40503)
 """An odd number near 2^16 divided by the golden ratio: neighbouring codes get far buckets."""
@@ -307,6 +301,8 @@ def distance_to_closest_record(
     real, released   attribute → codes, the same attributes in both, at least one
 
     In 0..1: 0 where every released row is also a real one. NaN where either table is empty.
+    Of many released rows ``MOST_PLACES`` are looked at, and all real ones always: the nearest of a
+    sample would be further away than the nearest of all, by nobody knows how much.
     A sanity figure and **no** guarantee of privacy: rows of a small domain are close to real ones
     whatever the method, and a distance says nothing about who was in the data.
 
@@ -318,7 +314,7 @@ def distance_to_closest_record(
     names = list(real)
     if len(real[names[0]]) == 0 or len(released[names[0]]) == 0:
         return float("nan")
-    chosen = looked_at(len(released[names[0]]))
+    chosen = np.random.default_rng(0).permutation(len(released[names[0]]))[:MOST_PLACES]
     sizes = [1 + max(int(real[name].max()), int(released[name].max())) for name in names]
     # Attributes with many codes first: dealt out in turn, every part has some of them.
     order = np.argsort(sizes, kind="stable")[::-1]
@@ -328,11 +324,6 @@ def distance_to_closest_record(
         for some, rows in ((real, slice(None)), (released, chosen))
     )
     return float(nearest_rows(table, places).mean()) / len(names)
-
-
-def looked_at(drawn: int) -> IntArray:
-    """The released rows that are looked at, of so many."""
-    return np.random.default_rng(0).permutation(drawn)[:MOST_PLACES]
 
 
 def nearest_rows(table: NDArray[Any], places: NDArray[Any]) -> IntArray:

@@ -61,7 +61,7 @@ def table_quality(
 
     ``avd_k`` for k = 2, 3, 5, 6 where there are as many attributes (``avd_2`` of one attribute is
     its own distance): average k-way variation distance. Where a table has more rows than
-    ``comparison.MOST_COMPARED``, it is that of a seeded sample, and ``sampling_error/avd_k`` how
+    ``MOST_COMPARED``, it is that of a seeded sample, and ``sampling_error/avd_k`` how
     far it is from that of all rows, at most in expectation. ``misclassified_svm/<attribute>`` and
     ``misclassified_logistic/<attribute>`` of every declared target among them: learned from the
     released rows, tested on all prepared ones, of which the release has seen every one.

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dp_pipeline.metrics.marginals import MOST_PLACES
 from dp_pipeline.raw import comparison
-from dp_pipeline.raw.comparison import MOST_PLACES, distance_to_closest_record, nearest_rows
+from dp_pipeline.raw.comparison import distance_to_closest_record, nearest_rows
 
 codes = st.tuples(st.integers(0, 2), st.integers(0, 300), st.integers(0, 1))
 rows = st.lists(codes, min_size=1, max_size=9)
