@@ -165,7 +165,7 @@ def reference_centres(
     what = json.dumps([columns, k, spec.digest, rows, way])
     path = snapshot.folder / "kmeans" / f"{hashlib.sha256(what.encode()).hexdigest()[:32]}.json"
     if not path.is_file():
-        _keep(path, _kmeans(points, k))
+        _keep(path, reference_of(points, k))
     return np.array(json.loads(path.read_text())["centres"], dtype=np.float64)
 
 
@@ -186,7 +186,8 @@ MOST_REFINED = 1_000_000
 """Rows of those rounds, a seeded sample where there are more."""
 
 
-def _kmeans(points: FloatArray, k: int) -> FloatArray:
+def reference_of(points: FloatArray, k: int) -> FloatArray:
+    """The centres themselves: what ``reference_centres`` keeps."""
     if len(points) < k:
         return np.unique(points, axis=0)
     from sklearn.cluster import KMeans
