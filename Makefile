@@ -77,6 +77,7 @@ study: .venv/ready
 
 bench: .venv/ready
 	$(PY) benchmarks/kernels.py
+	$(PY) benchmarks/evaluation.py
 	$(PY) benchmarks/clustering.py
 	$(PY) benchmarks/ledger.py
 	$(PY) benchmarks/release.py

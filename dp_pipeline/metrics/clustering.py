@@ -10,13 +10,14 @@ from dp_pipeline.spec.errors import DeclarationError
 _BLOCK_CELLS = 1 << 20
 
 
-def nicv(points: FloatArray, centres: FloatArray) -> float:
+def nicv(points: FloatArray, centres: FloatArray, nearest: IntArray | None = None) -> float:
     """Normalised intra-cluster variance: the mean squared distance to the nearest centre.
 
     NICV = (1/N) Σ_i min_j ‖x_i − c_j‖², in squared units of the data.
 
     points    (N, d); NaN is returned for N = 0, where the mean is of nothing
     centres   (k, d) with k ≥ 1
+    nearest   what ``nearest_centres`` says of both, where it is known
 
     DeclarationError for shapes that do not fit. Source: Su, Cao, Li, Bertino,
     Jin, "Differentially Private k-Means Clustering", CODASPY 2016.
@@ -25,7 +26,8 @@ def nicv(points: FloatArray, centres: FloatArray) -> float:
     >>> nicv(np.array([[0.0, 0.0], [4.0, 3.0]]), np.array([[0.0, 0.0], [4.0, 2.0]]))
     0.5
     """
-    nearest = nearest_centres(points, centres)
+    if nearest is None:
+        nearest = nearest_centres(points, centres)
     if len(points) == 0:
         return float("nan")
     # In blocks: the differences would be a second copy of the points.

@@ -27,6 +27,7 @@ import dagster as dg
 import numpy as np
 
 from dp_pipeline.ledger import Balance, Entry, Ledger
+from dp_pipeline.metrics.marginals import MOST_COMPARED
 from dp_pipeline.publish.k_anonymous_tables import TableFacts
 from dp_pipeline.publish.publish import Published
 from dp_pipeline.publish.release import Release
@@ -54,8 +55,15 @@ def raw_metadata(snapshot: Snapshot, **facts: str) -> Metadata:
 
 
 def quality_metadata(rows: Sequence[QualityRow]) -> Metadata:
-    """One number a model and metric: what the Plots tab draws over ε or K."""
-    return {f"{row.model}/{row.metric}": number(row.value) for row in rows}
+    """One number a model and metric: what the Plots tab draws over ε or K. Beside that of a sample
+    of rows, its error.
+    """
+    told: Metadata = {f"{row.model}/{row.metric}": number(row.value) for row in rows}
+    for row in rows:
+        if row.error is not None:
+            text = f"{row.text} of {MOST_COMPARED:,} rows"
+            told[f"{row.model}/{row.metric}/sample"] = dg.MetadataValue.text(text)
+    return told
 
 
 def number(value: float) -> dg.MetadataValue:

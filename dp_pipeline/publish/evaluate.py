@@ -19,7 +19,13 @@ from dp_pipeline.metrics.classification import Scorer
 from dp_pipeline.publish.account import require_snapshot
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease, coded_rows
-from dp_pipeline.raw.evaluate import class_quality, clustering_quality, steward_facts, table_quality
+from dp_pipeline.raw.evaluate import (
+    SAMPLING_ERROR,
+    class_quality,
+    clustering_quality,
+    steward_facts,
+    table_quality,
+)
 from dp_pipeline.raw.prepare import require_codes
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bundle import Bundle
@@ -39,6 +45,10 @@ UNITS = {
     SECONDS: "seconds",
     KEPT: "columns",
 }
+
+
+_WAY = 2
+"""A number that changes with the numbers: those kept from before are computed anew."""
 
 
 def evaluate(spec: DatasetSpec, home: Home, bundles: Mapping[str, Bundle]) -> list[QualityRow]:
@@ -68,7 +78,11 @@ def _rows(spec: DatasetSpec, snapshot: Snapshot, bundle: Bundle) -> list[Quality
     exact = {} if snapshot.is_retired() else _exact_quality(spec, snapshot, bundle)
     own = []
     if not spec.is_release:
-        own += [_exact(bundle, metric, value) for metric, value in exact.items()]
+        own += [
+            _exact(bundle, metric, value, exact.get(SAMPLING_ERROR + metric))
+            for metric, value in exact.items()
+            if not metric.startswith(SAMPLING_ERROR)
+        ]
     own += [
         QualityRow.private(bundle.model, _epsilon(bundle), metric=metric, number=number)
         for metric, number in bundle.quality.items()
@@ -84,9 +98,9 @@ def _require_same_purpose(spec: DatasetSpec, bundle: Bundle) -> None:
         )
 
 
-def _exact(bundle: Bundle, metric: str, value: float) -> QualityRow:
+def _exact(bundle: Bundle, metric: str, value: float, error: float | None) -> QualityRow:
     unit = UNITS.get(metric, "share")
-    return QualityRow(bundle.model, _epsilon(bundle), metric, value, None, unit)
+    return QualityRow(bundle.model, _epsilon(bundle), metric, value, None, unit, error)
 
 
 def _epsilon(bundle: Bundle) -> Fraction:
@@ -94,8 +108,10 @@ def _epsilon(bundle: Bundle) -> Fraction:
 
 
 def _exact_quality(spec: DatasetSpec, snapshot: Snapshot, bundle: Bundle) -> dict[str, float]:
-    """Exact numbers, kept by the bundle and by the label or targets that they are of."""
-    declared = f"{spec.label} {spec.targets}"
+    """Exact numbers, kept by the bundle and by the label or targets that they are of, and by the
+    way in which they are computed.
+    """
+    declared = f"{_WAY} {spec.label} {spec.targets}"
     of = hashlib.sha256(f"{declared} {bundle.to_json()}".encode()).hexdigest()[:32]
 
     def compute() -> dict[str, float]:

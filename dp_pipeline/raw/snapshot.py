@@ -9,7 +9,8 @@ which keeps its name from ever being used again.
 How far a snapshot has come: marks in its manifest, each bound to one declaration.
 
 ``validated``: {structural, refused, digest, checks}; ``stages``: stage → digest;
-``prepared``: {digest, stages}, or null. A declaration that changed makes every mark void.
+``prepared``: {digest, stages}, or null. A declaration that changed makes every mark void, and
+another rule by which rows of a person are kept those of stages.
 
 Retiring rows: every stored stage and every exact number of a population, gone for good.
 
@@ -36,7 +37,7 @@ from typing import Any, BinaryIO
 from dp_pipeline.files import locked, make_private, sync, write_whole
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import Damaged, DeclarationError, NotPrepared
-from dp_pipeline.spec.formats import MANIFEST, require_format
+from dp_pipeline.spec.formats import MANIFEST, SAMPLE, require_format
 from dp_pipeline.spec.source import sha256_name
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -322,6 +323,16 @@ def require_validated(spec: DatasetSpec, snapshot: Snapshot) -> None:
         )
 
 
+def prepared_as(spec: DatasetSpec) -> str:
+    """What stages are marked with: the declaration, and the rule by which rows of a person are
+    kept where it has persons. Rows that were kept by another rule are prepared again, so what is
+    released from now on never mixes two samples.
+    """
+    if spec.protection.column is None:
+        return spec.digest
+    return f"{spec.digest} sample {SAMPLE}"
+
+
 def forget_preparation(snapshot: Snapshot) -> None:
     """Void every stage before the first one is written anew: stages of two runs never mix."""
     snapshot.record(prepared=None, stages={})
@@ -329,12 +340,12 @@ def forget_preparation(snapshot: Snapshot) -> None:
 
 def mark_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> None:
     """Note that one stage was stored under this declaration."""
-    snapshot.record(stages={**_marks(snapshot, "stages"), stage: spec.digest})
+    snapshot.record(stages={**_marks(snapshot, "stages"), stage: prepared_as(spec)})
 
 
 def require_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> None:
     """NotPrepared unless ``stage`` was stored under this declaration."""
-    if _marks(snapshot, "stages").get(stage) != spec.digest:
+    if _marks(snapshot, "stages").get(stage) != prepared_as(spec):
         raise NotPrepared(
             f"{snapshot!r}: expected the stage {stage!r} as {spec.name} is declared now, got none: "
             f"{preparing(spec.name)}"
@@ -345,7 +356,7 @@ def require_prepared(spec: DatasetSpec, snapshot: Snapshot) -> None:
     """NotPrepared unless the manifest says: validated and prepared as declared now."""
     require_validated(spec, snapshot)
     prepared = _marks(snapshot, "prepared")
-    if prepared.get("digest") != spec.digest:
+    if prepared.get("digest") != prepared_as(spec):
         raise NotPrepared(
             f"{snapshot!r}: expected a snapshot prepared as {spec.name} is declared now, got none: "
             f"{preparing(spec.name)}"

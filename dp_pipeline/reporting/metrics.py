@@ -20,6 +20,7 @@ import numpy as np
 
 from dp_pipeline.metrics.clustering import rcp
 from dp_pipeline.metrics.disclosure import DisclosureReport
+from dp_pipeline.metrics.marginals import MOST_COMPARED, MOST_PLACES
 from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.reporting.text import noisy_text, number_text
 from dp_pipeline.spec.amounts import epsilon_text
@@ -84,7 +85,8 @@ _METRICS = {
     "withheld": Metric("withheld", "Share of the rows whose class is not published"),
     "dcr": Metric(
         "DCR",
-        "Share of attributes in which a synthetic row differs from the nearest real one",
+        "Share of attributes in which a synthetic row differs from the nearest real one, mean over "
+        f"{MOST_PLACES:,} of them at most",
         better="a sanity figure, no guarantee",
     ),
 }
@@ -130,6 +132,8 @@ class QualityRow:
     scale     scale of Laplace noise with the deviation of the number's own, when it was
               paid for with ε; None for an exact number on benchmark data
     unit      of value and scale
+    error     how far an exact number of a sample of rows is from that of all rows, at most in
+              expectation; None where all rows were looked at
     """
 
     model: str
@@ -138,6 +142,7 @@ class QualityRow:
     value: float
     scale: float | None
     unit: str
+    error: float | None = None
 
     @classmethod
     def private(
@@ -158,9 +163,21 @@ class QualityRow:
         >>> QualityRow("dpqt_kmeans", Fraction(1), "nicv", 12.34, 0.29, "rows").text
         '12.3 ± 0.4'
         """
+        if self.error is not None:
+            return f"{noisy_text(self.value, self.error)} of a sample"
         if self.deviation is None:
             return number_text(self.value)
         return noisy_text(self.value, self.deviation)
+
+
+def sample_words(rows: Iterable[QualityRow]) -> str:
+    """What "of a sample" means beside a number; nothing where no number is."""
+    if all(row.error is None for row in rows):
+        return ""
+    return (
+        f"Of a sample: {MOST_COMPARED:,} rows of a table, by a fixed seed. ± is how far the number "
+        "is from that of all rows, at most in expectation."
+    )
 
 
 @dataclass(frozen=True)

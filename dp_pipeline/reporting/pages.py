@@ -25,6 +25,7 @@ from dp_pipeline.reporting.metrics import (
     measure_text,
     metrics_of,
     pivot,
+    sample_words,
     share_text,
 )
 from dp_pipeline.reporting.releases import KAnonymousRelease, Level, ReportedRelease, Standing
@@ -153,6 +154,7 @@ def _over_epsilon(releases: Sequence[Any], rows: Sequence[QualityRow]) -> dict[s
         "summary": SummaryTable.of(rows),
         "tables": [pivot(rows, metric) for metric in metrics_of(rows)],
         "has_noisy_numbers": any(row.scale is not None for row in rows),
+        "sample_words": sample_words(rows),
     }
 
 

@@ -30,6 +30,11 @@ TRANSCRIPT = 1
 MANIFEST = 2
 """Of a snapshot's manifest, a retired one's too."""
 
+SAMPLE = 2
+"""Of the rule by which rows of a person are kept (``raw/contributions.py``): in its key, and in the
+marks of stages that were prepared by it.
+"""
+
 DOCUMENT = 1
 """Of the JSON files by which assets hand on evaluations, comparisons and pointers to bundles."""
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import Fitted, Model, PrivacyGuarantee, guarantee_of
 from dp_pipeline.models.tables.base import TableModel
-from dp_pipeline.raw.evaluate import HeldOut, table_quality
+from dp_pipeline.raw.evaluate import SAMPLING_ERROR, HeldOut, table_quality
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.spec.amounts import delta_text, epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
@@ -215,7 +215,9 @@ class Measuring:
         codes = _codes(done)
         if held_out is not None:
             return {**said, **_finite(held_out.misclassified(codes))}
-        quality = table_quality(spec, benchmark.snapshot, codes, classify=False)
+        told = table_quality(spec, benchmark.snapshot, codes, classify=False)
+        # A study states the error over its repetitions.
+        quality = {name: one for name, one in told.items() if not name.startswith(SAMPLING_ERROR)}
         return {**said, "seconds": seconds, **_finite(quality)}
 
 

@@ -16,7 +16,8 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.quality import private_quality, whole_parts
 from dp_pipeline.metrics.classification import LinearClassifier, misclassification, train
-from dp_pipeline.metrics.marginals import average_distance, ways_of
+from dp_pipeline.metrics.marginals import ways_of
+from dp_pipeline.raw.comparison import average_distance
 from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.release.transcript import Transcript

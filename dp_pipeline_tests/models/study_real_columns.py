@@ -27,10 +27,10 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.discovery import discover
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.metrics.classification import misclassification, train
-from dp_pipeline.metrics.marginals import average_distance
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import fit, guarantee_of
 from dp_pipeline.models.tables.base import TableModel
+from dp_pipeline.raw.comparison import average_distance
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.counters.undeclared import UndeclaredRows
 from dp_pipeline.raw.prepare import discretized, normalized

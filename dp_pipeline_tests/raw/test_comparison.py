@@ -62,7 +62,7 @@ def test_the_centres_of_kmeans_are_computed_once_and_kept_private(spec, tmp_path
     snapshot = ready(spec, tmp_path, FOUR)
     centres = np.array([[1.0, 0.0], [15.0, 0.0]])
     first = clustering_quality(spec, snapshot, XY, centres)
-    monkeypatch.setattr(evaluate, "_kmeans", None)
+    monkeypatch.setattr(evaluate, "reference_of", None)
     assert clustering_quality(spec, snapshot, XY, centres) == first
     (kept,) = (snapshot.folder / "kmeans").iterdir()
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
@@ -70,6 +70,22 @@ def test_the_centres_of_kmeans_are_computed_once_and_kept_private(spec, tmp_path
         clustering_quality(spec, snapshot, XY, centres[:1])
     with pytest.raises(TypeError):  # and so have other columns
         clustering_quality(spec, snapshot, ("x",), np.array([[1.0], [2.0]]))
+
+
+def test_kmeans_starts_on_a_sample_and_goes_on_over_all_rows(monkeypatch):
+    rng = np.random.default_rng(0)
+    middles = np.array([[0.0, 0.0], [50.0, 0.0], [0.0, 50.0]])
+    points = np.repeat(middles, 400, axis=0) + rng.normal(0, 1, size=(1200, 2))
+    whole = evaluate.reference_of(points, 3)
+    monkeypatch.setattr(evaluate, "STARTED_ROWS", 60)
+    sampled = evaluate.reference_of(points, 3)
+    # Every middle is the mean of all of its rows again, as it would not be of 20 of them.
+    assert np.allclose(sorted(sampled.tolist()), sorted(whole.tolist()), atol=1e-9)
+    assert sampled.tolist() == evaluate.reference_of(points, 3).tolist(), "the seed is fixed"
+    monkeypatch.setattr(evaluate, "MOST_REFINED", 300)
+    refined = evaluate.reference_of(points, 3)
+    # The mean of about 100 rows is off by 0.1 in each direction: 0.5 is five of those.
+    assert 0 < np.abs(np.sort(refined, axis=0) - np.sort(whole, axis=0)).max() < 0.5
 
 
 def test_fewer_rows_than_centres_have_a_floor_of_zero_and_no_ratio(spec, tmp_path):

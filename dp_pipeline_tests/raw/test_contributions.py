@@ -15,11 +15,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.raw.contributions import _messages, keep_at_most
+from dp_pipeline.raw import contributions
+from dp_pipeline.raw.contributions import _Bounding, _Persons, keep_at_most
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline.spec.discovery import find_spec
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline.spec.source import DATA_FOLDER_VARIABLE
+from dp_pipeline_tests.raw.test_siphash import by_hand
 
 KEY = b"k" * 32
 Row = tuple[str, float | None, str]
@@ -84,6 +86,12 @@ def check_contract(keep: Keep) -> None:
 
         shuffled = data.draw(st.permutations(rows))
         assert kept(keep, table_of(shuffled), at_most) == before, "order changes nothing"
+
+        parts: list[list[Row]] = [[], []]
+        for row in rows:
+            parts[(row[0] or "").strip() < "b"].append(row)
+        halves = [kept(keep, table_of(part), at_most) for part in parts]
+        assert halves[0] | halves[1] == before, "persons elsewhere change nothing"
 
         batches = pa.concat_tables([whole.slice(0, cut), whole.slice(cut)])
         assert kept(keep, batches, at_most) == before, "batches change nothing"
@@ -152,7 +160,10 @@ def _keep_smallest(
     return table.take(pa.array(sorted(chosen), pa.int64()))
 
 
-def test_the_contract_holds() -> None:
+@pytest.mark.parametrize("part", [1, 3, 1 << 14])
+def test_the_contract_holds(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many rows are hashed at a time."""
+    monkeypatch.setattr(contributions, "_ROWS_A_PART", part)
     check_contract(keep_at_most)
 
 
@@ -220,15 +231,24 @@ def test_the_sample_prefers_no_row() -> None:
 
 def test_the_kept_rows_are_those_of_the_documented_digest_for_ever() -> None:
     """A released snapshot must be prepared again to the same rows: this may never change."""
+    names = b'["user", "note", "x"]'
+    secret = hmac.digest(KEY, b"contribution 2\0" + names, "sha512")
+    rows_key, texts_key, copies_key = secret[:16], secret[16:32], secret[32:48]
 
-    def digest(x: int) -> bytes:
-        # Person, then note and x by name, each behind its length; then the ordinal 0.
-        message = b"contribution\0" + b"3:ann" + b"1:a" + b"1:%d" % x + bytes(8)
-        return hmac.digest(KEY, message, "sha256")
+    def words(*numbers: int) -> bytes:
+        return b"".join(number.to_bytes(8, "little") for number in numbers)
 
-    rows: list[Row] = [("ann", float(x), "a") for x in range(8)]
-    result = keep_at_most(table_of(rows), column="user", at_most=3, key=KEY)
-    assert result.column("x").to_pylist() == sorted(sorted(range(8), key=digest)[:3]) == [0, 5, 7]
+    def digest(x: int, copy: int) -> int:
+        # Person, then note and x by name; then their kinds: text, text and a whole number.
+        texts = (by_hand(text, texts_key) for text in (b"ann", b"a"))
+        first = by_hand(words(*texts, x, 0b111101), rows_key)
+        return by_hand(words(first, copy), copies_key) if copy else first
+
+    rows: list[Row] = [("ann", float(x), "a") for x in range(8) for _ in range(2)]
+    result = keep_at_most(table_of(rows), column="user", at_most=7, key=KEY)
+    every = sorted(digest(x, copy) for x in range(8) for copy in range(2))
+    expected = [x for x in range(8) for copy in range(2) if digest(x, copy) in every[:7]]
+    assert result.column("x").to_pylist() == expected == [1, 2, 3, 4, 5, 6, 7]
 
 
 @pytest.mark.parametrize(
@@ -283,13 +303,63 @@ def test_cells_are_encoded_so_that_no_two_rows_collide() -> None:
     table = pa.table(
         {"p": [c[0] for c in cells], "q": [c[1] for c in cells], "user": ["u"] * len(cells)}
     )
-    assert len(set(_messages(table, "user"))) == len(cells)
+    assert len(digests(table)) == len(cells)
 
 
 def test_numbers_are_told_apart_to_the_last_bit() -> None:
     x = [0.1, np.nextafter(0.1, 1.0), 1e300, float("inf"), float("nan"), None, 0.0, -0.0, -2.0]
+    x += [-float("inf"), 2.0**63, -(2.0**63), 2.0**64, np.nextafter(2.0**63, 0), 5e-324]
     table = pa.table({"x": pa.array(x, pa.float64()), "user": ["u"] * len(x)})
-    assert len(set(_messages(table, "user"))) == len(x)
+    assert len(digests(table)) == len(x)
+
+
+def test_a_double_is_never_taken_for_the_whole_number_of_the_same_bits() -> None:
+    doubles = [0.5, -0.0, 1e300, float("nan"), float("inf"), 2.0**64]
+    bits = np.array(doubles).view(np.int64).tolist()
+    of_doubles = digests(pa.table({"x": pa.array(doubles, pa.float64()), "user": ["u"] * 6}))
+    of_bits = digests(pa.table({"x": pa.array(bits, pa.int64()), "user": ["u"] * 6}))
+    assert not of_doubles & of_bits
+
+
+@given(x=st.lists(st.one_of(st.none(), st.integers(0, 2**53)), max_size=8))
+def test_a_whole_number_is_the_same_cell_in_every_type_that_holds_it(x: list[int | None]) -> None:
+    found = {
+        frozenset(digests(pa.table({"x": pa.array(values, kind), "user": pa.array([3] * len(x))})))
+        for values, kind in ((x, pa.int64()), (x, pa.float64()), (x, pa.uint64()))
+    }
+    assert len(found) == 1
+
+
+def test_the_largest_whole_numbers_of_64_bits_are_told_apart_from_negative_ones() -> None:
+    large = [2**63, 2**63 + 1, 2**64 - 1]
+    signed = [one - 2**64 for one in large]
+    unsigned = digests(pa.table({"x": pa.array(large, pa.uint64()), "user": [1] * 3}))
+    assert not unsigned & digests(pa.table({"x": pa.array(signed, pa.int64()), "user": [1] * 3}))
+    real = digests(pa.table({"x": pa.array([2.0**63], pa.float64()), "user": [1]}))
+    assert len(unsigned & real) == 1, "as a double it is the same number"
+
+
+def test_more_than_thirty_columns_have_their_kinds_told_apart() -> None:
+    # Missing in one column of forty, and 0 there.
+    rows = [[None if at == gap else 0 for at in range(40)] for gap in range(41)]
+    columns = {f"x{at:02}": pa.array([row[at] for row in rows], pa.int8()) for at in range(40)}
+    assert len(digests(pa.table(columns | {"user": ["u"] * 41}))) == 41
+
+
+def test_other_names_of_columns_are_another_sample() -> None:
+    table = table_of([("ann", float(n), "a") for n in range(50)])
+    renamed = table.rename_columns(["y", "note", "user"])
+    chosen = [
+        keep_at_most(one, column="user", at_most=6, key=KEY).column(0).to_pylist()
+        for one in (table, renamed)
+    ]
+    assert chosen[0] != chosen[1]
+
+
+def digests(table: pa.Table) -> set[int]:
+    """Of all rows, as if they were all of crowded persons."""
+    bounding = _Bounding.of(table, "user", _Persons.of(table, "user"), KEY)
+    return set(bounding._digests(np.arange(table.num_rows)).tolist())
 
 
 @pytest.mark.parametrize(
@@ -420,3 +490,26 @@ def test_persons_beside_each_other_that_one_double_would_hold_are_two() -> None:
     ids = [2**60, 2**60 + 1, 2**64 - 1, 2**64 - 2]
     table = pa.table({"x": list(range(8)), "user": pa.array(ids * 2, pa.uint64())})
     assert keep_at_most(table, column="user", at_most=1, key=KEY).num_rows == 4
+
+
+@settings(deadline=None)
+@given(
+    rows=st.lists(
+        st.tuples(st.integers(0, 3), st.sampled_from([0, 1, 2, 2**60, 2**60 + 1, 2**64 - 1])),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_rows_are_ordered_by_all_bits_of_their_digests_and_within_their_persons(rows) -> None:
+    """Digests that are the same in the bits which one word has room for are compared whole."""
+    owners = np.array([owner for owner, _ in rows], dtype=np.int32)
+    found = np.array([digest for _, digest in rows], dtype=np.uint64)
+    expected = sorted(range(len(rows)), key=lambda row: rows[row])
+    assert contributions._order(owners, found).tolist() == expected
+
+
+@given(shape=st.lists(st.integers(1, 4), min_size=1, max_size=6))
+def test_every_copy_knows_how_many_came_before_it(shape: list[int]) -> None:
+    is_copy = np.array([at > 0 for count in shape for at in range(count)])
+    expected = [at for count in shape for at in range(1, count)]
+    assert contributions._before(is_copy).tolist() == expected

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.raw import snapshot as snapshots
 from dp_pipeline.raw.prepare import (
     discretize,
     encode_one_hot,
@@ -18,7 +19,12 @@ from dp_pipeline.raw.prepare import (
     prepare,
     stages_of,
 )
-from dp_pipeline.raw.snapshot import Snapshot, mark_validated, require_prepared
+from dp_pipeline.raw.snapshot import (
+    Snapshot,
+    mark_validated,
+    require_prepared,
+    require_stage,
+)
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.raw.values import numbers, texts
 from dp_pipeline.spec.dataset import DatasetSpec
@@ -300,3 +306,26 @@ def test_a_clipped_number_is_in_the_bin_that_a_constraint_is_about(tmp_path):
     )
     rows = {"age": ["1000", "inf", "59"], "state": ["single"] * 3}
     assert prepared(spec, tmp_path, rows)["discretized"] == {"age": [2], "state": [0]}
+
+
+def test_rows_that_were_kept_by_an_earlier_rule_are_prepared_again(tmp_path, monkeypatch):
+    spec = written_spec(tmp_path, "{x: {bounds: [0, 10]}}", protection=PERSONS)
+    snapshot = validated(spec, tmp_path, {"rider": ["ann"] * 3, "x": ["1", "2", "3"]})
+    with monkeypatch.context() as patch:
+        patch.setattr(snapshots, "SAMPLE", 1)
+        prepare(spec, snapshot)
+        require_prepared(spec, snapshot)
+    with pytest.raises(NotPrepared):
+        require_prepared(spec, snapshot)
+    with pytest.raises(NotPrepared):
+        require_stage(spec, snapshot, "normalized")
+    prepare(spec, snapshot)
+    require_prepared(spec, snapshot)
+
+
+def test_rows_of_no_persons_are_marked_as_before_there_was_such_a_rule(tmp_path):
+    spec = written_spec(tmp_path, "{x: {bounds: [0, 10]}}")
+    snapshot = validated(spec, tmp_path, {"x": ["1"]})
+    prepare(spec, snapshot)
+    assert snapshot.manifest["prepared"]["digest"] == spec.digest
+    assert set(snapshot.manifest["stages"].values()) == {spec.digest}

@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.raw.counters.tables import CAPS, contingency_table, count_plan, fuse, plan
+from dp_pipeline.raw.counters import tables
+from dp_pipeline.raw.counters.tables import (
+    CAPS,
+    contingency_table,
+    count_plan,
+    exact_marginals,
+    fuse,
+    held_tables,
+    plan,
+)
 
 
 @given(
@@ -23,21 +32,78 @@ def test_every_column_is_in_one_super_column_within_the_cap_or_alone(sizes, cap)
     assert all(column.sizes == tuple(named[n] for n in column.names) for column in columns)
 
 
-@settings(max_examples=30, deadline=None)
-@given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=9), seed=st.integers(0, 9))
-def test_every_pair_and_single_of_a_plan_equals_a_direct_count(sizes, seed):
+def some_tables(sizes: list[int], seed: int):
+    """Names with sizes, 50 rows of codes, and every single, pair and triple."""
     named = {f"a{at}": size for at, size in enumerate(sizes)}
     rng = np.random.default_rng(seed)
     codes = {name: rng.integers(0, size, 50).astype(np.uint8) for name, size in named.items()}
-    wanted = [(name,) for name in named] + list(combinations(named, 2))
-    tables = count_plan(plan(named, wanted, rows=50), codes, rows=50)
-    assert len(tables) == len(wanted)
-    for names, table in tables.items():
+    ways = [way for k in (1, 2, 3) for way in combinations(named, k)]
+    return named, codes, ways
+
+
+# Beside the sizes of today: blocks, steps and groups of tables that end inside of 50 rows, many
+# rows to plan for, and a cap on fused tables that leaves some by themselves.
+SMALL = {"_ROWS_A_BLOCK": 20, "_ROWS_A_STEP": 7, "_CELLS_AT_ONCE": 100, "_FUSED_CELLS": 40}
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=7),
+    seed=st.integers(0, 9),
+    planned=st.sampled_from([50, 10**7]),
+    small=st.sets(st.sampled_from(sorted(SMALL))),
+)
+def test_every_single_pair_and_triple_of_a_plan_equals_a_direct_count(sizes, seed, planned, small):
+    named, codes, wanted = some_tables(sizes, seed)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in small:
+            patch.setattr(tables, name, SMALL[name])
+        fused = plan(named, wanted, rows=planned)
+        found = [held_tables(*one) for one in count_plan(fused, codes, rows=50)]
+    assert sum(map(len, found)) == len(wanted)
+    for names, table in (item for one in found for item in one.items()):
         assert np.array_equal(table, contingency_table(codes, named, names, rows=50))
 
 
-@pytest.mark.parametrize(("rows", "largest"), [(1_000, 64), (10_000_000, 256)])
-def test_few_rows_take_the_small_cap_and_many_the_large_one(rows, largest):
+@settings(max_examples=30, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 9), min_size=4, max_size=6),
+    seed=st.integers(0, 9),
+    data=st.data(),
+)
+def test_marginals_of_any_size_and_order_equal_direct_counts(sizes, seed, data):
+    named, codes, _ = some_tables(sizes, seed)
+    way = st.lists(st.sampled_from(sorted(named)), unique=True, max_size=5).map(tuple)
+    asked = data.draw(st.lists(way, max_size=8))
+    for names, table in zip(asked, exact_marginals(codes, named, asked, rows=50), strict=True):
+        expected = contingency_table(codes, named, names, rows=50) if names else np.array(50)
+        assert np.array_equal(table, expected)
+
+
+def test_few_rows_take_a_small_cap_and_many_a_large_one():
     sizes = {f"a{at}": 2 for at in range(16)}
-    columns = plan(sizes, list(combinations(sizes, 2)), rows=rows).columns
-    assert max(column.size for column in columns) == largest
+    pairs = list(combinations(sizes, 2))
+    few, many = (plan(sizes, pairs, rows=rows) for rows in (100, 10_000_000))
+    assert max(one.size for one in few) < max(one.size for one in many)
+    assert len(few) > len(many)
+
+
+def test_triples_of_many_rows_are_held_by_a_few_tables_over_super_columns():
+    sizes = dict(
+        zip("abcdefghijklmn", (2, 3, 42, 16, 7, 15, 6, 5, 2, 20, 10, 9, 8, 41), strict=True)
+    )
+    triples = list(combinations(sizes, 3))
+    assert len(plan(sizes, triples, rows=1_000_000)) < len(triples) / 4
+
+
+def test_pairs_beside_triples_need_no_table_of_their_own():
+    sizes = dict.fromkeys("abcdef", 4)
+    triples, pairs = (list(combinations(sizes, k)) for k in (3, 2))
+    both = plan(sizes, triples + pairs, rows=1_000_000)
+    assert len(both) == len(plan(sizes, triples, rows=1_000_000))
+
+
+def test_a_triple_of_columns_with_many_codes_is_never_fused_into_a_table_that_fills_memory():
+    sizes = {"a": 5000, "b": 2, "c": 2, **{f"x{at}": 2 for at in range(16)}}
+    wanted = [("a", *pair) for pair in combinations(sorted(sizes.keys() - {"a"}), 2)]
+    assert max(one.size for one in plan(sizes, wanted, rows=10**9)) <= 1 << 20

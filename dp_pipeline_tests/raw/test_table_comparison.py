@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from dp_pipeline.metrics.classification import held_out, misclassification, train
-from dp_pipeline.raw.evaluate import table_quality
+from dp_pipeline.raw import comparison
+from dp_pipeline.raw.evaluate import SAMPLING_ERROR, table_quality
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
 from dp_pipeline.spec.dataset import DatasetSpec
@@ -135,3 +136,16 @@ def test_without_privacy_an_svm_gets_15_percent_of_held_out_adults_wrong():
 
 ADULT = {"sex": [1], "education": [7, 8, 9, 10, 12, 14], "income": [1], "marital_status": [4]}
 """Men; degrees after school (levels are in alphabetical order); above 50K; never married."""
+
+
+def test_of_more_rows_than_are_compared_the_distances_are_of_a_sample_and_have_an_error(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(comparison, "MOST_COMPARED", 2)
+    quality = table_quality(*ready(tmp_path), codes(**TRUE))
+    assert quality["dcr"] == 0, "all real rows are looked at"
+    # The two rows of a sample differ at least in one pair of attributes: so do its halves.
+    for k in (2, 3):
+        assert 0 < quality[f"{SAMPLING_ERROR}avd_{k}"] <= 2
+        assert quality[f"avd_{k}"] <= quality[f"{SAMPLING_ERROR}avd_{k}"]
+    assert len(quality) == 5

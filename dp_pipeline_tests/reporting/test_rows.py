@@ -1,9 +1,17 @@
 """Rows of quality numbers: order, pivot, text."""
 
+from dataclasses import replace
 from fractions import Fraction
 
+from dp_pipeline.publish.replay import from_documents, to_documents
 from dp_pipeline.release.measurement import NoisyNumber
-from dp_pipeline.reporting.metrics import QualityRow, metrics_of, pivot, sort_rows
+from dp_pipeline.reporting.metrics import (
+    QualityRow,
+    metrics_of,
+    pivot,
+    sample_words,
+    sort_rows,
+)
 from dp_pipeline_tests.reporting.samples import HALF, ONE, TEN, exact
 
 
@@ -50,3 +58,18 @@ def test_metrics_are_listed_once_in_reading_order():
     rows = [exact("a", ONE, 1.0, metric=metric) for metric in metrics]
     ordered = ("nicv_ratio", "nicv", "nicv_floor", "avd_2", "avd_3", "misclassified_svm/sex", "auc")
     assert metrics_of(rows) == ordered
+
+
+def test_a_number_of_a_sample_says_so_and_how_far_it_may_be_from_that_of_all_rows():
+    row = QualityRow("m", Fraction(1), "avd_2", 0.0123, None, "share", error=0.004)
+    assert row.text == "0.012 ± 0.004 of a sample"
+    assert "1,000,000 rows of a table" in sample_words([row])
+    assert sample_words([replace(row, error=None)]) == ""
+    assert replace(row, error=None).text == "0.0123"
+
+
+def test_an_error_of_a_sample_is_stored_and_none_is_not_said():
+    row = QualityRow("m", Fraction(1), "avd_2", 0.0123, None, "share", error=0.004)
+    rows = [row, replace(row, error=None)]
+    assert ["error" in one for one in to_documents(rows)] == [True, False]
+    assert from_documents(to_documents(rows)) == rows

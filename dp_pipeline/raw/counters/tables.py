@@ -2,18 +2,19 @@
 
 One contingency table by one key a row: the codes read as digits of one number.
 
-Many one- and two-way tables in one pass, by super-columns.
+Many tables over one to three attributes in few passes, by super-columns.
 
 A super-column is several columns fused into one: its code names the codes of
-all of them. Few tables over pairs of super-columns hold many tables over pairs
-of columns, which are got from them by summing.
+all of them. Few tables over pairs or triples of super-columns hold many tables over pairs
+or triples of columns, which are got from them by summing.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -75,10 +76,28 @@ def contingency_table(
     return table.reshape(shape)
 
 
-CAPS = (64, 256)
-"""Most cells of a super-column: the small one for few rows, the large one for many."""
+CAPS = (32, 64, 256)
+"""Most cells of a super-column; a plan is made at each of them, and the cheapest one is taken."""
 
 _MOST_COLUMNS = 16
+
+MOST_FUSED = 3
+"""Attributes of a table that super-columns hold; larger ones are counted by themselves."""
+
+_FUSED_CELLS = 1 << 20
+"""Cells of a table that blocks of rows are counted into, each by itself first: a larger one would
+take longer to add than to count.
+"""
+
+_CELLS_AT_ONCE = 1 << 23
+_CACHED_CELLS = 1 << 17
+
+_ROWS_A_BLOCK = 1 << 18
+"""Rows whose keys are kept, and after which small counts are added to large ones."""
+
+_ROWS_A_STEP = 1 << 15
+
+_Keys = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -118,95 +137,187 @@ def fuse(sizes: Mapping[str, int], *, cap: int) -> tuple[SuperColumn, ...]:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Which pairs of super-columns are counted.
+class FusedTable:
+    """One table over super-columns, and the tables that are got from it by summing.
 
-    tables   pairs of places in ``columns``, the first not after the second
+    columns   one to three of them
+    holds     names of the columns of each; in the order of ``columns``
     """
 
     columns: tuple[SuperColumn, ...]
-    tables: tuple[tuple[int, int], ...]
+    holds: tuple[Names, ...]
 
-    def cost(self, rows: int) -> int:
-        """Keys to count and cells to sum, about."""
-        cells = sum(self.columns[i].size * self.columns[j].size for i, j in self.tables)
-        return len(self.tables) * rows + cells
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return math.prod(column.size for column in self.columns)
 
 
-def plan(sizes: Mapping[str, int], wanted: Collection[tuple[str, ...]], *, rows: int) -> Plan:
-    """The cheaper of the plans at the two caps for one- and two-way tables ``wanted``."""
+def is_fusible(sizes: Mapping[str, int], names: Names) -> bool:
+    """Whether a plan may have the table over ``names``: few attributes, and few cells."""
+    cells = math.prod(sizes[name] for name in names)
+    return len(names) <= MOST_FUSED and cells <= _FUSED_CELLS
+
+
+def _cost(cells: int, rows: int) -> int:
+    """About the nanoseconds that it takes to count a table, and to sum it up."""
+    return rows * (1 if cells <= _CACHED_CELLS else 2) + 4 * cells
+
+
+def plan(
+    sizes: Mapping[str, int], wanted: Collection[Names], *, rows: int
+) -> tuple[FusedTable, ...]:
+    """The tables to count for tables over one to three different columns: the cheapest plan of
+    those at the caps. Each wanted one is held once, by names in some order.
+
+    >>> triangle = [("a", "b"), ("a", "c"), ("b", "c")]
+    >>> [one.holds for one in plan({"a": 2, "b": 3, "c": 2}, triangle, rows=1000)]
+    [(('b', 'a'), ('a', 'c'), ('b', 'c'))]
+    """
     names = dict.fromkeys(name for table in wanted for name in table)
-    plans = []
-    for cap in CAPS:
-        columns = fuse({name: sizes[name] for name in names}, cap=cap)
-        home = {name: at for at, column in enumerate(columns) for name in column.names}
-        needed = {(min(at), max(at)) for at in ([home[name] for name in t] for t in wanted)}
-        plans.append(Plan(columns, tuple(sorted(needed))))
-    return min(plans, key=lambda one: one.cost(rows))
+    some = {name: sizes[name] for name in names}
+    plans = [_plan(fuse(some, cap=cap), sizes, wanted, rows=rows) for cap in CAPS]
+    return min(plans, key=lambda tables: sum(_cost(one.size, rows) for one in tables))
 
 
-def count_plan(plan: Plan, codes: Codes, *, rows: int) -> dict[tuple[str, ...], IntArray]:
-    """Every table that the plan holds: (a,) and (a, b) for columns of its pairs, in that order."""
-    tables: dict[tuple[str, ...], IntArray] = {}
-    for (i, j), counts in _count_supers(plan, codes, rows).items():
-        if i == j:
-            tables |= _within(plan.columns[i], counts)
+def _plan(
+    columns: tuple[SuperColumn, ...],
+    sizes: Mapping[str, int],
+    wanted: Collection[Names],
+    *,
+    rows: int,
+) -> tuple[FusedTable, ...]:
+    """Larger sets of super-columns first: they hold tables over some of their super-columns too."""
+    places = {name: (at, i) for at, one in enumerate(columns) for i, name in enumerate(one.names)}
+    held: dict[tuple[int, ...], list[Names]] = {}
+    for table in wanted:
+        names = tuple(sorted(table, key=places.__getitem__))
+        held.setdefault(tuple(sorted({places[name][0] for name in names})), []).append(names)
+    chosen: dict[tuple[int, ...], list[Names]] = {}
+    inside: dict[tuple[int, ...], list[Names]] = {}
+    alone: list[FusedTable] = []
+    for home in sorted(held, key=lambda home: (-len(home), home)):
+        if home in inside:
+            inside[home] += held[home]
+            continue
+        cells = math.prod(columns[at].size for at in home)
+        single = (math.prod(sizes[name] for name in names) for names in held[home])
+        if cells <= _FUSED_CELLS and _cost(cells, rows) <= sum(_cost(one, rows) for one in single):
+            chosen[home] = held[home]
+            parts = (part for k in range(1, len(home)) for part in combinations(home, k))
+            inside |= dict.fromkeys(parts, chosen[home])
         else:
-            tables |= _between(plan.columns[i], plan.columns[j], counts)
-    return tables
+            alone += [_by_itself(names, sizes) for names in held[home]]
+    # In this order neighbours share their first super-columns, whose keys are made once.
+    fused_tables = [
+        FusedTable(tuple(columns[at] for at in home), tuple(chosen[home]))
+        for home in sorted(chosen)
+    ]
+    return (*fused_tables, *alone)
 
 
-def _count_supers(plan: Plan, codes: Codes, rows: int) -> dict[tuple[int, int], IntArray]:
-    """Flat tables over the pairs of super-columns; of one super-column where both are the same."""
-    sizes = [column.size for column in plan.columns]
-    counts = {
-        (i, j): np.zeros(sizes[i] * (sizes[j] if i != j else 1), dtype=np.int64)
-        for i, j in plan.tables
-    }
-    used = sorted({at for pair in plan.tables for at in pair})
-    for start in range(0, rows, ROWS_A_CHUNK):
-        chunk = slice(start, start + ROWS_A_CHUNK)
-        keys = {at: _keys(plan.columns[at], codes, chunk) for at in used}
-        for (i, j), table in counts.items():
-            add_counts(table, keys[i] if i == j else keys[i] * sizes[j] + keys[j])
-    return counts
+def _by_itself(names: Names, sizes: Mapping[str, int]) -> FusedTable:
+    return FusedTable(tuple(SuperColumn((name,), (sizes[name],)) for name in names), (names,))
 
 
-def _keys(column: SuperColumn, codes: Codes, rows: slice) -> IntArray:
-    sizes = dict(zip(column.names, column.sizes, strict=True))
-    return keys_of(codes, sizes, column.names, rows)
+def count_plan(
+    tables: Sequence[FusedTable], codes: Codes, *, rows: int
+) -> Iterator[tuple[FusedTable, IntArray]]:
+    """Every table of a plan with its flat counts, few tables at a time in memory."""
+    for some in _groups(tables):
+        counts = [np.zeros(one.size, dtype=np.int64) for one in some]
+        for start in range(0, rows, _ROWS_A_BLOCK):
+            keys = _BlockKeys(codes, slice(start, min(rows, start + _ROWS_A_BLOCK)))
+            for at, one in enumerate(some):
+                counts[at] += keys.counted(one)
+        yield from zip(some, counts, strict=True)
 
 
-def _within(column: SuperColumn, counts: IntArray) -> dict[tuple[str, ...], IntArray]:
-    """Tables over the columns of one super-column, and over pairs of them."""
-    tables: dict[tuple[str, ...], IntArray] = {}
-    for at, (name, size) in enumerate(zip(column.names, column.sizes, strict=True)):
-        later = column.sizes[at + 1 :]
-        width = size * math.prod(later)
-        table = counts.reshape(-1, width).sum(axis=0).reshape(size, -1).T
-        tables[name,] = table.sum(axis=0)
-        for other, partner in enumerate(column.names[at + 1 :]):
-            tables[name, partner] = _sum_to(table, later, other).T
-    return tables
+def _groups(tables: Sequence[FusedTable]) -> Iterator[list[FusedTable]]:
+    """Neighbours of few cells together."""
+    group: list[FusedTable] = []
+    cells = 0
+    for one in tables:
+        cells += one.size
+        if group and cells > _CELLS_AT_ONCE:
+            yield group
+            group, cells = [], one.size
+        group.append(one)
+    if group:
+        yield group
 
 
-def _between(
-    left: SuperColumn, right: SuperColumn, counts: IntArray
-) -> dict[tuple[str, ...], IntArray]:
-    """Tables over pairs of a column of the one and a column of the other super-column."""
-    table = counts.reshape(left.size, right.size)
-    tables: dict[tuple[str, ...], IntArray] = {}
-    for at, name in enumerate(left.names):
-        half = np.ascontiguousarray(_sum_to(table, left.sizes, at).T)
-        for other, partner in enumerate(right.names):
-            tables[name, partner] = _sum_to(half, right.sizes, other).T
-    return tables
+class _BlockKeys:
+    """Keys of one block of rows; those of a super-column, and of the first two of the table before,
+    are made once.
+    """
+
+    def __init__(self, codes: Codes, rows: slice) -> None:
+        self._codes, self._rows = codes, rows
+        self._own: dict[SuperColumn, _Keys] = {}
+        self._pair: tuple[tuple[SuperColumn, ...], _Keys] | None = None
+
+    def counted(self, table: FusedTable) -> NDArray[np.int32]:
+        """Flat counts of the block; small numbers, so that more of them stay in the cache."""
+        counts = np.zeros(table.size, dtype=np.int32)
+        first, last = self._first(table.columns[:-1]), table.columns[-1]
+        own, size = self._of_one(last), np.int32(last.size)
+        keys = np.empty(_ROWS_A_STEP, dtype=np.int64)
+        for start in range(0, len(own), _ROWS_A_STEP):
+            here = own[start : start + _ROWS_A_STEP]
+            step = keys[: len(here)]
+            if first is None:
+                step[:] = here
+            else:
+                np.add(first[start : start + _ROWS_A_STEP] * size, here, out=step)
+            np.add.at(counts, step, np.int32(1))
+        return counts
+
+    def _first(self, columns: tuple[SuperColumn, ...]) -> _Keys | None:
+        if len(columns) < 2:
+            return self._of_one(columns[0]) if columns else None
+        if self._pair is None or self._pair[0] != columns:
+            one, other = columns
+            self._pair = (columns, self._of_one(one) * np.int32(other.size) + self._of_one(other))
+        return self._pair[1]
+
+    def _of_one(self, column: SuperColumn) -> _Keys:
+        if column not in self._own:
+            keys = self._codes[column.names[0]][self._rows].astype(np.int32)
+            for name, size in zip(column.names[1:], column.sizes[1:], strict=True):
+                keys *= np.int32(size)
+                keys += self._codes[name][self._rows]
+            self._own[column] = keys
+        return self._own[column]
 
 
-def _sum_to(table: IntArray, sizes: tuple[int, ...], at: int) -> IntArray:
-    """Axis 0, whose codes have the digits ``sizes``, summed down to one digit."""
-    before, after = math.prod(sizes[:at]), math.prod(sizes[at + 1 :])
-    summed: IntArray = table.reshape(before, sizes[at], after, -1).sum(axis=(0, 2))
+def held_tables(fused: FusedTable, counts: IntArray) -> dict[Names, IntArray]:
+    """The tables that ``fused.holds``, from its counts or from any sum of such counts.
+
+    Super-columns are summed down one after the other, so tables that keep the same columns of the
+    first one share that sum.
+    """
+    known: dict[tuple[Names, ...], IntArray] = {(): counts.reshape(1, -1)}
+    found: dict[Names, IntArray] = {}
+    for names in fused.holds:
+        kept: tuple[Names, ...] = ()
+        for column in fused.columns:
+            before, kept = known[kept], (*kept, tuple(n for n in names if n in column.names))
+            if kept not in known:
+                known[kept] = _summed(before, column, kept[-1])
+        sizes = {n: s for one in fused.columns for n, s in zip(one.names, one.sizes, strict=True)}
+        found[names] = known[kept].reshape([sizes[name] for name in names])
+    return found
+
+
+def _summed(table: IntArray, column: SuperColumn, names: Names) -> IntArray:
+    """(before, column.size · after) with the codes of ``column`` summed down to those of ``names``:
+    (before · their cells, after).
+    """
+    digits = table.reshape(len(table), *column.sizes, -1)
+    others = tuple(at for at, name in enumerate(column.names, 1) if name not in names)
+    after = digits.shape[-1]
+    summed: IntArray = digits.sum(axis=others).reshape(-1, after)
     return summed
 
 
@@ -221,13 +332,12 @@ def exact_marginals(
     Marginals over the same attributes in another order are counted once.
     """
     wanted = {tuple(sorted(names)) for names in marginals if names}
-    small = {names for names in wanted if len(names) <= 2}
-    fused = plan(sizes, small, rows=rows)
-    # Fusing pays when pairs of super-columns are fewer than the tables that they hold.
-    tables = count_plan(fused, codes, rows=rows) if len(fused.tables) < len(small) else {}
-    for names in wanted:
-        if names not in tables and names[::-1] not in tables:
-            tables[names] = contingency_table(codes, sizes, names, rows=rows)
+    small = [names for names in sorted(wanted) if is_fusible(sizes, names)]
+    tables = {
+        names: contingency_table(codes, sizes, names, rows=rows) for names in wanted - {*small}
+    }
+    for fused, counts in count_plan(plan(sizes, small, rows=rows), codes, rows=rows):
+        tables |= held_tables(fused, counts)
     by_set = {frozenset(names): (names, table) for names, table in tables.items()}
     return [
         _turned(*by_set[frozenset(names)], names) if names else np.array(rows, dtype=np.int64)

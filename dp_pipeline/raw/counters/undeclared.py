@@ -33,6 +33,7 @@ from dp_pipeline.spec.discovered import Undiscovered
 from dp_pipeline.spec.domain import MISSING, Attribute, Domain
 from dp_pipeline.spec.encoding import Coordinate, IntArray
 from dp_pipeline.spec.errors import BoundaryViolation
+from dp_pipeline.spec.formats import SAMPLE
 
 LONGEST_TEXT = 256
 """Bytes of a level that may be discovered: a longer text is a note and no level."""
@@ -82,7 +83,9 @@ class UndeclaredRows:
             table = pa.concat_tables(ingested_tables(spec, snapshot))
             table = of_window(spec, table)
             reading = str(snapshot.manifest.get("read_at", ""))
-        print_ = combined_fingerprint(reading, fingerprint)
+        # An interrupted look does not go on over another sample of the persons' rows.
+        rule = () if spec.protection.column is None else (f"sample {SAMPLE}",)
+        print_ = combined_fingerprint(reading, fingerprint, *rule)
         return cls(spec, table, snapshot.key, fingerprint=print_)
 
     def __repr__(self) -> str:

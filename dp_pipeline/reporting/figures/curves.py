@@ -36,7 +36,14 @@ from dp_pipeline.reporting.figures.picture import (
     set_footnote,
     set_title,
 )
-from dp_pipeline.reporting.metrics import FIGURES, Pivot, QualityRow, metric_named, pivot
+from dp_pipeline.reporting.metrics import (
+    FIGURES,
+    Pivot,
+    QualityRow,
+    metric_named,
+    pivot,
+    sample_words,
+)
 from dp_pipeline.spec.amounts import NANO, PURE, Currency, epsilon_text
 
 _EPSILON = "ε of the release (log scale; smaller protects more)"
@@ -126,7 +133,7 @@ def _lines(table: Pivot, models: Sequence[str]) -> list[Line]:
     """
     points = {
         model: [
-            Point(float(epsilon), row.value, row.deviation or 0.0)
+            Point(float(epsilon), row.value, row.deviation or row.error or 0.0)
             for epsilon in table.epsilons
             for row in table.cells.get((model, epsilon), ())
         ]
@@ -149,7 +156,7 @@ def _footnote(rows: Sequence[QualityRow]) -> str:
     """Where the numbers come from, and what their bars are."""
     noisy = [row for row in rows if row.scale is not None]
     if not noisy:
-        return "Exact numbers on public benchmark rows."
+        return f"Exact numbers on public benchmark rows. {sample_words(rows)}".rstrip()
     bars = "Bars: ± one standard deviation of the noise in the number itself."
     return bars if len(noisy) == len(rows) else f"{bars} No bar: an exact number on public rows."
 

@@ -1,0 +1,405 @@
+"""How close a released table is to the rows: exact, and counted as the counters count.
+
+Variation distances of k-way marginals, and the error of those of a sample of rows.
+
+How far released rows are from the nearest real one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_pipeline.metrics.marginals import MOST_COMPARED, MOST_PLACES
+from dp_pipeline.raw.counters.tables import count_plan, held_tables, is_fusible, plan
+from dp_pipeline.spec.encoding import IntArray, Names
+from dp_pipeline.spec.errors import DeclarationError
+
+Codes = Mapping[str, NDArray[Any]]
+"""Attribute → codes (rows,), whole numbers below the attribute's size."""
+
+_DENSE_CELLS_A_ROW = 8
+_MOST_KEYS = 1 << 62
+_ROWS_A_STEP = 1 << 16
+_CELLS_A_STEP = 1 << 16
+
+
+def average_distance(
+    real: Codes, released: Codes, sizes: Mapping[str, int], ways: Sequence[Names]
+) -> float:
+    """Average k-way variation distance: the mean over marginals of ½ Σ |c/n − s/m|.
+
+    real       the n rows that c counts
+    released   the m rows that s counts; their distribution is uniform where there are none
+    ways       the marginals, each of different attributes of both tables
+
+    In 0..1, 0 where all marginals are equal; NaN without real rows: nothing can be divided by
+    them. DeclarationError for no marginals, and for columns of two lengths in one table.
+    Source: Zhang, Cormode, Procopiuc, Srivastava, Xiao, "PrivBayes", TODS 2017, §6.
+
+    >>> import numpy as np
+    >>> one = {"a": np.array([0, 0, 1, 1]), "b": np.array([0, 1, 0, 1])}
+    >>> other = {"a": np.array([0, 0]), "b": np.array([0, 1])}
+    >>> average_distance(one, other, {"a": 2, "b": 2}, [("a", "b"), ("a",), ("b",)])
+    0.3333333333333333
+    """
+    if not ways:
+        raise DeclarationError("variation distance: expected at least one marginal, got none")
+    found = distances(real, released, sizes, ways)
+    return float(np.mean([found[way] for way in ways]))
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number of samples in place of whole tables.
+
+    error   how far it is from that of all rows, at most in expectation; None where all rows were
+            looked at
+    """
+
+    value: float
+    error: float | None
+
+
+def estimated_distances(
+    real: Codes, released: Codes, sizes: Mapping[str, int], ways: Mapping[str, Sequence[Names]]
+) -> dict[str, Estimate]:
+    """Average distances of some lists of marginals, of at most ``MOST_COMPARED`` rows a table.
+
+    *Error.* T is all rows, S their sample and d the variation distance. |d(S, R) − d(T, R)| ≤
+    d(S, T) by the triangle inequality, and likewise for a sample of the released rows R. What a
+    sample of half the size is away from T is, in expectation, no more than what the two halves A
+    and B of S are away from each other: d(·, B) is convex, and B is a sample of the rest. And S,
+    which is their mean, is no further away than they are on average. So E d(S, T) ≤ E d(A, B),
+    which is computed: small for tables of few cells, and large for those of which each row has
+    a cell of its own, about which a sample says little.
+    """
+    every = list(dict.fromkeys(way for some in ways.values() for way in some))
+    names = sorted({name for way in every for name in way})
+    halves = [_halves(table, names) for table in (real, released)]
+    compared, with_ = (_together(some) for some in halves)
+    found = distances(compared, with_, sizes, every)
+    apart = [distances(some[0], some[1], sizes, every) for some in halves if len(some) == 2]
+    return {
+        which: Estimate(
+            float(np.mean([found[way] for way in some])),
+            sum(float(np.mean([one[way] for way in some])) for one in apart) if apart else None,
+        )
+        for which, some in ways.items()
+    }
+
+
+def _halves(table: Codes, names: Sequence[str]) -> tuple[Codes, ...]:
+    """The table itself; or two halves of a sample of its rows that a fixed seed decides."""
+    rows = _rows(table, names)
+    if rows <= MOST_COMPARED:
+        return ({name: table[name] for name in names},)
+    chosen = np.random.default_rng(0).choice(rows, size=MOST_COMPARED, replace=False)
+    halves = np.split(chosen, [MOST_COMPARED // 2])
+    return tuple({name: np.asarray(table[name])[np.sort(one)] for name in names} for one in halves)
+
+
+def _together(halves: Sequence[Codes]) -> Codes:
+    if len(halves) == 1:
+        return halves[0]
+    return {name: np.concatenate([one[name] for one in halves]) for name in halves[0]}
+
+
+def distances(
+    real: Codes, released: Codes, sizes: Mapping[str, int], ways: Sequence[Names]
+) -> dict[Names, float]:
+    """Marginal → its variation distance, as ``average_distance`` has it.
+
+    Tables over few attributes are counted together, so many ways in one call are cheaper than
+    in many. n · m is below 2^62.
+    """
+    names = sorted({name for way in ways for name in way})
+    n, m = _rows(real, names), _rows(released, names)
+    if n == 0:
+        return dict.fromkeys(ways, float("nan"))
+    real, released = (_small(table, names, sizes) for table in (real, released))
+    most = _DENSE_CELLS_A_ROW * (n + m)
+    small = [way for way in ways if is_fusible(sizes, way) and _cells(sizes, way) <= most]
+    dense = {way for way in ways if _cells(sizes, way) <= most}.difference(small)
+    found = dict(_fused_distances(real, released, sizes, small, n=n, m=m))
+    # One room for all tables: a new one each time would cost more than counting.
+    room = np.empty((2, max((_cells(sizes, way) for way in dense), default=0)), dtype=np.int32)
+    for way in ways:
+        if way in dense:
+            c, s = room[:, : _cells(sizes, way)]
+            _count(_steps(real, sizes, way), c)
+            _count(_steps(released, sizes, way), s)
+            found[frozenset(way)] = _half_of_counts(c, s, n=n, m=m)
+        elif frozenset(way) not in found:
+            found[frozenset(way)] = _sparse_distance(real, released, sizes, way, n=n, m=m)
+    return {way: found[frozenset(way)] for way in ways}
+
+
+def _cells(sizes: Mapping[str, int], way: Names) -> int:
+    return math.prod(sizes[name] for name in way)
+
+
+def _rows(table: Codes, names: Sequence[str]) -> int:
+    lengths = {len(table[name]) for name in names}
+    if len(lengths) != 1:
+        raise DeclarationError(
+            f"variation distance: expected columns of one length, got {len(lengths)} lengths"
+        )
+    return lengths.pop()
+
+
+def _small(table: Codes, names: Sequence[str], sizes: Mapping[str, int]) -> Codes:
+    """The columns in their smallest types, without a copy of those that are."""
+    return {
+        name: np.asarray(table[name]).astype(np.min_scalar_type(sizes[name] - 1), copy=False)
+        for name in names
+    }
+
+
+def _fused_distances(
+    real: Codes,
+    released: Codes,
+    sizes: Mapping[str, int],
+    ways: Sequence[Names],
+    *,
+    n: int,
+    m: int,
+) -> Iterator[tuple[frozenset[str], float]]:
+    """Distances of the marginals that are counted together."""
+    wanted = {frozenset(way): way for way in ways}
+    planned = plan(sizes, list(wanted.values()), rows=n + m)
+    for (fused, c), (_, s) in zip(
+        count_plan(planned, real, rows=n), count_plan(planned, released, rows=m), strict=True
+    ):
+        # A sum over cells of differences is the difference of the sums.
+        differences = c * m - s * n if m else c
+        for names, table in held_tables(fused, differences).items():
+            yield frozenset(names), _half(table, n=n, m=m)
+
+
+def _half(table: IntArray, *, n: int, m: int) -> float:
+    """½ Σ |c/n − s/m| of a table of c·m − s·n, and of one of c where m = 0."""
+    if m == 0:
+        return min(1.0, float(np.abs(table / n - 1 / table.size).sum()) / 2)
+    return int(np.abs(table).sum()) / (2 * n * m)
+
+
+def _sparse_distance(
+    real: Codes, released: Codes, sizes: Mapping[str, int], way: Names, *, n: int, m: int
+) -> float:
+    """The distance of one marginal with many more cells than rows."""
+    keys, numbered = _sparse_keys(real, released, sizes, way)
+    if m == 0:
+        # Every cell without a real row is 1/cells off.
+        cells = _cells(sizes, way)
+        found = np.unique(keys, return_counts=True)[1]
+        off = float(np.abs(found / n - 1 / cells).sum()) + (cells - len(found)) / cells
+        return min(1.0, off / 2)
+    if numbered > _DENSE_CELLS_A_ROW * (n + m):
+        return _half_of_sorted(keys[:n], keys[n:])
+    c, s = np.empty((2, numbered), dtype=np.int32)
+    _count(iter((keys[:n],)), c)
+    _count(iter((keys[n:],)), s)
+    return _half_of_counts(c, s, n=n, m=m)
+
+
+def _steps(table: Codes, sizes: Mapping[str, int], way: Names) -> Iterator[IntArray]:
+    """Cell of every row, last attribute fastest, some rows at a time."""
+    rows = len(table[way[0]])
+    for start in range(0, rows, _ROWS_A_STEP):
+        step = slice(start, start + _ROWS_A_STEP)
+        # Cells are fewer than 2^31 wherever a table of them is made.
+        keys = table[way[0]][step].astype(np.int32)
+        for name in way[1:]:
+            keys *= np.int32(sizes[name])
+            keys += table[name][step]
+        yield keys.astype(np.int64)
+
+
+def _count(steps: Iterator[IntArray], counts: NDArray[np.int32]) -> None:
+    """Rows of every cell; in small numbers, so that more of them stay in the cache."""
+    counts[:] = 0
+    for keys in steps:
+        np.add.at(counts, keys, np.int32(1))
+
+
+def _half_of_counts(c: NDArray[np.int32], s: NDArray[np.int32], *, n: int, m: int) -> float:
+    """½ Σ |c/n − s/m| = 1 − Σ min(c/n, s/m): few of many cells have rows of both tables."""
+    if m == 0:
+        return _half(c.astype(np.int64), n=n, m=0)
+    shared = 0
+    for start in range(0, len(c), _CELLS_A_STEP):
+        some = slice(start, start + _CELLS_A_STEP)
+        both = np.flatnonzero((c[some] > 0) & (s[some] > 0))
+        shared += int(np.minimum(c[some][both] * np.int64(m), s[some][both] * np.int64(n)).sum())
+    return (n * m - shared) / (n * m)
+
+
+def _sparse_keys(
+    real: Codes, released: Codes, sizes: Mapping[str, int], way: Names
+) -> tuple[IntArray, int]:
+    """Which rows of both tables share a cell: a key a row, and a number that no key reaches.
+
+    Only that counts, so occupied cells are numbered anew where there are many more.
+    """
+    joined = (np.concatenate([real[name], released[name]]) for name in way)
+    keys, cells = np.zeros(1, dtype=np.int64), 1
+    for name, column in zip(way, joined, strict=True):
+        if cells * sizes[name] > _DENSE_CELLS_A_ROW * len(column):
+            keys, cells = _numbered(keys, cells)
+        keys = keys * sizes[name] + column
+        cells *= sizes[name]
+    return keys, cells
+
+
+def _numbered(keys: IntArray, cells: int) -> tuple[IntArray, int]:
+    """The same classes of keys by the numbers of occupied cells."""
+    if cells > _DENSE_CELLS_A_ROW * len(keys):
+        numbers = np.unique(keys, return_inverse=True)[1]
+        return numbers, int(numbers.max(initial=0)) + 1
+    is_occupied = np.zeros(cells, dtype=np.int32)
+    is_occupied[keys] = 1
+    numbers = np.cumsum(is_occupied, dtype=np.int64) - 1
+    return numbers[keys], int(numbers[-1]) + 1
+
+
+def _half_of_sorted(real: IntArray, released: IntArray) -> float:
+    """½ Σ |c/n − s/m| over the cells that occur."""
+    n, m = len(real), len(released)
+    (cells, c), (others, s) = (np.unique(one, return_counts=True) for one in (real, released))
+    keys = np.concatenate([cells, others])
+    differences = np.concatenate([c * m, -s * n])
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+    return int(np.abs(np.add.reduceat(differences[order], starts)).sum()) / (2 * n * m)
+
+
+_BUCKETS = 1 << 16
+_SPREAD = np.uint16(40503)
+"""An odd number near 2^16 divided by the golden ratio: neighbouring codes get far buckets."""
+
+_ROWS_A_LOOK = 1 << 16
+
+_A_LOOK = 1 << 12
+"""Rows that are compared in the time that it takes to look into a bucket at all."""
+
+_A_ROW = 4
+"""Rows that are compared in the time that it takes to put one into its bucket."""
+
+
+def distance_to_closest_record(
+    real: Mapping[str, NDArray[Any]], released: Mapping[str, NDArray[Any]]
+) -> float:
+    """Mean over released rows of the share of attributes in which the nearest real row differs.
+
+    real, released   attribute → codes, the same attributes in both, at least one
+
+    In 0..1: 0 where every released row is also a real one. NaN where either table is empty.
+    Of many released rows ``MOST_PLACES`` are looked at, and all real ones always: the nearest of a
+    sample would be further away than the nearest of all, by nobody knows how much.
+    A sanity figure and **no** guarantee of privacy: rows of a small domain are close to real ones
+    whatever the method, and a distance says nothing about who was in the data.
+
+    >>> import numpy as np
+    >>> real = {"a": np.array([0, 1]), "b": np.array([0, 1])}
+    >>> distance_to_closest_record(real, {"a": np.array([0, 0]), "b": np.array([0, 1])})
+    0.25
+    """
+    names = list(real)
+    if len(real[names[0]]) == 0 or len(released[names[0]]) == 0:
+        return float("nan")
+    chosen = np.random.default_rng(0).permutation(len(released[names[0]]))[:MOST_PLACES]
+    sizes = [1 + max(int(real[name].max()), int(released[name].max())) for name in names]
+    # Attributes with many codes first: dealt out in turn, every part has some of them.
+    order = np.argsort(sizes, kind="stable")[::-1]
+    smallest = np.min_scalar_type(max(sizes) - 1)
+    table, places = (
+        np.stack([np.asarray(some[names[at]])[rows].astype(smallest) for at in order])
+        for some, rows in ((real, slice(None)), (released, chosen))
+    )
+    return float(nearest_rows(table, places).mean()) / len(names)
+
+
+def nearest_rows(table: NDArray[Any], places: NDArray[Any]) -> IntArray:
+    """For every column of ``places`` in how many rows the most similar column of ``table`` differs.
+
+    Attributes are dealt out into 1, 2, 3 … parts. A row that differs in fewer attributes than
+    there are parts agrees in one part at least, so only rows that share the bucket of a part are
+    compared. What was not found with so many parts is that far away: nearer rows are ruled out.
+    All rows are compared where buckets would save less than half of the work.
+    """
+    places, back = np.unique(places, axis=1, return_inverse=True)
+    nearest = np.full(places.shape[1], len(table), dtype=np.int64)
+    for parts in range(1, len(table) + 1):
+        open_ = np.flatnonzero(nearest >= parts)
+        for part in range(parts):
+            own = slice(part, None, parts)
+            side = _Side.of(table[own], places[own, open_])
+            if 2 * parts * side.cost > len(open_) * table.shape[1]:
+                nearest[open_] = [_nearest(table, places[:, at]) for at in open_]
+                return nearest[back]
+            for at, rows in zip(open_, side.columns(table), strict=True):
+                nearest[at] = min(nearest[at], _nearest(rows, places[:, at]))
+    return nearest[back]
+
+
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """Rows that share the bucket of a part with one of the places.
+
+    buckets   of all rows
+    asked     of the places
+    counts    rows of every bucket
+    """
+
+    buckets: NDArray[np.uint16]
+    asked: NDArray[np.uint16]
+    counts: IntArray
+
+    @classmethod
+    def of(cls, table: NDArray[Any], places: NDArray[Any]) -> _Side:
+        buckets, asked = _buckets(table), _buckets(places)
+        return cls(buckets, asked, np.bincount(buckets, minlength=_BUCKETS))
+
+    @property
+    def cost(self) -> int:
+        """Rows to compare over all places, or what takes as long."""
+        pairs = int(self.counts[self.asked].sum())
+        return pairs + _A_LOOK * len(self.asked) + _A_ROW * len(self.buckets)
+
+    def columns(self, table: NDArray[Any]) -> Iterator[NDArray[Any]]:
+        """For every place the columns of ``table`` in its bucket."""
+        is_asked = np.zeros(_BUCKETS, dtype=np.bool_)
+        is_asked[self.asked] = True
+        rows = np.flatnonzero(is_asked[self.buckets])
+        rows = rows[np.argsort(self.buckets[rows], kind="stable")]
+        ends = np.cumsum(np.where(is_asked, self.counts, 0))
+        chosen = table.take(rows, axis=1)
+        for bucket in self.asked.tolist():
+            yield chosen[:, ends[bucket] - self.counts[bucket] : ends[bucket]]
+
+
+def _buckets(columns: NDArray[Any]) -> NDArray[np.uint16]:
+    """A bucket for every column; equal columns have the same one."""
+    buckets = np.zeros(columns.shape[1], dtype=np.uint16)
+    for codes in columns:
+        buckets *= _SPREAD
+        buckets += codes.astype(np.uint16)
+    return buckets
+
+
+def _nearest(table: NDArray[Any], place: NDArray[Any]) -> int:
+    """In how many rows the most similar column differs from ``place``; all of them if none is."""
+    nearest, number = len(table), np.min_scalar_type(len(table))
+    for start in range(0, table.shape[1], _ROWS_A_LOOK):
+        block = table[:, start : start + _ROWS_A_LOOK]
+        # As numbers of one byte, which are added many at a time.
+        differs = np.not_equal(block, place[:, None]).view(np.uint8)
+        nearest = min(nearest, int(differs.sum(axis=0, dtype=number).min()))
+    return nearest

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import math
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.raw import comparison
+from dp_pipeline.raw.comparison import average_distance, estimated_distances
+from dp_pipeline.spec.errors import DeclarationError
+
+SIZES = {"a": 2, "b": 3, "c": 4}
+ALL_WAYS = [way for k in (1, 2, 3) for way in combinations(SIZES, k)]
+rows = st.lists(st.tuples(*[st.integers(0, size - 1) for size in SIZES.values()]), max_size=12)
+
+
+def table(people: list[tuple[int, ...]]) -> dict[str, np.ndarray]:
+    columns = np.array(people, dtype=np.int64).reshape(-1, len(SIZES)).T
+    return dict(zip(SIZES, columns, strict=True))
+
+
+def by_hand(real, released, way) -> float:
+    """½ Σ over all cells, one cell after the other."""
+    places = [list(SIZES).index(name) for name in way]
+    total = 0.0
+    for cell in product(*[range(SIZES[name]) for name in way]):
+        shares = [
+            sum(tuple(row[at] for at in places) == cell for row in some) / len(some)
+            if some
+            else 1 / math.prod(SIZES[name] for name in way)
+            for some in (real, released)
+        ]
+        total += abs(shares[0] - shares[1]) / 2
+    return total
+
+
+@settings(deadline=None)
+@given(real=rows.filter(bool), released=rows, ways=st.sets(st.sampled_from(ALL_WAYS), min_size=1))
+def test_the_distance_is_the_mean_of_sums_over_cells(real, released, ways):
+    ways = sorted(ways)
+    expected = np.mean([by_hand(real, released, way) for way in ways])
+    assert average_distance(table(real), table(released), SIZES, ways) == pytest.approx(expected)
+
+
+@settings(deadline=None)
+@given(real=rows.filter(bool), released=rows, way=st.sampled_from(ALL_WAYS))
+def test_tables_counted_together_by_themselves_and_as_sorted_or_renumbered_cells_agree(
+    real, released, way
+):
+    answers = []
+    # Cells a row of a table that is made at all, and whether it is counted with others.
+    for dense, is_fused in [(10**6, True), (10**6, False), (1, False), (0, False)]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(comparison, "_DENSE_CELLS_A_ROW", dense)
+            patch.setattr(comparison, "is_fusible", lambda *_, found=is_fused: found)
+            answers.append(average_distance(table(real), table(released), SIZES, [way]))
+    assert answers == pytest.approx([answers[0]] * 4, abs=1e-12)
+
+
+@given(real=rows.filter(bool), released=rows)
+def test_every_distance_is_a_share_and_that_of_a_table_to_itself_is_nothing(real, released):
+    assert 0 <= average_distance(table(real), table(released), SIZES, ALL_WAYS) <= 1
+    assert average_distance(table(real), table(real), SIZES, ALL_WAYS) == 0
+
+
+@given(real=rows.filter(bool), released=rows)
+def test_more_attributes_are_never_nearer(real, released):
+    one, other = table(real), table(released)
+    distances = [average_distance(one, other, SIZES, [way]) for way in (("a",), ("a", "b"))]
+    distances.append(average_distance(one, other, SIZES, [("a", "b", "c")]))
+    assert distances == pytest.approx(sorted(distances), abs=1e-12)
+
+
+def test_disjoint_tables_are_one_apart_whatever_their_lengths():
+    one, other = [(0, 0, 0)] * 3 + [(0, 1, 0)] * 4, [(1, 0, 1)] * 6 + [(1, 2, 3)] * 5
+    assert average_distance(table(one), table(other), SIZES, [("a", "b"), ("a",)]) == 1
+
+
+def test_cells_beyond_whole_numbers_of_64_bits_are_compared():
+    sizes = dict.fromkeys("abcdef", 60_000)
+    rng = np.random.default_rng(0)
+    real = {name: rng.integers(0, 60_000, 50) for name in sizes}
+    half = {name: np.concatenate([column[:25], column[:25]]) for name, column in real.items()}
+    assert average_distance(real, half, sizes, [tuple(sizes)]) == pytest.approx(0.5)
+    nothing = {name: column[:0] for name, column in real.items()}
+    assert average_distance(real, nothing, sizes, [tuple(sizes)]) == pytest.approx(1)
+
+
+def test_no_real_row_is_no_number_and_no_marginal_or_uneven_columns_are_refused():
+    some, nothing = table([(0, 0, 0)]), table([])
+    assert math.isnan(average_distance(nothing, some, SIZES, [("a",)]))
+    with pytest.raises(DeclarationError, match="expected at least one marginal"):
+        average_distance(some, some, SIZES, [])
+    with pytest.raises(DeclarationError, match="one length, got 2 lengths"):
+        average_distance(some | {"a": np.zeros(2, int)}, some, SIZES, [("a", "b")])
+
+
+PAIRS = {"pairs": [("a", "b"), ("b", "c")], "all": [("a", "b", "c")]}
+
+
+def many(rows: int, *, seed: int) -> dict[str, np.ndarray]:
+    """Rows in which b often follows a."""
+    rng = np.random.default_rng(seed)
+    columns = {name: rng.integers(0, size, rows) for name, size in SIZES.items()}
+    return columns | {"b": np.where(rng.random(rows) < 0.5, columns["a"], columns["b"])}
+
+
+def test_of_few_rows_a_distance_is_exact_and_says_no_error(monkeypatch):
+    monkeypatch.setattr(comparison, "MOST_COMPARED", 100)
+    one, other = many(100, seed=1), many(100, seed=2)
+    found = estimated_distances(one, other, SIZES, PAIRS)
+    for name, ways in PAIRS.items():
+        assert found[name].value == average_distance(one, other, SIZES, ways)
+        assert found[name].error is None
+
+
+@pytest.mark.parametrize("rows", [(3000, 100), (100, 3000), (3000, 3000)])
+def test_of_many_rows_a_distance_is_that_of_a_sample_within_the_error_that_it_states(
+    monkeypatch, rows
+):
+    monkeypatch.setattr(comparison, "MOST_COMPARED", 400)
+    for seed in range(20):
+        one, other = (many(n, seed=2 * seed + at) for at, n in enumerate(rows))
+        found = estimated_distances(one, other, SIZES, PAIRS)
+        assert found == estimated_distances(one, other, SIZES, PAIRS), "the seed is fixed"
+        for name, ways in PAIRS.items():
+            exact, error = average_distance(one, other, SIZES, ways), found[name].error
+            # The error bounds an expectation: of these 20 samples none is beyond it.
+            assert 0 < abs(found[name].value - exact) <= error < 0.5
+
+
+def test_a_sample_of_rows_that_all_differ_says_that_it_says_nothing(monkeypatch):
+    monkeypatch.setattr(comparison, "MOST_COMPARED", 100)
+    table = {name: np.arange(1000) for name in SIZES}
+    sizes = dict.fromkeys(SIZES, 1000)
+    # The tables are equal, but half of them alone has none of the other half's rows.
+    found = estimated_distances(table, table, sizes, {"all": [("a", "b", "c")]})["all"]
+    assert found.error == 2
+
+
+@pytest.mark.parametrize(("n", "m"), [(10**6, 10**6), (300, 7), (7, 300)])
+def test_distances_are_whole_numbers_until_the_last_division(n, m):
+    # n rows in one cell against m rows of which one is elsewhere: 1/m to the last digit.
+    one = {"a": np.zeros(n, dtype=np.uint8)}
+    other = {"a": (np.arange(m) == 0).astype(np.uint8)}
+    assert average_distance(one, other, {"a": 2}, [("a",)]) == 1 / m
