@@ -20,7 +20,7 @@ Exact codes of prepared rows, for what reads rows as they are: nothing here is p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import wraps
+from functools import partial, wraps
 from itertools import chain
 from pathlib import Path
 
@@ -40,7 +40,7 @@ from dp_pipeline.raw.snapshot import (
     require_stage,
     require_validated,
 )
-from dp_pipeline.raw.stages import read_stage, stage_tables, store_parts
+from dp_pipeline.raw.stages import each, read_stage, stage_tables, store_parts
 from dp_pipeline.raw.values import (
     cell_codes,
     column_of,
@@ -130,9 +130,9 @@ def normalize(spec: DatasetSpec, snapshot: Snapshot) -> None:
     require_validated(spec, snapshot)
     forget_preparation(snapshot)
     with temporary_folder(snapshot.folder / "persons") as scratch:
-        tables = (_kept(spec, table) for table in ingested_tables(spec, snapshot))
+        tables = each(partial(_kept, spec), ingested_tables(spec, snapshot))
         bounded = _bounded_tables(spec, tables, snapshot.key, scratch)
-        store_parts(snapshot, "normalized", (_encoded(spec, table) for table in bounded))
+        store_parts(snapshot, "normalized", each(partial(_encoded, spec), bounded))
     mark_stage(spec, snapshot, "normalized")
 
 
@@ -243,7 +243,7 @@ def discretize(spec: DatasetSpec, snapshot: Snapshot) -> None:
     """
     _require_needed(spec, "discretized")
     require_stage(spec, snapshot, "normalized")
-    tables = (discretized(spec, table) for table in stage_tables(snapshot, "normalized"))
+    tables = each(partial(discretized, spec), stage_tables(snapshot, "normalized"))
     store_parts(snapshot, "discretized", tables)
     mark_stage(spec, snapshot, "discretized")
 

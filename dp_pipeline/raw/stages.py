@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
@@ -15,6 +18,9 @@ from dp_pipeline.spec.errors import Damaged
 
 ROWS_A_BATCH = 1 << 20
 """Rows that are in memory together, where there are more."""
+
+MOST_THREADS = 8
+"""That work on batches at a time: each has one in memory."""
 
 
 def store(snapshot: Snapshot, stage: str, table: pa.Table) -> None:
@@ -62,6 +68,19 @@ def in_batches(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
     rest = pa.concat_tables(waiting)
     if rest.num_rows or not given:
         yield rest
+
+
+def each(work: Callable[[pa.Table], pa.Table], tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """``work`` of every table, in order; a few of them at a time, in threads."""
+    threads = min(os.cpu_count() or 1, MOST_THREADS)
+    with ThreadPoolExecutor(threads) as pool:
+        waiting: deque[Future[pa.Table]] = deque()
+        for table in tables:
+            waiting.append(pool.submit(work, table))
+            if len(waiting) > threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def stage_tables(snapshot: Snapshot, stage: str) -> Iterator[pa.Table]:
