@@ -21,7 +21,9 @@ Codes = Mapping[str, NDArray[Any]]
 """Attribute → codes (rows,), whole numbers below the attribute's size."""
 
 _DENSE_CELLS_A_ROW = 8
-_MOST_KEYS = 1 << 62
+_MOST_DENSE_CELLS = 1 << 30
+"""A table of counts is made where it has at most so many cells; keys of 31 bits reach them."""
+
 _ROWS_A_STEP = 1 << 16
 _CELLS_A_STEP = 1 << 16
 
@@ -120,7 +122,7 @@ def distances(
     if n == 0:
         return dict.fromkeys(ways, float("nan"))
     real, released = (_small(table, names, sizes) for table in (real, released))
-    most = _DENSE_CELLS_A_ROW * (n + m)
+    most = min(_DENSE_CELLS_A_ROW * (n + m), _MOST_DENSE_CELLS)
     small = [way for way in ways if is_fusible(sizes, way) and _cells(sizes, way) <= most]
     dense = {way for way in ways if _cells(sizes, way) <= most}.difference(small)
     found = dict(_fused_distances(real, released, sizes, small, n=n, m=m))
@@ -210,7 +212,7 @@ def _steps(table: Codes, sizes: Mapping[str, int], way: Names) -> Iterator[IntAr
     rows = len(table[way[0]])
     for start in range(0, rows, _ROWS_A_STEP):
         step = slice(start, start + _ROWS_A_STEP)
-        # Cells are fewer than 2^31 wherever a table of them is made.
+
         keys = table[way[0]][step].astype(np.int32)
         for name in way[1:]:
             keys *= np.int32(sizes[name])
