@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import dagster as dg
 import numpy as np
 import pytest
 
-from dp_pipeline.orchestration.metadata import MOST_COLUMNS, number, record_table
+from dp_pipeline.orchestration.metadata import (
+    MOST_COLUMNS,
+    number,
+    quality_metadata,
+    record_table,
+)
+from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.text import LONGEST_QUESTION
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.events import check_results, materializations
@@ -130,3 +138,12 @@ def test_what_is_no_number_is_text():
 
 def test_digits_are_counted_as_written():
     assert [digits(one) for one in (0.1833, 1 / 3, 1235000.0, 1e-9, 0.5)] == [4, 16, 4, 1, 1]
+
+
+def test_a_number_of_a_sample_has_its_error_beside_it_as_text() -> None:
+    row = QualityRow("one_shot", Fraction(1), "avd_2", 0.0123, None, "share", error=0.004)
+    told = quality_metadata([row, replace(row, metric="dcr", error=None)])
+    assert told["one_shot/avd_2"].value == 0.0123
+    expected = "0.012 ± 0.004 of a sample of 1,000,000 rows"
+    assert told["one_shot/avd_2/sample"].value == expected
+    assert len(told) == 3

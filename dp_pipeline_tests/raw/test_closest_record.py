@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_pipeline.metrics.marginals import MOST_PLACES
-from dp_pipeline.raw import comparison
-from dp_pipeline.raw.comparison import distance_to_closest_record, nearest_rows
+from dp_pipeline.raw import closest_record
+from dp_pipeline.raw.closest_record import distance_to_closest_record, nearest_rows
 
 codes = st.tuples(st.integers(0, 2), st.integers(0, 300), st.integers(0, 1))
 rows = st.lists(codes, min_size=1, max_size=9)
@@ -31,6 +31,10 @@ def by_loop(table, places):
     return [min(sum(x != y for x, y in zip(a, b, strict=True)) for b in table.T) for a in places.T]
 
 
+def far(places):
+    return np.full(places.shape[1], len(places))
+
+
 # Few codes and many attributes, so that rows share some parts and others none.
 wide = st.lists(st.lists(st.integers(0, 2), min_size=6, max_size=6), min_size=1, max_size=12)
 
@@ -44,19 +48,34 @@ def test_rows_that_are_found_in_buckets_are_the_nearest_of_all(look, row, spread
     """
     table, places = (np.array(some, dtype=np.uint8).T for some in (real, released))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparison, "_A_LOOK", look)
-        patch.setattr(comparison, "_A_ROW", row)
-        patch.setattr(comparison, "_SPREAD", np.uint16(spread))
-        patch.setattr(comparison, "_ROWS_A_LOOK", 3)
-        assert nearest_rows(table, places).tolist() == by_loop(table, places)
+        patch.setattr(closest_record, "_A_LOOK", look)
+        patch.setattr(closest_record, "_A_ROW", row)
+        patch.setattr(closest_record, "_SPREAD", np.uint16(spread))
+        patch.setattr(closest_record, "_ROWS_A_LOOK", 3)
+        assert nearest_rows(table, places, far(places)).tolist() == by_loop(table, places)
+
+
+@given(real=rows, released=rows)
+def test_blocks_of_rows_change_nothing(real, released):
+    whole = distance_to_closest_record(table(real), table(released))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(closest_record, "_ROWS_A_BLOCK", 2)
+        assert distance_to_closest_record(table(real), table(released)) == whole
+
+
+def test_what_is_known_of_other_rows_is_only_ever_bettered():
+    rows = np.array([[0, 1], [0, 1]], dtype=np.uint8)
+    places = np.array([[0, 0], [0, 2]], dtype=np.uint8)
+    assert nearest_rows(rows, places, np.array([2, 2])).tolist() == [0, 1]
+    assert nearest_rows(rows, places, np.array([1, 0])).tolist() == [0, 0]
 
 
 def test_a_nearer_row_than_the_number_of_parts_is_never_ruled_out(monkeypatch):
-    monkeypatch.setattr(comparison, "_A_LOOK", -(10**9))
+    monkeypatch.setattr(closest_record, "_A_LOOK", -(10**9))
     rng = np.random.default_rng(0)
     table = rng.integers(0, 4, size=(9, 300)).astype(np.uint8)
     places = rng.integers(0, 4, size=(9, 200)).astype(np.uint8)
-    found = nearest_rows(table, places).tolist()
+    found = nearest_rows(table, places, far(places)).tolist()
     assert found == by_loop(table, places)
     assert len(set(found)) > 2, "some are near and some are far"
 
