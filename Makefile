@@ -78,6 +78,7 @@ study: .venv/ready
 bench: .venv/ready
 	$(PY) benchmarks/kernels.py
 	$(PY) benchmarks/evaluation.py
+	$(PY) benchmarks/scale.py
 	$(PY) benchmarks/clustering.py
 	$(PY) benchmarks/ledger.py
 	$(PY) benchmarks/release.py
