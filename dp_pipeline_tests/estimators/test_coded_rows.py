@@ -116,7 +116,7 @@ def codes(values: Any, declared: Any) -> list[int]:
     """The codes of one column, row by row, without the rows that do not fit."""
     columns = declared_columns({"x": declared})
     read = declared_values(features_of(pd.DataFrame({"x": values})), columns)
-    return counter_over_codes(read, columns, refuse=False)._codes["x"].tolist()
+    return counter_over_codes(read, columns, refuse=False)._batch.codes["x"].tolist()
 
 
 @pytest.mark.parametrize("word", ["-999.0", "1e3", "099", "-999"])
