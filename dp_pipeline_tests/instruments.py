@@ -13,7 +13,14 @@ import numpy as np
 from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
-from dp_pipeline.release.accountant import EXPONENTIAL, GAUSSIAN, LAPLACE, NOISY_MAX, Accountant
+from dp_pipeline.release.accountant import (
+    EXPONENTIAL,
+    GAUSSIAN,
+    LAPLACE,
+    LINF,
+    NOISY_MAX,
+    Accountant,
+)
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.amounts import PURE, Currency
 from dp_pipeline.spec.domain import Domain
@@ -66,6 +73,11 @@ class RecordingNoise:
         self.draws.append(Draw(LAPLACE, dense(occupied, cells), scale, answer.copy()))
         return answer
 
+    def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
+        answer = self.source.discrete_linf(counts, scale)
+        self.draws.append(Draw(LINF, counts.copy(), scale, answer.copy()))
+        return answer
+
     def noisy_max(self, scores: IntArray, scale: Fraction) -> int:
         answer = self.source.noisy_max(scores, scale)
         self.draws.append(Draw(NOISY_MAX, scores.copy(), scale, np.array(answer)))
@@ -108,6 +120,9 @@ class ForcedNoise:
         counts = threshold + self._rng.integers(0, self.most, size=len(keys))
         return np.stack([keys, counts], axis=1)
 
+    def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
+        return self.discrete_laplace(counts, scale)
+
     def noisy_max(self, scores: IntArray, _: Fraction) -> int:
         return int(self._rng.integers(scores.size))
 
@@ -135,6 +150,9 @@ class NoiseOfContent:
     ) -> IntArray:
         source = self._source(occupied, scale)
         return source.sparse_laplace(occupied, scale, cells=cells, threshold=threshold)
+
+    def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
+        return self._source(counts, scale).discrete_linf(counts, scale)
 
     def noisy_max(self, scores: IntArray, scale: Fraction) -> int:
         return self._source(scores, scale).noisy_max(scores, scale)
@@ -167,6 +185,9 @@ class CheaperNoise:
     ) -> IntArray:
         less = scale / self.factor
         return self.source.sparse_laplace(occupied, less, cells=cells, threshold=threshold)
+
+    def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
+        return self.source.discrete_linf(counts, scale / self.factor)
 
     def noisy_max(self, scores: IntArray, scale: Fraction) -> int:
         return self.source.noisy_max(scores, scale / self.factor)

@@ -27,6 +27,7 @@ from dp_pipeline.release.accountant import (
     EXPONENTIAL,
     GAUSSIAN,
     LAPLACE,
+    LINF,
     NOISY_MAX,
     Accountant,
     Spend,
@@ -179,6 +180,12 @@ class Route(Generic[Rows]):
         scale = mechanisms.laplace_scale(l1=l1, epsilon=epsilon)
         draw = partial(mechanisms.measure, l1=l1, epsilon=epsilon, noise=self.noise)
         return PaidNoise(Spend(what, LAPLACE, epsilon, l1, scale), draw)
+
+    def linf(self, what: str, *, linf: int, epsilon: Fraction) -> PaidNoise:
+        """Noise of the L∞ mechanism on a vector that a unit moves by at most ``linf`` anywhere."""
+        scale = mechanisms.linf_scale(linf=linf, epsilon=epsilon)
+        draw = partial(mechanisms.measure_linf, linf=linf, epsilon=epsilon, noise=self.noise)
+        return PaidNoise(Spend(what, LINF, epsilon, linf, scale), draw)
 
     def gaussian(self, what: str, *, l2_squared: int, rho: Fraction) -> PaidNoise:
         """Discrete Gaussian noise on a vector."""

@@ -1,10 +1,10 @@
-"""The primitives, two of pure ε and two of zCDP: integers in, integers out, noise from a source.
+"""The primitives, three of pure ε and two of zCDP: integers in, integers out, noise from a source.
 
-Everything private in this package is one of these four. Sensitivities are integers *per protected
-unit*: whoever calls has already multiplied what one row moves by the rows of one unit.
-``measure`` and ``choose`` pay in ε; ``measure_gaussian`` and ``choose_exponential`` in the ρ of
-zero-concentrated DP (Bun, Steinke 2016): the Rényi divergence of order α between neighbours is at
-most α·ρ, for every α > 1.
+Everything private in this package is one of these five, or has its proof in ``gate.trees`` or
+``gate.texts``. Sensitivities are integers *per protected unit*: whoever calls has already
+multiplied what one row moves by the rows of one unit. ``measure``, ``measure_linf`` and ``choose``
+pay in ε; ``measure_gaussian`` and ``choose_exponential`` in the ρ of zero-concentrated DP (Bun,
+Steinke 2016): the Rényi divergence of order α between neighbours is at most α·ρ, for every α > 1.
 """
 
 from __future__ import annotations
@@ -25,6 +25,21 @@ def laplace_scale(*, l1: int, epsilon: Fraction) -> Fraction:
     Fraction(6, 1)
     """
     return _distance(l1, of="l1") / _paid(epsilon)
+
+
+MOST_LINF_SIZE = 20
+"""Numbers that are made noisy together, in scales of their noise, at most: of more, nearly every
+proposed radius is refused, and drawing takes long."""
+
+
+def linf_scale(*, linf: int, epsilon: Fraction) -> Fraction:
+    """The scale of the L∞ mechanism by which a vector, no number of which moves by more than
+    ``linf``, costs ε: linf / ε.
+
+    >>> linf_scale(linf=3, epsilon=Fraction("0.5"))
+    Fraction(6, 1)
+    """
+    return _distance(linf, of="linf") / _paid(epsilon)
 
 
 def choice_scale(*, linf: int, epsilon: Fraction) -> Fraction:
@@ -82,6 +97,41 @@ def measure(exact: IntArray, *, l1: int, epsilon: Fraction, noise: NoiseSource) 
     """
     scale = laplace_scale(l1=l1, epsilon=epsilon)
     return noise.discrete_laplace(int64_array(exact, of="exact answers"), scale)
+
+
+def measure_linf(exact: IntArray, *, linf: int, epsilon: Fraction, noise: NoiseSource) -> IntArray:
+    """Integer answers plus the noise of the discrete L∞ mechanism: ε-DP.
+
+    exact    integer vector, also empty
+    linf     largest |exact_i − exact'_i| of any number over neighbours that differ by one unit
+    returns  int64 of the same length; cut to int64 at its ends
+
+    For many numbers that one unit moves all, each a little: the standard deviation of each is
+    √((p + 1)(p + 2)/3)/a about, p numbers and a = ε/linf, where Laplace noise has √2·p/a.
+
+    *Proof.* P(z) ∝ exp(−max |z_i| / s) on the integer vectors, and by the triangle inequality
+    |max |y_i − exact_i| − max |y_i − exact'_i|| ≤ max |exact_i − exact'_i| ≤ linf: the ratio of the
+    probabilities of any answer y is at most exp(linf / s) = e^ε at s = linf / ε. ∎
+
+    Source: Hardt, Talwar, "On the geometry of differential privacy" (STOC 2010), the K-norm
+    mechanism; for the cube Steinke, Ullman, "Between pure and approximate differential privacy"
+    (JPC 2016). The discrete form is ours (``gate.samplers.linf_noise``).
+
+    Raises BoundaryViolation as ``measure`` does, and for more numbers than MOST_LINF_SIZE scales.
+
+    >>> import numpy as np
+    >>> from dp_pipeline.gate.noise import SeededNoise
+    >>> measure_linf(np.array([3, 0, 5]), linf=1, epsilon=Fraction(5), noise=SeededNoise(7))
+    array([3, 0, 5])
+    """
+    exact = int64_array(exact, of="exact answers")
+    scale = linf_scale(linf=linf, epsilon=epsilon)
+    if exact.ndim != 1 or exact.size > MOST_LINF_SIZE * scale:
+        raise BoundaryViolation(
+            f"L∞ mechanism: expected a vector of at most {MOST_LINF_SIZE} scales, got shape "
+            f"{exact.shape} at scale {float(scale):.3g}"
+        )
+    return noise.discrete_linf(exact, scale)
 
 
 def choose(scores: IntArray, *, linf: int, epsilon: Fraction, noise: NoiseSource) -> int:

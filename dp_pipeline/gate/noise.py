@@ -24,6 +24,7 @@ from dp_pipeline.gate.samplers import (
     exponential_choice,
     gaussian_noise,
     laplace_noise,
+    linf_noise,
     noisy_argmax,
     saturating_sum,
     sparse_laplace,
@@ -125,6 +126,12 @@ class NoiseSource(Protocol):
         Costs l1 / scale, as ``discrete_laplace`` does: the rest is post-processing.
         """
 
+    def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
+        """counts + noise with P(z) ∝ exp(−max |z_i| / scale) on all of them together, cut to int64;
+        shape (p,). ε = Δ∞ / scale.
+        """
+        ...
+
     def noisy_max(self, scores: IntArray, scale: Fraction) -> int:
         """The flat index of a large score. Costs 2·linf / scale."""
 
@@ -188,6 +195,10 @@ class OpenDPNoise:
         an occupied cell from an empty one.
         """
         return ExactNoise().sparse_laplace(occupied, scale, cells=cells, threshold=threshold)
+
+    def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
+        """See NoiseSource. Ours: OpenDP has none."""
+        return ExactNoise().discrete_linf(counts, scale)
 
     def noisy_max(self, scores: IntArray, scale: Fraction) -> int:
         """See NoiseSource."""
@@ -253,6 +264,11 @@ class _SampledNoise:
             threshold=threshold,
             uniform=self._uniform,
         )
+
+    def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
+        """See NoiseSource."""
+        counts = int64_array(counts, of="counts")
+        return saturating_sum(counts, linf_noise(counts.size, checked_scale(scale), self._uniform))
 
     def noisy_max(self, scores: IntArray, scale: Fraction) -> int:
         """See NoiseSource; report noisy max with geometric noise, ties to the lowest index."""

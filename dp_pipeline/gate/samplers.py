@@ -7,6 +7,7 @@ uniform integers     from random bytes, by rejection; never a float, never a mod
 coins                that fall True with probability exp(−x), for every rational x ≥ 0
 discrete Laplace     and one-sided geometric noise, for every rational scale
 discrete Gaussian    for every rational variance parameter: rejection from the discrete Laplace
+L∞ noise             on a vector together: a radius, then a uniform place in the cube of that radius
 a choice             the exponential mechanism over a vector of whole scores
 sparse Laplace       noise on a table of which nearly all cells are empty, and few are kept; how
                      many empty cells reach the threshold is an exact binomial number
@@ -20,7 +21,7 @@ operation on the draws that are still undecided.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction
@@ -123,6 +124,47 @@ def geometric_noise(size: int, scale: Fraction, uniform: UniformIntegers) -> Who
     Algorithm 2 without its sign, so P(X ≥ m) = exp(−m / scale) for every integer m ≥ 0.
     """
     return _first_accepted(size, lambda proposals: _magnitudes(proposals, scale, uniform))
+
+
+_RADII = 16
+"""Proposed at a time: one array operation takes as long for a few numbers as for one."""
+
+
+def linf_noise(size: int, scale: Fraction, uniform: UniformIntegers) -> WholeNumbers:
+    """``size`` integers together, z, with P(z) ∝ exp(−max |z_i| / scale) over all of ℤ^size.
+
+    A radius R with P(r) ∝ (2r + 1)^size · e^(−r/scale), then z uniform in {−R..R}^size: so
+    P(z) ∝ Σ over r ≥ max |z_i| of e^(−r/scale), which is e^(−max |z_i|/scale) times a constant. ∎
+
+    The radius: a sum of size + 1 geometric numbers has P(r) ∝ Π (r + i) · e^(−r/scale), i = 1 …
+    size, and is kept with probability Π (2r + 1)/(2r + 2i) ≤ 1. One uniform whole number below
+    the product of the denominators decides that exactly. About e^(−size/(2·scale)) are kept.
+
+    The array is int64 unless the radius is too large for it.
+
+    >>> import random
+    >>> noise = linf_noise(5, Fraction(1, 100), UniformIntegers(random.Random(1).randbytes))
+    >>> noise.tolist()
+    [0, 0, 0, 0, 0]
+    """
+    if not size:
+        return np.zeros(0, np.int64)
+    radius = next(_kept_radii(size, scale, uniform))
+    places = uniform.below(2 * radius + 1, size)
+    if radius > _INT64.max // 2:
+        return np.asarray(places.astype(object) - radius)
+    return np.asarray(places.astype(np.int64) - radius)
+
+
+def _kept_radii(size: int, scale: Fraction, uniform: UniformIntegers) -> Iterator[int]:
+    """Proposed radii that are kept, one after the other."""
+    while True:
+        proposed = geometric_noise(_RADII * (size + 1), scale, uniform).reshape(_RADII, -1)
+        for numbers in proposed:
+            radius = sum(numbers.tolist())
+            bound = math.prod(2 * radius + 2 * i for i in range(1, size + 1))
+            if int(uniform.below(bound, 1)[0]) < (2 * radius + 1) ** size:
+                yield radius
 
 
 def noisy_argmax(scores: IntArray, scale: Fraction, uniform: UniformIntegers) -> int:

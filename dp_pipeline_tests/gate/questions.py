@@ -162,6 +162,14 @@ def all_scores(draw: st.DrawFn) -> Question:
 
 
 @st.composite
+def scores_together(draw: st.DrawFn) -> Question:
+    candidates = draw(candidates_of())
+    return lambda curator, epsilon=ONE: curator.open_scores(candidates).measure_together(
+        epsilon=epsilon
+    )
+
+
+@st.composite
 def totals(draw: st.DrawFn) -> Question:
     candidates = draw(candidates_of())
     return lambda curator, epsilon=ONE: curator.open_scores(candidates).measure_total(
@@ -310,6 +318,7 @@ QUESTIONS: dict[str, st.SearchStrategy[Question]] = {
     "tabulate": tabulations(),
     "sparse table": sparse_tables(),
     "scores": all_scores(),
+    "scores together": scores_together(),
     "total": totals(),
     "one score": single_scores(),
     "choose among": choices_among(),
@@ -357,6 +366,7 @@ def example_questions() -> dict[str, Callable[[Curator], object]]:
         ),
         "tabulate": lambda one: one.tabulate({("colour",): ONE / 3, (): ONE * 2 / 3}),
         "scores": lambda one: one.open_scores(pairs).measure_all(amount=ONE),
+        "scores together": lambda one: one.open_scores(pairs).measure_together(epsilon=ONE),
         "total": lambda one: one.open_scores(pairs).measure_total(amount=ONE),
         "one score": lambda one: one.open_scores(pairs).measure_one(PAIRS[1], amount=ONE),
         "choose among": lambda one: one.open_scores(pairs).choose(

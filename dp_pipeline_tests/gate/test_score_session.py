@@ -147,6 +147,7 @@ def test_a_tabulation_that_was_interrupted_draws_only_what_is_missing() -> None:
 
 ASKED: dict[str, Callable[[ScoreSession], object]] = {
     "all": lambda one: one.measure_all(amount=ONE),
+    "together": lambda one: one.measure_together(epsilon=ONE),
     "total": lambda one: one.measure_total(amount=ONE),
     "one": lambda one: one.measure_one(PAIRS[0], amount=ONE),
     "choose": lambda one: one.choose("edge", PAIRS[:2], amount=ONE),
@@ -154,6 +155,7 @@ ASKED: dict[str, Callable[[ScoreSession], object]] = {
 }
 PAID = {
     "all": (2 + 1 + 1) * UNIT + 1,
+    "together": 2 * UNIT + 1,
     "total": (2 + 1 + 1) * UNIT + 1,
     "one": UNIT,
     "choose": 2 * UNIT + 1,

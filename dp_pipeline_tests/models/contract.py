@@ -18,6 +18,7 @@ from dp_pipeline.release.accountant import (
     EXPONENTIAL,
     GAUSSIAN,
     LAPLACE,
+    LINF,
     NOISY_MAX,
     ROUNDED_UP,
     Spend,
@@ -106,6 +107,9 @@ class Constant:
     def sparse_laplace(self, _: IntArray, __: Fraction, *, cells: int, threshold: int) -> IntArray:
         kept = np.arange(cells if self.answer >= threshold else 0)
         return np.stack([kept, np.full(len(kept), self.answer)], axis=1)
+
+    def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
+        return self.discrete_laplace(counts, scale)
 
     def noisy_max(self, _: IntArray, __: Fraction) -> int:
         return 0
@@ -227,11 +231,12 @@ def check_budget(
 
 _PROOFS = {
     LAPLACE: lambda moved, scale: moved / scale,
+    LINF: lambda moved, scale: moved / scale,
     NOISY_MAX: lambda moved, scale: 2 * moved / scale,
     GAUSSIAN: lambda moved, variance: moved / (2 * variance),
     EXPONENTIAL: lambda moved, scale: (2 * moved / scale) ** 2 / 8,
 }
-"""Mechanism with one draw a charge → its ε, or ρ: of Δ1, Δ∞, Δ2² and Δ∞, in this order."""
+"""Mechanism with one draw a charge → its ε, or ρ: of Δ1, Δ∞, Δ∞, Δ2² and Δ∞, in this order."""
 
 
 def spent_in(
@@ -258,10 +263,10 @@ def privacy_loss(one: Run, other: Run) -> Fraction | float:
     """Most that any answer's log-probability differs between two runs with the same answers; of
     runs that pay in ρ, the ρ of all answers.
 
-    Laplace: ‖c − c'‖₁/scale. Noisy max: 2·max|u − u'|/scale. Biased splits: the difference of
-    the log-probabilities of the bits. Gaussian: ρ = ‖c − c'‖₂²/(2σ²). Exponential mechanism:
-    ρ = η²/8, η the range of (u − u')/scale. Read off what the noise source was handed; no
-    claimed sensitivity enters.
+    Laplace: ‖c − c'‖₁/scale. L∞ mechanism: max|c − c'|/scale, at most. Noisy max:
+    2·max|u − u'|/scale. Biased splits: the difference of the log-probabilities of the bits.
+    Gaussian: ρ = ‖c − c'‖₂²/(2σ²). Exponential mechanism: ρ = η²/8, η the range of
+    (u − u')/scale. Read off what the noise source was handed; no claimed sensitivity enters.
     """
     total: Fraction | float = Fraction(0)
     bits = 0.0
@@ -277,6 +282,8 @@ def privacy_loss(one: Run, other: Run) -> Fraction | float:
             bits -= log_probability_of_splits(there.exact, split, there.scale)
         elif here.mechanism == LAPLACE:
             total += spent_in(one.currency, int(difference.sum()) / here.scale)
+        elif here.mechanism == LINF:
+            total += spent_in(one.currency, int(difference.max(initial=0)) / here.scale)
         elif here.mechanism == NOISY_MAX:
             total += spent_in(one.currency, 2 * int(difference.max(initial=0)) / here.scale)
         elif here.mechanism == GAUSSIAN:
