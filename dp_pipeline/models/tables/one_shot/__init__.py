@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import prod
+from math import prod, sqrt
 from typing import ClassVar
 
 import numpy as np
@@ -37,7 +37,7 @@ from dp_pipeline.spec.parameters import choice
 
 MEAN_GAP = Fraction(1, 100)
 
-VECTOR_AT_MOST = 0.25
+TOGETHER_AT_MOST = 0.2
 """Gaps are measured, not picked, while their noise is at most this share of the rows."""
 
 ROOM_OF_MEASURED, ROOM_OF_PICKED = 2.0, 1.0
@@ -63,7 +63,7 @@ def gaps_by_shares(
     shares   attribute → released shares of its groups
     zeros    empty cells over groups
 
-    All gaps are measured at once where their noise allows; else a forest of pairs with large
+    All gaps are measured together where their noise allows; else a forest of pairs with large
     gaps is picked, and their mean gap is measured.
     """
     pairs, price = planning.pairs, planning.amount * plan.structure
@@ -73,17 +73,48 @@ def gaps_by_shares(
             for a, b in pairs
         }
     )
-    # One row moves every gap: all of them cost what one costs at a share of the amount.
-    each = float(price) / len(pairs)
-    if planning.rate.concentrated or planning.rate.deviation(each) <= VECTOR_AT_MOST * rows:
-        noisy = session.measure_all(amount=price) / UNIT
-        gaps = shrunk(noisy, planning.rate.variance(each))
+    gaps = _measured(session, planning, price, rows=rows)
+    if gaps is not None:
         return dict(zip(pairs, gaps.tolist(), strict=True)), ROOM_OF_MEASURED
     total = session.measure_total(amount=planning.amount * MEAN_GAP)
     mean = max(0.0, total / UNIT / len(pairs))
     picked = _forest(session, planning, plan, price)
     gaps_of = dict.fromkeys(pairs, mean) | dict.fromkeys(picked, PICKED_GAP * mean)
     return gaps_of, ROOM_OF_PICKED
+
+
+def _measured(
+    session: ScoreSession, planning: Planning, price: Fraction, *, rows: float
+) -> FloatArray | None:
+    """All gaps, about, in rows; None where their noise is too much of the rows."""
+    many = len(planning.pairs)
+    if planning.rate.concentrated:
+        # One row moves every gap: all of them cost what one costs at a share of the amount.
+        noisy = session.measure_all(amount=price) / UNIT
+        return shrunk(noisy, planning.rate.variance(float(price) / many))
+    reach = planning.rate.distance * (many + 1) / float(price)
+    if reach / sqrt(3) > TOGETHER_AT_MOST * rows:
+        return None
+    return likely_gaps(session.measure_together(epsilon=price) / UNIT, reach)
+
+
+def likely_gaps(noisy: FloatArray, reach: float) -> FloatArray:
+    """What gaps are likely to be, by their noisy values.
+
+    reach   the noise of the L∞ mechanism, of each of many by itself, is nearly uniform in ± reach
+
+    The mean of G given G + noise, where G is exponential with the mean of the noisy gaps and so
+    truncated to where it may be. A value below −reach is one of no gap.
+
+    >>> likely_gaps(np.array([-9.0, 1.0, 50.0]), 5.0).round(1).tolist()
+    [0.0, 2.8, 49.4]
+    """
+    mean = max(float(noisy.mean()), reach / 1000)
+    low = np.maximum(0.0, noisy - reach)
+    width = np.maximum(noisy + reach - low, 0.0)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        within = mean - width / np.expm1(width / mean)
+    return np.asarray(low + np.where(width > 0, within, 0.0))
 
 
 def _forest(session: ScoreSession, planning: Planning, plan: Plan, price: Fraction) -> list[Pair]:
@@ -195,8 +226,8 @@ class OneShot(TableModel):
       the least noise;
     * *few* (8 %): pairs drawn by U_ij = ½‖c_ij − r cᵀ/n‖₁, packed together with the rest;
     * *large* (30 % for one-way marginals, 12 %): the gaps G_ij = ‖c_ij − N̂p̂_i p̂_jᵀ‖₁ of all
-      pairs of grouped levels, measured together or picked, then the tables of several attributes
-      whose gaps are most beside the noise in their pairs;
+      pairs of grouped levels, measured together (in pure ε by the L∞ mechanism) or picked, then
+      the tables of several attributes whose gaps are most beside the noise in their pairs;
     * *views*: a covering design that holds every pair, where one clique may hold all
       attributes or all are binary, and nothing has to be found.
 
@@ -205,8 +236,8 @@ class OneShot(TableModel):
 
     *Proof.* Number of rows and tables: a row is in one cell, over groups of levels too; Δ1 =
     Δ2 = 1 under add/remove, times the distance. U moves by less than 2 and a plan's score by
-    ⌈weight · edges · 2⌉ (``ForestPlan``); against released N̂ and p̂ a gap moves by 1, and all
-    of p together by p in L1 and √p in L2. Sizes, groups, views, sets and shares are functions
+    ⌈weight · edges · 2⌉ (``ForestPlan``); against released N̂ and p̂ a gap moves by 1, and so do
+    all of p together in L∞, and by √p in L2. Sizes, groups, views, sets and shares are functions
     of public and released values, and the tables get all that is left, so the total is the
     amount, exactly. Fit and sampling are post-processing. ∎
 
