@@ -19,6 +19,7 @@ from dp_pipeline.release.accountant import (
     LAPLACE,
     LINF,
     NOISY_MAX,
+    REFINED,
     Accountant,
 )
 from dp_pipeline.release.transcript import Transcript
@@ -73,6 +74,14 @@ class RecordingNoise:
         self.draws.append(Draw(LAPLACE, dense(occupied, cells), scale, answer.copy()))
         return answer
 
+    def refined_laplace(
+        self, counts: IntArray, first: IntArray, scale: Fraction, finer: Fraction
+    ) -> IntArray:
+        answer = self.source.refined_laplace(counts, first, scale, finer)
+        added = scale * finer / (scale - finer)
+        self.draws.append(Draw(REFINED, counts.copy(), added, answer.copy()))
+        return answer
+
     def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
         answer = self.source.discrete_linf(counts, scale)
         self.draws.append(Draw(LINF, counts.copy(), scale, answer.copy()))
@@ -120,6 +129,11 @@ class ForcedNoise:
         counts = threshold + self._rng.integers(0, self.most, size=len(keys))
         return np.stack([keys, counts], axis=1)
 
+    def refined_laplace(
+        self, counts: IntArray, _: IntArray, scale: Fraction, __: Fraction
+    ) -> IntArray:
+        return self.discrete_laplace(counts, scale)
+
     def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
         return self.discrete_laplace(counts, scale)
 
@@ -150,6 +164,11 @@ class NoiseOfContent:
     ) -> IntArray:
         source = self._source(occupied, scale)
         return source.sparse_laplace(occupied, scale, cells=cells, threshold=threshold)
+
+    def refined_laplace(
+        self, counts: IntArray, first: IntArray, scale: Fraction, finer: Fraction
+    ) -> IntArray:
+        return self._source(counts, finer).refined_laplace(counts, first, scale, finer)
 
     def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
         return self._source(counts, scale).discrete_linf(counts, scale)
@@ -185,6 +204,12 @@ class CheaperNoise:
     ) -> IntArray:
         less = scale / self.factor
         return self.source.sparse_laplace(occupied, less, cells=cells, threshold=threshold)
+
+    def refined_laplace(
+        self, counts: IntArray, first: IntArray, scale: Fraction, finer: Fraction
+    ) -> IntArray:
+        less = scale / self.factor, finer / self.factor
+        return self.source.refined_laplace(counts, first, *less)
 
     def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
         return self.source.discrete_linf(counts, scale / self.factor)

@@ -29,6 +29,7 @@ from dp_pipeline.release.accountant import (
     LAPLACE,
     LINF,
     NOISY_MAX,
+    REFINED,
     Accountant,
     Spend,
 )
@@ -180,6 +181,16 @@ class Route(Generic[Rows]):
         scale = mechanisms.laplace_scale(l1=l1, epsilon=epsilon)
         draw = partial(mechanisms.measure, l1=l1, epsilon=epsilon, noise=self.noise)
         return PaidNoise(Spend(what, LAPLACE, epsilon, l1, scale), draw)
+
+    def refined(
+        self, what: str, *, l1: int, before: Fraction, epsilon: Fraction, first: IntArray
+    ) -> PaidNoise:
+        """Less noise on a vector whose noisy answer ``first`` has cost ``before`` until now."""
+        scale = mechanisms.laplace_scale(l1=l1, epsilon=epsilon)
+        draw = partial(
+            mechanisms.refine, first=first, l1=l1, before=before, epsilon=epsilon, noise=self.noise
+        )
+        return PaidNoise(Spend(what, REFINED, epsilon, l1, scale), draw)
 
     def linf(self, what: str, *, linf: int, epsilon: Fraction) -> PaidNoise:
         """Noise of the L∞ mechanism on a vector that a unit moves by at most ``linf`` anywhere."""

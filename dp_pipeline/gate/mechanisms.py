@@ -1,15 +1,18 @@
-"""The primitives, three of pure ε and two of zCDP: integers in, integers out, noise from a source.
+"""The primitives, four of pure ε and two of zCDP: integers in, integers out, noise from a source.
 
-Everything private in this package is one of these five, or has its proof in ``gate.trees`` or
+Everything private in this package is one of these six, or has its proof in ``gate.trees`` or
 ``gate.texts``. Sensitivities are integers *per protected unit*: whoever calls has already
-multiplied what one row moves by the rows of one unit. ``measure``, ``measure_linf`` and ``choose``
-pay in ε; ``measure_gaussian`` and ``choose_exponential`` in the ρ of zero-concentrated DP (Bun,
-Steinke 2016): the Rényi divergence of order α between neighbours is at most α·ρ, for every α > 1.
+multiplied what one row moves by the rows of one unit. ``measure``, ``refine``, ``measure_linf``
+and ``choose`` pay in ε; ``measure_gaussian`` and ``choose_exponential`` in the ρ of
+zero-concentrated DP (Bun, Steinke 2016): the Rényi divergence of order α between neighbours is at
+most α·ρ, for every α > 1.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
+
+import numpy as np
 
 from dp_pipeline.gate.noise import NoiseSource, int64_array, root_at_least
 from dp_pipeline.spec.encoding import IntArray
@@ -25,6 +28,47 @@ def laplace_scale(*, l1: int, epsilon: Fraction) -> Fraction:
     Fraction(6, 1)
     """
     return _distance(l1, of="l1") / _paid(epsilon)
+
+
+def refine(
+    exact: IntArray,
+    first: IntArray,
+    *,
+    l1: int,
+    before: Fraction,
+    epsilon: Fraction,
+    noise: NoiseSource,
+) -> IntArray:
+    """Answers that were made noisy for one ε, with the less noise of a larger one: costs what is
+    added.
+
+    exact    integer array of any shape
+    first    what ``measure`` or ``refine`` gave of the same array, for ``before`` in all
+    l1       as there
+    before   ε that was paid for them until now
+    epsilon  what is added to it
+    returns  int64 of the same shape: as ``measure`` gives it at before + epsilon
+
+    *Proof.* Let s and s' be the scales at ``before`` and at before + epsilon. Noise Z of scale s is
+    Z' + V, Z' of scale s' and V independent of it and of the rows, and what is returned is
+    exact + Z' for the Z' that belongs to it (``gate.samplers.refined_noise``). So the pair
+    (first, returned) has the probability P(Z' = y' − exact)·P(V = y − y'), whose ratio between
+    neighbours is that of the first factor alone: at most exp(l1 / s') = e^(before + epsilon) for
+    both answers together. Whether there is a second one, and its ε, may depend on the first: the
+    ratio holds for each pair of answers. A chain of refinements is the same, one after the other. ∎
+
+    Cut at the ends of int64, noise is no longer what was drawn: BoundaryViolation where ``first``
+    lies there, and as ``measure`` does.
+    """
+    exact, first = int64_array(exact, of="exact answers"), int64_array(first, of="first answers")
+    scale = laplace_scale(l1=l1, epsilon=before)
+    finer = laplace_scale(l1=l1, epsilon=before + _paid(epsilon))
+    if exact.shape != first.shape:
+        raise BoundaryViolation("refine: expected answers of one shape, got others")
+    ends = np.iinfo(np.int64)
+    if ((first == ends.max) | (first == ends.min)).any():
+        raise BoundaryViolation("refine: expected answers below 2^63, got some that were cut")
+    return noise.refined_laplace(exact, first, scale, finer)
 
 
 MOST_LINF_SIZE = 20

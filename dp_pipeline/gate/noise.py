@@ -26,6 +26,7 @@ from dp_pipeline.gate.samplers import (
     laplace_noise,
     linf_noise,
     noisy_argmax,
+    refined_noise,
     saturating_sum,
     sparse_laplace,
 )
@@ -126,6 +127,15 @@ class NoiseSource(Protocol):
         Costs l1 / scale, as ``discrete_laplace`` does: the rest is post-processing.
         """
 
+    def refined_laplace(
+        self, counts: IntArray, first: IntArray, scale: Fraction, finer: Fraction
+    ) -> IntArray:
+        """counts + discrete Laplace noise of the scale ``finer``, of which the noise in ``first``,
+        counts + noise of ``scale``, is a coarser form, cut to int64; same shape. Both answers
+        together cost ε = Δ1 / finer.
+        """
+        ...
+
     def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
         """counts + noise with P(z) ∝ exp(−max |z_i| / scale) on all of them together, cut to int64;
         shape (p,). ε = Δ∞ / scale.
@@ -196,6 +206,12 @@ class OpenDPNoise:
         """
         return ExactNoise().sparse_laplace(occupied, scale, cells=cells, threshold=threshold)
 
+    def refined_laplace(
+        self, counts: IntArray, first: IntArray, scale: Fraction, finer: Fraction
+    ) -> IntArray:
+        """See NoiseSource. Ours: OpenDP has none."""
+        return ExactNoise().refined_laplace(counts, first, scale, finer)
+
     def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
         """See NoiseSource. Ours: OpenDP has none."""
         return ExactNoise().discrete_linf(counts, scale)
@@ -264,6 +280,18 @@ class _SampledNoise:
             threshold=threshold,
             uniform=self._uniform,
         )
+
+    def refined_laplace(
+        self, counts: IntArray, first: IntArray, scale: Fraction, finer: Fraction
+    ) -> IntArray:
+        """See NoiseSource."""
+        counts, first = int64_array(counts, of="counts"), int64_array(first, of="first answers")
+        # A difference of two numbers of 64 bits needs one more.
+        drawn = first.ravel().astype(object) - counts.ravel()
+        small = int(max(map(abs, drawn.tolist()), default=0)) <= np.iinfo(np.int64).max
+        drawn = drawn.astype(np.int64) if small else drawn
+        noise = refined_noise(drawn, checked_scale(scale), checked_scale(finer), self._uniform)
+        return saturating_sum(counts.ravel(), noise).reshape(counts.shape)
 
     def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
         """See NoiseSource."""

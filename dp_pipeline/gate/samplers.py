@@ -7,6 +7,7 @@ uniform integers     from random bytes, by rejection; never a float, never a mod
 coins                that fall True with probability exp(−x), for every rational x ≥ 0
 discrete Laplace     and one-sided geometric noise, for every rational scale
 discrete Gaussian    for every rational variance parameter: rejection from the discrete Laplace
+refined Laplace      less noise, of which noise that was drawn is a coarser form
 L∞ noise             on a vector together: a radius, then a uniform place in the cube of that radius
 a choice             the exponential mechanism over a vector of whole scores
 sparse Laplace       noise on a table of which nearly all cells are empty, and few are kept; how
@@ -124,6 +125,68 @@ def geometric_noise(size: int, scale: Fraction, uniform: UniformIntegers) -> Who
     Algorithm 2 without its sign, so P(X ≥ m) = exp(−m / scale) for every integer m ≥ 0.
     """
     return _first_accepted(size, lambda proposals: _magnitudes(proposals, scale, uniform))
+
+
+def refined_noise(
+    first: WholeNumbers, scale: Fraction, finer: Fraction, uniform: UniformIntegers
+) -> WholeNumbers:
+    """Discrete Laplace noise of a smaller scale that noise already drawn is a coarser form of.
+
+    first    noise of ``scale``, each number by itself
+    finer    scale of what is returned, below ``scale``
+
+    With q = e^(−1/scale) and p = e^(−1/finer), discrete Laplace noise of ``scale`` is Z + V for Z
+    discrete Laplace of ``finer`` and V independent: 0 with probability (p/q)(1 − q)²/(1 − p)², else
+    discrete Laplace of ``scale`` (characteristic functions: 1 + p² − 2p·cos t is
+    (p/q)(1 + q² − 2q·cos t) + (1 − p/q)(1 − qp), divided by the first of these). What is drawn is Z
+    given Z + V = z.
+
+    *Proof.* Let z ≥ 0, t = p/q and A = p(1 − q²)/((q − p)(1 − qp)): P(Z = x | z) is in proportion
+    to p^|x|·(q^|z − x|, and A more at x = z). Divided by q^z that is t^x for 0 ≤ x < z, (qp)^j at
+    x = −j and t^z·(qp)^j at x = z + j, j ≥ 1, and t^z·(1 + A) at z. With c = qp/(1 − qp) the sum is
+    c + 1/(1 − t) for every z, as 1 + A + c = 1/(1 − t). So: below zero with probability
+    c/(c + 1/(1 − t)) = p(q − p)/(1 − p²), there −1 − geometric in qp. Else a geometric number in t:
+    below z it is the answer. Else z + j with probability (1 − t)(qp)^j, j ≥ 1, which is a geometric
+    number in qp that is kept with probability (1 − t)/(1 − qp), and z where it is not. Of two coins
+    tossed in turn until one fails, qp and t, it is t with probability qp(1 − t)/(1 − qp·t), which
+    is p(q − p)/(1 − p²); of t and q², it is t with probability (1 − t)/(1 − t·q²). ∎
+
+    Source: Koufogiannis, Han, Pappas, "Gradual release of sensitive data under differential
+    privacy" (JPC 2016), for the continuous Laplace; the discrete form is ours.
+    """
+    size, magnitude = first.size, np.abs(first)
+    product, ratio = scale * finer / (scale + finer), scale * finer / (scale - finer)
+    beyond = 1 + geometric_noise(size, product, uniform)
+    below = _second_fails(size, 1 / product, 1 / ratio, uniform)
+    inside = geometric_noise(size, ratio, uniform)
+    steps = geometric_noise(size, product, uniform)
+    kept = ~_second_fails(size, 1 / ratio, 2 / scale, uniform)
+    above = magnitude + np.where(kept, steps, 0)
+    placed = np.where(below, -beyond, np.where(inside < magnitude, inside, above))
+    return np.asarray(np.where(first < 0, -placed, placed))
+
+
+def _second_fails(
+    size: int, first: Fraction, second: Fraction, uniform: UniformIntegers
+) -> NDArray[np.bool_]:
+    """Of two coins that fall True with probability exp(−first) and exp(−second), tossed in turn
+    until one falls False: whether that is the second; ``size`` times.
+    """
+    answer = np.zeros(size, np.bool_)
+    running = np.arange(size)
+    while running.size:
+        running = running[_tossed(running.size, first, uniform)]
+        came_true = _tossed(running.size, second, uniform)
+        answer[running[~came_true]] = True
+        running = running[came_true]
+    return answer
+
+
+def _tossed(size: int, exponent: Fraction, uniform: UniformIntegers) -> NDArray[np.bool_]:
+    """True with probability exp(−exponent), ``size`` times."""
+    wide = max(exponent.numerator, exponent.denominator) > _INT64.max
+    part = np.full(size, exponent.numerator, object if wide else np.int64)
+    return bernoulli_exp_of_any(part, exponent.denominator, uniform)
 
 
 _RADII = 16

@@ -22,6 +22,7 @@ TREE_PATHS = "discrete Laplace along tree paths"
 GAUSSIAN = "discrete Gaussian"
 EXPONENTIAL = "exponential mechanism"
 LINF = "discrete L∞ mechanism"
+REFINED = "refined discrete Laplace"
 TRUNCATED_TEXTS = "truncated Laplace on texts"
 GAUSSIAN_TEXTS = "weighted Gaussian on texts"
 
@@ -39,6 +40,7 @@ _LOSS = {
     NOISY_MAX: Fraction(2),
     TREE_PATHS: Fraction(1),
     LINF: Fraction(1),
+    REFINED: Fraction(1),
     **{biased_splits(fan): Fraction(2 * fan - 1, fan - 1) for fan in (2, 4, 8, 16)},
 }
 """Pure mechanism → ε of Δ/scale = 1. Their proofs: ``gate.mechanisms``, ``gate.trees``."""
@@ -55,16 +57,17 @@ class Spend:
     """One charged look at the rows.
 
     what          the question, in words
-    mechanism     ``discrete Laplace``, ``noisy max``, ``discrete L∞ mechanism``, ``discrete
-                  Laplace along tree paths`` or ``biased splits in 2 | 4 | 8 | 16``, which cost ε;
-                  ``discrete Gaussian`` or ``exponential mechanism``, which cost ρ
+    mechanism     ``discrete Laplace``, ``refined discrete Laplace``, ``noisy max``, ``discrete
+                  L∞ mechanism``, ``discrete Laplace along tree paths`` or ``biased splits in
+                  2 | 4 | 8 | 16``, which cost ε; ``discrete Gaussian`` or ``exponential
+                  mechanism``, which cost ρ
     epsilon       what it cost, in ``currency``
     sensitivity   most that one protected unit moves the answer: L1 of a vector for
                   the Laplace, L∞ for the L∞ mechanism, squared L2 for the Gaussian,
                   one score for a choice; whole numbers
     scale         scale of the noise that was drawn, of the Gaussian σ²; of a tree, the
                   scale of one count that spends a whole path: 1/scale = Σ 1/scale over
-                  every path
+                  every path; of a refinement, what it adds: 1/scale = 1/after − 1/before
     currency      ``pure`` for ε, ``zcdp`` for ρ
     delta         what it cost beside ε, of texts that are discovered; else 0
     """
@@ -81,8 +84,9 @@ class Spend:
     def epsilon_of_scale(self) -> Fraction:
         """The ε, or ρ, that the drawn scale proves, without looking at what was claimed.
 
-        Laplace and tree paths: Δ1/scale. L∞ mechanism: Δ∞/scale. Noisy max of scores that may
-        move in either direction: 2Δ∞/scale. Biased splits in β: (2β − 1)/(β − 1) · Δ∞/scale.
+        Laplace, refined or not, and tree paths: Δ1/scale. L∞ mechanism: Δ∞/scale. Noisy max of
+        scores that may move in either direction: 2Δ∞/scale. Biased splits in β:
+        (2β − 1)/(β − 1) · Δ∞/scale.
         Gaussian: ρ = Δ2²/(2σ²). Exponential mechanism: ρ = (2Δ∞/scale)²/8. On texts: Δ1/scale,
         and what that ρ of the Gaussian means at half of the δ.
         """

@@ -162,6 +162,18 @@ def all_scores(draw: st.DrawFn) -> Question:
 
 
 @st.composite
+def refinements(draw: st.DrawFn) -> Question:
+    names = draw(st.lists(st.sampled_from(PAIRS), min_size=1, max_size=2, unique=True))
+
+    def ask(curator: Curator, epsilon: Fraction = ONE) -> object:
+        part = epsilon / (2 * len(names))
+        curator.tabulate(dict.fromkeys(names, part))
+        return curator.refine(dict.fromkeys(names, part))
+
+    return ask
+
+
+@st.composite
 def scores_together(draw: st.DrawFn) -> Question:
     candidates = draw(candidates_of())
     return lambda curator, epsilon=ONE: curator.open_scores(candidates).measure_together(
@@ -318,6 +330,7 @@ QUESTIONS: dict[str, st.SearchStrategy[Question]] = {
     "tabulate": tabulations(),
     "sparse table": sparse_tables(),
     "scores": all_scores(),
+    "refined": refinements(),
     "scores together": scores_together(),
     "total": totals(),
     "one score": single_scores(),

@@ -20,7 +20,7 @@ from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.gate.scores import Gap, Independence, Purity
 from dp_pipeline.gate.selection import ForestPlan
-from dp_pipeline.release.accountant import LAPLACE, LINF, Accountant
+from dp_pipeline.release.accountant import LAPLACE, LINF, REFINED, Accountant
 from dp_pipeline.release.derived_attribute import Grouping
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.release.trees import BitTree, Nodes, Prefixes
@@ -129,7 +129,13 @@ def test_every_question_is_charged_looked_up_looked_at_made_noisy_and_stored_in_
 ) -> None:
     log: list[str] = []
     look = dict.fromkeys(ENGINE, "look")
-    drawn = ("discrete_laplace", "sparse_laplace", "discrete_linf", "discrete_gaussian")
+    drawn = (
+        "discrete_laplace",
+        "sparse_laplace",
+        "refined_laplace",
+        "discrete_linf",
+        "discrete_gaussian",
+    )
     noise = dict.fromkeys((*drawn, "noisy_max", "exponential_choice"), "noise")
     curator = Curator(
         Logged(LoopCounter(TEN_PEOPLE), look, log),
@@ -758,7 +764,7 @@ def moved(
     for spend, one, other in zip(spends, here, there, strict=True):
         assert spend.scale == one.scale == other.scale
         difference = np.abs(one.exact.astype(object) - other.exact.astype(object))
-        laplace = spend.mechanism == LAPLACE
+        laplace = spend.mechanism in (LAPLACE, REFINED)
         most = int(difference.sum() if laplace else difference.max(initial=0))
         moves.append((most, spend.sensitivity))
     return moves
@@ -897,7 +903,7 @@ def test_whatever_is_asked_the_scales_drawn_prove_the_epsilon_spent(
     for share, kind in zip(shares, kinds, strict=False):
         data.draw(QUESTIONS[kind])(curator, epsilon=share)
     spends = curator.accountant.spends
-    factors = [1 if spend.mechanism in (LAPLACE, LINF) else 2 for spend in spends]
+    factors = [1 if spend.mechanism in (LAPLACE, LINF, REFINED) else 2 for spend in spends]
     proven = [
         Fraction(factor * spend.sensitivity) / draw.scale
         for factor, spend, draw in zip(factors, spends, noise.draws, strict=True)

@@ -20,6 +20,7 @@ from dp_pipeline.release.accountant import (
     LAPLACE,
     LINF,
     NOISY_MAX,
+    REFINED,
     ROUNDED_UP,
     Spend,
 )
@@ -107,6 +108,11 @@ class Constant:
     def sparse_laplace(self, _: IntArray, __: Fraction, *, cells: int, threshold: int) -> IntArray:
         kept = np.arange(cells if self.answer >= threshold else 0)
         return np.stack([kept, np.full(len(kept), self.answer)], axis=1)
+
+    def refined_laplace(
+        self, counts: IntArray, _: IntArray, scale: Fraction, __: Fraction
+    ) -> IntArray:
+        return self.discrete_laplace(counts, scale)
 
     def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
         return self.discrete_laplace(counts, scale)
@@ -232,11 +238,12 @@ def check_budget(
 _PROOFS = {
     LAPLACE: lambda moved, scale: moved / scale,
     LINF: lambda moved, scale: moved / scale,
+    REFINED: lambda moved, scale: moved / scale,
     NOISY_MAX: lambda moved, scale: 2 * moved / scale,
     GAUSSIAN: lambda moved, variance: moved / (2 * variance),
     EXPONENTIAL: lambda moved, scale: (2 * moved / scale) ** 2 / 8,
 }
-"""Mechanism with one draw a charge → its ε, or ρ: of Δ1, Δ∞, Δ∞, Δ2² and Δ∞, in this order."""
+"""Mechanism with one draw a charge → its ε, or ρ: of Δ1, Δ∞, Δ1, Δ∞, Δ2² and Δ∞, in this order."""
 
 
 def spent_in(
@@ -280,7 +287,7 @@ def privacy_loss(one: Run, other: Run) -> Fraction | float:
             assert split == (there.answer > 0).tolist()
             bits += log_probability_of_splits(here.exact, split, here.scale)
             bits -= log_probability_of_splits(there.exact, split, there.scale)
-        elif here.mechanism == LAPLACE:
+        elif here.mechanism in (LAPLACE, REFINED):
             total += spent_in(one.currency, int(difference.sum()) / here.scale)
         elif here.mechanism == LINF:
             total += spent_in(one.currency, int(difference.max(initial=0)) / here.scale)

@@ -1,0 +1,185 @@
+"""Less noise for what is added: the right distribution given what was drawn, and the right price.
+
+False alarms: see ``distributions.ALARM``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from fractions import Fraction
+from math import exp
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dp_pipeline.gate import samplers
+from dp_pipeline.gate.mechanisms import refine
+from dp_pipeline.gate.noise import ExactNoise, NoiseSource, OpenDPNoise, SeededNoise
+from dp_pipeline.release.accountant import LAPLACE, REFINED
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.spec.errors import BoundaryViolation, BudgetExceeded
+from dp_pipeline_tests.gate.distributions import ALARM, fit
+from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise, curator_over
+from dp_pipeline_tests.populations import TEN_PEOPLE
+
+ONE = Fraction(1)
+PAIR = ("colour", "smokes")
+SOURCES = [OpenDPNoise(), ExactNoise(), SeededNoise(1)]
+SCALES = [
+    (Fraction(4), Fraction(2)),
+    (Fraction(3), Fraction(14, 5)),
+    (Fraction(5), Fraction(2, 3)),
+]
+
+
+def conditional(z: int, scale: Fraction, finer: Fraction, places: Iterable[int]) -> list[float]:
+    """P(Z = x | Z + V = z), by the two distributions themselves, with floats."""
+    q, p = exp(-1 / scale), exp(-1 / finer)
+    zero = p / q * ((1 - q) / (1 - p)) ** 2
+    spread = range(-400, 401)
+
+    def weight(x: int) -> float:
+        coarser = (1 - zero) * (1 - q) / (1 + q) * q ** abs(z - x) + zero * (x == z)
+        return p ** abs(x) * coarser
+
+    total = sum(map(weight, spread))
+    return [weight(x) / total for x in places]
+
+
+def probability_of(drawn: IntArray, z: int, scale: Fraction, finer: Fraction) -> float:
+    """The p-value of Pearson's test of draws given z: a bin a number that is likely enough."""
+    places = range(-60, 61)
+    chances = [len(drawn) * one for one in conditional(z, scale, finer, places)]
+    found = Counter(drawn.tolist())
+    expected = [one for one in chances if one >= 50]
+    counted = [found[x] for x, one in zip(places, chances, strict=True) if one >= 50]
+    rest = len(drawn) - sum(expected)
+    return float(stats.chisquare([*counted, len(drawn) - sum(counted)], [*expected, rest]).pvalue)
+
+
+def given(source: NoiseSource, z: int, scale: Fraction, finer: Fraction, times: int) -> IntArray:
+    """Noise that is left, of so many cells whose noise was z."""
+    nothing = np.zeros(times, dtype=np.int64)
+    return source.refined_laplace(nothing, nothing + z, scale, finer)
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda one: one.name)
+@pytest.mark.parametrize(("scale", "finer"), SCALES)
+@pytest.mark.parametrize("z", [0, 1, -1, 5, -12])
+def test_what_is_left_of_noise_has_its_conditional_distribution(
+    source: NoiseSource, scale: Fraction, finer: Fraction, z: int
+) -> None:
+    assert probability_of(given(source, z, scale, finer, 20_000), z, scale, finer) > ALARM
+
+
+@pytest.mark.parametrize(("scale", "finer"), SCALES)
+def test_over_all_that_may_have_been_drawn_it_is_the_discrete_laplace(
+    scale: Fraction, finer: Fraction
+) -> None:
+    counts, source = np.full(60_000, 7), SeededNoise(2)
+    first = source.discrete_laplace(counts, scale)
+    second = source.refined_laplace(counts, first, scale, finer)
+    assert fit(second - 7, finer) > ALARM
+    third = source.refined_laplace(counts, second, finer, finer * 3 / 4)
+    assert fit(third - 7, finer * 3 / 4) > ALARM
+
+
+def without(name: str):
+    """A mutant: one of the odd coins always falls the same way."""
+
+    def changed(size, first, second, uniform):
+        is_below = first > second if name == "below" else first <= second
+        if is_below:
+            return np.zeros(size, np.bool_)
+        return samplers_second_fails(size, first, second, uniform)
+
+    return changed
+
+
+samplers_second_fails = samplers._second_fails
+
+
+@pytest.mark.parametrize("name", ["below", "kept"])
+def test_a_wrong_coin_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(samplers, "_second_fails", without(name))
+    scale, finer = SCALES[0]
+    drawn = given(SeededNoise(3), 2, scale, finer, 40_000)
+    assert probability_of(drawn, 2, scale, finer) < ALARM
+
+
+def test_new_noise_in_place_of_refined_noise_is_caught() -> None:
+    # A mutant: what was drawn is forgotten, so that two answers would cost the sum of both.
+    scale, finer = SCALES[0]
+    drawn = SeededNoise(4).discrete_laplace(np.zeros(20_000, np.int64), finer)
+    assert probability_of(drawn, 5, scale, finer) < ALARM
+
+
+def test_large_numbers_are_exact() -> None:
+    counts = np.array([2**62, -(2**62)])
+    source, scale = SeededNoise(5), Fraction(1 << 54)
+    first = source.discrete_laplace(counts, scale)
+    second = source.refined_laplace(counts, first, scale, Fraction(1))
+    assert np.abs(second - counts).max() < 200
+
+
+# At the gate.
+
+
+def test_a_marginal_is_refined_for_what_is_added() -> None:
+    noise = RecordingNoise()
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE, distance=2, noise=noise)
+    first = curator.measure(PAIR, epsilon=ONE / 4)
+    (second,) = curator.refine({PAIR: ONE / 4})
+    (third,) = curator.refine({PAIR: ONE / 2})
+    assert (first.scale, second.scale, third.scale) == (8, 4, 2)
+    spends = curator.accountant.spends
+    assert [one.mechanism for one in spends] == [LAPLACE, REFINED, REFINED]
+    assert [one.epsilon for one in spends] == [ONE / 4, ONE / 4, ONE / 2]
+    assert [one.epsilon_of_scale for one in spends] == [ONE / 4, ONE / 4, ONE / 2]
+    with pytest.raises(BudgetExceeded):
+        curator.refine({PAIR: ONE / 4})
+
+
+def test_what_is_refined_is_what_the_gate_answered_whatever_a_model_writes() -> None:
+    drawn: list[IntArray] = []
+
+    class Watching(RecordingNoise):
+        def refined_laplace(self, counts, first, scale, finer):
+            drawn.append(first.copy())
+            return super().refined_laplace(counts, first, scale, finer)
+
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE, noise=Watching())
+    first = curator.measure(PAIR, epsilon=ONE / 4)
+    answered = first.table.copy()
+    first.table[:] = 10**6
+    curator.refine({PAIR: ONE / 4})
+    assert np.array_equal(drawn[0], answered)
+
+
+def test_refined_answers_are_recalled_from_a_transcript() -> None:
+    transcript = Transcript()
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript)
+    curator.measure(PAIR, epsilon=ONE / 4)
+    (second,) = curator.refine({PAIR: ONE / 4})
+    again = curator_over(None, epsilon=ONE, transcript=transcript.rewind(), noise=ForcedNoise(1))
+    again.measure(PAIR, epsilon=ONE / 4)
+    (recalled,) = again.refine({PAIR: ONE / 4})
+    assert np.array_equal(recalled.table, second.table)
+
+
+@pytest.mark.parametrize("names", [("colour",), ("smokes", "colour")])
+def test_what_was_not_measured_is_not_refined(names: tuple[str, ...]) -> None:
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE)
+    curator.measure(PAIR, epsilon=ONE / 4)
+    with pytest.raises(BoundaryViolation, match="expected a marginal measured for an ε"):
+        curator.refine({names: ONE / 4})
+    assert curator.accountant.left == ONE * 3 / 4
+
+
+def test_answers_that_were_cut_are_not_refined() -> None:
+    ends = np.array([np.iinfo(np.int64).max])
+    with pytest.raises(BoundaryViolation, match="below 2"):
+        refine(np.array([1]), ends, l1=1, before=ONE, epsilon=ONE, noise=SeededNoise(1))
