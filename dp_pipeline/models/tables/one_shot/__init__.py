@@ -19,12 +19,13 @@ from dp_pipeline.gate.scores import UNIT, Gap, Independence
 from dp_pipeline.gate.selection import ScoreSession
 from dp_pipeline.inference.earlier import EarlierTables
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
+from dp_pipeline.inference.shared_noise import SharedNoise
 from dp_pipeline.inference.structural_zeros import StructuralZeros
 from dp_pipeline.inference.table_sets import TableSearch, one_way_noise, packed, pair_noise
 from dp_pipeline.models.base import plan_from, require_plan, smooth
 from dp_pipeline.models.tables.aim_like import AimLike
 from dp_pipeline.models.tables.base import TableModel, clique_cells
-from dp_pipeline.models.tables.one_shot.plan import Pair, Plan, Planning
+from dp_pipeline.models.tables.one_shot.plan import MOST_GAP_NOISE, Pair, Plan, Planning
 from dp_pipeline.release.accountant import split
 from dp_pipeline.release.clusters import Tables
 from dp_pipeline.release.derived_attribute import Grouping
@@ -36,9 +37,6 @@ from dp_pipeline.spec.encoding import FloatArray, Names
 from dp_pipeline.spec.parameters import choice
 
 MEAN_GAP = Fraction(1, 100)
-
-TOGETHER_AT_MOST = 0.2
-"""Gaps are measured, not picked, while their noise is at most this share of the rows."""
 
 ROOM_OF_MEASURED, ROOM_OF_PICKED = 2.0, 1.0
 """How many times its noise a table's rows must be: measured gaps are less sure than picks."""
@@ -92,9 +90,9 @@ def _measured(
         # One row moves every gap: all of them cost what one costs at a share of the amount.
         noisy = session.measure_all(amount=price) / UNIT
         return shrunk(noisy, planning.rate.variance(float(price) / many))
-    reach = planning.rate.distance * (many + 1) / float(price)
-    if reach / sqrt(3) > TOGETHER_AT_MOST * rows:
+    if planning.gap_noise(price / planning.amount) > MOST_GAP_NOISE * rows:
         return None
+    reach = planning.rate.distance * (many + 1) / float(price)
     return likely_gaps(session.measure_together(epsilon=price) / UNIT, reach)
 
 
@@ -201,6 +199,12 @@ SEARCHED = 8
 
 MOST_TREE = 20
 """Cells of all cliques together, in largest cliques of a search."""
+
+OF_TABLES = 0.85
+"""What tables get of what is left, about, where one-way marginals are refined beside them."""
+
+OF_NOISE = 0.6
+"""Part of the squares of one-way marginals' noise that is in the square of a gap, about."""
 
 MOST_PACKED = 256
 """Cells of a table that attributes are packed into."""
@@ -454,20 +458,55 @@ class _Round:
         sizes = [float(size) for size in self.sizes.values()]
         early = self.planning.amount * plan.early
         singles = self._amounts([(name,) for name in self.sizes], sizes, early)
-        ways = OneWays.of(self.curator.tabulate(singles), self.counted)
+        first = self.curator.tabulate(singles)
+        ways = OneWays.of(first, self.counted)
         least = self.planning.least_share(plan)
         groupings = {
             n: Grouping.by_share(ways.shares[n], least=least, kinds=self.zeros.kinds(n))
             for n in self.sizes
         }
         coarse = self.curator.grouped(groupings)
-        search = self._search(plan, ways, groupings, coarse)
+        before = {names[0]: float(amount) for names, amount in singles.items()}
+        search = self._search(plan, ways, groupings, coarse, before)
         tables = search.run(self.planning.pairs)
-        weights = [search.weight(names) for names in tables]
-        measured = coarse.tabulate(self._amounts(tables, weights))
+        if self.planning.rate.concentrated:
+            weights = [search.weight(names) for names in tables]
+            measured = coarse.tabulate(self._amounts(tables, weights))
+        else:
+            measured, ways = self._refined(search, tables, coarse, first, before)
         return FittedRows(
             (self.counted, *measured), self.sizes, ways, groupings, self.planning.cap, self.zeros
         )
+
+    def _refined(
+        self,
+        search: TableSearch,
+        found: Sequence[Names],
+        coarse: Curator,
+        first: Sequence[NoisyMarginal],
+        before: Mapping[str, float],
+    ) -> tuple[tuple[NoisyMarginal, ...], OneWays]:
+        """Tables of several attributes, and one-way marginals with less noise where no table says
+        all of them.
+        """
+        tables = [names for names in found if len(names) > 1]
+        inside = {name for names in tables for name in names}
+        again = [
+            name
+            for name, size in self.sizes.items()
+            if name not in inside or search.sizes[name] < size
+        ]
+        distance = self.planning.rate.distance
+        shared = SharedNoise(self.sizes, search.sizes, before, search.gaps, distance)
+        of_tables, of_singles = shared.amounts(tables, again, float(self.left))
+        weights = [*of_tables.tolist(), *of_singles.tolist()]
+        exact = [Fraction(max(1, round(10**5 * one / sum(weights)))) for one in weights]
+        asked = [*tables, *((name,) for name in again)]
+        amounts = dict(zip(asked, split(self.left, exact), strict=True))
+        measured = coarse.tabulate({names: amounts[names] for names in tables}) if tables else ()
+        refined = self.curator.refine({(name,): amounts[name,] for name in again}) if again else ()
+        known = {one.attributes: one for one in (*first, *refined)}
+        return measured, OneWays.of(tuple(known[name,] for name in self.sizes), self.counted)
 
     def _search(
         self,
@@ -475,16 +514,19 @@ class _Round:
         ways: OneWays,
         groupings: Mapping[str, Grouping],
         coarse: Curator,
+        before: Mapping[str, float],
     ) -> TableSearch:
         shares = {name: groupings[name].summed(ways.shares[name]) for name in self.sizes}
         zeros = self.zeros.grouped(groupings)
         gaps, room = gaps_by_shares(self.planning, plan, coarse, shares, zeros, rows=ways.rows)
+        if not self.planning.rate.concentrated:
+            gaps = self._unbiased(gaps, before)
         sizes = {name: groupings[name].size for name in self.sizes}
         cap = max(4, self.planning.cap // SEARCHED, zeros.most_cells(sizes))
         return TableSearch(
             sizes=sizes,
             gaps=gaps,
-            amount=float(self.left),
+            amount=float(self.left) * (1.0 if self.planning.rate.concentrated else OF_TABLES),
             rate=self.planning.rate,
             rows=ways.rows,
             cap=cap,
@@ -492,6 +534,19 @@ class _Round:
             room=room,
             edges=zeros.pairs,
         )
+
+    def _unbiased(
+        self, gaps: Mapping[Pair, float], before: Mapping[str, float]
+    ) -> dict[Pair, float]:
+        """Gaps without what the noise of one-way marginals puts into them."""
+        noise = {
+            name: self.planning.rate.deviation(before[name]) * size
+            for name, size in self.sizes.items()
+        }
+        return {
+            (a, b): sqrt(max(0.0, gap**2 - OF_NOISE * (noise[a] ** 2 + noise[b] ** 2)))
+            for (a, b), gap in gaps.items()
+        }
 
     def _amounts(
         self, tables: Sequence[Names], weights: Sequence[float], amount: Fraction | None = None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
-from math import prod, sqrt
+from math import log, prod, sqrt
 
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, Independence
@@ -26,6 +26,16 @@ HELP, HELP_IN_RHO = Fraction(5, 2), Fraction(4)
 HELP_OF_FEW = Fraction(1, 2)
 """How many pairs are better by one that is planned with, about, in a large plan (with Gaussian
 noise more tables than a forest are measured) and in a small one."""
+
+MOST_GAP_NOISE = 0.2
+"""Gaps are measured, not picked, while their noise is at most this share of the rows."""
+
+PICKED = Fraction(5, 100)
+MOST_PICK_NOISE = 0.05
+"""What picking pairs costs, and how far a pick among all may be off, as a share of the rows."""
+
+LEAST_EARLY, MOST_EARLY = Fraction(8, 100), Fraction(30, 100)
+LEAST_STRUCTURE, MOST_STRUCTURE = Fraction(3, 100), Fraction(12, 100)
 
 MOST_VIEW_NOISE = 0.35
 ALL_PAIRS = 0.04
@@ -94,12 +104,54 @@ class Planning:
         if not self.pairs:
             return ()
         few, most = self._few, len(self.sizes) - 1
+        if not self.is_coverable and not self.rate.concentrated:
+            return self._large
         if not self.is_coverable:
-            return *few, Plan(Fraction(30, 100), most, Fraction(12, 100))
+            return *few, Plan(self._early, most, self._structure)
         views = self.views
         if self._view_noise(views) > MOST_VIEW_NOISE * self.rows * len(self.pairs):
             return few
         return *few, Plan(Fraction(0), len(self.pairs), Fraction(0), views)
+
+    @property
+    def _large(self) -> tuple[Plan, ...]:
+        """In pure ε: gaps of all pairs where their noise allows, else of a few that are picked, and
+        no plan where not one can be told from noise.
+        """
+        most = len(self.sizes) - 1
+        if self.gap_noise(self._structure) <= MOST_GAP_NOISE * self.rows:
+            return (Plan(self._early, most, self._structure),)
+        told = MOST_PICK_NOISE * self.rows * float(self.amount * PICKED) * 0.75
+        edges = min(most, int(told / (self.rate.distance * max(1.0, log(len(self.pairs))))))
+        return (Plan(MOST_EARLY, edges, PICKED),) if edges else ()
+
+    def gap_noise(self, structure: Fraction) -> float:
+        """Standard deviation of a gap, where all of them are measured together for that share."""
+        p, scale = len(self.pairs), self.rate.distance / float(self.amount * structure)
+        return sqrt((p + 1) * (p + 2) / 3) * scale
+
+    @property
+    def _early(self) -> Fraction:
+        """For one-way marginals: in pure ε they are refined later, by what is left."""
+        if self.rate.concentrated:
+            return Fraction(30, 100)
+        noise = self.rate.distance * sum(map(sqrt, self.sizes.values())) ** 2
+        return self._clipped(noise / (0.05 * len(self.sizes)), LEAST_EARLY, MOST_EARLY)
+
+    @property
+    def _structure(self) -> Fraction:
+        """For gaps: in pure ε as much as the noise of the L∞ mechanism asks for."""
+        if self.rate.concentrated:
+            return MOST_STRUCTURE
+        noise = self.rate.distance * len(self.pairs) / sqrt(3)
+        return self._clipped(noise / 0.06, LEAST_STRUCTURE, MOST_STRUCTURE)
+
+    def _clipped(self, wanted: float, least: Fraction, most: Fraction) -> Fraction:
+        """A share that makes the noise of ``wanted`` at ε = 1 as many rows as there are."""
+        thousandths = Fraction(
+            round(1000 * min(1.0, wanted / (float(self.amount) * self.rows))), 1000
+        )
+        return min(most, max(least, thousandths))
 
     @property
     def _few(self) -> tuple[Plan, ...]:
