@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.scores import UNIT, Gap, Independence
+from dp_pipeline.gate.scores import UNIT, Gap, Independence, Score
 from dp_pipeline.gate.selection import ScoreSession
 from dp_pipeline.inference.earlier import EarlierTables
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
@@ -36,13 +36,11 @@ from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import FloatArray, Names
 from dp_pipeline.spec.parameters import choice
 
-MEAN_GAP = Fraction(1, 100)
+PICKS = Fraction(3, 4)
+"""Of what finding tables costs: for picking pairs, where not all gaps can be measured."""
 
 ROOM_OF_MEASURED, ROOM_OF_PICKED = 2.0, 1.0
 """How many times its noise a table's rows must be: measured gaps are less sure than picks."""
-
-PICKED_GAP = 3
-"""A picked pair's gap, in mean gaps."""
 
 
 def gaps_by_shares(
@@ -62,38 +60,33 @@ def gaps_by_shares(
     zeros    empty cells over groups
 
     All gaps are measured together where their noise allows; else a forest of pairs with large
-    gaps is picked, and their mean gap is measured.
+    gaps is picked, and theirs are measured.
     """
-    pairs, price = planning.pairs, planning.amount * plan.structure
-    session = coarse.open_scores(
-        {
-            (a, b): Gap.of_shares(rows, zeros.expected((a, b), shares[a], shares[b]))
-            for a, b in pairs
-        }
-    )
-    gaps = _measured(session, planning, price, rows=rows)
-    if gaps is not None:
-        return dict(zip(pairs, gaps.tolist(), strict=True)), ROOM_OF_MEASURED
-    total = session.measure_total(amount=planning.amount * MEAN_GAP)
-    mean = max(0.0, total / UNIT / len(pairs))
-    picked = _forest(session, planning, plan, price)
-    gaps_of = dict.fromkeys(pairs, mean) | dict.fromkeys(picked, PICKED_GAP * mean)
-    return gaps_of, ROOM_OF_PICKED
-
-
-def _measured(
-    session: ScoreSession, planning: Planning, price: Fraction, *, rows: float
-) -> FloatArray | None:
-    """All gaps, about, in rows; None where their noise is too much of the rows."""
-    many = len(planning.pairs)
+    scores: dict[Names, Score] = {
+        (a, b): Gap.of_shares(rows, zeros.expected((a, b), shares[a], shares[b]))
+        for a, b in planning.pairs
+    }
+    session, price = coarse.open_scores(scores), planning.amount * plan.structure
     if planning.rate.concentrated:
         # One row moves every gap: all of them cost what one costs at a share of the amount.
         noisy = session.measure_all(amount=price) / UNIT
-        return shrunk(noisy, planning.rate.variance(float(price) / many))
-    if planning.gap_noise(price / planning.amount) > MOST_GAP_NOISE * rows:
-        return None
-    reach = planning.rate.distance * (many + 1) / float(price)
-    return likely_gaps(session.measure_together(epsilon=price) / UNIT, reach)
+        gaps = shrunk(noisy, planning.rate.variance(float(price) / len(scores)))
+        return dict(zip(planning.pairs, gaps.tolist(), strict=True)), ROOM_OF_MEASURED
+    if planning.gap_noise(plan.structure) <= MOST_GAP_NOISE * rows:
+        return _together(session, planning.pairs, planning, price), ROOM_OF_MEASURED
+    picked = _forest(session, planning, plan, price * PICKS)
+    among = coarse.open_scores({pair: scores[pair] for pair in picked})
+    found = _together(among, picked, planning, price - price * PICKS)
+    return dict.fromkeys(planning.pairs, 0.0) | found, ROOM_OF_PICKED
+
+
+def _together(
+    session: ScoreSession, pairs: Sequence[Pair], planning: Planning, price: Fraction
+) -> dict[Pair, float]:
+    """Gaps of all pairs of a session, about, in rows."""
+    noisy = session.measure_together(epsilon=price) / UNIT
+    reach = planning.rate.distance * (len(pairs) + 1) / float(price)
+    return dict(zip(pairs, likely_gaps(noisy, reach).tolist(), strict=True))
 
 
 def likely_gaps(noisy: FloatArray, reach: float) -> FloatArray:
@@ -223,27 +216,33 @@ class OneShot(TableModel):
     quality          ``best_plus``: with a declared δ, where not every pair can be measured, the
                      rounds of ``aim_like`` instead: many times slower, alike or slightly better
 
-    A noisy number of rows first (1 % of the amount). Then one of four plans, by public sizes
-    and that number where they decide, else by a noisy max of what each would gain:
+    A noisy number of rows first (1 % of the amount). Then, by public sizes, that number, and in
+    the case of views one noisy mean:
 
+    * *views*: a covering design that holds every pair, where one clique may hold all attributes
+      or all are binary, and a pair's noise is small beside the rows, or in pure ε beside the noisy
+      mean of U_ij = ½‖c_ij − r cᵀ/n‖₁ over all pairs (4 %);
+    * *large*: one-way marginals (8 to 30 %, by how many rows their noise is), the gaps
+      G_ij = ‖c_ij − N̂p̂_i p̂_jᵀ‖₁ of all pairs of grouped levels, measured together (3 to 12 %, in
+      pure ε by the L∞ mechanism) or of a forest of pairs that is picked (5 %), then the tables of
+      several attributes whose gaps are most beside the noise in their pairs. In pure ε one-way
+      marginals that no table tells whole are refined beside the tables, and both share what is
+      left so that the error of all pairs falls alike with each (``inference.shared_noise``);
     * nothing pays: every attribute once, in tables packed so that all one-way marginals have
       the least noise;
-    * *few* (8 %): pairs drawn by U_ij = ½‖c_ij − r cᵀ/n‖₁, packed together with the rest;
-    * *large* (30 % for one-way marginals, 12 %): the gaps G_ij = ‖c_ij − N̂p̂_i p̂_jᵀ‖₁ of all
-      pairs of grouped levels, measured together (in pure ε by the L∞ mechanism) or picked, then
-      the tables of several attributes whose gaps are most beside the noise in their pairs;
-    * *views*: a covering design that holds every pair, where one clique may hold all
-      attributes or all are binary, and nothing has to be found.
+    * *few*, with a declared δ: pairs drawn by U_ij (8 %), packed together with the rest. There
+      a noisy max of what each plan would gain chooses among them.
 
     The tables share all that is left, each by the weight of its noise. One distribution is
     fitted to all noisy tables and rows are drawn from it.
 
     *Proof.* Number of rows and tables: a row is in one cell, over groups of levels too; Δ1 =
-    Δ2 = 1 under add/remove, times the distance. U moves by less than 2 and a plan's score by
-    ⌈weight · edges · 2⌉ (``ForestPlan``); against released N̂ and p̂ a gap moves by 1, and so do
-    all of p together in L∞, and by √p in L2. Sizes, groups, views, sets and shares are functions
-    of public and released values, and the tables get all that is left, so the total is the
-    amount, exactly. Fit and sampling are post-processing. ∎
+    Δ2 = 1 under add/remove, times the distance; a refined marginal costs what is added to it
+    (``gate.mechanisms.refine``). U moves by less than 2, a sum of p of them by 2p, and a plan's
+    score by ⌈weight · edges · 2⌉ (``ForestPlan``); against released N̂ and p̂ a gap moves by 1, and
+    so do all of p together in L∞, and by √p in L2. Sizes, groups, views, sets and shares are
+    functions of public and released values, and the tables get all that is left, so the total is
+    the amount, exactly. Fit and sampling are post-processing. ∎
 
     Source: this project; its parts are of PriView (covering designs), Private-PGM (fit by a
     graphical model) and AIM (gain beside noise).

@@ -30,6 +30,12 @@ noise more tables than a forest are measured) and in a small one."""
 MOST_GAP_NOISE = 0.2
 """Gaps are measured, not picked, while their noise is at most this share of the rows."""
 
+MEAN = Fraction(4, 100)
+MOST_OF_GAP = 0.4
+"""What the mean of U costs, and what part of a mean gap the noise of a pair in views may be."""
+DOUBT = 2.5
+"""Scales of its noise by which the mean is taken for more than it is."""
+
 PICKED = Fraction(5, 100)
 MOST_PICK_NOISE = 0.05
 """What picking pairs costs, and how far a pick among all may be off, as a share of the rows."""
@@ -98,14 +104,12 @@ class Planning:
 
     @cached_property
     def plans(self) -> tuple[Plan, ...]:
-        """What is compared: a few pairs found without one-way marginals; a forest of pairs and
+        """What is compared in ρ: a few pairs found without one-way marginals; a forest of pairs and
         more, found with them; all pairs, where one clique holds all attributes, or all are binary.
         """
         if not self.pairs:
             return ()
         few, most = self._few, len(self.sizes) - 1
-        if not self.is_coverable and not self.rate.concentrated:
-            return self._large
         if not self.is_coverable:
             return *few, Plan(self._early, most, self._structure)
         views = self.views
@@ -214,6 +218,8 @@ class Planning:
         of what its smaller share loses in the one-way marginals. Nothing is asked where one plan
         is left, and where the noise in all pairs together is so small that it need not.
         """
+        if not self.rate.concentrated:
+            return self._chosen(curator)
         worth = [plan for plan in self.plans if self._could_pay(plan)]
         certain = ALL_PAIRS * self.rows * len(self.pairs)
         for plan in worth:
@@ -225,6 +231,27 @@ class Planning:
         plans = [self._scored(plan) for plan in worth]
         price = self.amount * self._share(plans)
         return worth[session.choose_plan("how to divide the amount", plans, amount=price)]
+
+    def _chosen(self, curator: Curator) -> Plan | None:
+        """In pure ε. Nothing is asked but where all pairs can be covered: then the mean of U, half
+        of a gap, over all pairs, which says whether they depend on each other by more than noise.
+        """
+        large = self._large[0] if self.pairs and self._large else None
+        if not self.pairs or not self.is_coverable:
+            return large
+        views = Plan(Fraction(0), len(self.pairs), Fraction(0), self.views)
+        noise = self._view_noise(self.views) / len(self.pairs)
+        if noise <= ALL_PAIRS * self.rows:
+            return views
+        if noise > MOST_VIEW_NOISE * self.rows:
+            return large
+        session = curator.open_scores({pair: Independence() for pair in self.pairs})
+        price = self.amount * MEAN
+        mean = session.measure_total(amount=price) / UNIT / len(self.pairs)
+        # In doubt views: where pairs do depend on each other, tables of few tell much less.
+        most = mean + DOUBT * 2 * self.rate.distance / float(price)
+        # Of a pair's four cells three are told by its margins and the number of rows.
+        return views if noise / 2 <= MOST_OF_GAP * 2 * most else large
 
     def _share(self, plans: Sequence[ForestPlan]) -> Fraction:
         """What the choice costs."""
