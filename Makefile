@@ -103,7 +103,13 @@ endef
 	$(call install,ui)
 	touch $@
 
+# Dask and Spark, 500 MB: without them their tests are skipped.
+.venv/ready_engines: .venv/ready
+	$(call install,dask)
+	$(call install,spark)
+	touch $@
+
 # The versions that the commands install; run after changing dependencies.
 lock: .venv/ready
-	$(PY) -m uv pip compile pyproject.toml --extra test --extra ui --universal --python-version 3.11 \
+	$(PY) -m uv pip compile pyproject.toml --extra test --extra ui --extra dask --extra spark --universal --python-version 3.11 \
 	  --no-header --no-annotate --quiet --output-file constraints.txt

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dp_pipeline.raw.snapshot import Snapshot
     from dp_pipeline.spec.dataset import DatasetSpec
 
-ENGINES = ("memory", "stream")
+ENGINES = ("memory", "stream", "dask", "spark")
 
 MOST_IN_MEMORY = 1 << 28
 """Bytes of prepared columns, above which they stay on disk where no engine is named."""
@@ -22,7 +22,8 @@ MOST_IN_MEMORY = 1 << 28
 def open_counter(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> FoldCounter:
     """The rows of a prepared snapshot, counted by an engine.
 
-    engine   one of ENGINES; empty: ``memory``, or ``stream`` where the rows are too many for that
+    engine   one of ENGINES, where it is on other machines with a colon and its address; empty:
+             ``memory``, or ``stream`` where the rows are too many for that
 
     NotPrepared unless the snapshot was validated and prepared under this declaration; Damaged when
     a stored table is not the one that was stored; DeclarationError for an engine that is none.
@@ -31,9 +32,15 @@ def open_counter(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> Fol
     from dp_pipeline.raw.counters.memory import MemoryCounter
     from dp_pipeline.raw.counters.stream import StreamCounter, stored_rows
 
-    if engine not in ("", *ENGINES):
+    name, _, address = engine.partition(":")
+    if name not in ("", *ENGINES) or (address and name not in ("dask", "spark")):
         raise DeclarationError(f"engine: expected {one_of(ENGINES, engine)}")
     stored, fingerprint = stored_rows(spec, snapshot)
     if engine == "memory" or (not engine and stored.bytes_in_memory <= MOST_IN_MEMORY):
         return MemoryCounter.of_stored(spec.domain, stored, fingerprint)
-    return StreamCounter(spec.domain, stored, fingerprint=fingerprint)
+    fold = None
+    if name in ("dask", "spark"):
+        from dp_pipeline.raw.counters.distributed import in_dask, in_spark
+
+        fold = (in_dask if name == "dask" else in_spark)(stored, address)
+    return StreamCounter(spec.domain, stored, fold=fold, fingerprint=fingerprint)

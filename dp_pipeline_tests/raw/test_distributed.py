@@ -1,0 +1,212 @@
+"""Dask and Spark count what one process counts, whatever becomes of their workers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import date
+from fractions import Fraction
+from pathlib import Path
+from threading import Thread
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.models import MODELS
+from dp_pipeline.models.base import fit, guarantee_of
+from dp_pipeline.raw.counters import distributed, open_counter
+from dp_pipeline.raw.counters.batch import Question
+from dp_pipeline.raw.counters.fold import Fold, FoldCounter, Partial
+from dp_pipeline.raw.counters.stream import StoredRows, StreamCounter, in_threads
+from dp_pipeline.raw.ingest import ingest
+from dp_pipeline.raw.prepare import prepare
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.raw.stages import store_parts
+from dp_pipeline.raw.validate import validate
+from dp_pipeline.release.accountant import Accountant
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.discovery import find_spec
+from dp_pipeline.spec.errors import Damaged, DeclarationError, PipelineError
+from dp_pipeline_tests.raw.population import POPULATIONS, Population
+from dp_pipeline_tests.raw.questions import CHECKS, memory
+
+pytestmark = pytest.mark.chain
+
+MADE: dict[str, Callable[..., Fold]] = {
+    "dask": distributed.in_dask,
+    "spark": distributed.in_spark,
+}
+MODELS_TRIED = ("one_shot", "privhd", "independent", "htree_kmeans", "dplloyd")
+
+
+@pytest.fixture(params=["dask", "spark"], scope="module")
+def engine(request: pytest.FixtureRequest) -> str:
+    if request.param == "dask":
+        pytest.importorskip("distributed", reason="no Dask here")
+    else:
+        pytest.importorskip("pyspark", reason="no Spark here")
+        if shutil.which("java") is None:
+            pytest.skip("no Java here")
+    return str(request.param)
+
+
+def stored(population: Population, folder: Path, rows: int) -> StoredRows:
+    """A population on disk, so many rows in a row group."""
+    columns = {"normalized": population.coordinates, "discretized": population.codes}
+    paths = [folder / f"{rows}.{stage}.parquet" for stage in columns]
+    for path, arrays in zip(paths, columns.values(), strict=True):
+        table = pa.table({**arrays, " ": np.zeros(population.rows, np.int8)})
+        pq.write_table(table, path, row_group_size=rows)
+    return StoredRows.of(population.domain, *paths)
+
+
+def test_every_question_is_answered_as_by_a_loop(engine: str, tmp_path: Path) -> None:
+    # One population of the contract, in batches of 13 rows, some of the last one.
+    population = POPULATIONS["few rows"]
+    rows = stored(population, tmp_path, 13)
+    fold = MADE[engine](rows)
+    counter = StreamCounter(population.domain, rows, fold=fold)
+    for check in CHECKS if engine == "dask" else CHECKS[:2]:
+        check(lambda _: counter, population)
+
+
+def test_no_rows_are_rows_like_any_other(engine: str, tmp_path: Path) -> None:
+    population = POPULATIONS["few rows"].at([])
+    rows = stored(population, tmp_path, 13)
+    counter = StreamCounter(population.domain, rows, fold=MADE[engine](rows))
+    found = counter.exact_tables([("c",), ()])
+    expected = memory(population).exact_tables([("c",), ()])  # type: ignore[attr-defined]
+    assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+@pytest.fixture(scope="module")
+def census(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DatasetSpec, Snapshot]]:
+    """Prepared in row groups of 5,000 rows."""
+    spec, folder = find_spec("census"), tmp_path_factory.mktemp("census")
+    assert store_parts.__kwdefaults__ is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(store_parts.__kwdefaults__, "rows", 5000)
+        day = date(2026, 1, 1)
+        snapshot = ingest(spec, folder, key=b"k" * 32, snapshot_id=None, today=day)
+        validate(spec, snapshot)
+        prepare(spec, snapshot)
+        yield spec, snapshot
+
+
+def released(counter: FoldCounter, name: str) -> tuple[str, str]:
+    """The chain of answers and the tables of a seeded release."""
+    transcript = Transcript()
+    model, epsilon = MODELS[name](), Fraction(1, 2)
+
+    def ask(accountant: Accountant) -> Curator:
+        return Curator(
+            counter,
+            domain=counter.domain,
+            distance=1,
+            accountant=accountant,
+            transcript=transcript,
+            noise=SeededNoise(7),
+        )
+
+    rng = np.random.default_rng(0)
+    made = fit(model, guarantee_of(model, epsilon), ask, epsilon=epsilon, rng=rng)
+    tables = {
+        table: {name: column.tolist() for name, column in columns.items()}
+        for table, columns in made.released.tables().items()
+    }
+    return transcript.chain, repr(tables)
+
+
+@pytest.mark.parametrize("name", MODELS_TRIED)
+def test_a_release_is_the_same_on_every_engine(
+    engine: str, census: tuple[DatasetSpec, Snapshot], name: str
+) -> None:
+    spec, snapshot = census
+    first = released(open_counter(spec, snapshot, "memory"), name)
+    assert released(open_counter(spec, snapshot, "stream"), name) == first
+    assert released(open_counter(spec, snapshot, engine), name) == first
+
+
+PAIRS = Question("count", ((("c",), ("x", "d")),), cells=frozenset({"c", "x", "d"}))
+
+
+def test_a_worker_of_dask_that_is_killed_changes_no_answer(tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="no Dask here")
+    population = POPULATIONS["few rows"]
+    rows = stored(population, tmp_path, 1)
+    client = distributed._dask_client("")
+    fold = distributed.in_dask(rows)
+    expected = in_threads(rows)([PAIRS])
+
+    def kill() -> None:
+        time.sleep(0.05)
+        os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+
+    killer = Thread(target=kill)
+    killer.start()
+    found = [fold([PAIRS]) for _ in range(8)]
+    killer.join()
+    assert all(same(one, expected) for one in found)
+
+
+def same(one: Partial, other: Partial) -> bool:
+    tables = zip(one, other, strict=True)
+    return all(
+        np.array_equal(a, b)
+        for some, others in tables
+        for a, b in zip(some or (), others or (), strict=True)
+    )
+
+
+class DiesOnce(StoredRows):
+    """Its worker kills itself at the first batch that it is asked about."""
+
+    def answered(self, batches, questions: Sequence[Question]) -> Partial:  # type: ignore[no-untyped-def]
+        mark = self.normalized.with_suffix(".died")
+        if not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().answered(batches, questions)
+
+
+def test_a_task_of_spark_whose_worker_dies_is_counted_again(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark", reason="no Spark here")
+    if shutil.which("java") is None:
+        pytest.skip("no Java here")
+    rows = stored(POPULATIONS["few rows"], tmp_path, 10)
+    dying = DiesOnce(**vars(rows))
+    assert same(distributed.in_spark(dying)([PAIRS]), in_threads(rows)([PAIRS]))
+    assert dying.normalized.with_suffix(".died").exists()
+
+
+def test_what_fails_on_a_worker_is_one_line_without_what_it_says(
+    engine: str, tmp_path: Path
+) -> None:
+    rows = stored(POPULATIONS["few rows"], tmp_path, 13)
+    fold = MADE[engine](rows)
+    rows.normalized.unlink()
+    question = Question("grid", (("x",), 3), axes=frozenset({"x"}))
+    with pytest.raises(PipelineError) as caught:
+        fold([question])
+    assert "\n" not in str(caught.value)
+    assert isinstance(caught.value, Damaged) or "engine: expected the answers" in str(caught.value)
+
+
+def test_an_engine_that_is_not_installed_says_how_to_have_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, module in (("dask", "distributed"), ("spark", "pyspark.sql")):
+        monkeypatch.setitem(sys.modules, module, None)
+        distributed._dask_client.cache_clear()
+        distributed._spark_session.cache_clear()
+        with pytest.raises(DeclarationError, match=rf"pip install 'dp-pipeline\[{name}\]'"):
+            MADE[name](None)
