@@ -21,6 +21,8 @@ from dp_pipeline_tests.ledger.population import Child, account, charge, release,
 from dp_pipeline_tests.ledger.test_mending import WHY, junk, named
 from dp_pipeline_tests.postgres_server import PostgresServer
 
+pytestmark = pytest.mark.chain
+
 STORES = ("postgresql",)
 
 

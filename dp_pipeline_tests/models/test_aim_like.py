@@ -250,6 +250,7 @@ def test_one_attribute_one_level_and_a_declared_number_of_rows_are_all_right() -
     assert table_of(run(AimLike(), (), domain=levels(a=1, b=2))).codes.shape[1] == 2
 
 
+@pytest.mark.chain
 def test_a_table_of_many_attributes_is_released_at_a_tiny_epsilon() -> None:
     domain, counter = wide(30, 1000)
     model = AimLike(rounds=1)

@@ -223,6 +223,7 @@ def share_published(model: DpKjig, *, rows: int, tables: int = 3000) -> float:
     return found / tables
 
 
+@pytest.mark.chain
 def test_a_class_of_fewer_than_k_rows_is_published_as_seldom_as_claimed() -> None:
     # P = .036 by convolution: of 3000 tables more than .05 with probability 4e-5. The mutant's
     # is .998.

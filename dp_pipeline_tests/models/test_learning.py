@@ -28,6 +28,8 @@ from dp_pipeline_tests.instruments import ForcedNoise
 from dp_pipeline_tests.models.contract import LargeAnswers, Run, privacy_loss, run
 from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN, Row
 
+pytestmark = pytest.mark.chain
+
 LEARNS: dict[str, Any] = {"plan_from": "previous", "smooth": "true"}
 MODELS_THAT_LEARN = {
     "htree_kmeans": HTreeKMeans(k=2, columns=("x", "y"), **LEARNS),

@@ -170,6 +170,7 @@ def test_one_attribute_one_level_and_a_declared_number_of_rows_are_all_right() -
     assert table_of(run(PriView(), (), domain=levels(a=1, b=2))).codes.shape[1] == 2
 
 
+@pytest.mark.chain
 def test_a_wide_table_is_released_at_a_tiny_epsilon() -> None:
     domain, counter = wide(40, 1000)
     table = table_of(run(PriView(), counter, domain=domain, epsilon=Fraction(1, 1000)))

@@ -32,6 +32,8 @@ from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise
 from dp_pipeline_tests.models.contract import check_loss
 from dp_pipeline_tests.populations import AWKWARD, NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row
 
+pytestmark = pytest.mark.chain
+
 ONE = Fraction(1)
 IN_A_CORNER: tuple[Row, ...] = TEN_PEOPLE[:4]
 """All in the lowest quarter of x and the lowest of y."""

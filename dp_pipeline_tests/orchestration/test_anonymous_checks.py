@@ -17,6 +17,8 @@ from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.forging import reseal
 from dp_pipeline_tests.orchestration.projects import HOMES, Project
 
+pytestmark = pytest.mark.chain
+
 Made = tuple[KAnonymousRelease, Published]
 
 

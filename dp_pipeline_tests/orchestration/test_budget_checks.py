@@ -13,6 +13,8 @@ from dp_pipeline.orchestration.metadata import budget_report
 from dp_pipeline_tests.orchestration.events import check_results, materializations
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
+pytestmark = pytest.mark.chain
+
 
 def verdicts(**amounts: str | None) -> tuple[bool, bool]:
     """Whether an account is within its ceiling, and not near it."""

@@ -11,6 +11,8 @@ from dp_pipeline.publish import epsilon_release
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
 
+pytestmark = pytest.mark.chain
+
 KEY = dg.AssetKey(["rides", "dpqt_kmeans"])
 
 

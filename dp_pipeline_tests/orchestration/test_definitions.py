@@ -21,6 +21,8 @@ from dp_pipeline.spec.discovery import discover
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, Project, definitions_of
 
+pytestmark = pytest.mark.chain
+
 MIXTURES = {"mixture4", "mixture6", "mixture8"}
 WITHOUT_DATA = MIXTURES | {
     *("birch3_like", "census", "pytest2d", "rides_stream", "tic_like", "trips"),

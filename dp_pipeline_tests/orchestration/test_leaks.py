@@ -24,6 +24,8 @@ from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.events import entries, failures, materializations
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, Project
 
+pytestmark = pytest.mark.chain
+
 RAW_KEYS = {"snapshot", "source", "stage"}
 NOISY_COUNT = "table/synthetic rows"
 SECRET = "90210777"

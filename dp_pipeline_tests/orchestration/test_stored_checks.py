@@ -25,6 +25,8 @@ from dp_pipeline_tests.orchestration.events import check_results
 from dp_pipeline_tests.orchestration.forging import reseal
 from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project
 
+pytestmark = pytest.mark.chain
+
 WHOLE, REPLAY = checks.WHOLE, checks.REPLAY
 Stored = tuple[Project, DatasetSpec, EpsilonRelease, Published]
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from dp_pipeline.gate.counter import Counter, Sealed
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
@@ -70,6 +71,12 @@ def stored(population: Population) -> Counter:
 
 
 ENGINES: dict[str, Engine] = {"memory": memory, "in parts": in_parts, "stored": stored}
+
+engines = [
+    # What is stored and read takes longest, and is the fold of "in parts" on files.
+    pytest.param(one, id=name, marks=[pytest.mark.chain] if name == "stored" else [])
+    for name, one in ENGINES.items()
+]
 
 NAMES = DOMAIN.discrete[:6]
 PAIRS = list(combinations(NAMES, 2))

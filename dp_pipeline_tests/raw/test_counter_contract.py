@@ -25,7 +25,6 @@ from dp_pipeline_tests.raw.questions import (
     CLASSES,
     DERIVED,
     DISTANCES,
-    ENGINES,
     GRIDS,
     GROUPED,
     GROUPINGS,
@@ -38,12 +37,13 @@ from dp_pipeline_tests.raw.questions import (
     Engine,
     assert_answer,
     assert_counts,
+    engines,
     nodes_of,
     tree_of,
 )
 
 
-@pytest.fixture(params=ENGINES.values(), ids=ENGINES.keys(), scope="module")
+@pytest.fixture(params=engines, scope="module")
 def engine(request) -> Engine:
     return request.param
 

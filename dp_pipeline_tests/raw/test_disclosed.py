@@ -17,14 +17,14 @@ from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.spec.errors import BoundaryViolation
 from dp_pipeline_tests.populations import AWKWARD, LoopCounter
 from dp_pipeline_tests.raw.population import of_people
-from dp_pipeline_tests.raw.questions import ENGINES, Engine, assert_answer, memory
+from dp_pipeline_tests.raw.questions import Engine, assert_answer, engines, memory
 
 COLUMNS = [("x",), ("x", "y"), ("y", "x")]
 MANY = [1, 3, 9, 12]
 SALTS = [0, 7, (1 << 63) - 1]
 
 
-@pytest.fixture(params=ENGINES.values(), ids=ENGINES.keys(), scope="module")
+@pytest.fixture(params=engines, scope="module")
 def engine(request) -> Engine:
     return request.param
 

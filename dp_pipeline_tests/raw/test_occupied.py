@@ -14,11 +14,11 @@ from dp_pipeline.spec.encoding import Levels
 from dp_pipeline.spec.errors import BoundaryViolation
 from dp_pipeline_tests.populations import AWKWARD, TOWN, LoopCounter
 from dp_pipeline_tests.raw.population import POPULATIONS, of_people
-from dp_pipeline_tests.raw.questions import ENGINES, Engine, assert_answer, memory
+from dp_pipeline_tests.raw.questions import Engine, assert_answer, engines, memory
 
 ASKED = [("c",), ("d", "c"), ("c", "d"), ("huge", "x", "d"), ("y", "z", "c", "wide")]
 
-every_engine = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
+every_engine = pytest.mark.parametrize("engine", engines)
 
 
 def check(engine: Engine) -> None:
