@@ -162,8 +162,15 @@ def _library() -> Any:
     if not has_driver():
         # The library looks for one of its own accord, and takes a broken one for an error.
         sys.modules["psycopg2"] = None  # type: ignore[assignment]
-    import great_expectations
-
+    try:
+        import great_expectations
+    except SystemExit:
+        # The library imports PySpark where it is there, and PySpark without Spark Connect ends the
+        # process that looks for it, with exit code 0.
+        raise PipelineError(
+            "Great Expectations: expected PySpark with Spark Connect or none, got PySpark alone: "
+            "`pip install 'pyspark[connect]'`, or remove pyspark"
+        ) from None
     return great_expectations
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from contextlib import nullcontext
 from datetime import UTC, datetime
@@ -33,6 +34,8 @@ from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
 from dp_pipeline.spec.errors import BudgetExceeded, Damaged, DeclarationError, NotPrepared
 from dp_pipeline.spec.parser import load_spec
 from dp_pipeline_tests.orchestration.projects import Project, definitions_of
+from dp_pipeline_tests.orchestration.warm import ended, start
+from dp_pipeline_tests.orchestration.windows_killers import POINTS, publish_weeks_and_die
 
 pytestmark = pytest.mark.chain
 
@@ -283,6 +286,30 @@ def test_a_run_that_was_killed_goes_on_under_its_charge(
     states = {(one.release.spec.window, one.release.name): one.state for one in after}
     assert states["2026-W01", "htree_kmeans"] == "replayed"
     assert states["2026-W02", "htree_kmeans"] == "resumed"
+    assert states["2026-W03", "htree_kmeans"] == "charged"
+    assert project.ledger.blocks(spec.population) == dict.fromkeys(WEEKS, EACH)
+    project.ledger.verify()
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_sigkill_in_the_middle_of_all_weeks_charges_nothing_twice(
+    point: str, project: Project
+) -> None:
+    spec, words = stream(project), project.folder / "words"
+    words.mkdir()
+    moment = int(datetime(2026, 11, 23, tzinfo=UTC).timestamp())
+    child = start(words, publish_weeks_and_die, project.folder, point, "2026-W02", moment)
+    result = ended(child, words)
+    assert result.code == -signal.SIGKILL, result.err
+    project.ledger.verify()
+    blocks = project.ledger.blocks(spec.population)
+    assert blocks["2026-W01"] == EACH
+    assert "2026-W03" not in blocks
+    after = run(project, requests(project, spec))
+    states = {(one.release.spec.window, one.release.name): one.state for one in after}
+    assert states["2026-W01", "htree_kmeans"] == "replayed"
+    again = {"before the row": "charged", "settled": "replayed"}.get(point, "resumed")
+    assert states["2026-W02", "htree_kmeans"] == again
     assert states["2026-W03", "htree_kmeans"] == "charged"
     assert project.ledger.blocks(spec.population) == dict.fromkeys(WEEKS, EACH)
     project.ledger.verify()

@@ -349,3 +349,19 @@ def test_a_value_that_has_no_cell_breaks_its_own_expectation_and_no_constraint(t
     spec = written_spec(tmp_path, ADULTS, more=NEVER)
     rows = {"age": ["5", "x", ""], "state": ["odd", "married", "married"]}
     assert "keeps_constraint_1" not in failed(validate(spec, ingested(tmp_path, rows)))
+
+
+def test_a_library_that_would_end_the_process_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # PySpark without Spark Connect does, when Great Expectations looks for it.
+    folder = tmp_path / "great_expectations"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("raise SystemExit(0)")
+    loaded = [name for name in sys.modules if name.partition(".")[0] == "great_expectations"]
+    for name in loaded:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(PipelineError, match=r"pip install 'pyspark\[connect\]'"):
+        great_expectations_session._library()
+    monkeypatch.delitem(sys.modules, "great_expectations", raising=False)
