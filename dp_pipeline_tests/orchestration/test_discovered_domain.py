@@ -26,6 +26,8 @@ from dp_pipeline.spec.errors import BudgetExceeded, Damaged, NotDiscovered, NotP
 from dp_pipeline_tests.orchestration.events import failures, refusal
 from dp_pipeline_tests.orchestration.projects import Declaration, Project
 
+pytestmark = pytest.mark.chain
+
 DELTA = Fraction(1, 10**6)
 SHOPS: Declaration = {
     "description": "What members bought: sensitive.",

@@ -31,6 +31,8 @@ from dp_pipeline_tests.orchestration.interrupting import (
 )
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
+pytestmark = pytest.mark.chain
+
 COST = Fraction("0.55")
 DEEP = {"dpqt_kmeans": {"k": "3", "nominal_rows": "1000"}}
 """Four answers of the model, and two of the evaluation."""

@@ -34,6 +34,8 @@ from dp_pipeline_tests.orchestration.interrupting import prepared as prepared_ri
 from dp_pipeline_tests.orchestration.patients import anonymized, declare, prepared
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
+pytestmark = pytest.mark.chain
+
 REFUSED = (
     r"bundle rides/dpqt_kmeans/\w+/bundle-\w+: expected it as it was stored, got another; move "
 )

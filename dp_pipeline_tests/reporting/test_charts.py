@@ -44,6 +44,8 @@ from dp_pipeline_tests.reporting.samples import (
     synopsis,
 )
 
+pytestmark = pytest.mark.chain
+
 CENTRES = np.array([[1.0, 1.0], [3.0, 3.0]])
 
 

@@ -12,6 +12,8 @@ from dp_pipeline.reporting.figures.picture import MOST_BYTES
 from dp_pipeline.reporting.releases import figure_over_k
 from dp_pipeline_tests.reporting.samples import k_anonymous, measures
 
+pytestmark = pytest.mark.chain
+
 NAN = math.nan
 
 
