@@ -111,3 +111,21 @@ def test_other_code_another_title_a_new_draw_and_a_new_snapshot_start_a_run(
     with monkeypatch.context() as patch:
         patch.setattr(outcome, "program_code", lambda: "dp_pipeline 0")
         assert asks(released_rides, spec)
+
+
+def evaluated_by_other_code(project: Project, _: DatasetSpec) -> None:
+    path = project.home.internal / "rides" / "evaluation" / "0.5.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    document["value"]["by"] = "f" * 64
+    path.write_text(json.dumps(document), encoding="utf-8")
+
+
+@pytest.mark.parametrize("change", [evaluation_of_another_bundle, evaluated_by_other_code])
+def test_an_evaluation_of_another_bundle_or_by_other_code_does_not_stand(
+    released_rides: Project, spec: DatasetSpec, change: Change
+) -> None:
+    # By itself, whatever the report says: it is a digest of evaluations too.
+    request = released_rides.request(spec, epsilons=["0.5"])
+    assert stands(request, "0.5")
+    change(released_rides, spec)
+    assert not stands(request, "0.5")
