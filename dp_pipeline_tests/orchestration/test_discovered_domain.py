@@ -340,3 +340,11 @@ def test_a_sample_of_what_is_to_be_discovered_counts_what_can_be_read(spec: Data
     found = {one.attribute: one for one in parsed_rows(spec, 50).parsed}
     assert {name for name, one in found.items() if one.good} == set(found)
     assert found["zone"].outside == found["fare"].outside == 0
+
+
+def test_a_second_draw_has_a_key_of_its_own_by_which_the_doctor_finds_it(
+    project: Project, spec: DatasetSpec
+) -> None:
+    first, second = (of(project, spec).draw_key("2026-01-01", draw) for draw in (0, 1))
+    assert second == first.with_replicate(1)
+    assert second.digest != first.digest
