@@ -19,10 +19,17 @@ from dp_pipeline.publish.publish import publish
 from dp_pipeline.publish.replay import require_remade, require_whole
 from dp_pipeline.publish.request import plan_request
 from dp_pipeline.raw.sample import parsed_rows
+from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.discovered import DiscoveredDomain, Found
-from dp_pipeline.spec.errors import BudgetExceeded, Damaged, NotDiscovered, NotPrepared
+from dp_pipeline.spec.errors import (
+    BoundaryViolation,
+    BudgetExceeded,
+    Damaged,
+    NotDiscovered,
+    NotPrepared,
+)
 from dp_pipeline_tests.orchestration.events import failures, refusal
 from dp_pipeline_tests.orchestration.projects import Declaration, Project
 
@@ -348,3 +355,27 @@ def test_a_second_draw_has_a_key_of_its_own_by_which_the_doctor_finds_it(
     first, second = (of(project, spec).draw_key("2026-01-01", draw) for draw in (0, 1))
     assert second == first.with_replicate(1)
     assert second.digest != first.digest
+
+
+def test_a_discovery_that_leaves_a_rest_unspent_is_refused_before_it_is_charged(
+    project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nothing(*_: object) -> None:
+        raise NotDiscovered("nothing was asked")
+
+    monkeypatch.setattr(domain_release, "discover", nothing)
+    with pytest.raises(BoundaryViolation, match="expected charges of exactly"):
+        publish_domain(of(project, spec))
+    assert project.ledger.balance("members").spent == 0
+
+
+def test_a_pointer_to_the_domain_of_another_snapshot_is_no_domain(
+    project: Project, spec: DatasetSpec
+) -> None:
+    publish_domain(of(project, spec))
+    (pointer,) = (project.home.released / "shops" / NAME).glob("snapshot-*.json")
+    other = Snapshot(project.home.raw / "shops" / "2031-01-01", b"key")
+    copied = pointer.with_name(f"snapshot-{other.id}.json")
+    copied.write_bytes(pointer.read_bytes())
+    with pytest.raises(Damaged, match="expected the domain of snapshot 2031-01-01"):
+        domain_release.domain_bundle(spec, project.home, snapshot=other)
