@@ -16,8 +16,9 @@ from dp_pipeline.publish.domain_release import NAME, DomainRelease, publish_doma
 from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.publish.outcome import report_path
 from dp_pipeline.publish.publish import publish
-from dp_pipeline.publish.replay import require_remade, require_whole
+from dp_pipeline.publish.replay import document, require_remade, require_whole
 from dp_pipeline.publish.request import plan_request
+from dp_pipeline.publish.store import write_atomically
 from dp_pipeline.raw.sample import parsed_rows
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.transcript import Transcript
@@ -29,6 +30,7 @@ from dp_pipeline.spec.errors import (
     Damaged,
     NotDiscovered,
     NotPrepared,
+    PipelineError,
 )
 from dp_pipeline_tests.orchestration.events import failures, refusal
 from dp_pipeline_tests.orchestration.projects import Declaration, Project
@@ -379,3 +381,30 @@ def test_a_pointer_to_the_domain_of_another_snapshot_is_no_domain(
     copied.write_bytes(pointer.read_bytes())
     with pytest.raises(Damaged, match="expected the domain of snapshot 2031-01-01"):
         domain_release.domain_bundle(spec, project.home, snapshot=other)
+
+
+def test_a_bundle_that_was_not_settled_is_no_domain(
+    project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("dp_pipeline.ledger.Reservation.settle", stopped)
+        publish_domain(of(project, spec))
+    (stored,) = (project.home.released / "shops" / NAME).rglob("bundle.json")
+    snapshot = next((project.home.raw / "shops").glob("*/manifest.json")).parent.name
+    pointer = project.home.released / "shops" / NAME / f"snapshot-{snapshot}.json"
+    folder = str(stored.parent.relative_to(project.home.released))
+    write_atomically(pointer, document({"folder": folder}))
+    with pytest.raises(PipelineError):
+        with_discovered(spec, project.home)
+
+
+def test_a_run_has_charged_for_a_domain_what_it_paid_itself(
+    project: Project, spec: DatasetSpec
+) -> None:
+    result = project.launch(spec, NAME)
+    own = domain_release.charged_for_domain(spec, project.home, run=result.run_id)
+    other = domain_release.charged_for_domain(spec, project.home, run="another")
+    assert (own > 0, other) == (True, 0)
