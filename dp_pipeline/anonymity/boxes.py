@@ -296,8 +296,7 @@ class _CutCounter:
     def of(cls, rows: CodedRows, promise: KAnonymityGuarantee) -> _CutCounter:
         starts = level_starts(rows.columns)
         labels, bits = len(rows.target_levels), cumulative_bits(rows.columns)
-        runs = [_run(bit, rows.columns[bit.column], starts[bit.column]) for bit in bits]
-        first, end = np.array(runs, dtype=np.int64).reshape(-1, 2).T
+        first, end = bit_runs(bits, rows.columns)
         cells = (rows.codes.astype(np.int64) + starts[:-1]) * labels + rows.target[:, None]
         return cls(bits, rows.target, cells, first, end, (int(starts[-1]), labels), promise)
 
@@ -319,6 +318,16 @@ class _CutCounter:
 def level_starts(columns: tuple[Column, ...]) -> IntArray:
     """Where the levels of each column start when all lie in one line, and its end (d + 1,)."""
     return np.cumsum([0, *(column.size for column in columns)])
+
+
+def bit_runs(bits: Sequence[Bit], columns: tuple[Column, ...]) -> tuple[IntArray, IntArray]:
+    """Where in the line of all levels each bit is true: from the first places to the second,
+    (bits,) each.
+    """
+    starts = level_starts(columns)
+    runs = [_run(bit, columns[bit.column], starts[bit.column]) for bit in bits]
+    first, end = np.array(runs, dtype=np.int64).reshape(-1, 2).T
+    return first, end
 
 
 def _run(bit: Bit, column: Column, start: int) -> tuple[int, int]:

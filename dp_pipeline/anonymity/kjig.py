@@ -1,20 +1,28 @@
-"""kjig: K-anonymous joint information gain. Ours: bits are chosen by what they tell together."""
+"""kjig: K-anonymous joint information gain. Ours: what is released tells of the label together."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
+from dp_pipeline.anonymity.choosing import Way, best_way
+from dp_pipeline.anonymity.clustering import ClusterKAnonymity
 from dp_pipeline.anonymity.method import Bit, Recoded, cumulative_bits
+from dp_pipeline.anonymity.mondrian import Tree
 from dp_pipeline.anonymity.partition import ClassPartition, KAnonymityGuarantee, Splits
 from dp_pipeline.anonymity.ranking import Started
 from dp_pipeline.anonymity.rows import CodedRows, Column, RareRows
+from dp_pipeline.anonymity.telling_boxes import Worth, telling_boxes
 from dp_pipeline.spec.encoding import FloatArray, IntArray
+from dp_pipeline.spec.parameters import choice, later
+
+Shape = Literal["best", "columns"]
 
 MOST_CELLS_AT_ONCE = 1 << 22
 """Bits × classes × labels that are counted together."""
@@ -22,35 +30,82 @@ MOST_CELLS_AT_ONCE = 1 << 22
 
 @dataclass(frozen=True)
 class Kjig:
-    """Of the bits that the promise allows, add the one that tells most about the label beside
-    those before it, until none can be added.
+    """Of some recodings that keep the promise, the one that a classifier learns most from.
 
-    What a bit tells, in nats: the fall of n·H(label | class), less one for each free parameter
+    shape   ``best``: the best of all below, by ``choosing.best_way``, which tries each in folds
+            of the rows. ``columns``: the first form of kjig, bits that are kept of every row
+
+    *Boxes*, cut where the label and a straight line through it are told of most, as long as the
+    promise allows. *Boxes by labels*, cut while a cut pays its price: where a label is decided
+    by some columns in some rows and by others in others, finer boxes blur it. *Leaves* of ``tree``,
+    larger and cut by impurity. *Columns*: of the
+    bits that the promise allows, that is added which tells most beside those before it, until
+    none can be added.
+
+    What a cut tells, in nats: the fall of n·H(label | class), less one for each free parameter
     that its new classes bring (Akaike's price: labels − 1 a class). So a bit that repeats what
     is known, or that cuts classes to crumbs, does not use up the room of one that tells much.
-    Bits are thresholds of ordered columns and levels of the others: the same kind of table as
-    RFKA's, a global recoding. At the end every other bit breaks the promise or cuts no class into
-    two that keep it: a column that says nothing new is not released, nor is one taken that tells
-    nothing but which rows are left out.
+    Bits are thresholds of ordered columns and levels of the others. Columns are the same kind of
+    table as RFKA's, a global recoding: at the end every other bit breaks the promise or cuts no
+    class into two that keep it. A column that says nothing new is not released, nor is one taken
+    that tells nothing but which rows are left out. Boxes are cut each by itself, as Mondrian's,
+    and released as ranges and sets of levels; no row is left out for them.
 
-    It depends on classes alone: neither the order of the rows nor chance enters; a tie goes to
-    the bit that is declared first.
+    The rows are looked at exactly, to choose as to cut: k-anonymity promises classes, not that
+    a choice does not depend on a row, and each recoding keeps it. Neither the order of the rows
+    nor chance enters; a tie goes to the bit that is declared first.
     """
 
-    summary: ClassVar[str] = "thresholds and levels by what they tell together about the label"
+    summary: ClassVar[str] = (
+        "boxes, or thresholds and levels, by what they tell together about the label"
+    )
 
     sensitive_diversity: ClassVar[int] = 2
+
+    shape: Shape = later(choice("best", "columns"), as_before="columns")
 
     def bits(self, columns: Sequence[Column]) -> tuple[Bit, ...]:
         """Thresholds of ordered columns, levels of the others."""
         return cumulative_bits(columns)
 
     def recode(self, rows: CodedRows, promise: KAnonymityGuarantee, *, seed: int) -> Recoded:  # noqa: ARG002
-        """Bits that tell most beside each other."""
-        started = Started.of(rows, self.bits(rows.columns), promise, by_label=True)
-        if promise.is_empty:
-            return started.result(range(len(started.bits)))
-        return started.result(told_together(started.partition, started.rare))
+        """What tells most; of a promise of nothing, all bits."""
+        if self.shape == "columns" or promise.is_empty:
+            return told_columns(rows, promise)
+        ways = (*WAYS, clusters) if rows.codes.size < FEW_CODES else WAYS
+        return best_way(ways, rows, promise)
+
+
+def told_columns(rows: CodedRows, promise: KAnonymityGuarantee) -> Recoded:
+    """Bits that tell most beside each other, kept of every row."""
+    started = Started.of(rows, cumulative_bits(rows.columns), promise, by_label=True)
+    if promise.is_empty:
+        return started.result(range(len(started.bits)))
+    return started.result(told_together(started.partition, started.rare))
+
+
+def leaves(rows: CodedRows, promise: KAnonymityGuarantee) -> Recoded:
+    """The boxes of ``tree``, which have 25 rows or more."""
+    return Tree().recode(rows, promise, seed=0)
+
+
+def clusters(rows: CodedRows, promise: KAnonymityGuarantee) -> Recoded:
+    """The boxes of ``cluster_k_anonymity``."""
+    return ClusterKAnonymity().recode(rows, promise, seed=0)
+
+
+FEW_CODES = 5_000
+"""Rows × columns. Below, clusters are tried as well: where rows are few, what is like a row says
+more of it than any share of a label, and the time of clusters grows faster than the rows.
+"""
+
+WAYS: tuple[Way, ...] = (
+    partial(telling_boxes, worth=Worth(label=True, line=True)),
+    told_columns,
+    partial(telling_boxes, worth=Worth(label=True, line=False)),
+    leaves,
+)
+"""The first is taken where no other is clearly ahead."""
 
 
 def told_together(partition: ClassPartition, rare: RareRows) -> list[int]:

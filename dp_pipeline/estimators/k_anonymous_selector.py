@@ -1,17 +1,10 @@
-"""KAnonymousSelector: columns under which rows are k-anonymous, with scikit-learn's manners.
-
-The name of a method, or a method → one that keeps some bits; nothing here sees a row.
-
-BitSelection: which bits a method keeps of some rows, and what a release with them looks like.
-"""
+"""KAnonymousSelector: columns under which rows are k-anonymous, with scikit-learn's manners."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from itertools import compress
 from numbers import Integral, Real
 from typing import Any
 
@@ -21,96 +14,34 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dp_pipeline.anonymity import METHODS
-from dp_pipeline.anonymity.method import Bit, BitRecoding, Method, Selecting, sensitive_diversity
-from dp_pipeline.anonymity.partition import KAnonymityGuarantee, TooFewRows
+from dp_pipeline.anonymity.method import Bit, Method, sensitive_diversity
+from dp_pipeline.anonymity.partition import KAnonymityGuarantee
 from dp_pipeline.anonymity.rows import CodedRows
 from dp_pipeline.estimators.fit import InvalidParameter, invalid_parameters
 from dp_pipeline.estimators.frames import Features, features_of, whole_number
+from dp_pipeline.estimators.selection import (
+    FittedRecoding,
+    Selection,
+    coded_rows,
+    selector_method,
+)
 from dp_pipeline.estimators.selector_columns import (
+    Cuts,
     LabelValues,
     SelectorColumn,
-    answers,
-    declared_edges,
     labels_of,
-    learned_column,
+    learned_columns,
 )
-from dp_pipeline.metrics.disclosure import DisclosureReport, disclosure_report
 from dp_pipeline.spec.errors import DeclarationError
 
 
-def bit_method(method: object) -> Selecting:
-    """The method that a selector is told to use.
-
-    DeclarationError for what is none, and for methods whose releases are boxes.
-    """
-    by_name = {name: made for name, made in METHODS.items() if hasattr(made, "bits")}
-    if isinstance(method, tuple(by_name.values())):
-        return method  # type: ignore[return-value]
-    if isinstance(method, str) and method in by_name:
-        return by_name[method]()  # type: ignore[return-value]
-    expected = f"method: expected one of {', '.join(by_name)}, or such a method with parameters"
-    if _makes_boxes(method):
-        raise DeclarationError(
-            f"{expected}, got one that makes boxes and selects no columns: "
-            "`dp-pipeline anonymize` releases it"
-        )
-    raise DeclarationError(f"{expected}, got {method!r:.60}")
-
-
-def _makes_boxes(method: object) -> bool:
-    if isinstance(method, str):
-        return method in METHODS
-    return hasattr(method, "recode") and not isinstance(method, type)
-
-
-@dataclass(frozen=True, eq=False)
-class BitSelection:
-    """The result of a method.
-
-    bits         all that could have been kept
-    support      (bits,) which of them are
-    suppressed   (n,) rows that are left out of the release
-    release      the others with kept bits in the order of ``bits``, sorted. Rows live here
-    report       of the release
-    """
-
-    bits: tuple[Bit, ...]
-    support: NDArray[np.bool_]
-    suppressed: NDArray[np.bool_]
-    release: CodedRows
-    report: DisclosureReport
-
-    @classmethod
-    def of(
-        cls, rows: CodedRows, method: Selecting, promise: KAnonymityGuarantee, *, seed: int
-    ) -> BitSelection:
-        """Run a method; DeclarationError where not even one class of all rows is possible."""
-        try:
-            anonymized = method.recode(rows, promise, seed=seed)
-        except TooFewRows as error:
-            raise DeclarationError(str(error)) from None
-        bits, chosen = method.bits(rows.columns), set(_bits_of(anonymized.recoding))
-        support = np.array([bit in chosen for bit in bits], dtype=np.bool_)
-        release = anonymized.release(rows)
-        report = disclosure_report(
-            release.codes, release.target, labels=len(rows.target_levels), k=promise.k
-        )
-        return cls(bits, support, anonymized.suppressed, release, report)
-
-
-def _bits_of(recoding: Any) -> tuple[Bit, ...]:
-    assert isinstance(recoding, BitRecoding)
-    return recoding.bits
-
-
 class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Columns of 0 and 1 under which every fitted row is like at least k − 1 others, chosen so
-    that they tell much about the label.
+    """Columns of 0 and 1, or boxes, under which every fitted row is like at least k − 1 others,
+    chosen so that they tell much about the label.
 
     **Not differentially private.** Which columns are kept is found by looking at the rows
     exactly, and depends on single ones. What is promised is syntactic, of ``fit_release`` and of
-    nothing else: every equivalence class, the rows that are equal in all kept columns, has at
+    nothing else: every equivalence class, the rows that are equal in all its columns, has at
     least ``k`` rows, and ``diversity`` different labels. What is not promised:
 
     * that nobody learns a label: with ``diversity=1`` all rows of a class may have the same one;
@@ -128,9 +59,10 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     k : int, default=5
         Rows that every class has at least; 0 and 1 promise nothing.
     method : str or method, default="kjig"
-        A method of ``dp_pipeline.anonymity`` that keeps some bits: kjig, rfka, hamdist_backward,
-        hamdist_forward, hamdist_ratio, mutual_information, impurity; or one with parameters,
-        such as ``Rfka(trees=100)``. Methods that make boxes select no columns and are refused.
+        A method of ``dp_pipeline.anonymity``: rfka, hamdist_backward, hamdist_forward,
+        hamdist_ratio, mutual_information and impurity keep bits; mondrian, tree and
+        cluster_k_anonymity make boxes; kjig does what more is learned from. Or one with
+        parameters, such as ``Rfka(trees=100)``, and ``Kjig("columns")``, which keeps bits always.
     diversity : int, default=None
         Different labels that every class has at least. None is 2 for kjig where k > 1, since
         the label is taken as sensitive, and 1 for the methods of the papers.
@@ -139,14 +71,18 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     edges : list of numbers, or mapping of column names or places to lists, default=None
         Where numbers are cut: ascending numbers that were known before. ``{"age": [40, 60]}``
         makes three intervals, below 40, from 40 and from 60. One list holds for all columns of
-        numbers.
+        numbers. None is for benchmarks: where numbers need cuts, round quantiles of the rows are
+        proposed, with a warning. A mapping, ``{}`` too, proposes none: what lacks is refused.
     random_state : int, RandomState or None, default=None
         Seed of methods that draw, rfka and impurity. It protects nobody.
 
     Attributes
     ----------
     candidate_names_ : ndarray of shape (bits,)
-        Names of all bits that could have been kept, such as ``age>=40`` and ``sex=f``.
+        Names of all bits that could have been kept, or that boxes could tell of, such as
+        ``age>=40`` and ``sex=f``.
+    proposed_edges_ : dict
+        Name of a column → the cuts that were learned from its rows; empty where none were.
     report_ : DisclosureReport
         What was measured of the fitted rows as they would be released.
     suppressed_ : ndarray of shape (n,)
@@ -164,16 +100,22 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     * Truth values, and numbers that are all 0 or 1: two levels.
     * A column with ``edges``: ordered intervals.
     * Other numbers: ordered levels where they are whole and at most 64 different ones. The rest
-      is refused: thresholds learned from rows would publish values of theirs. Declare ``edges``,
-      or make intervals with ``pandas.cut``. So are dates.
+      need ``edges``, or intervals made with ``pandas.cut``: thresholds learned from rows tell of
+      values of theirs, which those that are proposed do by their first digits. Dates are refused.
+      One message names all columns that lack something.
     * Categories that are ordered, intervals too: ordered levels, all that the type declares.
     * Texts and other categories: the levels that fitted rows have, at most 1000. A value is
       looked up as text, without spaces around it. In an array of objects a column is what its
       values are: truth values, numbers, or texts where one is a text.
     * A missing value (NaN, None, NaT, NA) is a level of its own in every column.
 
-    In new rows, a value that was never seen has no level: all bits of its column are 0. A number
-    is compared as a number all the same, so thresholds hold for it.
+    A release has one column a kept bit, of 0 and 1; or one a column of X, of texts, such as
+    ``[40, 60)`` and ``{cook, smith}``: the box of the row. ``transform`` gives the kept bits; of
+    boxes, for each bit that they tell of, the share of the levels of the box where it is true.
+
+    In new rows, a value that was never seen has no level: all bits of its column are 0, and boxes
+    put it with the first level. A number is compared as a number all the same, so thresholds hold
+    for it.
 
     Rows go by position: an index of ``X`` or ``y`` changes nothing, and is not compared. Without
     columns, or where no bit is kept, all rows are one class and there is nothing but the
@@ -186,13 +128,18 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     >>> from dp_pipeline.estimators import KAnonymousSelector
     >>> people = pd.DataFrame({"age": [31, 33, 35, 52, 54, 58], "sex": list("ffmfmm")})
     >>> ill = pd.Series([0, 0, 1, 1, 1, 0], name="ill")
-    >>> selector = KAnonymousSelector(k=3, edges={"age": [40]}).fit(people, ill)
+    >>> from dp_pipeline.anonymity.kjig import Kjig
+    >>> columns = Kjig("columns")
+    >>> selector = KAnonymousSelector(k=3, method=columns, edges={"age": [40]}).fit(people, ill)
     >>> selector.candidate_names_.tolist(), selector.get_support().tolist()
     (['age>=40', 'sex=m'], [True, False])
     >>> selector.report_.k, selector.report_.distinct_l
     (3, 2)
     >>> selector.fit_release(people, ill).values.tolist()
     [[0, 0], [0, 0], [0, 1], [1, 0], [1, 1], [1, 1]]
+    >>> boxes = KAnonymousSelector(k=3, method="mondrian", edges={"age": [40]})
+    >>> boxes.fit_release(people, ill)["age"].unique().tolist()
+    ['(-inf, 40)', '[40, inf)']
     """
 
     def __init__(
@@ -226,34 +173,46 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def fit_release(self, X: Any, y: Any) -> Any:
-        """Fit, and give the k-anonymous table: a pandas frame of kept columns, with the label
-        last, under its own name where ``y`` is a series that has one, else ``label``.
+        """Fit, and give the k-anonymous table: a pandas frame of kept columns or of boxes, with
+        the label last, under its own name where ``y`` is a series that has one, else ``label``.
+        Its ``attrs["edges_learned_from_rows"]`` names columns whose cuts were proposed.
 
         Rows that break the promise are left out; the others are sorted by what they hold and
         numbered anew, so that neither order nor index links them to other tables.
         """
-        import pandas as pd
-
         release, labels = self._fitted(X, y)
-        names = self.get_feature_names_out().tolist()
-        frame = pd.DataFrame(release.codes.astype(np.int8), columns=names)
+        frame = self._frame(release)
         label = labels.name or "label"
-        if label in names:
-            raise InvalidParameter(f"y: expected a name that is none of a bit, got {label!r:.60}")
+        if label in frame.columns:
+            raise InvalidParameter(
+                f"y: expected a name that is none of a bit or a box, got {label!r:.60}"
+            )
         frame[label] = labels.series(release.target)
+        frame.attrs["edges_learned_from_rows"] = list(self.proposed_edges_)
         return frame
 
+    def _frame(self, release: CodedRows) -> Any:
+        """Bits as numbers, under the names that they have everywhere; boxes as texts."""
+        import pandas as pd
+
+        if self._rule.keeps_bits:
+            names = self.get_feature_names_out().tolist()
+            return pd.DataFrame(release.codes.astype(np.int8), columns=names)
+        texts = {
+            column.name: np.array(column.levels, dtype=object)[release.codes[:, at]]
+            for at, column in enumerate(release.columns)
+        }
+        return pd.DataFrame(texts, index=pd.RangeIndex(len(release)))
+
     def transform(self, X: Any) -> Any:
-        """Kept columns of every row of X, (n, kept), 0 or 1: a frame with the index of X for a
-        frame, else an array. It leaves no row out.
+        """Kept bits of every row of X, (n, kept), 0 or 1, or how likely each is in the box of the
+        row: a frame with the index of X for a frame, else an array. It leaves no row out.
         """
         check_is_fitted(self)
         with invalid_parameters():
             features = features_of(X)
         validate_data(self, X, reset=False, skip_check_array=True)
-        both = zip(self._columns, features.columns, strict=True)
-        coded = [column.coded(series) for column, series in both]
-        bits = answers(self._columns, coded, self._kept, rows=features.rows)
+        bits = self._rule.seen(features)
         if features.index is None:
             return bits
         import pandas as pd
@@ -261,44 +220,55 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return pd.DataFrame(bits, index=features.index, columns=self.get_feature_names_out())
 
     def get_support(self, indices: bool = False) -> NDArray[Any]:
-        """Which of ``candidate_names_`` are kept (bits,), or the places of those that are."""
+        """Which of ``candidate_names_`` are kept, or told of by boxes, (bits,), or the places of
+        those that are.
+        """
         check_is_fitted(self)
-        return np.flatnonzero(self._support) if indices else self._support.copy()
+        return np.flatnonzero(self._rule.support) if indices else self._rule.support.copy()
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Names of the kept columns (kept,), in the order of ``candidate_names_``."""
         check_is_fitted(self)
         names = OneToOneFeatureMixin.get_feature_names_out(self, input_features)
-        return _names_of(self._kept, self._columns, names)
+        return _names_of(self._rule.kept, self._rule.columns, names)
 
     def _fitted(self, X: Any, y: Any) -> tuple[CodedRows, LabelValues]:
         """Everything is found before anything is set: an error leaves the estimator as it was."""
         with invalid_parameters():
-            method = bit_method(self.method)
+            method = selector_method(self.method)
             promise, seed = self._promise(method), _seed(self.random_state)
             features = features_of(X)
             labels = labels_of(y, rows=features.rows)
-            columns = self._learned(features)
-            rows = _coded_rows(columns, features, labels)
-            selection = BitSelection.of(rows, method, promise, seed=seed)
+            columns, proposed = self._learned(features)
+            rows = coded_rows(columns, features, labels)
+            selection = Selection.of(rows, method, promise, seed=seed)
             names = _names_of(selection.bits, columns, features.names)
             if len(set(names)) < len(names):
                 raise DeclarationError(
                     "X: expected columns whose names with a level differ, got two that do not"
                 )
         self._keep(X, y, selection, columns)
-        self.candidate_names_ = names
-        if len(names) and not selection.support.any():
-            warnings.warn("no column is kept: all rows are one class", stacklevel=3)
+        self.candidate_names_, self.proposed_edges_ = names, proposed
+        self._warn(selection)
         return selection.release, labels
 
     def _keep(
-        self, X: Any, y: Any, selection: BitSelection, columns: tuple[SelectorColumn, ...]
+        self, X: Any, y: Any, selection: Selection, columns: tuple[SelectorColumn, ...]
     ) -> None:
         validate_data(self, X, y, skip_check_array=True)
-        self._columns, self._support = columns, selection.support
-        self._kept = tuple(compress(selection.bits, selection.support))
+        self._rule = FittedRecoding.of(columns, selection)
         self.report_, self.suppressed_ = selection.report, selection.suppressed
+
+    def _warn(self, selection: Selection) -> None:
+        if self.proposed_edges_:
+            warnings.warn(
+                f"edges: cuts of columns {', '.join(map(repr, self.proposed_edges_))} are learned "
+                "from the rows, for benchmarks alone: to publish, declare edges that were known "
+                "before",
+                stacklevel=4,
+            )
+        if len(selection.bits) and not selection.support.any():
+            warnings.warn("no column is kept: all rows are one class", stacklevel=4)
 
     def _promise(self, method: Method) -> KAnonymityGuarantee:
         k = whole_number(self.k, of="k", least=0)
@@ -307,14 +277,10 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             diversity = whole_number(self.diversity, of="diversity", least=1)
         return KAnonymityGuarantee(k, diversity, _share(self.suppress))
 
-    def _learned(self, features: Features) -> tuple[SelectorColumn, ...]:
-        of_place, of_all = declared_edges(self.edges, features.names)
+    def _learned(self, features: Features) -> tuple[tuple[SelectorColumn, ...], Mapping[str, Cuts]]:
         if not features.rows:
             raise DeclarationError("X: expected at least one row, got none")
-        return tuple(
-            learned_column(name, series, cuts=of_place.get(at), cuts_of_numbers=of_all)
-            for at, (name, series) in enumerate(zip(features.names, features.columns, strict=True))
-        )
+        return learned_columns(features.names, features.columns, self.edges)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -322,16 +288,6 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
         tags.transformer_tags.preserves_dtype = []
         return tags
-
-
-def _coded_rows(
-    columns: Sequence[SelectorColumn], features: Features, labels: LabelValues
-) -> CodedRows:
-    codes = np.empty((features.rows, len(columns)), dtype=np.int16)
-    for at, (column, series) in enumerate(zip(columns, features.columns, strict=True)):
-        codes[:, at] = column.coded(series).codes
-    declared = tuple(column.column for column in columns)
-    return CodedRows(declared, codes, labels.codes, labels.texts)
 
 
 def _names_of(

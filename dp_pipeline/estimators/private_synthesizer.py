@@ -175,7 +175,8 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
     random_state : int, RandomState or None, default=None
         Randomness of post-processing: of the rows that are drawn. It protects nobody.
     method_params : dict, default=None
-        Further parameters of the method, as text or numbers.
+        Further parameters of the method, as text or numbers; of ``one_shot`` also
+        ``{"workload": "income 4, age sex 2"}``: pairs with income count four times as much.
     nominal_rows : int, default=None
         Declared number of rows, which need not be true: for methods that plan with one.
     on_unknown : {"drop", "error"}, default="drop"

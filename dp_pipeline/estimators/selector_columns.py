@@ -1,12 +1,14 @@
 """How values become levels that bits ask about: learned from rows, so as sensitive as they are.
 
-The ``edges`` of a selector as a user writes them → the cuts of its columns. All of it public.
+The ``edges`` of a selector as a user writes them → the cuts of its columns. All of it public,
+unless nobody writes any: then round quantiles of rows are proposed, for benchmarks.
 
 The labels ``y`` of rows, of any type → codes, and the labels themselves. Rows live here.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -148,12 +150,77 @@ class NumberColumn(SelectorColumn):
         return f">={text_of(self.cuts[bit.code - 1])}"
 
 
+_PARTS = 8
+"""Quantiles cut a column in so many parts."""
+
+
+def proposed_cuts(numbers: Any) -> Cuts:
+    """Round numbers near the quantiles of some numbers (n,): cuts that rows propose.
+
+    Eighths, rounded to a tenth or a hundredth of the range of nine tenths of the numbers, so that
+    few digits of any row are in them. They are learned from rows all the same.
+
+    >>> proposed_cuts(np.arange(0, 80.25, 0.25))
+    (10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0)
+    """
+    there = numbers[np.isfinite(numbers)]
+    if not len(there):
+        return (0.0,)
+    low, high = float(there.min()), float(there.max())
+    quantiles = np.quantile(there, np.arange(1, _PARTS) / _PARTS)
+    inner = np.quantile(there, [0.05, 0.95])
+    spread = float(inner[1] - inner[0]) or high - low
+    rounded = np.unique(np.round(quantiles, _decimals(spread)))
+    cuts = rounded[(rounded > low) & (rounded <= high)]
+    return tuple(cuts.tolist()) if len(cuts) else (_middle(low, high),)
+
+
+def _middle(low: float, high: float) -> float:
+    """A round number above the one and not above the other, where there is one."""
+    middle = low + (high - low) / 2
+    rounded = round(middle, _decimals(high - low))
+    return rounded if low < rounded <= high else middle
+
+
+def _decimals(spread: float) -> int:
+    """Of a tenth to a hundredth of a range."""
+    return 1 - math.floor(math.log10(spread)) if 0 < spread < math.inf else 0
+
+
+def learned_columns(
+    names: Sequence[str], columns: Sequence[Any], edges: Any
+) -> tuple[tuple[SelectorColumn, ...], dict[str, Cuts]]:
+    """The rules for the columns of rows that are fitted, and the cuts that had to be proposed.
+
+    edges   as declared; None: cuts of numbers that need some are proposed
+
+    DeclarationError, one for all columns, for numbers that need cuts where some are declared but
+    not theirs, and for values that are no levels.
+    """
+    of_place, of_all = declared_edges(edges, names)
+    found, wrong, proposed = list[SelectorColumn](), list[str](), dict[str, Cuts]()
+    for at, (name, series) in enumerate(zip(names, columns, strict=True)):
+        cuts = of_place.get(at)
+        try:
+            if edges is None and _needs_cuts(series):
+                cuts = proposed[name] = proposed_cuts(numbers_of(series)[0])
+            found.append(learned_column(name, series, cuts=cuts, cuts_of_numbers=of_all))
+        except DeclarationError as error:
+            wrong.append(str(error))
+    if wrong:
+        # One column alone says it in its own words.
+        first, *others = wrong
+        more = [text.removeprefix("X: ") for text in others]
+        raise DeclarationError("; ".join([first, *more]))
+    return tuple(found), proposed
+
+
 def learned_column(
     name: str, series: Any, *, cuts: Cuts | None, cuts_of_numbers: Cuts | None
 ) -> SelectorColumn:
     """The rule for a column of rows that are fitted; ``KAnonymousSelector`` says which.
 
-    cuts              declared for this column, or None
+    cuts              of this column, or None
     cuts_of_numbers   declared for all columns of numbers, or None
 
     DeclarationError for numbers that need cuts and have none, and for values that are no levels.
@@ -199,13 +266,27 @@ def _cut_numbers(name: str, series: Any, cuts: Cuts) -> NumberColumn:
     return NumberColumn(_column(name, levels, numbers, ordered=True), cuts)
 
 
+def _needs_cuts(series: Any) -> bool:
+    """Whether the values are numbers, and too many or too fine for levels of their own."""
+    if kind_of(series) != "numbers":
+        return False
+    numbers, _ = numbers_of(series)
+    return not _are_levels(np.unique(numbers[~np.isnan(numbers)]))
+
+
+def _are_levels(values: NDArray[np.float64]) -> bool:
+    """Whether different numbers (m,) are few, and whole."""
+    is_whole = bool((np.rint(values) == values).all() and np.isfinite(values).all())
+    return len(values) <= MOST_NUMBERS and is_whole
+
+
 def _single_numbers(name: str, series: Any, *, are_truths: bool) -> NumberColumn:
     numbers, _ = numbers_of(series)
     values = np.unique(numbers[~np.isnan(numbers)])
     if are_truths or (len(values) and set(values) <= {0.0, 1.0}):
         texts = ["False", "True"] if are_truths else ["0", "1"]
         return NumberColumn(_column(name, texts, numbers, ordered=False), (1.0,), (0.0, 1.0))
-    if len(values) > MOST_NUMBERS or (np.rint(values) != values).any() or np.isinf(values).any():
+    if not _are_levels(values):
         raise DeclarationError(
             f"X: column {name!r}: expected at most {MOST_NUMBERS} different whole numbers, or "
             f"cuts that are declared, as in edges={{{name!r}: [10, 20, 50]}}, got neither"

@@ -30,7 +30,7 @@ ONE_PASS: list[Method] = [
     Impurity(trees=3),
     HamdistForward(),
     MutualInformation(),
-    Kjig(),
+    Kjig("columns"),
 ]
 OTHERS: list[Method] = [
     HamdistBackward(),

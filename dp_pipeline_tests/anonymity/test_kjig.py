@@ -1,0 +1,228 @@
+"""What kjig releases by default: boxes or columns, whichever is learned most from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.anonymity import choosing, kjig, telling_boxes
+from dp_pipeline.anonymity.boxes import BoxRecoding
+from dp_pipeline.anonymity.choosing import best_way
+from dp_pipeline.anonymity.kjig import WAYS, Kjig, told_columns
+from dp_pipeline.anonymity.linear import discriminant_scores, label_scores, line_weights
+from dp_pipeline.anonymity.method import BitRecoding, Recoded, bit_matrix, cumulative_bits
+from dp_pipeline.anonymity.mondrian import Tree
+from dp_pipeline.anonymity.partition import KAnonymityGuarantee, TooFewRows
+from dp_pipeline.anonymity.protocols import evaluate
+from dp_pipeline.anonymity.rows import CodedRows
+from dp_pipeline.anonymity.telling_boxes import Worth
+from dp_pipeline.metrics.disclosure import distinct_labels, homogeneous_rows, smallest_class
+from dp_pipeline.metrics.equivalence_classes import EquivalenceClasses
+from dp_pipeline_tests.anonymity.populations import TEN, coded_rows, flags, rows_of
+
+BOTH, BY_LABEL = Worth(label=True, line=True), Worth(label=True, line=False)
+promises = st.builds(KAnonymityGuarantee, k=st.integers(0, 5), diversity=st.integers(1, 2))
+each_way = pytest.mark.parametrize(
+    "way", [*WAYS, kjig.clusters, lambda rows, promise: Kjig().recode(rows, promise, seed=0)]
+)
+
+
+def released(found: Recoded, rows: CodedRows) -> EquivalenceClasses:
+    table = found.release(rows)
+    return EquivalenceClasses.of(table.codes, table.target, labels=len(table.target_levels))
+
+
+def either_or(records: int, *, noise: int = 0) -> CodedRows:
+    """A flag says which of two others is the label: no column tells of it in every row."""
+    rng = np.random.default_rng(4)
+    codes = rng.integers(0, 2, (records, 3 + noise))
+    label = np.where(codes[:, 0], codes[:, 1], codes[:, 2])
+    return CodedRows(flags(3 + noise), codes, label, ("no", "yes"))
+
+
+@each_way
+@settings(max_examples=25, deadline=None)
+@given(rows=coded_rows(), promise=promises)
+def test_every_way_keeps_the_promise_and_refuses_what_no_class_can_keep(way, rows, promise):
+    labels = np.count_nonzero(rows.target_counts)
+    if not promise.is_empty and (len(rows) < promise.k or labels < promise.diversity):
+        with pytest.raises(TooFewRows):
+            way(rows, promise)
+        return
+    found = way(rows, promise)
+    if not promise.is_empty and len(rows):
+        classes = released(found, rows)
+        assert smallest_class(classes.sizes) >= promise.k
+        assert distinct_labels(classes) >= promise.diversity
+    assert not found.suppressed.any()
+
+
+@settings(max_examples=20, deadline=None)
+@given(rows=coded_rows(at_least=6), random=st.randoms(use_true_random=False))
+def test_neither_the_order_of_the_rows_nor_the_seed_changes_what_is_chosen(rows, random):
+    order = list(range(len(rows)))
+    random.shuffle(order)
+    one = Kjig().recode(rows, KAnonymityGuarantee(3), seed=0).release(rows)
+    turned = rows.some(np.array(order))
+    other = Kjig().recode(turned, KAnonymityGuarantee(3), seed=9).release(turned)
+    assert one.columns == other.columns
+    assert one.codes.tolist() == other.codes.tolist()
+    assert one.target.tolist() == other.target.tolist()
+
+
+def test_boxes_are_cut_where_a_column_of_every_row_would_tell_less():
+    rows, promise = either_or(400, noise=3), KAnonymityGuarantee(20)
+    columns, best = (evaluate(rows, one, promise, folds=2) for one in (Kjig("columns"), Kjig()))
+    assert best.aucs["logistic"] > columns.aucs["logistic"] + 0.01
+    assert isinstance(Kjig().recode(rows, promise, seed=0).recoding, BoxRecoding)
+
+
+def test_by_labels_a_box_of_one_label_stays_whole_and_by_a_line_it_is_cut():
+    rows = either_or(400, noise=1)
+    boxes = {}
+    for worth in (BY_LABEL, BOTH):
+        found = telling_boxes.telling_boxes(rows, KAnonymityGuarantee(5), worth)
+        boxes[worth] = released(found, rows)
+    for classes in boxes.values():
+        assert homogeneous_rows(classes) == 400
+    # Three flags decide the label, so eight boxes are enough; the fourth flag tells nothing.
+    assert len(boxes[BY_LABEL]) <= 8
+    assert len(boxes[BOTH]) == 16
+
+
+@settings(max_examples=25, deadline=None)
+@given(rows=coded_rows(at_least=4), k=st.integers(2, 4))
+def test_by_a_line_no_box_is_left_that_could_be_cut(rows, k):
+    found = telling_boxes.telling_boxes(rows, KAnonymityGuarantee(k), BOTH)
+    places = found.recoding.finder.places(rows.codes)
+    answers = bit_matrix(cumulative_bits(rows.columns), rows.codes, rows.columns)
+    for place in np.unique(places):
+        inside = answers[places == place]
+        sides = np.minimum(inside.sum(axis=0), len(inside) - inside.sum(axis=0))
+        assert (sides < k).all()
+
+
+def test_boxes_counted_few_at_a_time_are_the_same(monkeypatch):
+    rows, promise = either_or(300, noise=3), KAnonymityGuarantee(4)
+    whole = telling_boxes.telling_boxes(rows, promise, BOTH)
+    monkeypatch.setattr(telling_boxes, "MOST_CELLS_AT_ONCE", 1)
+    assert telling_boxes.telling_boxes(rows, promise, BOTH).recoding == whole.recoding
+
+
+def test_a_line_weighs_what_the_label_goes_with():
+    rng = np.random.default_rng(2)
+    codes = rng.integers(0, 2, (500, 2))
+    rows = CodedRows(flags(2), codes, codes[:, 0].copy(), ("no", "yes"))
+    scores = label_scores(rows)
+    assert scores.shape == (500, 1)
+    assert (scores == np.rint(scores)).all()
+    high, low = scores[codes[:, 0] == 1, 0], scores[codes[:, 0] == 0, 0]
+    assert abs(high.mean() - low.mean()) > 20 * max(high.std(), low.std())
+    assert label_scores(replace(rows, target=np.zeros(500, dtype=np.int64))).shape == (500, 0)
+    weights = line_weights(codes.astype(float), rows.target, 2)
+    assert weights[0, 1] > 10 * abs(weights[1, 1])
+    assert np.allclose(weights[:, 0], -weights[:, 1])
+
+
+def test_a_discriminant_finds_a_label_between_two_others():
+    rng = np.random.default_rng(3)
+    place = rng.integers(0, 9, 900)
+    target = place // 3
+    scores = discriminant_scores(
+        place[:, None].astype(float), target, np.array([[0.0], [4], [8]]), 4
+    )
+    assert scores.argmax(axis=1).tolist() == [0, 1, 2]
+    assert np.allclose(scores.sum(axis=1), 1)
+    assert (scores[:, 3] < 1e-6).all()
+
+
+def nothing(rows: CodedRows, _: KAnonymityGuarantee) -> Recoded:
+    """All rows are one class."""
+    return Recoded(BitRecoding(rows.columns, ()), np.zeros(len(rows), dtype=np.bool_))
+
+
+def test_the_way_is_chosen_that_is_learned_most_from_and_the_first_of_equals():
+    rows, promise = either_or(300), KAnonymityGuarantee(5)
+    assert best_way([nothing, told_columns], rows, promise).recoding.bits
+    assert best_way([told_columns, nothing], rows, promise).recoding.bits
+    untold = replace(rows, target=np.zeros(len(rows), dtype=np.int64))
+    assert not best_way([nothing, told_columns], untold, promise).recoding.bits
+
+
+def test_folds_ask_for_classes_as_fine_as_those_of_all_rows_and_all_rows_for_the_promise():
+    asked = []
+
+    def noted(rows: CodedRows, promise: KAnonymityGuarantee) -> Recoded:
+        asked.append((len(rows), promise.k, promise.diversity))
+        return nothing(rows, promise)
+
+    best_way([noted, nothing], either_or(200), KAnonymityGuarantee(50, diversity=2))
+    assert asked == [*[(160, 40, 2)] * 10, (200, 50, 2)]
+
+
+@pytest.mark.parametrize(("records", "parts"), [(999, 10), (1_000, 3), (10_000, 2)])
+def test_more_rows_are_parted_less_often(records, parts):
+    asked = []
+
+    def noted(rows: CodedRows, promise: KAnonymityGuarantee) -> Recoded:
+        asked.append(len(rows))
+        return nothing(rows, promise)
+
+    best_way([noted, nothing], either_or(records), KAnonymityGuarantee(2))
+    assert len(asked) == parts + 1
+
+
+def test_clusters_are_tried_where_rows_are_few():
+    # Ten like rows each at three corners of six flags: clusters are the corners.
+    corners = [(0, 0, 0, 0, 0, 0, 0), (1, 1, 1, 0, 0, 0, 1), (0, 0, 0, 1, 1, 1, 1)]
+    rows = rows_of(*(corners * 10), columns=flags(6))
+    tried = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kjig, "clusters", lambda rows, promise: _noted(tried, rows, promise))
+        Kjig().recode(rows, KAnonymityGuarantee(3), seed=0)
+        assert len(tried) >= 10
+        tried.clear()
+        patch.setattr(kjig, "FEW_CODES", 180)
+        Kjig().recode(rows, KAnonymityGuarantee(3), seed=0)
+        assert not tried
+    found = kjig.clusters(rows, KAnonymityGuarantee(3))
+    assert released(found, rows).sizes.tolist() == [10, 10, 10]
+
+
+def _noted(tried: list[int], rows: CodedRows, promise: KAnonymityGuarantee) -> Recoded:
+    tried.append(len(rows))
+    return nothing(rows, promise)
+
+
+def test_a_way_that_is_ahead_by_luck_alone_is_not_taken(monkeypatch):
+    rows = either_or(100)
+    for ahead, expected in (([0.3, -0.2, 0.0, 0.01, -0.1], 0), ([0.1, 0.1, 0.2, 0.1, 0.1], 1)):
+        learned = np.array([[0.5] * 5, [0.5 + one for one in ahead]])
+        monkeypatch.setattr(choosing, "_learned", lambda *_, found=learned: found)
+        found = best_way([nothing, told_columns], rows, KAnonymityGuarantee(5))
+        assert len(found.recoding.bits) == (0 if expected == 0 else 3)
+
+
+def test_rows_too_few_for_folds_still_have_a_release():
+    rows = rows_of((0, 0), (1, 1), columns=flags(1))
+    found = Kjig().recode(rows, KAnonymityGuarantee(2), seed=0)
+    assert smallest_class(released(found, rows).sizes) == 2
+
+
+def test_columns_are_asked_for_by_name_and_ten_patients_have_either():
+    assert (
+        Kjig("columns").recode(TEN, KAnonymityGuarantee(3), seed=0).recoding
+        == told_columns(TEN, KAnonymityGuarantee(3)).recoding
+    )
+    assert kjig.Kjig().shape == "best"
+
+
+def test_where_labels_hang_on_other_columns_in_other_rows_it_is_no_worse_than_a_tree():
+    rows = either_or(600, noise=4)
+    promise = KAnonymityGuarantee(20)
+    ours, tree = (evaluate(rows, one, promise, folds=2) for one in (Kjig(), Tree()))
+    assert ours.aucs["logistic"] >= tree.aucs["logistic"] - 0.01
