@@ -1,13 +1,18 @@
-"""NoisyTree: counts of tree nodes with their variances, made to agree with one another."""
+"""NoisyTree: counts of tree nodes with their variances, made to agree with one another.
+
+Leaves that may hold rows, and those that are more likely to be noise alone.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log
 
 import numpy as np
 
 from dp_pipeline.inference.consistency import project_rows
 from dp_pipeline.release.trees import Prefixes
+from dp_pipeline.spec.constraints import Mask
 from dp_pipeline.spec.encoding import FloatArray, IntArray
 
 SHRINK = 0.25
@@ -88,6 +93,12 @@ class NoisyTree:
             is_leaf[family.parents] = False
         return np.flatnonzero(is_leaf), Prefixes.joined(self._nodes).where(is_leaf)
 
+    @property
+    def occupied(self) -> Mask:
+        """Whether a leaf may hold any row, (leaves,), in the order of ``leaves``."""
+        positions, nodes = self.leaves
+        return may_hold_rows(nodes.depths, self._values[positions], 1 / self._precisions[positions])
+
     def counts(self, *, first: Sparsity | None, below: Sparsity | None) -> FloatArray:
         """A count ≥ 0 for every node, (m,); the counts add up along the tree.
 
@@ -155,3 +166,49 @@ def _look_empty(values: FloatArray, variance: FloatArray, sparsity: Sparsity) ->
     noise = np.sqrt(np.where(certain, 0.0, variance).sum(axis=1))
     empty = certain.any(axis=1) & (rest <= sparsity.rest * noise)
     return np.asarray(empty[:, None] & ~certain)
+
+
+MOSTLY_EMPTY = 0.6
+"""Share of empty leaves among those of one depth, from which on any of them may be one."""
+
+LIKELY = 0.5
+LEAST, MOST = 1.0, 6.0
+SLOPE, ABOVE = 0.25, 8
+"""Leaves that are less likely than that to hold rows do so only if all of one depth have together
+so many deviations: the least, and more by the slope for each level above those that are so many
+levels above the rows, as noise there is far from all rows and moves a centre far."""
+
+
+def may_hold_rows(depths: IntArray, values: FloatArray, variance: FloatArray) -> Mask:
+    """Whether leaves may hold any row, (m,).
+
+    depths     of the leaves
+    values     their noisy counts, by themselves
+    variance   of the Laplace noise in each
+
+    Of the leaves of one depth about twice as many are empty as have a negative count. An empty
+    one has the density of the noise at its count z, any other 1/(z ln n): every size is as likely
+    as any other. Those that are more likely to be empty are taken for it where they are no more
+    than noise together too: many leaves may hold few rows each.
+
+    >>> values = np.array([500.0, 3, 1, 1, 1, 0.5, -1, -1, -1, -1, -2, -0.5])
+    >>> may_hold_rows(np.full(12, 4), values, np.full(12, 2.0)).tolist()[:3]
+    [True, False, False]
+    """
+    found, kept = np.ones(len(values), dtype=np.bool_), values.clip(min=0)
+    rows = max(2.0, float(values.sum()))
+    typical = float((depths * kept).sum() / max(1.0, float(kept.sum())))
+    for depth in np.unique(depths):
+        here = np.flatnonzero(depths == depth)
+        empty = (2 * int((values[here] < 0).sum()) + 1) / (len(here) + 1)
+        if empty < MOSTLY_EMPTY:
+            continue
+        empty = min(empty, 1 - 0.5 / len(here))
+        scale, size = np.sqrt(variance[here] / 2), np.maximum(1.0, values[here])
+        full = (1 - empty) / (size * log(rows))
+        noise = empty / (2 * scale) * np.exp(-np.abs(values[here]) / scale)
+        weak = here[(values[here] <= 0) | (full < noise * LIKELY / (1 - LIKELY))]
+        wanted = min(MOST, max(LEAST, LEAST + SLOPE * (typical - ABOVE - float(depth))))
+        if values[weak].sum() < wanted * np.sqrt(variance[weak].sum()):
+            found[weak] = False
+    return found

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.noisy_tree import NoisyTree, Sparsity
+from dp_pipeline.inference.noisy_tree import NoisyTree, Sparsity, may_hold_rows
 from dp_pipeline.release.trees import Prefixes
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=60)
@@ -206,3 +206,53 @@ def test_without_noise_the_counts_are_the_exact_ones(
 ) -> None:
     tree, exact = exact_tree(counts)
     assert tree.counts(first=first, below=below) == pytest.approx(exact, abs=1e-4)
+
+
+# Leaves that are noise alone.
+
+
+def leaves_of(*counts: float, depth: int = 4, scale: float = 1.0) -> tuple[np.ndarray, ...]:
+    values = np.array(counts, dtype=np.float64)
+    return np.full(len(values), depth), values, np.full(len(values), 2 * scale**2)
+
+
+def test_noise_beside_one_full_leaf_is_taken_for_empty() -> None:
+    depths, values, variance = leaves_of(5000, 3, 2, 1, -1, -2, -1, 0, -1, 1, -3, -1)
+    assert may_hold_rows(depths, values, variance).tolist() == [True] + [False] * 11
+
+
+def test_a_leaf_far_above_the_noise_is_kept_however_many_are_empty() -> None:
+    emptied = 0
+    for seed in range(40):
+        noise = np.random.default_rng(seed).laplace(0, 1, 200)
+        kept = may_hold_rows(*leaves_of(60, *noise))
+        assert kept[0]
+        emptied += bool(kept.sum() <= 3)
+    # Noise alone has one deviation or more together in one run of six: then it is left as it is.
+    assert emptied >= 28
+
+
+def test_many_leaves_of_few_rows_each_are_kept_for_what_they_have_together() -> None:
+    # Half a row each is less than the noise of one leaf, and far more than that of all.
+    noise = np.random.default_rng(4).laplace(0, 1, 4000)
+    depths, values, variance = leaves_of(*(0.5 + noise))
+    assert may_hold_rows(depths, values, variance).all()
+
+
+def test_where_few_leaves_can_be_empty_none_is() -> None:
+    depths, values, variance = leaves_of(9, 8, 7, 6, 5, -1)
+    assert may_hold_rows(depths, values, variance).all()
+
+
+def test_noise_far_above_the_rows_must_say_more() -> None:
+    # Four deviations together: enough beside the rows, too little 20 levels above them.
+    shallow = leaves_of(2.5, 2.5, 2.5, 2.5, -0.1, -0.1, -0.1, -0.1, -0.1, depth=8)
+    for deep, is_kept in ((8, True), (28, False)):
+        rows = leaves_of(*[900.0] * 20, depth=deep)
+        both = [np.concatenate(pair) for pair in zip(shallow, rows, strict=True)]
+        if deep == 8:
+            # Alone at their depth, the same leaves are judged beside rows one level below.
+            both[0][9:] = 9
+        kept = may_hold_rows(*both)
+        assert kept[:4].all() == is_kept
+        assert kept[9:].all()

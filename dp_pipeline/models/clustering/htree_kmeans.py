@@ -49,6 +49,10 @@ GROWTH = 2.0
 FIRST_SHARE = 0.2
 """Part of ε for the first generation, which shows how much signal there is."""
 
+STRONG = 300.0
+"""Rows a cluster, in units of the noise's scale, from which on leaves may be taken for empty: below
+it, tails of few rows look like noise."""
+
 MOST_NODES = 400_000
 """Nodes at which a tree stops growing."""
 
@@ -178,9 +182,14 @@ class GrownTree:
     plan: GrowthPlan
 
     def counts(self) -> tuple[Prefixes, FloatArray]:
-        """The leaves and their counts ≥ 0."""
+        """The leaves and their counts ≥ 0; where the signal is strong, without those of leaves that
+        look empty: in a box far wider than the rows their noise would draw centres.
+        """
         positions, nodes = self.noisy.leaves
-        return nodes, self.noisy.counts(first=self.plan.first, below=self.plan.below)[positions]
+        counts = self.noisy.counts(first=self.plan.first, below=self.plan.below)[positions]
+        if self.plan.signal >= STRONG:
+            counts = np.where(self.noisy.occupied, counts, 0.0)
+        return nodes, counts
 
 
 def grow(session: TreeSession, tree: BitTree, *, clusters: int, rate: float) -> GrownTree:
