@@ -15,17 +15,22 @@ from itertools import combinations
 from math import fsum, prod, sqrt
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from dp_pipeline.inference.dependence import Dependence, Gaps
 from dp_pipeline.inference.junction_tree import triangulated_cliques
 from dp_pipeline.release.measurement import NoiseRate
-from dp_pipeline.spec.encoding import Names
+from dp_pipeline.spec.constraints import Mask
+from dp_pipeline.spec.encoding import FloatArray, IntArray, Names
 
 if TYPE_CHECKING:
     import networkx as nx
 
 Attributes = frozenset[str]
-Gaps = Mapping[tuple[str, str], float]
 
 MOST_TABLE_CELLS = 1024
+MOST_TRIED = 256
+"""Pairs whose gain is computed for each that is chosen: those that gain most by themselves."""
 MOST_REFUSALS = 300
 """Pairs that do not fit the cliques before no further one is tried."""
 
@@ -35,7 +40,7 @@ class TableSearch:
     """What a search for tables is told.
 
     sizes     levels of every attribute, in declared order
-    gaps      pair, in declared order → what its independence is off by, in rows
+    depends   how far its pairs are from independence
     amount    what all tables cost together, in the release's currency
     rate      what noise that buys
     rows      number of rows, estimated
@@ -43,16 +48,17 @@ class TableSearch:
     total     most cells of all cliques
     room      how many times its noise a table's rows must be
     edges     pairs that are in a clique of that tree whatever is measured
+    weights   what each pair's error counts (d, d), symmetric; None where all count alike
 
     >>> gaps = {("a", "b"): 900.0, ("a", "c"): 1.0, ("b", "c"): 2.0}
-    >>> sizes = {"a": 2, "b": 2, "c": 2}
+    >>> sizes, depends = {"a": 2, "b": 2, "c": 2}, Dependence.of("abc", gaps)
     >>> rate = NoiseRate(concentrated=False, distance=1)
-    >>> TableSearch(sizes, gaps, 1.0, rate, rows=5e3, cap=64, total=640, room=1.0).run(gaps)
+    >>> TableSearch(sizes, depends, 1.0, rate, rows=5e3, cap=64, total=640, room=1.0).run(gaps)
     (('a', 'b'),)
     """
 
     sizes: Mapping[str, int]
-    gaps: Gaps
+    depends: Dependence
     amount: float
     rate: NoiseRate
     rows: float
@@ -60,6 +66,7 @@ class TableSearch:
     total: int
     room: float
     edges: tuple[tuple[str, str], ...] = ()
+    weights: FloatArray | None = None
 
     def run(self, candidates: Iterable[tuple[str, str]]) -> tuple[Names, ...]:
         """Tables, none inside another, whose gain is large beside the noise in their pairs; every
@@ -67,32 +74,26 @@ class TableSearch:
 
         candidates   pairs to begin with
 
-        The objective is Σ gaps of the pairs inside some table − the least total noise of all
-        pairs at that amount. Pairs are added while it rises, by gain for their cost; then
-        overlapping tables are put together while it rises: one table of three attributes costs
-        less than its three pairs.
+        The objective is Σ gaps of the pairs inside some table, and of what these tell of others
+        (``Dependence``), − the least total noise of all pairs at that amount. Pairs are added
+        while it rises, by gain for their cost; then overlapping tables are put together while it
+        rises: one table of three attributes costs less than its three pairs.
         """
         chosen = self._pairs(candidates) or [(name,) for name in self.sizes]
         return self._merged(chosen)
 
     def _pairs(self, candidates: Iterable[tuple[str, str]]) -> list[Names]:
         # An attribute of one level has no noise beside its pairs' margins, and no dependence.
-        free = [pair for pair in candidates if self.share(pair) > 0]
-        worth = sorted(free, key=lambda pair: -self.gaps[pair] / self.share(pair))
-        graph, chosen, shares, refused = self._graph(()), list[Names](), 0.0, 0
-        for pair in worth:
-            share = self.share(pair)
-            rise = self.cost(shares + share) - self.cost(shares)
-            if self.gaps[pair] <= rise:
-                continue
-            if refused < MOST_REFUSALS and not self._fits_with(graph, pair):
+        pairing = _Pairing.of(self, [pair for pair in candidates if self.share(pair) > 0])
+        graph, chosen, refused = self._graph(()), list[Names](), 0
+        while refused < MOST_REFUSALS and (best := pairing.best()) is not None:
+            pair = pairing.pairs[best]
+            if self._fits_with(graph, pair):
+                graph.add_edge(*pair)
+                chosen.append(pair)
+                pairing.take(best)
+            else:
                 refused += 1
-                continue
-            if refused == MOST_REFUSALS:
-                break
-            graph.add_edge(*pair)
-            chosen.append(pair)
-            shares += share
         return chosen
 
     def _merged(self, tables: list[Names]) -> tuple[Names, ...]:
@@ -140,7 +141,14 @@ class TableSearch:
 
     def weight(self, table: Names) -> float:
         """What the noise of a table counts."""
-        return pair_noise(tuple(self.sizes[name] for name in table))
+        if self.weights is None or len(table) == 1:
+            return pair_noise(tuple(self.sizes[name] for name in table))
+        cells = prod(self.sizes[name] for name in table)
+        return fsum(
+            float(self.weights[self.place[a], self.place[b]])
+            * sqrt(cells * (self.sizes[a] - 1) * (self.sizes[b] - 1))
+            for a, b in combinations(table, 2)
+        )
 
     def cells(self, table: Iterable[str]) -> int:
         """Cells of a table."""
@@ -149,6 +157,21 @@ class TableSearch:
     def ordered(self, table: Iterable[str]) -> Names:
         """The attributes in declared order."""
         return tuple(sorted(table, key=self._order.__getitem__))
+
+    def untold(self, pairs: Iterable[tuple[str, str]]) -> FloatArray:
+        """Rows of every gap that tables of these pairs do not tell, where they have not the pair
+        itself (d, d), by what it counts.
+        """
+        return self.counted(self.depends.untold(self.depends.paths(pairs)))
+
+    def counted(self, rows: FloatArray) -> FloatArray:
+        """Rows of every pair by what they count (d, d), or several such."""
+        return rows if self.weights is None else np.asarray(rows * self.weights)
+
+    @property
+    def place(self) -> dict[str, int]:
+        """Attribute → its place in ``untold``."""
+        return self.depends.place
 
     @cached_property
     def _order(self) -> dict[str, int]:
@@ -182,6 +205,88 @@ class TableSearch:
         return max(cells) <= self.cap and max(sum(cells), measured) <= self.total
 
 
+@dataclass
+class _Pairing:
+    """Pairs chosen so far, and what each other one would gain.
+
+    pairs           that may be chosen, (m,); first, second and shares are theirs
+    first, second   places of their attributes
+    shares          what a table of the pair would cost
+    open            whether a pair may still be chosen (m,)
+    paths           what chosen pairs tell of all (d, d)
+    covered         whether a pair of places is chosen (d, d)
+    spent           sum of the chosen ones' shares
+    """
+
+    search: TableSearch
+    pairs: list[tuple[str, str]]
+    first: IntArray
+    second: IntArray
+    shares: FloatArray
+    open: Mask
+    paths: FloatArray
+    covered: Mask
+    spent: float = 0.0
+
+    @classmethod
+    def of(cls, search: TableSearch, pairs: list[tuple[str, str]]) -> _Pairing:
+        """Nothing is chosen yet."""
+        place, many = search.depends.place, len(search.depends.names)
+        places = np.array([(place[a], place[b]) for a, b in pairs], dtype=np.int64)
+        first, second = places.reshape(-1, 2).T
+        return cls(
+            search,
+            pairs,
+            first,
+            second,
+            np.array([search.share(pair) for pair in pairs], dtype=np.float64),
+            np.ones(len(pairs), dtype=bool),
+            np.eye(many),
+            np.zeros((many, many), dtype=bool),
+        )
+
+    def best(self) -> int | None:
+        """The pair that gains most for its cost, which is not tried again; None where none gains
+        more than its cost.
+        """
+        untold = self.search.counted(self.search.depends.untold(self.paths))
+        untold = np.where(self.covered, 0.0, untold)
+        own = np.where(self.open, untold[self.first, self.second] / self.shares, -np.inf)
+        likely = np.argsort(-own, kind="stable")[:MOST_TRIED]
+        likely = likely[self.open[likely]]
+        if not len(likely):
+            return None
+        gains = np.concatenate(
+            [self._gains(untold, some) for some in np.array_split(likely, 1 + len(likely) // 32)]
+        )
+        search, shares = self.search, self.shares[likely]
+        before = search.cost(self.spent)
+        costs = np.array([search.cost(self.spent + share) - before for share in shares.tolist()])
+        worth = np.where(gains > costs, gains / shares, 0.0)
+        if worth.max() <= 0:
+            return None
+        best = int(likely[worth.argmax()])
+        self.open[best] = False
+        return best
+
+    def _gains(self, untold: FloatArray, some: IntArray) -> FloatArray:
+        """Rows of the gaps that one of these pairs would tell, its own and others."""
+        first, second = self.first[some], self.second[some]
+        depends = self.search.depends
+        left = self.search.counted(depends.untold(depends.with_pairs(self.paths, first, second)))
+        left = np.where(self.covered, 0.0, left)
+        at = np.arange(len(some))
+        left[at, first, second] = left[at, second, first] = 0.0
+        return np.asarray((untold - left).sum(axis=(1, 2)) / 2)
+
+    def take(self, pair: int) -> None:
+        """Choose it."""
+        first, second = self.first[[pair]], self.second[[pair]]
+        self.paths = self.search.depends.with_pairs(self.paths, first, second)[0]
+        self.covered[first, second] = self.covered[second, first] = True
+        self.spent += float(self.shares[pair])
+
+
 class _Merging:
     """Tables chosen so far, in an order that another process has too: a replay has to find the
     same ones.
@@ -193,6 +298,7 @@ class _Merging:
         self._search, self.chosen = search, tables
         self.seen: set[Names] = set()
         self._covered = {pair for table in tables for pair in self._pairs(table)}
+        self._untold = search.untold(self._covered)
         self._shares = {table: self._share(table) for table in tables}
         self._total = fsum(self._shares.values())
 
@@ -208,7 +314,8 @@ class _Merging:
         if search.cells(table) * noise * search.room > search.rows:
             return 0.0
         pairs = (pair for pair in combinations(table, 2) if pair not in self._covered)
-        new = fsum(search.gaps.get(pair, 0.0) for pair in pairs)
+        places = ((search.place[one], search.place[other]) for one, other in pairs)
+        new = fsum(float(self._untold[place]) for place in places)
         return new + search.cost(self._total) - search.cost(after)
 
     def with_table(self, table: Names) -> list[Attributes]:
@@ -220,6 +327,7 @@ class _Merging:
         """Take ``table``; ``after`` is ``with_table`` of it."""
         self.chosen = after
         self._covered.update(self._pairs(after[-1]))
+        self._untold = self._search.untold(self._covered)
         self._shares[after[-1]] = self._search.share(table)
         self._total = fsum(self._shares[one] for one in after)
 

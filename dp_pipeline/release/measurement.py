@@ -173,9 +173,21 @@ class NoiseRate:
             else 2 * (self.distance / amount) ** 2
         )
 
-    def together(self, one: float, other: float) -> float:
-        """The amount that is worth as much as two measurements for these two amounts."""
-        return one + other if self.concentrated else sqrt(one**2 + other**2)
+    def scale(self, moves: float, amount: float) -> float:
+        """Scale of the noise in a number that one row moves by ``moves``: of Laplace noise, or the
+        standard deviation of Gaussian noise.
+        """
+        moved = self.distance * moves
+        return moved / (sqrt(2 * amount) if self.concentrated else amount)
+
+    def for_scale(self, moves: float, scale: float) -> float:
+        """The amount for which such a number has noise of that scale.
+
+        >>> NoiseRate(concentrated=False, distance=1).for_scale(2.0, 40.0)
+        0.05
+        """
+        moved = self.distance * moves / scale
+        return moved**2 / 2 if self.concentrated else moved
 
     def for_choice(self, distance: float) -> float:
         """What a choice costs whose noise has a scale of 1 where a unit moves scores by

@@ -6,9 +6,10 @@ The model asks for noisy gaps of pairs, searches a plan of tables that pays for 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import combinations
 from math import prod, sqrt
 from typing import ClassVar
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, Gap, Independence, Score
-from dp_pipeline.gate.selection import ScoreSession
+from dp_pipeline.inference.dependence import Dependence, likely_by_normal, likely_by_uniform
 from dp_pipeline.inference.earlier import EarlierTables
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
 from dp_pipeline.inference.shared_noise import SharedNoise
@@ -25,7 +26,8 @@ from dp_pipeline.inference.table_sets import TableSearch, one_way_noise, packed,
 from dp_pipeline.models.base import plan_from, require_plan, smooth
 from dp_pipeline.models.tables.aim_like import AimLike
 from dp_pipeline.models.tables.base import TableModel, clique_cells
-from dp_pipeline.models.tables.one_shot.plan import MOST_GAP_NOISE, Pair, Plan, Planning
+from dp_pipeline.models.tables.one_shot.plan import Pair, Plan, Planning
+from dp_pipeline.models.tables.one_shot.workload import Workload, workload
 from dp_pipeline.release.accountant import split
 from dp_pipeline.release.clusters import Tables
 from dp_pipeline.release.derived_attribute import Grouping
@@ -36,11 +38,8 @@ from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import FloatArray, Names
 from dp_pipeline.spec.parameters import choice
 
-PICKS = Fraction(3, 4)
-"""Of what finding tables costs: for picking pairs, where not all gaps can be measured."""
-
-ROOM_OF_MEASURED, ROOM_OF_PICKED = 2.0, 1.0
-"""How many times its noise a table's rows must be: measured gaps are less sure than picks."""
+ROOM = 2.0
+"""How many times its noise a table's rows must be: measured gaps are not sure."""
 
 
 def gaps_by_shares(
@@ -51,16 +50,13 @@ def gaps_by_shares(
     zeros: StructuralZeros,
     *,
     rows: float,
-) -> tuple[dict[Pair, float], float]:
+) -> dict[Pair, float]:
     """How far every pair is from independence, or from what follows from empty cells, in rows,
-    about; and the room that tables need.
+    about; all measured together.
 
     coarse   asks about groups of levels
     shares   attribute → released shares of its groups
     zeros    empty cells over groups
-
-    All gaps are measured together where their noise allows; else a forest of pairs with large
-    gaps is picked, and theirs are measured.
     """
     scores: dict[Names, Score] = {
         (a, b): Gap.of_shares(rows, zeros.expected((a, b), shares[a], shares[b]))
@@ -70,63 +66,12 @@ def gaps_by_shares(
     if planning.rate.concentrated:
         # One row moves every gap: all of them cost what one costs at a share of the amount.
         noisy = session.measure_all(amount=price) / UNIT
-        gaps = shrunk(noisy, planning.rate.variance(float(price) / len(scores)))
-        return dict(zip(planning.pairs, gaps.tolist(), strict=True)), ROOM_OF_MEASURED
-    if planning.gap_noise(plan.structure) <= MOST_GAP_NOISE * rows:
-        return _together(session, planning.pairs, planning, price), ROOM_OF_MEASURED
-    picked = _forest(session, planning, plan, price * PICKS)
-    among = coarse.open_scores({pair: scores[pair] for pair in picked})
-    found = _together(among, picked, planning, price - price * PICKS)
-    return dict.fromkeys(planning.pairs, 0.0) | found, ROOM_OF_PICKED
-
-
-def _together(
-    session: ScoreSession, pairs: Sequence[Pair], planning: Planning, price: Fraction
-) -> dict[Pair, float]:
-    """Gaps of all pairs of a session, about, in rows."""
-    noisy = session.measure_together(epsilon=price) / UNIT
-    reach = planning.rate.distance * (len(pairs) + 1) / float(price)
-    return dict(zip(pairs, likely_gaps(noisy, reach).tolist(), strict=True))
-
-
-def likely_gaps(noisy: FloatArray, reach: float) -> FloatArray:
-    """What gaps are likely to be, by their noisy values.
-
-    reach   the noise of the L∞ mechanism, of each of many by itself, is nearly uniform in ± reach
-
-    The mean of G given G + noise, where G is exponential with the mean of the noisy gaps and so
-    truncated to where it may be. A value below −reach is one of no gap.
-
-    >>> likely_gaps(np.array([-9.0, 1.0, 50.0]), 5.0).round(1).tolist()
-    [0.0, 2.8, 49.4]
-    """
-    mean = max(float(noisy.mean()), reach / 1000)
-    low = np.maximum(0.0, noisy - reach)
-    width = np.maximum(noisy + reach - low, 0.0)
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        within = mean - width / np.expm1(width / mean)
-    return np.asarray(low + np.where(width > 0, within, 0.0))
-
-
-def _forest(session: ScoreSession, planning: Planning, plan: Plan, price: Fraction) -> list[Pair]:
-    """Pairs without a cycle, each drawn for a share of the price."""
-    import networkx as nx
-
-    penalties = _penalties(planning, plan)
-    forest, picked = nx.utils.UnionFind(planning.sizes), list[Pair]()
-    for draw in range(plan.edges):
-        among = [(a, b) for a, b in planning.pairs if forest[a] != forest[b]]
-        if not among:
-            break
-        a, b = session.choose(
-            f"pair {draw + 1} of {plan.edges}",
-            among,
-            amount=price / plan.edges,
-            penalties=penalties,
-        )
-        forest.union(a, b)
-        picked.append((a, b))
-    return picked
+        found = likely_by_normal(noisy, planning.gap_noise(plan.structure))
+    else:
+        noisy = session.measure_together(epsilon=price) / UNIT
+        reach = planning.rate.scale(len(scores) + 1, float(price))
+        found = likely_by_uniform(noisy, reach)
+    return dict(zip(planning.pairs, found.tolist(), strict=True))
 
 
 def few_gaps(planning: Planning, plan: Plan, curator: Curator) -> dict[Pair, float]:
@@ -139,7 +84,7 @@ def few_gaps(planning: Planning, plan: Plan, curator: Curator) -> dict[Pair, flo
     # U of one attribute is 0 whatever its counts: what a pair has to be better than.
     nothing = (next(iter(planning.sizes)),)
     session = curator.open_scores(dict.fromkeys((nothing, *planning.pairs), Independence()))
-    penalties = {pair: penalty // 2 for pair, penalty in _penalties(planning, plan).items()}
+    penalties: dict[Names, int] = {pair: planning.penalty(pair) for pair in planning.pairs}
     left: list[Names] = list(planning.pairs)
     price = planning.amount * plan.structure / plan.edges
     picked: dict[Pair, float] = {}
@@ -157,33 +102,31 @@ def few_gaps(planning: Planning, plan: Plan, curator: Curator) -> dict[Pair, flo
     return picked
 
 
-def _penalties(planning: Planning, plan: Plan) -> dict[Names, int]:
-    return {pair: planning.penalty(plan, pair) for pair in planning.pairs}
-
-
-def shrunk(values: FloatArray, variance: float) -> FloatArray:
-    """Noisy values, moved to their mean by as much of their spread as is noise (James, Stein 1961).
-
-    >>> shrunk(np.array([1.0, 3.0]), 0.5).tolist()
-    [1.5, 2.5]
-    """
-    spread = float(values.var())
-    kept = max(0.0, 1 - variance / spread) if spread > 0 else 0.0
-    return np.asarray(values.mean() + kept * (values - values.mean()))
-
-
 def _pair_noise(table: Names, sizes: Mapping[str, int]) -> float:
     return pair_noise(tuple(sizes[name] for name in table))
+
+
+def _of(amounts: Mapping[Names, Fraction], tables: Iterable[Names]) -> dict[Names, Fraction]:
+    return {names: amounts[names] for names in tables}
+
+
+def averaged(one: NoisyMarginal, other: NoisyMarginal) -> NoisyMarginal:
+    """Two measurements of one table with Gaussian noise as one, by their precisions; whole again.
+
+    >>> first = NoisyMarginal(("a",), np.array([4, 9]), Fraction(6), gaussian=True)
+    >>> both = averaged(first, NoisyMarginal(("a",), np.array([1, 9]), Fraction(3), gaussian=True))
+    >>> both.table.tolist(), both.scale
+    ([2, 9], Fraction(2, 1))
+    """
+    total = one.scale + other.scale
+    table = (one.table * float(other.scale) + other.table * float(one.scale)) / float(total)
+    scale = one.scale * other.scale / total
+    return NoisyMarginal(one.attributes, np.rint(table).astype(np.int64), scale, gaussian=True)
 
 
 def _as_measured(table: NoisyMarginal) -> NoisyMarginal:
     return table
 
-
-EARLY = Fraction(36, 100)
-"""Of what is measured again for one-way marginals, beside tables over groups: as a plan of large
-tables has it, 30 parts beside 53.
-"""
 
 ROWS = Fraction(1, 100)
 FEWEST_ROWS = 50.0
@@ -194,10 +137,16 @@ MOST_TREE = 20
 """Cells of all cliques together, in largest cliques of a search."""
 
 OF_TABLES = 0.85
-"""What tables get of what is left, about, where one-way marginals are refined beside them."""
+"""What tables get of what is left, about, where one-way marginals are measured beside them."""
+
+LEAST_AGAIN = 1e-4
+"""The part of what is left for which a one-way marginal is measured better, at least."""
 
 OF_NOISE = 0.6
 """Part of the squares of one-way marginals' noise that is in the square of a gap, about."""
+
+UNPAID = 1e-12
+"""An amount for which nothing is known."""
 
 MOST_PACKED = 256
 """Cells of a table that attributes are packed into."""
@@ -214,35 +163,39 @@ class OneShot(TableModel):
                      groups of levels, and nothing is spent on finding them
     smooth           whether those tables are combined with the ones of before
     quality          ``best_plus``: with a declared δ, where not every pair can be measured, the
-                     rounds of ``aim_like`` instead: many times slower, alike or slightly better
+                     rounds of ``aim_like`` instead: many times slower, better at small ε alone
 
-    A noisy number of rows first (1 % of the amount). Then, by public sizes, that number, and in
-    the case of views one noisy mean:
+    workload         what counts more: entries of one to three attributes and a weight, such as
+                     ``income 4, age sex 2``: every pair with ``income`` four times, that of
+                     ``age`` and ``sex`` twice. Tables that have to be found and shares of the
+                     amount follow it; views hold every pair anyway
+
+    A noisy number of rows first (1 % of the amount). Then, by public sizes and that number:
 
     * *views*: a covering design that holds every pair, where one clique may hold all attributes
-      or all are binary, and a pair's noise is small beside the rows, or in pure ε beside the noisy
-      mean of U_ij = ½‖c_ij − r cᵀ/n‖₁ over all pairs (4 %);
+      or all are binary, and a pair's noise is small beside the rows, or beside the noisy mean of
+      U_ij = ½‖c_ij − r cᵀ/n‖₁ over all pairs (2 to 6 %);
     * *large*: one-way marginals (8 to 30 %, by how many rows their noise is), the gaps
       G_ij = ‖c_ij − N̂p̂_i p̂_jᵀ‖₁ of all pairs of grouped levels, measured together (3 to 12 %, in
-      pure ε by the L∞ mechanism) or of a forest of pairs that is picked (5 %), then the tables of
-      several attributes whose gaps are most beside the noise in their pairs. In pure ε one-way
-      marginals that no table tells whole are refined beside the tables, and both share what is
-      left so that the error of all pairs falls alike with each (``inference.shared_noise``);
+      pure ε by the L∞ mechanism), then the tables of several attributes whose gaps, and what they
+      tell of others along paths, are most beside the noise in their pairs
+      (``inference.table_sets``). Tables and one-way marginals, which are refined beside them or
+      with Gaussian noise measured once more, share what is left so that the error of all pairs
+      falls alike with each (``inference.shared_noise``);
+    * *few*, where the gaps of all pairs would drown in noise: pairs drawn by U_ij (5 %), packed
+      together with the rest;
     * nothing pays: every attribute once, in tables packed so that all one-way marginals have
-      the least noise;
-    * *few*, with a declared δ: pairs drawn by U_ij (8 %), packed together with the rest. There
-      a noisy max of what each plan would gain chooses among them.
+      the least noise.
 
     The tables share all that is left, each by the weight of its noise. One distribution is
     fitted to all noisy tables and rows are drawn from it.
 
     *Proof.* Number of rows and tables: a row is in one cell, over groups of levels too; Δ1 =
     Δ2 = 1 under add/remove, times the distance; a refined marginal costs what is added to it
-    (``gate.mechanisms.refine``). U moves by less than 2, a sum of p of them by 2p, and a plan's
-    score by ⌈weight · edges · 2⌉ (``ForestPlan``); against released N̂ and p̂ a gap moves by 1, and
-    so do all of p together in L∞, and by √p in L2. Sizes, groups, views, sets and shares are
-    functions of public and released values, and the tables get all that is left, so the total is
-    the amount, exactly. Fit and sampling are post-processing. ∎
+    (``gate.mechanisms.refine``). U moves by less than 2, a sum of p of them by 2p; against
+    released N̂ and p̂ a gap moves by 1, and so do all of p together in L∞, and by √p in L2. Sizes,
+    groups, views, sets and shares are functions of public and released values, and the tables get
+    all that is left, so the total is the amount, exactly. Fit and sampling are post-processing. ∎
 
     Source: this project; its parts are of PriView (covering designs), Private-PGM (fit by a
     graphical model) and AIM (gain beside noise).
@@ -257,10 +210,14 @@ class OneShot(TableModel):
     quality: str = choice("best", "best_plus")
     plan_from: str = plan_from()
     smooth: str = smooth()
+    workload: str = workload()
 
     def check(self, domain: Domain) -> None:
-        """Also DeclarationError for tables that cannot be smoothed."""
+        """Also DeclarationError for tables that cannot be smoothed, and a workload of attributes
+        that are not modelled.
+        """
         super().check(domain)
+        self._workload.require_known(self.modelled(domain), of=type(self).__name__)
         require_plan(self.plan_from, self.smooth)
 
     def most_cells(self, domain: Domain) -> int:
@@ -282,6 +239,10 @@ class OneShot(TableModel):
             return 0
         viewed = [sum(prod(sizes[n] for n in view) for view in one.views) for one in planned]
         return max(*viewed, prod(sizes.values()) if planned[0].is_small else 0)
+
+    @property
+    def _workload(self) -> Workload:
+        return Workload.of(self.workload) or Workload()
 
     def sizes(self, domain: Domain) -> dict[str, int]:
         """Levels of the measured attributes that have two or more."""
@@ -324,7 +285,8 @@ class OneShot(TableModel):
         rate = NoiseRate(curator.currency != PURE, curator.distance)
         rows = max(FEWEST_ROWS, float(counted.table))
         planning = Planning(sizes, rows, amount, rate, self.clique_cells)
-        round_ = _Round(curator, planning, counted, self.zeros(curator.domain))
+        zeros, weights = self.zeros(curator.domain), self._workload.weights(sizes)
+        round_ = _Round(curator, planning, counted, zeros, weights)
         return self._drawn(round_.fitted(), curator.domain, rng)
 
     def fit_after(
@@ -354,7 +316,9 @@ class OneShot(TableModel):
         rate = NoiseRate(curator.currency != PURE, curator.distance)
         rows = max(FEWEST_ROWS, float(counted.table))
         planning = Planning(sizes, rows, amount, rate, self.clique_cells)
-        round_ = _Round(curator, planning, counted, self.zeros(domain))
+        round_ = _Round(
+            curator, planning, counted, self.zeros(domain), self._workload.weights(sizes)
+        )
         return self._drawn(round_.again(known, smooths=self.smooth == "true"), domain, rng)
 
     def _drawn(
@@ -370,12 +334,14 @@ class _Round:
 
     counted   the noisy number of rows
     zeros     cells that are empty
+    weights   what each pair's error counts (d, d); None where all count alike
     """
 
     curator: Curator
     planning: Planning
     counted: NoisyMarginal
     zeros: StructuralZeros
+    weights: FloatArray | None = None
 
     @property
     def sizes(self) -> Mapping[str, int]:
@@ -415,20 +381,21 @@ class _Round:
         tables = [one for one in names if one not in early]
         sizes = {n: groupings[n].size if n in groupings else size for n, size in self.sizes.items()}
         learned = known.smoothed if smooths else _as_measured
-        singles: list[NoisyMarginal] = []
+        singles, measured = list[NoisyMarginal](), list[NoisyMarginal]()
         if early:
-            share = EARLY if tables else Fraction(1)
-            weights = [float(self.sizes[name]) for (name,) in early]
-            asked = self._amounts(early, weights, self.left * share)
-            singles = [learned(one) for one in self.curator.tabulate(asked)]
-        measured: list[NoisyMarginal] = []
-        if tables:
+            shares = self._shared(
+                sizes, dict.fromkeys(self.sizes, UNPAID), np.zeros((len(sizes), len(sizes)))
+            ).amounts(tables, [name for (name,) in early], float(self.left))
+            amounts = self._split((*tables, *early), np.concatenate(shares))
+            singles = [learned(one) for one in self.curator.tabulate(_of(amounts, early))]
+        elif tables:
             # Every attribute once is packed; a cover of pairs holds them more often.
-            is_packed = not early and sum(map(len, tables)) == len(self.sizes)
+            is_packed = sum(map(len, tables)) == len(self.sizes)
             noise = one_way_noise if is_packed else _pair_noise
-            asked = self._amounts(tables, [noise(one, sizes) for one in tables])
+            amounts = self._amounts(tables, [noise(one, sizes) for one in tables])
+        if tables:
             coarse = self.curator.grouped(groupings) if groupings else self.curator
-            measured = [learned(one) for one in coarse.tabulate(asked)]
+            measured = [learned(one) for one in coarse.tabulate(_of(amounts, tables))]
         counted = learned(self.counted)
         ways = OneWays.of(singles, counted) if early else None
         return FittedRows(
@@ -459,7 +426,7 @@ class _Round:
         singles = self._amounts([(name,) for name in self.sizes], sizes, early)
         first = self.curator.tabulate(singles)
         ways = OneWays.of(first, self.counted)
-        least = self.planning.least_share(plan)
+        least = self.planning.least_share(float(self.left))
         groupings = {
             n: Grouping.by_share(ways.shares[n], least=least, kinds=self.zeros.kinds(n))
             for n in self.sizes
@@ -467,45 +434,54 @@ class _Round:
         coarse = self.curator.grouped(groupings)
         before = {names[0]: float(amount) for names, amount in singles.items()}
         search = self._search(plan, ways, groupings, coarse, before)
-        tables = search.run(self.planning.pairs)
-        if self.planning.rate.concentrated:
-            weights = [search.weight(names) for names in tables]
-            measured = coarse.tabulate(self._amounts(tables, weights))
-        else:
-            measured, ways = self._refined(search, tables, coarse, first, before)
+        found = search.run(self.planning.pairs)
+        tables = [names for names in found if len(names) > 1]
+        told = {pair for names in tables for pair in combinations(names, 2)}
+        untold = search.depends.untold(search.depends.paths(told))
+        shared = self._shared(search.sizes, before, untold)
+        of_tables, of_singles = shared.amounts(tables, list(self.sizes), float(self.left))
+        again = [
+            (name,)
+            for name, amount in zip(self.sizes, of_singles, strict=True)
+            if amount > LEAST_AGAIN * float(self.left)
+        ]
+        more = of_singles[of_singles > LEAST_AGAIN * float(self.left)]
+        amounts = self._split((*tables, *again), np.concatenate([of_tables, more]))
+        measured = coarse.tabulate(_of(amounts, tables)) if tables else ()
+        ways = OneWays.of(self._better(first, _of(amounts, again)), self.counted)
         return FittedRows(
             (self.counted, *measured), self.sizes, ways, groupings, self.planning.cap, self.zeros
         )
 
-    def _refined(
-        self,
-        search: TableSearch,
-        found: Sequence[Names],
-        coarse: Curator,
-        first: Sequence[NoisyMarginal],
-        before: Mapping[str, float],
-    ) -> tuple[tuple[NoisyMarginal, ...], OneWays]:
-        """Tables of several attributes, and one-way marginals with less noise where no table says
-        all of them.
+    def _better(
+        self, first: Sequence[NoisyMarginal], added: Mapping[Names, Fraction]
+    ) -> list[NoisyMarginal]:
+        """One-way marginals with less noise: refined for what is added to their price, and where
+        noise is Gaussian measured once more, which is worth as much.
         """
-        tables = [names for names in found if len(names) > 1]
-        inside = {name for names in tables for name in names}
-        again = [
-            name
-            for name, size in self.sizes.items()
-            if name not in inside or search.sizes[name] < size
-        ]
-        distance = self.planning.rate.distance
-        shared = SharedNoise(self.sizes, search.sizes, before, search.gaps, distance)
-        of_tables, of_singles = shared.amounts(tables, again, float(self.left))
-        weights = [*of_tables.tolist(), *of_singles.tolist()]
-        exact = [Fraction(max(1, round(10**5 * one / sum(weights)))) for one in weights]
-        asked = [*tables, *((name,) for name in again)]
-        amounts = dict(zip(asked, split(self.left, exact), strict=True))
-        measured = coarse.tabulate({names: amounts[names] for names in tables}) if tables else ()
-        refined = self.curator.refine({(name,): amounts[name,] for name in again}) if again else ()
-        known = {one.attributes: one for one in (*first, *refined)}
-        return measured, OneWays.of(tuple(known[name,] for name in self.sizes), self.counted)
+        if not added:
+            return list(first)
+        if not self.planning.rate.concentrated:
+            better = {one.attributes: one for one in self.curator.refine(added)}
+        else:
+            known = {one.attributes: one for one in first}
+            again = self.curator.tabulate(added)
+            better = {one.attributes: averaged(known[one.attributes], one) for one in again}
+        return [better.get(one.attributes, one) for one in first]
+
+    def _shared(
+        self,
+        grouped: Mapping[str, int],
+        before: Mapping[str, float],
+        untold: FloatArray,
+    ) -> SharedNoise:
+        return SharedNoise(self.sizes, grouped, before, untold, self.planning.rate, self.weights)
+
+    def _split(self, tables: Sequence[Names], amounts: FloatArray) -> dict[Names, Fraction]:
+        """All that is left, about as said."""
+        parts = amounts / amounts.sum()
+        exact = [Fraction(max(1, round(10**5 * part))) for part in parts.tolist()]
+        return dict(zip(tables, split(self.left, exact), strict=True))
 
     def _search(
         self,
@@ -517,20 +493,21 @@ class _Round:
     ) -> TableSearch:
         shares = {name: groupings[name].summed(ways.shares[name]) for name in self.sizes}
         zeros = self.zeros.grouped(groupings)
-        gaps, room = gaps_by_shares(self.planning, plan, coarse, shares, zeros, rows=ways.rows)
-        if not self.planning.rate.concentrated:
-            gaps = self._unbiased(gaps, before)
+        noisy = gaps_by_shares(self.planning, plan, coarse, shares, zeros, rows=ways.rows)
+        gaps = self._unbiased(noisy, before)
+        spread = {name: 1 - float((share**2).sum()) for name, share in shares.items()}
         sizes = {name: groupings[name].size for name in self.sizes}
         cap = max(4, self.planning.cap // SEARCHED, zeros.most_cells(sizes))
         return TableSearch(
             sizes=sizes,
-            gaps=gaps,
-            amount=float(self.left) * (1.0 if self.planning.rate.concentrated else OF_TABLES),
+            weights=self.weights,
+            depends=Dependence.of(sizes, gaps, spread=spread, rows=ways.rows),
+            amount=float(self.left) * OF_TABLES,
             rate=self.planning.rate,
             rows=ways.rows,
             cap=cap,
             total=MOST_TREE * cap,
-            room=room,
+            room=ROOM,
             edges=zeros.pairs,
         )
 

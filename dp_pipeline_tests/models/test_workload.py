@@ -1,0 +1,100 @@
+"""What counts more is measured better, and nothing else of a release changes by its words."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dp_pipeline.estimators import PrivateSynthesizer
+from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.models.tables.one_shot import OneShot
+from dp_pipeline.models.tables.one_shot.workload import Workload
+from dp_pipeline.release.synthetic_table import SyntheticTable
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.parameters import from_text, texts_of
+from dp_pipeline_tests.models.contract import run
+from dp_pipeline_tests.models.discrete import counter_of, domain_of
+
+SIZES = (6,) * 10
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [("", ""), ("a 2", "a 2"), (" a  b 0.5 ,c 3.0,", "a b 0.5, c 3"), ("a b c 1000", "a b c 1000")],
+)
+def test_a_workload_is_read_into_one_spelling(said: str, kept: str) -> None:
+    model = from_text(OneShot, {"workload": said}, of="town")
+    assert model.workload == kept
+
+
+@pytest.mark.parametrize(
+    "said", ["a", "2", "a a 2", "a b c d 2", "a 0", "a -1", "a 1001", "a 1e3", "a two", "a b, c 2"]
+)
+def test_any_other_text_is_refused_in_one_line(said: str) -> None:
+    with pytest.raises(DeclarationError, match="workload: expected entries of one to three"):
+        from_text(OneShot, {"workload": said}, of="town")
+
+
+def test_a_name_that_is_not_modelled_is_refused_before_anything_is_asked() -> None:
+    with pytest.raises(DeclarationError, match="expected names of modelled attributes, got 'x9'"):
+        OneShot(workload="x9 2").check(domain_of((2, 2)))
+    OneShot(workload="x1 2").check(domain_of((2, 2)))
+
+
+def test_without_one_a_release_keeps_its_key() -> None:
+    assert "workload" not in texts_of(OneShot(), measuring=True)
+    assert texts_of(OneShot(workload="x0 2"), measuring=True)["workload"] == "x0 2"
+
+
+def test_weights_of_a_pair_multiply() -> None:
+    weights = Workload.of("a 2, a b 3, b c d 5").weights("abcd")
+    assert weights[0].tolist() == [1, 6, 2, 2]
+    assert (weights == weights.T).all()
+    assert weights[1, 2] == weights[2, 3] == 5
+    assert Workload().weights("ab") is None
+
+
+def dependent(rows: int) -> np.ndarray:
+    """Every pair depends on each other through something that is no attribute."""
+    rng = np.random.default_rng(1)
+    hidden = rng.integers(0, 6, (rows, 1))
+    return np.where(rng.random((rows, 10)) < 0.5, hidden, rng.integers(0, 6, (rows, 10)))
+
+
+def distance_of_last(model: OneShot, epsilon: Fraction, delta: Fraction | None) -> float:
+    """Of the pairs with the last attribute; mean of two releases."""
+    domain, codes = domain_of(SIZES), dependent(20_000)
+    found = []
+    for seed in range(2):
+        rows, noise = counter_of(domain, codes), SeededNoise(seed)
+        done = run(model, rows, epsilon=epsilon, domain=domain, delta=delta, noise=noise)
+        assert isinstance(done.released, SyntheticTable)
+        for one in range(9):
+            both = [
+                np.bincount(6 * table[:, one] + table[:, 9], minlength=36) / len(table)
+                for table in (codes, done.released.codes)
+            ]
+            found.append(np.abs(both[0] - both[1]).sum() / 2)
+    return float(np.mean(found))
+
+
+@pytest.mark.parametrize("delta", [None, Fraction(1, 10**6)], ids=["epsilon", "rho"])
+def test_pairs_that_count_more_are_nearer(delta: Fraction | None) -> None:
+    epsilon = Fraction(1, 2) if delta is None else Fraction(1, 4)
+    counted = distance_of_last(OneShot(workload="x9 20"), epsilon, delta)
+    alike = distance_of_last(OneShot(), epsilon, delta)
+    assert counted < 0.9 * alike
+
+
+def test_the_estimator_takes_it_as_a_parameter_of_its_method() -> None:
+    frame = pd.DataFrame({"a": ["x", "y"] * 500, "b": ["x", "y"] * 500, "c": ["x", "x"] * 500})
+    domain = {name: ["x", "y"] for name in "abc"}
+    fitted = PrivateSynthesizer(
+        domain=domain, epsilon=1, method_params={"workload": "a b 3"}, random_state=0
+    ).fit(frame)
+    assert len(fitted.sample(10)) == 10
+    with pytest.raises(ValueError, match="workload"):
+        PrivateSynthesizer(domain=domain, epsilon=1, method_params={"workload": "z 3"}).fit(frame)
