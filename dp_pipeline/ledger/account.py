@@ -226,19 +226,19 @@ class Account:
         each_window: Fraction | None = None,
     ) -> Account:
         """The account with a higher ceiling, or the same and another limit of a month, of each
-        window or of δ.
+        window or of δ. Where rows are cut into windows, a total or a limit of each that was missing
+        may be added: it then stays, like any other.
 
         total          None only where the account has none, because each window has a limit
         delta_ceiling, each_window   None: as they are
 
-        Raises DeclarationError for a lower ceiling, of ε or of δ, for an account without one, and
-        where nothing would change.
+        Raises DeclarationError for a lower ceiling, of ε or of δ, for an account without one or
+        without windows, and where nothing would change.
         """
         delta_ceiling = self.delta_ceiling if delta_ceiling is None else delta_ceiling
         each_window = self.each_window if each_window is None else each_window
         self._require_not_lower("ceiling", total)
-        if self.each_window is not None or each_window is not None:
-            self._require_not_lower("each_window", each_window)
+        self._require_not_lower("each_window", each_window)
         if (delta_ceiling or 0) < (self.delta_ceiling or 0):
             raise DeclarationError(
                 f"population {self.population}: expected a ceiling of δ of at least "
@@ -263,8 +263,8 @@ class Account:
 
     def _require_not_lower(self, name: str, asked: Fraction | None) -> None:
         has = getattr(self, name)
-        if name == "ceiling" and has is None and asked is None and self.each_window is not None:
-            return
+        if has is None and (self.windows or (name == "each_window" and asked is None)):
+            return  # None as before, or one that is added.
         if has is None or asked is None or not _is_positive(asked) or asked < has:
             what = "a ceiling" if name == "ceiling" else f"an {name}"
             raise DeclarationError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from fractions import Fraction
 
-from dp_pipeline.ledger.account import Account
+from dp_pipeline.ledger.account import LIMITS, Account
 from dp_pipeline.ledger.entries import Entry, SpendRow, blocks_of, delta_of
 from dp_pipeline.ledger.state import merged
 from dp_pipeline.spec.amounts import NANO, epsilon_text, nano_epsilon
@@ -73,9 +73,12 @@ class Audit:
             raise _impossible(entry, "it charges nobody")
         for period in ("", entry.time[:7]):
             self._spent[entry.population, period] += entry.nano_epsilon
-        if entry.is_charge and entry.population and self._accounts[entry.population].windows:
+        if not entry.is_charge or not entry.population:
+            return
+        self._add_delta(entry)
+        if self._accounts[entry.population].windows:
             # What names no window counts in every one.
-            for block in blocks_of(entry.facts) or (_EVERYWHERE,):
+            for block in _blocks_of(entry) or (_EVERYWHERE,):
                 self._charge_block(entry, block)
 
     def _opened(self, entry: Entry) -> None:
@@ -86,11 +89,15 @@ class Audit:
 
     def _raised(self, entry: Entry) -> None:
         before = self._accounts[entry.population]
+        if not entry.facts.keys() <= {*LIMITS, "reason", "by"}:
+            raise _impossible(entry, f"it changes more than limits of {entry.population}")
         self._facts[entry.population] = merged(self._facts[entry.population], entry.facts)
         after = self._account(entry)
         limits = (before.limit, after.limit), (before.window_limit, after.window_limit)
-        kept = [pair for pair in limits if pair != (None, None)]
-        if not kept or any(was is None or now is None or now < was for was, now in kept):
+        comes = bool(before.windows)
+        if not comes and before.limit is None:
+            raise _impossible(entry, f"{entry.population} has no ceiling that could be raised")
+        if any(_is_lower(was, now, comes=comes) for was, now in limits):
             raise _impossible(entry, f"it lowers the ceiling of {entry.population}")
         if (after.delta_ceiling or 0) < (before.delta_ceiling or 0):
             raise _impossible(entry, f"it lowers the ceiling of δ of {entry.population}")
@@ -114,17 +121,20 @@ class Audit:
                 of = f" of {period}" if period else ""
                 raise _impossible(entry, f"it passes the ceiling {epsilon_text(limit)}{of}")
         self._reserve_blocks(entry, account)
-        delta = delta_of(entry.facts)
-        spent = self._delta_spent.get(entry.population, Fraction(0)) + delta
-        self._delta_spent[entry.population] = spent
+        self._add_delta(entry)
+        delta, spent = delta_of(entry.facts), self._delta_spent[entry.population]
         if account.within == "window":
             spents = [self._delta_of_block(entry.population, one) for one in blocks_of(entry.facts)]
             spent = max(spents, default=Fraction(0))
         if delta and account.most_delta is not None and spent > account.most_delta:
             raise _impossible(entry, "it passes the ceiling of δ")
 
+    def _add_delta(self, entry: Entry) -> None:
+        spent = self._delta_spent.get(entry.population, Fraction(0))
+        self._delta_spent[entry.population] = spent + delta_of(entry.facts)
+
     def _reserve_blocks(self, entry: Entry, account: Account) -> None:
-        blocks = blocks_of(entry.facts)
+        blocks = _blocks_of(entry)
         if bool(blocks) != bool(account.windows):
             said = "names none of the windows" if account.windows else "names windows"
             raise _impossible(entry, f"it {said} of {entry.population}")
@@ -161,6 +171,20 @@ class Audit:
             symbol = self._accounts[entry.population].currency.symbol
             total = f"{reserved.nano_epsilon} nano-{symbol}"
             raise _impossible(entry, f"its spends do not sum to {total}")
+
+
+def _blocks_of(entry: Entry) -> tuple[str, ...]:
+    try:
+        return blocks_of(entry.facts)
+    except Damaged:
+        raise _impossible(entry, "its windows cannot be read") from None
+
+
+def _is_lower(was: Fraction | None, now: Fraction | None, *, comes: bool) -> bool:
+    """Whether a limit goes down, goes, or comes where none may."""
+    if was is None:
+        return now is not None and not comes
+    return now is None or now < was
 
 
 def _impossible(entry: Entry, why: str) -> Damaged:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Protocol
 
@@ -17,6 +18,9 @@ from dp_pipeline.ledger.head import Head, Tip, newest, require_known
 from dp_pipeline.ledger.tables import FORMAT
 from dp_pipeline.ledger.view import Page, View
 from dp_pipeline.spec.errors import Damaged, PipelineError
+
+_LOOK: ContextVar[tuple[str, View] | None] = ContextVar("one look at a ledger", default=None)
+"""The view that everything in this context reads, and of which ledger and head it is."""
 
 StillHeld = Callable[[], None]
 """Raises ReservationOver where a lock that was taken is no longer held."""
@@ -141,10 +145,29 @@ class Book:
     @contextmanager
     def reading(self) -> Iterator[View]:
         """One consistent view of the rows; does not wait for writers."""
+        view = self._look()
+        if view is not None:
+            yield view
+            return
         tip = self._tip()
         with self._store.transaction(writing=False) as connection:
             self.require_whole(tip, connection)
             yield View(connection, head=tip, of=str(self))
+
+    @contextmanager
+    def one_look(self) -> Iterator[None]:
+        """What this context reads until the block ends is of one moment, and read in one
+        transaction. For whoever asks many things and writes nothing.
+        """
+        if not self.exists():
+            yield
+            return
+        with self.reading() as view:
+            token = _LOOK.set((self._both, view))
+            try:
+                yield
+            finally:
+                _LOOK.reset(token)
 
     @contextmanager
     def auditing(self) -> Iterator[tuple[Connection, Tip]]:
@@ -158,6 +181,8 @@ class Book:
     @contextmanager
     def writing(self) -> Iterator[Page]:
         """One transaction, alone; committed, on the disk and named by the head when it ends."""
+        if self._look() is not None:
+            raise RuntimeError(f"ledger {self}: expected no writing inside one look at it")
         with self._store.alone():
             tip = self._tip()
             with self._store.transaction(writing=True) as connection:
@@ -200,6 +225,11 @@ class Book:
     def require_sound(self, connection: Connection) -> None:
         """Damaged where tables and indexes do not tell the same."""
         self._store.require_sound(connection)
+
+    def _look(self) -> View | None:
+        """The view of this ledger that this context keeps, if it keeps one."""
+        of, view = _LOOK.get() or ("", None)
+        return view if of == self._both else None
 
     def _tip(self) -> Tip:
         """What the head names; Damaged where there is none."""

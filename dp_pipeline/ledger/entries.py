@@ -105,9 +105,11 @@ class Charge:
             require_text(name, of=f"name of a fact of {self.what}")
             if not isinstance(text, str):
                 raise DeclarationError(f"{self.what}: fact {name!r} must be text, got {text!r}")
-        # A copy: what was reserved must not change with the caller's dictionary.
+        # A copy: what was reserved must not change with the caller's dictionary. Of δ and windows
+        # the fields alone say anything: a fact that says them beside would be charged too.
+        others = {name: text for name, text in self.facts.items() if name not in (DELTA, BLOCKS)}
         kept = self._delta_fact() | self._blocks_fact()
-        object.__setattr__(self, "facts", {**self.facts, **kept})
+        object.__setattr__(self, "facts", {**others, **kept})
 
     def _delta_fact(self) -> dict[str, str]:
         if not isinstance(self.delta, Fraction) or not 0 <= self.delta < 1:
@@ -119,14 +121,12 @@ class Charge:
         return {DELTA: str(self.delta)} if self.delta else {}
 
     def _blocks_fact(self) -> dict[str, str]:
-        if not self.blocks:
-            return {}
-        if not _are_blocks(self.blocks):
+        if not isinstance(self.blocks, tuple) or not _are_blocks(self.blocks):
             raise DeclarationError(
                 f"{self.what}: expected at most {MOST_BLOCKS} names of windows, sorted and each "
-                f"once, got {' '.join(map(str, self.blocks))[:60]!r}"
+                f"once, got {str(self.blocks)[:60]!r}"
             )
-        return {BLOCKS: " ".join(self.blocks)}
+        return {BLOCKS: " ".join(self.blocks)} if self.blocks else {}
 
     def _require_cost(self) -> None:
         if self.kind not in KINDS:
@@ -268,8 +268,8 @@ def delta_of(facts: Mapping[str, str]) -> Fraction:
 
 
 def _are_blocks(blocks: Sequence[str]) -> bool:
-    is_sorted = list(blocks) == sorted(set(blocks)) and len(blocks) <= MOST_BLOCKS
-    return is_sorted and all(_BLOCK.fullmatch(one) for one in blocks)
+    are_names = all(isinstance(one, str) and _BLOCK.fullmatch(one) for one in blocks)
+    return are_names and list(blocks) == sorted(set(blocks)) and len(blocks) <= MOST_BLOCKS
 
 
 def blocks_of(facts: Mapping[str, str]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from fractions import Fraction
 from pathlib import Path
 
@@ -118,7 +118,7 @@ class Ledger:
         """Let a population spend more, for ever; give the account as it is from now on.
 
         total      the new ceiling, at least the old one; None where there is none, because each
-                   window has a limit
+                   window has a limit. Where rows are cut it may be added, as ``each_window`` may
         per_month  the new limit of a calendar month, or None for none
         reason     why, in one line; kept in the row, and exported
         by         who
@@ -275,6 +275,10 @@ class Ledger:
             return (None,) * len(keys)
         with self._book.reading() as view:
             return tuple(reservation.state_of(view, key) for key in keys)
+
+    def one_look(self) -> AbstractContextManager[None]:
+        """A block in which everything that is read is of one moment, as nothing is written."""
+        return self._book.one_look()
 
     def unfinished(self) -> tuple[str, ...]:
         """The keys of all charged releases that have not ended, in their order."""

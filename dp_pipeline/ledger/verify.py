@@ -290,7 +290,8 @@ def naming(row: Row, children: list[Row], *, state: State, after: str) -> Draft:
             "row": str(row["sequence"]),
             "bytes": stored_bytes(row, children),
             "after": after,
-            **(_own_delta(row) | _own_blocks(row) if charges else {}),
+            **(_own_delta(row) if charges else {}),
+            **(_own_blocks(row) if charges and known and known.is_cut else {}),
         },
     )
 

@@ -35,7 +35,9 @@ class Balance:
     month        the calendar month (UTC) that ``month_spent`` is of: "2026-11"
     month_spent  the sum of the charges of that month
     delta_ceiling, delta_spent   of the charges' own δ; a ceiling of None is no limit. Where a
-                 person's rows of one window are protected, of the fullest one that is asked about
+                 person's rows of one window are protected, of the fullest one that is asked about,
+                 or of all where none is
+    delta_window   that window; empty where ``delta_spent`` is of all charges
     window_ceiling   what one window may cost, or None
     window       of the windows that are asked about the fullest; empty where none is
     window_spent the sum of its charges
@@ -56,6 +58,7 @@ class Balance:
     window_ceiling: Fraction | None = None
     window: str = ""
     window_spent: Fraction = Fraction(0)
+    delta_window: str = ""
 
     @property
     def left(self) -> Fraction | None:
@@ -127,6 +130,7 @@ class Balance:
                 ceiling=most,
                 where=where,
                 symbol="δ",
+                part=("ceiling", self.delta_window),
             )
 
 
@@ -136,20 +140,23 @@ def balance_of(
     *,
     month: str,
     blocks: Mapping[str, Block] | None = None,
+    deltas: Mapping[str, Block] | None = None,
 ) -> Balance:
     """The balance of an account that stands as the ledger says; zero and no ceiling without one.
 
     month    whose charges are ``month_spent``; not before the newest one that was charged
     blocks   the windows that are asked about, with what was charged to them
+    deltas   those whose own δ counts, where a person's rows of one window are protected
     """
     if account is None or standing is None:
         return Balance(ceiling=None, spent=Fraction(0), month=month)
     month_spent = standing.month_spent if month == standing.month else 0
     asked = blocks or {}
     window = max(asked, key=lambda name: asked[name].spent, default="")
-    deltas = [Fraction(standing.delta_spent)]
+    of_delta = {"": Fraction(standing.delta_spent)}
     if account.within == "window":
-        deltas = [Fraction(one.delta_spent) for one in asked.values()]
+        of_delta = {name: Fraction(one.delta_spent) for name, one in (deltas or {}).items()}
+    delta_window = max(of_delta, key=lambda name: of_delta[name], default="")
     return Balance(
         ceiling=account.limit,
         spent=Fraction(standing.spent, NANO),
@@ -159,7 +166,8 @@ def balance_of(
         month=month,
         month_spent=Fraction(month_spent, NANO),
         delta_ceiling=account.most_delta,
-        delta_spent=max(deltas, default=Fraction(0)),
+        delta_spent=of_delta.get(delta_window, Fraction(0)),
+        delta_window=delta_window,
         window_ceiling=account.window_limit,
         window=window,
         window_spent=Fraction(asked[window].spent if window else 0, NANO),
@@ -230,7 +238,12 @@ class View:
         found = self.state.population(population)
         account = None if found is None else found.account(population)
         asked = {name: self.state.block(population, name) for name in blocks}
-        return balance_of(account, found, month=self.month, blocks=asked)
+        deltas = asked
+        if not blocks and account is not None and account.within == "window":
+            # A window without a name has what counts in all of them.
+            names = self.state.blocks(population) or ("",)
+            deltas = {name: self.state.block(population, name) for name in names}
+        return balance_of(account, found, month=self.month, blocks=asked, deltas=deltas)
 
     def release(self, key: str) -> tuple[Entry, ...]:
         """The row that reserved a release and, if there is one, the row that ended it.

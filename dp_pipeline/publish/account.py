@@ -273,6 +273,7 @@ def require_snapshot(spec: DatasetSpec, home: Home) -> Snapshot:
         raise NotPrepared(
             f"{spec.name}: expected a prepared snapshot, got none: {preparing(spec.name)}"
         )
+    snapshot.require_of(spec.window)
     # Since it was read, another population may have come to hold what was downloaded for it.
     for name in snapshot.downloaded:
         claiming(spec, ledger)(name)

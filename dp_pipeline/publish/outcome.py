@@ -215,11 +215,10 @@ def published_windows(spec: DatasetSpec, home: Home) -> tuple[str, ...]:
             f".{epsilon_text(one.epsilon)}.json",
         )
         names = {path.name for path in folder.glob("partition-*.json")}
-        own = {
-            name.removeprefix("partition-").removesuffix(end)
-            for name in names
-            if name.endswith(end)
-        }
+        ours = (name for name in names if name.endswith(end))
+        # A sweep's 0.5 ends like a 5: what is left of it has a dot, which no window has.
+        named = (name.removeprefix("partition-").removesuffix(end) for name in ours)
+        own = {name for name in named if "." not in name}
         found = own if found is None else found & own
     return tuple(sorted(found or (), key=spec.cut.start))
 

@@ -19,7 +19,7 @@ from typing import Literal
 
 from dp_pipeline.files import sweep
 from dp_pipeline.ledger import Charge, Entry, Ledger, Reservation
-from dp_pipeline.ledger.entries import delta_of, require_line
+from dp_pipeline.ledger.entries import blocks_of, delta_of, require_line
 from dp_pipeline.ledger.reservation import GIVEN_UP
 from dp_pipeline.publish.account import require_snapshot
 from dp_pipeline.publish.home import Home
@@ -188,6 +188,7 @@ def give_up(home: Home, key: str, *, reason: str, by: str) -> Entry:
         facts=begun.facts,
         currency=ledger.balance(begun.population).currency,
         delta=delta_of(begun.facts),
+        blocks=blocks_of(begun.facts),
     )
     with ledger.reserve(charge) as reservation:
         if reservation.state == "settled":

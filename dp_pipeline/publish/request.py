@@ -203,6 +203,11 @@ def plan_request(request: RunRequest) -> Plan:
     Raises DeclarationError for a noise source that these releases may not use, and for a
     file that disagrees with the account of its population, or declares more than it has.
     """
+    with request.home.ledger.one_look():
+        return _plan(request)
+
+
+def _plan(request: RunRequest) -> Plan:
     spec, home = request.spec, request.home
     for release in request.releases:
         release.require_allowed()

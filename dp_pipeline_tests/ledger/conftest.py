@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline.ledger import Ledger
+from dp_pipeline.ledger import Account, Ledger
 from dp_pipeline_tests.ledger.places import Place
-from dp_pipeline_tests.ledger.population import account
+from dp_pipeline_tests.ledger.population import account, weekly
 from dp_pipeline_tests.postgres_server import PostgresServer
 
 
@@ -49,3 +49,21 @@ def ledger(place: Place) -> Ledger:
     ledger = place()
     ledger.open_account(account())
     return ledger
+
+
+@pytest.fixture
+def opens(place: Place) -> Callable[[Account], Ledger]:
+    """A ledger with one account of rides."""
+
+    def opened(declared: Account) -> Ledger:
+        ledger = place()
+        ledger.open_account(declared)
+        return ledger
+
+    return opened
+
+
+@pytest.fixture
+def rides(opens: Callable[[Account], Ledger]) -> Ledger:
+    """Rides by the week: ε = 1 each, and no total."""
+    return opens(weekly())

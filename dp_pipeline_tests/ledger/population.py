@@ -7,9 +7,11 @@ import multiprocessing
 import os
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 from dp_pipeline.ledger import Account, Charge, Ledger, SpendRow
 from dp_pipeline.spec.amounts import nano_epsilon
@@ -21,6 +23,22 @@ def account(
     exact = None if ceiling is None else Fraction(ceiling)
     declared = {"unit": "one row", "relation": "add_remove", **other}
     return Account(population=population, purpose=purpose, ceiling=exact, **declared)
+
+
+def weekly(*, each: str | None = "1", ceiling: str | None = None, **other: Any) -> Account:
+    """An account of rides by the week, which promises one week where nothing else is said."""
+    exact = {
+        "ceiling": None if ceiling is None else Fraction(ceiling),
+        "each_window": None if each is None else Fraction(each),
+    }
+    declared = {"windows": "every week, UTC", "within": "window", "purpose": "release", **other}
+    return Account("rides", "rows of a rider", "add_remove", **exact, **declared)
+
+
+def in_windows(name: object, *blocks: str, epsilon: str = "0.1", **other: Any) -> Charge:
+    """A charge to rides that names windows."""
+    asked = charge(name, epsilon=epsilon, population="rides")
+    return replace(asked, blocks=blocks, **other)
 
 
 def charge(name: object = "a", *, epsilon: str = "0.1", population: str = "trips") -> Charge:

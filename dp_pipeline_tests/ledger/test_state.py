@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
+import threading
 from fractions import Fraction
 from pathlib import Path
 
@@ -237,3 +238,37 @@ def test_the_digest_changed_in_place_is_that_of_all_rows_sorted_anew():
                 state.take(row, sequence=sequence, time="2026-11")
             assert State(dict(kept.held)).digest == changed.digest
     assert State({}).digest != State().digest
+
+
+def test_what_is_read_in_one_look_is_of_one_moment_whatever_is_written_meanwhile(ledger: Ledger):
+    release(ledger, charge("a", epsilon="0.25"), "0.25")
+    other = Ledger(ledger.folder)
+    with ledger.one_look():
+        release_in_a_thread(other, "b")
+        assert ledger.balance("trips").left == Fraction(3, 4)
+        assert Ledger(ledger.folder).releases("trips") == 1
+    assert ledger.balance("trips").left == Fraction(1, 2)
+
+
+def test_one_look_at_one_ledger_shows_another_ledger_as_it_is(ledger: Ledger, tmp_path: Path):
+    second = Ledger(tmp_path / "second")
+    second.open_account(account("rides"))
+    with ledger.one_look():
+        assert second.populations() == ("rides",)
+        assert ledger.populations() == ("trips",)
+
+
+def test_nothing_is_written_inside_one_look(ledger: Ledger):
+    with ledger.one_look(), pytest.raises(RuntimeError, match="no writing inside one look"):
+        release(ledger, charge("a"))
+    assert ledger.releases("trips") == 0
+
+
+def release_in_a_thread(ledger: Ledger, name: str) -> None:
+    """As another process would: a look is of its own thread alone."""
+    thread = threading.Thread(
+        target=release, args=(ledger, charge(name, epsilon="0.25"), "0.25"), daemon=True
+    )
+    thread.start()
+    thread.join(timeout=30)
+    assert not thread.is_alive()

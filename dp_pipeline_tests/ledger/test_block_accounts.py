@@ -1,0 +1,209 @@
+"""Accounts whose time is cut into windows: what they declare, and how it is raised."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from dp_pipeline.ledger import Account, Ledger
+from dp_pipeline.ledger.audit import Audit
+from dp_pipeline.spec.amounts import rho_of
+from dp_pipeline.spec.errors import BudgetExceeded, Damaged, DeclarationError
+from dp_pipeline_tests.ledger.places import EVERYWHERE, Place
+from dp_pipeline_tests.ledger.population import account, in_windows, release, weekly
+
+STORES = EVERYWHERE
+BILLIONTH = Fraction(1, 10**9)
+RAISE: dict[str, Any] = {"per_month": None, "reason": "a second model", "by": "ana"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (lambda: weekly(each=None), "needs a limit of each window"),
+        (lambda: weekly(each=None, ceiling="9"), "needs a limit of each window"),
+        (lambda: weekly(within="ever"), "needs a ceiling"),
+        (lambda: weekly(windows=""), "expected windows"),
+        (lambda: weekly(windows="", within="ever", ceiling="9"), "expected windows"),
+        (lambda: replace(account(), within="window"), "expected windows"),
+        (lambda: weekly(windows="every week\n"), "windows of population rides"),
+        (lambda: weekly(windows=None), "expected windows"),
+        (lambda: weekly(within="month"), "within is window or ever, got 'month'"),
+        (lambda: weekly(each="2", ceiling="1"), "each_window at most the ceiling 1, got 2"),
+        (lambda: weekly(each="0"), "each_window above 0"),
+        (lambda: replace(weekly(), each_window=1.0), "each_window above 0"),
+    ],
+)
+def test_a_declaration_of_windows_that_limits_nothing_is_refused(wrong, words: str):
+    with pytest.raises(DeclarationError, match=words) as refusal:
+        wrong()
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        weekly(),
+        weekly(ceiling="9"),
+        weekly(within="ever", ceiling="9", each=None),
+        weekly(within="ever", ceiling="9", each="2", per_month=Fraction(3)),
+        weekly(purpose="benchmark", each=None),
+        weekly(delta=BILLIONTH, delta_ceiling=BILLIONTH),
+    ],
+)
+def test_an_account_with_windows_is_read_as_it_was_written(declared: Account):
+    read = Account.from_facts("rides", declared.facts())
+    assert read == declared
+    assert (read.limit, read.window_limit) == (declared.limit, declared.window_limit)
+
+
+def test_what_an_account_without_windows_says_has_no_word_of_them():
+    assert set(account().facts()) == {"unit", "relation", "purpose", "currency", "ceiling"}
+    assert not {"windows", "within", "each_window"} & set(account().limits())
+
+
+def test_the_limit_of_a_window_is_converted_once_and_kept(place: Place):
+    ledger = place()
+    kept = weekly(delta=BILLIONTH, window_limit=Fraction(1, 1000))
+    ledger.open_account(kept)
+    found = ledger.account("rides")
+    assert found is not None
+    assert found.window_limit == Fraction(1, 1000)
+    assert weekly(delta=BILLIONTH).window_limit == rho_of(Fraction(1), BILLIONTH)
+    monthly = {**RAISE, "per_month": Fraction(3)}
+    assert ledger.raise_ceiling("rides", total=None, **monthly).window_limit == Fraction(1, 1000)
+    more = ledger.raise_ceiling("rides", total=None, each_window=Fraction(2), **RAISE)
+    assert more.window_limit == rho_of(Fraction(2), BILLIONTH)
+    ledger.verify()
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (weekly(windows="every day, UTC"), "windows 'every week, UTC'"),
+        (weekly(within="ever", ceiling="9"), "within 'window'"),
+        (replace(account(), population="rides", unit="rows of a rider"), "windows 'every week"),
+    ],
+)
+def test_time_that_is_cut_otherwise_is_another_declaration(rides: Ledger, other: Account, said):
+    with pytest.raises(DeclarationError, match=f"opened with .*{said}"):
+        rides.open_account(other)
+
+
+def test_an_account_without_windows_never_gets_any(ledger: Ledger):
+    cut = replace(account(), windows="every week, UTC")
+    with pytest.raises(
+        DeclarationError,
+        match=r"opened with windows 'none', within 'none'|"
+        "opened with windows 'none', now declared with windows 'every week, UTC'",
+    ):
+        ledger.open_account(cut)
+
+
+def test_a_file_declares_no_more_of_a_window_than_the_account_has(rides: Ledger):
+    with pytest.raises(DeclarationError, match=r"has each_window '1', .* each_window '2': a file"):
+        rides.open_account(weekly(each="2"))
+    opened = rides.open_account(weekly(each="0.5"))
+    assert opened.each_window == 1
+    assert "declares each_window '0.5'" in weekly(each="0.5").difference_from(opened)
+    assert weekly().difference_from(opened) == ""
+
+
+def test_the_ceiling_of_each_window_is_raised_by_a_row(rides: Ledger):
+    raised = rides.raise_ceiling("rides", total=None, each_window=Fraction(2), **RAISE)
+    assert (raised.ceiling, raised.each_window) == (None, 2)
+    row = rides.entries()[-1]
+    assert row.facts == {
+        "ceiling": "none", "each_window": "2", "reason": RAISE["reason"], "by": "ana"
+    }  # fmt: skip
+    assert rides.account("rides") == weekly(each="2")
+    later = rides.raise_ceiling("rides", total=None, **{**RAISE, "per_month": Fraction(1)})
+    assert later.each_window == 2
+    rides.verify()
+
+
+@pytest.mark.parametrize(
+    ("opened", "asked", "words"),
+    [
+        (weekly(), {"each_window": Fraction(1, 2)}, "each_window of at least 1, got 0.5"),
+        (weekly(), {}, "expected a change"),
+        (weekly(ceiling="9"), {"each_window": Fraction(2)}, "a ceiling of at least 9, got none"),
+        (weekly(ceiling="9"), {"total": Fraction(9), "each_window": Fraction(10)}, "at most"),
+        (account("rides"), {"total": Fraction(1), "each_window": Fraction(1)}, "at least none"),
+        (weekly(), {"total": Fraction(1, 2)}, "each_window at most the ceiling 0.5, got 1"),
+        (weekly(purpose="benchmark", each=None), {}, "expected a change"),
+        (weekly(purpose="benchmark", each=None), {"total": Fraction(0)}, "a ceiling above 0"),
+    ],
+)
+def test_a_raise_that_lowers_a_limit_or_makes_one_without_windows_is_refused(
+    place: Place, opened: Account, asked: dict[str, Fraction], words: str
+):
+    ledger = place()
+    ledger.open_account(opened)
+    with pytest.raises(DeclarationError, match=re.escape(words)):
+        ledger.raise_ceiling("rides", **{"total": None, **asked, **RAISE})
+    assert [entry.event for entry in ledger.entries()] == ["account"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"ceiling": "none", "each_window": "0.5"}, "it lowers the ceiling of rides"),
+        ({"ceiling": "none"}, "it declares no account"),
+        (
+            {"ceiling": "none", "each_window": "1", "windows": "never"},
+            "it changes more than limits of rides",
+        ),
+        (
+            {"ceiling": "none", "each_window": "1", "unit": "one row"},
+            "it changes more than limits of rides",
+        ),
+    ],
+)
+def test_a_row_that_lowers_a_window_or_cuts_it_otherwise_cannot_be(
+    rides: Ledger, facts: dict[str, str], words: str
+):
+    audit = Audit()
+    (opened,) = rides.entries()
+    audit.take(opened)
+    with pytest.raises(Damaged, match=words):
+        audit.take(replace(opened, event="raise", facts=facts))
+
+
+@pytest.mark.parametrize(
+    ("opened", "added", "raised"),
+    [
+        (weekly(), {"total": Fraction(3)}, weekly(ceiling="3")),
+        (
+            weekly(ceiling="9", within="ever", each=None),
+            {"total": Fraction(9), "each_window": Fraction(1)},
+            weekly(ceiling="9", within="ever"),
+        ),
+        (
+            weekly(purpose="benchmark", each=None, delta=BILLIONTH),
+            {"each_window": Fraction(1)},
+            weekly(purpose="benchmark", delta=BILLIONTH),
+        ),
+    ],
+)
+def test_a_limit_that_was_missing_is_added_binds_at_once_and_stays(
+    place: Place, opened: Account, added: dict[str, Fraction], raised: Account
+):
+    ledger = place()
+    ledger.open_account(opened)
+    assert ledger.raise_ceiling("rides", **{"total": None, **added, **RAISE}) == raised
+    assert ledger.account("rides") == raised
+    asked = replace(in_windows("a", "W01", epsilon="3.1"), currency=raised.currency)
+    with pytest.raises(BudgetExceeded, match=r"ceiling 3|each_window"):
+        release(ledger, asked)
+    ledger.verify()
+    opening, row = ledger.entries()
+    audit = Audit()
+    audit.take(opening)
+    audit.take(row)
+    with pytest.raises(Damaged, match="it lowers the ceiling of rides"):
+        audit.take(replace(row, facts=opened.limits()))

@@ -1,0 +1,185 @@
+"""Rows of windows that the ledger did not write: what they charge, and which cannot be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from dp_pipeline.ledger import Account, Entry, Ledger
+from dp_pipeline.ledger.audit import Audit
+from dp_pipeline.ledger.entries import BLOCKS, DELTA
+from dp_pipeline.ledger.state import Block, State
+from dp_pipeline.spec.errors import BudgetExceeded, Damaged
+from dp_pipeline_tests.ledger.places import EVERYWHERE
+from dp_pipeline_tests.ledger.population import account, charge, in_windows, raw, release, weekly
+from dp_pipeline_tests.ledger.test_mending import named
+
+STORES = EVERYWHERE
+NANO = Fraction(1, 10**9)
+WHY = {"reason": "a row typed by hand", "by": "ana"}
+Opens = Callable[[Account], Ledger]
+
+
+@pytest.fixture
+def typed(rides: Ledger, store: str) -> Callable[[dict[str, Any]], None]:
+    """Types a row that looks like a charge of 0.3 with such facts, and goes on beside it."""
+    if store != "sqlite":
+        pytest.skip("the same rows and hashes as in a file")
+
+    def types(facts: dict[str, Any], *, population: str = "rides") -> None:
+        raw(
+            rides.folder,
+            f"INSERT INTO entries SELECT max(sequence) + 1, 'reserve', 'today', '{population}', "
+            f"'k', NULL, 'dp', 300000000, 'typed', '{json.dumps(facts)}', "
+            "(SELECT hash FROM entries ORDER BY sequence DESC LIMIT 1), 'x', NULL FROM entries",
+        )
+        rides.quarantine(named(rides), **WHY)
+
+    return types
+
+
+def test_a_strange_row_counts_on_the_windows_that_it_names(rides: Ledger, typed):
+    release(rides, in_windows("a", "W01", epsilon="0.8"), "0.8")
+    typed({BLOCKS: "W01 W02"})
+    assert rides.blocks("rides") == {"W01": Fraction(11, 10), "W02": Fraction(3, 10)}
+    assert rides.balance("rides").spent == Fraction(11, 10)
+    with pytest.raises(BudgetExceeded, match=r"in W02 0\.3"):
+        release(rides, in_windows("b", "W02", epsilon="0.8"))
+    assert release(rides, in_windows("c", "W03", epsilon="1"), "1") == "new"
+    rides.verify()
+
+
+@pytest.mark.parametrize("facts", [{}, {BLOCKS: "W02 W01"}, {BLOCKS: ""}, {BLOCKS: ["W01"]}])
+def test_a_strange_row_whose_windows_cannot_be_read_counts_on_all_past_and_future(
+    rides: Ledger, typed, facts: dict[str, Any]
+):
+    release(rides, in_windows("a", "W01", epsilon="0.8"), "0.8")
+    typed(facts)
+    assert rides.blocks("rides") == {"W01": Fraction(11, 10)}
+    assert rides.balance("rides", ["W77"]).left == Fraction(7, 10)
+    with pytest.raises(BudgetExceeded, match=r"in W77 0\.3"):
+        release(rides, in_windows("b", "W77", epsilon="0.8"))
+    release(rides, in_windows("b", "W77", epsilon="0.7"), "0.7")
+    assert rides.balance("rides").spent == Fraction(18, 10)
+    assert rides.blocks("rides")["W77"] == 1
+    rides.verify()
+    assert rides.restate(**WHY) == rides.verify()
+
+
+def test_a_strange_delta_counts_on_all_windows_too(rides: Ledger, typed):
+    typed({DELTA: str(NANO)})
+    assert rides.balance("rides").delta_spent == NANO
+    assert rides.balance("rides", ["W01"]).delta_spent == NANO
+    rides.raise_ceiling("rides", total=None, per_month=None, delta_ceiling=2 * NANO, **WHY)
+    with pytest.raises(BudgetExceeded, match="asked δ=2e-09, spent in W01 1e-09"):
+        release(rides, in_windows("a", "W01", delta=2 * NANO))
+    release(rides, in_windows("a", "W01", delta=NANO), "0.1")
+    rides.verify()
+
+
+def test_windows_that_a_strange_row_says_of_uncut_time_are_not_copied(rides: Ledger, typed):
+    rides.open_account(account())
+    typed({BLOCKS: "W01"}, population="trips")
+    assert BLOCKS not in rides.entries()[-1].facts
+    assert (rides.blocks("trips"), rides.balance("trips").spent) == ({}, Fraction(3, 10))
+
+
+def rows_of(ledger: Ledger) -> tuple[Entry, Entry]:
+    """The row that opened rides, and the first that charged it."""
+    entries = ledger.entries()
+    return entries[0], next(one for one in entries if one.event == "reserve")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"facts": {BLOCKS: "W01"}}, "it passes the limit 1 of W01"),
+        ({"facts": {BLOCKS: "W00 W01 W02"}}, "it passes the limit 1 of W01"),
+        ({"facts": {}}, "it names none of the windows of rides"),
+        ({"facts": {BLOCKS: "W02 W01"}}, "its windows cannot be read"),
+    ],
+)
+def test_a_row_that_passes_a_window_or_names_none_cannot_be(
+    rides: Ledger, change: dict[str, Any], words: str
+):
+    release(rides, in_windows("a", "W01", epsilon="0.6"), "0.6")
+    opened, first = rows_of(rides)
+    audit = Audit()
+    audit.take(opened)
+    audit.take(first)
+    with pytest.raises(Damaged, match=words):
+        audit.take(replace(first, key="ab" * 32, **change))
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"nano_epsilon": 800_000_000}, "it passes the limit 1 of W77"),
+        ({"facts": {BLOCKS: "W77", DELTA: str(2 * NANO)}}, "it passes the ceiling of δ"),
+        ({"facts": {BLOCKS: "W77", DELTA: str(NANO)}}, ""),
+    ],
+)
+def test_a_row_that_passes_a_window_with_what_counts_on_all_cannot_be(
+    opens: Opens, asked: dict[str, Any], words: str
+):
+    ledger = opens(weekly(delta_ceiling=2 * NANO))
+    release(ledger, in_windows("a", "W77"), "0.1")
+    opened, first = rows_of(ledger)
+    strange = {"event": "quarantined", "key": None, "nano_epsilon": 300_000_000}
+    audit = Audit()
+    audit.take(opened)
+    audit.take(replace(first, **strange, facts={DELTA: str(NANO)}))
+    if not words:
+        audit.take(replace(first, **asked))
+        return
+    with pytest.raises(Damaged, match=words):
+        audit.take(replace(first, **asked))
+
+
+def test_a_row_that_names_windows_of_uncut_time_cannot_be(ledger: Ledger):
+    release(ledger, charge(), "0.1")
+    opened, first = rows_of(ledger)
+    audit = Audit()
+    audit.take(opened)
+    with pytest.raises(Damaged, match="it names windows of trips"):
+        audit.take(replace(first, facts={BLOCKS: "W01"}))
+
+
+@pytest.mark.parametrize(("blocks", "words"), [("W01", "it passes the ceiling of δ"), ("W02", "")])
+def test_a_row_that_passes_the_delta_of_a_window_cannot_be(opens: Opens, blocks: str, words: str):
+    ledger = opens(weekly(delta_ceiling=2 * NANO))
+    release(ledger, in_windows("a", "W01", delta=2 * NANO), "0.1")
+    opened, first = rows_of(ledger)
+    audit = Audit()
+    audit.take(opened)
+    audit.take(first)
+    more = replace(first, key="ab" * 32, facts={DELTA: str(NANO), BLOCKS: blocks})
+    if not words:
+        audit.take(more)
+        return
+    with pytest.raises(Damaged, match=words):
+        audit.take(more)
+
+
+def test_sums_of_windows_are_those_of_the_rows_and_no_others_are_believed(
+    rides: Ledger, store: str
+):
+    release(rides, in_windows("a", "W01", "W02", epsilon="0.4"), "0.4")
+    release(rides, in_windows("b", "W02", epsilon="0.3"), "0.3")
+    computed = State()
+    for entry in rides.entries():
+        computed.take(entry, sequence=entry.sequence, time=entry.time)
+        assert computed.digest == entry.state
+    assert computed.block("rides", "W02") == Block(700_000_000)
+    if store != "sqlite":
+        return
+    cheaper = "UPDATE state SET value = replace(value, ':700000000', ':7') WHERE kind = 'block'"
+    raw(rides.folder, cheaper, checks=False)
+    for ask in (lambda: rides.blocks("rides"), lambda: release(rides, in_windows("c", "W02"))):
+        with pytest.raises(Damaged, match="its sums are not those of row"):
+            ask()

@@ -1,0 +1,63 @@
+"""Rows, hashes and sums of populations without windows, to the byte: old ledgers hold for ever."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline.ledger import Ledger
+from dp_pipeline_tests.ledger.population import account, charge, raw, release
+from dp_pipeline_tests.ledger.test_mending import junk, named
+from dp_pipeline_tests.ledger.test_raising import in_month, monthly
+
+NANO = Fraction(1, 10**9)
+WHY = {"reason": "agreed", "by": "ana"}
+TIP = "0764b459995c704a7e7b08604c40873ee2c8d5eb711268d6b947b666600c42c8"
+STATE = "8f47898ba23b3cb33c7605bd0c5cbc74197fd39e32a102bfca23fc5bb2bf3a15"
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
+    """Each kind of row once or more, at one moment and with one key."""
+    in_month(monkeypatch, "2026-11")
+    monkeypatch.setattr(os, "urandom", lambda size: b"k" * size)
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.open_account(account(), sources=["csv:rides.csv"])
+    ledger.open_account(monthly())
+    ledger.open_account(
+        replace(account("rho", ceiling="4"), delta=NANO, delta_ceiling=2 * NANO, limit=None)
+    )
+    ledger.open_account(account("bench", ceiling=None, purpose="benchmark"))
+    release(ledger, charge("a"), "0.04", "0.06")
+    release(ledger, charge("free", epsilon="0"))
+    rho = replace(charge("b", population="rho", epsilon="0.01"), delta=NANO)
+    release(ledger, replace(rho, currency=account_of(ledger, "rho").currency), "0.01")
+    release(ledger, charge("c"))
+    release(ledger, charge("c"))
+    with ledger.reserve(charge("d", epsilon="0.2")) as reservation:
+        reservation.die("lost")
+    ledger.raise_ceiling("rides", total=Fraction(2), per_month=None, **WHY)
+    ledger.raise_ceiling(
+        "rho", total=Fraction(5), per_month=Fraction(1), delta_ceiling=3 * NANO, **WHY
+    )
+    ledger.retire("trips", ["trips/a"], by="ana")
+    raw(ledger.folder, junk())
+    ledger.quarantine(named(ledger), **WHY)
+    ledger.restate(**WHY)
+    return ledger
+
+
+def account_of(ledger: Ledger, population: str):
+    found = ledger.account(population)
+    assert found is not None
+    return found
+
+
+def test_a_ledger_without_windows_is_the_same_to_the_byte_as_before_there_were_any(written: Ledger):
+    """Computed by the program of before."""
+    assert written.entries()[-1].state == STATE
+    assert written.verify().hash == TIP
