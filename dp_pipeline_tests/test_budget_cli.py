@@ -7,10 +7,12 @@ import io
 import json
 import shutil
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
+from dp_pipeline.ledger import Account
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
 pytestmark = pytest.mark.usefixtures("forgotten_disk", "blank_pictures")
@@ -42,6 +44,46 @@ def test_the_budget_is_shown_with_and_without_a_name(project: Project):
     (told,) = json.loads(project.cli_here("budget", "--json").out)
     assert told["spent"] == "0.15"
     assert (told["left"], told["ceiling"], told["per_month"]) == ("2.85", "3", "none")
+
+
+def test_limits_of_windows_are_raised_and_added_by_command(project: Project):
+    weeks = {"column": "ended", "every": "week", "first": "2026-W01"}
+    project.ledger.open_account(
+        Account(
+            population="streams",
+            unit="one row",
+            relation="add_remove",
+            purpose="release",
+            ceiling=None,
+            windows="every week by ended, UTC",
+            within="window",
+            each_window=Fraction(2),
+        )
+    )
+    project.declare(
+        "stream",
+        {name: one for name, one in RIDES.items() if name != "protection"},
+        population="streams",
+        windows=weeks,
+        protection={"unit": "one_row"},
+        ceiling={"each_window": "2"},
+        publish=[{"model": next(iter(RIDES["models"])), "epsilon": "0.1"}],
+    )
+    asked = ("budget", "raise", "stream", "--reason", "a second model")
+    raised = project.cli_here(*asked, "--each-window", "3")
+    assert (raised.code, raised.err) == (0, "")
+    assert "{each_window: 2} → ceiling {each_window: 3}" in raised.out
+    added = project.cli_here(*asked, "--total", "40")
+    assert "{each_window: 3} → ceiling {total: 40, each_window: 3}" in added.out
+    monthly = project.cli_here(*asked, "--per-month", "9")
+    assert "→ ceiling {total: 40, each_window: 3, per_month: 9}" in monthly.out
+    lower = project.cli_here(*asked, "--each-window", "1")
+    assert (lower.code, lower.out) == (2, "")
+    assert "each_window of at least 3, got 1" in lower.err
+    rides = ("budget", "raise", "rides", "--each-window", "1", "--reason", "more")
+    uncut = project.cli_here(*rides)
+    assert (uncut.code, uncut.out) == (2, "")
+    assert "each_window of at least none, got 1" in uncut.err
 
 
 def test_a_ceiling_is_raised_by_command_and_the_file_goes_on_with_a_word(project: Project):

@@ -96,7 +96,7 @@ def raise_(
     opened = ledger.account(population)
     now = opened.per_month if opened else None
     as_it_is = opened.ceiling if opened and opened.ceiling else None
-    has_windows = opened is not None and opened.each_window is not None
+    has_windows = opened is not None and bool(opened.windows)
     if total is None and as_it_is is None and not has_windows:
         raise click.UsageError("--total: expected the new ceiling, got none")
     raised = ledger.raise_ceiling(

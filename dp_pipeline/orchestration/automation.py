@@ -17,9 +17,10 @@ public.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.clock import DAY
 from dp_pipeline.spec.dataset import DatasetSpec, Publication
 from dp_pipeline.spec.errors import BudgetExceeded
+from dp_pipeline.spec.windows import Windows
 
 Answer = dg.RunRequest | dg.SkipReason
 
@@ -196,15 +198,33 @@ def _windows(spec: DatasetSpec) -> dg.ScheduleDefinition:
 
 
 def due_windows(spec: DatasetSpec, home: Home, moment: int) -> tuple[str, ...]:
-    """The windows that are over and behind the newest one that is published, oldest first; before
-    the first is published the newest alone.
+    """The windows that are over and not published, oldest first: those behind the newest one that
+    is, and those that failed between it and the first one; before any is, the newest alone.
+
+    A gap is asked for while it is among the last ones before the newest: for what never comes, such
+    as a file of a holiday, no run is started for ever.
 
     moment   seconds since 1970 in UTC
     """
     published = published_windows(spec, home)
     if not published:
         return spec.cut.closed(moment)[-1:]
-    return spec.cut.closed(moment, after=published[-1])[:MOST_A_TICK]
+    behind = spec.cut.closed(moment, after=published[-1])[:MOST_A_TICK]
+    newest_first = islice(_gaps(spec.cut, published), MOST_A_TICK - len(behind))
+    return (*reversed(tuple(newest_first)), *behind)
+
+
+def _gaps(windows: Windows, published: Sequence[str]) -> Iterator[str]:
+    """Those of the last ones before the newest published that are not, and are behind the first,
+    newest first.
+    """
+    name: str | None = published[-1]
+    for _ in range(MOST_A_TICK):
+        name = None if name is None else windows.preceding(name)
+        if name is None or name == published[0]:
+            return
+        if name not in published:
+            yield name
 
 
 def _window_runs(

@@ -122,7 +122,7 @@ def budget_check_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
             WITHIN,
             asset=key,
             description="What the population has spent, over all runs, against its ceiling, and "
-            "what it has spent this month where a month has a limit.",
+            "what it has spent this month, or of a window, where these have a limit.",
         ),
         dg.AssetCheckSpec(
             NOT_NEAR,
@@ -135,12 +135,12 @@ def budget_check_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
 
 def budget_checks(balance: Balance) -> list[dg.AssetCheckResult]:
     """The results for one account."""
-    shares = list(_shares(balance))
+    shares, of_window = list(_shares(balance)), balance.window_left
+    # A window is there to be filled, so none is near its limit; none is beyond it either.
+    is_within = all(share <= 1 for share in shares) and (of_window is None or of_window >= 0)
     metadata = balance_metadata(balance)
     return [
-        dg.AssetCheckResult(
-            passed=all(share <= 1 for share in shares), check_name=WITHIN, metadata=metadata
-        ),
+        dg.AssetCheckResult(passed=is_within, check_name=WITHIN, metadata=metadata),
         dg.AssetCheckResult(
             passed=all(share < _NEAR for share in shares),
             check_name=NOT_NEAR,
@@ -197,7 +197,7 @@ def release_checks(release: Release, published: Published) -> list[dg.AssetCheck
     bundle, whole = published.bundle, lambda: require_whole(release, published.folder)
     if not isinstance(release, EpsilonRelease):
         return [kept_check(bundle), fault_result(WHOLE, whole)]
-    balance = release.home.ledger.balance(release.spec.population)
+    balance = release.home.ledger.balance(release.spec.population, release.spec.blocks)
     return [
         spent_check(release.spec, release.guarantee, bundle),
         plausible_check(release.spec, bundle),

@@ -297,13 +297,20 @@ def budget_report(ledger: Ledger, population: str, windows: Windows | None = Non
 
 
 def balance_metadata(balance: Balance) -> Metadata:
-    """What is spent, left and allowed for ever, and in this month where that has a limit."""
+    """What is spent, left and allowed for ever, in this month where that has a limit, and of the
+    window that is asked about.
+    """
     amounts = {"spent": balance.spent, "left": balance.left, "ceiling": balance.ceiling}
     if balance.per_month is not None:
         amounts |= {
             f"spent in {balance.month}": balance.month_spent,
             f"left in {balance.month}": balance.month_left,
             "limit of a month": balance.per_month,
+        }
+    if balance.window:
+        amounts |= {
+            f"spent of {balance.window}": balance.window_spent,
+            "limit of a window": balance.window_ceiling,
         }
     metadata = amount_metadata(amounts, balance.currency)
     if balance.delta_word:

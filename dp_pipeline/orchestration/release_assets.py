@@ -282,7 +282,8 @@ def _budget(spec: DatasetSpec) -> dg.AssetsDefinition:
             ledger = pipeline.home.ledger
             metadata = budget_report(ledger, spec.population, spec.windows)
             metadata |= limits_metadata(limits_word(spec, pipeline.home))
-            checks = budget_checks(ledger.balance(spec.population))
+            fullest = ledger.balance(spec.population, tuple(ledger.blocks(spec.population)))
+            checks = budget_checks(fullest)
         return dg.MaterializeResult(metadata=metadata, check_results=checks)
 
     return budget

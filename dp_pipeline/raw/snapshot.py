@@ -157,6 +157,14 @@ class Snapshot:
         )
         return stored
 
+    def require_of(self, window: str) -> None:
+        """Damaged where its rows were read of another window, as in a folder that was copied by
+        hand: the other one would pay for them. Nothing is asked where rows are not cut.
+        """
+        stored = str(self._stored_manifest().get("id", ""))
+        if window and stored.partition(".")[0] != window:
+            raise Damaged(f"{self!r}: expected rows of {window}, got those of {stored[:60]!r}")
+
     def exists(self) -> bool:
         """Whether something was ingested under this name."""
         return (self.folder / _MANIFEST).is_file()

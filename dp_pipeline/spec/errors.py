@@ -142,7 +142,8 @@ class BudgetExceeded(PipelineError):
     ceiling  for ever, or of each such part
     symbol   of what the amounts are: ε, or ρ of zero-concentrated DP
     part     which limit would be passed, as a data set file calls it, and of what: ``total`` of
-             nothing, ``per_month`` of a calendar month (UTC), ``each_window`` of a window
+             nothing, ``per_month`` of a calendar month (UTC), ``each_window`` of a window. A
+             ``ceiling`` of δ may be of a window too
     account  whether the limit is an account's, which can be raised; what was asked for begins
              with the name of its data set, if it is of one
     """
@@ -176,7 +177,7 @@ class BudgetExceeded(PipelineError):
 _OPTIONS = {
     "delta": "--delta …",
     "each_window": "--each-window …",
-    "per_month": "--total … --per-month …",
+    "per_month": "--per-month …",
 }
 
 

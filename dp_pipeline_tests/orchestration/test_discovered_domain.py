@@ -16,6 +16,7 @@ from dp_pipeline.publish.domain_release import NAME, DomainRelease, publish_doma
 from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.publish.outcome import report_path
 from dp_pipeline.publish.publish import publish
+from dp_pipeline.publish.release import BESIDE
 from dp_pipeline.publish.replay import document, require_remade, require_whole
 from dp_pipeline.publish.request import plan_request
 from dp_pipeline.publish.store import write_atomically
@@ -32,6 +33,7 @@ from dp_pipeline.spec.errors import (
     NotPrepared,
     PipelineError,
 )
+from dp_pipeline_tests.ledger.population import charge
 from dp_pipeline_tests.orchestration.events import failures, refusal
 from dp_pipeline_tests.orchestration.projects import Declaration, Project
 
@@ -195,8 +197,9 @@ def test_nothing_is_prepared_or_released_before_the_domain_is_there(
     assert project.ledger.balance("members").spent == 0
 
 
+@pytest.mark.parametrize("new_draw", [False, True])
 def test_a_killed_discovery_goes_on_under_its_charge_from_the_answers_that_it_had(
-    project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
+    project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch, *, new_draw: bool
 ):
     real = Transcript.store
 
@@ -211,7 +214,8 @@ def test_a_killed_discovery_goes_on_under_its_charge_from_the_answers_that_it_ha
         with pytest.raises(KeyboardInterrupt):
             publish_domain(of(project, spec))
     assert project.ledger.balance("members").spent == COST
-    assert publish_domain(of(project, spec)).state == "resumed"
+    # Under the same charge whoever asks: what was paid is drawn before anything new is.
+    assert publish_domain(of(project, spec), new_draw=new_draw).state == "resumed"
     assert project.ledger.balance("members").spent == COST
 
 
@@ -220,8 +224,10 @@ def test_a_new_draw_is_another_domain_at_the_full_price_and_releases_follow_it(
 ):
     project.declare("shops", SHOPS)
     publish_domain(of(project, spec))
+    found = with_discovered(spec, project.home)
     with pytest.raises(BudgetExceeded):
         publish_domain(of(project, spec), new_draw=True)
+    assert with_discovered(spec, project.home) == found, "what is refused has taken its place"
 
 
 def test_where_noise_says_too_little_it_is_paid_for_and_says_so_for_ever(
@@ -408,3 +414,15 @@ def test_a_run_has_charged_for_a_domain_what_it_paid_itself(
     own = domain_release.charged_for_domain(spec, project.home, run=result.run_id)
     other = domain_release.charged_for_domain(spec, project.home, run="another")
     assert (own > 0, other) == (True, 0)
+
+
+def test_a_discovery_tells_of_releases_without_an_epsilon_that_were_made_before_it(
+    project: Project, spec: DatasetSpec
+) -> None:
+    earlier = charge("recoded", epsilon="0", population="members")
+    with project.ledger.reserve(earlier) as reservation:
+        reservation.settle([])
+    published = publish_domain(of(project, spec))
+    (charged,) = project.ledger.history(published.bundle.key)[:1]
+    assert earlier.what in published.bundle.facts[BESIDE]
+    assert charged.facts[BESIDE] == published.bundle.facts[BESIDE]

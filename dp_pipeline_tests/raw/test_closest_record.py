@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.metrics.marginals import MOST_PLACES
@@ -41,6 +41,7 @@ wide = st.lists(st.lists(st.integers(0, 2), min_size=6, max_size=6), min_size=1,
 
 @pytest.mark.parametrize(("look", "row"), [(0, 0), (-(10**9), 0), (10**9, 10**9)])
 @pytest.mark.parametrize("spread", [40503, 1, 0])
+@settings(max_examples=30, deadline=None)
 @given(real=wide, released=wide)
 def test_rows_that_are_found_in_buckets_are_the_nearest_of_all(look, row, spread, real, released):
     """Whatever the buckets are: perfect, with many strangers, or one for all rows; and whether

@@ -462,7 +462,7 @@ def rows_kept(table: pa.Table, at_most: int) -> Counter[tuple[Any, Any]]:
 def test_one_person_more_adds_at_most_her_own_rows_whatever_her_id_is(
     kind: pa.DataType, coded: bool
 ) -> None:
-    @settings(max_examples=30, derandomize=True, database=None, deadline=None)
+    @settings(max_examples=15, derandomize=True, database=None, deadline=None)
     @given(
         ids=st.lists(st.one_of(st.none(), IDS[kind]), max_size=12),
         newcomer=IDS[kind],

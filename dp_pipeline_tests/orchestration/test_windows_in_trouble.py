@@ -1,0 +1,128 @@
+"""Windows when something went wrong: given up, lost, failed, swept, or copied by hand."""
+
+from __future__ import annotations
+
+import shutil
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from dp_pipeline.ledger import Account, Charge, Ledger, Reservation
+from dp_pipeline.orchestration.automation import MOST_A_TICK, due_windows
+from dp_pipeline.orchestration.checks import NOT_NEAR, WITHIN, budget_checks
+from dp_pipeline.orchestration.runner import RunFailed
+from dp_pipeline.publish.outcome import published_windows
+from dp_pipeline.publish.publish import give_up
+from dp_pipeline.spec.errors import Damaged
+from dp_pipeline_tests.orchestration.projects import Project
+from dp_pipeline_tests.orchestration.test_windows import (
+    EACH,
+    november,
+    requests,
+    run,
+    stream,
+)
+
+__all__ = ["november"]
+
+pytestmark = pytest.mark.chain
+
+
+def test_a_release_of_a_window_is_given_up_and_drawn_anew_at_the_full_price(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = stream(project)
+
+    def dies(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Reservation, "settle", dies)
+        with pytest.raises((KeyboardInterrupt, RunFailed)):
+            run(project, requests(project, spec, "2026-W01"))
+    (key,) = project.ledger.unfinished()
+    begun = give_up(project.home, key[:12], reason="begun before an upgrade", by="ana")
+    assert begun.facts["blocks"] == "2026-W01"
+    assert (project.ledger.state(key), project.ledger.unfinished()) == ("dead", ())
+    spent = Fraction(begun.nano_epsilon, 10**9)
+    assert project.ledger.blocks(spec.population) == {"2026-W01": spent}
+    run(project, requests(project, spec, "2026-W01", new_draw=True))
+    assert project.ledger.blocks(spec.population) == {"2026-W01": EACH + spent}
+    project.ledger.verify()
+
+
+def test_rows_of_one_window_are_not_read_under_the_name_of_another(project: Project) -> None:
+    """They would be paid for by the other window, beyond the limit of their own."""
+    spec = stream(project)
+    run(project, requests(project, spec, "2026-W01"))
+    raw = project.home.raw / "stream"
+    shutil.copytree(raw / "2026-W01", raw / "2026-W02")
+    (raw / "current.2026-W02").write_text("2026-W02")
+    with pytest.raises((Damaged, RunFailed), match="expected rows of 2026-W02, got those of"):
+        run(project, requests(project, spec, "2026-W02"))
+    assert project.ledger.blocks(spec.population) == {"2026-W01": EACH}
+
+
+def test_a_window_that_failed_is_asked_for_again_when_a_later_one_is_published(
+    project: Project,
+) -> None:
+    spec = stream(project)
+    run(project, requests(project, spec, "2026-W01", "2026-W03"))
+    moment = spec.cut.closes("2026-W04")
+    assert due_windows(spec, project.home, moment) == ("2026-W02", "2026-W04")
+    much_later = spec.cut.closes("2027-W30")
+    due = due_windows(spec, project.home, much_later)
+    assert (due[0], due[-1], len(due)) == ("2026-W04", "2027-W10", MOST_A_TICK)
+
+
+def test_a_gap_of_long_ago_is_not_asked_for_for_ever(project: Project) -> None:
+    spec = stream(project)
+    run(project, requests(project, spec, "2026-W01"))
+    for model, epsilon in (("htree_kmeans", "0.5"), ("independent", "0.1")):
+        folder = project.home.released / "stream" / model
+        name = "partition-{}." + f"{epsilon}.json"
+        text = (folder / name.format("2026-W01")).read_text()
+        (folder / name.format("2028-W01")).write_text(text)
+    due = due_windows(spec, project.home, spec.cut.closes("2028-W02"))
+    assert (due[0], due[-1]) == ("2026-W47", "2028-W02")
+    assert "2028-W01" not in due
+    assert len(due) == MOST_A_TICK
+    later = due_windows(spec, project.home, spec.cut.closes("2028-W30"))
+    assert (later[0], later[30], later[31]) == ("2027-W22", "2027-W52", "2028-W02")
+
+
+def test_a_sweep_over_epsilon_publishes_no_window_of_another_name(project: Project) -> None:
+    """The ε of 0.5 ends like one of 5."""
+    spec = stream(
+        project,
+        partitions=["0.5", "5"],
+        publish=[{"model": "independent", "epsilon": "5"}],
+        ceiling={"each_window": "9"},
+    )
+    run(project, requests(project, spec, "2026-W01", epsilon="0.5"))
+    assert published_windows(spec, project.home) == ()
+    assert due_windows(spec, project.home, spec.cut.closes("2026-W02")) == ("2026-W02",)
+
+
+def test_the_check_of_a_budget_asks_the_window_too(project: Project) -> None:
+    ledger, blocks = project.home.ledger, ("2026-W01", "2026-W02")
+    ledger.open_account(weekly())
+    for number, window in enumerate(blocks):
+        charge(ledger, number, window, 900_000_000)
+    balance = ledger.balance("rides", blocks)
+    verdicts = {one.check_name: one.passed for one in budget_checks(balance)}
+    assert verdicts == {WITHIN: True, NOT_NEAR: True}
+    over = budget_checks(balance.__class__(**{**vars(balance), "window_spent": Fraction(2)}))
+    assert {one.check_name: one.passed for one in over} == {WITHIN: False, NOT_NEAR: True}
+
+
+def weekly() -> Account:
+    cut = {"windows": "every week, UTC", "within": "window", "each_window": Fraction(1)}
+    return Account("rides", "one row", "add_remove", "release", None, **cut)  # type: ignore[arg-type]
+
+
+def charge(ledger: Ledger, number: int, window: str, nano: int) -> None:
+    asked = Charge(f"{number:064x}", "rides", "dp", nano, "rides/grid", {}, blocks=(window,))
+    with ledger.reserve(asked):
+        pass
