@@ -35,8 +35,8 @@ def best_way(ways: Sequence[Way], rows: CodedRows, promise: KAnonymityGuarantee)
 
     Each way recodes the rows of all folds but one, a linear discriminant learns the labels of what
     is released, and its AUC is measured on the fold that was left out, labels weighing alike. The
-    way of the highest mean is taken, if it is ahead of the first one by half of the standard error
-    of their difference; else the first. Then it recodes all rows.
+    way of the highest mean is taken, if that is above one half, and ahead of the first one by half
+    of the standard error of their difference; else the first. Then it recodes all rows.
 
     K is lowered in a fold in proportion to its rows, for classes as fine as those of all rows.
     What is made of folds is not released.
@@ -54,7 +54,10 @@ def best_way(ways: Sequence[Way], rows: CodedRows, promise: KAnonymityGuarantee)
     means = learned.mean(axis=1)
     best = int(means.argmax())
     ahead = learned[best] - learned[0]
-    if ahead.mean() <= _SOME_LUCK * ahead.std(ddof=1) / np.sqrt(len(ahead)):
+    is_lucky = ahead.mean() <= _SOME_LUCK * ahead.std(ddof=1) / np.sqrt(len(ahead))
+    # Where nothing can be learned, folds teach the opposite of what is left out of them, and a way
+    # that releases nothing is ahead of all.
+    if is_lucky or means[best] <= _NOTHING_LEARNED:
         best = 0
     return ways[best](rows, promise)
 

@@ -26,6 +26,7 @@ from dp_pipeline.spec.encoding import Coordinate, Levels
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline_tests.instruments import ForcedNoise
 from dp_pipeline_tests.models.contract import LargeAnswers, Run, privacy_loss, run
+from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of
 from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN, Row
 
 pytestmark = pytest.mark.chain
@@ -122,6 +123,38 @@ def test_nothing_is_spent_on_finding_what_the_window_before_has_found() -> None:
 
 
 MEASURING = ("number of rows", "marginal of")
+
+
+def test_no_one_way_marginal_is_measured_for_next_to_nothing_beside_tables_that_tell_it() -> None:
+    """The fit begins at one-way marginals: pure noise there is not mended by any table."""
+    sizes = (4,) * 8
+    domain, rows = domain_of(sizes), dependent_rows(sizes, 20_000)
+    model, earlier = OneShot(clique_cells=1 << 10, plan_from="previous"), None
+    worst = []
+    for _ in range(2):
+        released = run(
+            model, counter_of(domain, rows), domain=domain, noise=SeededNoise(5), earlier=earlier
+        ).released
+        earlier = released.tables()
+        known = EarlierTables.of(earlier, domain)
+        assert known is not None
+        assert max(len(one.attributes) for one in known.measured) > 1
+        alone = [one.variance**0.5 for one in known.measured if len(one.attributes) == 1]
+        assert len(alone) == len(sizes)
+        worst.append(max(alone))
+    assert worst[1] < 1.5 * worst[0]
+
+
+def test_tables_that_leave_an_attribute_out_are_not_planned_from() -> None:
+    """It was not declared then: tables of the others alone would draw it evenly."""
+    fewer, more = domain_of((3,) * 3), domain_of((3,) * 4)
+    rows = dependent_rows((3,) * 4, 2_000)
+    first = run(OneShot(), counter_of(fewer, rows[:, :3]), domain=fewer).released
+    model = OneShot(plan_from="previous")
+    again = run(model, counter_of(more, rows), domain=more, earlier=first.tables()).released
+    known = EarlierTables.of(again.tables(), more)
+    assert known is not None
+    assert {name for one in known.measured for name in one.attributes} == {"x0", "x1", "x2", "x3"}
 
 
 def test_where_the_world_stands_still_smoothing_gathers_what_every_window_says() -> None:

@@ -134,7 +134,7 @@ def test_without_a_permission_by_name_nothing_is_recorded(project: Project):
     ("methods", "word"),
     [
         ({"kjigg": {}}, "method: expected one of"),
-        ({"kjig": {"trees": "5"}}, "kjig: expected parameters none, got 'trees'"),
+        ({"kjig": {"trees": "5"}}, "kjig: expected parameters shape, got 'trees'"),
     ],
 )
 def test_a_wrong_method_is_named_before_anything_is_made(

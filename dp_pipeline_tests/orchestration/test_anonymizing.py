@@ -385,7 +385,8 @@ def test_what_tells_labels_of_public_rows_is_no_release_of_sensitive_ones(projec
 @pytest.mark.parametrize("method", ["kjig", "mondrian"])
 def test_containment_is_measured_of_bits_and_never_of_boxes(method: str, project: Project):
     attributes = {**PATIENTS["attributes"], "age": {"bounds": ["0", "80"], "bins": "2"}}
-    known = {"methods": {"kjig": {}, "mondrian": {}}, "partitions": ["2"], "diversity": "1"}
+    methods = {"kjig": {"shape": "columns"}, "mondrian": {}}
+    known = {"methods": methods, "partitions": ["2"], "diversity": "1"}
     spec = declare(project, WARD, rows=ROWS * 2, attributes=attributes, k_anonymity=known)
     prepared(project, spec)
     found = measures_of(anonymized(project, spec, method=method).bundle)

@@ -179,7 +179,7 @@ def test_a_data_set_without_the_section_has_no_such_assets_and_needs_no_label(pr
     ("methods", "words"),
     [
         ({"kjigg": {}}, "method: expected one of .*kjig.*, got 'kjigg'"),
-        ({"kjig": {"trees": "5"}}, "kjig: expected parameters none, got 'trees'"),
+        ({"kjig": {"trees": "5"}}, "kjig: expected parameters shape, got 'trees'"),
     ],
 )
 def test_a_wrong_method_is_refused_when_the_chain_is_declared(

@@ -145,9 +145,6 @@ LEAST_AGAIN = 1e-4
 OF_NOISE = 0.6
 """Part of the squares of one-way marginals' noise that is in the square of a gap, about."""
 
-UNPAID = 1e-12
-"""An amount for which nothing is known."""
-
 MOST_PACKED = 256
 """Cells of a table that attributes are packed into."""
 
@@ -306,7 +303,7 @@ class OneShot(TableModel):
         known = EarlierTables.of(earlier, domain)
         if (
             known is None
-            or len(known.measured) < 2
+            or {name for one in known.measured for name in one.attributes} != set(sizes)
             or not sizes
             or self._takes_rounds(curator, sizes)
         ):
@@ -383,10 +380,7 @@ class _Round:
         learned = known.smoothed if smooths else _as_measured
         singles, measured = list[NoisyMarginal](), list[NoisyMarginal]()
         if early:
-            shares = self._shared(
-                sizes, dict.fromkeys(self.sizes, UNPAID), np.zeros((len(sizes), len(sizes)))
-            ).amounts(tables, [name for (name,) in early], float(self.left))
-            amounts = self._split((*tables, *early), np.concatenate(shares))
+            amounts = self._as_cold(tables, sizes)
             singles = [learned(one) for one in self.curator.tabulate(_of(amounts, early))]
         elif tables:
             # Every attribute once is packed; a cover of pairs holds them more often.
@@ -401,6 +395,24 @@ class _Round:
         return FittedRows(
             (counted, *measured), self.sizes, ways, groupings, self.planning.cap, self.zeros
         )
+
+    def _as_cold(
+        self, tables: Sequence[Names], grouped: Mapping[str, int]
+    ) -> dict[Names, Fraction]:
+        """What tables and one-way marginals get beside each other: each marginal what it is worth
+        before there is a table, and of the rest what ``_searched`` would add. Without the first,
+        one whose attribute is in a good table would get next to nothing, and the fit begins at it.
+        """
+        early = self.planning.amount * self.planning.early
+        weights = [float(size) for size in self.sizes.values()]
+        first = self._amounts([(name,) for name in self.sizes], weights, early)
+        before = {name: float(amount) for (name,), amount in first.items()}
+        untold = np.zeros((len(before), len(before)))
+        of_tables, added = self._shared(grouped, before, untold).amounts(
+            tables, list(self.sizes), float(self.left - early)
+        )
+        of_singles = added + np.array(list(before.values()))
+        return self._split((*tables, *first), np.concatenate([of_tables, of_singles]))
 
     def _packed(self, gaps: Mapping[Pair, float]) -> FittedRows:
         """Every attribute in one table."""

@@ -124,7 +124,7 @@ class Planning:
     def _found(self) -> Plan | None:
         """Tables have to be found."""
         if self.gap_noise(self._structure) <= MOST_GAP_NOISE * self.rows:
-            return Plan(self._early, self._structure)
+            return Plan(self.early, self._structure)
         off = self.rate.distance * max(1.0, log(len(self.pairs))) / (PICK_NOISE * self.rows)
         edges = min(
             len(self.sizes) - 1, int(float(self.amount * PICKED) / self.rate.for_choice(off))
@@ -140,7 +140,7 @@ class Planning:
         return self.rate.scale(moves, amount)
 
     @property
-    def _early(self) -> Fraction:
+    def early(self) -> Fraction:
         """For one-way marginals, which are measured better later, by what is left."""
         shares = sum(map(self.rate.share, map(float, self.sizes.values())))
         noise = EARLY_NOISE * self.rows * len(self.sizes)
