@@ -145,6 +145,12 @@ def request_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--model", "models", multiple=True, help="Only this model; may be repeated."),
         click.option("--epsilon", "epsilons", multiple=True, help="Only this ε; may be repeated."),
         click.option("--new-draw", is_flag=True, help="Draw once more, at the full price."),
+        click.option(
+            "--refine",
+            default="",
+            help="Refine the release at this smaller ε, or at the `previous` one, and pay what is "
+            "between the two.",
+        ),
         click.option("--snapshot", default="", help="Open a new snapshot under this name."),
         WINDOW,
     )
@@ -159,6 +165,7 @@ def requested(
     models: tuple[str, ...] = (),
     epsilons: tuple[str, ...] = (),
     new_draw: bool = False,
+    refine: str = "",
     snapshot: str = "",
     windows: str = "",
 ) -> list[RunRequest]:
@@ -172,7 +179,12 @@ def requested(
     request = request_for(spec, models=models, epsilons=epsilons)
     if snapshot:
         check_snapshot_id(snapshot)
-    request = replace(request, new_draw=new_draw, snapshot=snapshot)
+    if refine and (new_draw or snapshot):
+        raise DeclarationError(
+            f"{spec.name}: --refine: expected no --{'new-draw' if new_draw else 'snapshot'} beside "
+            "it: what is refined was drawn before, of rows that were read before"
+        )
+    request = replace(request, new_draw=new_draw, refine=refine, snapshot=snapshot)
     if spec.windows is None:
         if windows:
             raise DeclarationError(
@@ -311,10 +323,15 @@ def _print_outcome(requests: Sequence[RunRequest], results: Sequence[Ran]) -> No
 @request_options
 def plan(dataset: str, **options: Any) -> None:
     """Show what `run` would cost: asked, spent, left, ceiling. Nothing is read or charged."""
-    from dp_pipeline.publish.request import plan_request, require_budget_of_all
+    from dp_pipeline.publish.request import plan_request, refined_cost, require_budget_of_all
 
-    planned = [plan_request(one) for one in requested(dataset, **options)]
+    requests = requested(dataset, **options)
+    planned = [plan_request(one) for one in requests]
     print_plans(planned)
+    in_steps = refined_cost(requests[0]) if len(requests) == 1 else None
+    if in_steps is not None and in_steps < planned[0].asked:
+        text = planned[0].spec.currency.text(in_steps)
+        click.echo(f"each from the one before by `--refine previous`: {text} in place of that")
     if planned[0].spec.k_anonymity is not None:
         click.echo(k_anonymity_line(planned[0].spec))
     require_budget_of_all(planned)

@@ -54,10 +54,16 @@ from dp_pipeline.release.measurement import (
 )
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.release.trees import BitTree, Nodes, Prefixes
-from dp_pipeline.spec.amounts import Currency
+from dp_pipeline.spec.amounts import PURE, Currency
 from dp_pipeline.spec.domain import Domain, Relation
 from dp_pipeline.spec.encoding import COORDINATE_BITS, IntArray, Names
 from dp_pipeline.spec.errors import BoundaryViolation
+
+Refinable = tuple[NoisyMarginal, Fraction]
+"""A marginal that was measured, and what was paid for it."""
+
+Answered = dict[tuple[tuple[str, ...], Names], Refinable]
+"""Digests of how the rows were recoded, and attributes → the last answer."""
 
 
 class Curator:
@@ -77,6 +83,8 @@ class Curator:
     benchmark    whether the rows are public: only then may anything be disclosed
     relation     what neighbouring data sets are; ``distance`` is the one under it
     recoding     digests of groups of levels and derived attributes, for the transcript
+    answered     marginals that were measured of these very rows and may be refined here: those of
+                 a release that this one refines, which nothing else refines; None: there are none
     """
 
     def __init__(  # noqa: PLR0913
@@ -91,11 +99,12 @@ class Curator:
         benchmark: bool = False,
         relation: Relation = "add_remove",
         recoding: tuple[str, ...] = (),
+        answered: Answered | None = None,
     ) -> None:
         self._domain, self._distance = domain, distance
         self._benchmark, self._relation = benchmark, relation
         self._route = Route(counter, accountant, transcript, noise, recoding)
-        self._answered: dict[Names, tuple[NoisyMarginal, Fraction]] = {}
+        self._answered: Answered = {} if answered is None else answered
 
     @property
     def domain(self) -> Domain:
@@ -165,6 +174,7 @@ class Curator:
             benchmark=self._benchmark,
             relation=self._relation,
             recoding=(*route.recoding, digest_of(how)),
+            answered=self._answered,
         )
 
     def _laplace(
@@ -237,17 +247,21 @@ class Curator:
         return tuple(found)
 
     def refine(self, amounts: Mapping[Names, Fraction]) -> tuple[NoisyMarginal, ...]:
-        """Marginals that this curator has measured for an ε, with less noise, for some ε more each.
+        """Marginals that were measured, with less noise, for some more of the currency each.
 
-        amounts   attributes → ε that is added to what was paid for them; answers in this order
+        amounts   attributes → ε or ρ that is added to what was paid for them; answers in this order
 
         A charge each of what is added, all of them made before the look. A marginal that was
-        measured for e and refined for f more has the noise of one that is measured for e + f, and
-        both answers together cost e + f. Proof: ``mechanisms.refine``; Δ1 = 1 a row, as before.
-        The answer that is refined is the last one that was drawn here, whatever a model says of it.
-        BoundaryViolation for a marginal that was not measured, or for a ρ.
+        measured for e and refined for f more has about the noise of one that is measured for e + f,
+        and both answers together cost e + f. In ε, exactly so: ``mechanisms.refine``; Δ1 = 1 a row,
+        as before. In ρ it is measured once more, and the mean by precisions, which is
+        post-processing, has the variance of σ² at e + f, and what rounding adds.
+        The answer that is refined is the last one that was drawn, whatever a model says of it.
+        BoundaryViolation for a marginal that was not measured.
         """
         before = {names: self._refinable(names) for names in amounts}
+        if self.currency != PURE:
+            return self._measured_again(amounts, before)
         paid = {
             names: self._route.refined(
                 f"{_words(names)}, refined",
@@ -274,19 +288,28 @@ class Curator:
             self._keep(found[-1], total)
         return tuple(found)
 
-    def _keep(self, marginal: NoisyMarginal, epsilon: Fraction) -> None:
-        """What was answered, as a copy: whatever a model writes into its own changes nothing."""
-        self._answered[marginal.attributes] = (
-            replace(marginal, table=marginal.table.copy()),
-            epsilon,
-        )
+    def _measured_again(
+        self, amounts: Mapping[Names, Fraction], before: Mapping[Names, Refinable]
+    ) -> tuple[NoisyMarginal, ...]:
+        """Marginals in ρ, each the mean of what is known of it and of one measurement more."""
+        found = []
+        for again in self.tabulate(amounts):
+            known, spent = before[again.attributes]
+            found.append(known.averaged(again))
+            self._keep(found[-1], spent + amounts[again.attributes])
+        return tuple(found)
 
-    def _refinable(self, names: Names) -> tuple[NoisyMarginal, Fraction]:
+    def _keep(self, marginal: NoisyMarginal, amount: Fraction) -> None:
+        """What was answered, as a copy: whatever a model writes into its own changes nothing."""
+        kept = replace(marginal, table=marginal.table.copy())
+        self._answered[self._route.recoding, marginal.attributes] = (kept, amount)
+
+    def _refinable(self, names: Names) -> Refinable:
         """The last answer about a marginal, and what was paid for it."""
-        known = self._answered.get(names)
-        if known is None or known[0].gaussian:
-            got = "a marginal in ρ" if known else "one that was not measured"
-            raise BoundaryViolation(f"refine: expected a marginal measured for an ε, got {got}")
+        known = self._answered.get((self._route.recoding, names))
+        if known is None or known[0].gaussian != (self.currency != PURE):
+            got = "one that was not measured" if known is None else "one in another currency"
+            raise BoundaryViolation(f"refine: expected a marginal that was measured, got {got}")
         return known
 
     def choose(self, what: str, candidates: Mapping[Names, Score], *, epsilon: Fraction) -> Names:

@@ -83,6 +83,8 @@ class Model:
     summary           one sentence for lists and the Dagster page
     accounts_in_rho   whether it accounts in ρ where a δ is declared
     needs_delta       whether it cannot run without one
+    refines           whether it can make a release less noisy for what is added to its ε, by asking
+                      again what was asked then: then it has ``refined``
     learns            whether it can plan from what an earlier window's release told: then it has
                       the parameters ``plan_from`` and ``smooth``, and ``fit_after``
     """
@@ -90,6 +92,7 @@ class Model:
     summary: ClassVar[str]
     accounts_in_rho: ClassVar[bool] = False
     needs_delta: ClassVar[bool] = False
+    refines: ClassVar[bool] = False
     learns: ClassVar[bool] = False
 
     @property
@@ -129,6 +132,21 @@ class Model:
         """The same with what an earlier release of this model told, which is public.
 
         earlier   its tables
+        """
+        raise NotImplementedError
+
+    def refined(
+        self,
+        coarse: Released,
+        curator: Curator,
+        *,
+        epsilon: Fraction,
+        rng: np.random.Generator,
+    ) -> Released:
+        """A release of the same rows at ``epsilon``, made of the answers of one at a smaller ε and
+        of what the curator has in addition, all of which is spent.
+
+        coarse   that release, by this model; the curator has its marginals, to be refined
         """
         raise NotImplementedError
 
@@ -248,6 +266,18 @@ Ask = Callable[[Accountant], Curator]
 
 
 @dataclass(frozen=True)
+class Coarse:
+    """A release that is refined.
+
+    released   what it gave
+    amount     what its model spent, in its currency
+    """
+
+    released: Released
+    amount: Fraction
+
+
+@dataclass(frozen=True)
 class Fitted:
     """What one fit gives.
 
@@ -275,16 +305,22 @@ def fit(
     epsilon: Fraction,
     rng: np.random.Generator,
     earlier: Tables | None = None,
+    coarse: Coarse | None = None,
 ) -> Fitted:
     """Fit a model with a budget of what it claims; it spends all of that, or BoundaryViolation.
 
     epsilon   what was asked; ``guarantee`` is what the model promises for it
     rng       for post-processing alone
     earlier   the tables of a release that it plans from; None: there is none
+    coarse    a release of the same rows that is refined: what it has spent is not spent again;
+              ``ask`` gives a curator that has its answers. None: there is none
     """
-    accountant = Accountant(guarantee.amount, guarantee.currency)
+    paid = Fraction(0) if coarse is None else coarse.amount
+    accountant = Accountant(guarantee.amount - paid, guarantee.currency)
     curator = ask(accountant)
-    if earlier is None:
+    if coarse is not None:
+        released = model.refined(coarse.released, curator, epsilon=epsilon, rng=rng)
+    elif earlier is None:
         released = model.fit(curator, epsilon=epsilon, rng=rng)
     else:
         released = model.fit_after(earlier, curator, epsilon=epsilon, rng=rng)

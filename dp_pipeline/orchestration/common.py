@@ -246,12 +246,20 @@ REPEATS = ("dagster/parent_run_id", "dagster/parent_backfill_id")
 """Tags of a run that executes another one again."""
 
 
-class ReleaseConfig(dg.Config):
+class DrawConfig(dg.Config):
     """new_draw   draw once more, at the full price, although this release exists; a run that is
     executed again finishes or replays what it has paid for, and never draws another
     """
 
     new_draw: bool = False
+
+
+class ReleaseConfig(DrawConfig):
+    """refine   a smaller declared ε whose release is refined, for what is between the two;
+    `previous` for the next smaller one
+    """
+
+    refine: str = ""
 
 
 class WindowConfig(ReleaseConfig):

@@ -12,8 +12,8 @@ from dp_pipeline.orchestration.columns import column_metadata, raw_columns
 from dp_pipeline.orchestration.common import (
     CODE_TAG,
     REPEATS,
+    DrawConfig,
     PipelineResource,
-    ReleaseConfig,
     checking_code,
     data_version,
     group_name,
@@ -177,7 +177,7 @@ def _domain(spec: DatasetSpec) -> dg.AssetsDefinition:
         partitions_def=raw_partitions(spec),
     )
     def domain(
-        context: dg.AssetExecutionContext, config: ReleaseConfig, pipeline: PipelineResource
+        context: dg.AssetExecutionContext, config: DrawConfig, pipeline: PipelineResource
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]
         with one_line_failures(spec):
             run = {"run": context.run.run_id, "asset": context.asset_key.to_user_string()}

@@ -48,6 +48,7 @@ from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.publish.outcome import write_comparison, write_evaluation, write_pointer
 from dp_pipeline.publish.publish import publish
 from dp_pipeline.publish.release import Release, not_dp_beside, program_code
+from dp_pipeline.publish.request import refining
 from dp_pipeline.raw.prepare import stages_of
 from dp_pipeline.spec.dataset import DatasetSpec
 
@@ -153,7 +154,8 @@ def _made(
         request = request_of_run(context, asked, pipeline, epsilon=getattr(config, "epsilon", ""))
         made = with_discovered(request.spec, pipeline.home)
         level = request.level_of(name)
-        release = kind.at(made, name, level, pipeline.home, noise=pipeline.noise, run=run)
+        drawn = kind.at(made, name, level, pipeline.home, noise=pipeline.noise, run=run)
+        release = refining(drawn, config.refine)
         is_repeat = any(tag in context.run.tags for tag in REPEATS)
         published = publish(release, new_draw=config.new_draw and not is_repeat)
         write_pointer(release, published)

@@ -168,7 +168,7 @@ def _run_windows(
             for level in [""] if request.published and levels else levels:
                 given = {"epsilon": level}
                 config: dict[str, Any] = {"evaluation": {"config": given}}
-                drawn = {"config": {**given, "new_draw": request.new_draw}}
+                drawn = {"config": {**given, **_drawn(request)}}
                 config |= dict.fromkeys(request.names, drawn)
                 names = (*request.names, "evaluation")
                 step = f"{request.spec.window}{level and f' ε={level}'}"
@@ -180,7 +180,7 @@ def _run_windows(
 
 def _run_levels(request: RunRequest, levels: Sequence[str], on_step: OnStep) -> Ran:
     spec, below = request.spec, "".join(f"{folder}/" for folder in request.kind.FOLDER)
-    drawn = {"config": {"new_draw": request.new_draw}}
+    drawn = {"config": _drawn(request)}
     with _dagster(request, on_step) as runs:
         failed = runs.prepare(request)
         for level in levels:
@@ -191,6 +191,11 @@ def _run_levels(request: RunRequest, levels: Sequence[str], on_step: OnStep) -> 
         beside = ["comparison"] if below and spec.is_release else []
         runs.run("report", [f"{below}comparison", "budget", *beside])
     return Ran(tuple(levels), tuple(failed), runs.discovery)
+
+
+def _drawn(request: RunRequest) -> dict[str, Any]:
+    """How each of its releases is to be drawn."""
+    return {"new_draw": request.new_draw, "refine": request.refine}
 
 
 @contextmanager

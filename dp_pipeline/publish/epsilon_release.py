@@ -16,14 +16,22 @@ from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 
-from dp_pipeline.gate.counter import Counter
-from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.curator import Answered, Curator
 from dp_pipeline.gate.quality import private_quality
 from dp_pipeline.ledger import Charge
 from dp_pipeline.models import build_model
-from dp_pipeline.models.base import Ask, Model, PrivacyGuarantee, declared_guarantee, fit, price
+from dp_pipeline.models.base import (
+    Ask,
+    Fitted,
+    Model,
+    PrivacyGuarantee,
+    declared_guarantee,
+    fit,
+    price,
+)
 from dp_pipeline.publish.home import Home, engine_name
-from dp_pipeline.publish.noisy_release import Counted, NoisyRelease, own
+from dp_pipeline.publish.noisy_release import Counted, NoisyDrawing, NoisyRelease, own
+from dp_pipeline.publish.refinement import Refined, asked_key, newest_key
 from dp_pipeline.publish.release import BESIDE, ROWS, code_version, digest_of, not_dp_beside
 from dp_pipeline.publish.replay import pointed_bundle, pointer_path, read_json
 from dp_pipeline.publish.store import write_atomically
@@ -50,6 +58,8 @@ class EpsilonRelease(NoisyRelease):
     name         of the model
     noise_name   of the noise source: ``opendp``, ``exact`` or ``seeded:NUMBER``
     run          what the ledger notes of the run: run id, asset
+    refine       ε of the release that it is asked to refine; None: to be drawn by itself, unless
+                 the newest release at its ε is a refinement
     """
 
     SYMBOL = "ε"
@@ -60,6 +70,7 @@ class EpsilonRelease(NoisyRelease):
     home: Home
     noise_name: str
     run: Mapping[str, str] = field(default_factory=dict)
+    refine: Fraction | None = None
 
     @staticmethod
     def names(spec: DatasetSpec) -> tuple[str, ...]:
@@ -150,12 +161,32 @@ class EpsilonRelease(NoisyRelease):
         """ε of private quality numbers; none beside a release that has no ε itself."""
         return self.spec.evaluation if self.guarantee.is_dp else None
 
-    @property
-    def nano(self) -> int:
+    def nano(self, key: ReleaseKey) -> int:
         """Nano-ε, or nano-ρ, that a first draw charges, with its evaluation; 0 where no finite ε
-        holds.
+        holds. What a release has paid that it refines is not paid again.
         """
-        return nano_epsilon(price(self.spec, self.guarantee))
+        asked = price(self.spec, self.guarantee)
+        return nano_epsilon(asked - self._coarse_amount(key))
+
+    def _coarse_amount(self, key: ReleaseKey) -> Fraction:
+        """What the model has spent, or would have, of the release that is refined; 0 of none."""
+        if not key.refines:
+            return Fraction(0)
+        coarse = Refined.by(self, key) if self.home.ledger.history(key.refines) else None
+        epsilon = self.refine if coarse is None else coarse.release.epsilon
+        assert epsilon is not None
+        return replace(self, epsilon=epsilon, refine=None).guarantee.amount
+
+    def key(self, snapshot: Snapshot, *, new_draw: bool = False) -> ReleaseKey:
+        """The key of the refinement that is asked for; else of the newest draw of this release, or
+        with ``new_draw`` of one more, which refines nothing.
+        """
+        if self.refine is not None:
+            return asked_key(self, snapshot)
+        drawn = super().key(snapshot, new_draw=new_draw)
+        if new_draw or not self.model.refines:
+            return drawn
+        return newest_key(self, snapshot, drawn)
 
     @property
     def postprocessing(self) -> dict[str, str]:
@@ -188,8 +219,8 @@ class EpsilonRelease(NoisyRelease):
             key=key.digest,
             population=key.population,
             kind=self.guarantee.kind,
-            nano_epsilon=self.nano,
-            what=self.what,
+            nano_epsilon=self.nano(own(key)),
+            what=self._what(own(key)),
             facts={**self.facts(own(key)), **self.run, ROWS: rows},
             currency=self.spec.currency,
             blocks=self.spec.blocks,
@@ -200,6 +231,10 @@ class EpsilonRelease(NoisyRelease):
         """The words for messages and the ledger."""
         window = f" of {self.spec.window}" if self.spec.window else ""
         return f"{self.spec.name}/{self.name}{window} at {self._price}"
+
+    def _what(self, key: ReleaseKey) -> str:
+        coarse = Refined.by(self, key)
+        return self.what if coarse is None else f"{self.what}, refined from {coarse.release.level}"
 
     @property
     def _price(self) -> str:
@@ -247,6 +282,8 @@ class EpsilonRelease(NoisyRelease):
         facts |= spec.discovered_fact | spec.constraints_fact | spec.window_fact
         learned = self.learned_from(key)
         facts |= {LEARNED: learned} if learned else {}
+        coarse = Refined.by(self, key)
+        facts |= {} if coarse is None else coarse.facts
         if spec.delta is None:
             return facts
         paid = {"delta": delta_text(spec.delta), "currency": self.guarantee.currency.name}
@@ -318,6 +355,17 @@ class EpsilonRelease(NoisyRelease):
 
         return MemoryCounter.empty(self.spec.domain)
 
+    def open(self, key: Key, snapshot: Snapshot) -> NoisyDrawing:
+        """The counter over its rows, before it is charged; DeclarationError where they are not
+        those of the release that it refines, or that one is not finished.
+        """
+        drawing = super().open(key, snapshot)
+        coarse = Refined.by(self, own(key))
+        if coarse is not None:
+            coarse.require_settled()
+            coarse.require_same_rows(drawing.rows)
+        return drawing
+
     def counter(self, snapshot: Snapshot) -> FoldCounter:
         """The counter of its prepared rows."""
         from dp_pipeline.raw.counters import open_counter
@@ -338,21 +386,13 @@ class EpsilonRelease(NoisyRelease):
         as_begun   False for a settled release under another post-processing: the evaluation that
                    was paid for was of other centres or tables, and is left out
         """
-        ask = _curator(self, cast("FoldCounter | None", counter), transcript)
-        fitted = fit(
-            self.model,
-            self.guarantee,
-            ask,
-            epsilon=self.epsilon,
-            rng=self.generator(key),
-            earlier=self.earlier(key),
-        )
+        fitted, _ = self.fitted(key, counter, transcript)
         fitted.require_guaranteed(self.guarantee, what="/".join(self.path))
         spends, quality, facts = fitted.spends, dict[str, NoisyNumber](), self.facts(key)
         if self.evaluation is not None and as_begun:
             paid = Accountant(self.evaluation)
             quality = private_quality(
-                ask(paid),
+                _curator(self, counter, transcript, {})(paid),
                 fitted.released,
                 epsilon=self.evaluation,
                 label=self.spec.label,
@@ -364,6 +404,23 @@ class EpsilonRelease(NoisyRelease):
             facts = {**facts, EARLIER_EVALUATION: epsilon_text(self.evaluation)}
         tables = fitted.released.tables()
         return Bundle(key.digest, facts, spends, quality, tables, transcript.chain)
+
+    def fitted(
+        self, key: ReleaseKey, counter: Counted | None, transcript: Transcript
+    ) -> tuple[Fitted, Answered]:
+        """What the model gives, and what was answered to it."""
+        refined = Refined.by(self, key)
+        coarse, answered = (None, {}) if refined is None else refined.told()
+        found = fit(
+            self.model,
+            self.guarantee,
+            _curator(self, counter, transcript, answered),
+            epsilon=self.epsilon,
+            rng=self.generator(key),
+            earlier=self.earlier(key),
+            coarse=coarse,
+        )
+        return found, answered
 
     def write_card(self, bundle: Bundle, folder: Path) -> Path:  # noqa: ARG002
         """The card, made anew by every run, as the sum of all charges grows."""
@@ -384,10 +441,12 @@ class EpsilonRelease(NoisyRelease):
         return path
 
 
-def _curator(release: EpsilonRelease, counter: Counter | None, transcript: Transcript) -> Ask:
+def _curator(
+    release: EpsilonRelease, counter: Counted | None, transcript: Transcript, answered: Answered
+) -> Ask:
     def ask(accountant: Accountant) -> Curator:
         return Curator(
-            counter,
+            cast("FoldCounter | None", counter),
             domain=release.spec.domain,
             distance=release.spec.distance,
             accountant=accountant,
@@ -395,6 +454,7 @@ def _curator(release: EpsilonRelease, counter: Counter | None, transcript: Trans
             noise=release.noise,
             benchmark=not release.spec.is_release,
             relation=release.spec.relation,
+            answered=answered,
         )
 
     return ask

@@ -20,7 +20,15 @@ from dp_pipeline.publish.noisy_release import TRANSCRIPT
 from dp_pipeline.publish.release import Release
 from dp_pipeline.publish.store import BundleStore
 from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.release.bundle import EARLIER_EVALUATION, LEARNED, Bundle, Key, ReleaseKey
+from dp_pipeline.release.bundle import (
+    EARLIER_EVALUATION,
+    LEARNED,
+    REFINED_FROM,
+    REFINES,
+    Bundle,
+    Key,
+    ReleaseKey,
+)
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
@@ -66,7 +74,8 @@ def key_of(release: Release, bundle: Bundle) -> Key:
     read = Snapshot(Path(release.home.raw, release.spec.name, bundle.facts["snapshot"]), b"")
     key: Key = release.key(read)
     if isinstance(key, ReleaseKey):
-        key = key.with_replicate(int(bundle.facts["replicate"]))
+        refines = bundle.facts.get(REFINES, "")
+        key = key.with_replicate(int(bundle.facts["replicate"])).refining(refines)
     if key.digest != bundle.key:
         raise Damaged(f"bundle {bundle.key[:12]}: expected the release {key.digest[:12]}")
     return key
@@ -126,7 +135,7 @@ def spend_rows(bundle: Bundle) -> list[SpendRow]:
 _PROMISED = (
     *("population", "dataset", "model", "epsilon", "kind", "composed", "evaluation", "snapshot"),
     *("replicate", "declaration", "measuring", "unit", "relation", "purpose", "noise"),
-    *("fit_for_release", WINDOW, LEARNED),
+    *("fit_for_release", WINDOW, LEARNED, REFINES, REFINED_FROM),
 )
 """Facts that no later code or post-processing may change: what was charged for."""
 

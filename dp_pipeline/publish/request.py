@@ -21,7 +21,7 @@ from dp_pipeline.publish.release import Release
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, snapshot_name
 from dp_pipeline.spec.amounts import NANO, epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.errors import NotPrepared
+from dp_pipeline.spec.errors import DeclarationError, NotPrepared
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,8 @@ class RunRequest:
     names      models or methods
     levels     ε or K, ascending, as keys of partitions
     snapshot   a name for a new snapshot, or empty for the current one
+    refine     an ε: every release is asked to refine the one at it. ``previous``: where the model
+               can, the one at the next smaller declared ε. Empty: none is asked to
     published  whether each model is released at the one ε at which it is published, of windows
     """
 
@@ -44,6 +46,7 @@ class RunRequest:
     new_draw: bool = False
     snapshot: str = ""
     published: bool = False
+    refine: str = ""
 
     @property
     def made(self) -> DatasetSpec:
@@ -75,9 +78,10 @@ class RunRequest:
         if self.published:
             levels = {one.model: epsilon_text(one.epsilon) for one in made.publications}
             names = [name for name in names if levels.get(name) == level]
-        return tuple(
+        found = (
             self.kind.at(made, name, level, self.home, noise=self.noise_name) for name in names
         )
+        return tuple(refining(one, self.refine) for one in found)
 
     def level_of(self, name: str) -> str:
         """The level of one of its models or methods, where that has one alone."""
@@ -87,6 +91,23 @@ class RunRequest:
     def of_window(self, name: str) -> RunRequest:
         """The same request of the rows of one window."""
         return replace(self, spec=self.spec.at_window(name))
+
+
+PREVIOUS = "previous"
+"""The next smaller ε that is declared."""
+
+
+def refining(release: Release, refine: str) -> Release:
+    """A release that is asked to refine the one at an ε, or at the ``PREVIOUS`` one where its model
+    can and there is one; itself where nothing is said.
+    """
+    if not refine or not isinstance(release, EpsilonRelease):
+        return release
+    if refine != PREVIOUS:
+        return replace(release, refine=release.spec.partition(refine))
+    smaller = [one for one in release.spec.partitions if one < release.epsilon]
+    is_able = release.model.refines and not release.model.plans_from_earlier
+    return replace(release, refine=smaller[-1]) if smaller and is_able else release
 
 
 @dataclass(frozen=True)
@@ -207,6 +228,21 @@ def plan_request(request: RunRequest) -> Plan:
         return _plan(request)
 
 
+def refined_cost(request: RunRequest) -> Fraction | None:
+    """What the request would cost if each release refined the one at the next smaller ε; None where
+    it does so already, no model can, or one was refined otherwise.
+    """
+    if request.refine or request.new_draw or request.snapshot:
+        return None
+    steps = replace(request, refine=PREVIOUS)
+    if all(isinstance(one, EpsilonRelease) and one.refine is None for one in steps.releases):
+        return None
+    try:
+        return plan_request(steps).asked
+    except DeclarationError:
+        return None
+
+
 def _plan(request: RunRequest) -> Plan:
     spec, home = request.spec, request.home
     for release in request.releases:
@@ -266,8 +302,9 @@ def _discovery(release: DomainRelease, snapshot: Snapshot) -> PlannedRelease:
 
 def _planned(release: EpsilonRelease, snapshot: Snapshot, *, new_draw: bool) -> PlannedRelease:
     ledger = release.home.ledger
-    state = ledger.state(release.key(snapshot, new_draw=new_draw).digest)
-    cost = Fraction(release.nano, NANO) if state is None else Fraction(0)
+    key = release.key(snapshot, new_draw=new_draw)
+    state = ledger.state(key.digest)
+    cost = Fraction(release.nano(key), NANO) if state is None else Fraction(0)
     names = {None: "new", "settled": "settled", "dead": "dead"}
     words = release.guarantee.marked(names.get(state, "unfinished"))
     return PlannedRelease(release.name, release.epsilon, cost, words, _most_cells(release))

@@ -18,6 +18,7 @@ import json
 import os
 import shutil
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -163,7 +164,10 @@ def _library() -> Any:
         # The library looks for one of its own accord, and takes a broken one for an error.
         sys.modules["psycopg2"] = None  # type: ignore[assignment]
     try:
-        import great_expectations
+        with warnings.catch_warnings():
+            # PySpark says of pandas what nobody who validates a table can do anything about.
+            warnings.simplefilter("ignore", FutureWarning)
+            import great_expectations
     except SystemExit:
         # The library imports PySpark where it is there, and PySpark without Spark Connect ends the
         # process that looks for it, with exit code 0.

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Protocol
 
@@ -24,7 +24,7 @@ from dp_pipeline.release.clusters import Tables
 from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.spec.amounts import PURE, Currency, epsilon_text
 from dp_pipeline.spec.errors import BoundaryViolation, Damaged
-from dp_pipeline.spec.formats import BUNDLE, require_format, said
+from dp_pipeline.spec.formats import AS_BEFORE, BUNDLE, require_format, said
 
 EARLIER_EVALUATION = "earlier_evaluation"
 """The fact of a bundle made again that holds the ε of the evaluation it left out."""
@@ -32,6 +32,11 @@ EARLIER_EVALUATION = "earlier_evaluation"
 LEARNED = "learned_from"
 """The fact of a bundle, and of its charge: where in the store the release lies that it was planned
 from.
+"""
+
+REFINES, REFINED_FROM = "refines", "refined_from"
+"""The facts of a bundle, and of its charge, that name the key and the ε of the release that it
+refines: one of the same rows, whose cost is a part of what both cost together.
 """
 
 K_ANONYMITY = "promise"
@@ -140,13 +145,15 @@ class Bundle:
     @property
     def spent_text(self) -> str:
         """The ε that was charged for it, exactly, and its ρ where the population pays in ρ;
-        ``none`` where there is none.
+        ``none`` where there is none. Of a refinement, what was charged beside the other's: it
+        holds for both together.
         """
         if not self.is_dp:
             return "none"
+        beside = f" + that of ε={self.facts[REFINED_FROM]}" if REFINED_FROM in self.facts else ""
         if self.budget == PURE and self.currency != PURE:
-            return f"{epsilon_text(self.epsilon)} (ρ={epsilon_text(self.charged)})"
-        return self.currency.text(self.charged)
+            return f"{epsilon_text(self.epsilon)} (ρ={epsilon_text(self.charged)}){beside}"
+        return f"{self.currency.text(self.charged)}{beside}"
 
     @property
     def caveat(self) -> str:
@@ -311,6 +318,12 @@ class ReleaseKey:
     measuring     the model's measuring parameters, as text
     noise         noise source, with its seed if it has one
     replicate     0, and one more with every new draw that was asked for by name
+    refines       digest of the key of a release that this one refines; empty where it is drawn by
+                  itself
+
+    A release is refined once: two refinements of one answer could tell more together than what
+    was charged for both, as what follows from the one answer would be drawn twice. So all of them
+    have the same key, which the ledger takes once; at another ε, that release is not theirs.
     """
 
     population: str
@@ -323,6 +336,7 @@ class ReleaseKey:
     evaluation: Fraction | None
     noise: str
     replicate: int = 0
+    refines: str = field(default="", metadata={AS_BEFORE: ""})
 
     @property
     def place(self) -> tuple[str, ...]:
@@ -331,7 +345,10 @@ class ReleaseKey:
 
     @property
     def digest(self) -> str:
-        """Hex digest of all fields that have to be named."""
+        """Hex digest of all fields that have to be named; of a refinement, of what it refines."""
+        if self.refines:
+            once = {"lineage": self.population, "refines": self.refines}
+            return hashlib.sha256(json.dumps(once, sort_keys=True).encode()).hexdigest()
         fields = said(self)
         # A key keeps its first word for a population: it also seeds what is drawn from the answers.
         fields["lineage"] = fields.pop("population")
@@ -342,6 +359,10 @@ class ReleaseKey:
     def with_replicate(self, replicate: int) -> ReleaseKey:
         """The key of another draw of the same release."""
         return replace(self, replicate=replicate)
+
+    def refining(self, digest: str) -> ReleaseKey:
+        """The key of the refinement of a release that has this one; of none where it is empty."""
+        return replace(self, refines=digest)
 
 
 @dataclass(frozen=True)

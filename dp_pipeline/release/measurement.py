@@ -48,6 +48,21 @@ class NoisyMarginal:
         """Mean |noise| of one cell, in rows."""
         return gaussian_moments(self.scale)[0] if self.gaussian else deviation(self.scale)
 
+    def averaged(self, other: NoisyMarginal) -> NoisyMarginal:
+        """This and another measurement of the same table, both with Gaussian noise, as one: by
+        their precisions, whole again.
+
+        >>> first = NoisyMarginal(("a",), np.array([4, 9]), Fraction(6), gaussian=True)
+        >>> again = NoisyMarginal(("a",), np.array([1, 9]), Fraction(3), gaussian=True)
+        >>> both = first.averaged(again)
+        >>> both.table.tolist(), both.scale
+        ([2, 9], Fraction(2, 1))
+        """
+        total = self.scale + other.scale
+        table = (self.table * float(other.scale) + other.table * float(self.scale)) / float(total)
+        whole, scale = np.rint(table).astype(np.int64), self.scale * other.scale / total
+        return NoisyMarginal(self.attributes, whole, scale, gaussian=True)
+
 
 @dataclass(frozen=True)
 class NoisyGrid:

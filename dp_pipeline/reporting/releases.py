@@ -110,6 +110,7 @@ def steps_of(bundle: Bundle) -> tuple[Step, ...]:
 
 def _step(what: str) -> str:
     """The step of a question, from the gate's own words for it."""
+    what = what.removesuffix(", refined")
     if what == ROWS:
         return ROWS
     if what.startswith("marginal of "):

@@ -247,7 +247,7 @@ def distances(draw: st.DrawFn) -> Question:
     rule = draw(axes.flatmap(rules))
     clip = draw(st.integers(1, 1 << 53) | st.integers(1, 1 << 20))
     bits = clip.bit_length()
-    shift = draw(st.integers(max(0, bits - 32), bits - 1))
+    shift = draw(st.integers(max(0, bits - 26), bits - 1))
     return lambda curator, epsilon=ONE: curator.measure_distance(
         rule, clip=clip, shift=shift, epsilon=epsilon
     )

@@ -32,6 +32,7 @@ CHANGES = {
     "evaluation": [None, Fraction(1, 10)],
     "noise": ["seeded 7"],
     "replicate": [1],
+    "refines": ["ab" * 32, "ba" * 32],
 }
 
 
@@ -53,6 +54,13 @@ def test_equal_keys_have_equal_digests_whatever_the_order_of_parameters() -> Non
 def test_a_replicate_differs_in_nothing_else() -> None:
     assert KEY.with_replicate(2) == replace(KEY, replicate=2)
     assert KEY.with_replicate(0).digest == KEY.digest
+
+
+@pytest.mark.parametrize("field", sorted(set(CHANGES) - {"refines", "population"}))
+def test_all_refinements_of_one_release_have_one_key(field: str) -> None:
+    """So the ledger charges one of them, whatever ε it is at and whoever asks first."""
+    once = KEY.refining("ab" * 32)
+    assert {replace(once, **{field: value}).digest for value in CHANGES[field]} == {once.digest}
 
 
 @dataclass(frozen=True)

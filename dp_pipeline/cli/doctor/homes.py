@@ -36,7 +36,7 @@ from dp_pipeline.publish.noisy_release import NoisyRelease
 from dp_pipeline.publish.release import Release
 from dp_pipeline.publish.store import BUNDLE_FILE
 from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.release.bundle import K_ANONYMITY, Key
+from dp_pipeline.release.bundle import K_ANONYMITY, REFINED_FROM, REFINES, Key
 from dp_pipeline.spec import formats
 from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
@@ -89,7 +89,9 @@ class Charged:
             name, k = self.facts["model"], self.facts["k"]
             return f"dp-pipeline anonymize {of} --method {name} --k {k}"
         name, epsilon = self.facts["model"], self.facts["epsilon"]
-        return f"dp-pipeline run {of} --model {name} --epsilon {epsilon}"
+        refined = self.facts.get(REFINED_FROM)
+        refine = f" --refine {refined}" if refined else ""
+        return f"dp-pipeline run {of} --model {name} --epsilon {epsilon}{refine}"
 
     def release(self, spec: DatasetSpec, home: Home) -> Release:
         """The same release as it is declared today, with the domain of its snapshot.
@@ -110,7 +112,8 @@ class Charged:
         """The key that this program gives the same question now."""
         release, snapshot = self.release(spec, home), self.facts["snapshot"]
         if isinstance(release, NoisyRelease):
-            return release.draw_key(snapshot, int(self.facts["replicate"]))
+            drawn = release.draw_key(snapshot, int(self.facts["replicate"]))
+            return drawn.refining(self.facts.get(REFINES, ""))
         # Of a snapshot only its name enters a key.
         return release.key(Snapshot(home.raw / spec.name / snapshot, b""))
 

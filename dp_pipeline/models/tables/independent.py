@@ -12,11 +12,12 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.clique_join import join_cliques
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
 from dp_pipeline.inference.junction_tree import JunctionTree
+from dp_pipeline.models.base import Released
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.release.accountant import root_weights, split
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import FloatArray
+from dp_pipeline.spec.encoding import FloatArray, Names
 from dp_pipeline.spec.parameters import choice
 
 
@@ -36,6 +37,7 @@ class Independent(TableModel):
     summary: ClassVar[str] = "noisy one-way marginals and synthetic rows of independent attributes"
 
     keeps_constraints: ClassVar[bool] = True
+    refines: ClassVar[bool] = True
 
     shares: str = choice("root", "equal")
 
@@ -47,12 +49,29 @@ class Independent(TableModel):
         self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
     ) -> SyntheticTable:
         """Marginals and synthetic rows; spends exactly ``epsilon``."""
+        ways = OneWays.of(curator.tabulate(self._amounts(curator.domain, epsilon)))
+        return self._drawn(ways, curator, rng)
+
+    def refined(
+        self,
+        coarse: Released,  # noqa: ARG002
+        curator: Curator,
+        *,
+        epsilon: Fraction,  # noqa: ARG002
+        rng: np.random.Generator,
+    ) -> SyntheticTable:
+        """The same marginals, each refined for its share of what is added."""
+        more = self._amounts(curator.domain, curator.accountant.left)
+        return self._drawn(OneWays.of(curator.refine(more)), curator, rng)
+
+    def _amounts(self, domain: Domain, amount: Fraction) -> dict[Names, Fraction]:
+        names = self.modelled(domain)
+        weights = root_weights(domain.shape(names)) if self.shares == "root" else (1,) * len(names)
+        return {(name,): one for name, one in zip(names, split(amount, weights), strict=True)}
+
+    def _drawn(self, ways: OneWays, curator: Curator, rng: np.random.Generator) -> SyntheticTable:
         names, zeros = self.modelled(curator.domain), self.zeros(curator.domain)
-        shape = curator.domain.shape(names)
-        weights = root_weights(shape) if self.shares == "root" else (1,) * len(names)
-        amounts = zip(names, split(epsilon, weights), strict=True)
-        ways = OneWays.of(curator.tabulate({(name,): amount for name, amount in amounts}))
-        sizes = dict(zip(names, shape, strict=True))
+        sizes = dict(zip(names, curator.domain.shape(names), strict=True))
         if zeros:
             fitted = FittedRows(ways.measured, sizes, zeros=zeros)
             table = fitted.table(names, curator.domain, rng, self.rows_to_draw)

@@ -18,7 +18,9 @@ from dp_pipeline.inference.views import (
     view_network,
     view_tables,
 )
+from dp_pipeline.models.base import Released
 from dp_pipeline.models.tables.base import TableModel, clique_cells
+from dp_pipeline.release.measurement import NoisyMarginal
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import FloatArray, Names
@@ -54,6 +56,7 @@ class PriView(TableModel):
     """
 
     summary: ClassVar[str] = "noisy tables of a few views that hold every pair of attributes"
+    refines: ClassVar[bool] = True
 
     view_size: int | None = integer(None, at_least=2, at_most=64, measuring=True)
     view_cells: int = integer(256, at_least=4, at_most=1 << 24, measuring=True)
@@ -90,8 +93,27 @@ class PriView(TableModel):
         self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
     ) -> SyntheticTable:
         """Noisy tables of the views, and rows drawn from them; spends exactly ``epsilon``."""
-        sizes, views = self._sizes(curator.domain), self.views(curator.domain)
+        views = self.views(curator.domain)
         measured = curator.tabulate(dict.fromkeys(views, epsilon / len(views)))
+        return self._drawn(measured, curator, rng)
+
+    def refined(
+        self,
+        coarse: Released,  # noqa: ARG002
+        curator: Curator,
+        *,
+        epsilon: Fraction,  # noqa: ARG002
+        rng: np.random.Generator,
+    ) -> SyntheticTable:
+        """The same views, each refined for as much of what is added."""
+        views = self.views(curator.domain)
+        more = dict.fromkeys(views, curator.accountant.left / len(views))
+        return self._drawn(curator.refine(more), curator, rng)
+
+    def _drawn(
+        self, measured: tuple[NoisyMarginal, ...], curator: Curator, rng: np.random.Generator
+    ) -> SyntheticTable:
+        sizes, views = self._sizes(curator.domain), self.views(curator.domain)
         tables = view_tables(measured)
         rows = self.rows_to_draw(float(next(iter(tables.values())).sum()))
         network = view_network(tables, sizes, most_cells=self.family_cells)

@@ -23,7 +23,7 @@ from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
 from dp_pipeline.inference.shared_noise import SharedNoise
 from dp_pipeline.inference.structural_zeros import StructuralZeros
 from dp_pipeline.inference.table_sets import TableSearch, one_way_noise, packed, pair_noise
-from dp_pipeline.models.base import plan_from, require_plan, smooth
+from dp_pipeline.models.base import Released, plan_from, require_plan, smooth
 from dp_pipeline.models.tables.aim_like import AimLike
 from dp_pipeline.models.tables.base import TableModel, clique_cells
 from dp_pipeline.models.tables.one_shot.plan import Pair, Plan, Planning
@@ -36,6 +36,7 @@ from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.spec.amounts import PURE
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import FloatArray, Names
+from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline.spec.parameters import choice
 
 ROOM = 2.0
@@ -110,18 +111,18 @@ def _of(amounts: Mapping[Names, Fraction], tables: Iterable[Names]) -> dict[Name
     return {names: amounts[names] for names in tables}
 
 
-def averaged(one: NoisyMarginal, other: NoisyMarginal) -> NoisyMarginal:
-    """Two measurements of one table with Gaussian noise as one, by their precisions; whole again.
-
-    >>> first = NoisyMarginal(("a",), np.array([4, 9]), Fraction(6), gaussian=True)
-    >>> both = averaged(first, NoisyMarginal(("a",), np.array([1, 9]), Fraction(3), gaussian=True))
-    >>> both.table.tolist(), both.scale
-    ([2, 9], Fraction(2, 1))
-    """
-    total = one.scale + other.scale
-    table = (one.table * float(other.scale) + other.table * float(one.scale)) / float(total)
-    scale = one.scale * other.scale / total
-    return NoisyMarginal(one.attributes, np.rint(table).astype(np.int64), scale, gaussian=True)
+def _refined(coarse: SyntheticTable, curator: Curator) -> list[NoisyMarginal]:
+    """Everything that was measured, in its order, for all that is left."""
+    # An amount is to the scale of its noise as 1 to it, in ε and, of a variance, in ρ.
+    parts = split(curator.accountant.left, [1 / one.scale for one in coarse.measured])
+    names = [one.attributes for one in coarse.measured]
+    more, found = dict(zip(names, parts, strict=True)), dict[Names, NoisyMarginal]()
+    grouped = curator.grouped(coarse.groupings) if coarse.groupings else curator
+    for is_table, asked in ((False, curator), (True, grouped)):
+        amounts = _of(more, [one for one in names if (len(one) > 1) == is_table])
+        if amounts:
+            found |= {one.attributes: one for one in asked.refine(amounts)}
+    return [found[one] for one in names]
 
 
 def _as_measured(table: NoisyMarginal) -> NoisyMarginal:
@@ -201,6 +202,7 @@ class OneShot(TableModel):
     summary: ClassVar[str] = "the tables that tell most for their noise, and a tree fitted to them"
     accounts_in_rho: ClassVar[bool] = True
     keeps_constraints: ClassVar[bool] = True
+    refines: ClassVar[bool] = True
     learns: ClassVar[bool] = True
 
     clique_cells: int = clique_cells(1 << 16)
@@ -317,6 +319,38 @@ class OneShot(TableModel):
             curator, planning, counted, self.zeros(domain), self._workload.weights(sizes)
         )
         return self._drawn(round_.again(known, smooths=self.smooth == "true"), domain, rng)
+
+    def refined(
+        self,
+        coarse: Released,
+        curator: Curator,
+        *,
+        epsilon: Fraction,  # noqa: ARG002
+        rng: np.random.Generator,
+    ) -> SyntheticTable:
+        """Every table that the release at a smaller ε has measured, refined; which tables those
+        are is not asked again. What each gets of what is added is as much as it got of the tables'
+        part then.
+        """
+        assert isinstance(coarse, SyntheticTable)
+        domain, sizes = curator.domain, self.sizes(curator.domain)
+        if self._takes_rounds(curator, sizes):
+            raise DeclarationError(
+                "OneShot: quality: expected `best` for a release that is refined, got `best_plus`, "
+                "whose rounds end with the amount"
+            )
+        measured = _refined(coarse, curator)
+        singles = [one for one in measured if len(one.attributes) == 1] if coarse.groupings else []
+        tables = [one for one in measured[1:] if len(one.attributes) > 1 or not singles]
+        fitted = FittedRows(
+            (measured[0], *tables),
+            sizes,
+            OneWays.of(singles, measured[0]) if singles else None,
+            coarse.groupings,
+            self.clique_cells,
+            self.zeros(domain),
+        )
+        return self._drawn(fitted, domain, rng)
 
     def _drawn(
         self, fitted: FittedRows, domain: Domain, rng: np.random.Generator
@@ -468,17 +502,10 @@ class _Round:
     def _better(
         self, first: Sequence[NoisyMarginal], added: Mapping[Names, Fraction]
     ) -> list[NoisyMarginal]:
-        """One-way marginals with less noise: refined for what is added to their price, and where
-        noise is Gaussian measured once more, which is worth as much.
-        """
+        """One-way marginals with less noise, refined for what is added to their price."""
         if not added:
             return list(first)
-        if not self.planning.rate.concentrated:
-            better = {one.attributes: one for one in self.curator.refine(added)}
-        else:
-            known = {one.attributes: one for one in first}
-            again = self.curator.tabulate(added)
-            better = {one.attributes: averaged(known[one.attributes], one) for one in again}
+        better = {one.attributes: one for one in self.curator.refine(added)}
         return [better.get(one.attributes, one) for one in first]
 
     def _shared(

@@ -1,0 +1,164 @@
+"""Models that refine: what two releases of the same rows cost together, and what the second is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dp_pipeline.gate.curator import Answered, Curator
+from dp_pipeline.gate.noise import NoiseSource, SeededNoise
+from dp_pipeline.models import MODELS
+from dp_pipeline.models.base import Coarse, Model, fit, guarantee_of
+from dp_pipeline.models.tables.independent import Independent
+from dp_pipeline.models.tables.one_shot import OneShot
+from dp_pipeline.models.tables.priview import PriView
+from dp_pipeline.release.accountant import LINF, NOISY_MAX, Accountant
+from dp_pipeline.release.synthetic_table import SyntheticTable
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise
+from dp_pipeline_tests.models.contract import LargeAnswers, Run, privacy_loss
+from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of
+from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN, LoopCounter
+
+MANY = domain_of((4,) * 8)
+TABLES: dict[str, tuple[Model, Domain]] = {
+    "independent": (Independent(), TOWN),
+    "independent, equal": (Independent(shares="equal"), TOWN),
+    "priview": (PriView(), TOWN),
+    "one_shot, one clique": (OneShot(), TOWN),
+    "one_shot, packed": (OneShot(clique_cells=16), TOWN),
+    "one_shot, groups": (OneShot(clique_cells=1 << 10), MANY),
+}
+every_model = pytest.mark.parametrize("name", TABLES)
+both_currencies = pytest.mark.parametrize("delta", [None, Fraction(1, 10**9)], ids=["ε", "ρ"])
+FIRST, SECOND, THIRD = Fraction(1, 2), Fraction(1), Fraction(2)
+
+
+def rows_of(name: str, *, without: int = 0) -> Any:
+    """The rows of its table, but for the last some."""
+    domain = TABLES[name][1]
+    if domain is TOWN:
+        return LoopCounter(TEN_PEOPLE[: len(TEN_PEOPLE) - without], domain)
+    rows = dependent_rows((4,) * 8, 20_000)
+    return counter_of(domain, rows[: len(rows) - without])
+
+
+def in_steps(
+    name: str,
+    counter: Any,
+    noise: Sequence[NoiseSource],
+    *,
+    levels: Sequence[Fraction] = (FIRST, SECOND),
+    delta: Fraction | None = None,
+    model: Model | None = None,
+) -> list[Run]:
+    """A release at the first level, refined to each that follows."""
+    model, domain = model or TABLES[name][0], TABLES[name][1]
+    coarse, answered, runs = None, Answered(), list[Run]()
+    for epsilon, source in zip(levels, noise, strict=True):
+        recorder = RecordingNoise(source)
+
+        def ask(accountant: Accountant, recorder: NoiseSource = recorder) -> Curator:
+            return Curator(
+                counter,
+                domain=domain,
+                distance=1,
+                accountant=accountant,
+                transcript=Transcript(),
+                noise=recorder,
+                answered=answered,
+            )
+
+        guarantee, rng = (
+            guarantee_of(model, epsilon, delta, domain=domain),
+            np.random.default_rng(7),
+        )
+        done = fit(model, guarantee, ask, epsilon=epsilon, rng=rng, coarse=coarse)
+        runs.append(Run(done.released, tuple(recorder.draws), done.spends, guarantee.currency))
+        coarse = Coarse(done.released, guarantee.amount)
+    return runs
+
+
+def measured(one: Run) -> dict[tuple[str, ...], Any]:
+    assert isinstance(one.released, SyntheticTable)
+    return {table.attributes: table for table in one.released.measured}
+
+
+def test_every_model_that_refines_is_tested() -> None:
+    assert {type(model) for model, _ in TABLES.values()} == {
+        model for model in MODELS.values() if model.refines
+    }
+
+
+@every_model
+@pytest.mark.parametrize("delta", [None, Fraction(1, 10**9)], ids=["ε", "ρ"])
+def test_all_steps_together_cost_what_the_last_one_costs_alone(
+    name: str, delta: Fraction | None
+) -> None:
+    noise = [SeededNoise(one) for one in range(3)]
+    levels = (FIRST, SECOND, THIRD)
+    runs = in_steps(name, rows_of(name), noise, levels=levels, delta=delta)
+    model, domain = TABLES[name]
+    guarantee = guarantee_of(model, THIRD, delta, domain=domain)
+    assert sum(one.epsilon for run in runs for one in run.spends) == guarantee.amount
+
+
+@every_model
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_person_loses_no_more_by_both_than_what_the_second_costs(name: str, seed: int) -> None:
+    """Exact, along any answers: of a refined answer what is added is read off its two scales, as
+    the two answers together have the ratio of the second one's noise (``gate.mechanisms.refine``).
+    """
+    with_her, without = (
+        in_steps(name, rows_of(name, without=one), [ForcedNoise(seed), ForcedNoise(seed + 9)])
+        for one in (0, 1)
+    )
+    lost = [privacy_loss(*pair) for pair in zip(with_her, without, strict=True)]
+    assert sum(lost) <= SECOND
+
+
+@pytest.mark.parametrize("name", ["independent", "priview"])
+def test_a_person_uses_all_of_it(name: str) -> None:
+    with_her, without = (
+        in_steps(name, rows_of(name, without=one), [LargeAnswers(), LargeAnswers()])
+        for one in (0, 1)
+    )
+    lost = [privacy_loss(*pair) for pair in zip(with_her, without, strict=True)]
+    assert lost == [FIRST, SECOND - FIRST]
+
+
+@pytest.mark.parametrize("name", ["independent", "independent, equal", "priview"])
+def test_the_second_has_the_noise_of_one_that_was_drawn_at_its_epsilon(name: str) -> None:
+    *_, refined = in_steps(name, rows_of(name), [SeededNoise(1), SeededNoise(2)])
+    (alone,) = in_steps(name, rows_of(name), [SeededNoise(3)], levels=[SECOND])
+    scales = [{n: one.scale for n, one in measured(run).items()} for run in (refined, alone)]
+    assert scales[0] == scales[1]
+
+
+@both_currencies
+@pytest.mark.parametrize("name", [one for one in TABLES if one.startswith("one_shot")])
+def test_one_shot_measures_the_tables_of_the_first_with_less_noise_and_looks_for_none(
+    name: str, delta: Fraction | None
+) -> None:
+    first, second = in_steps(name, rows_of(name), [SeededNoise(1), SeededNoise(2)], delta=delta)
+    before, after = measured(first), measured(second)
+    assert list(before) == list(after)
+    assert all(after[one].variance < before[one].variance / 1.9 for one in before)
+    assert not {NOISY_MAX, LINF} & {one.mechanism for one in second.spends}
+    assert isinstance(first.released, SyntheticTable)
+    assert isinstance(second.released, SyntheticTable)
+    assert dict(first.released.groupings) == dict(second.released.groupings)
+
+
+def test_rounds_that_end_with_the_amount_are_not_refined() -> None:
+    rounds = OneShot(quality="best_plus", clique_cells=1 << 10)
+    noise, delta = [SeededNoise(1), SeededNoise(2)], Fraction(1, 10**9)
+    name = "one_shot, groups"
+    with pytest.raises(DeclarationError, match="quality: expected `best` for a release"):
+        in_steps(name, rows_of(name), noise, delta=delta, model=rounds)

@@ -1,0 +1,296 @@
+"""A release that refines another: what it costs, that it is made once, and what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dp_pipeline.gate.noise import ExactNoise, OpenDPNoise
+from dp_pipeline.ledger import DeadRelease
+from dp_pipeline.publish.epsilon_release import EpsilonRelease
+from dp_pipeline.publish.noisy_release import NoisyRelease
+from dp_pipeline.publish.publish import Published, give_up, publish
+from dp_pipeline.publish.replay import require_remade, require_whole
+from dp_pipeline.publish.request import PREVIOUS, plan_request
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import Damaged, DeclarationError
+from dp_pipeline_tests.orchestration.projects import HOMES, Project
+
+pytestmark = pytest.mark.chain
+
+MODELS = {"independent": {}, "one_shot": {}, "eug_kmeans": {"k": "3"}}
+PARTITIONS = ["0.2", "0.5", "1"]
+LEVELS = {"models": MODELS, "partitions": PARTITIONS, "ceiling": {"total": "20"}}
+
+Refine = Callable[..., Published]
+
+
+@pytest.fixture
+def spec(project: Project) -> DatasetSpec:
+    """HOMES, prepared."""
+    declared = project.declare("homes", HOMES, **LEVELS)
+    stages = ("ingested", "validated", "normalized", "discretized")
+    assert project.launch(declared, *stages).success
+    return declared
+
+
+@pytest.fixture
+def drawn(project: Project, spec: DatasetSpec) -> Refine:
+    """A release at an ε, which refines the one at another."""
+
+    def made(epsilon: str, refine: str | None = None, model: str = "independent") -> Published:
+        return publish(asked(project, spec, epsilon, refine, model))
+
+    return made
+
+
+def asked(
+    project: Project,
+    spec: DatasetSpec,
+    epsilon: str,
+    refine: str | None = None,
+    model: str = "independent",
+) -> EpsilonRelease:
+    release = project.release(spec, model=model, epsilon=epsilon)
+    return replace(release, refine=None if refine is None else Fraction(refine))
+
+
+@pytest.mark.parametrize("model", ["independent", "one_shot"])
+def test_a_sweep_costs_its_largest_epsilon(
+    model: str, drawn: Refine, project: Project, spec: DatasetSpec
+) -> None:
+    steps = [drawn("0.2", model=model), drawn("0.5", "0.2", model), drawn("1", "0.5", model)]
+    assert [one.nano for one in steps] == [200_000_000, 300_000_000, 500_000_000]
+    assert project.spent(spec) == 1
+    assert [one.state for one in steps] == ["charged"] * 3
+    assert [one.bundle.facts["epsilon"] for one in steps] == PARTITIONS
+    assert [one.bundle.facts.get("refined_from") for one in steps] == [None, "0.2", "0.5"]
+    assert all(one.bundle.spent * 10**9 == one.nano for one in steps)
+    project.ledger.verify()
+
+
+def test_whoever_asks_for_it_again_gets_it_at_no_cost(
+    drawn: Refine, project: Project, spec: DatasetSpec
+) -> None:
+    drawn("0.2")
+    refined = drawn("0.5", "0.2")
+    for again in (drawn("0.5", "0.2"), drawn("0.5")):
+        assert (again.state, again.nano) == ("replayed", 0)
+        assert again.bundle.to_json() == refined.bundle.to_json()
+    assert project.spent(spec) == Fraction("0.5")
+
+
+def test_it_is_made_again_from_its_own_answers_and_those_of_what_it_refines(
+    drawn: Refine, project: Project, spec: DatasetSpec
+) -> None:
+    drawn("0.2")
+    refined = drawn("0.5", "0.2")
+    release = asked(project, spec, "0.5")
+    require_remade(release, require_whole(release, refined.folder))
+    for path in refined.folder.iterdir():
+        path.unlink()
+    refined.folder.rmdir()
+    assert drawn("0.5").bundle.to_json() == refined.bundle.to_json()
+
+
+def test_what_it_refines_has_to_be_as_it_was_settled(
+    drawn: Refine, project: Project, spec: DatasetSpec
+) -> None:
+    first = asked(project, spec, "0.2")
+    publish(first)
+    transcript = first.store.transcript_path(first.key(project.snapshot(spec)))
+    lines = transcript.read_text(encoding="utf-8").splitlines(keepends=True)
+    transcript.chmod(0o600)
+    transcript.write_text("".join(lines[:-1]), encoding="utf-8")
+    with pytest.raises(Damaged, match="expected that of homes/independent at"):
+        drawn("0.5", "0.2")
+    assert project.spent(spec) == Fraction("0.2")
+
+
+def test_a_release_is_refined_once(drawn: Refine, project: Project, spec: DatasetSpec) -> None:
+    """Two refinements of one answer could tell up to the sum of both ε together."""
+    drawn("0.2")
+    drawn("0.5", "0.2")
+    with pytest.raises(DeclarationError, match=r"at ε=0.2 that was refined to ε=0.5: refine that"):
+        drawn("1", "0.2")
+    assert project.spent(spec) == Fraction("0.5")
+
+
+def test_two_refinements_at_one_time_are_one_charge(
+    drawn: Refine, project: Project, spec: DatasetSpec
+) -> None:
+    """Whoever comes second finds the key taken, though nothing was charged when it looked."""
+    drawn("0.2")
+    slow, snapshot = asked(project, spec, "1", "0.2"), project.snapshot(spec)
+    key = slow.key(snapshot)
+    drawn("0.5", "0.2")
+    charge = slow.charge(key, rows=slow.counter(snapshot).fingerprint)
+    with pytest.raises(Damaged, match="was reserved with 300000000"):
+        project.ledger.reserve(charge).__enter__()
+    assert project.spent(spec) == Fraction("0.5")
+
+
+@dataclass(frozen=True)
+class Stopping(OpenDPNoise):
+    """Draws an answer for each that is left, then fails."""
+
+    left: list[None] = field(default_factory=list)
+
+    def refined_laplace(self, *asked: object) -> np.ndarray:
+        if not self.left:
+            raise KeyboardInterrupt
+        self.left.pop()
+        return ExactNoise().refined_laplace(*asked)  # type: ignore[arg-type]
+
+
+def interrupted(project: Project, spec: DatasetSpec, *, after: int) -> EpsilonRelease:
+    """A refinement of 0.2 to 0.5 that was charged, with so many answers."""
+    release = asked(project, spec, "0.5", "0.2")
+    vars(release)["noise"] = Stopping(left=[None] * after)
+    with pytest.raises(KeyboardInterrupt):
+        publish(release)
+    return release
+
+
+def test_an_interrupted_one_is_finished_under_its_charge(
+    drawn: Refine, project: Project, spec: DatasetSpec
+) -> None:
+    drawn("0.2")
+    interrupted(project, spec, after=1)
+    assert project.spent(spec) == Fraction("0.5")
+    finished = drawn("0.5")
+    assert (finished.state, finished.nano) == ("resumed", 0)
+    assert finished.bundle.facts["refined_from"] == "0.2"
+    assert project.spent(spec) == Fraction("0.5")
+
+
+def test_one_that_was_given_up_may_have_been_seen_so_nothing_else_refines_it(
+    drawn: Refine, project: Project, spec: DatasetSpec
+) -> None:
+    drawn("0.2")
+    release = interrupted(project, spec, after=1)
+    give_up(project.home, release.key(project.snapshot(spec)).digest, reason="lost", by="me")
+    with pytest.raises(DeadRelease):
+        drawn("0.5", "0.2")
+    alone = drawn("0.5")
+    assert (alone.nano, alone.bundle.facts.get("refined_from")) == (500_000_000, None)
+
+
+def test_an_unfinished_release_is_not_refined(project: Project, spec: DatasetSpec) -> None:
+    class Never(OpenDPNoise):
+        def discrete_laplace(self, *_: object) -> np.ndarray:
+            raise KeyboardInterrupt
+
+    first = asked(project, spec, "0.2")
+    vars(first)["noise"] = Never()
+    with pytest.raises(KeyboardInterrupt):
+        publish(first)
+    with pytest.raises(DeclarationError, match="expected a finished release to refine, got one"):
+        publish(asked(project, spec, "0.5", "0.2"))
+    assert project.spent(spec) == Fraction("0.2")
+
+
+def test_other_rows_are_not_what_it_was_drawn_of(
+    drawn: Refine, project: Project, spec: DatasetSpec
+) -> None:
+    """The noise that belongs to other rows would be taken for that of these."""
+    drawn("0.2")
+    release = asked(project, spec, "0.5", "0.2")
+    snapshot = project.snapshot(spec)
+    others = release.open(release.key(snapshot), snapshot)
+    vars(others.counter)["fingerprint"] = "another"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NoisyRelease, "open", lambda *_: others)
+        with pytest.raises(DeclarationError, match="expected the rows of snapshot"):
+            publish(release)
+    assert project.spent(spec) == Fraction("0.2")
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "refine", "model", "words"),
+    [
+        ("0.5", "0.2", "independent", "expected a release at ε=0.2, got none"),
+        ("0.5", "0.5", "independent", "expected a declared ε below 0.5, got 0.5"),
+        ("0.5", "1", "independent", "expected a declared ε below 0.5, got 1"),
+        ("0.5", "0.2", "eug_kmeans", "expected a model that asks the same questions at every ε"),
+    ],
+)
+def test_what_cannot_be_refined_is_refused_at_no_cost(
+    epsilon: str, refine: str, model: str, words: str, drawn: Refine, project: Project
+) -> None:
+    with pytest.raises(DeclarationError, match=words):
+        drawn(epsilon, refine, model)
+    assert not [one for one in project.ledger.entries() if one.nano_epsilon]
+
+
+def test_a_model_that_pays_in_epsilon_refines_nothing_where_its_population_pays_in_rho(
+    project: Project,
+) -> None:
+    """(ε² − ε'²)/2 is more than (ε − ε')²/2, which its own charges would add up to."""
+    spec = project.declare("homes", HOMES, **LEVELS, delta="1e-9")
+    with pytest.raises(DeclarationError, match="expected a model that accounts in ρ"):
+        plan_request(project.request(spec, models=["independent"], epsilons=["1"], refine="0.2"))
+
+
+def test_in_rho_a_sweep_costs_its_largest_rho(project: Project) -> None:
+    spec = project.declare("homes", HOMES, **LEVELS, delta="1e-9")
+    stages = ("ingested", "validated", "normalized", "discretized")
+    assert project.launch(spec, *stages).success
+    steps = [
+        publish(asked(project, spec, *levels, model="one_shot"))
+        for levels in (("0.2",), ("0.5", "0.2"), ("1", "0.5"))
+    ]
+    alone = asked(project, spec, "1", model="one_shot").guarantee.amount
+    assert project.spent(spec) == alone
+    assert sum(one.nano for one in steps) == alone * 10**9
+
+
+def test_a_plan_says_what_a_sweep_costs_one_way_and_the_other(
+    project: Project, spec: DatasetSpec
+) -> None:
+    models = ["independent", "eug_kmeans"]
+    apart = plan_request(project.request(spec, models=models))
+    steps = plan_request(project.request(spec, models=models, refine=PREVIOUS))
+    assert apart.asked == 2 * Fraction("1.7")
+    assert steps.asked == 1 + Fraction("1.7")
+
+
+def test_the_whole_chain_refines_by_command(project: Project, spec: DatasetSpec) -> None:
+    name = spec.name
+    one = ("--model", "independent", "--epsilon")
+    planned = project.cli_here("plan", name, "--model", "independent")
+    assert "each from the one before by `--refine previous`: 1" in planned.out
+    ran = project.cli_here("run", name, "--model", "independent", "--refine", "previous")
+    assert ran.code == 0
+    assert "0.3 + that of ε=0.2" in ran.out
+    assert "charged by this run: 1" in ran.out
+    again = project.cli_here("run", name, "--model", "independent")
+    assert (again.code, "charged by this run: 0\n" in again.out) == (0, True)
+    cards = Path(project.home.reports, f"{name}.cards")
+    card = (cards / "independent.0.5.md").read_text(encoding="utf-8")
+    assert "It refines the release at ε = 0.2" in " ".join(card.split())
+    page = (project.home.reports / f"{name}.html").read_text(encoding="utf-8")
+    assert "stands where a release refines another one" in page
+    for wrong, words in (
+        (("0.5", "--refine", "0.3"), "expected ε from 0.2, 0.5, 1, got 0.3"),
+        (("0.5", "--refine", "0.2", "--new-draw"), "expected no --new-draw beside it"),
+        (("1", "--refine", "0.2"), "refine that one"),
+    ):
+        refused = project.cli_here("run", name, *one, *wrong)
+        assert refused.code == 2, refused.err
+        assert words in refused.err
+    assert project.spent(spec) == 1
+
+
+def test_a_partition_is_refined_from_the_launchpad(project: Project, spec: DatasetSpec) -> None:
+    assert project.launch(spec, "independent", partition="0.2").success
+    refined = {"refine": "0.2"}
+    assert project.launch(spec, "independent", partition="0.5", config=refined).success
+    assert project.spent(spec) == Fraction("0.5")
+    assert project.launch(spec, "independent", partition="0.5").success
+    assert project.spent(spec) == Fraction("0.5")
