@@ -65,7 +65,7 @@ def publish(release: Release, *, new_draw: bool = False) -> Published:
     """
     release.require_allowed()
     ledger = release.home.ledger
-    snapshot = require_snapshot(release.spec, release.home)
+    snapshot = require_snapshot(release.spec, release.home, release.windows)
     key = release.key(snapshot, new_draw=new_draw)
     if ledger.state(key.digest) == "settled":
         return _replayed(release, key, ledger)
