@@ -228,10 +228,10 @@ def _gaps(windows: Windows, published: Sequence[str]) -> Iterator[str]:
     """
     name: str | None = published[-1]
     for _ in range(MOST_A_TICK):
-        name = None if name is None else windows.preceding(name)
         if name is None or name == published[0]:
             return
-        if name not in published:
+        name = windows.preceding(name)
+        if name is not None and name not in published:
             yield name
 
 

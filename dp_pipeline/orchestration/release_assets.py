@@ -111,10 +111,7 @@ def _rows_of(spec: DatasetSpec, name: str) -> dg.AssetDep:
     if span == 1:
         return dg.AssetDep(key)
     # A window that is not there is refused by the release itself, in one line.
-    before = dg.TimeWindowPartitionMapping(
-        start_offset=1 - span, allow_nonexistent_upstream_partitions=True
-    )
-    return dg.AssetDep(key, partition_mapping=before)
+    return dg.AssetDep(key, partition_mapping=dg.TimeWindowPartitionMapping(start_offset=1 - span))
 
 
 def _with_its_configuration(

@@ -224,7 +224,8 @@ def require_budget_of_all(plans: Sequence[Plan]) -> None:
     where = f"population {spec.population}"
     for window, balance in windows_of(plans).items():
         of_window = sum((one.asked_of(window) for one in plans), Fraction(0))
-        balance.require_room(of_window, what=spec.name, where=where)
+        alone = replace(balance, ceiling=None, per_month=None)
+        alone.require_room(of_window, what=spec.name, where=where)
     asked = sum((one.asked for one in plans), Fraction(0))
     delta = sum((one.delta for one in plans), Fraction(0))
     whole = replace(plans[0].balance, window_ceiling=None)
