@@ -153,6 +153,9 @@ def request_options(command: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option("--snapshot", default="", help="Open a new snapshot under this name."),
         WINDOW,
+        click.option(
+            "--span", type=int, default=0, help="Release so many windows together, up to each."
+        ),
     )
     for option in reversed(options):
         command = option(command)
@@ -168,10 +171,12 @@ def requested(
     refine: str = "",
     snapshot: str = "",
     windows: str = "",
+    span: int = 0,
 ) -> list[RunRequest]:
     """The requests that the options make, one, or one a window; DeclarationError for what is not
     declared.
     """
+    from dp_pipeline.publish.request import require_span
     from dp_pipeline.raw.snapshot import check_snapshot_id
     from dp_pipeline.spec.discovery import find_spec
 
@@ -184,11 +189,14 @@ def requested(
             f"{spec.name}: --refine: expected no --{'new-draw' if new_draw else 'snapshot'} beside "
             "it: what is refined was drawn before, of rows that were read before"
         )
-    request = replace(request, new_draw=new_draw, refine=refine, snapshot=snapshot)
+    request = replace(
+        request, new_draw=new_draw, refine=refine, snapshot=snapshot, span=require_span(span)
+    )
     if spec.windows is None:
-        if windows:
+        if windows or span:
+            option = "--window" if windows else "--span"
             raise DeclarationError(
-                f"{spec.name}: --window: expected none where rows are not cut by `windows`, got one"
+                f"{spec.name}: {option}: expected none where rows are not cut by `windows`, got one"
             )
         return [request]
     return [request.of_window(name) for name in _windows(spec, windows)]
@@ -285,6 +293,7 @@ def _print_outcome(requests: Sequence[RunRequest], results: Sequence[Ran]) -> No
     from dp_pipeline.reporting.text import print_table
     from dp_pipeline.spec.amounts import NANO
     from dp_pipeline.spec.discovered import discovery_words
+    from dp_pipeline.spec.windows import range_text
 
     request, discovery = requests[-1], sum(one.discovery for one in results)
     found = [
@@ -297,7 +306,8 @@ def _print_outcome(requests: Sequence[RunRequest], results: Sequence[Ran]) -> No
     currency = request.spec.currency
     charge = "charged now" if currency.delta is None else f"charged now ({currency.symbol})"
     columns = ["model", "ε", *shorts, "ε spent", charge, "state"]
-    cells = [[*one.release.spec.blocks, *one.cells(metrics)] for one in found]
+    named = [[range_text(one.release.windows)] if one.release.windows else [] for one in found]
+    cells = [[*name, *one.cells(metrics)] for name, one in zip(named, found, strict=True)]
     columns = [*(["window"] if request.spec.window else []), *columns]
     print_table(request.spec.title, columns, cells)
     # Of the model that is declared first, at the largest ε: the report shows the others.
@@ -339,25 +349,36 @@ def plan(dataset: str, **options: Any) -> None:
 
 def print_plans(plans: Sequence[Plan]) -> None:
     """The one plan, or a line a window and what all of them ask for."""
-    from dp_pipeline.reporting.text import print_table
 
     if len(plans) == 1:
         print_plan(plans[0])
         return
+    print_windows(plans)
+    if plans[0].word:
+        click.echo(plans[0].word)
+
+
+def print_windows(plans: Sequence[Plan]) -> None:
+    """A line for each window that a release is of: all that would be charged to it."""
+    from dp_pipeline.publish.request import windows_of
+    from dp_pipeline.reporting.text import print_table
+
     spec, currency = plans[0].spec, plans[0].spec.currency
-    rows = []
-    for one in plans:
-        states = ", ".join(dict.fromkeys(release.state for release in one.releases))
-        left = "no limit" if one.left is None else currency.text(one.left)
-        rows.append([one.spec.window, states, currency.text(one.asked), left])
-    title = f"Plan of {spec.name}, {len(plans)} windows"
-    print_table(title, ["window", "state", "asked", "left"], rows)
+    rows, windows = [], windows_of(plans)
+    for window, balance in windows.items():
+        own = [one for plan in plans for one in plan.releases if window in one.windows]
+        states = ", ".join(dict.fromkeys(one.state for one in own))
+        cost = sum((one.cost for one in own), Fraction(0))
+        left = "no limit" if balance.left is None else currency.text(balance.left)
+        rows.append([window, states, currency.text(cost), left])
+    print_table(f"Plan of {spec.name}, {len(windows)} windows", WINDOW_COLUMNS, rows)
     asked = sum((one.asked for one in plans), Fraction(0))
     ceiling = plans[0].balance.ceiling
     limit = "no total" if ceiling is None else f"a total of {currency.text(ceiling)}"
     click.echo(f"asked {currency.text(asked)} of all windows together, under {limit}")
-    if plans[0].word:
-        click.echo(plans[0].word)
+
+
+WINDOW_COLUMNS = ("window", "state", "asked", "left")
 
 
 def print_plan(planned: Plan) -> None:
@@ -372,11 +393,15 @@ def print_plan(planned: Plan) -> None:
     ]
     currency = planned.spec.currency
     cost = "cost" if currency.delta is None else f"cost ({currency.symbol})"
+    if len(planned.windows) > 1:
+        cost = f"{cost} of each window"
     columns = ["model", "ε", "state", cost, "cells at most", "MB at most"]
     if not planned.has_tables:
         columns, rows = columns[:-2], [row[:-2] for row in rows]
     title = " ".join(("Plan of", planned.spec.name, *planned.spec.blocks))
     print_table(title, columns, rows)
+    if len(planned.windows) > 1:
+        print_windows([planned])
     texts = {
         name: "no limit" if amount is None else currency.text(amount)
         for name, amount in planned.amounts.items()

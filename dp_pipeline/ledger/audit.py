@@ -6,7 +6,7 @@ from collections import Counter
 from fractions import Fraction
 
 from dp_pipeline.ledger.account import LIMITS, Account
-from dp_pipeline.ledger.entries import Entry, SpendRow, blocks_of, delta_of
+from dp_pipeline.ledger.entries import Entry, SpendRow, blocks_of, counted, delta_of
 from dp_pipeline.ledger.state import merged
 from dp_pipeline.spec.amounts import NANO, epsilon_text, nano_epsilon
 from dp_pipeline.spec.errors import Damaged, DeclarationError
@@ -72,7 +72,7 @@ class Audit:
         if entry.population not in (*self._accounts, "") or (entry.nano_epsilon and not names):
             raise _impossible(entry, "it charges nobody")
         for period in ("", entry.time[:7]):
-            self._spent[entry.population, period] += entry.nano_epsilon
+            self._spent[entry.population, period] += counted(entry.nano_epsilon, _blocks_of(entry))
         if not entry.is_charge or not entry.population:
             return
         self._add_delta(entry)
@@ -115,7 +115,7 @@ class Audit:
         self._reserved[entry.key] = entry
         account, month = self._accounts[entry.population], entry.time[:7]
         for period, limit in (("", account.limit), (month, account.month_limit)):
-            self._spent[entry.population, period] += entry.nano_epsilon
+            self._spent[entry.population, period] += counted(entry.nano_epsilon, _blocks_of(entry))
             spent = Fraction(self._spent[entry.population, period], NANO)
             if limit is not None and spent > limit:
                 of = f" of {period}" if period else ""

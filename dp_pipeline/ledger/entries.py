@@ -111,6 +111,11 @@ class Charge:
         kept = self._delta_fact() | self._blocks_fact()
         object.__setattr__(self, "facts", {**others, **kept})
 
+    @property
+    def counted(self) -> int:
+        """What it adds to the sums over all windows: see ``counted``."""
+        return counted(self.nano_epsilon, self.blocks)
+
     def _delta_fact(self) -> dict[str, str]:
         if not isinstance(self.delta, Fraction) or not 0 <= self.delta < 1:
             raise DeclarationError(
@@ -226,6 +231,11 @@ class Entry:
     spends: tuple[SpendRow, ...]
 
     @property
+    def counted(self) -> int:
+        """What it adds to the sums over all windows: see ``counted``."""
+        return counted(self.nano_epsilon, blocks_of(self.facts))
+
+    @property
     def is_charge(self) -> bool:
         """Whether the account paid for it, be it 0: a release, or a row that only looks like one
         and that the ledger goes on beside.
@@ -283,6 +293,21 @@ def blocks_of(facts: Mapping[str, str]) -> tuple[str, ...]:
     if not blocks or not _are_blocks(blocks):
         raise Damaged("ledger: the windows of a charge were changed")
     return blocks
+
+
+def counted(nano_epsilon: int, blocks: Sequence[str]) -> int:
+    """What a charge adds to the sums over all windows, the total and the month's: once for each
+    window that it names, and once where it names none.
+
+    *Proof.* A release whose noise hides the rows that a person has in one window is ε-private for
+    those. Take her rows out of m windows one after the other: m steps, each of which makes a result
+    at most e^ε times as likely. So all of her rows cost mε. ∎ Source: Dwork, Roth 2014, theorem 2.2
+    (group privacy). Of ρ it would be m²ρ, so ``reservation`` lets no such charge in.
+
+    >>> counted(5, ()), counted(5, ("2026-W01", "2026-W02"))
+    (5, 10)
+    """
+    return nano_epsilon * max(1, len(blocks))
 
 
 class DeadRelease(PipelineError):

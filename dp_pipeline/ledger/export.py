@@ -94,7 +94,7 @@ def exported(entries: Iterable[Entry]) -> list[tuple[Line, list[Line]]]:
     lines = []
     for entry in rows:
         accounts.take(entry)
-        totals[entry.population] += entry.nano_epsilon
+        totals[entry.population] += entry.counted
         if entry.event in _EVENTS or "distinct_population" in entry.facts:
             end = ends.get(entry.key) if entry.event == "reserve" else None
             line = {**_line(entry), **_amounts(entry, accounts, totals[entry.population])}

@@ -158,7 +158,11 @@ def enter(page: Page, charge: Charge) -> State:
     asked = Fraction(charge.nano_epsilon, NANO)
     # The page has one moment: the month that has room is the month that is charged.
     page.balance(charge.population, charge.blocks).require_room(
-        asked, what=charge.what, where=charge.population, delta=charge.delta
+        asked,
+        what=charge.what,
+        where=charge.population,
+        delta=charge.delta,
+        windows=max(1, len(charge.blocks)),
     )
     page.append(Draft.of(charge, "reserve", nano_epsilon=charge.nano_epsilon, facts=charge.facts))
     return "new"
@@ -189,6 +193,13 @@ def _require_blocks(account: Account, charge: Charge) -> None:
         raise DeclarationError(
             f"{charge.what}: expected {expected} as population {account.population} was opened, "
             f"got {' '.join(charge.blocks)[:60] or 'none'}"
+        )
+    # There all of a person's rows in m windows cost more than m times what those of one do.
+    adds = account.delta is None and not (charge.delta and account.within == "ever")
+    if len(charge.blocks) > 1 and not adds:
+        raise DeclarationError(
+            f"{charge.what}: expected a charge of one window, as population {account.population} "
+            f"pays in {'ρ' if account.delta else 'δ too'}, got one of {len(charge.blocks)}"
         )
 
 

@@ -29,7 +29,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from dp_pipeline.ledger.account import LIMITS, Account
-from dp_pipeline.ledger.entries import blocks_of, delta_of
+from dp_pipeline.ledger.entries import blocks_of, counted, delta_of
 from dp_pipeline.ledger.tables import canonical
 from dp_pipeline.spec.errors import Damaged, DeclarationError
 
@@ -62,7 +62,7 @@ class Population:
 
     opened       the number of the row that opened it
     facts        of the account, raises and all, and the commitment to its key
-    spent        the sum of all charges
+    spent        the sum of all charges, each counted once for every window that it names
     month        the newest calendar month (UTC) that was charged; empty before the first
     month_spent  the sum of that month's charges
     releases     how many were charged, with an ε or without
@@ -112,12 +112,14 @@ class Population:
         """
         earlier = self.month_spent if month <= self.month else 0
         delta = delta_of(record.facts)
-        is_everywhere = self.is_cut and not blocks_of(record.facts)
+        blocks = blocks_of(record.facts) if self.is_cut else ()
+        is_everywhere = self.is_cut and not blocks
+        nano = counted(record.nano_epsilon, blocks)
         return replace(
             self,
-            spent=self.spent + record.nano_epsilon,
+            spent=self.spent + nano,
             month=max(month, self.month),
-            month_spent=earlier + record.nano_epsilon,
+            month_spent=earlier + nano,
             releases=self.releases + 1,
             not_dp=self.not_dp + (record.kind == "not-dp"),
             delta_spent=str(Fraction(self.delta_spent) + delta),

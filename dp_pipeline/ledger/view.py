@@ -97,24 +97,32 @@ class Balance:
         return f"spent {float_text(self.delta_spent)}, left {left}, ceiling {ceiling}"
 
     def require_room(
-        self, asked: Fraction, *, what: str, where: str, delta: Fraction = Fraction(0)
+        self,
+        asked: Fraction,
+        *,
+        what: str,
+        where: str,
+        delta: Fraction = Fraction(0),
+        windows: int = 1,
     ) -> None:
         """BudgetExceeded where ``asked`` is more than is left, for ever or in this month.
 
-        delta   the δ that is asked for beside it
-        what    is asked for, in words
-        where   the account, in words
+        delta     the δ that is asked for beside it
+        what      is asked for, in words
+        where     the account, in words
+        windows   how many are charged so much: all of them count for ever and in the month
         """
+        every = asked * windows
         limits = (
-            (("total", ""), self.spent, self.ceiling),
-            (("per_month", self.month), self.month_spent, self.per_month),
-            (("each_window", self.window), self.window_spent, self.window_ceiling),
+            (("total", ""), every, self.spent, self.ceiling),
+            (("per_month", self.month), every, self.month_spent, self.per_month),
+            (("each_window", self.window), asked, self.window_spent, self.window_ceiling),
         )
-        for part, spent, limit in limits if self.window else limits[:2]:
-            if limit is not None and spent + asked > limit:
+        for part, more, spent, limit in limits if self.window else limits[:2]:
+            if limit is not None and spent + more > limit:
                 raise BudgetExceeded(
                     what,
-                    asked=asked,
+                    asked=more,
                     spent=spent,
                     ceiling=limit,
                     where=where,

@@ -33,11 +33,12 @@ from dp_pipeline.orchestration.jobs import (
     prepare_job_name,
     publication_text,
     published_assets,
+    raw_stages,
     sweep_job_name,
 )
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.home import Home
-from dp_pipeline.publish.outcome import published_windows
+from dp_pipeline.publish.outcome import is_prepared, published_windows
 from dp_pipeline.publish.request import RunRequest, plan_request
 from dp_pipeline.raw.ingest import SourceStamp, source_digest, source_stamp
 from dp_pipeline.raw.snapshot import current_snapshot
@@ -182,7 +183,8 @@ def _windows(spec: DatasetSpec) -> dg.ScheduleDefinition:
         description=f"Once a {windows.every} is over, and {_days(windows.grace)} more, read it and "
         f"publish {published}. Asked every {'hour' if windows.every == 'hour' else 'day'}: windows "
         "that were missed are caught up, each is charged once, and one that failed is tried again. "
-        "Before the first is published it is the newest alone that is asked for.",
+        "Before the first is published it is the newest alone that is asked for. Windows before it "
+        "that a release of several is of too are read first.",
         execution_timezone=windows.clock.zone,
     )
     def each_window(
@@ -208,10 +210,16 @@ def due_windows(spec: DatasetSpec, home: Home, moment: int) -> tuple[str, ...]:
     """
     published = published_windows(spec, home)
     if not published:
-        return spec.cut.closed(moment)[-1:]
+        newest = spec.cut.closed(moment)[-1:]
+        return tuple(one for one in newest if _has_enough_before(spec, one))
     behind = spec.cut.closed(moment, after=published[-1])[:MOST_A_TICK]
     newest_first = islice(_gaps(spec.cut, published), MOST_A_TICK - len(behind))
     return (*reversed(tuple(newest_first)), *behind)
+
+
+def _has_enough_before(spec: DatasetSpec, window: str) -> bool:
+    """Whether releases of several windows can end with it."""
+    return spec.cut.start(window) >= spec.cut.start(spec.first_published)
 
 
 def _gaps(windows: Windows, published: Sequence[str]) -> Iterator[str]:
@@ -220,10 +228,10 @@ def _gaps(windows: Windows, published: Sequence[str]) -> Iterator[str]:
     """
     name: str | None = published[-1]
     for _ in range(MOST_A_TICK):
-        name = None if name is None else windows.preceding(name)
         if name is None or name == published[0]:
             return
-        if name not in published:
+        name = windows.preceding(name)
+        if name is not None and name not in published:
             yield name
 
 
@@ -231,7 +239,7 @@ def _window_runs(
     spec: DatasetSpec, pipeline: Pipeline, due: tuple[str, ...], *, tick: str
 ) -> list[dg.RunRequest] | dg.SkipReason:
     """A run for each window that its ceiling allows; in one line why there is none."""
-    runs, refused = [], ""
+    allowed, refused = [], ""
     for name in due:
         levels = EpsilonRelease.levels(spec)
         asked = RunRequest(
@@ -242,9 +250,34 @@ def _window_runs(
         except BudgetExceeded as error:
             refused = refused or str(error)
             continue
-        key = partition_key(spec.cut, name)
-        runs.append(dg.RunRequest(run_key=f"{name} {tick}", partition_key=key))
-    return runs or dg.SkipReason(refused)
+        allowed.append(name)
+    if not allowed:
+        return dg.SkipReason(refused)
+    rows = [dg.AssetKey([spec.name, stage]) for stage in raw_stages(spec)]
+    read_first = [
+        dg.RunRequest(
+            run_key=f"rows of {name} {tick}",
+            partition_key=partition_key(spec.cut, name),
+            asset_selection=rows,
+        )
+        for name in _not_read(spec, pipeline.home, allowed)
+    ]
+    return read_first + [
+        dg.RunRequest(run_key=f"{name} {tick}", partition_key=partition_key(spec.cut, name))
+        for name in allowed
+    ]
+
+
+def _not_read(spec: DatasetSpec, home: Home, due: Sequence[str]) -> list[str]:
+    """The windows before, of which releases of several are too, that nobody has read, oldest
+    first.
+    """
+    span = spec.most_span
+    before = {one for name in due for one in spec.cut.ending_with(name, span)} - {*due}
+    is_open = home.ledger.account(spec.population) is not None
+    return [
+        one for one in sorted(before) if not (is_open and is_prepared(spec.at_window(one), home))
+    ]
 
 
 def _days(seconds: int) -> str:

@@ -197,7 +197,7 @@ def release_checks(release: Release, published: Published) -> list[dg.AssetCheck
     bundle, whole = published.bundle, lambda: require_whole(release, published.folder)
     if not isinstance(release, EpsilonRelease):
         return [kept_check(bundle), fault_result(WHOLE, whole)]
-    balance = release.home.ledger.balance(release.spec.population, release.spec.blocks)
+    balance = release.home.ledger.balance(release.spec.population, release.windows)
     return [
         spent_check(release.spec, release.guarantee, bundle),
         plausible_check(release.spec, bundle),

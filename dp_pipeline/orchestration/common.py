@@ -21,7 +21,7 @@ import dagster as dg
 
 from dp_pipeline.publish.home import Home, find_home, noise_name
 from dp_pipeline.publish.release import Release, code_version, digest_of
-from dp_pipeline.publish.request import RunRequest
+from dp_pipeline.publish.request import RunRequest, require_span
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
@@ -114,11 +114,10 @@ def request_of_run(
     context: dg.AssetExecutionContext,
     asked: tuple[DatasetSpec, type[Release]],
     pipeline: Pipeline,
-    *,
-    epsilon: str = "",
+    config: WindowConfig | None = None,
 ) -> RunRequest:
     """What a run is asked for: every model or method at its level; of a window all that is
-    published, or all of it at another ε.
+    published, or all of it as it is configured.
 
     One level is one run: a failed run then has charged for one partition at most, and a green one
     has released exactly what it names. DeclarationError for a run over no partition, over one that
@@ -129,11 +128,19 @@ def request_of_run(
     if spec.windows is None:
         levels = [_declared_key(context.run.tags, spec, kind)]
         return RunRequest(spec, kind, names, levels, pipeline.home, pipeline.noise)
+    swept = config or WindowConfig()
     levels = list(dict.fromkeys(epsilon_text(one.epsilon) for one in spec.publications))
-    if epsilon:
-        levels = [epsilon_text(spec.partition(epsilon))]
+    if swept.epsilon:
+        levels = [epsilon_text(spec.partition(swept.epsilon))]
     return RunRequest(
-        spec, kind, names, levels, pipeline.home, pipeline.noise, published=not epsilon
+        spec,
+        kind,
+        names,
+        levels,
+        pipeline.home,
+        pipeline.noise,
+        published=not swept.epsilon,
+        span=require_span(swept.span),
     )
 
 
@@ -263,9 +270,12 @@ class ReleaseConfig(DrawConfig):
 
 
 class WindowConfig(ReleaseConfig):
-    """epsilon   of a sweep over one window: a declared ε, in place of those that are published"""
+    """epsilon   of a sweep over one window: a declared ε, in place of those that are published
+    span      how many windows each release is of, in place of as many as are published together
+    """
 
     epsilon: str = ""
+    span: int = 0
 
 
 Side = Literal["raw", "release", "monitoring", "k_anonymous"]

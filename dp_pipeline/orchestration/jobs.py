@@ -74,7 +74,10 @@ def publication_text(spec: DatasetSpec, publication: Publication) -> str:
     """Model, ε and price of what is published, in words."""
     guarantee = declared_guarantee(spec, build_model(spec, publication.model), publication.epsilon)
     cost = spec.currency.said(price(spec, guarantee))
-    return f"{publication.model} of {spec.name} at ε={epsilon_text(publication.epsilon)} for {cost}"
+    what = f"{publication.model} of {spec.name} at ε={epsilon_text(publication.epsilon)}"
+    if publication.span == 1:
+        return f"{what} for {cost}"
+    return f"{what}, of {publication.span} {spec.cut.every}s that end with it, for {cost} of each"
 
 
 IN_TURN = "dp_pipeline/in_turn"

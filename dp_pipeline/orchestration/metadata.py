@@ -336,7 +336,7 @@ def charge_table(ledger: Ledger, population: str) -> dg.MetadataValue:
     lines, total = [], 0
     for entry in ledger.entries(population):
         if entry.is_charge:
-            total += entry.nano_epsilon
+            total += entry.counted
             time = entry.time[:19].replace("T", " ")
             so_far = epsilon_text(Fraction(total, NANO))
             lines.append((time, entry.what, _charged(entry), so_far, entry.kind or ""))

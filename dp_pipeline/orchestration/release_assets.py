@@ -5,6 +5,7 @@ budget of the population.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import dagster as dg
@@ -48,7 +49,6 @@ from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.publish.outcome import write_comparison, write_evaluation, write_pointer
 from dp_pipeline.publish.publish import publish
 from dp_pipeline.publish.release import Release, not_dp_beside, program_code
-from dp_pipeline.publish.request import refining
 from dp_pipeline.raw.prepare import stages_of
 from dp_pipeline.spec.dataset import DatasetSpec
 
@@ -81,7 +81,7 @@ def _released(spec: DatasetSpec, kind: type[Release], name: str) -> dg.AssetsDef
         static = column_metadata(spec, released_columns(spec, build_model(spec, name)))
     described = dg.asset(
         key=key,
-        deps=[[spec.name, stages_of(spec.widest)[-1]]],
+        deps=[_rows_of(spec, name)],
         partitions_def=partitions_of(spec, kind),
         check_specs=check_specs(key, kind),
         description=kind.description(spec.widest, name),
@@ -104,6 +104,15 @@ def _released(spec: DatasetSpec, kind: type[Release], name: str) -> dg.AssetsDef
         yield result
 
     return _with_its_configuration(described, made, spec, kind)
+
+
+def _rows_of(spec: DatasetSpec, name: str) -> dg.AssetDep:
+    """The prepared rows; of a release of several windows, those of all of them."""
+    key, span = dg.AssetKey([spec.name, stages_of(spec.widest)[-1]]), spec.span_of(name)
+    if span == 1:
+        return dg.AssetDep(key)
+    # A window that is not there is refused by the release itself, in one line.
+    return dg.AssetDep(key, partition_mapping=dg.TimeWindowPartitionMapping(start_offset=1 - span))
 
 
 def _with_its_configuration(
@@ -151,11 +160,11 @@ def _made(
     spec, kind = asked
     with one_line_failures(spec):
         run = {"run": context.run.run_id, "asset": context.asset_key.to_user_string()}
-        request = request_of_run(context, asked, pipeline, epsilon=getattr(config, "epsilon", ""))
+        swept = config if isinstance(config, WindowConfig) else None
+        request = request_of_run(context, asked, pipeline, swept)
         made = with_discovered(request.spec, pipeline.home)
-        level = request.level_of(name)
-        drawn = kind.at(made, name, level, pipeline.home, noise=pipeline.noise, run=run)
-        release = refining(drawn, config.refine)
+        request = replace(request, refine=config.refine)
+        release = request.release_of(made, name, request.level_of(name), run)
         is_repeat = any(tag in context.run.tags for tag in REPEATS)
         published = publish(release, new_draw=config.new_draw and not is_repeat)
         write_pointer(release, published)
@@ -203,10 +212,12 @@ def _evaluation(spec: DatasetSpec, kind: type[Release]) -> dg.AssetsDefinition:
     )
 
     def made(
-        context: dg.AssetExecutionContext, pipeline: Pipeline, epsilon: str = ""
+        context: dg.AssetExecutionContext,
+        pipeline: Pipeline,
+        config: WindowConfig | None = None,
     ) -> dg.MaterializeResult[Any]:
         with one_line_failures(spec):
-            request = request_of_run(context, (spec, kind), pipeline, epsilon=epsilon)
+            request = request_of_run(context, (spec, kind), pipeline, config)
             rows = write_evaluation(request)
         return dg.MaterializeResult(metadata=quality_metadata(rows))
 
@@ -215,7 +226,7 @@ def _evaluation(spec: DatasetSpec, kind: type[Release]) -> dg.AssetsDefinition:
         def of_window(
             context: dg.AssetExecutionContext, config: WindowConfig, pipeline: PipelineResource
         ) -> dg.MaterializeResult[Any]:
-            return made(context, pipeline, config.epsilon)
+            return made(context, pipeline, config)
 
         return described(of_window)
 

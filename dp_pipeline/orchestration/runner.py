@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dp_pipeline.publish.account import open_population
@@ -163,10 +163,11 @@ def _run_windows(
     with _dagster(requests[0], on_step) as runs:
         for request, levels in zip(requests, asked, strict=True):
             key = partition_key(spec.cut, request.spec.window)
-            failed = runs.prepare(request, key) if levels else ()
+            failed = [] if not levels else [*_prepared_before(runs, request)]
+            failed += runs.prepare(request, key) if levels else ()
             # What is published of a window is one run; each ε of a sweep is another.
             for level in [""] if request.published and levels else levels:
-                given = {"epsilon": level}
+                given = {"epsilon": level, "span": request.span}
                 config: dict[str, Any] = {"evaluation": {"config": given}}
                 drawn = {"config": {**given, **_drawn(request)}}
                 config |= dict.fromkeys(request.names, drawn)
@@ -176,6 +177,18 @@ def _run_windows(
             ran.append(Ran(tuple(levels), tuple(failed)))
         runs.run("report", ["comparison", "budget"])
     return ran
+
+
+def _prepared_before(runs: DagsterRuns, request: RunRequest) -> Iterator[str]:
+    """Read and prepare the windows before that its releases are of too; the checks on rows that
+    failed.
+    """
+    from dp_pipeline.orchestration.common import partition_key
+
+    read = {window for one in request.releases for window in one.windows}
+    for window in sorted(read - {request.spec.window}):
+        own = replace(request.of_window(window), snapshot="")
+        yield from runs.prepare(own, partition_key(request.spec.cut, window))
 
 
 def _run_levels(request: RunRequest, levels: Sequence[str], on_step: OnStep) -> Ran:

@@ -13,7 +13,7 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -259,8 +259,10 @@ def declared_account(spec: DatasetSpec) -> Account:
     )
 
 
-def require_snapshot(spec: DatasetSpec, home: Home) -> Snapshot:
+def require_snapshot(spec: DatasetSpec, home: Home, windows: Sequence[str] = ()) -> Snapshot:
     """The snapshot that is read now, under the account that the file declares.
+
+    windows   those that are read together, the last of them the declaration's own; none: that alone
 
     Raises what ``open_population`` does, so that no stage reads rows, and no evaluation
     shows exact numbers, under a declaration that the ledger does not know; NotPrepared
@@ -268,12 +270,19 @@ def require_snapshot(spec: DatasetSpec, home: Home) -> Snapshot:
     """
     spec.require_window()
     ledger = open_population(spec, home)
-    snapshot = current_snapshot(home.raw, spec.name, ledger.key(spec.population), spec.window)
+    names = windows or (spec.window,)
+    found = [_current(spec, home, ledger, name) for name in names]
+    return replace(found[-1], earlier=tuple(found[:-1]))
+
+
+def _current(spec: DatasetSpec, home: Home, ledger: Ledger, window: str) -> Snapshot:
+    snapshot = current_snapshot(home.raw, spec.name, ledger.key(spec.population), window)
     if snapshot is None:
+        of = f" of {window}" if window else ""
         raise NotPrepared(
-            f"{spec.name}: expected a prepared snapshot, got none: {preparing(spec.name)}"
+            f"{spec.name}: expected a prepared snapshot{of}, got none: {preparing(spec.name)}"
         )
-    snapshot.require_of(spec.window)
+    snapshot.require_of(window)
     # Since it was read, another population may have come to hold what was downloaded for it.
     for name in snapshot.downloaded:
         claiming(spec, ledger)(name)

@@ -42,9 +42,10 @@ from dp_pipeline.release.clusters import Tables
 from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.amounts import delta_text, epsilon_text, nano_epsilon
-from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline.spec.parameters import fact_text, texts_of
+from dp_pipeline.spec.windows import range_text
 
 if TYPE_CHECKING:
     from dp_pipeline.raw.counters.fold import FoldCounter
@@ -60,6 +61,13 @@ class EpsilonRelease(NoisyRelease):
     run          what the ledger notes of the run: run id, asset
     refine       ε of the release that it is asked to refine; None: to be drawn by itself, unless
                  the newest release at its ε is a refinement
+    span         how many windows it is of, where rows are cut: that of its declaration, and those
+                 before it
+
+    A release of several windows is charged to each of them. *Its noise is that of one*: the
+    protected unit is a person's rows of one window, of which ``at_most`` count in each, so two
+    neighbours differ in so many rows, in whichever of its windows. All rows of a person who is in m
+    of them cost m times as much, which the ledger adds up (``ledger.entries.counted``).
     """
 
     SYMBOL = "ε"
@@ -71,6 +79,7 @@ class EpsilonRelease(NoisyRelease):
     noise_name: str
     run: Mapping[str, str] = field(default_factory=dict)
     refine: Fraction | None = None
+    span: int = 1
 
     @staticmethod
     def names(spec: DatasetSpec) -> tuple[str, ...]:
@@ -95,8 +104,11 @@ class EpsilonRelease(NoisyRelease):
         noise: str,
         run: Mapping[str, str] | None = None,
     ) -> Self:
-        """A declared release; DeclarationError for an ε that is not declared."""
-        return cls(spec, name, spec.partition(level), home, noise, run or {})
+        """A declared release, of as many windows as are published together; DeclarationError for
+        an ε that is not declared.
+        """
+        epsilon, span = spec.partition(level), spec.span_of(name)
+        return cls(spec, name, epsilon, home, noise, run or {}, span=span)
 
     @classmethod
     def description(cls, spec: DatasetSpec, name: str) -> str:
@@ -113,6 +125,27 @@ class EpsilonRelease(NoisyRelease):
             f"{kept} A first run of a partition charges its ε{evaluated} ({costs}{why}); "
             "a re-run replays at cost 0."
         )
+
+    @property
+    def windows(self) -> tuple[str, ...]:
+        """The windows whose rows it is of, oldest first; DeclarationError where there are not as
+        many.
+        """
+        if self.span == 1:
+            return self.spec.blocks
+        try:
+            return self.spec.cut.ending_with(self.spec.window, self.span)
+        except DeclarationError as refused:
+            raise DeclarationError(f"{'/'.join(self.path)}: {refused}") from None
+
+    def require_allowed(self) -> None:
+        """DeclarationError also for windows that are not there, or do not add up."""
+        super().require_allowed()
+        if self.span > 1 and self.spec.delta is not None:
+            raise DeclarationError(
+                f"{'/'.join(self.path)}: expected a release of one window beside `delta`, as ρ of "
+                f"windows do not add up, got one of {range_text(self.windows)}"
+            )
 
     @property
     def level(self) -> str:
@@ -223,13 +256,13 @@ class EpsilonRelease(NoisyRelease):
             what=self._what(own(key)),
             facts={**self.facts(own(key)), **self.run, ROWS: rows},
             currency=self.spec.currency,
-            blocks=self.spec.blocks,
+            blocks=self.windows,
         )
 
     @property
     def what(self) -> str:
         """The words for messages and the ledger."""
-        window = f" of {self.spec.window}" if self.spec.window else ""
+        window = f" of {range_text(self.windows)}" if self.windows else ""
         return f"{self.spec.name}/{self.name}{window} at {self._price}"
 
     def _what(self, key: ReleaseKey) -> str:
@@ -279,7 +312,8 @@ class EpsilonRelease(NoisyRelease):
             "code": code_version(),
             **({BESIDE: "; ".join(beside)} if beside else {}),
         }
-        facts |= spec.discovered_fact | spec.constraints_fact | spec.window_fact
+        facts |= spec.discovered_fact | spec.constraints_fact
+        facts |= {WINDOW: range_text(self.windows)} if self.windows else {}
         learned = self.learned_from(key)
         facts |= {LEARNED: learned} if learned else {}
         coarse = Refined.by(self, key)
@@ -290,9 +324,9 @@ class EpsilonRelease(NoisyRelease):
         return {**facts, **paid}
 
     def learned_from(self, key: ReleaseKey) -> str:
-        """Where in the store the release lies that this one plans from: the one of the window
-        before at the same ε, if that was settled when this one was charged. Empty where there was
-        none, or nothing is planned from.
+        """Where in the store the release lies that this one plans from: the one that belongs to
+        the window before at the same ε, if that was settled when this one was charged. Empty where
+        there was none, or nothing is planned from.
 
         The ledger's row says it, and a key does not: else a window that is published later would
         make another release, with another charge, of every one behind it.
@@ -303,7 +337,7 @@ class EpsilonRelease(NoisyRelease):
         if begun:
             return begun[0].facts.get(LEARNED, "")
         before = self.spec.cut.preceding(self.spec.window)
-        if before is None:
+        if before is None or self.spec.cut.preceding(self.windows[0]) is None:
             return ""
         named = read_json(pointer_path(replace(self, spec=self.spec.at_window(before))))
         if named is None:
@@ -435,7 +469,7 @@ class EpsilonRelease(NoisyRelease):
             balance=ledger.balance(population),
             beside=not_dp_beside(self.spec, ledger),
         )
-        name = ".".join((self.name, *self.spec.blocks, self.level))
+        name = ".".join((self.name, *self.partition))
         path = self.home.reports / f"{self.spec.name}.cards" / f"{name}.md"
         write_atomically(path, card(reported).encode())
         return path

@@ -33,7 +33,7 @@ from dp_pipeline.release.class_table import ClassTable
 from dp_pipeline.release.clusters import Tables
 from dp_pipeline.reporting.figures.cluster_view import metre_rows
 from dp_pipeline.reporting.metrics import QualityRow
-from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
 from dp_pipeline.spec.encoding import INVALID, IntArray
 from dp_pipeline.spec.errors import DeclarationError
 
@@ -57,25 +57,25 @@ def evaluate(spec: DatasetSpec, home: Home, bundles: Mapping[str, Bundle]) -> li
     On release data the exact numbers go to a private file beside the snapshot and
     are not returned; what was paid for through the gate is.
     """
-    snapshot = require_snapshot(spec, home)
-    return [
-        row
-        for bundle in bundles.values()
-        for row in (
-            _k_anonymous_rows(spec, home, snapshot, bundle)
-            if bundle.is_k_anonymous
-            else _rows(spec, snapshot, bundle)
-        )
-    ]
+    return [row for bundle in bundles.values() for row in _of_bundle(spec, home, bundle)]
+
+
+def _of_bundle(spec: DatasetSpec, home: Home, bundle: Bundle) -> list[QualityRow]:
+    windows = spec.cut.ranged(bundle.facts[WINDOW]) if spec.window else ()
+    snapshot = require_snapshot(spec, home, windows)
+    if bundle.is_k_anonymous:
+        return _k_anonymous_rows(spec, home, snapshot, bundle)
+    return _rows(spec, snapshot, bundle)
 
 
 def _rows(spec: DatasetSpec, snapshot: Snapshot, bundle: Bundle) -> list[QualityRow]:
     _require_same_purpose(spec, bundle)
-    if bundle.facts["snapshot"] != snapshot.id:
+    if bundle.facts["snapshot"] != snapshot.names:
         # What was released of an older snapshot was never about these rows.
         return []
     # Of retired rows nothing exact can be said any more; what was paid for stays.
-    exact = {} if snapshot.is_retired() else _exact_quality(spec, snapshot, bundle)
+    is_gone = any(one.is_retired() for one in snapshot.all)
+    exact = {} if is_gone else _exact_quality(spec, snapshot, bundle)
     own = []
     if not spec.is_release:
         own += [

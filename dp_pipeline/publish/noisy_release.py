@@ -64,7 +64,7 @@ class NoisyRelease(Release):
 
         A draw that was charged and not finished is finished first, new draw or not.
         """
-        key = self.draw_key(snapshot.id)
+        key = self.draw_key(snapshot.names)
         states: list[str | None] = []
         while None not in states[1:]:
             # Ever more at once: each look opens the ledger, and mostly there is one draw or none.

@@ -13,7 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from dp_pipeline.publish.account import limits_word
+from dp_pipeline.publish.account import limits_word, require_snapshot
 from dp_pipeline.publish.domain_release import with_discovered
 from dp_pipeline.publish.evaluate import AUC, evaluate
 from dp_pipeline.publish.home import Home
@@ -46,8 +46,9 @@ from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.plausibility import bundle_warnings, noisy_total
 from dp_pipeline.reporting.text import number_text
 from dp_pipeline.spec.amounts import NANO, epsilon_text
-from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
 from dp_pipeline.spec.errors import NotPrepared, PipelineError
+from dp_pipeline.spec.windows import range_text
 
 MOST_COLUMNS = 7
 COLUMNS = ("method", "K", "columns", "classes", "smallest", "one label", "left out", "AUC", "state")
@@ -186,13 +187,23 @@ def evaluations(spec: DatasetSpec, home: Home, kind: type[Release]) -> dict[str,
 
 def _noisy_totals(spec: DatasetSpec, bundles: Mapping[str, Bundle]) -> dict[str, list[float]]:
     """Model → its noisy number of rows and the deviation of that, where it tells one."""
-    found = {name: noisy_total(spec, bundle) for name, bundle in bundles.items()}
+    found = {
+        _named_by_windows(spec, bundle): noisy_total(spec, bundle) for bundle in bundles.values()
+    }
     return {name: [one.rows, one.deviation] for name, one in found.items() if one is not None}
 
 
+def _named_by_windows(spec: DatasetSpec, bundle: Bundle) -> str:
+    """The model; with how many windows it has counted together, where that is more than one."""
+    many, name = len(spec.cut.ranged(bundle.facts[WINDOW])), bundle.facts["model"]
+    return name if many == 1 else f"{name} over {many} {spec.cut.every}s"
+
+
 def _pointed(release: Release, pointer: dict[str, str]) -> Bundle:
-    level = level_facts(type(release), release.level)
-    return pointed_bundle(release.spec, release.home, pointer, model=release.name, **level)
+    expected = level_facts(type(release), release.level)
+    if release.windows:
+        expected[WINDOW] = range_text(release.windows)
+    return pointed_bundle(release.spec, release.home, pointer, model=release.name, **expected)
 
 
 def _comparison_path(spec: DatasetSpec, home: Home, kind: type[Release]) -> Path:
@@ -202,7 +213,7 @@ def _comparison_path(spec: DatasetSpec, home: Home, kind: type[Release]) -> Path
 def evaluation_path(release: Release) -> Path:
     """The evaluation of all releases of its level; of a window, of all that are published."""
     folder = Path(release.home.internal, *release.path[:-1])
-    name = ".".join((*release.spec.blocks, *([] if is_published(release) else [release.level])))
+    name = release.spec.window if is_published(release) else ".".join(release.partition)
     return folder / "evaluation" / f"{name}.json"
 
 
@@ -217,16 +228,26 @@ def published_windows(spec: DatasetSpec, home: Home) -> tuple[str, ...]:
         names = {path.name for path in folder.glob("partition-*.json")}
         ours = (name for name in names if name.endswith(end))
         # A sweep's 0.5 ends like a 5: what is left of it has a dot, which no window has.
-        named = (name.removeprefix("partition-").removesuffix(end) for name in ours)
-        own = {name for name in named if "." not in name}
+        named = (name.removeprefix("partition-").removesuffix(end).split("..") for name in ours)
+        own = {each[-1] for each in named if _are_published(spec, each, one.span)}
         found = own if found is None else found & own
     return tuple(sorted(found or (), key=spec.cut.start))
 
 
+def _are_published(spec: DatasetSpec, ends: Sequence[str], span: int) -> bool:
+    """Whether a pointer is named by the windows of a release of so many: one, or the first and the
+    last.
+    """
+    if len(ends) != min(span, 2) or any("." in name for name in ends):
+        return False
+    return len(spec.cut.between(ends[0], ends[-1])) == span
+
+
 def is_published(release: Release) -> bool:
     """Whether it is what the data set file publishes of a window."""
-    asked = {(one.model, epsilon_text(one.epsilon)) for one in release.spec.publications}
-    return bool(release.spec.window) and (release.name, release.level) in asked
+    asked = {(one.model, epsilon_text(one.epsilon), one.span) for one in release.spec.publications}
+    own = (release.name, release.level, len(release.windows))
+    return bool(release.spec.window) and own in asked
 
 
 def stands(request: RunRequest, level: str) -> bool:
@@ -262,9 +283,7 @@ def is_prepared(spec: DatasetSpec, home: Home) -> bool:
 
 def _stands(release: Release) -> bool:
     home, spec = release.home, release.spec
-    snapshot = current_snapshot(home.raw, spec.name, home.ledger.key(spec.population), spec.window)
-    assert snapshot is not None
-    key = release.key(snapshot)
+    key = release.key(require_snapshot(spec, home, release.windows))
     if home.ledger.state(key.digest) != "settled":
         return False
     path = release.store.bundle_path(key, release.postprocessing)

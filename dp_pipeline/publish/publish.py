@@ -45,7 +45,7 @@ class Published:
 
     state   ``charged``: drawn now, and paid for or recorded; ``resumed``: finished under a charge
             made earlier; ``replayed``: stored before, nothing read, nothing paid
-    nano    nano-ε, or nano-ρ, that this run charged to the ledger
+    nano    nano-ε, or nano-ρ, that this run charged to the ledger, to all windows together
     folder  where the bundle lies
     """
 
@@ -65,7 +65,7 @@ def publish(release: Release, *, new_draw: bool = False) -> Published:
     """
     release.require_allowed()
     ledger = release.home.ledger
-    snapshot = require_snapshot(release.spec, release.home)
+    snapshot = require_snapshot(release.spec, release.home, release.windows)
     key = release.key(snapshot, new_draw=new_draw)
     if ledger.state(key.digest) == "settled":
         return _replayed(release, key, ledger)
@@ -88,14 +88,20 @@ def publish(release: Release, *, new_draw: bool = False) -> Published:
     bundle = settled_bundle(release.store, path, ledger=ledger, population=key.population)
     if reservation.state == "resumed":
         return Published(bundle, "resumed", 0, path)
-    return Published(bundle, "charged", charge.nano_epsilon, path)
+    return Published(bundle, "charged", charge.counted, path)
 
 
 def _require_affordable(charge: Charge, ledger: Ledger) -> None:
     """Refuse what cannot fit before a file is made for it; ``reserve`` has the last word."""
     asked = Fraction(charge.nano_epsilon, NANO)
     balance = ledger.balance(charge.population, charge.blocks)
-    balance.require_room(asked, what=charge.what, where=charge.population, delta=charge.delta)
+    balance.require_room(
+        asked,
+        what=charge.what,
+        where=charge.population,
+        delta=charge.delta,
+        windows=max(1, len(charge.blocks)),
+    )
 
 
 def _replayed(release: Release, key: Key, ledger: Ledger) -> Published:

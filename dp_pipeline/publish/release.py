@@ -23,6 +23,7 @@ from dp_pipeline.publish.store import BundleStore
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bundle import Bundle, Key
 from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.windows import range_text
 
 BESIDE = "not-dp beside it"
 """The fact of a bundle that names them."""
@@ -175,6 +176,16 @@ class Release(ABC):
     def path(self) -> tuple[str, ...]:
         """Data set, folder and name: of its asset, and of its place in the store."""
         return (self.spec.name, *self.FOLDER, self.name)
+
+    @property
+    def windows(self) -> tuple[str, ...]:
+        """The windows whose rows it is of, where rows are cut; else none."""
+        return self.spec.blocks
+
+    @property
+    def partition(self) -> tuple[str, ...]:
+        """Its windows, where rows are cut, and its level: what files of it are called."""
+        return (*filter(None, [range_text(self.windows)]), self.level)
 
     @property
     def store(self) -> BundleStore:

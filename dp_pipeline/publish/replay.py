@@ -230,7 +230,7 @@ def level_facts(kind: type[Release], level: str) -> dict[str, str]:
 
 def pointer_path(release: Release) -> Path:
     """The small file that names the bundle of a partition, or of a window at a level."""
-    name = ".".join((*release.spec.blocks, release.level))
+    name = ".".join(release.partition)
     return Path(release.home.released, *release.path, f"partition-{name}.json")
 
 
@@ -249,12 +249,14 @@ def pointed_bundle(
             f"{spec.name}: expected a pointer to a folder in {home.released}, got one to "
             f"{pointer['folder']}: materialize it again, at no cost"
         )
-    if spec.window:
-        expected[WINDOW] = spec.window
     store, path = BundleStore(home.released), home.released / named
     bundle = settled_bundle(store, path, ledger=home.ledger, population=spec.population)
+    if spec.window:
+        expected["last"] = spec.window
+    # A release of several windows belongs to the last of them.
+    facts = {**bundle.facts, "last": bundle.facts.get(WINDOW, "").rpartition("..")[2]}
     for name, text in {"dataset": spec.name, **expected}.items():
-        if bundle.facts.get(name) != text:
+        if facts.get(name) != text:
             raise Damaged(
                 f"{spec.name}: {name}: expected a pointer to a release of {text}, got one to "
                 f"{pointer['folder']}: materialize it again, at no cost"

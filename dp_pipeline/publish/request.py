@@ -5,8 +5,8 @@ What a run would cost, from declarations and ledger alone: nothing is read or ch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -22,6 +22,7 @@ from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, snapshot_name
 from dp_pipeline.spec.amounts import NANO, epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import DeclarationError, NotPrepared
+from dp_pipeline.spec.windows import MOST_TOGETHER
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class RunRequest:
     refine     an ε: every release is asked to refine the one at it. ``previous``: where the model
                can, the one at the next smaller declared ε. Empty: none is asked to
     published  whether each model is released at the one ε at which it is published, of windows
+    span       how many windows each release is of; 0: as many as are published together
     """
 
     spec: DatasetSpec
@@ -47,6 +49,7 @@ class RunRequest:
     snapshot: str = ""
     published: bool = False
     refine: str = ""
+    span: int = 0
 
     @property
     def made(self) -> DatasetSpec:
@@ -78,10 +81,21 @@ class RunRequest:
         if self.published:
             levels = {one.model: epsilon_text(one.epsilon) for one in made.publications}
             names = [name for name in names if levels.get(name) == level]
-        found = (
-            self.kind.at(made, name, level, self.home, noise=self.noise_name) for name in names
-        )
-        return tuple(refining(one, self.refine) for one in found)
+        return tuple(self.release_of(made, name, level) for name in names)
+
+    def release_of(
+        self, made: DatasetSpec, name: str, level: str, run: Mapping[str, str] | None = None
+    ) -> Release:
+        """One model or method at one level, of as many windows as are asked for.
+
+        made   the data set as it is released
+        run    what the ledger notes of the run
+        """
+        release = self.kind.at(made, name, level, self.home, noise=self.noise_name, run=run)
+        if not isinstance(release, EpsilonRelease):
+            return release
+        release = replace(release, span=self.span) if self.span else release
+        return _refining(release, self.refine)
 
     def level_of(self, name: str) -> str:
         """The level of one of its models or methods, where that has one alone."""
@@ -97,11 +111,11 @@ PREVIOUS = "previous"
 """The next smaller ε that is declared."""
 
 
-def refining(release: Release, refine: str) -> Release:
+def _refining(release: EpsilonRelease, refine: str) -> EpsilonRelease:
     """A release that is asked to refine the one at an ε, or at the ``PREVIOUS`` one where its model
     can and there is one; itself where nothing is said.
     """
-    if not refine or not isinstance(release, EpsilonRelease):
+    if not refine:
         return release
     if refine != PREVIOUS:
         return replace(release, refine=release.spec.partition(refine))
@@ -110,16 +124,26 @@ def refining(release: Release, refine: str) -> Release:
     return replace(release, refine=smaller[-1]) if smaller and is_able else release
 
 
+def require_span(many: int) -> int:
+    """How many windows a release is asked to be of, 0 for as many as are published together;
+    DeclarationError for what is neither.
+    """
+    if not 0 <= many <= MOST_TOGETHER:
+        raise DeclarationError(f"span: expected 1 to {MOST_TOGETHER} windows, got {many}")
+    return many
+
+
 @dataclass(frozen=True)
 class PlannedRelease:
     """One release of a plan.
 
-    cost    what it would charge, in the population's currency: 0 when it was settled or reserved
-            before, or has no ε
+    cost    what it would charge, in the population's currency, each of its windows: 0 when it was
+            settled or reserved before, or has no ε
     state   ``new``, ``settled``, ``unfinished`` or ``dead``; with ``, not-dp`` or
             ``, composed`` where the model does not promise the ε that is asked
     delta   its own δ, where it would charge one
     cells   most cells that the tables of a model of a table can have together; else None
+    windows   those that it is of, where rows are cut
     """
 
     model: str
@@ -128,6 +152,7 @@ class PlannedRelease:
     state: str
     cells: int | None = None
     delta: Fraction = Fraction(0)
+    windows: tuple[str, ...] = ()
 
     @property
     def megabytes(self) -> float | None:
@@ -141,18 +166,26 @@ class Plan:
 
     balance   before the run, under the limits of the account, or of the data set file where
               there is no account yet; all amounts in the population's currency
+    windows   where rows are cut, each window that a release is of, with its balance, oldest first
     word      one line where the file declares other limits than the account has; else empty
     """
 
     spec: DatasetSpec
     releases: tuple[PlannedRelease, ...]
     balance: Balance
+    windows: Mapping[str, Balance] = field(default_factory=dict)
     word: str = ""
 
     @property
     def asked(self) -> Fraction:
-        """Σ of the costs."""
-        return sum((release.cost for release in self.releases), Fraction(0))
+        """Σ of the costs; of all windows together, where rows are cut."""
+        costs = (one.cost * max(1, len(one.windows)) for one in self.releases)
+        return sum(costs, Fraction(0))
+
+    def asked_of(self, window: str) -> Fraction:
+        """Σ of the costs of what is of one window."""
+        costs = (one.cost for one in self.releases if window in one.windows)
+        return sum(costs, Fraction(0))
 
     @property
     def delta(self) -> Fraction:
@@ -199,22 +232,31 @@ class Plan:
 
     def require_budget(self) -> None:
         """BudgetExceeded when the whole plan does not fit: then no part of it is begun."""
-        spec = self.spec
-        where = f"population {spec.population}"
-        self.balance.require_room(self.asked, what=spec.name, where=where, delta=self.delta)
+        require_budget_of_all([self])
 
 
 def require_budget_of_all(plans: Sequence[Plan]) -> None:
-    """BudgetExceeded when one of the plans of one data set, or all of them together, do not fit:
-    then no part of any is begun.
+    """BudgetExceeded when the plans of one data set do not fit together: then no part of any is
+    begun.
 
     plans   one, or one for each window: a window has its own limit, and all of them may have one
     """
-    for one in plans:
-        one.require_budget()
-    spec, asked = plans[0].spec, sum((one.asked for one in plans), Fraction(0))
+    spec = plans[0].spec
+    where = f"population {spec.population}"
+    for window, balance in windows_of(plans).items():
+        of_window = sum((one.asked_of(window) for one in plans), Fraction(0))
+        alone = replace(balance, ceiling=None, per_month=None)
+        alone.require_room(of_window, what=spec.name, where=where)
+    asked = sum((one.asked for one in plans), Fraction(0))
+    delta = sum((one.delta for one in plans), Fraction(0))
     whole = replace(plans[0].balance, window_ceiling=None)
-    whole.require_room(asked, what=spec.name, where=f"population {spec.population}")
+    whole.require_room(asked, what=spec.name, where=where, delta=delta)
+
+
+def windows_of(plans: Sequence[Plan]) -> dict[str, Balance]:
+    """Every window that a release of some plans is of, with its balance, oldest first."""
+    found = {window: one for plan in plans for window, one in plan.windows.items()}
+    return {name: found[name] for name in sorted(found)}
 
 
 def plan_request(request: RunRequest) -> Plan:
@@ -254,11 +296,13 @@ def _plan(request: RunRequest) -> Plan:
     spec.require_window()
     reads = _snapshot(spec, home, request.snapshot)
     discovery = [] if request.discovery is None else [_discovery(request.discovery, reads)]
-    planned = [_planned(one, reads, new_draw=request.new_draw) for one in releases]
+    planned = [_planned(one, request, reads) for one in releases]
+    windows = sorted({window for one in planned for window in one.windows})
     return Plan(
         spec=spec,
         releases=(*discovery, *planned),
         balance=_balance(spec, home, opened),
+        windows={one: _balance(spec.at_window(one), home, opened) for one in windows},
         word=limits_word(spec, home),
     )
 
@@ -300,14 +344,19 @@ def _discovery(release: DomainRelease, snapshot: Snapshot) -> PlannedRelease:
     )
 
 
-def _planned(release: EpsilonRelease, snapshot: Snapshot, *, new_draw: bool) -> PlannedRelease:
-    ledger = release.home.ledger
-    key = release.key(snapshot, new_draw=new_draw)
+def _planned(release: EpsilonRelease, request: RunRequest, last: Snapshot) -> PlannedRelease:
+    spec, ledger = release.spec, release.home.ledger
+    earlier = [_snapshot(spec.at_window(one), release.home, "") for one in release.windows[:-1]]
+    reads = replace(last, earlier=tuple(earlier))
+    key = release.key(reads, new_draw=request.new_draw)
     state = ledger.state(key.digest)
     cost = Fraction(release.nano(key), NANO) if state is None else Fraction(0)
     names = {None: "new", "settled": "settled", "dead": "dead"}
     words = release.guarantee.marked(names.get(state, "unfinished"))
-    return PlannedRelease(release.name, release.epsilon, cost, words, _most_cells(release))
+    cells = _most_cells(release)
+    return PlannedRelease(
+        release.name, release.epsilon, cost, words, cells, windows=release.windows
+    )
 
 
 _CELLS: dict[tuple[str, str, str], int | None] = {}

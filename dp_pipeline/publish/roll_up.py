@@ -57,6 +57,11 @@ def roll_up(releases: Sequence[EpsilonRelease]) -> list[SummedTable]:
     """
     first = releases[0]
     where = f"{first.spec.name}: {first.name}"
+    if first.span > 1:
+        raise DeclarationError(
+            f"{where}: expected releases of one window each, got some of {first.span}: their rows "
+            "would count more than once"
+        )
     if getattr(build_model(first.spec, first.name), "smooth", "false") == "true":
         raise DeclarationError(
             f"{where}: expected noisy numbers of one window each, got smoothed ones, which share "

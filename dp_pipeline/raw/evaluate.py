@@ -161,7 +161,8 @@ def reference_centres(
     data sets the mean NICV is that of ten starts on all rows times 1.0003. A second of work, so
     the centres are kept for these columns, this k, declaration and snapshot.
     """
-    rows = snapshot.manifest["fingerprints"]["normalized"]
+    prints = [one.manifest["fingerprints"]["normalized"] for one in snapshot.all]
+    rows = prints[0] if len(prints) == 1 else prints
     way = [STARTED_ROWS, ROUNDS, MOST_REFINED]
     what = json.dumps([columns, k, spec.digest, rows, way])
     path = snapshot.folder / "kmeans" / f"{hashlib.sha256(what.encode()).hexdigest()[:32]}.json"

@@ -29,7 +29,7 @@ import re
 import shutil
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -96,13 +96,26 @@ class Snapshot:
 
     folder   <raw store>/<data set>/<snapshot id>
     key      the population's secret key: fingerprints mean nothing to who does not hold it
+    earlier  those of the windows before, oldest first, where a release of several reads them
+             together with this one
     """
 
     folder: Path
     key: bytes
+    earlier: tuple[Snapshot, ...] = ()
 
     def __repr__(self) -> str:
         return f"Snapshot({self.folder.parent.name}/{self.id})"
+
+    @property
+    def all(self) -> tuple[Snapshot, ...]:
+        """All that are read together, each by itself, oldest first."""
+        return (*self.earlier, replace(self, earlier=()))
+
+    @property
+    def names(self) -> str:
+        """What a release says that it has read: the names of all of them."""
+        return "+".join(one.id for one in self.all)
 
     @property
     def id(self) -> str:
@@ -361,7 +374,11 @@ def require_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> None:
 
 
 def require_prepared(spec: DatasetSpec, snapshot: Snapshot) -> None:
-    """NotPrepared unless the manifest says: validated and prepared as declared now."""
+    """NotPrepared unless the manifest says: validated and prepared as declared now; of every one
+    that is read together with it too.
+    """
+    for one in snapshot.earlier:
+        require_prepared(spec, one)
     require_validated(spec, snapshot)
     prepared = _marks(snapshot, "prepared")
     if prepared.get("digest") != prepared_as(spec):

@@ -112,10 +112,12 @@ def file_mark(path: Path) -> tuple[int, ...]:
 def read_stage(snapshot: Snapshot, stage: str) -> pa.Table:
     """The stored table of one stage, once its fingerprint was checked.
 
+    Of snapshots that are read together, the rows of all of them.
+
     Raises NotPrepared when the snapshot has not come that far, Damaged when the
     table is not what was stored.
     """
-    return read_with_fingerprint(snapshot, stage)[0]
+    return pa.concat_tables(read_with_fingerprint(one, stage)[0] for one in snapshot.all)
 
 
 def read_with_fingerprint(snapshot: Snapshot, stage: str) -> tuple[pa.Table, str]:

@@ -139,8 +139,18 @@ class PrivateRelease(ReportedRelease):
     @property
     def name(self) -> str:
         """Model, its window where rows are cut, and its ε."""
-        window = f" of {self.bundle.facts[WINDOW]}" if WINDOW in self.bundle.facts else ""
+        window = f" of {self.windows}" if self.windows else ""
         return f"{self.bundle.model}{window} at ε = {self.bundle.facts['epsilon']}"
+
+    @property
+    def windows(self) -> str:
+        """The window that it is of, or the first and the last; empty where rows are not cut."""
+        return self.bundle.facts.get(WINDOW, "")
+
+    @property
+    def span(self) -> int:
+        """How many windows it is of together."""
+        return len(self.spec.cut.ranged(self.windows)) if self.windows else 1
 
     @property
     def standing(self) -> Standing:

@@ -162,10 +162,14 @@ WINDOW = "window"
 
 @dataclass(frozen=True)
 class Publication:
-    """What the schedule publishes: one model at one ε."""
+    """What the schedule publishes: one model at one ε.
+
+    span   how many windows each release is of; the last of them is the one that it belongs to
+    """
 
     model: str
     epsilon: Fraction
+    span: int = 1
 
 
 @dataclass(frozen=True)
@@ -289,6 +293,25 @@ class DatasetSpec:
         """The windows that a charge of this declaration is for; none where rows are not cut."""
         return (self.window,) if self.window else ()
 
+    def span_of(self, model: str) -> int:
+        """How many windows a release of a model is of, as it is published."""
+        return next((one.span for one in self.publications if one.model == model), 1)
+
+    @property
+    def most_span(self) -> int:
+        """Windows of the release that is of most of them, as they are published."""
+        return max((one.span for one in self.publications), default=1)
+
+    @property
+    def first_published(self) -> str:
+        """The first window of which all that is declared can be published: there are as many before
+        it as a release of several needs.
+        """
+        name = self.cut.first
+        for _ in range(1, self.most_span):
+            name = self.cut.following(name)
+        return name
+
     @property
     def to_discover(self) -> tuple[str, ...]:
         """Names of attributes of which something is not declared; none once it was discovered."""
@@ -411,12 +434,13 @@ class DatasetSpec:
     def cost_of_everything(self) -> Fraction:
         """Σ over models × partitions of the ε of a release and of its evaluation, and the ε of one
         discovery, where the population pays in pure ε; what a model costs in ρ, only models know.
-        Where rows are cut into windows, of what is published of one.
+        Where rows are cut into windows, of what is published of one: a release of several is one
+        of each of them.
         """
         evaluation = self.evaluation or Fraction(0)
         discovery = self.discover.epsilon if self.discover else Fraction(0)
         if self.windows is not None:
-            paid = (one.epsilon + evaluation for one in self.publications)
+            paid = ((one.epsilon + evaluation) * one.span for one in self.publications)
             return sum(paid, discovery)
         once = sum((epsilon + evaluation for epsilon in self.partitions), Fraction(0))
         return once * len(self.models) + discovery

@@ -37,7 +37,7 @@ from dp_pipeline.spec.formats import DATASET_FILE
 from dp_pipeline.spec.reading_parser import AS_IT_IS, DeriveSection, ReadingSection, WindowsSection
 from dp_pipeline.spec.source import Sample, Source
 from dp_pipeline.spec.source_parser import AnySource, source_of
-from dp_pipeline.spec.windows import Within
+from dp_pipeline.spec.windows import MOST_TOGETHER, Within
 from dp_pipeline.spec.yaml_text import Document
 
 WATCHED = ("csv", "parquet")
@@ -150,10 +150,13 @@ class PublishSection(fields.Section):
 
     model    One of `models`.
     epsilon  One of `partitions`.
+    span     How many windows one release is of, where rows are cut: the last of them and those
+             before it.
     """
 
     model: fields.Text
     epsilon: fields.Epsilon
+    span: fields.Count = 1
 
 
 def _publications(value: object) -> tuple[PublishSection, ...]:
@@ -396,6 +399,14 @@ class DataSetFile(fields.Section):
     def _published(self) -> dict[str, Any]:
         """What the schedule publishes: of the current rows, or of each window."""
         made = tuple(Publication(**dict(one)) for one in self.publish or ())
+        most = max((one.span for one in made), default=1)
+        expected = "no span of several windows where rows are not cut by `windows`"
+        require(most == 1 or self.windows is not None, expected, str(most), "publish", "span")
+        expected = f"a span of at most {MOST_TOGETHER} windows"
+        require(most <= MOST_TOGETHER, expected, str(most), "publish", "span")
+        # The noise hides a person's rows of one window; what hides those of m costs ρ m² times.
+        expected = "no span of several windows beside `delta`, as ρ of windows do not add up"
+        require(most == 1 or self.delta is None, expected, str(most), "publish", "span")
         if self.windows is not None:
             expected, models = "a list of models, each once", [one.model for one in made]
             is_once = made and len(set(models)) == len(models)

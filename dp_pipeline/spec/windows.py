@@ -7,7 +7,7 @@ the declaration say. A row belongs to the one half-open interval that its time l
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal, get_args
@@ -52,6 +52,9 @@ _NAMES: dict[WindowKind, Callable[[datetime], str]] = {
 _YEARS = range(1900, 9990)
 MOST_WINDOWS = 100_000
 """Of one range: eleven years of hours."""
+
+MOST_TOGETHER = 400
+"""That one release is of: a year of days."""
 
 
 @dataclass(frozen=True)
@@ -173,6 +176,25 @@ class Windows:
                 break
         raise DeclarationError(f"windows: expected at most {MOST_WINDOWS:,}, got {first}..{last}")
 
+    def ending_with(self, last: str, many: int) -> tuple[str, ...]:
+        """So many windows, oldest first, the last of them named; DeclarationError where there are
+        not so many.
+
+        >>> from dp_pipeline.spec.clock import Clock
+        >>> Windows("at", "quarter", Clock("timestamp"), "2026-Q1").ending_with("2026-Q3", 2)
+        ('2026-Q2', '2026-Q3')
+        """
+        found = [self.require(last)]
+        while len(found) < many:
+            before = self.preceding(found[-1])
+            if before is None:
+                raise DeclarationError(
+                    f"expected {many} windows that end with {last}, got {len(found)}: the first "
+                    f"is {self.first}"
+                )
+            found.append(before)
+        return tuple(reversed(found))
+
     def ranged(self, text: str) -> tuple[str, ...]:
         """The windows that a text names: ``2026-W01``, or ``2026-W01..2026-W52``; DeclarationError
         for any other.
@@ -252,6 +274,16 @@ def _following(wall: datetime, every: WindowKind) -> datetime:
     months = {"month": 1, "quarter": 3, "year": 12}[every]
     later = wall.month - 1 + months
     return wall.replace(year=wall.year + later // 12, month=later % 12 + 1)
+
+
+def range_text(windows: Sequence[str]) -> str:
+    """One window by its name, several that follow each other by the first and the last; empty for
+    none.
+
+    >>> range_text(("2026-W01", "2026-W02", "2026-W03"))
+    '2026-W01..2026-W03'
+    """
+    return "..".join(dict.fromkeys((*windows[:1], *windows[-1:])))
 
 
 def now() -> int:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dp_pipeline.ledger import Account, Charge, Ledger, journal
+from dp_pipeline.ledger.export import exported
 from dp_pipeline.ledger.state import Block, Population
 from dp_pipeline.ledger.view import Balance
 from dp_pipeline.spec.errors import BudgetExceeded, Damaged, DeclarationError
@@ -78,9 +79,64 @@ def test_a_charge_of_several_windows_needs_room_in_each(ledger: Ledger) -> None:
     release(ledger, of("c", "W3", "W4"), "0.4")
     spent = ledger.blocks("trips")
     assert (spent["W3"], spent["W4"], "W1" in spent) == (Fraction(2, 5), Fraction(2, 5), False)
-    assert ledger.balance("trips").spent == Fraction(13, 10)
+    assert ledger.balance("trips").spent == Fraction(9, 10) + 2 * Fraction(2, 5)
     assert ledger.balance("trips", ("W1", "W2", "W3")).window == "W2"
     ledger.verify()
+
+
+def test_a_charge_of_several_windows_counts_once_for_each_in_the_total_and_the_month(
+    place: Place,
+) -> None:
+    """All rows of a person in m windows cost m times what those of one do."""
+    ledger = place()
+    ledger.open_account(weeks(ceiling="2", each=None, within="ever", per_month=Fraction(3, 2)))
+    release(ledger, of("a", "W1", "W2", "W3", epsilon="0.3"), "0.3")
+    balance = ledger.balance("trips")
+    assert (balance.spent, balance.month_spent) == (Fraction(9, 10), Fraction(9, 10))
+    with pytest.raises(BudgetExceeded, match=r"asked ε=0\.8, spent .*0\.9, left 0\.6, per_month"):
+        release(ledger, of("b", "W4", "W5", epsilon="0.4"), "0.4")
+    release(ledger, of("c", "W4", "W5", epsilon="0.3"), "0.3")
+    assert ledger.balance("trips").spent == sum(ledger.blocks("trips").values()) == Fraction(3, 2)
+    lines = [line["total"] for line, _ in exported(ledger.entries()) if line["charged"]]
+    assert lines == ["0.9", "1.5"]
+    ledger.verify()
+
+
+def test_verify_counts_a_charge_once_for_each_of_its_windows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.open_account(weeks(ceiling="1", each=None, within="ever"))
+    with monkeypatch.context() as patch:
+        patch.setattr(Balance, "require_room", lambda *_, **__: None)
+        release(ledger, of("a", "W1", "W2", "W3", epsilon="0.4"), "0.4")
+    with pytest.raises(Damaged, match="it passes the ceiling 1"):
+        ledger.verify()
+
+
+@pytest.mark.parametrize(
+    ("changes", "charged", "line"),
+    [
+        ({"delta": Fraction(1, 10**9)}, {}, "pays in ρ, got one of 2"),
+        (
+            {"within": "ever", "ceiling": "9", "delta_ceiling": Fraction(1, 10**9)},
+            {"delta": Fraction(1, 10**9)},
+            "pays in δ too, got one of 2",
+        ),
+    ],
+)
+def test_a_charge_of_several_windows_is_refused_where_their_costs_do_not_add(
+    changes: dict[str, Any], charged: dict[str, Any], line: str, place: Place
+) -> None:
+    ledger = place()
+    ledger.open_account(weeks(**changes))
+    opened = ledger.account("trips")
+    assert opened is not None
+    asked = of("a", "W1", "W2", epsilon="0.001", currency=opened.currency, **charged)
+    with pytest.raises(DeclarationError, match=line):
+        release(ledger, asked)
+    one = of("a", "W1", epsilon="0.001", currency=opened.currency, **charged)
+    assert release(ledger, one, "0.001") == "new"
 
 
 def test_a_total_binds_all_windows_together(place: Place) -> None:

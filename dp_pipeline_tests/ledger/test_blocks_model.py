@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dp_pipeline.ledger import Account, Ledger
 from dp_pipeline.ledger.entries import blocks_of
-from dp_pipeline.spec.errors import BudgetExceeded
+from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError
 from dp_pipeline_tests.ledger.places import Place
 from dp_pipeline_tests.ledger.population import Child, in_windows, release, say, weekly
 
@@ -43,7 +43,12 @@ class Model:
         self.each, self.total = account.each_window, account.ceiling
 
     def spent(self, week: str = "") -> int:
-        return sum(nano for blocks, nano, _ in self.paid if not week or week in blocks)
+        """Of one week; without one, of all together: a charge counts in each that it names."""
+        return (
+            sum(nano * blocks.count(week) for blocks, nano, _ in self.paid)
+            if week
+            else sum(nano * len(blocks) for blocks, nano, _ in self.paid)
+        )
 
     def delta(self, week: str = "") -> int:
         return sum(delta for blocks, _, delta in self.paid if not week or week in blocks)
@@ -51,8 +56,10 @@ class Model:
     def lets_in(self, blocks: tuple[str, ...], nano: int, delta: int) -> bool:
         most = (self.account.delta_ceiling or 0) / NANO
         of = blocks if self.account.within == "window" else ("",)
+        adds = not delta or self.account.within == "window" or len(blocks) == 1
         return (
-            (self.total is None or (self.spent() + nano) * NANO <= self.total)
+            adds
+            and (self.total is None or (self.spent() + nano * len(blocks)) * NANO <= self.total)
             and all(
                 self.each is None or (self.spent(week) + nano) * NANO <= self.each
                 for week in blocks
@@ -104,7 +111,7 @@ def raise_each(ledger: Ledger, model: Model) -> None:
 def is_let_in(ledger: Ledger, asked) -> bool:
     try:
         return release(ledger, asked) == "new"
-    except BudgetExceeded:
+    except (BudgetExceeded, DeclarationError):
         return False
 
 

@@ -76,6 +76,16 @@ def test_a_window_that_failed_is_asked_for_again_when_a_later_one_is_published(
     assert (due[0], due[-1], len(due)) == ("2026-W04", "2027-W10", MOST_A_TICK)
 
 
+def test_windows_before_the_first_that_is_published_are_not_asked_for(project: Project) -> None:
+    """They are public and charged only when somebody publishes them by a backfill."""
+    spec = stream(project)
+    run(project, requests(project, spec, "2026-W03"))
+    moment = spec.cut.closes("2026-W04")
+    assert due_windows(spec, project.home, moment) == ("2026-W04",)
+    run(project, requests(project, spec, "2026-W01"))
+    assert due_windows(spec, project.home, moment) == ("2026-W02", "2026-W04")
+
+
 def test_a_gap_of_long_ago_is_not_asked_for_for_ever(project: Project) -> None:
     spec = stream(project)
     run(project, requests(project, spec, "2026-W01"))

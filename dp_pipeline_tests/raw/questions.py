@@ -64,7 +64,7 @@ def stored(population: Population) -> Counter:
         # An attribute more: a table of no column would have no rows.
         table = pa.table({**arrays, " ": np.zeros(population.rows, np.int8)})
         pq.write_table(table, path, row_group_size=max(16, population.rows // 5))
-    counter = StreamCounter(population.domain, StoredRows.of(population.domain, *paths))
+    counter = StreamCounter(population.domain, StoredRows.of(population.domain, tuple(paths)))
     # The files stay as long as the counter.
     counter.folder = folder  # type: ignore[attr-defined]
     return counter

@@ -66,7 +66,7 @@ def stored(population: Population, folder: Path, rows: int) -> StoredRows:
     for path, arrays in zip(paths, columns.values(), strict=True):
         table = pa.table({**arrays, " ": np.zeros(population.rows, np.int8)})
         pq.write_table(table, path, row_group_size=rows)
-    return StoredRows.of(population.domain, *paths)
+    return StoredRows.of(population.domain, tuple(paths))
 
 
 def test_every_question_is_answered_as_by_a_loop(engine: str, tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ class DiesOnce(StoredRows):
     """Its worker kills itself at the first batch that it is asked about."""
 
     def answered(self, batches, questions: Sequence[Question]) -> Partial:  # type: ignore[no-untyped-def]
-        mark = self.normalized.with_suffix(".died")
+        mark = self.pairs[0][0].with_suffix(".died")
         if not mark.exists():
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -185,7 +185,7 @@ def test_a_task_of_spark_whose_worker_dies_is_counted_again(tmp_path: Path) -> N
     rows = stored(POPULATIONS["few rows"], tmp_path, 10)
     dying = DiesOnce(**vars(rows))
     assert same(distributed.in_spark(dying)([PAIRS]), in_threads(rows)([PAIRS]))
-    assert dying.normalized.with_suffix(".died").exists()
+    assert dying.pairs[0][0].with_suffix(".died").exists()
 
 
 def test_what_fails_on_a_worker_is_one_line_without_what_it_says(
@@ -193,7 +193,7 @@ def test_what_fails_on_a_worker_is_one_line_without_what_it_says(
 ) -> None:
     rows = stored(POPULATIONS["few rows"], tmp_path, 13)
     fold = MADE[engine](rows)
-    rows.normalized.unlink()
+    rows.pairs[0][0].unlink()
     question = Question("grid", (("x",), 3), axes=frozenset({"x"}))
     with pytest.raises(PipelineError) as caught:
         fold([question])

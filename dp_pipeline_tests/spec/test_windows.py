@@ -162,6 +162,26 @@ def test_a_file_declares_windows_with_a_limit_of_each(tmp_path: Path) -> None:
     assert str(spec.protection) == "at most 3 rows of a person in each week, column person"
 
 
+def test_a_release_of_several_windows_costs_each_of_them(tmp_path: Path) -> None:
+    several = PUBLISH.replace("1}", "1, span: 3}")
+    spec = loaded(tmp_path, **{**WHOLE, "publish": several, "ceiling": "ceiling: {each_window: 4}"})
+    assert [one.span for one in spec.publications] == [1, 3]
+    assert (spec.span_of("independent"), spec.span_of("dpqt_kmeans"), spec.most_span) == (3, 1, 3)
+    assert spec.cost_of_everything == Fraction(1, 2) + 3
+    assert spec.first_published == "2026-W03"
+    assert spec.digest == loaded(tmp_path, **WHOLE).digest
+
+
+def test_windows_that_end_with_one_are_told_in_order_and_none_is_before_the_first() -> None:
+    weeks = cut("week", first="2026-W52")
+    assert weeks.ending_with("2027-W01", 3) == ("2026-W52", "2026-W53", "2027-W01")
+    assert weeks.ending_with("2026-W52", 1) == ("2026-W52",)
+    with pytest.raises(DeclarationError, match="expected 4 windows that end with 2027-W01, got 3"):
+        weeks.ending_with("2027-W01", 4)
+    with pytest.raises(DeclarationError, match="expected none before the first"):
+        weeks.ending_with("2026-W51", 1)
+
+
 def test_a_declaration_about_a_window_has_the_digest_of_all_and_a_block(tmp_path: Path) -> None:
     spec = loaded(tmp_path, **WHOLE)
     week = spec.at_window("2026-W07")
@@ -218,6 +238,21 @@ def test_what_decides_whose_rows_are_in_a_window_is_in_the_digest(tmp_path: Path
             "publish: expected a list of models, each once, got dpqt_kmeans, dpqt_kmeans",
         ),
         ({"publish": PUBLISH.replace("1}", "3}")}, "publish: expected ε from 0.5, 1, got 3"),
+        (
+            {"publish": PUBLISH.replace("1}", "1, span: 401}")},
+            "publish.span: expected a span of at most 400 windows, got 401",
+        ),
+        (
+            {
+                "publish": PUBLISH.replace("1}", "1, span: 2}"),
+                "ceiling": "ceiling: {each_window: 2.4}",
+            },
+            "expected an each_window of at least 2.5",
+        ),
+        (
+            {"publish": PUBLISH.replace("1}", "1, span: 2}"), "delta": "delta: 0.000001"},
+            "publish.span: expected no span of several windows beside `delta`",
+        ),
         ({"updates": "updates: public"}, "updates: expected no `updates` beside `windows`"),
         (
             {"protection": PERSON.replace("window}", "ever}")},

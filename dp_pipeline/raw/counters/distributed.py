@@ -43,7 +43,7 @@ def in_dask(stored: StoredRows, address: str = "") -> Fold:
         asked = client.scatter((stored, tuple(questions)), hash=False)
         partials = [
             client.submit(_answered, asked, at, pure=False)
-            for at in range(0, len(stored.rows), BATCHES_A_TASK)
+            for at in range(0, len(stored.groups), BATCHES_A_TASK)
         ]
         while len(partials) > 1:
             groups = range(0, len(partials), PARTIALS_A_SUM)
@@ -67,7 +67,7 @@ def in_spark(stored: StoredRows, address: str = "") -> Fold:
     DeclarationError where Spark is not installed.
     """
     session = _spark_session(address)
-    parts = max(1, min(len(stored.rows), 2 * (os.cpu_count() or 1) if not address else 64))
+    parts = max(1, min(len(stored.groups), 2 * (os.cpu_count() or 1) if not address else 64))
 
     def fold(questions: Sequence[Question]) -> Partial:
         asked = tuple(questions)
@@ -79,9 +79,9 @@ def in_spark(stored: StoredRows, address: str = "") -> Fold:
         def add(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield _packed(added(asked, _unpacked(batches)))
 
-        if not stored.rows:
+        if not stored.groups:
             return [None] * len(asked)
-        numbers = session.range(0, len(stored.rows), 1, parts)
+        numbers = session.range(0, len(stored.groups), 1, parts)
         counted = numbers.mapInArrow(count, "answers binary")
         one = counted.repartition(1).mapInArrow(add, "answers binary")
         rows = _told(one.collect)
@@ -94,7 +94,9 @@ def in_spark(stored: StoredRows, address: str = "") -> Fold:
 def _answered(asked: tuple[StoredRows, tuple[Question, ...]], first: int) -> Partial:
     """On a worker: a few batches."""
     stored, questions = asked
-    return stored.answered(iter(range(len(stored.rows))[first : first + BATCHES_A_TASK]), questions)
+    return stored.answered(
+        iter(range(len(stored.groups))[first : first + BATCHES_A_TASK]), questions
+    )
 
 
 def _summed(asked: tuple[StoredRows, tuple[Question, ...]], partials: list[Partial]) -> Partial:

@@ -31,39 +31,45 @@ from dp_pipeline.spec.errors import Damaged
 class StoredRows:
     """Prepared rows on disk, as plain data: where they are, and what they have to be.
 
-    normalized    the file with coordinates
-    discretized   the file with codes, None where no attribute has cells
-    sizes         attribute with cells → number of them
-    rows          of every row group
-    marks         of the files, as they were when their fingerprints were checked
+    pairs    of every snapshot the file with coordinates, and the one with codes, None where no
+             attribute has cells
+    sizes    attribute with cells → number of them
+    groups   of every row group the pair that it is in, its number there, and its rows
+    marks    of the files, as they were when their fingerprints were checked
     """
 
-    normalized: Path
-    discretized: Path | None
+    pairs: tuple[tuple[Path, Path | None], ...]
     sizes: tuple[tuple[str, int], ...]
-    rows: tuple[int, ...]
+    groups: tuple[tuple[int, int, int], ...]
     marks: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, domain: Domain, normalized: Path, discretized: Path | None) -> StoredRows:
-        """Damaged unless all files have the same row groups, and fewer than MOST_ROWS rows."""
-        files = [one for one in (normalized, discretized) if one is not None]
-        marks, rows = tuple(map(file_mark, files)), [_rows(one) for one in files]
-        if any(one != rows[0] for one in rows) or sum(rows[0]) >= MOST_ROWS:
-            raise Damaged("counter: expected rows as preparation writes them, got others")
+    def of(cls, domain: Domain, *pairs: tuple[Path, Path | None]) -> StoredRows:
+        """Damaged unless the files of a snapshot have the same row groups, and all of them fewer
+        than MOST_ROWS rows.
+        """
+        marks = tuple(map(file_mark, _files(pairs)))
+        groups: list[tuple[int, int, int]] = []
+        for place, pair in enumerate(pairs):
+            rows = [_rows(one) for one in _files([pair])]
+            if any(one != rows[0] for one in rows):
+                raise Damaged("counter: expected rows as preparation writes them, got others")
+            groups += [(place, at, number) for at, number in enumerate(rows[0])]
         sizes = tuple((name, domain[name].size) for name in domain.discrete)
-        return cls(normalized, discretized, sizes, rows[0], marks)
+        found = cls(pairs, sizes, tuple(groups), marks)
+        if found.number >= MOST_ROWS:
+            raise Damaged("counter: expected rows as preparation writes them, got others")
+        return found
 
     @property
     def bytes_in_memory(self) -> int:
         """Of all columns as arrays."""
-        a_row = [_width(one) for one in (self.normalized, self.discretized) if one is not None]
-        return self.number * sum(a_row)
+        return self.number * sum(_width(one) for one in _files(self.pairs[:1]))
 
     @property
     def number(self) -> int:
         """Of all rows."""
-        return sum(self.rows)
+        return sum(rows for _, _, rows in self.groups)
 
     def answered(self, batches: Iterable[int], questions: Sequence[Question]) -> Partial:
         """The answers about some batches together. Damaged where a file is not what it was."""
@@ -78,19 +84,20 @@ class StoredRows:
         """Some columns of all batches, or of some. Damaged behind the last of them where a file is
         not what it was.
         """
-        for at in range(len(self.rows)) if places is None else places:
+        for at in range(len(self.groups)) if places is None else places:
             yield self._batch(at, axes, cells)
-        files = [one for one in (self.normalized, self.discretized) if one is not None]
-        if tuple(map(file_mark, files)) != self.marks:
+        if tuple(map(file_mark, _files(self.pairs))) != self.marks:
             raise Damaged("counter: expected rows as they were stored, got others")
 
     def _batch(self, at: int, axes: Sequence[str], cells: Sequence[str]) -> Batch:
         """Some columns of one row group."""
+        place, group, rows = self.groups[at]
+        normalized, discretized = self.pairs[place]
         return Batch(
-            coordinates=_arrays(self.normalized, at, axes),
-            codes=_arrays(self.discretized, at, cells),
+            coordinates=_arrays(normalized, group, axes),
+            codes=_arrays(discretized, group, cells),
             sizes={name: size for name, size in self.sizes if name in cells},
-            rows=self.rows[at],
+            rows=rows,
         )
 
 
@@ -119,24 +126,29 @@ class StreamCounter(FoldCounter):
 
 
 def stored_rows(spec: DatasetSpec, snapshot: Snapshot) -> tuple[StoredRows, str]:
-    """Where the rows of a prepared snapshot are, once they are known to be what was stored, and
-    their fingerprint.
+    """Where the rows of a prepared snapshot are, and of those that are read together with it, once
+    they are known to be what was stored, and their fingerprint.
     """
     stages = ("normalized", "discretized") if spec.domain.discrete else ("normalized",)
+    pairs, prints = [], []
+    # All are of one data set, and so under one lock.
     with snapshot.alone():
         require_prepared(spec, snapshot)
-        paths = [snapshot.checked_path(stage) for stage in stages]
-        stored = StoredRows.of(spec.domain, paths[0], paths[1] if paths[1:] else None)
-        reading = str(snapshot.manifest.get("read_at", ""))
-        prints = [str(snapshot.manifest["fingerprints"][stage]) for stage in stages]
-    return stored, combined_fingerprint(reading, *prints)
+        for one in snapshot.all:
+            paths = [one.checked_path(stage) for stage in stages]
+            pairs.append((paths[0], paths[1] if paths[1:] else None))
+            prints.append(str(one.manifest.get("read_at", "")))
+            prints += [str(one.manifest["fingerprints"][stage]) for stage in stages]
+        stored = StoredRows.of(spec.domain, *pairs)
+    return stored, combined_fingerprint(*prints)
 
 
-def combined_fingerprint(reading: str, *fingerprints: str) -> str:
-    """One fingerprint of all tables. Rows that are read once more are other rows, whatever they
-    hold: whether they have changed is a question about rows, which no outcome may answer.
+def combined_fingerprint(*readings_and_prints: str) -> str:
+    """One fingerprint of all tables, and of when they were read. Rows that are read once more are
+    other rows, whatever they hold: whether they have changed is a question about rows, which no
+    outcome may answer.
     """
-    return hashlib.sha256("\0".join((reading, *fingerprints)).encode()).hexdigest()
+    return hashlib.sha256("\0".join(readings_and_prints).encode()).hexdigest()
 
 
 def in_threads(stored: StoredRows) -> Fold:
@@ -144,8 +156,8 @@ def in_threads(stored: StoredRows) -> Fold:
 
     def fold(questions: Sequence[Question]) -> Partial:
         # Whoever is ready takes the next batch: an iterator gives each number to one of them.
-        batches = iter(range(len(stored.rows)))
-        threads = min(len(stored.rows), os.cpu_count() or 1, MOST_THREADS)
+        batches = iter(range(len(stored.groups)))
+        threads = min(len(stored.groups), os.cpu_count() or 1, MOST_THREADS)
         if threads <= 1:
             return stored.answered(batches, questions)
         with ThreadPoolExecutor(threads) as pool:
@@ -153,6 +165,10 @@ def in_threads(stored: StoredRows) -> Fold:
             return added(questions, (share.result() for share in shares))
 
     return fold
+
+
+def _files(pairs: Iterable[tuple[Path, Path | None]]) -> list[Path]:
+    return [one for pair in pairs for one in pair if one is not None]
 
 
 def _width(path: Path) -> int:

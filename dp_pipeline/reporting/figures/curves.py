@@ -191,7 +191,7 @@ class BudgetHistory:
         charged = [one for one in entries if one.is_charge and one.nano_epsilon]
         return cls(
             population=population,
-            charges=tuple((_time(one), Fraction(one.nano_epsilon, NANO)) for one in charged),
+            charges=tuple((_time(one), Fraction(one.counted, NANO)) for one in charged),
             ceilings=tuple((_time(one), _amount(one, "limit", "ceiling")) for one in declared),
             limits=tuple(
                 (_time(one), _amount(one, "month_limit", "per_month")) for one in declared

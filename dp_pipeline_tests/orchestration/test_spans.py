@@ -1,0 +1,339 @@
+"""Releases of several windows together: charged to each of them, with the noise of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dp_pipeline.ledger import Reservation
+from dp_pipeline.orchestration.automation import due_windows
+from dp_pipeline.orchestration.runner import RunFailed
+from dp_pipeline.publish.account import require_snapshot
+from dp_pipeline.publish.epsilon_release import EpsilonRelease
+from dp_pipeline.publish.outcome import Outcome, published_windows, report_path
+from dp_pipeline.publish.publish import publish
+from dp_pipeline.publish.replay import require_remade, require_whole
+from dp_pipeline.publish.request import plan_request
+from dp_pipeline.raw import ingest
+from dp_pipeline.raw.counters import open_counter
+from dp_pipeline.release.bundle import LEARNED
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
+from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError
+from dp_pipeline_tests.orchestration.projects import Project
+from dp_pipeline_tests.orchestration.test_windows import (
+    STREAM,
+    WEEKS,
+    november,
+    requests,
+    run,
+    stream,
+    ticked,
+)
+
+__all__ = ["november"]
+
+pytestmark = pytest.mark.chain
+
+TREE, TABLE = Fraction("0.55"), Fraction("0.15")
+"""What each of its windows pays for a release, with its evaluation."""
+SPANS: dict[str, Any] = {
+    "ceiling": {"each_window": "2"},
+    "publish": [
+        {"model": "htree_kmeans", "epsilon": "0.5", "span": "2"},
+        {"model": "independent", "epsilon": "0.1"},
+    ],
+}
+TWO = "2026-W01..2026-W02"
+
+
+def tree(found: list[Outcome], week: str) -> Outcome:
+    """The release of two weeks that belongs to one."""
+    (one,) = [
+        one
+        for one in found
+        if (one.release.spec.window, one.release.name) == (week, "htree_kmeans")
+    ]
+    return one
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Project, DatasetSpec, Any]]:
+    """The second and the third week by one command; to be read, not changed."""
+    project = Project(tmp_path_factory.mktemp("spans"))
+    spec = stream(project, **SPANS)
+    with pytest.MonkeyPatch.context() as patch:
+        moment = int(datetime(2026, 11, 23, tzinfo=UTC).timestamp())
+        patch.setattr(ingest, "now", lambda: moment)
+        yield project, spec, run(project, requests(project, spec, *WEEKS[1:]))
+
+
+def test_every_window_pays_for_each_release_that_reads_it(ran: Any) -> None:
+    project, spec, found = ran
+    paid = {"2026-W01": TREE, "2026-W02": 2 * TREE + TABLE, "2026-W03": TREE + TABLE}
+    assert project.ledger.blocks(spec.population) == paid
+    # All rows of a person in every window cost what all windows have paid.
+    assert project.spent(spec) == sum(paid.values()) == 4 * TREE + 2 * TABLE
+    assert sum(one.charged for one in found) == int(project.spent(spec) * 10**9)
+    project.ledger.verify()
+
+
+def test_a_release_of_two_windows_says_which_and_counts_the_rows_of_both(ran: Any) -> None:
+    project, spec, found = ran
+    one = tree(found, "2026-W02")
+    assert one.bundle.facts[WINDOW] == TWO
+    assert one.bundle.facts["snapshot"] == "2026-W01+2026-W02"
+    begun = project.ledger.history(one.bundle.key)[0]
+    assert begun.facts["blocks"] == "2026-W01 2026-W02"
+    assert begun.what == f"stream/htree_kmeans of {TWO} at ε=0.5"
+    both = require_snapshot(spec.at_window("2026-W02"), project.home, WEEKS[:2])
+    for engine in ("memory", "stream"):
+        (rows,) = open_counter(spec, both, engine).exact_tables([()])  # type: ignore[attr-defined]
+        # Two rows of each of 15 riders, in each of two weeks.
+        assert rows == 60
+    (cells,) = open_counter(spec, both).exact_tables([("kind", "x")])  # type: ignore[attr-defined]
+    each = [
+        open_counter(spec, week).exact_tables([("kind", "x")])[0]  # type: ignore[attr-defined]
+        for week in both.all
+    ]
+    assert np.array_equal(cells, each[0] + each[1])
+
+
+def test_what_a_person_did_in_one_window_is_hidden_by_the_noise_of_one(ran: Any) -> None:
+    """Neighbours differ in her rows of one window, of which two count there."""
+    project, spec, _ = ran
+    release = EpsilonRelease.at(
+        spec.at_window("2026-W02"), "independent", "0.1", project.home, noise="seeded:1"
+    )
+    scales = []
+    for windows in (WEEKS[1:2], WEEKS[:2]):
+        snapshot = require_snapshot(release.spec, project.home, windows)
+        drawing = release.open(release.key(snapshot), snapshot)
+        drawing.dry_run()
+        counted = release.counter(snapshot)
+        bundle = release.drawn(release.key(snapshot), counted, Transcript())
+        scales.append([spend.scale for spend in bundle.spends])
+    assert scales[0] == scales[1]
+    assert release.spec.distance == 2
+
+
+def test_a_release_of_two_windows_is_replayed_and_made_again_from_its_answers(ran: Any) -> None:
+    project, spec, found = ran
+    one = tree(found, "2026-W03")
+    require_remade(one.release, require_whole(one.release, one.folder))
+    again = run(project, requests(project, spec, *WEEKS[1:]))
+    assert {(one.state, one.charged) for one in again} == {("replayed", 0)}
+    assert publish(one.release).state == "replayed"
+    assert published_windows(spec, project.home) == WEEKS[1:]
+
+
+def test_it_plans_from_the_release_that_belongs_to_the_window_before(ran: Any) -> None:
+    project, _, found = ran
+    assert LEARNED not in tree(found, "2026-W02").bundle.facts
+    learned = tree(found, "2026-W03").bundle.facts[LEARNED]
+    assert project.home.released / learned == tree(found, "2026-W02").folder
+
+
+def test_card_and_report_say_what_one_window_and_all_of_them_cost(ran: Any) -> None:
+    project, spec, _ = ran
+    (path,) = (project.home.reports / "stream.cards").glob(f"htree_kmeans.{TWO}.0.5.md")
+    card = " ".join(path.read_text().split())
+    assert "It is of the rows of 2 weeks together, 2026-W01..2026-W02" in card
+    assert "what a person did in one week costs ε = 0.55" in card
+    assert "all that she did in the 2 at most ε = 1.1." in card
+    # Two releases of two weeks read every week, and one of one.
+    one_week = "released of one week, by itself and together with others, is ε = 1.25 as declared"
+    page = " ".join(report_path(requests(project, spec)[0]).read_text().split())
+    for text in (card, page):
+        assert one_week in text
+        assert "Releases that are not of it read other rows" in text
+        assert "at most ε = 66.25 together as declared" in text
+    assert f"htree_kmeans of {TWO} at ε = 0.5" in page
+    assert "rows by htree_kmeans over 2 weeks" in page
+
+
+def test_a_window_without_room_refuses_all_releases_that_read_it(project: Project) -> None:
+    spec = stream(project, **SPANS)
+    run(project, requests(project, spec, "2026-W02"))
+    run(project, requests(project, spec, "2026-W02", snapshot="again"))
+    rows = len(project.ledger.entries())
+    # Each of two requests has room by itself, and together they have none.
+    (again,) = requests(project, spec, "2026-W02", epsilon="0.1", new_draw=True)
+    (third,) = requests(project, spec, "2026-W03")
+    for one in (again, third):
+        plan_request(one).require_budget()
+    with pytest.raises(BudgetExceeded, match=r"spent in 2026-W02 1\.4, left 0\.6, each_window 2"):
+        run(project, [again, third])
+    assert len(project.ledger.entries()) == rows
+    words = ("--window", "2026-W03", "--model", "independent", "--span", "2")
+    assert project.cli_here("run", "stream", *words).code == 0
+    # The third week has paid 0.15, the one before it 1.55.
+    full = project.cli_here("run", "stream", "--window", "2026-W03")
+    assert (full.code, full.err.count("\n")) == (3, 1)
+    assert "spent in 2026-W02 1.55, left 0.45, each_window 2" in full.err
+    with pytest.raises(BudgetExceeded, match="spent in 2026-W02"):
+        publish(third.releases[1])
+
+
+def test_windows_before_the_first_are_refused_in_one_line(project: Project) -> None:
+    stream(project, **SPANS)
+    early = project.cli_here("run", "stream", "--window", "2026-W01..2026-W03")
+    assert (early.code, early.err.count("\n")) == (2, 1)
+    assert (
+        "stream/htree_kmeans: expected 2 windows that end with 2026-W01, got 1: the first is "
+        "2026-W01" in early.err
+    )
+    for span, line in (
+        ("401", "span: expected 1 to 400 windows, got 401"),
+        ("-1", "span: expected 1 to 400 windows, got -1"),
+        ("9", "expected 9 windows that end with 2026-W03, got 3"),
+    ):
+        wrong = project.cli_here("plan", "stream", "--window", "2026-W03", "--span", span)
+        assert (wrong.code, wrong.err.count("\n")) == (2, 1)
+        assert line in wrong.err
+    assert project.ledger.populations() == ()
+    alone = project.cli_here("plan", "stream", "--model", "independent", "--window", "2026-W01")
+    assert alone.code == 0, alone.err
+
+
+def test_a_plan_shows_what_every_window_would_pay(project: Project) -> None:
+    stream(project, **SPANS)
+    one = project.cli_here("plan", "stream", "--window", "2026-W02")
+    lines = [line.split() for line in one.out.splitlines()]
+    assert ["2026-W01", "new", "0.55", "2"] in lines
+    assert ["2026-W02", "new", "0.7", "2"] in lines
+    assert "cost of each window" in one.out
+    assert "asked 1.25 of all windows together, under no total" in one.out
+    two = project.cli_here("plan", "stream", "--window", "2026-W02..2026-W03")
+    assert ["2026-W02", "new", "1.25", "2"] in [line.split() for line in two.out.splitlines()]
+    assert "asked 2.5 of all windows together" in two.out
+    assert project.ledger.populations() == ()
+
+
+def test_any_models_are_released_over_as_many_windows_as_a_command_says(project: Project) -> None:
+    spec = stream(project)
+    words = ("--window", "2026-W03", "--model", "independent", "--span", "3")
+    done = project.cli_here("run", "stream", *words)
+    assert done.code == 0, done.err
+    assert "2026-W01..2026-W03" in done.out
+    assert "charged by this run: 0.45" in done.out
+    assert project.ledger.blocks(spec.population) == dict.fromkeys(WEEKS, TABLE)
+    # Beside what is published of the window, and no part of it.
+    assert published_windows(spec, project.home) == ()
+    again = project.cli_here("run", "stream", *words)
+    assert "charged by this run: 0" in again.out
+    rolled = project.cli_here("roll-up", "stream", "--model", "independent", "--window", "2026-W03")
+    assert "expected a release, got none" in rolled.err
+
+
+def test_releases_that_read_the_same_rows_are_not_added_up(ran: Any) -> None:
+    project, _, _ = ran
+    rolled = project.cli_here(
+        "roll-up", "stream", "--model", "htree_kmeans", "--window", "2026-W02..2026-W03"
+    )
+    assert (rolled.code, rolled.err.count("\n")) == (2, 1)
+    assert "expected releases of one window each, got some of 2" in rolled.err
+
+
+def test_where_all_rows_are_protected_a_release_of_two_windows_costs_twice(
+    project: Project,
+) -> None:
+    """A person who is in both changes what is counted by twice as much as the noise hides."""
+    protection = {**STREAM["protection"], "within": "ever"}
+    spec = stream(project, **{**SPANS, "protection": protection, "ceiling": {"total": "1.6"}})
+    run(project, requests(project, spec, "2026-W02"))
+    assert project.spent(spec) == 2 * TREE + TABLE
+    with pytest.raises(BudgetExceeded, match=r"asked ε=1\.25, spent 1\.25, left 0\.35, ceiling"):
+        run(project, requests(project, spec, "2026-W03"))
+    with pytest.raises(DeclarationError, match=r"expected a total of at least 1\.25"):
+        stream(project, **{**SPANS, "protection": protection, "ceiling": {"total": "1.2"}})
+
+
+def test_a_new_snapshot_of_one_of_its_windows_makes_another_release(project: Project) -> None:
+    spec = stream(project, **SPANS, models={"independent": {}, "htree_kmeans": {"k": "2"}})
+    first = tree(run(project, requests(project, spec, "2026-W02")), "2026-W02")
+    run(project, requests(project, spec, "2026-W01", epsilon="0.1", span=1, snapshot="again"))
+    (asked,) = requests(project, spec, "2026-W02")
+    assert {one.model: one.state for one in plan_request(asked).releases} == {
+        "htree_kmeans": "new",
+        "independent": "settled",
+    }
+    second = tree(run(project, [asked]), "2026-W02")
+    assert second.bundle.facts["snapshot"] == "2026-W01.again+2026-W02"
+    assert (second.state, first.bundle.key == second.bundle.key) == ("charged", False)
+
+
+def test_a_killed_release_of_two_windows_goes_on_under_its_charge(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = stream(project, **SPANS)
+
+    def dies(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Reservation, "settle", dies)
+        with pytest.raises((KeyboardInterrupt, RunFailed)):
+            run(project, requests(project, spec, "2026-W02"))
+    after = run(project, requests(project, spec, "2026-W02"))
+    assert "resumed" in {one.state for one in after}
+    paid = {"2026-W01": TREE, "2026-W02": TREE + TABLE}
+    assert project.ledger.blocks(spec.population) == paid
+    project.ledger.verify()
+
+
+# In Dagster.
+
+
+def test_a_release_of_two_windows_is_in_the_partition_of_its_last(project: Project) -> None:
+    spec = stream(project, **SPANS)
+    names = ("ingested", "validated", "normalized", "discretized")
+    released = ("htree_kmeans", "independent", "evaluation")
+    alone = project.launch(spec, *names, *released, partition="2026-W02-1")
+    assert not alone.success
+    (line,) = [
+        event.step_failure_data.user_failure_data.description
+        for event in alone.all_events
+        if event.is_step_failure and event.step_failure_data.user_failure_data
+    ]
+    assert "expected a prepared snapshot of 2026-W01, got none" in line
+    assert project.launch(spec, *names, partition="2026-W01-1").success
+    assert project.launch(spec, *released, partition="2026-W02-1").success
+    paid = {"2026-W01": TREE, "2026-W02": TREE + TABLE}
+    assert project.ledger.blocks(spec.population) == paid
+
+
+def test_a_tick_reads_the_windows_before_first(project: Project) -> None:
+    spec = stream(project, **SPANS)
+    assert due_windows(spec, project.home, spec.cut.closes("2026-W01")) == ()
+    asked = ticked(project, spec, "2026-01-14T06:00").run_requests
+    assert [(one.partition_key, bool(one.asset_selection)) for one in asked] == [
+        ("2026-W01-1", True),
+        ("2026-W02-1", False),
+    ]
+    read = {key.path[-1] for key in asked[0].asset_selection}
+    assert read == {"ingested", "validated", "normalized", "discretized"}
+    run(project, requests(project, spec, "2026-W02"))
+    later = ticked(project, spec, "2026-01-21T06:00").run_requests
+    assert [(one.partition_key, one.asset_selection) for one in later] == [("2026-W03-1", None)]
+
+
+def test_a_partition_without_enough_windows_before_it_fails_in_one_line(project: Project) -> None:
+    spec = stream(project, **SPANS)
+    names = ("ingested", "validated", "normalized", "discretized", "htree_kmeans")
+    result = project.launch(spec, *names, partition="2026-W01-1")
+    lines = [
+        event.step_failure_data.user_failure_data.description
+        for event in result.all_events
+        if event.is_step_failure and event.step_failure_data.user_failure_data
+    ]
+    assert lines == [
+        "stream/htree_kmeans: expected 2 windows that end with 2026-W01, got 1: the first is "
+        "2026-W01"
+    ]
+    assert project.spent(spec) == 0

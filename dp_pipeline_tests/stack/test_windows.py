@@ -1,0 +1,137 @@
+"""A backfill over windows that is killed in the middle and begun again: every window once."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dp_pipeline.orchestration.common import partition_key, window_named
+from dp_pipeline.orchestration.jobs import raw_stages
+from dp_pipeline.publish.outcome import published_windows
+from dp_pipeline.release.bundle import LEARNED
+from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
+from dp_pipeline.spec.windows import range_text
+from dp_pipeline_tests.orchestration.projects import Project
+from dp_pipeline_tests.orchestration.test_windows import STREAM
+from dp_pipeline_tests.stack.accounts import charges, drawn_keys, unfinished
+from dp_pipeline_tests.stack.dagster_stack import CODE, DagsterStack, running_stack
+from dp_pipeline_tests.stack.killing import is_at_a_release
+from dp_pipeline_tests.stack.processes import wait_for
+from dp_pipeline_tests.stack.steward import Steward
+
+pytestmark = pytest.mark.stack
+
+# Weeks that are over on whatever day the servers run.
+WEEKS = tuple(f"2024-W0{n}" for n in range(1, 6))
+CHANGES: dict[str, Any] = {
+    "windows": {"column": "ended", "every": "week", "first": WEEKS[0]},
+    "ceiling": {"each_window": "0.85"},
+    "publish": [
+        {"model": "htree_kmeans", "epsilon": "0.5"},
+        {"model": "independent", "epsilon": "0.1", "span": "2"},
+    ],
+}
+
+
+def rides() -> list[str]:
+    """300 rides of 90 riders in every week."""
+    rng, lines = np.random.default_rng(5), ["rider,ended,x,y,kind"]
+    for week in range(len(WEEKS)):
+        for number in range(300):
+            day = date(2024, 1, 1) + timedelta(7 * week + number % 7)
+            x, y = rng.uniform(0, 8), rng.uniform(0, 4)
+            kind = "car" if number % 3 else "bike"
+            lines.append(f"r{number % 90},{day}T12:00:00Z,{x:.2f},{y:.2f},{kind}")
+    return lines
+
+
+class WeeklySteward(Steward):
+    """Backfills by the command that a person would type, over all weeks that are missing."""
+
+    def _launch(self, partitions: Sequence[str]) -> None:
+        weeks = [str(window_named(self.spec.cut, one)) for one in partitions]
+        known = set(self.stack.client.backfills())
+        subprocess.run(
+            [
+                *(sys.executable, "-m", "dp_pipeline.cli", "backfill", self.spec.name),
+                *("--windows", range_text(weeks)),
+            ],
+            env=self.stack.shell,
+            cwd=self.stack.project.folder,
+            check=True,
+            timeout=300,
+        )
+        self.backfills += set(self.stack.client.backfills()) - known
+        self.launches += 1
+
+
+def killed_in_the_middle(stack: DagsterStack, steward: Steward) -> set[str]:
+    """End the code server and its runs while a release is made, some weeks published and some not;
+    gives the keys that it left unfinished.
+    """
+
+    def is_in_the_middle() -> bool:
+        published = published_windows(steward.spec, stack.project.home)
+        at_work = any(map(is_at_a_release, stack.workers()))
+        return bool(published) and at_work and bool(unfinished(stack.project, steward.spec))
+
+    wait_for(is_in_the_middle, what="a release of a later week that is not finished")
+    stack.kill_with_children(CODE)
+    assert 0 < len(published_windows(steward.spec, stack.project.home)) < len(WEEKS) - 1
+    return unfinished(stack.project, steward.spec)
+
+
+def test_a_backfill_over_weeks_that_is_killed_and_begun_again_pays_for_every_week_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dp_pipeline_tests.stack.processes.POLL_SECONDS", 0.02)
+    project = Project(tmp_path)
+    project.datasets.mkdir(parents=True)
+    project.write_rows("stream.csv", rides())
+    spec = project.declare("stream", STREAM, **CHANGES)
+    keys = [partition_key(spec.cut, week) for week in WEEKS]
+    # The first week is read, for the release of two weeks that ends with the second.
+    assert project.launch(spec, *raw_stages(spec), partition=keys[0]).success
+    with running_stack(project) as stack:
+        steward = WeeklySteward(stack, spec)
+        steward.begin(keys[1:])
+        left = killed_in_the_middle(stack, steward)
+        before = charges(project.ledger, spec.population)
+        assert left, "a kill that met nothing would prove nothing"
+        stack.restart(CODE)
+        steward.finish()
+    assert steward.launches == 2
+    require_every_week_once(project, spec)
+    after = project.ledger.entries(spec.population)
+    assert {one.key for one in after if one.event == "interrupted"} >= left
+    assert before.items() <= charges(project.ledger, spec.population).items()
+
+
+def require_every_week_once(project: Project, spec: DatasetSpec) -> None:
+    """Of every week one snapshot, one settled release of each model, and what they cost."""
+    paid = charges(project.ledger, spec.population)
+    settled = [one for one in project.ledger.entries(spec.population) if one.event == "settled"]
+    assert sorted(str(one.key) for one in settled) == sorted(paid), "each is settled, once"
+    assert drawn_keys(project, spec.name) == set(paid)
+    begun = [project.ledger.history(str(one.key))[0].facts for one in settled]
+    pairs = [f"{first}..{last}" for first, last in itertools.pairwise(WEEKS)]
+    assert Counter(one[WINDOW] for one in begun) == Counter((*WEEKS[1:], *pairs))
+    blocks = {week: float(spent) for week, spent in project.ledger.blocks(spec.population).items()}
+    # A week pays for itself, and for each of the two releases that read it; an end for one.
+    both, first, last = 0.55 + 2 * 0.15, 0.15, 0.55 + 0.15
+    assert blocks == pytest.approx(dict(zip(WEEKS, (first, *[both] * 3, last), strict=True)))
+    folders = {path.name for path in (project.home.raw / spec.name).iterdir() if path.is_dir()}
+    assert folders == set(WEEKS), "a week is read once"
+    learned = {one[WINDOW] for one in begun if LEARNED in one}
+    assert learned <= set(WEEKS[2:])
+    assert published_windows(spec, project.home) == WEEKS[1:]
+    project.ledger.verify()
