@@ -60,8 +60,9 @@ def each_in_spark(address: str = "") -> Each:
             for place in (at for batch in batches for at in batch.column(0).to_pylist()):
                 yield packed((place, quiet(tasks[place])))
 
-        # A partition a task: what is done again is one.
-        places = session.range(0, len(tasks), 1, max(1, len(tasks)))
+        # A partition a task on a cluster: what is done again is one. Here each costs a process.
+        parts = len(tasks) if address else min(len(tasks), 2 * (os.cpu_count() or 1))
+        places = session.range(0, len(tasks), 1, max(1, parts))
         rows = told(places.mapInArrow(run, PACKED).collect)
         yield from (result for _, result in sorted(map(unpacked, rows), key=lambda one: one[0]))
 
