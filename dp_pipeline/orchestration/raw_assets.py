@@ -138,7 +138,7 @@ def _validated(spec: DatasetSpec) -> dg.AssetsDefinition:
         with one_line_failures(spec):
             read = of_run(context, spec)
             snapshot = require_snapshot(read, pipeline.home)
-            verdicts = validate.validate(read, snapshot)
+            verdicts = validate.validate(read, snapshot, engine_name())
         yield dg.MaterializeResult(
             asset_key=key,
             metadata=raw_metadata(snapshot),

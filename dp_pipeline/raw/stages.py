@@ -100,7 +100,7 @@ def stage_batches(snapshot: Snapshot, stage: str) -> Iterator[list[Read]]:
     Raises what ``read_stage`` does. The fingerprint is checked first: Damaged too where the file
     is another one when the block ends.
     """
-    path, table = snapshot.checked_path(stage), f"{snapshot!r}: {stage}"
+    path, table = snapshot.checked_path(stage), f"{snapshot!r}: {stage!r}"
     before = file_mark(path)
     try:
         groups = pq.read_metadata(path).num_row_groups
@@ -147,4 +147,4 @@ def read_with_fingerprint(snapshot: Snapshot, stage: str) -> tuple[pa.Table, str
             return file.read(), fingerprint
     except (OSError, pa.ArrowException):
         pass
-    raise _another(f"{snapshot!r}: {stage}")
+    raise _another(f"{snapshot!r}: {stage!r}")

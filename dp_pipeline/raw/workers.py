@@ -51,19 +51,6 @@ def engine_of(text: str) -> tuple[str, str]:
     return name, address
 
 
-def workers_of(engine: str) -> Each:
-    """Those of an engine, as ``engine_of`` reads it: threads of this process, but for Dask and
-    Spark. Raises what ``engine_of`` does, and DeclarationError for one that is not installed.
-    """
-    name, address = engine_of(engine)
-    if name not in ("dask", "spark"):
-        return in_threads
-    # Late: what an engine needs is loaded by who uses it.
-    from dp_pipeline.raw.clusters import each_in_dask, each_in_spark
-
-    return (each_in_dask if name == "dask" else each_in_spark)(address)
-
-
 def in_threads(work: Callable[[Task], Result], tasks: Sequence[Task], /) -> Iterator[Result]:
     """The workers of this process: a thread a core, a few results ahead of who takes them."""
     threads = min(os.cpu_count() or 1, MOST_THREADS)
@@ -75,6 +62,26 @@ def in_threads(work: Callable[[Task], Result], tasks: Sequence[Task], /) -> Iter
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+
+def one_by_one(work: Callable[[Task], Result], tasks: Sequence[Task], /) -> Iterator[Result]:
+    """This thread alone."""
+    yield from map(work, tasks)
+
+
+def workers_of(engine: str, *, here: Each = in_threads) -> Each:
+    """Those of an engine, as ``engine_of`` reads it. Raises what that does; DeclarationError for
+    one that is not installed.
+
+    here   those of this process, of every engine but Dask and Spark
+    """
+    name, address = engine_of(engine)
+    if name not in ("dask", "spark"):
+        return here
+    # Late: what an engine needs is loaded by who uses it.
+    from dp_pipeline.raw.clusters import each_in_dask, each_in_spark
+
+    return (each_in_dask if name == "dask" else each_in_spark)(address)
 
 
 def tables_made(

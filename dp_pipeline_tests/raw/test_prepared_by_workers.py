@@ -18,6 +18,7 @@ from dp_pipeline.raw.clusters import Quiet
 from dp_pipeline.raw.person_parts import Parts
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
 from dp_pipeline.raw.stages import Read, stage_tables, store_parts
+from dp_pipeline.raw.validate import validate
 from dp_pipeline.raw.workers import Each, tables_made, workers_of, write_tables
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import Damaged, DeclarationError, PipelineError
@@ -78,6 +79,17 @@ def test_rows_that_are_nobodys_are_prepared_alike(engine: str, tmp_path: Path) -
     spec = written_spec(tmp_path, ATTRIBUTES, more="one_hot: true")
     ids = IDS["texts"]
     assert prepared(spec, tmp_path / "there", ids, engine) == prepared(spec, tmp_path / "here", ids)
+
+
+@pytest.mark.chain
+@pytest.mark.usefixtures("small_batches")
+def test_every_engine_finds_the_same_of_every_expectation(engine: str, tmp_path: Path) -> None:
+    spec = persons(tmp_path)
+    ids = IDS["texts and nobody's"]
+    snapshot = validated(spec, tmp_path / "rows", ids)
+    verdicts = validate(spec, snapshot)
+    assert {one.passed for one in verdicts} == {True, False}
+    assert validate(spec, snapshot, engine) == verdicts
 
 
 class DiesWhenDone(prepare._Normalizing):
