@@ -11,12 +11,15 @@ from __future__ import annotations
 import atexit
 import os
 import pickle
+import socket
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Generic
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
@@ -24,6 +27,9 @@ from dp_pipeline.raw.workers import Each, Result, Task
 from dp_pipeline.spec.errors import DeclarationError, PipelineError
 
 _LOOPBACK = "127.0.0.1"
+
+ANSWER_SECONDS = 30.0
+"""That a server of another machine has to answer."""
 
 
 def each_in_dask(address: str = "") -> Each:
@@ -120,6 +126,7 @@ def dask_client(address: str) -> Any:
     make_client: Any = Client
     make_cluster: Any = LocalCluster
     if address:
+        _require_answer(address, 8786)
         return make_client(address, set_as_default=False)
     cluster = make_cluster(
         n_workers=os.cpu_count() or 1,
@@ -143,6 +150,7 @@ def spark_session(address: str) -> Any:
         raise _missing("spark", "Spark") from None
     builder = SparkSession.builder.appName("dp_pipeline")
     if address:
+        _require_answer(address, 15002)
         return builder.remote(address).getOrCreate()
     # Workers of this machine run the Python that this is, with this package.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -162,6 +170,23 @@ def spark_session(address: str) -> Any:
     session.sparkContext.setLogLevel("OFF")
     atexit.register(session.stop)
     return session
+
+
+def _require_answer(address: str, port: int) -> None:
+    """PipelineError where nobody answers: libraries would try again for minutes.
+
+    port   where none is named
+    """
+    # What follows a host and its port in an address may be secret.
+    host, place = "", "an address without a host and its port"
+    with suppress(ValueError):
+        named = urlsplit(address)
+        host, port = named.hostname or "", named.port or port
+    if host:
+        place = f"{host}:{port}"
+        with suppress(OSError), socket.create_connection((host, port), ANSWER_SECONDS):
+            return
+    raise PipelineError(f"engine: expected a server that answers, got nobody at {place}")
 
 
 def _missing(extra: str, name: str) -> DeclarationError:

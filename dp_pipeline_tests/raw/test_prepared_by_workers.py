@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,6 +23,7 @@ from dp_pipeline.raw.validate import validate
 from dp_pipeline.raw.workers import Each, tables_made, workers_of, write_tables
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import Damaged, DeclarationError, PipelineError
+from dp_pipeline_tests.raw.conftest import require_engine
 from dp_pipeline_tests.raw.written import KEY, ingested, written_spec
 
 ROWS = 60
@@ -196,6 +198,23 @@ def test_an_engine_is_named_with_an_address_where_it_may_have_one() -> None:
     for text in ("sparks", "memory:here", "stream:1"):
         with pytest.raises(DeclarationError, match="engine: expected one of memory, stream"):
             workers_of(text)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["tcp://127.0.0.1:{port}", "nonsense", "tcp://h:x", "sc://127.0.0.1:{port}/;token=t0k"],
+)
+def test_a_server_that_does_not_answer_is_one_line_without_its_secret(address: str) -> None:
+    name = "spark" if address.startswith("sc") else "dask"
+    require_engine(name)
+    with socket.socket() as taken:
+        # Nobody listens, and nobody else can.
+        taken.bind(("127.0.0.1", 0))
+        engine = f"{name}:{address.format(port=taken.getsockname()[1])}"
+        with pytest.raises(PipelineError, match="expected a server that answers") as caught:
+            workers_of(engine)
+    assert "t0k" not in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("threads", ["threads", "twice"])
