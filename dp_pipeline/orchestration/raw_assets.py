@@ -2,7 +2,6 @@
 and the third the discovered domain, where something is left to be discovered.
 """
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 
 import dagster as dg
@@ -34,16 +33,16 @@ from dp_pipeline.publish.domain_release import (
     publish_domain,
     with_discovered,
 )
+from dp_pipeline.publish.home import engine_name
 from dp_pipeline.publish.release import not_dp_beside
 from dp_pipeline.raw import prepare, validate
 from dp_pipeline.raw.ingest import ingest
-from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.spec.dataset import DatasetSpec
 
 # Dagster reads the annotations of these functions when they are defined, so they are not deferred.
 
 
-_STAGES: dict[str, tuple[str, Callable[[DatasetSpec, Snapshot], None]]] = {
+_STAGES: dict[str, tuple[str, prepare.Step]] = {
     "normalized": (
         "Every row by itself: numbers clipped to the declared bounds and made fixed-point "
         "coordinates, unknown levels renamed or dropped as declared, rows of a person bounded.",
@@ -139,7 +138,7 @@ def _validated(spec: DatasetSpec) -> dg.AssetsDefinition:
         with one_line_failures(spec):
             read = of_run(context, spec)
             snapshot = require_snapshot(read, pipeline.home)
-            verdicts = validate.validate(read, snapshot)
+            verdicts = validate.validate(read, snapshot, engine_name())
         yield dg.MaterializeResult(
             asset_key=key,
             metadata=raw_metadata(snapshot),
@@ -221,7 +220,7 @@ def _prepared(spec: DatasetSpec, stage: str, *, upstream: str, last: bool) -> dg
             read = of_run(context, spec)
             snapshot = require_snapshot(read, pipeline.home)
             made = with_discovered(read, pipeline.home)
-            make(made, snapshot)
+            make(made, snapshot, engine_name())
             if last:
                 prepare.mark_prepared(made, snapshot)
         return dg.MaterializeResult(metadata=raw_metadata(snapshot, stage=stage))

@@ -11,16 +11,12 @@ from __future__ import annotations
 import hmac
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
-from itertools import pairwise
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from dp_pipeline.raw import siphash
@@ -66,26 +62,23 @@ def keep_at_most(table: pa.Table, *, column: str, at_most: int, key: bytes) -> p
     >>> keep_at_most(rides, column="rider", at_most=2, key=b"k" * 32).num_rows
     2
     """
-    _check(table, column, at_most, key)
-    persons = _Persons.of(table, column)
-    kept = persons.codes >= 0
-    sizes = np.bincount(persons.codes[kept], minlength=1)
-    crowded = kept & (sizes[persons.codes] > at_most)
-    if crowded.any():
-        bounding = _Bounding.of(table, column, persons, key)
-        kept[bounding.surplus(np.flatnonzero(crowded), at_most)] = False
-    return table.filter(pa.array(kept))
-
-
-def _check(table: pa.Table, column: str, at_most: int, key: bytes) -> None:
     if column not in table.column_names:
         raise DeclarationError(f"person: expected a column {column!r}, got a table without it")
     if at_most < 1:
         raise DeclarationError(f"person {column!r}: expected at_most of at least 1, got {at_most}")
-    if not key:
-        raise DeclarationError(
-            f"person {column!r}: expected the population's key, got an empty one"
-        )
+    return kept_at_most(table, at_most=at_most, keys=PersonKeys.of(table.column_names, column, key))
+
+
+def kept_at_most(table: pa.Table, *, at_most: int, keys: PersonKeys) -> pa.Table:
+    """What ``keep_at_most`` keeps, by who does not hold the population's key."""
+    persons = _Persons.of(table, keys.column)
+    kept = persons.codes >= 0
+    sizes = np.bincount(persons.codes[kept], minlength=1)
+    crowded = kept & (sizes[persons.codes] > at_most)
+    if crowded.any():
+        bounding = _Bounding(table, keys, persons)
+        kept[bounding.surplus(np.flatnonzero(crowded), at_most)] = False
+    return table.filter(pa.array(kept))
 
 
 def person_codes(table: pa.Table, column: str) -> IntArray:
@@ -148,9 +141,9 @@ def _plain(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
 class _Keys:
     """Keys of SipHash, each for one use, and for a table with these columns alone."""
 
-    rows: bytes
-    texts: bytes
-    copies: bytes
+    rows: bytes = field(repr=False)
+    texts: bytes = field(repr=False)
+    copies: bytes = field(repr=False)
 
     @classmethod
     def of(cls, names: list[str], key: bytes) -> _Keys:
@@ -160,22 +153,48 @@ class _Keys:
 
 
 @dataclass(frozen=True)
-class _Bounding:
-    """Which rows of persons with many are left out.
+class PersonKeys:
+    """What bounding the rows of persons needs to know: derived from the population's key for one
+    table's columns, so that who bounds them need not hold that.
 
-    names   of the other columns, sorted: their order in the table means nothing
+    column   the person's column
+    others   the other columns, sorted: their order in a table means nothing
+    persons  keys of ids alone
+    rows     keys of whole rows
     """
 
-    table: pa.Table
     column: str
-    persons: _Persons
-    names: list[str]
-    keys: _Keys
+    others: tuple[str, ...]
+    persons: _Keys
+    rows: _Keys
 
     @classmethod
-    def of(cls, table: pa.Table, column: str, persons: _Persons, key: bytes) -> _Bounding:
-        names = sorted(name for name in table.column_names if name != column)
-        return cls(table, column, persons, names, _Keys.of([column, *names], key))
+    def of(cls, names: Iterable[str], column: str, key: bytes) -> PersonKeys:
+        """Those of a table with columns of these names; DeclarationError for an empty key."""
+        if not key:
+            raise DeclarationError(
+                f"person {column!r}: expected the population's key, got an empty one"
+            )
+        others = tuple(sorted(name for name in names if name != column))
+        return cls(column, others, _Keys.of([column], key), _Keys.of([column, *others], key))
+
+
+def person_words(table: pa.Table, keys: PersonKeys) -> tuple[Words, NDArray[np.int32]]:
+    """A keyed digest of every person's id, as ``keep_at_most`` compares persons, and whose rows
+    (n,) are: the place of the digest, −1 for nobody's.
+    """
+    persons, secret = _Persons.of(table, keys.column), keys.persons.rows
+    words = _cells(keys.column, persons.names, secret).words
+    return siphash.of_words([words], secret), persons.codes
+
+
+@dataclass(frozen=True)
+class _Bounding:
+    """Which rows of persons with many are left out."""
+
+    table: pa.Table
+    keys: PersonKeys
+    persons: _Persons
 
     def surplus(self, rows: IntArray, at_most: int) -> IntArray:
         """Of some row numbers, ascending, those that are not among the first of their person."""
@@ -184,7 +203,7 @@ class _Bounding:
         is_copy = _is_as_before(owners[order]) & _is_as_before(digests[order])
         if is_copy.any():
             again, before = order[is_copy], _before(is_copy)
-            digests[again] = siphash.of_words([digests[again], before], self.keys.copies)
+            digests[again] = siphash.of_words([digests[again], before], self.keys.rows.copies)
             order = _order(owners, digests)
         owners = owners[order]
         surplus: IntArray = rows[order[at_most:][owners[at_most:] == owners[:-at_most]]]
@@ -192,14 +211,14 @@ class _Bounding:
 
     def _digests(self, rows: IntArray) -> Words:
         """The digest (len(rows),) of every one of some rows, as if it had no copy."""
-        digests = np.empty(len(rows), dtype=np.uint64)
-        people = _cells(self.column, self.persons.names, self.keys.texts)
+        digests, keys = np.empty(len(rows), dtype=np.uint64), self.keys.rows
+        people = _cells(self.keys.column, self.persons.names, keys.texts)
         done = 0
         for part, persons in self._parts(rows):
             cells = [people.take(persons)]
-            cells += [_cells(name, part.column(name), self.keys.texts) for name in self.names]
+            cells += [_cells(name, part.column(name), keys.texts) for name in self.keys.others]
             here = slice(done, done + len(persons))
-            digests[here] = siphash.of_words(_message(cells), self.keys.rows)
+            digests[here] = siphash.of_words(_message(cells), keys.rows)
             done = here.stop
         return digests
 
@@ -329,51 +348,3 @@ def _double_cells(values: NDArray[np.float64]) -> _Cells:
     kinds[is_small] = _WHOLE
     kinds[is_large] = _LARGE
     return _Cells(words, kinds)
-
-
-PARTS = 128
-"""Files that rows are put into by their person, where they are many."""
-
-
-def parts_by_person(
-    tables: Iterable[pa.Table], column: str, key: bytes, folder: Path
-) -> Iterator[pa.Table]:
-    """The rows of some tables in other tables: all rows of one person are in the same one.
-
-    folder   a private one for files, which are deleted here when they have been read
-
-    So each of these tables is bounded by itself. Rows without a person are left out.
-    """
-    writers: dict[Path, pq.ParquetWriter] = {}
-    with ExitStack() as open_files:
-        for table in tables:
-            for part, rows in _by_part(table, person_parts(table, column, key)):
-                path = folder / f"{part}.parquet"
-                if path not in writers:
-                    writer = pq.ParquetWriter(path, table.schema)
-                    writers[path] = open_files.enter_context(writer)
-                writers[path].write_table(rows)
-    for path in writers:
-        yield pq.read_table(path)
-        path.unlink()
-
-
-def person_parts(table: pa.Table, column: str, key: bytes) -> IntArray:
-    """In which of PARTS the rows (n,) of a person go, −1 for nobody's: a keyed digest of the
-    person's id, as ``keep_at_most`` compares persons.
-    """
-    persons, secret = _Persons.of(table, column), _Keys.of([column], key).rows
-    words = siphash.of_words([_cells(column, persons.names, secret).words], secret)
-    # The last place is for rows without an id, whose number is −1.
-    parts: IntArray = np.append((words % np.uint64(PARTS)).astype(np.int64), -1)[persons.codes]
-    return parts
-
-
-def _by_part(table: pa.Table, parts: IntArray) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of every part that has some, in their old order."""
-    order = np.argsort(parts, kind="stable")
-    turned = table.take(pa.array(order))
-    ends = np.searchsorted(parts[order], np.arange(PARTS + 1))
-    for part, (start, end) in enumerate(pairwise(ends.tolist())):
-        if end > start:
-            yield part, turned.slice(start, end - start)

@@ -19,8 +19,8 @@ import os
 import shutil
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +33,7 @@ from dp_pipeline.files import temporary_folder
 from dp_pipeline.raw.ingest import ingested_schema, ingested_tables
 from dp_pipeline.raw.prepare import broken_rows
 from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.raw.stages import Read
 from dp_pipeline.raw.validate import (
     PERSON,
     TIME,
@@ -54,6 +55,7 @@ from dp_pipeline.raw.values import (
     numbers_in,
     texts,
 )
+from dp_pipeline.raw.workers import Each
 from dp_pipeline.spec.dataset import Argument, DatasetSpec
 from dp_pipeline.spec.domain import Attribute
 from dp_pipeline.spec.encoding import FloatArray, IntArray, Levels
@@ -94,22 +96,27 @@ def passed(
 
 
 def passed_together(
-    spec: DatasetSpec, declared: tuple[Expectation, ...], frames: Iterable[pd.DataFrame]
+    spec: DatasetSpec, declared: tuple[Expectation, ...], batches: Sequence[Read], each: Each
 ) -> dict[str, bool]:
-    """The same of rows in several frames together: every one of them judges a row by itself, or
+    """The same of rows in several batches together: every one of them judges a row by itself, or
     wants any row at all, so numbers of rows add up.
     """
-    frames = iter(frames)
-    first, second = next(frames), next(frames, None)
-    if second is None:
-        return passed(spec, declared, first)
+    if len(batches) == 1:
+        return passed(spec, declared, row_frame(spec, batches[0]()))
     tallies = {one.name: _Tally() for one in declared}
-    for frame in chain([first, second], frames):
-        for name, result in _results(spec, declared, frame, _COUNTS).items():
-            tallies[name] = tallies[name].with_result(result)
-        # The library's objects hold each other and the frame, which is large.
-        gc.collect()
+    for found in each(partial(_judged, spec, declared), batches):
+        tallies = {name: one.with_rows(found[name]) for name, one in tallies.items()}
     return {one.name: tallies[one.name].is_fulfilled(one) for one in declared}
+
+
+def _judged(spec: DatasetSpec, declared: tuple[Expectation, ...], read: Read) -> dict[str, _Tally]:
+    """What the library finds in one batch: numbers alone."""
+    results = _results(spec, declared, row_frame(spec, read()), _COUNTS)
+    found = {name: _Tally.of(result) for name, result in results.items()}
+    del results
+    # The library's objects hold each other and the frame, which is large.
+    gc.collect()
+    return found
 
 
 class _Tally(NamedTuple):
@@ -122,16 +129,21 @@ class _Tally(NamedTuple):
     unexpected: int = 0
     failed: bool = False
 
-    def with_result(self, result: Any) -> _Tally:
+    @classmethod
+    def of(cls, result: Any) -> _Tally:
         # Whole numbers alone are taken: what the library says of an exception may quote rows.
         found = result.result
         if "observed_value" in found:
-            return self._replace(judged=self.judged + int(found["observed_value"]))
+            return cls(judged=int(found["observed_value"]))
         if "unexpected_count" not in found:
-            return self._replace(failed=True)
+            return cls(failed=True)
         judged = int(found["element_count"]) - int(found.get("missing_count") or 0)
-        unexpected = self.unexpected + int(found["unexpected_count"])
-        return _Tally(self.judged + judged, unexpected, self.failed)
+        return cls(judged, int(found["unexpected_count"]))
+
+    def with_rows(self, other: _Tally) -> _Tally:
+        """Of other rows too."""
+        failed = self.failed or other.failed
+        return _Tally(self.judged + other.judged, self.unexpected + other.unexpected, failed)
 
     def is_fulfilled(self, expectation: Expectation) -> bool:
         if expectation.rule == "rows":
@@ -311,11 +323,6 @@ def _kind_of_column(spec: DatasetSpec, name: str, column: str, type_: pa.DataTyp
         return kind if is_id else "other"
     is_timed = column in spec.times
     return kind if kind == "text" or (kind == "time") == is_timed else "other"
-
-
-def row_frames(spec: DatasetSpec, snapshot: Snapshot) -> Iterator[pd.DataFrame]:
-    """The rows of a snapshot in frames, one or more."""
-    return (row_frame(spec, table) for table in ingested_tables(spec, snapshot))
 
 
 def row_frame(spec: DatasetSpec, table: pa.Table) -> pd.DataFrame:

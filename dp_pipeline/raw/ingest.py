@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -35,8 +36,13 @@ from dp_pipeline.raw.snapshot import (
     one_at_a_time,
     snapshot_name,
 )
-from dp_pipeline.raw.sources import parquet_parts, parquet_tables, source_tables
-from dp_pipeline.raw.stages import ROWS_A_BATCH, file_mark, in_batches, stage_tables, store_parts
+from dp_pipeline.raw.sources import (
+    parquet_batches,
+    parquet_parts,
+    parquet_tables,
+    source_tables,
+)
+from dp_pipeline.raw.stages import Read, file_mark, stage_batches, store_parts
 from dp_pipeline.raw.values import have_time, in_window
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import Damaged, DeclarationError, NotPrepared
@@ -142,20 +148,31 @@ def ingested_schema(spec: DatasetSpec, snapshot: Snapshot) -> pa.Schema:
     return next(parquet_tables(spec, _files_in_place(spec, snapshot))).schema
 
 
-def ingested_tables(spec: DatasetSpec, snapshot: Snapshot) -> Iterator[pa.Table]:
-    """The rows of a snapshot as they were ingested, in tables of one schema, at least one: a copy,
-    or the rows where they are. Raises what ``stage_tables`` does.
+@contextmanager
+def ingested_batches(spec: DatasetSpec, snapshot: Snapshot) -> Iterator[list[Read]]:
+    """The rows of a snapshot as they were ingested, in batches of one schema, at least one: a copy,
+    or the rows where they are. Raises what ``stage_batches`` does, when that does.
     """
     if IN_PLACE not in snapshot.manifest:
-        yield from stage_tables(snapshot, INGESTED)
+        with stage_batches(snapshot, INGESTED) as batches:
+            yield batches
         return
     files = _files_in_place(spec, snapshot)
     before = [file_mark(path) for path in files]
-    tables = (_of_window(spec, table) for table in parquet_tables(spec, files))
-    # In the batches that a copy would have.
-    yield from in_batches(tables, ROWS_A_BATCH)
+    yield [partial(_read_of_window, spec, read) for read in parquet_batches(spec, files)]
     if [file_mark(path) for path in files] != before:
         raise _changed(snapshot)
+
+
+def _read_of_window(spec: DatasetSpec, read: Read) -> pa.Table:
+    return _of_window(spec, read())
+
+
+def ingested_tables(spec: DatasetSpec, snapshot: Snapshot) -> Iterator[pa.Table]:
+    """The rows of these batches, one after the other. Raises what ``ingested_batches`` does."""
+    with ingested_batches(spec, snapshot) as batches:
+        for read in batches:
+            yield read()
 
 
 def _files_in_place(spec: DatasetSpec, snapshot: Snapshot) -> list[Path]:

@@ -20,17 +20,19 @@ Exact codes of prepared rows, for what reads rows as they are: nothing here is p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial, wraps
-from itertools import chain
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from dp_pipeline.files import temporary_folder
-from dp_pipeline.raw.contributions import keep_at_most, parts_by_person
-from dp_pipeline.raw.ingest import ingested_tables
+from dp_pipeline.raw.contributions import PersonKeys, kept_at_most
+from dp_pipeline.raw.ingest import ingested_batches
+from dp_pipeline.raw.person_parts import Parts, deal, rows_of_part
 from dp_pipeline.raw.snapshot import (
     Snapshot,
     forget_preparation,
@@ -40,7 +42,7 @@ from dp_pipeline.raw.snapshot import (
     require_stage,
     require_validated,
 )
-from dp_pipeline.raw.stages import each, read_stage, stage_tables, store_parts
+from dp_pipeline.raw.stages import Read, read_stage, stage_batches, store_parts
 from dp_pipeline.raw.values import (
     cell_codes,
     column_of,
@@ -51,6 +53,7 @@ from dp_pipeline.raw.values import (
     numbers,
     valid_numbers,
 )
+from dp_pipeline.raw.workers import Each, tables_made, workers_of
 from dp_pipeline.spec.constraints import AllowedCells, Constraint
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import Attribute, Domain
@@ -70,16 +73,12 @@ def bit_names(attribute: Attribute) -> tuple[str, ...]:
     return tuple(f"{attribute.name}={label}" for label in attribute.labels())
 
 
-def store_one_hot(domain: Domain, snapshot: Snapshot, codes: Iterable[pa.Table]) -> None:
-    """Store the stage ``one_hot`` of tables of codes."""
+def _bits_of_batch(domain: Domain, read: Read) -> Iterator[pa.Table]:
+    """The bits of a batch of the stage ``discretized``, in one part or more."""
     names = [name for a in domain.discrete for name in bit_names(domain[a])]
     schema = pa.schema([(name, pa.uint8()) for name in names])
-    parts = (part for table in codes for part in _parts(domain, table, schema))
-    store_parts(snapshot, "one_hot", chain([schema.empty_table()], parts), rows=_ROWS_A_PART)
-
-
-def _parts(domain: Domain, codes: pa.Table, schema: pa.Schema) -> Iterator[pa.Table]:
-    for start in range(0, codes.num_rows, _ROWS_A_PART):
+    codes = read()
+    for start in range(0, max(1, codes.num_rows), _ROWS_A_PART):
         part = codes.slice(start, _ROWS_A_PART)
         bits = []
         for name in domain.discrete:
@@ -90,7 +89,12 @@ def _parts(domain: Domain, codes: pa.Table, schema: pa.Schema) -> Iterator[pa.Ta
         yield pa.Table.from_arrays(bits, schema=schema)
 
 
-Step = Callable[[DatasetSpec, Snapshot], None]
+class Step(Protocol):
+    """Stores one stage; ``engine``, as ``engine_of`` reads it, does the work on its batches."""
+
+    def __call__(self, spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> None:
+        """NotPrepared unless all before it was done."""
+
 
 CLIPPED = ".clipped"
 """Ending of the column that holds the clipped float of an attribute with bins: bins are cut from
@@ -112,15 +116,15 @@ def _alone(step: Step) -> Step:
     """A stage's table and its mark belong together: no other run comes between the two."""
 
     @wraps(step)
-    def alone(spec: DatasetSpec, snapshot: Snapshot) -> None:
+    def alone(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> None:
         with snapshot.alone():
-            step(spec, snapshot)
+            step(spec, snapshot, engine)
 
     return alone
 
 
 @_alone
-def normalize(spec: DatasetSpec, snapshot: Snapshot) -> None:
+def normalize(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> None:
     """Drop, clip and rename by ``on_invalid``; bound persons' rows; store coordinates and levels.
 
     NotPrepared unless the snapshot was validated and not refused. Rows that
@@ -129,30 +133,69 @@ def normalize(spec: DatasetSpec, snapshot: Snapshot) -> None:
     """
     require_validated(spec, snapshot)
     forget_preparation(snapshot)
-    with temporary_folder(snapshot.folder / "persons") as scratch:
-        tables = each(partial(_kept, spec), ingested_tables(spec, snapshot))
-        bounded = _bounded_tables(spec, tables, snapshot.key, scratch)
-        store_parts(snapshot, "normalized", each(partial(_encoded, spec), bounded))
+    each, keys = workers_of(engine), _person_keys(spec, snapshot.key)
+    with temporary_folder(snapshot.folder / "normalized") as scratch:
+        tables = _normalized_tables(_Normalizing(spec, keys, scratch), snapshot, each)
+        store_parts(snapshot, "normalized", tables)
     mark_stage(spec, snapshot, "normalized")
 
 
-def _bounded_tables(
-    spec: DatasetSpec, tables: Iterator[pa.Table], key: bytes, scratch: Path
-) -> Iterator[pa.Table]:
-    """The same rows, or those that are kept of every person. Where there are several tables the
-    rows of one person are put together first, in files of a folder.
-    """
+def _person_keys(spec: DatasetSpec, key: bytes) -> PersonKeys | None:
     person = spec.protection.column
-    if person is None:
-        yield from tables
-        return
-    first, second = next(tables), next(tables, None)
-    if second is None:
-        yield _bounded(spec, first, key)
-        return
-    yield _bounded(spec, first.slice(0, 0), key)
-    for part in parts_by_person(chain([first, second], tables), person, key, scratch):
-        yield _bounded(spec, part, key)
+    return None if person is None else PersonKeys.of(dict.fromkeys(spec.columns), person, key)
+
+
+@dataclass(frozen=True)
+class _Normalizing:
+    """What workers do, each by itself; they do not hold the population's key.
+
+    keys      None where rows are not of persons
+    scratch   the folder for what they hand on
+    """
+
+    spec: DatasetSpec
+    keys: PersonKeys | None
+    scratch: Path
+
+    def batch(self, read: Read) -> list[pa.Table]:
+        """The stage of a batch that has all rows of everyone in it."""
+        return [self._of_kept(_kept(self.spec, read()))]
+
+    def dealt(self, task: tuple[int, Read]) -> Parts:
+        """Put the rows that a batch keeps together with others of the same persons."""
+        number, read = task
+        assert self.keys is not None
+        return deal(_kept(self.spec, read()), self.keys, self._path(number))
+
+    def part(self, task: tuple[int, tuple[tuple[int, Parts], ...]]) -> list[pa.Table]:
+        """The stage of a part of the persons."""
+        part, dealt = task
+        files = [(self._path(number), parts) for number, parts in dealt]
+        return [self._of_kept(rows_of_part(files, part))]
+
+    def _of_kept(self, table: pa.Table) -> pa.Table:
+        return _encoded(self.spec, _bounded(self.spec, table, self.keys))
+
+    def _path(self, number: int) -> Path:
+        return self.scratch / f"dealt {number}.arrow"
+
+
+def _normalized_tables(work: _Normalizing, snapshot: Snapshot, each: Each) -> Iterator[pa.Table]:
+    """The stage in one table or more. Where there are several batches the rows of one person are
+    put together first; parts come in the order in which batches have them.
+    """
+    with ingested_batches(work.spec, snapshot) as batches:
+        if work.keys is None or len(batches) == 1:
+            yield from tables_made(each, work.batch, batches, work.scratch)
+            return
+        dealt = tuple(enumerate(each(work.dealt, list(enumerate(batches)))))
+        order = dict.fromkeys(part for _, parts in dealt for part in parts)
+        if not order:
+            # Nobody has an id: the columns alone.
+            yield from work.batch(batches[0])
+            return
+        tasks = [(part, dealt) for part in order]
+        yield from tables_made(each, work.part, tasks, work.scratch)
 
 
 def normalized(spec: DatasetSpec, table: pa.Table, key: bytes) -> pa.Table:
@@ -160,7 +203,8 @@ def normalized(spec: DatasetSpec, table: pa.Table, key: bytes) -> pa.Table:
 
     key   the population's secret key
     """
-    return _encoded(spec, _bounded(spec, _kept(spec, table), key))
+    keys = _person_keys(spec, key)
+    return _encoded(spec, _bounded(spec, _kept(spec, table), keys))
 
 
 def _kept(spec: DatasetSpec, table: pa.Table) -> pa.Table:
@@ -212,11 +256,11 @@ def broken_rows(constraint: Constraint, domain: Domain, table: pa.Table) -> NDAr
     return known & ~AllowedCells(constraint.attributes, mask).holds(there)
 
 
-def _bounded(spec: DatasetSpec, table: pa.Table, key: bytes) -> pa.Table:
-    person = spec.protection.column
-    if person is None:
+def _bounded(spec: DatasetSpec, table: pa.Table, keys: PersonKeys | None) -> pa.Table:
+    """Of every person, the rows that are kept; all rows where they are not of persons."""
+    if keys is None:
         return table
-    return keep_at_most(table, column=person, at_most=spec.protection.rows, key=key)
+    return kept_at_most(table, at_most=spec.protection.rows, keys=keys)
 
 
 def _normalized(attribute: Attribute, column: pa.ChunkedArray) -> dict[str, pa.Array]:
@@ -236,16 +280,40 @@ def _normalized(attribute: Attribute, column: pa.ChunkedArray) -> dict[str, pa.A
 
 
 @_alone
-def discretize(spec: DatasetSpec, snapshot: Snapshot) -> None:
+def discretize(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> None:
     """Store the cell code of every attribute that has cells, from the stage ``normalized``.
 
     NotPrepared unless that stage was stored under this declaration.
     """
     _require_needed(spec, "discretized")
     require_stage(spec, snapshot, "normalized")
-    tables = each(partial(discretized, spec), stage_tables(snapshot, "normalized"))
-    store_parts(snapshot, "discretized", tables)
+    make = partial(_discretized_batch, spec)
+    _store_each(snapshot, "discretized", make, of="normalized", engine=engine)
     mark_stage(spec, snapshot, "discretized")
+
+
+def _store_each(
+    snapshot: Snapshot,
+    stage: str,
+    make: Callable[[Read], Iterable[pa.Table]],
+    *,
+    of: str,
+    engine: str,
+    store: Callable[..., object] = store_parts,
+) -> None:
+    """Store a stage that is made of every batch of another one by itself."""
+    each = workers_of(engine)
+
+    def tables(scratch: Path) -> Iterator[pa.Table]:
+        with stage_batches(snapshot, of) as batches:
+            yield from tables_made(each, make, batches, scratch)
+
+    with temporary_folder(snapshot.folder / stage) as scratch:
+        store(snapshot, stage, tables(scratch))
+
+
+def _discretized_batch(spec: DatasetSpec, read: Read) -> list[pa.Table]:
+    return [discretized(spec, read())]
 
 
 def discretized(spec: DatasetSpec, table: pa.Table) -> pa.Table:
@@ -269,14 +337,15 @@ def _codes(attribute: Attribute, table: pa.Table) -> IntArray:
 
 
 @_alone
-def encode_one_hot(spec: DatasetSpec, snapshot: Snapshot) -> None:
+def encode_one_hot(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> None:
     """Store the bits of every cell, from the stage ``discretized``: uint8, one 1 an attribute.
 
     NotPrepared unless that stage was stored under this declaration.
     """
     _require_needed(spec, "one_hot")
     require_stage(spec, snapshot, "discretized")
-    store_one_hot(spec.domain, snapshot, stage_tables(snapshot, "discretized"))
+    make, store = partial(_bits_of_batch, spec.domain), partial(store_parts, rows=_ROWS_A_PART)
+    _store_each(snapshot, "one_hot", make, of="discretized", engine=engine, store=store)
     mark_stage(spec, snapshot, "one_hot")
 
 
@@ -286,23 +355,27 @@ def _require_needed(spec: DatasetSpec, stage: str) -> None:
         raise DeclarationError(f"{spec.name}: expected a stage of {stages}, got {stage}")
 
 
-@_alone
 def mark_prepared(spec: DatasetSpec, snapshot: Snapshot) -> None:
     """Note in the manifest that every stage stands: ``prepared: {digest, stages}``.
 
     NotPrepared while a stage is missing or was made for another declaration.
     """
-    require_validated(spec, snapshot)
-    for stage in stages_of(spec):
-        require_stage(spec, snapshot, stage)
-    snapshot.record(prepared={"digest": prepared_as(spec), "stages": list(stages_of(spec))})
+    with snapshot.alone():
+        require_validated(spec, snapshot)
+        for stage in stages_of(spec):
+            require_stage(spec, snapshot, stage)
+        snapshot.record(prepared={"digest": prepared_as(spec), "stages": list(stages_of(spec))})
 
 
-def prepare(spec: DatasetSpec, snapshot: Snapshot) -> None:
+def prepare(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> None:
     """Every stage that the data set needs, in order, and the mark."""
-    steps = {"normalized": normalize, "discretized": discretize, "one_hot": encode_one_hot}
+    steps: dict[str, Step] = {
+        "normalized": normalize,
+        "discretized": discretize,
+        "one_hot": encode_one_hot,
+    }
     for stage in stages_of(spec):
-        steps[stage](spec, snapshot)
+        steps[stage](spec, snapshot, engine)
     mark_prepared(spec, snapshot)
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
@@ -18,9 +17,6 @@ from dp_pipeline.spec.errors import Damaged
 
 ROWS_A_BATCH = 1 << 20
 """Rows that are in memory together, where there are more."""
-
-MOST_THREADS = 8
-"""That work on batches at a time: each has one in memory."""
 
 
 def store(snapshot: Snapshot, stage: str, table: pa.Table) -> None:
@@ -70,37 +66,62 @@ def in_batches(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
         yield rest
 
 
-def each(work: Callable[[pa.Table], pa.Table], tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """``work`` of every table, in order; a few of them at a time, in threads."""
-    threads = min(os.cpu_count() or 1, MOST_THREADS)
-    with ThreadPoolExecutor(threads) as pool:
-        waiting: deque[Future[pa.Table]] = deque()
-        for table in tables:
-            waiting.append(pool.submit(work, table))
-            if len(waiting) > threads:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+Read = Callable[[], pa.Table]
+"""Gives one batch of stored rows; plain data, for whoever can read where they lie."""
+
+
+@dataclass(frozen=True)
+class StoredBatch:
+    """A ``Read`` of a row group of a stored table; of none where that has no rows.
+
+    table   what it is called where it cannot be read
+    """
+
+    table: str
+    path: Path
+    group: int | None
+
+    def __call__(self) -> pa.Table:
+        """The rows; Damaged where the file is not what was stored."""
+        try:
+            with pq.ParquetFile(self.path) as file:
+                if self.group is None:
+                    return file.schema_arrow.empty_table()
+                return file.read_row_group(self.group)
+        except (OSError, pa.ArrowException):
+            pass
+        raise _another(self.table)
+
+
+@contextmanager
+def stage_batches(snapshot: Snapshot, stage: str) -> Iterator[list[Read]]:
+    """The batches that the table of one stage was stored in, at least one.
+
+    Raises what ``read_stage`` does. The fingerprint is checked first: Damaged too where the file
+    is another one when the block ends.
+    """
+    path, table = snapshot.checked_path(stage), f"{snapshot!r}: {stage!r}"
+    before = file_mark(path)
+    try:
+        groups = pq.read_metadata(path).num_row_groups
+    except (OSError, pa.ArrowException):
+        groups = -1
+    if groups < 0:
+        raise _another(table)
+    yield [StoredBatch(table, path, at) for at in range(groups) or (None,)]
+    if file_mark(path) != before:
+        raise _another(table)
 
 
 def stage_tables(snapshot: Snapshot, stage: str) -> Iterator[pa.Table]:
-    """The stored table of one stage in the batches that it was stored in, at least one.
+    """The rows of these batches, one after the other. Raises what ``stage_batches`` does."""
+    with stage_batches(snapshot, stage) as batches:
+        for read in batches:
+            yield read()
 
-    Raises what ``read_stage`` does. The fingerprint is checked first: Damaged too where the file
-    is another one when it has been read.
-    """
-    path = snapshot.checked_path(stage)
-    before = file_mark(path)
-    try:
-        with pq.ParquetFile(path) as file:
-            if not file.num_row_groups:
-                yield file.schema_arrow.empty_table()
-            for at in range(file.num_row_groups):
-                yield file.read_row_group(at)
-    except (OSError, pa.ArrowException):
-        before = ()
-    if file_mark(path) != before:
-        raise Damaged(f"{snapshot!r}: expected a Parquet table for {stage!r}, got another file")
+
+def _another(table: str) -> Damaged:
+    return Damaged(f"{table}: expected the Parquet table that was stored, got another file")
 
 
 def file_mark(path: Path) -> tuple[int, ...]:
@@ -128,4 +149,4 @@ def read_with_fingerprint(snapshot: Snapshot, stage: str) -> tuple[pa.Table, str
             return file.read(), fingerprint
     except (OSError, pa.ArrowException):
         pass
-    raise Damaged(f"{snapshot!r}: expected a Parquet table for {stage!r}, got another file")
+    raise _another(f"{snapshot!r}: {stage!r}")

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+from dp_pipeline.raw.ingest import ingested_batches
 from dp_pipeline.raw.snapshot import Snapshot, anew, mark_validated
+from dp_pipeline.raw.workers import one_by_one, workers_of
 from dp_pipeline.spec.dataset import DatasetSpec, DeclaredExpectation
 from dp_pipeline.spec.domain import Attribute
 
@@ -248,8 +250,10 @@ def _of_user(spec: DatasetSpec, declared: DeclaredExpectation) -> Expectation:
     )
 
 
-def validate(spec: DatasetSpec, snapshot: Snapshot) -> tuple[Verdict, ...]:
+def validate(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> tuple[Verdict, ...]:
     """Test every expectation with Great Expectations and note in the manifest what may go on.
+
+    engine   whose workers look at batches, as ``engine_of`` reads it
 
     Verdicts come in the order of ``expectations_of``. After a structural
     failure no row is looked at, and the row-dependent ones are reported not
@@ -261,7 +265,6 @@ def validate(spec: DatasetSpec, snapshot: Snapshot) -> tuple[Verdict, ...]:
     from dp_pipeline.raw.great_expectations_session import (
         passed,
         passed_together,
-        row_frames,
         schema_frame,
     )
 
@@ -271,7 +274,10 @@ def validate(spec: DatasetSpec, snapshot: Snapshot) -> tuple[Verdict, ...]:
     sound = all(result.values())
     if sound:
         others = tuple(e for e in declared if not e.structural)
-        result |= passed_together(spec, others, row_frames(spec, snapshot))
+        # The library's frames are large: in this process there is one at a time.
+        each = workers_of(engine, here=one_by_one)
+        with ingested_batches(spec, snapshot) as batches:
+            result |= passed_together(spec, others, batches, each)
     verdicts = tuple(
         Verdict(e, passed=result.get(e.name, False), ran=e.name in result) for e in declared
     )

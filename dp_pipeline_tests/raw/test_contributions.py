@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.raw import contributions
-from dp_pipeline.raw.contributions import _Bounding, _Persons, keep_at_most
+from dp_pipeline.raw.contributions import PersonKeys, _Bounding, _Persons, keep_at_most
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline.spec.discovery import find_spec
 from dp_pipeline.spec.errors import DeclarationError
@@ -358,7 +358,8 @@ def test_other_names_of_columns_are_another_sample() -> None:
 
 def digests(table: pa.Table) -> set[int]:
     """Of all rows, as if they were all of crowded persons."""
-    bounding = _Bounding.of(table, "user", _Persons.of(table, "user"), KEY)
+    keys = PersonKeys.of(table.column_names, "user", KEY)
+    bounding = _Bounding(table, keys, _Persons.of(table, "user"))
     return set(bounding._digests(np.arange(table.num_rows)).tolist())
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 import time
@@ -22,6 +21,7 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import fit, guarantee_of
+from dp_pipeline.raw import clusters
 from dp_pipeline.raw.counters import distributed, open_counter
 from dp_pipeline.raw.counters.batch import Question
 from dp_pipeline.raw.counters.fold import Fold, FoldCounter, Partial
@@ -36,6 +36,7 @@ from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.discovery import find_spec
 from dp_pipeline.spec.errors import Damaged, DeclarationError, PipelineError
+from dp_pipeline_tests.raw.conftest import require_engine
 from dp_pipeline_tests.raw.population import POPULATIONS, Population
 from dp_pipeline_tests.raw.questions import CHECKS, memory
 
@@ -46,17 +47,6 @@ MADE: dict[str, Callable[..., Fold]] = {
     "spark": distributed.in_spark,
 }
 MODELS_TRIED = ("one_shot", "privhd", "independent", "htree_kmeans", "dplloyd")
-
-
-@pytest.fixture(params=["dask", "spark"], scope="module")
-def engine(request: pytest.FixtureRequest) -> str:
-    if request.param == "dask":
-        pytest.importorskip("distributed", reason="no Dask here")
-    else:
-        pytest.importorskip("pyspark", reason="no Spark here")
-        if shutil.which("java") is None:
-            pytest.skip("no Java here")
-    return str(request.param)
 
 
 def stored(population: Population, folder: Path, rows: int) -> StoredRows:
@@ -140,10 +130,10 @@ PAIRS = Question("count", ((("c",), ("x", "d")),), cells=frozenset({"c", "x", "d
 
 
 def test_a_worker_of_dask_that_is_killed_changes_no_answer(tmp_path: Path) -> None:
-    pytest.importorskip("distributed", reason="no Dask here")
+    require_engine("dask")
     population = POPULATIONS["few rows"]
     rows = stored(population, tmp_path, 1)
-    client = distributed._dask_client("")
+    client = clusters.dask_client("")
     fold = distributed.in_dask(rows)
     expected = in_threads(rows)([PAIRS])
 
@@ -179,9 +169,7 @@ class DiesOnce(StoredRows):
 
 
 def test_a_task_of_spark_whose_worker_dies_is_counted_again(tmp_path: Path) -> None:
-    pytest.importorskip("pyspark", reason="no Spark here")
-    if shutil.which("java") is None:
-        pytest.skip("no Java here")
+    require_engine("spark")
     rows = stored(POPULATIONS["few rows"], tmp_path, 10)
     dying = DiesOnce(**vars(rows))
     assert same(distributed.in_spark(dying)([PAIRS]), in_threads(rows)([PAIRS]))
@@ -206,7 +194,7 @@ def test_an_engine_that_is_not_installed_says_how_to_have_it(
 ) -> None:
     for name, module in (("dask", "distributed"), ("spark", "pyspark.sql")):
         monkeypatch.setitem(sys.modules, module, None)
-        distributed._dask_client.cache_clear()
-        distributed._spark_session.cache_clear()
+        clusters.dask_client.cache_clear()
+        clusters.spark_session.cache_clear()
         with pytest.raises(DeclarationError, match=rf"pip install 'dp-pipeline\[{name}\]'"):
             MADE[name](None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 from collections import Counter
-from collections.abc import Iterator
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
@@ -17,12 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.raw import contributions
-from dp_pipeline.raw.contributions import keep_at_most, parts_by_person, person_parts
+from dp_pipeline.raw import person_parts as parting
+from dp_pipeline.raw.contributions import PersonKeys, keep_at_most
 from dp_pipeline.raw.counters import MOST_IN_MEMORY, open_counter
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.counters.stream import StreamCounter
 from dp_pipeline.raw.ingest import ingest
+from dp_pipeline.raw.person_parts import PARTS, deal, person_parts, rows_of_part
 from dp_pipeline.raw.prepare import prepare, stages_of
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
 from dp_pipeline.raw.sources import reading, source_tables
@@ -44,14 +44,6 @@ ROWS = {
         None if at % 17 == 0 else f" {at % 11} " if at % 2 else str(at % 11) for at in range(60)
     ],
 }
-
-
-@pytest.fixture
-def small_batches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Row groups of seven rows, where there would be one of a million."""
-    assert store_parts.__kwdefaults__ is not None
-    monkeypatch.setitem(store_parts.__kwdefaults__, "rows", 7)
-    yield
 
 
 def prepared(spec: DatasetSpec, folder: Path) -> Snapshot:
@@ -81,7 +73,7 @@ def test_batches_prepare_the_rows_that_one_table_does(
     groups = [group_sizes(parts, stage) for stage in ("normalized", "discretized")]
     assert groups[0] == groups[1]
     assert set(groups[0][:-1]) == {7}
-    assert not list(parts.folder.glob(".persons*"))
+    assert not list(parts.folder.glob(".*"))
 
 
 def group_sizes(snapshot: Snapshot, stage: str) -> list[int]:
@@ -110,19 +102,30 @@ def test_the_same_rows_of_every_person_are_kept_however_they_are_cut(
     tables = [table.slice(start, end - start) for start, end in pairwise(ends)]
     folder = tmp_path_factory.mktemp("persons")
     kept: list[int] = []
-    for part in parts_by_person(tables, "who", KEY, folder):
+    for part in parts_of(tables, folder):
         kept += keep_at_most(part, column="who", at_most=at_most, key=KEY)["x"].to_pylist()
     expected = keep_at_most(table, column="who", at_most=at_most, key=KEY)["x"].to_pylist()
     assert sorted(kept) == expected
-    assert not list(folder.iterdir())
+
+
+def keys(key: bytes = KEY) -> PersonKeys:
+    return PersonKeys.of(["x", "who"], "who", key)
+
+
+def parts_of(tables: list[pa.Table], folder: Path) -> list[pa.Table]:
+    """The rows of some tables, those of a part together."""
+    paths = [folder / f"{at}.arrow" for at in range(len(tables))]
+    dealt = [deal(one, keys(), path) for one, path in zip(tables, paths, strict=True)]
+    files = list(zip(paths, dealt, strict=True))
+    return [rows_of_part(files, part) for part in sorted(set().union(*dealt))]
 
 
 def test_persons_go_to_all_parts_and_nobody_to_none() -> None:
     table = pa.table({"who": [str(at) for at in range(10_000)] + [None, "", "  "]})
-    parts = person_parts(table, "who", KEY)
+    parts = person_parts(table, keys())
     assert parts[-3:].tolist() == [-1, -1, -1]
-    assert len(np.unique(parts[:-3])) == contributions.PARTS
-    other = person_parts(table, "who", b"another")
+    assert len(np.unique(parts[:-3])) == PARTS
+    other = person_parts(table, keys(b"another"))
     assert (parts[:-3] != other[:-3]).mean() > 0.9
 
 
@@ -130,11 +133,9 @@ def test_a_part_that_shares_a_person_with_another_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A mutant: rows are dealt out one by one.
-    monkeypatch.setattr(
-        contributions, "person_parts", lambda table, *_: np.arange(table.num_rows) % 2
-    )
+    monkeypatch.setattr(parting, "person_parts", lambda table, _: np.arange(table.num_rows) % 2)
     table = pa.table({"x": range(8), "who": ["a"] * 8})
-    parts = list(parts_by_person([table], "who", KEY, tmp_path))
+    parts = parts_of([table], tmp_path)
     kept = sum(keep_at_most(one, column="who", at_most=1, key=KEY).num_rows for one in parts)
     assert kept == 2
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from datetime import date
 from pathlib import Path
 
@@ -9,10 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dp_pipeline.raw import sources
 from dp_pipeline.raw.counters import open_counter
 from dp_pipeline.raw.ingest import IN_PLACE, ingest, ingested_tables
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.raw.sources import parquet_batches, parquet_parts, parquet_tables
 from dp_pipeline.raw.validate import validate
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import Damaged, DeclarationError
@@ -96,6 +99,27 @@ def test_prepared_rows_are_counted_whatever_becomes_of_the_files(
     (lake / "day=1" / "1.parquet").unlink()
     (rows,) = open_counter(spec, snapshot).count([()])
     assert rows.open_at_the_gate() == 7
+
+
+@pytest.mark.parametrize("most", [1, 4, 6, 100])
+def test_small_files_are_batches_of_so_many_rows_and_all_of_them_in_order(
+    tmp_path: Path, lake: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    # Row groups of 2, 2, 1, none, 2 and 3 rows, in files of their own but for the first three.
+    pq.write_table(
+        pa.table({"x": range(5), "sex": ["f"] * 5}), lake / "a.parquet", row_group_size=2
+    )
+    pq.write_table(pa.table({"x": [1], "sex": ["f"]})[:0], lake / "b.parquet")
+    pq.write_table(pa.table({"x": [9, 9], "sex": ["m", "m"]}), lake / "c.parquet")
+    (lake / "day=1" / "0.parquet").unlink()
+    spec = declared(tmp_path, "in_place")
+    monkeypatch.setattr(sources, "ROWS_A_BATCH", most)
+    files = parquet_parts(lake)
+    found = [pickle.loads(pickle.dumps(read))() for read in parquet_batches(spec, files)]
+    whole = pa.concat_tables(parquet_tables(spec, files))
+    assert pa.concat_tables(found).to_pylist() == whole.to_pylist()
+    expected = {1: [2, 2, 1, 2, 3], 4: [4, 3, 3], 6: [5, 5], 100: [10]}[most]
+    assert [one.num_rows for one in found] == expected
 
 
 @pytest.mark.usefixtures("lake")

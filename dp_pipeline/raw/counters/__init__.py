@@ -6,14 +6,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dp_pipeline.spec.errors import DeclarationError, one_of
+from dp_pipeline.raw.workers import engine_of
 
 if TYPE_CHECKING:
     from dp_pipeline.raw.counters.fold import FoldCounter
     from dp_pipeline.raw.snapshot import Snapshot
     from dp_pipeline.spec.dataset import DatasetSpec
-
-ENGINES = ("memory", "stream", "dask", "spark")
 
 MOST_IN_MEMORY = 1 << 28
 """Bytes of prepared columns, above which they stay on disk where no engine is named."""
@@ -22,8 +20,8 @@ MOST_IN_MEMORY = 1 << 28
 def open_counter(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> FoldCounter:
     """The rows of a prepared snapshot, counted by an engine.
 
-    engine   one of ENGINES, where it is on other machines with a colon and its address; empty:
-             ``memory``, or ``stream`` where the rows are too many for that
+    engine   as ``engine_of`` reads it; empty: ``memory``, or ``stream`` where the rows are too many
+             for that
 
     NotPrepared unless the snapshot was validated and prepared under this declaration; Damaged when
     a stored table is not the one that was stored; DeclarationError for an engine that is none.
@@ -32,9 +30,7 @@ def open_counter(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> Fol
     from dp_pipeline.raw.counters.memory import MemoryCounter
     from dp_pipeline.raw.counters.stream import StreamCounter, stored_rows
 
-    name, _, address = engine.partition(":")
-    if name not in ("", *ENGINES) or (address and name not in ("dask", "spark")):
-        raise DeclarationError(f"engine: expected {one_of(ENGINES, engine)}")
+    name, address = engine_of(engine)
     stored, fingerprint = stored_rows(spec, snapshot)
     if engine == "memory" or (not engine and stored.bytes_in_memory <= MOST_IN_MEMORY):
         return MemoryCounter.of_stored(spec.domain, stored, fingerprint)

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from dp_pipeline.raw.counters.batch import MOST_ROWS, Batch, Question
 from dp_pipeline.raw.counters.fold import Fold, FoldCounter, Partial, added, answered
 from dp_pipeline.raw.snapshot import Snapshot, require_prepared
-from dp_pipeline.raw.stages import MOST_THREADS, file_mark
+from dp_pipeline.raw.stages import file_mark
+from dp_pipeline.raw.workers import MOST_THREADS
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.errors import Damaged

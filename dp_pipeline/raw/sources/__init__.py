@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -35,7 +36,7 @@ from dp_pipeline.raw.sources.reading import (
     require_readable,
 )
 from dp_pipeline.raw.sources.sql import read_sql
-from dp_pipeline.raw.stages import ROWS_A_BATCH
+from dp_pipeline.raw.stages import ROWS_A_BATCH, Read
 from dp_pipeline.raw.values import column_of, level_codes
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import Domain
@@ -99,12 +100,69 @@ def read_parquet(spec: DatasetSpec, files: Sequence[Path]) -> Iterator[pa.Table]
 
 def parquet_tables(spec: DatasetSpec, files: Sequence[Path]) -> Iterator[pa.Table]:
     """The declared columns of some Parquet files, as they go on."""
-    parts = {part: _only(spec, part) for part in files}
-    schemas = [_schema(one, part) for part, one in parts.items()]
-    types = plain_types(spec, schemas)
-    for (part, one), schema in zip(parts.items(), schemas, strict=True):
+    schemas = {part: _schema(_only(spec, part), part) for part in files}
+    types = plain_types(spec, list(schemas.values()))
+    for part, schema in schemas.items():
+        one = _only(spec, part)
         for table in _rows(one, part, schema):
             yield plain_columns(one, table, types)
+
+
+def parquet_batches(spec: DatasetSpec, files: Sequence[Path]) -> list[Read]:
+    """The same rows in batches that whoever has these files can read, at least one: of at most
+    ROWS_A_BATCH rows, or one row group.
+    """
+    schemas = {part: _schema(_only(spec, part), part) for part in files}
+    types = plain_types(spec, list(schemas.values()))
+    return [
+        partial(_read_groups, spec, types, groups)
+        for groups in _in_batches([group for part in files for group in _groups(spec, part)])
+    ]
+
+
+Group = tuple[Path, int | None, int]
+"""A file, the number of one of its row groups, and how many rows that has; None and 0 in a file
+without one.
+"""
+
+
+def _groups(spec: DatasetSpec, path: Path) -> list[Group]:
+    with _opened(_only(spec, path), path) as file:
+        about = file.metadata
+        sizes = [about.row_group(at).num_rows for at in range(about.num_row_groups)]
+    return [(path, at, rows) for at, rows in enumerate(sizes)] or [(path, None, 0)]
+
+
+def _in_batches(groups: Sequence[Group]) -> list[list[Group]]:
+    found: list[list[Group]] = []
+    rows = 0
+    for one in groups:
+        rows += one[2]
+        if not found or rows > ROWS_A_BATCH:
+            found.append([])
+            rows = one[2]
+        found[-1].append(one)
+    return found
+
+
+def _read_groups(
+    spec: DatasetSpec, types: dict[str, pa.DataType], groups: Sequence[Group]
+) -> pa.Table:
+    """The declared columns of some row groups, as they go on."""
+    return pa.concat_tables(
+        plain_columns(_only(spec, path), _group(_only(spec, path), path, number), types)
+        for path, number, _ in groups
+    )
+
+
+def _group(spec: DatasetSpec, path: Path, number: int | None) -> pa.Table:
+    columns = declared_columns(spec)
+    with _opened(spec, path) as file:
+        if number is None:
+            return file.schema_arrow.empty_table().select(columns)
+        return guarded(
+            spec, lambda: file.read_row_group(number, columns=columns), expected=_EXPECTED
+        )
 
 
 def _only(spec: DatasetSpec, part: Path) -> DatasetSpec:

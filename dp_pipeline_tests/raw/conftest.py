@@ -1,0 +1,31 @@
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from dp_pipeline.raw.stages import store_parts
+
+
+@pytest.fixture(params=["dask", "spark"], scope="module")
+def engine(request: pytest.FixtureRequest) -> str:
+    """An engine of several processes, where it is installed."""
+    require_engine(request.param)
+    return str(request.param)
+
+
+def require_engine(name: str) -> None:
+    """Skip the test where the engine is not there."""
+    if name == "dask":
+        pytest.importorskip("distributed", reason="no Dask here")
+        return
+    pytest.importorskip("pyspark", reason="no Spark here")
+    if shutil.which("java") is None:
+        pytest.skip("no Java here")
+
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Row groups of seven rows, where there would be one of a million."""
+    assert store_parts.__kwdefaults__ is not None
+    monkeypatch.setitem(store_parts.__kwdefaults__, "rows", 7)
+    yield

@@ -1,0 +1,251 @@
+"""Who prepares rows and bounds persons changes no byte: one process, or workers that see a task."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dp_pipeline.raw import prepare
+from dp_pipeline.raw.clusters import Quiet
+from dp_pipeline.raw.person_parts import Parts
+from dp_pipeline.raw.snapshot import Snapshot, mark_validated
+from dp_pipeline.raw.stages import Read, stage_tables, store_parts
+from dp_pipeline.raw.validate import validate
+from dp_pipeline.raw.workers import Each, tables_made, workers_of, write_tables
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import Damaged, DeclarationError, PipelineError
+from dp_pipeline_tests.raw.conftest import require_engine
+from dp_pipeline_tests.raw.written import KEY, ingested, written_spec
+
+ROWS = 60
+PERSONS = "{unit: rows_of_person, column: rider, at_most: 2}"
+ATTRIBUTES = "{x: {bounds: [0, 10], bins: 4}, sex: {levels: [f, m]}}"
+IDS: dict[str, pa.Array] = {
+    "texts": pa.array([f" {at % 11} " if at % 2 else str(at % 11) for at in range(ROWS)]),
+    "texts and nobody's": pa.array([None if at % 5 else "  " for at in range(30)] + ["ü"] * 30),
+    "whole numbers": pa.array([2**62 + at % 9 for at in range(ROWS)], pa.int64()),
+    "whole numbers and nobody's": pa.array([at % 9 or None for at in range(ROWS)], pa.uint64()),
+    "a dictionary": pa.array([str(at % 7) for at in range(ROWS)]).dictionary_encode(),
+    "nobody's": pa.nulls(ROWS, pa.string()),
+}
+
+
+def persons(tmp_path: Path) -> DatasetSpec:
+    return written_spec(tmp_path, ATTRIBUTES, protection=PERSONS, more="one_hot: true")
+
+
+def validated(spec: DatasetSpec, folder: Path, ids: pa.Array) -> Snapshot:
+    rows = {
+        "x": pa.array([str(at % 13) for at in range(ROWS)]),
+        "sex": pa.array(["f" if at % 3 else "m" for at in range(ROWS)]),
+        "rider": ids,
+    }
+    folder.mkdir()
+    snapshot = ingested(folder, pa.table(rows))
+    store_parts(snapshot, "ingested", [pa.table(rows)])
+    mark_validated(spec, snapshot, structural=True, refused=False)
+    return snapshot
+
+
+def prepared(spec: DatasetSpec, folder: Path, ids: pa.Array, engine: str = "") -> dict[str, bytes]:
+    """What is stored of every stage."""
+    snapshot = validated(spec, folder, ids)
+    prepare.prepare(spec, snapshot, engine)
+    assert not list(snapshot.folder.glob(".*")), "what workers left is gone"
+    return {stage: snapshot.table_path(stage).read_bytes() for stage in prepare.stages_of(spec)}
+
+
+@pytest.mark.chain
+@pytest.mark.usefixtures("small_batches")
+def test_every_engine_prepares_the_same_bytes(engine: str, tmp_path: Path) -> None:
+    spec = persons(tmp_path)
+    # A round of Spark's takes seconds.
+    for name, ids in list(IDS.items())[:: 3 if engine == "spark" else 1]:
+        here = prepared(spec, tmp_path / f"{name} memory", ids, "memory")
+        assert prepared(spec, tmp_path / f"{name} stream", ids, "stream") == here
+        assert prepared(spec, tmp_path / f"{name} there", ids, engine) == here
+
+
+@pytest.mark.chain
+@pytest.mark.usefixtures("small_batches")
+def test_rows_that_are_nobodys_are_prepared_alike(engine: str, tmp_path: Path) -> None:
+    spec = written_spec(tmp_path, ATTRIBUTES, more="one_hot: true")
+    ids = IDS["texts"]
+    assert prepared(spec, tmp_path / "there", ids, engine) == prepared(spec, tmp_path / "here", ids)
+
+
+@pytest.mark.chain
+@pytest.mark.usefixtures("small_batches")
+def test_every_engine_finds_the_same_of_every_expectation(engine: str, tmp_path: Path) -> None:
+    spec = persons(tmp_path)
+    ids = IDS["texts and nobody's"]
+    snapshot = validated(spec, tmp_path / "rows", ids)
+    verdicts = validate(spec, snapshot)
+    assert {one.passed for one in verdicts} == {True, False}
+    assert validate(spec, snapshot, engine) == verdicts
+
+
+class DiesWhenDone(prepare._Normalizing):
+    """Its worker does its first batch, and its first part, and dies before it says so."""
+
+    def dealt(self, task: tuple[int, Read]) -> Parts:
+        return self._and_die("dealt", super().dealt(task))
+
+    def part(self, task: tuple[int, Any]) -> list[pa.Table]:
+        return self._and_die("part", super().part(task))
+
+    def _and_die(self, what: str, done: Any) -> Any:
+        mark = self.scratch.parent.parent / f"{what}.died"
+        if not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return done
+
+
+@pytest.mark.chain
+@pytest.mark.usefixtures("small_batches")
+def test_workers_that_are_killed_in_the_middle_change_no_byte(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, ids = persons(tmp_path), IDS["texts"]
+    here = prepared(spec, tmp_path / "here", ids)
+    monkeypatch.setattr(prepare, "_Normalizing", DiesWhenDone)
+    assert prepared(spec, tmp_path / "there", ids, engine) == here
+    died = sorted(path.name for path in tmp_path.rglob("*.died"))
+    assert died == ["dealt.died", "part.died"]
+
+
+def twice(work: Callable[[Any], Any], tasks: Sequence[Any], /) -> Iterator[Any]:
+    """Workers that begin with the last task, and do every task twice at once."""
+    backwards = list(reversed([*tasks, *tasks]))
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(work, backwards))
+    yield from reversed(results[len(tasks) :])
+
+
+@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("name", IDS)
+def test_tasks_that_are_done_twice_and_in_any_order_change_no_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    spec = persons(tmp_path)
+    here = prepared(spec, tmp_path / "here", IDS[name])
+    monkeypatch.setattr(prepare, "workers_of", lambda _: twice)
+    assert prepared(spec, tmp_path / "there", IDS[name]) == here
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_the_populations_key_is_in_nothing_that_workers_get(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[bytes] = []
+
+    def sending(work: Callable[[Any], Any], tasks: Sequence[Any], /) -> Iterator[Any]:
+        sent.append(pickle.dumps((work, tasks)))
+        yield from map(work, tasks)
+
+    monkeypatch.setattr(prepare, "workers_of", lambda _: sending)
+    spec = persons(tmp_path)
+    prepared(spec, tmp_path / "there", IDS["texts"])
+    keys = prepare._person_keys(spec, KEY)
+    assert keys is not None
+    assert [keys.persons.rows in one for one in sent] == [True, True, False, False]
+    assert not any(KEY in one for one in sent)
+    assert repr(keys.persons.rows)[2:-1] not in repr(keys)
+
+
+def test_what_fails_is_told_by_its_kind_alone() -> None:
+    def work(task: str) -> None:
+        raise ValueError(f"cannot read {task}")
+
+    with pytest.raises(PipelineError, match="got ValueError") as caught:
+        Quiet(work)("Waltraud")
+    assert "Waltraud" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+def fails(task: int) -> int:
+    if task == 3:
+        raise ValueError("Waltraud")
+    return task
+
+
+@pytest.mark.chain
+def test_what_fails_on_a_worker_names_no_value(
+    engine: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    each = workers_of(engine)
+    assert list(each(fails, [2, 1, 2])) == [2, 1, 2]
+    assert list(each(fails, [])) == []
+    with pytest.raises(PipelineError) as caught:
+        list(each(fails, [1, 2, 3]))
+    said = "".join((str(caught.value), *capfd.readouterr()))
+    assert "Waltraud" not in said
+    assert "\n" not in str(caught.value)
+
+
+def test_an_engine_is_named_with_an_address_where_it_may_have_one() -> None:
+    assert workers_of("stream") is workers_of("memory") is workers_of("")
+    for text in ("sparks", "memory:here", "stream:1"):
+        with pytest.raises(DeclarationError, match="engine: expected one of memory, stream"):
+            workers_of(text)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["tcp://127.0.0.1:{port}", "nonsense", "tcp://h:x", "sc://127.0.0.1:{port}/;token=t0k"],
+)
+def test_a_server_that_does_not_answer_is_one_line_without_its_secret(address: str) -> None:
+    name = "spark" if address.startswith("sc") else "dask"
+    require_engine(name)
+    with socket.socket() as taken:
+        # Nobody listens, and nobody else can.
+        taken.bind(("127.0.0.1", 0))
+        engine = f"{name}:{address.format(port=taken.getsockname()[1])}"
+        with pytest.raises(PipelineError, match="expected a server that answers") as caught:
+            workers_of(engine)
+    assert "t0k" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("threads", ["threads", "twice"])
+def test_what_is_made_comes_in_the_order_of_its_tasks(tmp_path: Path, threads: str) -> None:
+    def make(task: int) -> list[pa.Table]:
+        return [pa.table({"x": [task, at]}) for at in range(task)] or [pa.table({"x": [0]})[:0]]
+
+    each: Each = twice if threads == "twice" else workers_of("")
+    found = pa.concat_tables(tables_made(each, make, [2, 0, 1], tmp_path))
+    assert found["x"].to_pylist() == [2, 0, 2, 1, 1, 0]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_cannot_be_written_whole_has_no_name(tmp_path: Path) -> None:
+    def tables() -> Iterator[pa.Table]:
+        yield pa.table({"x": [1]})
+        raise RuntimeError
+
+    path = tmp_path / "made 0.arrow"
+    with pytest.raises(RuntimeError):
+        write_tables(path, tables())
+    assert not path.exists()
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_a_file_that_is_replaced_while_workers_read_it_is_damaged(tmp_path: Path) -> None:
+    spec = persons(tmp_path)
+    snapshot = validated(spec, tmp_path / "rows", IDS["texts"])
+    tables = stage_tables(snapshot, "ingested")
+    next(tables)
+    path = snapshot.table_path("ingested")
+    path.write_bytes(path.read_bytes())
+    with pytest.raises(Damaged, match="expected the Parquet table that was stored"):
+        list(tables)
