@@ -23,9 +23,8 @@ CENTRES, MAP = "centres", "synopsis"
 
 def place_of(spec: DatasetSpec, tables: Mapping[str, Columns]) -> Point | None:
     """The columns of longitude and latitude; None where the released columns are no such place."""
-    columns = tuple(tables.get(CENTRES, ()))
-    point = point_of(columns, spec.point)
-    if point is None or not set(point) <= set(columns):
+    point = point_of(tuple(tables.get(CENTRES, ())), spec.point)
+    if point is None:
         return None
     x, y = spec.domain.box(point)
     return point if is_degrees(point, (x, y)) else None

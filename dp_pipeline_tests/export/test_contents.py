@@ -14,6 +14,7 @@ import pytest
 from dp_pipeline.export.folder import files_of
 from dp_pipeline.reporting.card_page import card_page, says_the_same
 from dp_pipeline.reporting.pages import card
+from dp_pipeline.spec.encoding import Coordinate
 from dp_pipeline_tests.export.samples import STRANGE, exported, map_release, table_release
 from dp_pipeline_tests.orchestration.patients import PATIENTS
 from dp_pipeline_tests.reporting.samples import MARKUP, k_anonymous, spec
@@ -96,6 +97,14 @@ def test_places_in_other_units_are_no_geojson(tmp_path: Path) -> None:
     folder = exported(tmp_path / "out", moved)
     assert not list(folder.glob("*.geojson"))
     assert (folder / "centres.csv").read_text(encoding="utf-8").startswith("north,east,hour")
+
+
+def test_places_that_are_called_as_degrees_but_are_none_are_no_geojson(tmp_path: Path) -> None:
+    release = map_release()
+    far = tuple(replace(one, coordinate=Coordinate(0.0, 5000.0)) for one in release.spec.domain)
+    own = replace(release.spec, domain=replace(release.spec.domain, attributes=far))
+    folder = exported(tmp_path / "out", replace(release, spec=own))
+    assert not list(folder.glob("*.geojson"))
 
 
 def test_every_file_is_described_with_its_size_and_digest(tmp_path: Path) -> None:
