@@ -54,9 +54,15 @@ def _print(exported: Exported) -> None:
     click.echo(f"{found.words}: {found.release.reported(found.bundle).standing}")
     for name, size in exported.files.items():
         click.echo(f"  {name}  {size:,} bytes")
+    if "centres" in found.bundle.tables and not any(map(_is_geojson, exported.files)):
+        click.echo("no GeoJSON: it knows longitude and latitude alone, and these are other places")
     click.echo(f"folder: {exported.folder}")
     click.echo(f"digest: sha256:{exported.digest}")
     click.echo(f"`dp-pipeline verify {exported.folder}` checks it, without a home")
+
+
+def _is_geojson(name: str) -> bool:
+    return name.endswith(".geojson")
 
 
 def _print_json(exported: Exported) -> None:
