@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from dp_pipeline.export.folder import files_of
+from dp_pipeline.spec.parser import load_spec
 from dp_pipeline_tests.orchestration.patients import HEAD, PATIENTS
 from dp_pipeline_tests.orchestration.patients import ROWS as SICK
 from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project
@@ -275,3 +276,114 @@ def test_other_centres_of_the_same_answers_are_exported_once_a_run_has_made_them
     assert len(lines) == 1 + 2
     assert verified(project, tmp_path / "out").code == 0
     assert np.isclose(float(project.spent(project.declare("rides", RIDES))), 0.55)
+
+
+def shelf_of(project: Project, name: str, model: str) -> Path:
+    return project.home.root / "published" / name / model
+
+
+def metadata_of(project: Project, name: str) -> dict[str, Any]:
+    spec = load_spec(project.datasets / f"{name}.yaml")
+    result = project.launch(spec, "published")
+    assert result.success
+    (event,) = result.asset_materializations_for_node(f"{name}__published")
+    return {label: value.value for label, value in event.metadata.items()}
+
+
+def test_the_asset_published_holds_the_newest_cleared_release_under_a_path_that_stays(
+    ran: Project, tmp_path: Path
+) -> None:
+    project = Project(tmp_path / "copy")
+    shutil.copytree(ran.folder, project.folder, ignore=shutil.ignore_patterns("dagster"))
+    shown = metadata_of(project, "rides")
+    shelf = shelf_of(project, "rides", "dpqt_kmeans")
+    assert shown["dpqt_kmeans"] == "rides/dpqt_kmeans at ε=0.5, snapshot " + snapshot_of(shelf)
+    assert verified(project, shelf / "current").code == 0
+    assert str((shelf / "current").readlink()) == told_of(shelf)["version"]
+    assert [one.name for one in (shelf / "versions").iterdir()] == [shown["dpqt_kmeans/version"]]
+    assert sorted(one.name for one in shelf.iterdir()) == ["current", "current.json", "versions"]
+
+
+def told_of(shelf: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((shelf / "current.json").read_text(encoding="utf-8"))
+    return found
+
+
+def snapshot_of(shelf: Path) -> str:
+    facts = json.loads((shelf / "current" / "release.json").read_text(encoding="utf-8"))["facts"]
+    return str(facts["snapshot"])
+
+
+def test_a_new_draw_is_another_version_and_the_old_one_stays(tmp_path: Path) -> None:
+    project = Project(tmp_path / "home")
+    project.declare("rides", RIDES)
+    run = ("run", "rides", "--epsilon", "0.5")
+    assert project.cli_here(*run).code == 0
+    metadata_of(project, "rides")
+    shelf = shelf_of(project, "rides", "dpqt_kmeans")
+    first, before = told_of(shelf), (shelf / "current").resolve()
+    metadata_of(project, "rides")
+    assert told_of(shelf) == first, "the same release is the same version"
+    assert project.cli_here(*run, "--new-draw").code == 0
+    metadata_of(project, "rides")
+    second = told_of(shelf)
+    assert second["key"] != first["key"]
+    assert (shelf / "current").resolve() != before
+    for version in (before, (shelf / "current").resolve()):
+        assert verified(project, version).code == 0
+
+
+def test_what_is_not_cleared_never_reaches_the_shelf(ran: Project, tmp_path: Path) -> None:
+    project = Project(tmp_path / "copy")
+    shutil.copytree(ran.folder, project.folder, ignore=shutil.ignore_patterns("dagster"))
+    project.write_declaration("plants", GARDEN, publish={"model": "eug_kmeans", "epsilon": "0.5"})
+    assert metadata_of(project, "plants") == {
+        "eug_kmeans": "nothing that is cleared was settled yet"
+    }
+    assert not shelf_of(project, "plants", "eug_kmeans").exists()
+
+
+def test_the_newest_window_of_each_published_model_is_on_its_shelf(
+    ran: Project, tmp_path: Path
+) -> None:
+    project = Project(tmp_path / "copy")
+    shutil.copytree(ran.folder, project.folder, ignore=shutil.ignore_patterns("dagster"))
+    shown = metadata_of(project, "stream")
+    assert "of 2026-W02 at ε=0.5" in shown["htree_kmeans"]
+    assert "of 2026-W02 at ε=0.1" in shown["independent"]
+
+
+def test_an_object_store_gets_the_version_first_and_its_name_last(
+    ran: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    files, written = fsspec.filesystem("memory"), []
+    pipe = type(files).pipe_file
+
+    def recorded(self: Any, path: str, value: bytes, *more: Any, **options: Any) -> Any:
+        written.append(path.partition("dpqt_kmeans/")[2])
+        return pipe(self, path, value, *more, **options)
+
+    monkeypatch.setattr(type(files), "pipe_file", recorded)
+    monkeypatch.setenv("DP_PIPELINE_PUBLISHED", "memory://bucket/open/")
+    shown = metadata_of(ran, "rides")
+    assert shown["dpqt_kmeans/place"] == "memory://bucket/open/rides/dpqt_kmeans"
+    version = f"versions/{shown['dpqt_kmeans/version']}"
+    assert written[-2:] == [f"{version}/SHA256SUMS", "current.json"]
+    assert not (ran.home.root / "published").exists()
+    files.get("/bucket/open/rides/dpqt_kmeans/" + version, str(tmp_path / "got"), recursive=True)
+    assert verified(ran, tmp_path / "got").code == 0
+    many = len(written)
+    metadata_of(ran, "rides")
+    assert written[many:] == ["current.json"], "a version is written once"
+
+
+@pytest.mark.parametrize("address", ["nowhere://bucket", "gcs://bucket"])
+def test_an_address_of_no_known_store_is_refused_in_one_line(
+    address: str, ran: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DP_PIPELINE_PUBLISHED", address)
+    result = ran.launch(load_spec(ran.datasets / "rides.yaml"), "published")
+    (failed,) = [one for one in result.all_events if one.is_step_failure]
+    line = failed.step_failure_data.user_failure_data.description
+    assert line.startswith("DP_PIPELINE_PUBLISHED: expected a folder, or an address of a store")

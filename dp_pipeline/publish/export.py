@@ -30,8 +30,13 @@ from dp_pipeline.publish.replay import (
 )
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.spec.amounts import epsilon_text
-from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
+from dp_pipeline.spec.dataset import WINDOW, DatasetSpec, Publication
 from dp_pipeline.spec.errors import Damaged, DeclarationError, NotPrepared, PipelineError, one_of
+
+
+def publications_of(spec: DatasetSpec) -> tuple[Publication, ...]:
+    """What a data set file publishes, of the current rows or of each window."""
+    return spec.publications or ((spec.publish,) if spec.publish else ())
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ class Asked:
         cls, spec: DatasetSpec, *, name: str = "", epsilon: str = "", k: str = "", window: str = ""
     ) -> Asked:
         """What the options of a command ask for; DeclarationError for what is not declared."""
-        published = spec.publications or ((spec.publish,) if spec.publish else ())
+        published = publications_of(spec)
         known = (*EpsilonRelease.names(spec), *KAnonymousRelease.names(spec))
         if not name and not published:
             raise DeclarationError(
@@ -104,16 +109,18 @@ class Found:
         return f"{self.release.what}, snapshot {self.bundle.facts['snapshot']}"
 
 
-def newest_settled(spec: DatasetSpec, home: Home, asked: Asked) -> Found:
+def newest_settled(
+    spec: DatasetSpec, home: Home, asked: Asked, *, only_cleared: bool = False
+) -> Found:
     """The release that was settled last of those that are asked for, under the declaration as it is
-    now; NotPrepared where there is none.
+    now; where rows are cut, of the last of their windows. NotPrepared where there is none.
     """
     is_k_anonymous = asked.name in KAnonymousRelease.names(spec)
     kind: type[Release] = KAnonymousRelease if is_k_anonymous else EpsilonRelease
     for begun, settled in _settled(spec, home):
         if asked.fits(begun.facts, kind):
             found = _found(spec, home, kind, begun, settled)
-            if found is not None:
+            if found is not None and (not only_cleared or is_cleared(found.bundle)):
                 return found
     where = " ".join(one for one in (asked.level and f"at {asked.level}", asked.window) if one)
     raise NotPrepared(
@@ -125,13 +132,18 @@ def newest_settled(spec: DatasetSpec, home: Home, asked: Asked) -> Found:
 
 def _settled(spec: DatasetSpec, home: Home) -> Iterator[tuple[Entry, Entry]]:
     """Of every settled release of a data set the row that charged it and the one that settled it,
-    newest first.
+    newest first; of rows that are cut, the newest window first.
     """
     entries = home.ledger.entries(spec.population)
     begun = {one.key: one for one in entries if one.event == "reserve"}
-    for one in reversed(entries):
-        if one.event == "settled" and begun[one.key].facts.get("dataset") == spec.name:
-            yield begun[one.key], one
+    settled = [one for one in entries if one.event == "settled"]
+    own = [one for one in settled if begun[one.key].facts.get("dataset") == spec.name]
+    if spec.windows is not None:
+        windows = spec.windows
+        own = [one for one in own if WINDOW in begun[one.key].facts]
+        own.sort(key=lambda one: (windows.start(begun[one.key].facts[WINDOW]), one.sequence))
+    for one in reversed(own):
+        yield begun[one.key], one
 
 
 def _found(
