@@ -183,7 +183,7 @@ def test_what_is_not_cleared_is_refused_unless_it_is_asked_for_and_says_so(
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("plants",), 2, "plants: MODEL: expected one of eug_kmeans, dp_kmeans, got none"),
+        (("plants",), 2, "plants: MODEL: expected a model or method, as the data set file pub"),
         (("rides", "dpqt"), 2, "rides: MODEL: expected one of dpqt_kmeans, got 'dpqt'"),
         (("rides", "--epsilon", "7"), 2, "rides: expected ε from 0.1, 0.5, got 7"),
         (("rides", "dpqt_kmeans", "--k", "2"), 2, "rides: --k: expected none for dpqt_kmeans"),

@@ -61,8 +61,8 @@ class Asked:
         known = (*EpsilonRelease.names(spec), *KAnonymousRelease.names(spec))
         if not name and not published:
             raise DeclarationError(
-                f"{spec.name}: MODEL: expected one of {', '.join(known)}, got none: the data set "
-                "file publishes nothing"
+                f"{spec.name}: MODEL: expected a model or method, as the data set file publishes "
+                f"nothing, got none: it declares {', '.join(known)}"
             )
         if name and name not in known:
             raise DeclarationError(f"{spec.name}: MODEL: expected {one_of(known, name)}")
