@@ -187,6 +187,8 @@ def test_what_is_not_cleared_is_refused_unless_it_is_asked_for_and_says_so(
         (("rides", "dpqt"), 2, "rides: MODEL: expected one of dpqt_kmeans, got 'dpqt'"),
         (("rides", "--epsilon", "7"), 2, "rides: expected ε from 0.1, 0.5, got 7"),
         (("rides", "dpqt_kmeans", "--k", "2"), 2, "rides: --k: expected none for dpqt_kmeans"),
+        (("patients", "kjig", "--epsilon", "0.5"), 2, "--epsilon: expected none for kjig, which"),
+        (("rides", "--k", "2"), 2, "rides: --k: expected none for dpqt_kmeans, which has an ε"),
         (("rides", "--window", "2026-W01"), 2, "rides: expected declared `windows`, got none"),
         (("nothing",), 2, "nothing"),
         (("city",), 1, "expected a settled release at 0.5 of this declaration, got none: `dp-p"),

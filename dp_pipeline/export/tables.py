@@ -8,7 +8,8 @@ with ``'``. What CSV cannot tell apart is refused, not guessed.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -135,30 +136,37 @@ def _write_arrow(path: Path, table: Columns) -> None:
         writer.write_table(arrow)
 
 
+LINES = 1 << 16
+"""Of a CSV file that are texts at a time: a table of millions of rows is written in parts."""
+
+
 def _write_csv(path: Path, table: Columns) -> None:
-    names = _plain_texts(path, list(table))
-    cells = [_texts(path, values) for values in table.values()]
     if has_missing(table) and any(_has_empty_text(values) for values in table.values()):
         raise _unsayable(path)
+    lines = max((len(values) for values in table.values()), default=0)
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(names)
         # A line with one empty cell would be no line: it is quoted by the writer itself.
-        writer.writerows(zip(*cells, strict=True))
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(_plain_texts(path, list(table)))
+        for first in range(0, lines, LINES):
+            part = [values[first : first + LINES] for values in table.values()]
+            types = map(_type, table.values())
+            cells = [_texts(path, *one) for one in zip(part, types, strict=True)]
+            writer.writerows(zip(*cells, strict=True))
 
 
 def _has_empty_text(values: np.ndarray) -> bool:
     return values.dtype.kind in "UO" and _MISSING in values.tolist()
 
 
-def _texts(path: Path, values: np.ndarray) -> list[str]:
-    """The cells of a column."""
+def _texts(path: Path, values: np.ndarray, type_: str) -> list[str]:
+    """The cells of a column, or of a part of one."""
     if values.dtype.kind == "M":
         texts = np.datetime_as_string(values)
         return np.where(np.isnat(values), _MISSING, texts).tolist()  # type: ignore[no-any-return]
     if values.dtype.kind == "U":
         return _plain_texts(path, values.tolist())
-    if _type(values) == "string":
+    if type_ == "string":
         present = ["" if one is None else one for one in values.tolist()]
         return _plain_texts(path, present)
     return [_number(one) for one in values.tolist()]
@@ -188,21 +196,21 @@ def _unsayable(path: Path) -> DeclarationError:
 
 def _read_csv(path: Path, types: Types, *, missing: bool) -> dict[str, np.ndarray]:
     with path.open(encoding="utf-8", newline="") as file:
-        lines: Iterator[list[str]] = csv.reader(file, strict=True)
+        lines = csv.reader(file, strict=True)
         names = next(lines, [])
-        columns: list[list[str]] = [[] for _ in names]
-        for line in lines:
-            for column, cell in zip(columns, line, strict=True):
-                column.append(cell)
-    if names != list(types):
-        raise ValueError("other columns than are described")
+        if names != list(types):
+            raise ValueError("other columns than are described")
+        parts: list[list[np.ndarray]] = [[_column([], types[name])] for name in names]
+        while cells := list(islice(lines, LINES)):
+            for column, name, found in zip(parts, names, zip(*cells, strict=True), strict=True):
+                column.append(_column(found, types[name], missing=missing))
     return {
-        told_cell(name): _column(column, types[name], missing=missing)
-        for name, column in zip(names, columns, strict=True)
+        told_cell(name): np.concatenate(column[1:] or column)
+        for name, column in zip(names, parts, strict=True)
     }
 
 
-def _column(cells: list[str], type_: str, *, missing: bool) -> np.ndarray:
+def _column(cells: Sequence[str], type_: str, *, missing: bool = False) -> np.ndarray:
     read = _READ[type_]
     if type_ in ("date", "datetime"):
         unit = "D" if type_ == "date" else "s"

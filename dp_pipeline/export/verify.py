@@ -8,6 +8,7 @@ digest of the export at another place.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cached_property, partial
@@ -36,6 +37,11 @@ from dp_pipeline.reporting.figures.cluster_view import SIZE, cluster_sizes
 from dp_pipeline.spec.amounts import PURE
 from dp_pipeline.spec.errors import Damaged, PipelineError
 from dp_pipeline.spec.formats import EXPORT, require_format
+
+_EXACT = ("epsilon", "scale", "delta")
+_AMOUNTS = ("epsilon", "composed", "evaluation", "delta", "own_delta", EARLIER_EVALUATION)
+_AMOUNT = re.compile(r"none|[0-9./]{1,5000}(e-[0-9]{1,2})?", re.ASCII)
+"""Whoever wrote the folder may be a stranger: 1e999999999 would be computed for hours."""
 
 
 class Check(NamedTuple):
@@ -247,6 +253,10 @@ class _Export:
     @cached_property
     def _stored(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self._text(RELEASE))
+        amounts = [spend[name] for spend in found["spends"] for name in _EXACT if name in spend]
+        amounts += [found["facts"][name] for name in _AMOUNTS if name in found["facts"]]
+        if not all(_AMOUNT.fullmatch(one) for one in amounts):
+            raise Damaged("expected amounts as they are written, got another")
         return found
 
     def _sheet(self, name: str) -> Columns:
@@ -279,7 +289,7 @@ class _Export:
 
     @cached_property
     def _bundle(self) -> Bundle:
-        return Bundle.from_json(self._text(RELEASE), self._tables)
+        return Bundle.from_json(json.dumps(self._stored), self._tables)
 
 
 def _type(field: dict[str, Any]) -> str:

@@ -68,10 +68,9 @@ class Asked:
             raise DeclarationError(f"{spec.name}: MODEL: expected {one_of(known, name)}")
         if window:
             spec.at_window(window)
-        level = epsilon_text(spec.partition(epsilon)) if epsilon else ""
         if not name:
-            return cls(published[0].model, level or epsilon_text(published[0].epsilon), window)
-        return cls(name, _k(spec, name, k) if k else level, window)
+            name, epsilon = published[0].model, epsilon or epsilon_text(published[0].epsilon)
+        return cls(name, _level(spec, name, epsilon=epsilon, k=k), window)
 
     def fits(self, facts: Mapping[str, str], kind: type[Release]) -> bool:
         """Whether a release with these facts is one of those."""
@@ -84,12 +83,18 @@ class Asked:
         )
 
 
-def _k(spec: DatasetSpec, name: str, text: str) -> str:
-    if spec.k_anonymity is None or name not in KAnonymousRelease.names(spec):
-        raise DeclarationError(
-            f"{spec.name}: --k: expected none for {name}, which has an ε, got one"
-        )
-    return str(spec.k_anonymity.partition(text))
+def _level(spec: DatasetSpec, name: str, *, epsilon: str, k: str) -> str:
+    """The declared ε or K that is asked for, empty where none is; DeclarationError for a K of a
+    model and an ε of a method.
+    """
+    is_method = spec.k_anonymity is not None and name in KAnonymousRelease.names(spec)
+    if epsilon and is_method:
+        raise DeclarationError(f"{spec.name}: --epsilon: expected none for {name}, which has a K")
+    if k and not is_method:
+        raise DeclarationError(f"{spec.name}: --k: expected none for {name}, which has an ε")
+    if epsilon:
+        return epsilon_text(spec.partition(epsilon))
+    return str(spec.k_anonymity.partition(k)) if k and spec.k_anonymity else ""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.export import tables
 from dp_pipeline.export.tables import FORMATS, has_missing, read_table, types_of, write_table
 from dp_pipeline.release.bundle import table_digest
 from dp_pipeline.spec.errors import DeclarationError
@@ -48,6 +49,18 @@ def test_every_table_of_a_release_comes_back_as_it_was(ending: str, tmp_path: Pa
     for name, table in table_release().bundle.tables.items():
         back = written(tmp_path / f"{name}.{ending}", table)
         assert table_digest(back) == table_digest(table), name
+
+
+def test_a_table_that_is_written_in_parts_comes_back_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "LINES", 3)
+    many = {name: np.concatenate([values, values]) for name, values in TABLE.items()}
+    many["late"] = np.array([1, 2, 3, 4, 5, 6, 7, None], dtype=object)
+    many["early"] = np.array(["", None, "x"] + ["y"] * 5, dtype=object)[::-1]
+    many["early"][many["early"] == ""] = "z"
+    assert table_digest(written(tmp_path / "table.csv", many)) == table_digest(many)
+    assert len((tmp_path / "table.csv").read_text(encoding="utf-8").splitlines()) > 8
 
 
 def test_a_text_that_a_spreadsheet_would_compute_is_guarded_in_csv(tmp_path: Path) -> None:

@@ -120,6 +120,12 @@ FORGERIES: dict[str, tuple[str, str, str, str]] = {
     "a smaller stated ε": (
         "release.json", '"epsilon": "0.25"', '"epsilon": "0.2"', "sum of the charges",
     ),
+    "an amount that would be computed for hours": (
+        "release.json", '"epsilon": "1/4"', '"epsilon": "1e999999999"', "scales",
+    ),
+    "an ε that would be computed for hours": (
+        "release.json", '"epsilon": "0.25"', '"epsilon": "1e999999999"', "sum of the charges",
+    ),
     "another standing in the description": (
         DESCRIPTOR, '"standing": "DIFF', '"standing": "IND', "figures of card.json",
     ),
