@@ -21,6 +21,8 @@ PACKAGE = ROOT / "dp_pipeline"
 PLANTED = {
     "layers": ("release/planted.py", "import dp_pipeline.models"),
     "rows": ("reporting/planted.py", "import dp_pipeline.raw.snapshot"),
+    "export": ("export/planted.py", "import dp_pipeline.gate.curator"),
+    "exporting": ("publish/export.py", "import dp_pipeline.raw.snapshot"),
     "dagster": ("raw/planted.py", "import dagster"),
     "noise": ("models/planted.py", "import opendp.measurements"),
     "engines": ("gate/planted.py", "import pandas"),

@@ -1,4 +1,6 @@
-"""`dp-pipeline`: run, anonymize, plan, backfill, roll-up, budget, data, ui, demo, study, doctor.
+"""`dp-pipeline`: run, anonymize, plan, export, verify, backfill, roll-up, budget, data, ui, demo,
+study, doctor.
+
 Heavy packages are imported by the command that needs them: ``--help`` and ``budget`` start at once.
 
 An error is one line on stderr. Exit codes: 0 done, 1 failed, 2 wrong use, 3 budget refused.
@@ -57,11 +59,13 @@ COMMANDS = {
     "data": "cli.data:data",
     "demo": "cli.run:demo",
     "doctor": "cli.doctor:doctor",
+    "export": "cli.export:export",
     "plan": "cli.run:plan",
     "roll-up": "cli.run:roll_up",
     "run": "cli.run:run",
     "study": "studies.commands:study",
     "ui": "cli.ui:ui",
+    "verify": "cli.export:verify",
     "webserver": "cli.ui:webserver",
 }
 """Command → where it is; imported when it is asked for."""

@@ -17,6 +17,7 @@ from dp_pipeline.orchestration.instance import code_location
 from dp_pipeline.publish.account import require_snapshot
 from dp_pipeline.publish.domain_release import NAME, with_discovered
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
+from dp_pipeline.publish.export import publications_of
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.raw.ingest import is_watchable
@@ -147,11 +148,14 @@ def _windows(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
 
 
 def _report(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
-    """The comparison and the budget report."""
+    """The comparison, what is published, and the budget report."""
+    shelf = ("published",) if publications_of(spec) else ()
+    put = ", put what is published onto its shelf" if shelf else ""
     description = (
-        f"Compare what was released of {spec.name}, and report its budget. Spends nothing."
+        f"Compare what was released of {spec.name}{put}, and report its budget. Spends nothing."
     )
-    return _job(spec, f"{spec.name}_report", ("comparison", "budget"), description=description)
+    names = ("comparison", *shelf, "budget")
+    return _job(spec, f"{spec.name}_report", names, description=description)
 
 
 def _new_snapshot(spec: DatasetSpec, publication: Publication) -> dg.job:  # type: ignore[valid-type]

@@ -31,6 +31,7 @@ from dp_pipeline.metrics.marginals import MOST_COMPARED
 from dp_pipeline.publish.k_anonymous_tables import TableFacts
 from dp_pipeline.publish.publish import Published
 from dp_pipeline.publish.release import Release
+from dp_pipeline.publish.shelf import Shelved
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bundle import LEARNED, Bundle
 from dp_pipeline.reporting.figures import budget_staircase
@@ -63,6 +64,22 @@ def quality_metadata(rows: Sequence[QualityRow]) -> Metadata:
         if row.error is not None:
             text = f"{row.text} of {MOST_COMPARED:,} rows"
             told[f"{row.model}/{row.metric}/sample"] = dg.MetadataValue.text(text)
+    return told
+
+
+def shelf_metadata(shelved: Mapping[str, Shelved | None]) -> Metadata:
+    """Of each published model what stands for readers now, and where."""
+    told: Metadata = {}
+    for model, one in shelved.items():
+        if one is None:
+            told[model] = dg.MetadataValue.text("nothing that is cleared was settled yet")
+            continue
+        is_folder = "://" not in one.place
+        value = dg.MetadataValue.path if is_folder else dg.MetadataValue.text
+        told[model] = dg.MetadataValue.text(one.release)
+        told[f"{model}/place"] = value(one.place)
+        told[f"{model}/version"] = dg.MetadataValue.text(one.version)
+        told[f"{model}/digest"] = dg.MetadataValue.text(f"sha256:{one.digest}")
     return told
 
 

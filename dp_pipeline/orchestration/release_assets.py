@@ -1,7 +1,7 @@
 """Assets of what is released of a data set, at an ε or a K.
 
-One asset a model or method, the evaluation of each level, a comparison over all of them, and the
-budget of the population.
+One asset a model or method, the evaluation of each level, a comparison over all of them, what is
+published, and the budget of the population.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,14 +41,17 @@ from dp_pipeline.orchestration.metadata import (
     picture,
     quality_metadata,
     release_metadata,
+    shelf_metadata,
 )
 from dp_pipeline.publish.account import limits_word
 from dp_pipeline.publish.domain_release import with_discovered
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
+from dp_pipeline.publish.export import publications_of
 from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.publish.outcome import write_comparison, write_evaluation, write_pointer
 from dp_pipeline.publish.publish import publish
 from dp_pipeline.publish.release import Release, not_dp_beside, program_code
+from dp_pipeline.publish.shelf import shelve
 from dp_pipeline.raw.prepare import stages_of
 from dp_pipeline.spec.dataset import DatasetSpec
 
@@ -67,7 +70,8 @@ def release_assets(spec: DatasetSpec) -> list[dg.AssetsDefinition]:
         if kind.names(spec):
             found += [_released(spec, kind, name) for name in kind.names(spec)]
             found += [_evaluation(spec, kind), _comparison(spec, kind)]
-    return [*found, _budget(spec)]
+    shelf = [_published(spec)] if publications_of(spec) else []
+    return [*found, *shelf, _budget(spec)]
 
 
 Asked = tuple[DatasetSpec, type[Release]]
@@ -272,6 +276,33 @@ def _comparison(spec: DatasetSpec, kind: type[Release]) -> dg.AssetsDefinition:
         )
 
     return comparison
+
+
+def _published(spec: DatasetSpec) -> dg.AssetsDefinition:
+    models = list(dict.fromkeys(one.model for one in publications_of(spec)))
+
+    @dg.asset(
+        key=[spec.name, "published"],
+        deps=[[spec.name, name] for name in models],
+        description=f"The newest cleared release of {', '.join(models)}, as an export for readers, "
+        "in a place that stays the same and is replaced at once. What is not cleared for "
+        "publication is never put there. Spends nothing and reads no row.",
+        group_name=group_name(spec, "release"),
+        kinds={"csv", "json"},
+        tags=side_tags(spec, "release"),
+        owners=list(spec.owners),
+        code_version=program_code(),
+        automation_condition=when_anything_is_new(),
+    )
+    def published(pipeline: PipelineResource) -> dg.MaterializeResult[Any]:
+        with one_line_failures(spec):
+            shelved = shelve(spec, pipeline.home)
+        versions = " ".join("none" if one is None else one.version for one in shelved.values())
+        return dg.MaterializeResult(
+            metadata=shelf_metadata(shelved), data_version=dg.DataVersion(versions)
+        )
+
+    return published
 
 
 def _budget(spec: DatasetSpec) -> dg.AssetsDefinition:

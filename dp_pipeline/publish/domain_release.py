@@ -252,18 +252,9 @@ class DomainRelease(NoisyRelease):
     def write_card(self, bundle: Bundle, folder: Path) -> Path:  # noqa: ARG002
         """The card, made anew by every run, as the sum of all charges grows."""
         from dp_pipeline.reporting.pages import card
-        from dp_pipeline.reporting.releases import PrivateRelease
 
-        ledger, population = self.home.ledger, self.spec.population
-        reported = PrivateRelease(
-            spec=self.spec,
-            bundle=bundle,
-            summary=self.summary,
-            balance=ledger.balance(population),
-            beside=not_dp_beside(self.spec, ledger),
-        )
         path = self.home.reports / f"{self.spec.name}.cards" / f"{NAME}.{self.level}.md"
-        write_atomically(path, card(reported).encode())
+        write_atomically(path, card(self.reported(bundle)).encode())
         return path
 
 

@@ -15,6 +15,7 @@ HOME_VARIABLE = "DP_PIPELINE_HOME"
 HEAD_VARIABLE = "DP_PIPELINE_LEDGER_HEAD"
 NOISE_VARIABLE = "DP_PIPELINE_NOISE"
 ENGINE_VARIABLE = "DP_PIPELINE_ENGINE"
+PUBLISHED_VARIABLE = "DP_PIPELINE_PUBLISHED"
 
 
 @dataclass(frozen=True)
@@ -127,3 +128,10 @@ def noise_name() -> str:
 def engine_name() -> str:
     """The engine that ``$DP_PIPELINE_ENGINE`` names; empty where nothing is said."""
     return os.environ.get(ENGINE_VARIABLE, "")
+
+
+def published_place(home: Home) -> str:
+    """Where readers find the newest cleared releases, as ``$DP_PIPELINE_PUBLISHED`` says: a folder,
+    or an address that fsspec knows; below the home where nothing is said.
+    """
+    return os.environ.get(PUBLISHED_VARIABLE) or str(home.root / "published")

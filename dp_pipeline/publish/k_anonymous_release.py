@@ -310,6 +310,10 @@ class KAnonymousRelease(Release):
         """Damaged: no answers are stored that a lost table could be made again from."""
         raise self.store.another(self.store.bundle_path(key, self.postprocessing))
 
+    def reported(self, bundle: Bundle) -> ReportedRelease:
+        """The release as its card shows it."""
+        return for_readers(self.spec, bundle, {})
+
     def write_card(self, bundle: Bundle, folder: Path) -> Path:  # noqa: ARG002
         """The card, which was sealed with the bundle."""
         return folder / CARD

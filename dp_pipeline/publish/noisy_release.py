@@ -11,17 +11,20 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from dp_pipeline.gate.noise import NoiseSource, named_noise
 from dp_pipeline.ledger import Entry
 from dp_pipeline.publish.home import NOISE_VARIABLE
-from dp_pipeline.publish.release import ROWS, Drawing, Release
+from dp_pipeline.publish.release import ROWS, Drawing, Release, not_dp_beside
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bundle import Bundle, Key, ReleaseKey
 from dp_pipeline.release.transcript import AnswerCount, AnswersLost, Transcript
 from dp_pipeline.spec.errors import Damaged, DeclarationError, OtherQuestion
 from dp_pipeline.spec.parameters import fact_text
+
+if TYPE_CHECKING:
+    from dp_pipeline.reporting.releases import PrivateRelease
 
 _DRY_RUN = "seeded:0"
 
@@ -104,6 +107,19 @@ class NoisyRelease(Release):
         counter    None draws nothing: every answer must be in the transcript
         as_begun   False for a settled release under another post-processing
         """
+
+    def reported(self, bundle: Bundle) -> PrivateRelease:
+        """The release as cards show it, beside everything ever drawn from its population."""
+        from dp_pipeline.reporting.releases import PrivateRelease
+
+        ledger = self.home.ledger
+        return PrivateRelease(
+            spec=self.spec,
+            bundle=bundle,
+            summary=self.summary,
+            balance=ledger.balance(self.spec.population),
+            beside=not_dp_beside(self.spec, ledger),
+        )
 
     def open(self, key: Key, snapshot: Snapshot) -> NoisyDrawing:
         """The counter over its rows, before it is charged."""

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from dp_pipeline import __version__
 from dp_pipeline.ledger import Charge, Entry, Ledger
@@ -24,6 +24,9 @@ from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bundle import Bundle, Key
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.windows import range_text
+
+if TYPE_CHECKING:
+    from dp_pipeline.reporting.releases import ReportedRelease
 
 BESIDE = "not-dp beside it"
 """The fact of a bundle that names them."""
@@ -224,6 +227,10 @@ class Release(ABC):
         """A settled release, made again from what is stored of it without a look at the rows;
         Damaged where that cannot be.
         """
+
+    @abstractmethod
+    def reported(self, bundle: Bundle) -> ReportedRelease:
+        """The release as cards show it, with what the account says of its population now."""
 
     @abstractmethod
     def write_card(self, bundle: Bundle, folder: Path) -> Path:

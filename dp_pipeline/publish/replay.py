@@ -66,13 +66,16 @@ def facts_of(bundle: Bundle, path: Path) -> dict[str, str]:
     return {**kept, TRANSCRIPT: bundle.transcript} if bundle.transcript else kept
 
 
+def named_snapshot(spec: DatasetSpec, home: Home, name: str) -> Snapshot:
+    """A snapshot of which nothing but its name is known or needed: that is what enters a key."""
+    return Snapshot(Path(home.raw, spec.name, name), b"")
+
+
 def key_of(release: Release, bundle: Bundle) -> Key:
     """The key of a stored release of this question, made from the declaration; Damaged where that
     is not the key that was stored.
     """
-    # Of a snapshot only its name enters a key.
-    read = Snapshot(Path(release.home.raw, release.spec.name, bundle.facts["snapshot"]), b"")
-    key: Key = release.key(read)
+    key: Key = release.key(named_snapshot(release.spec, release.home, bundle.facts["snapshot"]))
     if isinstance(key, ReleaseKey):
         refines = bundle.facts.get(REFINES, "")
         key = key.with_replicate(int(bundle.facts["replicate"])).refining(refines)

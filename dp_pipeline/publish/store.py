@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dp_pipeline.export.tables import arrow_of, columns_of
 from dp_pipeline.files import make_private, sync, temporary_folder, write_whole
 from dp_pipeline.release.bundle import Bundle, Key, table_names
 from dp_pipeline.release.clusters import Tables
@@ -147,19 +148,10 @@ def _contents(folder: Path) -> dict[str, bytes]:
 
 
 def _write_table(path: Path, table: Mapping[str, np.ndarray]) -> None:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns = {}
-    for name, values in table.items():
-        if values.dtype.kind in "UO":
-            # A column of nothing but missing values says no type: text is what any reader takes.
-            is_text = all(isinstance(one, str) for one in values.tolist() if one is not None)
-            columns[name] = pa.array(values.tolist(), pa.string() if is_text else None)
-        else:
-            columns[name] = values
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        pq.write_table(pa.table(columns), file)
+        pq.write_table(arrow_of(table), file)
         file.flush()
         os.fsync(file.fileno())
 
@@ -168,18 +160,4 @@ def _read_table(content: bytes) -> dict[str, np.ndarray]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pq.read_table(pa.BufferReader(content))
-    columns = {}
-    for name in table.column_names:
-        column = table.column(name)
-        values = column.to_numpy(zero_copy_only=False)
-        if values.dtype.kind == "M":
-            # Parquet has no whole seconds: they come back as thousands of parts.
-            is_date = pa.types.is_date(column.type)
-            columns[name] = values.astype("datetime64[D]" if is_date else "datetime64[s]")
-        elif column.null_count:
-            # NumPy would make a float of a whole number beside a missing one.
-            columns[name] = np.array([*column.to_pylist(), None], dtype=object)[:-1]
-        else:
-            columns[name] = values.astype(np.str_) if values.dtype.kind == "O" else values
-    return columns
+    return columns_of(pq.read_table(pa.BufferReader(content)))

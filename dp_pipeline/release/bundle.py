@@ -178,8 +178,9 @@ class Bundle:
         return self.facts["fit_for_release"] == "yes"
 
     def require_exportable(self) -> None:
-        """BoundaryViolation, in one line, for a release that must never leave this project: one
-        without the ε that was asked, unless the data set file allows by name what it promises.
+        """BoundaryViolation, in one line, for a release that must never leave this project where
+        its rows are sensitive: one without the ε that was asked, unless the data set file allows by
+        name what it promises.
         """
         is_allowed = self.is_k_anonymous and self.facts.get(ALLOWED) == "yes"
         if not self.fit_for_release or (self.caveat and not is_allowed):

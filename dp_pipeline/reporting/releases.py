@@ -119,6 +119,24 @@ def _step(what: str) -> str:
     return TABLES if what.startswith("cells of ") else STRUCTURE
 
 
+def standing_of(bundle: Bundle) -> Standing:
+    """What a reader has to see of a bundle first: whether the ε that was asked holds."""
+    if not bundle.is_dp:
+        return Standing.NOT_DP
+    if bundle.caveat:
+        return Standing.ANOTHER_EPSILON
+    return Standing.PRIVATE if bundle.fit_for_release else Standing.NOT_FOR_RELEASE
+
+
+def mechanisms_of(bundle: Bundle) -> list[tuple[str, str, int, Fraction]]:
+    """Mechanism, scale, how many charges, and what those cost together."""
+    groups: dict[tuple[str, str], list[Fraction]] = {}
+    for spend, cost in zip(bundle.spends, bundle.costs, strict=True):
+        scale = number_text(float(spend.scale))
+        groups.setdefault((spend.mechanism, scale), []).append(cost)
+    return [(*group, len(costs), sum(costs, Fraction(0))) for group, costs in groups.items()]
+
+
 MOST_COLUMNS = 4
 """Of a centre on a card, beside its noisy rows."""
 
@@ -155,11 +173,7 @@ class PrivateRelease(ReportedRelease):
     @property
     def standing(self) -> Standing:
         """Whether the ε that was asked holds."""
-        if not self.bundle.is_dp:
-            return Standing.NOT_DP
-        if self.bundle.caveat:
-            return Standing.ANOTHER_EPSILON
-        return Standing.PRIVATE if self.bundle.fit_for_release else Standing.NOT_FOR_RELEASE
+        return standing_of(self.bundle)
 
     @property
     def may_be_drawn_again(self) -> bool:
@@ -181,11 +195,7 @@ class PrivateRelease(ReportedRelease):
     @property
     def mechanisms(self) -> list[tuple[str, str, int, Fraction]]:
         """Mechanism, scale, how many charges, and what those cost together."""
-        groups: dict[tuple[str, str], list[Fraction]] = {}
-        for spend, cost in self.charges:
-            scale = number_text(float(spend.scale))
-            groups.setdefault((spend.mechanism, scale), []).append(cost)
-        return [(*group, len(costs), sum(costs, Fraction(0))) for group, costs in groups.items()]
+        return mechanisms_of(self.bundle)
 
     @property
     def steps(self) -> tuple[Step, ...]:

@@ -38,6 +38,9 @@ marks of stages that were prepared by it.
 DOCUMENT = 1
 """Of the JSON files by which assets hand on evaluations, comparisons and pointers to bundles."""
 
+EXPORT = 1
+"""Of exported folders: in their ``datapackage.json`` and ``card.json``."""
+
 
 def require_format(stored: object, expected: int, *, of: str, older: str) -> None:
     """UnknownFormat unless ``stored`` is the number of the format that this program reads.

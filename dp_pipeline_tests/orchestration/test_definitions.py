@@ -80,10 +80,11 @@ def test_every_built_in_data_set_is_there_where_a_data_folder_is_named(specs):
 def test_a_data_set_without_cells_has_no_stages_of_cells(specs):
     raw = {"ingested", "validated", "normalized"}
     internal = {"evaluation", "comparison", "budget"}
-    assert names_of(of(specs, "rides")) == raw | internal | {"dpqt_kmeans"}
+    shelf = {"published"}
+    assert names_of(of(specs, "rides")) == raw | internal | shelf | {"dpqt_kmeans"}
     assert names_of(of(specs, "homes")) == raw | internal | {"discretized"} | set(HOMES["models"])
     bits = raw | {"discretized", "one_hot"}
-    assert names_of(of(specs, "plants")) == bits | internal | set(PLANTS["models"])
+    assert names_of(of(specs, "plants")) == bits | internal | shelf | set(PLANTS["models"])
 
 
 def test_the_chain_goes_from_rows_over_the_last_stage_to_models_evaluation_and_report(specs):
@@ -100,6 +101,7 @@ def test_the_chain_goes_from_rows_over_the_last_stage_to_models_evaluation_and_r
         assert upstream(model) == {"one_hot"}
     assert upstream("evaluation") == upstream("budget") == set(PLANTS["models"])
     assert upstream("comparison") == {"evaluation"}
+    assert upstream("published") == {PLANTS["publish"]["model"]}
 
 
 def test_every_asset_check_job_and_schedule_says_what_it_is(definitions: dg.Definitions):
@@ -141,7 +143,7 @@ def test_only_the_free_reports_start_by_themselves(definitions: dg.Definitions):
         for spec in definitions.resolve_all_asset_specs()
         if spec.automation_condition is not None
     }
-    assert automatic == {"comparison", "budget", "k_anonymous/comparison"}
+    assert automatic == {"comparison", "budget", "published", "k_anonymous/comparison"}
 
 
 def test_models_have_the_listed_epsilons_and_methods_the_listed_k_ascending_as_partitions(

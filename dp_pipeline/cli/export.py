@@ -1,0 +1,116 @@
+"""`dp-pipeline export` and `verify`: a settled release as a folder for readers, and its checks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dp_pipeline.spec.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from dp_pipeline.publish.export import Exported
+
+_FORMATS = click.Choice(["csv", "parquet", "arrow"])
+
+
+@click.command()
+@click.argument("dataset", metavar="NAME")
+@click.argument("model", required=False, default="")
+@click.option("--epsilon", default="", help="At this ε; else the newest.")
+@click.option("--k", default="", help="Of a k-anonymous method: at this K; else the newest.")
+@click.option("--window", default="", help="Of rows that are cut: of this window; else the newest.")
+@click.option("--to", "target", required=True, type=click.Path(path_type=Path), help="The folder.")
+@click.option("--format", "ending", type=_FORMATS, default="csv", help="Of tables.")
+@click.option("--allow-not-dp", is_flag=True, help="Also what is not cleared, marked as it is.")
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
+def export(
+    dataset: str, model: str, target: Path, ending: str, allow_not_dp: bool, **options: Any
+) -> None:
+    """Write the newest settled release of NAME into a folder for readers: tables, places, card.
+
+    Of MODEL, or of what the data set publishes, of several of them the first. No row is read and
+    nothing is charged. An earlier export of the same data set and model is replaced whole;
+    anything else that is there stays.
+    """
+    from dp_pipeline.publish.export import Asked, newest_settled, require_leaving
+    from dp_pipeline.publish.export import export as export_found
+    from dp_pipeline.publish.home import find_home
+    from dp_pipeline.spec.discovery import find_spec
+
+    as_json = options.pop("as_json")
+    spec = find_spec(dataset)
+    asked = Asked.of(spec, name=model, **options)
+    found = newest_settled(spec, find_home(), asked)
+    require_leaving(found, allow_not_dp=allow_not_dp)
+    exported = export_found(found, target, ending=ending)
+    (_print_json if as_json else _print)(exported)
+
+
+def _print(exported: Exported) -> None:
+    found = exported.found
+    click.echo(f"{found.words}: {found.release.reported(found.bundle).standing}")
+    for name, size in exported.files.items():
+        click.echo(f"  {name}  {size:,} bytes")
+    if "centres" in found.bundle.tables and not any(map(_is_geojson, exported.files)):
+        click.echo("no GeoJSON: it knows longitude and latitude alone, and these are other places")
+    click.echo(f"folder: {exported.folder}")
+    click.echo(f"digest: sha256:{exported.digest}")
+    click.echo(f"`dp-pipeline verify {exported.folder}` checks it, without a home")
+
+
+def _is_geojson(name: str) -> bool:
+    return name.endswith(".geojson")
+
+
+def _print_json(exported: Exported) -> None:
+    found = exported.found
+    told = {
+        "folder": str(exported.folder),
+        "release": found.release.what,
+        "dataset": found.release.spec.name,
+        "model": found.release.name,
+        "snapshot": found.bundle.facts["snapshot"],
+        "standing": str(found.release.reported(found.bundle).standing),
+        "key": found.bundle.key,
+        "files": dict(exported.files),
+        "digest": f"sha256:{exported.digest}",
+    }
+    click.echo(json.dumps(told, indent=1, ensure_ascii=False))
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
+@click.pass_context
+def verify(context: click.Context, folder: Path, as_json: bool) -> None:
+    """Check an export from its own files: digests, charges, card. Needs no home and no ledger.
+
+    Whoever changes every file and digest alike can write a whole that agrees: compare the digest
+    that is printed with the one that the publisher says.
+    """
+    from dp_pipeline.export.folder import SUMS, digest_of_export
+    from dp_pipeline.export.verify import verified
+
+    if not folder.is_dir():
+        raise DeclarationError(f"{folder}: expected the folder of an export, got none")
+    checks = verified(folder)
+    bad = [one for one in checks if not one.is_good]
+    digest = f"sha256:{digest_of_export(folder)}" if (folder / SUMS).is_file() else "none"
+    if as_json:
+        told = {
+            "folder": str(folder),
+            "good": not bad,
+            "digest": digest,
+            "checks": [{"of": one.of, "good": one.is_good, "found": one.found} for one in checks],
+        }
+        click.echo(json.dumps(told, indent=1, ensure_ascii=False))
+    else:
+        for one in checks:
+            click.echo(one.line)
+        click.echo(f"digest: {digest}")
+        click.echo(f"{len(checks)} checks, {len(bad) or 'none'} bad")
+    if bad:
+        context.exit(1)

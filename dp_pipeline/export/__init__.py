@@ -1,0 +1,3 @@
+"""Exports: a release as a folder that anybody can read and check, without a home or this program's
+store.
+"""

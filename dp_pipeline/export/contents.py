@@ -1,0 +1,241 @@
+"""What an export holds: the tables of a release, its places, its card, and what was paid for it.
+
+``datapackage.json`` is a Data Package of the Frictionless standard, version 2: any of its readers
+knows files, columns, types, levels and digests without this program (docs/decisions/0055).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dp_pipeline.export.card import CARD, card_json
+from dp_pipeline.export.folder import DESCRIPTOR, OWN, SUMS, file_digest, sums_text
+from dp_pipeline.export.places import CENTRES, MAP, geojson, place_of
+from dp_pipeline.export.tables import Columns, has_missing, types_of, write_table
+from dp_pipeline.files import plain_cells
+from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.reporting.card_page import card_page
+from dp_pipeline.reporting.figures.cluster_view import SIZE, cluster_sizes
+from dp_pipeline.reporting.releases import ReportedRelease
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.domain import Attribute
+from dp_pipeline.spec.encoding import Bins, Point
+from dp_pipeline.spec.formats import EXPORT
+
+SYNTHETIC, CODES, SIZES = "synthetic", "codes", "sizes"
+RELEASE = "release.json"
+"""The release as it was settled: facts, charges, quality numbers, digests of its tables."""
+
+_FIRST = (SYNTHETIC, CENTRES, MAP, "classes", "released")
+"""Tables that people come for; the others are in a folder below."""
+_DETAILS = "details"
+
+_PROFILES = "https://datapackage.org/profiles/2.0"
+_MEDIA = {
+    ".csv": "text/csv",
+    ".parquet": "application/vnd.apache.parquet",
+    ".arrow": "application/vnd.apache.arrow.file",
+    ".geojson": "application/geo+json",
+    ".json": "application/json",
+    ".md": "text/markdown",
+    ".html": "text/html",
+}
+_TITLES = {
+    SYNTHETIC: "Synthetic rows, in the columns of the source",
+    CENTRES: "Released centres, with the noisy number of rows of each where there is one",
+    MAP: "Map: boxes with their noisy number of rows",
+    CODES: "The synthetic rows as codes of levels and bins",
+    "marginals": "Share of every level among the synthetic rows",
+    "cliques": "Nodes of the model graph",
+    "measured": "Tables that were measured, with their noise",
+    "cells": "Noisy counts",
+    "groups": "The group that each level was counted in",
+    "classes": "Published classes, with their noisy number of rows",
+    "released": "The k-anonymous rows",
+}
+
+
+class Sheet(NamedTuple):
+    """A table of a release as it is written.
+
+    name   as the bundle calls it
+    path   in the folder
+    """
+
+    name: str
+    path: str
+    table: Columns
+
+
+def sheets_of(bundle: Bundle, ending: str) -> list[Sheet]:
+    """Every table of a bundle, those that people come for first; sizes stand beside the centres."""
+    order = [*(name for name in _FIRST if name in bundle.tables)]
+    order += [name for name in bundle.tables if name not in (*_FIRST, SIZES)]
+    return [
+        Sheet(
+            name,
+            f"{name}.{ending}" if name in _FIRST else f"{_DETAILS}/{name}.{ending}",
+            _with_sizes(bundle) if name == CENTRES else bundle.tables[name],
+        )
+        for name in order
+    ]
+
+
+def _with_sizes(bundle: Bundle) -> Columns:
+    sizes = cluster_sizes(bundle.tables)
+    centres = bundle.tables[CENTRES]
+    return centres if sizes is None else {**centres, SIZE: sizes}
+
+
+def write_contents(folder: Path, release: ReportedRelease, card: str, ending: str) -> None:
+    """Write a whole export into an empty folder.
+
+    card     in Markdown
+    ending   ``csv``, ``parquet`` or ``arrow``: how its tables are written
+    """
+    sheets = sheets_of(release.bundle, ending)
+    for sheet in sheets:
+        (folder / sheet.path).parent.mkdir(exist_ok=True)
+        write_table(folder / sheet.path, sheet.table)
+    place = place_of(release.spec, release.bundle.tables)
+    for path, content in _documents(release, card, sheets, place).items():
+        (folder / path).write_bytes(content)
+    described = _descriptor(folder, release, sheets, place)
+    (folder / DESCRIPTOR).write_text(
+        f"{json.dumps(described, indent=1, ensure_ascii=False)}\n", encoding="utf-8"
+    )
+    (folder / SUMS).write_text(sums_text(folder), encoding="utf-8")
+
+
+def _documents(
+    release: ReportedRelease, card: str, sheets: list[Sheet], place: Point | None
+) -> dict[str, bytes]:
+    """Every file beside the tables, but for those that are about all files."""
+    drawn = [one for one in sheets if place is not None and one.name in (CENTRES, MAP)]
+    return {
+        f"{CARD}.md": card.encode(),
+        f"{CARD}.html": card_page(card).encode(),
+        f"{CARD}.json": card_json(release),
+        RELEASE: f"{release.bundle.to_json()}\n".encode(),
+        **{f"{one.name}.geojson": geojson(one.name, one.table, place) for one in drawn if place},
+    }
+
+
+def _descriptor(
+    folder: Path, release: ReportedRelease, sheets: list[Sheet], place: Point | None
+) -> dict[str, Any]:
+    """The Data Package of the files that were written."""
+    spec, bundle = release.spec, release.bundle
+    by_path = {one.path: one for one in sheets}
+    beside = sorted(one.name for one in folder.iterdir() if one.is_file())
+    paths = [*by_path, *(path for path in beside if path not in by_path)]
+    return {
+        "$schema": f"{_PROFILES}/datapackage.json",
+        "name": f"{spec.name}.{bundle.facts['model']}",
+        "id": bundle.key,
+        "title": f"{spec.title}, by {release.name}",
+        "description": f"{release.standing}. {spec.description}",
+        "resources": [
+            {**_resource(folder, path), **_tabular(by_path.get(path), release)} for path in paths
+        ],
+        OWN: {
+            "format": EXPORT,
+            "dataset": spec.name,
+            "model": bundle.facts["model"],
+            "standing": str(release.standing),
+            "place": None if place is None else list(place),
+        },
+    }
+
+
+def _resource(folder: Path, path: str) -> dict[str, Any]:
+    """A file as any file is described."""
+    file = folder / path
+    is_text = file.suffix not in (".parquet", ".arrow")
+    return {
+        "$schema": f"{_PROFILES}/dataresource.json",
+        "name": path,
+        "path": path,
+        "format": file.suffix[1:],
+        "mediatype": _MEDIA[file.suffix],
+        **({"encoding": "utf-8"} if is_text else {}),
+        "bytes": file.stat().st_size,
+        "hash": f"sha256:{file_digest(file)}",
+    }
+
+
+def _tabular(sheet: Sheet | None, release: ReportedRelease) -> dict[str, Any]:
+    """What is said of a table beside: title, columns, types, levels."""
+    if sheet is None:
+        return {}
+    is_csv, types = sheet.path.endswith(".csv"), types_of(sheet.table)
+    attributes = dict(_attributes(sheet, release.spec, release.bundle))
+    fields = [
+        _field(name, types[name], attributes.get(name), sheet.name, is_csv=is_csv)
+        for name in sheet.table
+    ]
+    missing = [""] if has_missing(sheet.table) else []
+    title = _TITLES.get(sheet.name, f"Table {sheet.name} of the release")
+    return {
+        "name": sheet.name,
+        "title": title,
+        "type": "table",
+        "schema": {"fields": fields, "missingValues": missing},
+    }
+
+
+def _attributes(sheet: Sheet, spec: DatasetSpec, bundle: Bundle) -> Iterator[tuple[str, Attribute]]:
+    """The columns that stand for a declared attribute."""
+    if sheet.name == SYNTHETIC:
+        declared = [one for one in spec.domain if one.name in bundle.tables[CODES]]
+        yield from zip(sheet.table, declared, strict=True)
+    elif sheet.name in (CENTRES, CODES):
+        names = [name for name in sheet.table if name in spec.domain.names]
+        yield from ((name, spec.domain[name]) for name in names)
+
+
+def _field(
+    name: str, type_: str, attribute: Attribute | None, table: str, *, is_csv: bool
+) -> dict[str, Any]:
+    """A column in the words of Table Schema."""
+    shown = plain_cells({"name": name})["name"] if is_csv else name
+    field: dict[str, Any] = {"name": shown, "type": type_}
+    if name == SIZE:
+        return {**field, "description": "noisy number of rows, which may be below 0"}
+    if attribute is None:
+        return field
+    if table == CODES:
+        return {**field, "constraints": {"minimum": 0, "maximum": attribute.size - 1}}
+    if table == SYNTHETIC and not isinstance(attribute.cells, Bins):
+        return {**field, **_levels(attribute, is_csv=is_csv)}
+    return {**field, **_number(attribute, is_drawn=table == SYNTHETIC)}
+
+
+def _levels(attribute: Attribute, *, is_csv: bool) -> dict[str, Any]:
+    levels = [] if attribute.cells is None else list(attribute.cells.labels())
+    shown = [plain_cells({"level": one})["level"] if is_csv else one for one in levels]
+    return {"categories": shown, "constraints": {"enum": shown}}
+
+
+def _number(attribute: Attribute, *, is_drawn: bool) -> Mapping[str, Any]:
+    """Bounds and bins of a number; of a date what its numbers mean, or how texts say it."""
+    coordinate, clock = attribute.coordinate, attribute.clock
+    if coordinate is None:
+        return {}
+    if clock is not None and is_drawn:
+        about = {"description": "from {} to {}".format(*attribute.range)}
+        return (
+            {**about, "type": _DATES[clock.kind], "format": clock.format} if clock.format else about
+        )
+    bounds = {"constraints": {"minimum": coordinate.lower, "maximum": coordinate.upper}}
+    if clock is not None:
+        unit = "days" if clock.kind == "date" else "seconds"
+        return {**bounds, "description": f"{unit} since 1970-01-01T00:00:00Z"}
+    edges = {"edges": list(attribute.cells.edges)} if isinstance(attribute.cells, Bins) else {}
+    return {**bounds, **edges}
+
+
+_DATES = {"date": "date", "timestamp": "datetime"}

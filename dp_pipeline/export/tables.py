@@ -1,0 +1,231 @@
+"""Released tables as files: CSV, Parquet or Arrow; read back, they are the values that they were.
+
+Every value comes back with its type, so the digest of a table can be compared with what its release
+says: numbers are written with all their digits, and a text that a spreadsheet would compute begins
+with ``'``. What CSV cannot tell apart is refused, not guessed.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dp_pipeline.files import plain_cells, told_cell
+from dp_pipeline.spec.errors import DeclarationError
+
+Columns = Mapping[str, np.ndarray]
+"""Column name → values (rows,), as in a bundle."""
+
+FORMATS = ("csv", "parquet", "arrow")
+"""By their endings."""
+
+Types = Mapping[str, str]
+"""Column name → ``string``, ``integer``, ``number``, ``date`` or ``datetime``."""
+
+_MISSING = ""
+_TYPES = {"U": "string", "i": "integer", "f": "number"}
+_STRANGE = {"INF": "inf", "-INF": "-inf", "NaN": "nan"}
+"""Numbers that Table Schema writes otherwise than Python."""
+
+
+def types_of(table: Columns) -> dict[str, str]:
+    """The type of every column, in Table Schema's words; of missing values alone ``string``."""
+    return {name: _type(values) for name, values in table.items()}
+
+
+def _type(values: np.ndarray) -> str:
+    if values.dtype.kind == "O":
+        present = np.array([one for one in values.tolist() if one is not None])
+        return _type(present) if len(present) else "string"
+    if values.dtype.kind == "M":
+        return "date" if values.dtype == np.dtype("datetime64[D]") else "datetime"
+    return _TYPES[values.dtype.kind]
+
+
+def has_missing(table: Columns) -> bool:
+    """Whether a value is missing anywhere."""
+    return any(_misses(values) for values in table.values())
+
+
+def _misses(values: np.ndarray) -> bool:
+    if values.dtype.kind == "M":
+        return bool(np.isnat(values).any())
+    return values.dtype.kind == "O" and None in values.tolist()
+
+
+def arrow_of(table: Columns) -> Any:
+    """The same as a table of Arrow."""
+    import pyarrow as pa
+
+    columns = {}
+    for name, values in table.items():
+        if values.dtype.kind in "UO":
+            # A column of nothing but missing values says no type: text is what any reader takes.
+            is_text = all(isinstance(one, str) for one in values.tolist() if one is not None)
+            columns[name] = pa.array(values.tolist(), pa.string() if is_text else None)
+        else:
+            columns[name] = values
+    return pa.table(columns)
+
+
+def columns_of(table: Any) -> dict[str, np.ndarray]:
+    """What ``arrow_of`` was given."""
+    import pyarrow as pa
+
+    columns = {}
+    for name in table.column_names:
+        column = table.column(name)
+        values = column.to_numpy(zero_copy_only=False)
+        if values.dtype.kind == "M":
+            # Parquet has no whole seconds: they come back as thousands of parts.
+            is_date = pa.types.is_date(column.type)
+            columns[name] = values.astype("datetime64[D]" if is_date else "datetime64[s]")
+        elif column.null_count:
+            # NumPy would make a float of a whole number beside a missing one.
+            columns[name] = np.array([*column.to_pylist(), None], dtype=object)[:-1]
+        else:
+            columns[name] = values.astype(np.str_) if values.dtype.kind == "O" else values
+    return columns
+
+
+def write_table(path: Path, table: Columns) -> None:
+    """Write a table in the format that the path ends with; DeclarationError for one that this
+    format cannot say.
+    """
+    write: Mapping[str, Callable[[Path, Columns], None]] = {
+        ".csv": _write_csv,
+        ".parquet": _write_parquet,
+        ".arrow": _write_arrow,
+    }
+    write[path.suffix](path, table)
+
+
+def read_table(path: Path, types: Types, *, missing: bool) -> dict[str, np.ndarray]:
+    """What ``write_table`` was given; ValueError, KeyError or TypeError for what it did not write.
+
+    types     of all columns, under the names that stand in the file
+    missing   whether an empty cell of a CSV file is a missing value, in place of an empty text
+    """
+    if path.suffix == ".csv":
+        return _read_csv(path, types, missing=missing)
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if path.suffix == ".parquet":
+        return columns_of(pq.read_table(pa.BufferReader(path.read_bytes())))
+    with pa.ipc.open_file(pa.BufferReader(path.read_bytes())) as file:
+        return columns_of(file.read_all())
+
+
+def _write_parquet(path: Path, table: Columns) -> None:
+    import pyarrow.parquet as pq
+
+    pq.write_table(arrow_of(table), path)
+
+
+def _write_arrow(path: Path, table: Columns) -> None:
+    import pyarrow as pa
+
+    arrow = arrow_of(table)
+    with path.open("wb") as file, pa.ipc.new_file(file, arrow.schema) as writer:
+        writer.write_table(arrow)
+
+
+LINES = 1 << 16
+"""Of a CSV file that are texts at a time: a table of millions of rows is written in parts."""
+
+
+def _write_csv(path: Path, table: Columns) -> None:
+    if has_missing(table) and any(_has_empty_text(values) for values in table.values()):
+        raise _unsayable(path)
+    lines = max((len(values) for values in table.values()), default=0)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        # A line with one empty cell would be no line: it is quoted by the writer itself.
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(_plain_texts(path, list(table)))
+        for first in range(0, lines, LINES):
+            part = [values[first : first + LINES] for values in table.values()]
+            types = map(_type, table.values())
+            cells = [_texts(path, *one) for one in zip(part, types, strict=True)]
+            writer.writerows(zip(*cells, strict=True))
+
+
+def _has_empty_text(values: np.ndarray) -> bool:
+    return values.dtype.kind in "UO" and _MISSING in values.tolist()
+
+
+def _texts(path: Path, values: np.ndarray, type_: str) -> list[str]:
+    """The cells of a column, or of a part of one."""
+    if values.dtype.kind == "M":
+        texts = np.datetime_as_string(values)
+        return np.where(np.isnat(values), _MISSING, texts).tolist()  # type: ignore[no-any-return]
+    if values.dtype.kind == "U":
+        return _plain_texts(path, values.tolist())
+    if type_ == "string":
+        present = ["" if one is None else one for one in values.tolist()]
+        return _plain_texts(path, present)
+    return [_number(one) for one in values.tolist()]
+
+
+def _plain_texts(path: Path, texts: list[str]) -> list[str]:
+    different = dict.fromkeys(texts)
+    plain = plain_cells({one: one for one in different})
+    if any(told_cell(plain[one]) != one for one in different):
+        raise _unsayable(path)
+    return [plain[one] for one in texts]
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return _MISSING
+    text = repr(value)
+    return {python: schema for schema, python in _STRANGE.items()}.get(text, text)
+
+
+def _unsayable(path: Path) -> DeclarationError:
+    return DeclarationError(
+        f"{path.name}: expected texts that CSV can tell from missing values and from formulas, "
+        "got others: `--format parquet` can"
+    )
+
+
+def _read_csv(path: Path, types: Types, *, missing: bool) -> dict[str, np.ndarray]:
+    with path.open(encoding="utf-8", newline="") as file:
+        lines = csv.reader(file, strict=True)
+        names = next(lines, [])
+        if names != list(types):
+            raise ValueError("other columns than are described")
+        parts: list[list[np.ndarray]] = [[_column([], types[name])] for name in names]
+        while cells := list(islice(lines, LINES)):
+            for column, name, found in zip(parts, names, zip(*cells, strict=True), strict=True):
+                column.append(_column(found, types[name], missing=missing))
+    return {
+        told_cell(name): np.concatenate(column[1:] or column)
+        for name, column in zip(names, parts, strict=True)
+    }
+
+
+def _column(cells: Sequence[str], type_: str, *, missing: bool = False) -> np.ndarray:
+    read = _READ[type_]
+    if type_ in ("date", "datetime"):
+        unit = "D" if type_ == "date" else "s"
+        return np.array([one or "NaT" for one in cells], dtype=f"datetime64[{unit}]")
+    if missing and _MISSING in cells:
+        found = [None if one == _MISSING else read(one) for one in cells]
+        return np.array([*found, None], dtype=object)[:-1]
+    return np.array([read(one) for one in cells], dtype=_DTYPES[type_])
+
+
+_READ: Mapping[str, Callable[[str], Any]] = {
+    "string": told_cell,
+    "integer": int,
+    "number": lambda text: float(_STRANGE.get(text, text)),
+    "date": str,
+    "datetime": str,
+}
+_DTYPES = {"string": np.str_, "integer": np.int64, "number": np.float64}

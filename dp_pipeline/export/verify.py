@@ -1,0 +1,303 @@
+"""Checking an export from its own files: no home, no ledger, no row.
+
+A check says what it looked at in one line, and never stops the others. Who changes every file and
+every digest alike can write a whole that agrees with itself: against that, the publisher says the
+digest of the export at another place.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dp_pipeline.export.card import CARD, guarantee, lines_on_card
+from dp_pipeline.export.contents import RELEASE, SIZES
+from dp_pipeline.export.folder import (
+    DESCRIPTOR,
+    OWN,
+    SUMS,
+    file_digest,
+    files_of,
+    read_descriptor,
+    sums_text,
+)
+from dp_pipeline.export.places import CENTRES, geojson
+from dp_pipeline.export.tables import Columns, read_table
+from dp_pipeline.release.accountant import Accountant
+from dp_pipeline.release.bundle import EARLIER_EVALUATION, Bundle, table_digest
+from dp_pipeline.reporting.card_page import says_the_same
+from dp_pipeline.reporting.figures.cluster_view import SIZE, cluster_sizes
+from dp_pipeline.spec.amounts import PURE
+from dp_pipeline.spec.errors import Damaged, PipelineError
+from dp_pipeline.spec.formats import EXPORT, require_format
+
+_EXACT = ("epsilon", "scale", "delta")
+_AMOUNTS = ("epsilon", "composed", "evaluation", "delta", "own_delta", EARLIER_EVALUATION)
+_AMOUNT = re.compile(r"none|[0-9./]{1,5000}(e-[0-9]{1,2})?", re.ASCII)
+"""Whoever wrote the folder may be a stranger: 1e999999999 would be computed for hours."""
+
+
+class Check(NamedTuple):
+    """One check.
+
+    of      file, or what was looked at
+    found   what agrees, or what was expected and what was got
+    """
+
+    of: str
+    is_good: bool
+    found: str
+
+    @property
+    def line(self) -> str:
+        """For a person."""
+        return f"{'ok ' if self.is_good else 'BAD'}  {self.of}: {self.found}"
+
+
+def verified(folder: Path) -> list[Check]:
+    """Every check of an export, in reading order."""
+    export = _Export(folder)
+    looks: dict[str, Callable[[], str]] = {SUMS: export.sums}
+    looks |= {path: partial(export.file, path) for path in export.paths}
+    looks |= {f"values of {name}": partial(export.table, name) for name in export.names}
+    if export.has_places:
+        looks["places"] = export.places
+    looks |= {
+        "release": export.release,
+        "scales": export.scales,
+        "sum of the charges": export.total,
+        f"figures of {CARD}.json": export.card,
+        f"figures of {CARD}.md": export.sentences,
+        f"words of {CARD}.html": export.page,
+    }
+    return [_checked(of, look) for of, look in looks.items()]
+
+
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, LookupError, ArithmeticError)
+
+
+def _checked(of: str, look: Callable[[], str]) -> Check:
+    """What a look finds; whatever it cannot read is not as it was exported."""
+    try:
+        return Check(of, True, look())
+    except PipelineError as error:
+        return Check(of, False, " ".join(str(error).split()))
+    except (*_UNREADABLE, OSError, RecursionError):
+        return Check(of, False, "expected it as it was exported, got what cannot be read")
+
+
+class _Export:
+    """One folder, each of its parts read once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._sheets: dict[str, Columns] = {}
+
+    @property
+    def paths(self) -> list[str]:
+        """Files that are there or that ought to be."""
+        return sorted((set(self._there) | {DESCRIPTOR, *self._described}) - {SUMS})
+
+    @property
+    def names(self) -> list[str]:
+        """Tables that are described."""
+        return [str(one["name"]) for one in self._described.values() if one.get("type") == "table"]
+
+    @property
+    def has_places(self) -> bool:
+        """Whether places are described in GeoJSON."""
+        return any(path.endswith(".geojson") for path in self._described)
+
+    def sums(self) -> str:
+        """The list of digests, byte for byte as the files of now make it."""
+        listed = (self.folder / SUMS).read_bytes().decode("ascii").splitlines(keepends=True)
+        found = sums_text(self.folder).splitlines(keepends=True)
+        other = next((one for one in found if one not in listed), None)
+        if other is not None:
+            raise Damaged(f"expected the digest of {other[66:].strip()[:80]}, got another")
+        if listed != found:
+            raise Damaged("expected the files that are there and no other, got others")
+        return f"{len(found)} files and no other, each with its digest"
+
+    def file(self, path: str) -> str:
+        """Size and digest of one file, as described."""
+        if path == DESCRIPTOR:
+            require_format(
+                self._descriptor[OWN].get("format"), EXPORT, of=DESCRIPTOR, older="export it again"
+            )
+            return f"describes {len(self._resources)} files"
+        described = self._described.get(path)
+        if described is None:
+            raise Damaged("expected no file that is not described, got one")
+        size, digest = (self.folder / path).stat().st_size, file_digest(self.folder / path)
+        if (described["bytes"], described["hash"]) != (size, f"sha256:{digest}"):
+            raise Damaged("expected the size and the digest that are described, got others")
+        return f"{size:,} bytes, as described"
+
+    def table(self, name: str) -> str:
+        """The values of one table, as they were released; what stands beside is computed again."""
+        own = self._own(name)
+        if table_digest(own) != self._stored["tables"][name]:
+            raise Damaged("expected the values that were released, got others")
+        if name == CENTRES and SIZE in self._sheet(CENTRES):
+            found, again = self._sheet(CENTRES)[SIZE], cluster_sizes(self._tables)
+            if again is None or not np.allclose(found, again):
+                raise Damaged("expected the noisy rows of the released map, got others")
+        lines = max((len(values) for values in own.values()), default=0)
+        return f"{lines:,} lines, every value as it was released"
+
+    def places(self) -> str:
+        """The GeoJSON files, made again from the tables."""
+        x, y = self._descriptor[OWN]["place"]
+        drawn = [name for name in self.names if f"{name}.geojson" in self._described]
+        for name in drawn:
+            path = self.folder / f"{name}.geojson"
+            if path.read_bytes() != geojson(name, self._sheet(name), (x, y)):
+                raise Damaged(f"{path.name}: expected the places of its table, got others")
+        return f"{', '.join(drawn)}: the same in GeoJSON as in the tables"
+
+    def release(self) -> str:
+        """The bundle and all of its tables, as they are stored."""
+        if f"{self._bundle.to_json()}\n".encode() != (self.folder / RELEASE).read_bytes():
+            raise Damaged("expected a release as this program writes it, got another")
+        return f"{self._bundle.key[:12]}, with all of its tables"
+
+    def scales(self) -> str:
+        """That each scale proves what was charged for it: the accountant's rule, in an accountant
+        that has room for all of them.
+        """
+        bundle = self._bundle
+        for spend in bundle.spends:
+            budget = bundle.budget if spend.currency != PURE.name else PURE
+            Accountant(spend.epsilon, budget, delta=spend.delta).charge(spend)
+        return f"{len(bundle.spends)}, each with a scale that costs what was charged for it"
+
+    def total(self) -> str:
+        """That the charges add up to what the release states, and to nothing less."""
+        bundle = self._bundle
+        if not bundle.is_dp:
+            return f"no ε is stated, and none is promised: {bundle.caveat}"
+        last, stated = bundle.model_spends, Fraction(_stated(bundle))
+        amount = stated if bundle.budget == PURE else bundle.budget.amount_of(stated)
+        budgets = [(bundle.spends[:last], amount, bundle.budget, bundle.own_delta)]
+        if bundle.facts["evaluation"] != "none" and EARLIER_EVALUATION not in bundle.facts:
+            evaluation = Fraction(bundle.facts["evaluation"])
+            budgets.append((bundle.spends[last:], evaluation, PURE, Fraction(0)))
+        for spends, most, currency, delta in budgets:
+            accountant = Accountant(most, currency, delta=delta)
+            accountant.charge(*spends)
+            accountant.require_all_spent()
+        return f"{bundle.spent_text}, exactly what is stated"
+
+    def card(self) -> str:
+        """The card's figures, computed again from the release."""
+        card = json.loads((self.folder / f"{CARD}.json").read_text(encoding="utf-8"))
+        require_format(card.get("format"), EXPORT, of=f"{CARD}.json", older="export it again")
+        told, again = card["guarantee"], json.loads(json.dumps(guarantee(self._bundle)))
+        other = next((name for name in (*again, *told) if again.get(name) != told.get(name)), None)
+        if other is not None:
+            raise Damaged(f"{other[:40]}: expected that of the release, got another")
+        if self._descriptor[OWN].get("standing") != again["standing"]:
+            raise Damaged(f"standing: expected that of the release in {DESCRIPTOR}, got another")
+        return f"{again['standing']}, ε = {again['epsilon']}, as in the release"
+
+    def sentences(self) -> str:
+        """The card for people: what it has to say of this release stands in it."""
+        card = self._text(f"{CARD}.md")
+        unsaid = next((line for line in lines_on_card(self._bundle) if line not in card), None)
+        if unsaid is not None:
+            raise Damaged(f"expected {unsaid[:80]!r} on the card, got another")
+        return "standing, amounts and mechanisms as in the release"
+
+    def page(self) -> str:
+        """The page of the card: the same words."""
+        if not says_the_same(self._text(f"{CARD}.html"), self._text(f"{CARD}.md")):
+            raise Damaged(f"expected the words of {CARD}.md, got others")
+        return f"the words of {CARD}.md"
+
+    def _text(self, name: str) -> str:
+        return (self.folder / name).read_text(encoding="utf-8")
+
+    @cached_property
+    def _descriptor(self) -> dict[str, Any]:
+        return read_descriptor(self.folder)
+
+    @cached_property
+    def _resources(self) -> dict[str, dict[str, Any]]:
+        """Path → what is described of it."""
+        return {str(one["path"]): dict(one) for one in self._descriptor["resources"]}
+
+    @property
+    def _described(self) -> dict[str, dict[str, Any]]:
+        """The same; nothing where the description cannot be read, which a check of it says."""
+        try:
+            return self._resources
+        except (PipelineError, *_UNREADABLE):
+            return {}
+
+    @property
+    def _there(self) -> list[str]:
+        """Files; none where one is a link, which the check of all digests says."""
+        try:
+            return files_of(self.folder)
+        except Damaged:
+            return []
+
+    @cached_property
+    def _stored(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self._text(RELEASE))
+        amounts = [spend[name] for spend in found["spends"] for name in _EXACT if name in spend]
+        amounts += [found["facts"][name] for name in _AMOUNTS if name in found["facts"]]
+        if not all(_AMOUNT.fullmatch(one) for one in amounts):
+            raise Damaged("expected amounts as they are written, got another")
+        return found
+
+    def _sheet(self, name: str) -> Columns:
+        """A table as it is written; Damaged where none of the files is it."""
+        if name not in self._sheets:
+            self._sheets[name] = self._read(name)
+        return self._sheets[name]
+
+    def _read(self, name: str) -> Columns:
+        found = [one for one in self._resources.values() if one["name"] == name]
+        # A path that leads out of the folder is none of its files.
+        if len(found) != 1 or found[0]["path"] not in self._there:
+            raise Damaged(f"{name[:40]}: expected one file of this table, got none")
+        schema = found[0]["schema"]
+        types = {field["name"]: _type(field) for field in schema["fields"]}
+        path = self.folder / found[0]["path"]
+        return read_table(path, types, missing=bool(schema["missingValues"]))
+
+    @cached_property
+    def _tables(self) -> dict[str, dict[str, np.ndarray]]:
+        """The tables of the release: the sizes of its centres apart from them again."""
+        tables = {name: self._own(name) for name in self.names}
+        if CENTRES in tables and SIZES in self._stored["tables"]:
+            tables[SIZES] = {"size": self._sheet(CENTRES)[SIZE]}
+        return tables
+
+    def _own(self, name: str) -> dict[str, np.ndarray]:
+        """A table without the column that stands beside the centres."""
+        return {column: values for column, values in self._sheet(name).items() if column != SIZE}
+
+    @cached_property
+    def _bundle(self) -> Bundle:
+        return Bundle.from_json(json.dumps(self._stored), self._tables)
+
+
+def _type(field: dict[str, Any]) -> str:
+    """How a column is read: dates in a format of their own are texts in the release."""
+    return "string" if "format" in field else str(field["type"])
+
+
+def _stated(bundle: Bundle) -> str:
+    """The ε that its model promised."""
+    facts = bundle.facts
+    return facts["epsilon"] if bundle.budget != PURE else facts.get("composed", facts["epsilon"])

@@ -1,0 +1,177 @@
+"""What lies in an export: tables, places, card, and a description that other programs read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dp_pipeline.export.folder import files_of
+from dp_pipeline.reporting.card_page import card_page, says_the_same
+from dp_pipeline.reporting.pages import card
+from dp_pipeline.spec.encoding import Coordinate
+from dp_pipeline_tests.export.samples import STRANGE, exported, map_release, table_release
+from dp_pipeline_tests.orchestration.patients import PATIENTS
+from dp_pipeline_tests.reporting.samples import MARKUP, k_anonymous, spec
+
+
+def described(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))
+    return found
+
+
+def fields_of(folder: Path, name: str) -> dict[str, dict[str, Any]]:
+    (resource,) = [one for one in described(folder)["resources"] if one["name"] == name]
+    return {field["name"]: field for field in resource["schema"]["fields"]}
+
+
+def test_a_table_lies_first_and_its_counts_below(tmp_path: Path) -> None:
+    folder = exported(tmp_path / "out", table_release())
+    assert files_of(folder) == [
+        "SHA256SUMS", "card.html", "card.json", "card.md", "datapackage.json",
+        "details/cells.csv", "details/cliques.csv", "details/codes.csv", "details/marginals.csv",
+        "details/measured.csv", "release.json", "synthetic.csv",
+    ]  # fmt: skip
+
+
+def test_columns_are_described_with_types_bounds_and_levels(tmp_path: Path) -> None:
+    fields = fields_of(exported(tmp_path / "out", table_release(), "parquet"), "synthetic")
+    assert {name: field["type"] for name, field in fields.items()} == {
+        "Age": "integer", "Kind": "string", "Income": "number", "Born": "date",
+        "Seen": "datetime", "Left": "date",
+    }  # fmt: skip
+    assert fields["Age"]["constraints"] == {"minimum": 0.0, "maximum": 90.0}
+    assert fields["Age"]["edges"] == [0.0, 30.0, 90.0]
+    assert fields["Kind"]["categories"] == fields["Kind"]["constraints"]["enum"] == list(STRANGE)
+    assert fields["Left"]["format"] == "%d.%m.%Y"
+
+
+def test_levels_are_described_as_they_stand_in_the_file(tmp_path: Path) -> None:
+    fields = fields_of(exported(tmp_path / "out", table_release()), "synthetic")
+    assert fields["Kind"]["categories"][0] == "'=1+1"
+
+
+def test_centres_have_their_noisy_rows_beside_them(tmp_path: Path) -> None:
+    folder = exported(tmp_path / "out", map_release(sizes={"size": np.array([4.0, -1.5])}))
+    assert (folder / "centres.csv").read_text(encoding="utf-8").splitlines() == [
+        "lat,lon,hour,noisy rows", "47.25,8.5,0.5,4.0", "47.75,8.125,0.25,-1.5",
+    ]  # fmt: skip
+    assert not (folder / "details").exists()
+
+
+def test_places_in_degrees_are_geojson_with_longitude_first(tmp_path: Path) -> None:
+    folder = exported(tmp_path / "out", map_release())
+    centres = json.loads((folder / "centres.geojson").read_text(encoding="utf-8"))
+    first = centres["features"][0]
+    assert first["geometry"] == {"type": "Point", "coordinates": [8.5, 47.25]}
+    assert first["properties"] == {
+        "hour": 0.5,
+        "noisy rows": pytest.approx(first["properties"]["noisy rows"]),
+    }
+    boxes = json.loads((folder / "synopsis.geojson").read_text(encoding="utf-8"))["features"]
+    (ring,) = boxes[0]["geometry"]["coordinates"]
+    assert ring == [[8.0, 47.0], [8.5, 47.0], [8.5, 47.5], [8.0, 47.5], [8.0, 47.0]]
+    assert boxes[0]["properties"] == {"hour_lower": 0.0, "hour_upper": 1.0, "weight": 3.5}
+
+
+def test_places_in_other_units_are_no_geojson(tmp_path: Path) -> None:
+    release = map_release()
+    metres = {"lat": "north", "lon": "east", "hour": "hour"}
+    names = {
+        f"{one}{end}": f"{to}{end}"
+        for one, to in metres.items()
+        for end in ("", "_lower", "_upper")
+    }
+    tables = {
+        name: {names.get(column, column): values for column, values in table.items()}
+        for name, table in release.bundle.tables.items()
+    }
+    attributes = tuple(replace(one, name=metres[one.name]) for one in release.spec.domain)
+    own = replace(release.spec, domain=replace(release.spec.domain, attributes=attributes))
+    moved = replace(release, spec=own, bundle=replace(release.bundle, tables=tables))
+    folder = exported(tmp_path / "out", moved)
+    assert not list(folder.glob("*.geojson"))
+    assert (folder / "centres.csv").read_text(encoding="utf-8").startswith("north,east,hour")
+
+
+def test_places_that_are_called_as_degrees_but_are_none_are_no_geojson(tmp_path: Path) -> None:
+    release = map_release()
+    far = tuple(replace(one, coordinate=Coordinate(0.0, 5000.0)) for one in release.spec.domain)
+    own = replace(release.spec, domain=replace(release.spec.domain, attributes=far))
+    folder = exported(tmp_path / "out", replace(release, spec=own))
+    assert not list(folder.glob("*.geojson"))
+
+
+def test_every_file_is_described_with_its_size_and_digest(tmp_path: Path) -> None:
+    folder = exported(tmp_path / "out", map_release())
+    paths = {one["path"]: one for one in described(folder)["resources"]}
+    assert set(paths) == {*files_of(folder)} - {"datapackage.json", "SHA256SUMS"}
+    assert paths["centres.csv"]["bytes"] == (folder / "centres.csv").stat().st_size
+    assert len({one["name"] for one in paths.values()}) == len(paths)
+
+
+def test_two_exports_of_one_release_are_the_same_bytes(tmp_path: Path) -> None:
+    folders = [exported(tmp_path / name, table_release()) for name in ("one", "two")]
+    one, two = ({name: (at / name).read_bytes() for name in files_of(at)} for at in folders)
+    assert one == two
+
+
+def test_a_k_anonymous_table_is_marked_everywhere(tmp_path: Path) -> None:
+    rows = {"x>=2": np.array(["0", "1"]), "colour": np.array(["a", "b"])}
+    made = k_anonymous(purpose="benchmark")
+    made = replace(
+        made, bundle=replace(made.bundle, tables={**made.bundle.tables, "released": rows})
+    )
+    folder = exported(tmp_path / "out", made)
+    assert (folder / "released.csv").exists()
+    standing = "NOT DIFFERENTIALLY PRIVATE"
+    for name in ("card.md", "card.html", "card.json", "datapackage.json"):
+        assert standing in (folder / name).read_text(encoding="utf-8"), name
+    figures = json.loads((folder / "card.json").read_text(encoding="utf-8"))["guarantee"]
+    assert (figures["cleared"], figures["epsilon"]) == (False, "none")
+
+
+class Tags(HTMLParser):
+    """The elements of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:  # noqa: ARG002
+        self.found.append(tag)
+
+
+def test_the_page_of_a_card_says_the_same_words_in_other_marks() -> None:
+    text = card(table_release())
+    page, tags = card_page(text), Tags()
+    assert says_the_same(page, text)
+    assert not says_the_same(page.replace("0.5 exactly", "0.1 exactly"), text)
+    tags.feed(page)
+    assert {"h1", "h2", "ul", "li", "table", "th", "td", "p"} <= set(tags.found)
+    assert "script" not in tags.found
+    assert "**" not in page and "| :-" not in page
+
+
+@pytest.mark.parametrize("text", [*MARKUP, "a | b", "**bold**", "<script>alert(1)</script>", "\\"])
+def test_no_value_is_markup_on_the_page_of_a_card(text: str) -> None:
+    release = table_release()
+    titled = replace(release, spec=replace(release.spec, title=text), summary=text)
+    markdown, plain = card(titled), Tags()
+    usual = Tags()
+    page = card_page(markdown)
+    plain.feed(page)
+    usual.feed(card_page(card(release)))
+    assert plain.found == usual.found
+    assert says_the_same(page, markdown)
+
+
+def test_a_card_of_exact_measures_becomes_a_page_too() -> None:
+    assert PATIENTS["purpose"] == "release"
+    made = k_anonymous(spec=spec())
+    assert says_the_same(card_page(card(made)), card(made))

@@ -1,0 +1,106 @@
+"""The folder of an export: whole or not at all, and over nothing but an earlier one."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline.export.folder import files_of, replace_whole
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline_tests.export.samples import exported, map_release
+
+OF = {"dataset": "squares", "model": "eug_kmeans"}
+
+
+def write(folder: Path) -> None:
+    made = exported(folder.parent / "made", map_release())
+    shutil.copytree(made, folder, dirs_exist_ok=True)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in files_of(folder)}
+
+
+def test_an_earlier_export_of_the_same_is_replaced_and_nothing_is_left_beside(
+    tmp_path: Path,
+) -> None:
+    replace_whole(tmp_path / "deep" / "out", write, **OF)
+    first = contents(tmp_path / "deep" / "out")
+    (tmp_path / "deep" / "out" / "card.md").write_text("old", encoding="utf-8")
+    replace_whole(tmp_path / "deep" / "out", write, **OF)
+    assert contents(tmp_path / "deep" / "out") == first
+    assert [one.name for one in (tmp_path / "deep").iterdir()] == ["out"]
+
+
+def a_file(path: Path) -> None:
+    path.write_text("mine", encoding="utf-8")
+
+
+def a_folder(path: Path) -> None:
+    path.mkdir()
+    (path / "mine.txt").write_text("mine", encoding="utf-8")
+
+
+def a_link(path: Path) -> None:
+    replace_whole(path.with_name("elsewhere"), write, **OF)
+    path.symlink_to(path.with_name("elsewhere"))
+
+
+def with_a_note(path: Path) -> None:
+    replace_whole(path, write, **OF)
+    (path / "note.txt").write_text("mine", encoding="utf-8")
+
+
+@pytest.mark.parametrize("there", [a_file, a_folder, Path.mkdir, a_link, with_a_note])
+def test_what_is_no_earlier_export_is_refused_by_name_and_stays(there, tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    there(target)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(DeclarationError, match=f"^{target}: expected no folder, or an earlier"):
+        replace_whole(target, write, **OF)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("other", [{"dataset": "rides"}, {"model": "htree_kmeans"}])
+def test_an_export_of_another_data_set_or_model_is_refused_by_name(
+    other: dict[str, str], tmp_path: Path
+) -> None:
+    replace_whole(tmp_path / "out", write, **OF)
+    before = contents(tmp_path / "out")
+    with pytest.raises(DeclarationError, match="got one of squares/eug_kmeans"):
+        replace_whole(tmp_path / "out", write, **{**OF, **other})
+    assert contents(tmp_path / "out") == before
+
+
+def test_an_export_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    replace_whole(tmp_path / "out", write, **OF)
+    before = contents(tmp_path / "out")
+
+    def fail(folder: Path) -> None:
+        (folder / "half.csv").write_text("x", encoding="utf-8")
+        raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        replace_whole(tmp_path / "out", fail, **OF)
+    assert contents(tmp_path / "out") == before
+    assert [one.name for one in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_export_that_cannot_take_its_name_gives_the_old_one_its_name_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace_whole(tmp_path / "out", write, **OF)
+    before = contents(tmp_path / "out")
+    rename = Path.rename
+
+    def refuse(path: Path, target: Path) -> Path:
+        if path.name == "new":
+            raise OSError("not now")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(OSError, match="not now"):
+        replace_whole(tmp_path / "out", write, **OF)
+    assert contents(tmp_path / "out") == before

@@ -1,0 +1,115 @@
+"""Tables as files: every value comes back as it was, or is refused."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_pipeline.export import tables
+from dp_pipeline.export.tables import FORMATS, has_missing, read_table, types_of, write_table
+from dp_pipeline.release.bundle import table_digest
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline_tests.export.samples import table_release
+
+TABLE = {
+    "text": np.array(["a", "=1+1", "-0.5", 'c,\n"d"']),
+    "whole": np.array([1, -2, 2**62, 0]),
+    "number": np.array([0.1, 1e300, 5e-324, -0.0]),
+    "strange": np.array([np.inf, -np.inf, np.nan, 1.0]),
+    "date": np.array(["1970-01-01", "NaT", "2026-12-31", "0001-01-01"], dtype="datetime64[D]"),
+    "time": np.array(["2026-10-05T02:00:01", "NaT", "NaT", "NaT"], dtype="datetime64[s]"),
+    "some texts": np.array(["x", None, "@y", None], dtype=object),
+    "some wholes": np.array([None, 7, 8, None], dtype=object),
+    "some numbers": np.array([None, 0.1, None, 2.5], dtype=object),
+    "none": np.array([None] * 4, dtype=object),
+}
+
+
+def written(path: Path, table: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    write_table(path, table)
+    return read_table(path, types_of(table), missing=has_missing(table))
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize("name", [*TABLE, "all of them"])
+def test_every_value_comes_back_as_it_was(ending: str, name: str, tmp_path: Path) -> None:
+    table = TABLE if name == "all of them" else {name: TABLE[name]}
+    back = written(tmp_path / f"table.{ending}", table)
+    assert list(back) == list(table)
+    assert table_digest(back) == table_digest(table)
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_every_table_of_a_release_comes_back_as_it_was(ending: str, tmp_path: Path) -> None:
+    for name, table in table_release().bundle.tables.items():
+        back = written(tmp_path / f"{name}.{ending}", table)
+        assert table_digest(back) == table_digest(table), name
+
+
+def test_a_table_that_is_written_in_parts_comes_back_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "LINES", 3)
+    many = {name: np.concatenate([values, values]) for name, values in TABLE.items()}
+    many["late"] = np.array([1, 2, 3, 4, 5, 6, 7, None], dtype=object)
+    many["early"] = np.array(["", None, "x"] + ["y"] * 5, dtype=object)[::-1]
+    many["early"][many["early"] == ""] = "z"
+    assert table_digest(written(tmp_path / "table.csv", many)) == table_digest(many)
+    assert len((tmp_path / "table.csv").read_text(encoding="utf-8").splitlines()) > 8
+
+
+def test_a_text_that_a_spreadsheet_would_compute_is_guarded_in_csv(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    write_table(path, {"=name": np.array(["=1+1", "-0.5", "plain"])})
+    lines = list(csv.reader(path.open(encoding="utf-8")))
+    assert lines == [["'=name"], ["'=1+1"], ["-0.5"], ["plain"]]
+    back = read_table(path, {"'=name": "string"}, missing=False)
+    assert {name: values.tolist() for name, values in back.items()} == {
+        "=name": ["=1+1", "-0.5", "plain"]
+    }
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"guarded already": np.array(["'=1+1"])},
+        {"missing or empty": np.array(["", None], dtype=object)},
+        {"empty": np.array(["", "a"]), "missing": np.array([1, None], dtype=object)},
+    ],
+    ids=str,
+)
+def test_what_csv_cannot_tell_apart_is_refused_and_parquet_says_it(
+    table: dict[str, np.ndarray], tmp_path: Path
+) -> None:
+    with pytest.raises(DeclarationError, match="expected texts that CSV can tell"):
+        write_table(tmp_path / "table.csv", table)
+    back = written(tmp_path / "table.parquet", table)
+    assert table_digest(back) == table_digest(table)
+
+
+def test_empty_texts_stay_texts_where_nothing_is_missing(tmp_path: Path) -> None:
+    back = written(tmp_path / "table.csv", {"separator": np.array(["", "a"])})
+    assert back["separator"].tolist() == ["", "a"]
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(
+    texts=st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0")), min_size=1),
+    numbers=st.lists(st.floats(allow_nan=False), min_size=1),
+)
+def test_any_text_and_number_comes_back_or_is_refused(
+    texts: list[str], numbers: list[float], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.csv"
+    many = min(len(texts), len(numbers))
+    table = {"text": np.array(texts[:many]), "number": np.array(numbers[:many])}
+    try:
+        back = written(path, table)
+    except DeclarationError:
+        return
+    assert table_digest(back) == table_digest(table)

@@ -1,0 +1,202 @@
+"""An export is checked from its own files: whatever was changed in it is found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dp_pipeline.export.folder import DESCRIPTOR, SUMS, file_digest, files_of, sums_text
+from dp_pipeline.export.verify import verified
+from dp_pipeline.reporting.releases import PrivateRelease
+from dp_pipeline_tests.export.samples import (
+    bad,
+    exported,
+    gaussian_release,
+    map_release,
+    table_release,
+)
+from dp_pipeline_tests.reporting.samples import k_anonymous
+
+RELEASES: dict[str, Callable[[], PrivateRelease]] = {
+    "table": table_release,
+    "map": map_release,
+    "map with sizes": lambda: map_release(sizes={"size": np.array([4.0, -1.5])}),
+    "in ρ": gaussian_release,
+}
+
+
+@pytest.mark.parametrize("name", RELEASES)
+@pytest.mark.parametrize("ending", ["csv", "parquet", "arrow"])
+def test_what_was_exported_verifies(name: str, ending: str, tmp_path: Path) -> None:
+    checks = verified(exported(tmp_path / "out", RELEASES[name](), ending))
+    assert bad(checks) == []
+    assert len(checks) > 12
+
+
+def test_a_k_anonymous_export_verifies_and_promises_no_epsilon(tmp_path: Path) -> None:
+    folder = exported(tmp_path / "out", k_anonymous(purpose="benchmark", reason="it reads rows"))
+    checks = verified(folder)
+    assert bad(checks) == []
+    (total,) = [one.found for one in checks if one.of == "sum of the charges"]
+    assert total.startswith("no ε is stated")
+
+
+def names(release: Callable[[], PrivateRelease], ending: str, folder: Path) -> list[str]:
+    return files_of(exported(folder, release(), ending))
+
+
+@pytest.mark.parametrize("place", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize(("name", "ending"), [("table", "parquet"), ("map", "csv")])
+def test_a_changed_byte_in_any_file_is_found(
+    name: str, ending: str, place: float, tmp_path: Path
+) -> None:
+    for at, file in enumerate(names(RELEASES[name], ending, tmp_path / "first")):
+        folder = exported(tmp_path / str(at), RELEASES[name](), ending)
+        content = bytearray((folder / file).read_bytes())
+        content[round(place * (len(content) - 1))] ^= 1
+        (folder / file).write_bytes(content)
+        found = bad(verified(folder))
+        assert found, file
+        assert any(file in line for line in found), (file, found)
+
+
+@pytest.mark.parametrize("name", ["table", "map"])
+def test_a_lost_file_is_found_whichever_it_is(name: str, tmp_path: Path) -> None:
+    for at, file in enumerate(names(RELEASES[name], "csv", tmp_path / "first")):
+        folder = exported(tmp_path / str(at), RELEASES[name]())
+        (folder / file).unlink()
+        assert bad(verified(folder)), file
+
+
+def test_one_more_file_is_found_and_so_is_a_link(tmp_path: Path) -> None:
+    folder = exported(tmp_path / "out", map_release())
+    (folder / "more.csv").write_text("x\n1\n", encoding="utf-8")
+    assert [line for line in bad(verified(folder)) if "more.csv" in line]
+    (folder / "more.csv").unlink()
+    (folder / "link.csv").symlink_to(folder / "centres.csv")
+    assert [line for line in bad(verified(folder)) if "link.csv: expected a file" in line]
+
+
+def forged(folder: Path, file: str, change: Callable[[str], str]) -> Path:
+    """One file changed, and every digest of it made to agree again."""
+    path = folder / file
+    before = path.read_text(encoding="utf-8")
+    after = change(before)
+    assert after != before
+    path.write_text(after, encoding="utf-8")
+    described: dict[str, Any] = json.loads((folder / DESCRIPTOR).read_text(encoding="utf-8"))
+    for one in described["resources"]:
+        if one["path"] == file:
+            one["bytes"] = path.stat().st_size
+            one["hash"] = f"sha256:{file_digest(path)}"
+    (folder / DESCRIPTOR).write_text(json.dumps(described), encoding="utf-8")
+    (folder / SUMS).write_text(sums_text(folder), encoding="utf-8")
+    return folder
+
+
+FORGERIES: dict[str, tuple[str, str, str, str]] = {
+    "a value of a table": ("synthetic.csv", "plain", "plane", "values of synthetic"),
+    "a smaller ε on the card for programs": (
+        "card.json", '"epsilon": "0.5"', '"epsilon": "0.1"', "figures of card.json",
+    ),
+    "a smaller ε on the card for people": (
+        "card.md", "ε = 0.5 exactly", "ε = 0.1 exactly", "figures of card.md",
+    ),
+    "another standing on the card": (
+        "card.md", "# DIFFERENTIALLY", "# VERY", "figures of card.md",
+    ),
+    "another sentence on the page": (
+        "card.html", "missing or added", "never looked at", "words of card.html",
+    ),
+    "a smaller charge": ("release.json", '"epsilon": "1/4"', '"epsilon": "1/8"', "scales"),
+    "less noise": ("release.json", '"scale": "4"', '"scale": "2"', "scales"),
+    "a smaller stated ε": (
+        "release.json", '"epsilon": "0.25"', '"epsilon": "0.2"', "sum of the charges",
+    ),
+    "an amount that would be computed for hours": (
+        "release.json", '"epsilon": "1/4"', '"epsilon": "1e999999999"', "scales",
+    ),
+    "an ε that would be computed for hours": (
+        "release.json", '"epsilon": "0.25"', '"epsilon": "1e999999999"', "sum of the charges",
+    ),
+    "another standing in the description": (
+        DESCRIPTOR, '"standing": "DIFF', '"standing": "IND', "figures of card.json",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", FORGERIES)
+def test_what_disagrees_is_found_though_every_digest_agrees(what: str, tmp_path: Path) -> None:
+    file, old, new, of = FORGERIES[what]
+    folder = exported(tmp_path / "out", table_release())
+    if what == "a value of a table":
+        forged(folder, file, lambda text: text.replace("01.", "02.", 1))
+    else:
+        forged(folder, file, lambda text: text.replace(old, new))
+    found = bad(verified(folder))
+    assert any(line.startswith(f"BAD  {of}") for line in found), found
+    assert not any(line.startswith(f"BAD  {SUMS}") for line in found), found
+
+
+def test_a_moved_place_and_other_noisy_rows_are_found(tmp_path: Path) -> None:
+    folder = exported(tmp_path / "place", map_release())
+    forged(folder, "centres.geojson", lambda text: text.replace("47.25", "47.5"))
+    assert [line for line in bad(verified(folder)) if line.startswith("BAD  places")]
+    folder = exported(tmp_path / "rows", map_release())
+    forged(folder, "centres.csv", lambda text: text.replace(",0.5,", ",0.5,9"))
+    assert [line for line in bad(verified(folder)) if line.startswith("BAD  values of centres")]
+
+
+def test_a_charge_that_was_left_out_is_found(tmp_path: Path) -> None:
+    release = table_release()
+    less = replace(
+        release, bundle=replace(release.bundle, spends=release.bundle.spends[1:], quality={})
+    )
+    (found,) = bad(verified(exported(tmp_path / "out", less)))
+    assert found.startswith("BAD  sum of the charges")
+    assert "got 0" in found or "ceiling" in found or "expected charges of exactly" in found
+
+
+def test_an_evaluation_that_was_not_paid_in_full_is_found(tmp_path: Path) -> None:
+    release = table_release(evaluation="0.5", epsilon="0.25")
+    assert [
+        line
+        for line in bad(verified(exported(tmp_path / "out", release)))
+        if line.startswith("BAD  sum of the charges")
+    ]
+
+
+def test_a_smaller_rho_than_the_stated_epsilon_costs_is_found(tmp_path: Path) -> None:
+    release = gaussian_release()
+    (spend,) = release.bundle.spends
+    half = replace(spend, epsilon=spend.epsilon / 2, scale=spend.scale * 2)
+    less = replace(release, bundle=replace(release.bundle, spends=(half,)))
+    (found,) = bad(verified(exported(tmp_path / "out", less)))
+    assert found.startswith("BAD  sum of the charges")
+    assert half.epsilon_of_scale == half.epsilon > Fraction(0)
+
+
+STRANGE_DESCRIPTIONS = [
+    "", "null", "[]", "{}", '{"dp_pipeline": {}, "resources": [1]}',
+    '{"dp_pipeline": {}, "resources": [{"path": "../card.md", "name": "x", "type": "table"}]}',
+    '{"dp_pipeline": {"format": 99}, "resources": []}', "[" * 100_000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", STRANGE_DESCRIPTIONS, ids=range(len(STRANGE_DESCRIPTIONS)))
+def test_a_strange_description_is_bad_and_no_crash(text: str, tmp_path: Path) -> None:
+    folder = exported(tmp_path / "out", map_release())
+    (folder / DESCRIPTOR).write_text(text, encoding="utf-8")
+    (folder / SUMS).write_text(sums_text(folder), encoding="utf-8")
+    assert bad(verified(folder))
+
+
+def test_an_empty_folder_is_no_export(tmp_path: Path) -> None:
+    assert bad(verified(tmp_path))

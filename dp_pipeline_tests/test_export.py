@@ -1,0 +1,391 @@
+"""`dp-pipeline export` and `verify`: from a home into a folder, and checked without a home."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dp_pipeline.export.folder import files_of
+from dp_pipeline.spec.parser import load_spec
+from dp_pipeline_tests.orchestration.patients import HEAD, PATIENTS
+from dp_pipeline_tests.orchestration.patients import ROWS as SICK
+from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project
+from dp_pipeline_tests.orchestration.test_discovered_domain import SHOPS
+from dp_pipeline_tests.orchestration.test_discovered_domain import rows as shops_rows
+from dp_pipeline_tests.orchestration.test_windows import HEAD as STREAM_HEAD
+from dp_pipeline_tests.orchestration.test_windows import STREAM
+from dp_pipeline_tests.orchestration.test_windows import rides as rides_of_week
+from dp_pipeline_tests.orchestration.warm import Result
+
+pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("forgotten_disk", "blank_pictures")]
+
+PUBLISHED = {"k": "2", "rounds": "2", "variant": "published"}
+GARDEN = {
+    **PLANTS,
+    "one_hot": "false",
+    "attributes": {"height": {"bounds": ["0", "8"]}, "width": {"bounds": ["0", "4"]}},
+    "models": {"eug_kmeans": {"k": "2"}, "dp_kmeans": PUBLISHED},
+    "publish": None,
+    "partitions": ["0.5"],
+}
+CITY: dict[str, Any] = {
+    **RIDES,
+    "population": "citizens",
+    "source": {"kind": "csv", "path": "city.csv"},
+    "attributes": {"lat": {"bounds": ["47", "48"]}, "lon": {"bounds": ["8", "9"]}},
+}
+CITIZENS = ("rider,lat,lon", *(f"p{n},47.{n}5,8.{9 - n}5" for n in range(10)))
+WEEKS = ("2026-W01", "2026-W02")
+
+
+def declared(project: Project) -> None:
+    """Every data set of these tests, with its rows."""
+    project.declare("rides", RIDES)
+    project.declare("plants", GARDEN)
+    project.write_rows("city.csv", CITIZENS)
+    project.declare("city", CITY)
+    project.write_rows("patients.csv", [HEAD, *SICK])
+    project.declare("patients", PATIENTS)
+    project.write_rows("shops.csv", shops_rows())
+    project.declare("shops", SHOPS)
+    lines = [STREAM_HEAD, *(line for week in WEEKS for line in rides_of_week(week))]
+    project.write_rows("stream.csv", lines)
+    project.declare("stream", STREAM, population="streamers")
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """All of it released once, and then every row taken away: what is left is what exports read."""
+    project = Project(tmp_path_factory.mktemp("export"))
+    declared(project)
+    for command in (
+        ["run", "rides"],
+        ["run", "city", "--epsilon", "0.1"],
+        ["run", "shops", "--epsilon", "0.5"],
+        ["anonymize", "patients", "--k", "2"],
+        ["run", "stream", "--window", "2026-W01..2026-W02"],
+    ):
+        done = project.cli_here(*command)
+        assert done.code == 0, (command, done.err)
+    done = project.cli_here("run", "plants", DP_PIPELINE_NOISE="seeded:7")
+    assert done.code == 0, done.err
+    shutil.rmtree(project.home.raw)
+    for rows in project.datasets.glob("*.csv"):
+        rows.unlink()
+    yield project
+
+
+def export(project: Project, *arguments: str, to: Path) -> Result:
+    return project.cli_here("export", *arguments, "--to", str(to))
+
+
+def told(project: Project, *arguments: str, to: Path) -> dict[str, Any]:
+    done = export(project, *arguments, "--json", to=to)
+    assert done.code == 0, done.err
+    found: dict[str, Any] = json.loads(done.out)
+    return found
+
+
+def verified(project: Project, folder: Path) -> Result:
+    """Checked where there is no home."""
+    nowhere = str(project.folder / "nowhere")
+    return project.cli_here(
+        "verify", str(folder), DP_PIPELINE_HOME=nowhere, DP_PIPELINE_DATASETS=nowhere
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "release", "file"),
+    [
+        (("rides",), "rides/dpqt_kmeans at ε=0.5", "centres.csv"),
+        (("rides", "--epsilon", "0.1"), "rides/dpqt_kmeans at ε=0.1", "centres.csv"),
+        (("rides", "dpqt_kmeans"), "rides/dpqt_kmeans at ε=0.5", "centres.csv"),
+        (("city", "dpqt_kmeans"), "city/dpqt_kmeans at ε=0.1", "centres.geojson"),
+        (("shops",), "shops/independent at ε=0.5", "synthetic.csv"),
+        (("shops", "--format", "arrow"), "shops/independent at ε=0.5", "synthetic.arrow"),
+        (("shops", "--format", "parquet"), "shops/independent at ε=0.5", "synthetic.parquet"),
+        (("stream",), "stream/htree_kmeans of 2026-W02 at ε=0.5", "synopsis.csv"),
+        (("stream", "independent"), "independent of 2026-W02 at ε=0.1", "synthetic.csv"),
+        (("stream", "--window", "2026-W01"), "htree_kmeans of 2026-W01", "synopsis.csv"),
+    ],
+    ids=lambda one: " ".join(one) if isinstance(one, tuple) else "",
+)
+def test_a_settled_release_is_exported_without_any_row_and_verifies_without_a_home(
+    ran: Project, arguments: tuple[str, ...], release: str, file: str, tmp_path: Path
+) -> None:
+    before = ran.files("released", "ledger")
+    found = told(ran, *arguments, to=tmp_path / "out")
+    assert release in found["release"]
+    assert found["standing"] == "DIFFERENTIALLY PRIVATE"
+    assert file in found["files"]
+    assert ran.files("released", "ledger") == before, "nothing is charged or written"
+    checked = verified(ran, tmp_path / "out")
+    assert (checked.code, checked.err) == (0, ""), checked.out
+    assert found["digest"] in checked.out
+    assert "BAD" not in checked.out
+
+
+def test_what_is_exported_is_what_was_released(ran: Project, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    found = told(ran, "rides", to=tmp_path / "out")
+    (stored,) = ran.home.released.glob(f"rides/dpqt_kmeans/{found['key'][:32]}/*/centres.parquet")
+    lines = list(csv.DictReader((tmp_path / "out" / "centres.csv").open(encoding="utf-8")))
+    for name, values in pq.read_table(stored).to_pydict().items():
+        assert [float(line[name]) for line in lines] == values
+    card = (ran.home.reports / "rides.cards" / "dpqt_kmeans.0.5.md").read_bytes()
+    assert (tmp_path / "out" / "card.md").read_bytes() == card
+
+
+def test_no_secret_of_the_home_and_no_row_is_in_an_export(ran: Project, tmp_path: Path) -> None:
+    found = told(ran, "shops", to=tmp_path / "out")
+    key = ran.ledger.key("members")
+    (transcript,) = ran.home.released.glob(f"shops/independent/{found['key'][:32]}/*.jsonl")
+    salt = json.loads(transcript.read_text(encoding="utf-8").splitlines()[0])["record"]["answer"]
+    for name in files_of(tmp_path / "out"):
+        content = (tmp_path / "out" / name).read_bytes()
+        for secret in (key, key.hex().encode(), salt.encode(), b"hapaxlegomenon"):
+            assert secret not in content, name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("patients", "kjig"), "expected a release that is cleared for publication, got not diff"),
+        (("plants", "dp_kmeans"), "got not differentially private: the initial centres are rec"),
+        (("plants", "eug_kmeans"), "got one drawn from seeded:7 noise"),
+    ],
+    ids=["k-anonymous", "published", "seeded"],
+)
+def test_what_is_not_cleared_is_refused_unless_it_is_asked_for_and_says_so(
+    ran: Project, arguments: tuple[str, ...], why: str, tmp_path: Path
+) -> None:
+    refused = export(ran, *arguments, to=tmp_path / "out")
+    assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
+    assert why in refused.err
+    assert "--allow-not-dp" in refused.err
+    assert not (tmp_path / "out").exists()
+    found = told(ran, *arguments, "--allow-not-dp", to=tmp_path / "out")
+    assert found["standing"].startswith("NOT ")
+    card = json.loads((tmp_path / "out" / "card.json").read_text(encoding="utf-8"))
+    assert card["guarantee"]["cleared"] is False
+    assert (tmp_path / "out" / "card.md").read_text(encoding="utf-8").startswith("# NOT ")
+    assert verified(ran, tmp_path / "out").code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("plants",), 2, "plants: MODEL: expected a model or method, as the data set file pub"),
+        (("rides", "dpqt"), 2, "rides: MODEL: expected one of dpqt_kmeans, got 'dpqt'"),
+        (("rides", "--epsilon", "7"), 2, "rides: expected ε from 0.1, 0.5, got 7"),
+        (("rides", "dpqt_kmeans", "--k", "2"), 2, "rides: --k: expected none for dpqt_kmeans"),
+        (("patients", "kjig", "--epsilon", "0.5"), 2, "--epsilon: expected none for kjig, which"),
+        (("rides", "--k", "2"), 2, "rides: --k: expected none for dpqt_kmeans, which has an ε"),
+        (("rides", "--window", "2026-W01"), 2, "rides: expected declared `windows`, got none"),
+        (("nothing",), 2, "nothing"),
+        (("city",), 1, "expected a settled release at 0.5 of this declaration, got none: `dp-p"),
+        (("patients", "kjig", "--k", "5"), 1, "got none: `dp-pipeline anonymize patients`"),
+    ],
+    ids=lambda one: " ".join(one) if isinstance(one, tuple) else "",
+)
+def test_what_is_not_declared_or_not_released_is_refused_in_one_line(
+    ran: Project, arguments: tuple[str, ...], code: int, said: str, tmp_path: Path
+) -> None:
+    refused = export(ran, *arguments, to=tmp_path / "out")
+    assert (refused.code, refused.out, refused.err.count("\n")) == (code, "", 1)
+    assert said in refused.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_earlier_export_is_replaced_and_anything_else_is_refused(
+    ran: Project, tmp_path: Path
+) -> None:
+    small = told(ran, "rides", "--epsilon", "0.1", to=tmp_path / "out")
+    large = told(ran, "rides", "--epsilon", "0.5", to=tmp_path / "out")
+    assert small["digest"] != large["digest"]
+    assert verified(ran, tmp_path / "out").code == 0
+    refused = export(ran, "city", "dpqt_kmeans", to=tmp_path / "out")
+    assert refused.code == 2
+    assert f"{tmp_path / 'out'}: expected no folder, or an earlier export of city/" in refused.err
+    assert verified(ran, tmp_path / "out").code == 0
+
+
+def test_a_changed_export_is_bad_and_says_which_file(ran: Project, tmp_path: Path) -> None:
+    told(ran, "city", "dpqt_kmeans", to=tmp_path / "out")
+    with (tmp_path / "out" / "centres.geojson").open("ab") as file:
+        file.write(b" ")
+    checked = verified(ran, tmp_path / "out")
+    assert checked.code == 1
+    assert (
+        "BAD  centres.geojson: expected the size and the digest that are described" in checked.out
+    )
+    said = ran.cli_here("verify", str(tmp_path / "out"), "--json")
+    found = json.loads(said.out)
+    assert (said.code, found["good"]) == (1, False)
+    assert [one["of"] for one in found["checks"] if not one["good"]] == [
+        "SHA256SUMS", "centres.geojson", "places",
+    ]  # fmt: skip
+    refused = verified(ran, tmp_path / "nothing")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+
+
+def test_a_damaged_release_is_not_exported(ran: Project, tmp_path: Path) -> None:
+    project = Project(tmp_path / "copy")
+    shutil.copytree(ran.folder, project.folder, ignore=shutil.ignore_patterns("dagster"))
+    for path in project.home.released.glob("rides/*/*/*/bundle.json"):
+        path.write_text(
+            path.read_text(encoding="utf-8").replace('"0.5"', '"0.1"'), encoding="utf-8"
+        )
+    refused = export(project, "rides", to=tmp_path / "out")
+    assert (refused.code, refused.err.count("\n")) == (1, 1)
+    assert "expected it as it was stored, got another" in refused.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_release_of_another_declaration_is_not_exported_under_this_one(
+    ran: Project, tmp_path: Path
+) -> None:
+    project = Project(tmp_path / "copy")
+    shutil.copytree(ran.folder, project.folder, ignore=shutil.ignore_patterns("dagster"))
+    wider = {"x": {"bounds": ["0", "9"]}, "y": {"bounds": ["0", "4"]}}
+    project.write_declaration("rides", RIDES, attributes=wider)
+    refused = export(project, "rides", to=tmp_path / "out")
+    assert refused.code == 1
+    assert "of this declaration, got none" in refused.err
+
+
+def test_other_centres_of_the_same_answers_are_exported_once_a_run_has_made_them(
+    tmp_path: Path,
+) -> None:
+    project = Project(tmp_path / "home")
+    project.declare("rides", RIDES)
+    assert project.cli_here("run", "rides", "--epsilon", "0.5").code == 0
+    first = told(project, "rides", to=tmp_path / "out")
+    fewer = {"dpqt_kmeans": {"k": "2", "nominal_rows": "40"}}
+    project.write_declaration("rides", RIDES, models=fewer)
+    assert project.cli_here("run", "rides", "--epsilon", "0.5").code == 0
+    again = told(project, "rides", to=tmp_path / "out")
+    assert again["key"] == first["key"], "no further look at the rows"
+    lines = (tmp_path / "out" / "centres.csv").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 1 + 2
+    assert verified(project, tmp_path / "out").code == 0
+    assert np.isclose(float(project.spent(project.declare("rides", RIDES))), 0.55)
+
+
+def shelf_of(project: Project, name: str, model: str) -> Path:
+    return project.home.root / "published" / name / model
+
+
+def metadata_of(project: Project, name: str) -> dict[str, Any]:
+    spec = load_spec(project.datasets / f"{name}.yaml")
+    result = project.launch(spec, "published")
+    assert result.success
+    (event,) = result.asset_materializations_for_node(f"{name}__published")
+    return {label: value.value for label, value in event.metadata.items()}
+
+
+def test_the_asset_published_holds_the_newest_cleared_release_under_a_path_that_stays(
+    ran: Project, tmp_path: Path
+) -> None:
+    project = Project(tmp_path / "copy")
+    shutil.copytree(ran.folder, project.folder, ignore=shutil.ignore_patterns("dagster"))
+    shown = metadata_of(project, "rides")
+    shelf = shelf_of(project, "rides", "dpqt_kmeans")
+    assert shown["dpqt_kmeans"] == "rides/dpqt_kmeans at ε=0.5, snapshot " + snapshot_of(shelf)
+    assert verified(project, shelf / "current").code == 0
+    assert str((shelf / "current").readlink()) == told_of(shelf)["version"]
+    assert [one.name for one in (shelf / "versions").iterdir()] == [shown["dpqt_kmeans/version"]]
+    assert sorted(one.name for one in shelf.iterdir()) == ["current", "current.json", "versions"]
+
+
+def told_of(shelf: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((shelf / "current.json").read_text(encoding="utf-8"))
+    return found
+
+
+def snapshot_of(shelf: Path) -> str:
+    facts = json.loads((shelf / "current" / "release.json").read_text(encoding="utf-8"))["facts"]
+    return str(facts["snapshot"])
+
+
+def test_a_new_draw_is_another_version_and_the_old_one_stays(tmp_path: Path) -> None:
+    project = Project(tmp_path / "home")
+    project.declare("rides", RIDES)
+    run = ("run", "rides", "--epsilon", "0.5")
+    assert project.cli_here(*run).code == 0
+    metadata_of(project, "rides")
+    shelf = shelf_of(project, "rides", "dpqt_kmeans")
+    first, before = told_of(shelf), (shelf / "current").resolve()
+    metadata_of(project, "rides")
+    assert told_of(shelf) == first, "the same release is the same version"
+    assert project.cli_here(*run, "--new-draw").code == 0
+    metadata_of(project, "rides")
+    second = told_of(shelf)
+    assert second["key"] != first["key"]
+    assert (shelf / "current").resolve() != before
+    for version in (before, (shelf / "current").resolve()):
+        assert verified(project, version).code == 0
+
+
+def test_what_is_not_cleared_never_reaches_the_shelf(ran: Project, tmp_path: Path) -> None:
+    project = Project(tmp_path / "copy")
+    shutil.copytree(ran.folder, project.folder, ignore=shutil.ignore_patterns("dagster"))
+    project.write_declaration("plants", GARDEN, publish={"model": "eug_kmeans", "epsilon": "0.5"})
+    assert metadata_of(project, "plants") == {
+        "eug_kmeans": "nothing that is cleared was settled yet"
+    }
+    assert not shelf_of(project, "plants", "eug_kmeans").exists()
+
+
+def test_the_newest_window_of_each_published_model_is_on_its_shelf(
+    ran: Project, tmp_path: Path
+) -> None:
+    project = Project(tmp_path / "copy")
+    shutil.copytree(ran.folder, project.folder, ignore=shutil.ignore_patterns("dagster"))
+    shown = metadata_of(project, "stream")
+    assert "of 2026-W02 at ε=0.5" in shown["htree_kmeans"]
+    assert "of 2026-W02 at ε=0.1" in shown["independent"]
+
+
+def test_an_object_store_gets_the_version_first_and_its_name_last(
+    ran: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    files, written = fsspec.filesystem("memory"), []
+    pipe = type(files).pipe_file
+
+    def recorded(self: Any, path: str, value: bytes, *more: Any, **options: Any) -> Any:
+        written.append(path.partition("dpqt_kmeans/")[2])
+        return pipe(self, path, value, *more, **options)
+
+    monkeypatch.setattr(type(files), "pipe_file", recorded)
+    monkeypatch.setenv("DP_PIPELINE_PUBLISHED", "memory://bucket/open/")
+    shown = metadata_of(ran, "rides")
+    assert shown["dpqt_kmeans/place"] == "memory://bucket/open/rides/dpqt_kmeans"
+    version = f"versions/{shown['dpqt_kmeans/version']}"
+    assert written[-2:] == [f"{version}/SHA256SUMS", "current.json"]
+    assert not (ran.home.root / "published").exists()
+    files.get("/bucket/open/rides/dpqt_kmeans/" + version, str(tmp_path / "got"), recursive=True)
+    assert verified(ran, tmp_path / "got").code == 0
+    many = len(written)
+    metadata_of(ran, "rides")
+    assert written[many:] == ["current.json"], "a version is written once"
+
+
+@pytest.mark.parametrize("address", ["nowhere://bucket", "gcs://bucket"])
+def test_an_address_of_no_known_store_is_refused_in_one_line(
+    address: str, ran: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DP_PIPELINE_PUBLISHED", address)
+    result = ran.launch(load_spec(ran.datasets / "rides.yaml"), "published")
+    (failed,) = [one for one in result.all_events if one.is_step_failure]
+    line = failed.step_failure_data.user_failure_data.description
+    assert line.startswith("DP_PIPELINE_PUBLISHED: expected a folder, or an address of a store")
