@@ -31,7 +31,7 @@ from dp_pipeline.export.folder import (
 from dp_pipeline.export.places import CENTRES, geojson
 from dp_pipeline.export.tables import Columns, read_table
 from dp_pipeline.release.accountant import Accountant
-from dp_pipeline.release.bundle import EARLIER_EVALUATION, Bundle, table_digest
+from dp_pipeline.release.bundle import EARLIER_EVALUATION, REFINED_FROM, Bundle, table_digest
 from dp_pipeline.reporting.card_page import says_the_same
 from dp_pipeline.reporting.figures.cluster_view import SIZE, cluster_sizes
 from dp_pipeline.spec.amounts import PURE
@@ -39,7 +39,15 @@ from dp_pipeline.spec.errors import Damaged, PipelineError
 from dp_pipeline.spec.formats import EXPORT, require_format
 
 _EXACT = ("epsilon", "scale", "delta")
-_AMOUNTS = ("epsilon", "composed", "evaluation", "delta", "own_delta", EARLIER_EVALUATION)
+_AMOUNTS = (
+    "epsilon",
+    "composed",
+    "evaluation",
+    "delta",
+    "own_delta",
+    EARLIER_EVALUATION,
+    REFINED_FROM,
+)
 _AMOUNT = re.compile(r"none|[0-9./]{1,5000}(e-[0-9]{1,2})?", re.ASCII)
 """Whoever wrote the folder may be a stranger: 1e999999999 would be computed for hours."""
 
@@ -185,7 +193,9 @@ class _Export:
         if not bundle.is_dp:
             return f"no ε is stated, and none is promised: {bundle.caveat}"
         last, stated = bundle.model_spends, Fraction(_stated(bundle))
-        amount = stated if bundle.budget == PURE else bundle.budget.amount_of(stated)
+        amount = bundle.budget.amount_of(stated)
+        if REFINED_FROM in bundle.facts:
+            amount -= bundle.budget.amount_of(Fraction(bundle.facts[REFINED_FROM]))
         budgets = [(bundle.spends[:last], amount, bundle.budget, bundle.own_delta)]
         if bundle.facts["evaluation"] != "none" and EARLIER_EVALUATION not in bundle.facts:
             evaluation = Fraction(bundle.facts["evaluation"])

@@ -114,12 +114,14 @@ class Bundle:
 
     @property
     def epsilon(self) -> Fraction:
-        """The ε that holds for all that was charged: pure where every charge was, else at the δ of
-        its population, rounded up.
+        """The ε that holds for all that was charged, together with what it refines: pure where
+        every charge was, else at the δ of its population, rounded up.
         """
+        coarse = Fraction(self.facts.get(REFINED_FROM, "0"))
         if self.budget == PURE:
-            return sum((spend.epsilon for spend in self.spends), self._earlier)
-        return self.currency.epsilon_of(self.charged)
+            return sum((spend.epsilon for spend in self.spends), self._earlier + coarse)
+        paid = self.budget.amount_of(coarse) if coarse else Fraction(0)
+        return self.currency.epsilon_of(self.charged + paid)
 
     @property
     def own_delta(self) -> Fraction:
@@ -152,7 +154,7 @@ class Bundle:
             return "none"
         beside = f" + that of ε={self.facts[REFINED_FROM]}" if REFINED_FROM in self.facts else ""
         if self.budget == PURE and self.currency != PURE:
-            return f"{epsilon_text(self.epsilon)} (ρ={epsilon_text(self.charged)}){beside}"
+            return f"{epsilon_text(self.epsilon)} (ρ={epsilon_text(self.charged)})"
         return f"{self.currency.text(self.charged)}{beside}"
 
     @property

@@ -29,6 +29,7 @@ RELEASES: dict[str, Callable[[], PrivateRelease]] = {
     "map": map_release,
     "map with sizes": lambda: map_release(sizes={"size": np.array([4.0, -1.5])}),
     "in ρ": gaussian_release,
+    "refined": lambda: table_release(epsilon="0.5", refined_from="0.25", refines="ab" * 32),
 }
 
 
@@ -46,6 +47,12 @@ def test_a_k_anonymous_export_verifies_and_promises_no_epsilon(tmp_path: Path) -
     assert bad(checks) == []
     (total,) = [one.found for one in checks if one.of == "sum of the charges"]
     assert total.startswith("no ε is stated")
+
+
+def test_a_refinement_that_says_another_start_is_found(tmp_path: Path) -> None:
+    release = table_release(epsilon="0.5", refined_from="0.125", refines="ab" * 32)
+    (wrong,) = bad(verified(exported(tmp_path / "out", release)))
+    assert "sum of the charges" in wrong
 
 
 def names(release: Callable[[], PrivateRelease], ending: str, folder: Path) -> list[str]:

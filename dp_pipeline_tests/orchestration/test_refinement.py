@@ -276,6 +276,12 @@ def test_the_whole_chain_refines_by_command(project: Project, spec: DatasetSpec)
     assert "It refines the release at ε = 0.2" in " ".join(card.split())
     page = (project.home.reports / f"{name}.html").read_text(encoding="utf-8")
     assert "stands where a release refines another one" in page
+    out = str(project.folder / "out")
+    assert (
+        project.cli_here("export", name, "independent", "--epsilon", "0.5", "--to", out).code == 0
+    )
+    checked = project.cli_here("verify", out)
+    assert (checked.code, "0.3 + that of ε=0.2" in checked.out) == (0, True)
     for wrong, words in (
         (("0.5", "--refine", "0.3"), "expected ε from 0.2, 0.5, 1, got 0.3"),
         (("0.5", "--refine", "0.2", "--new-draw"), "expected no --new-draw beside it"),
