@@ -4,7 +4,8 @@
 
 A table of 14 attributes (12 of 2 to 16 levels, two numbers in bins) of sensitive rows is written as
 Parquet, one million rows a file; every step is a process of its own. The ratio is that of seconds
-to reading all columns with pyarrow in the same run. Peak memory is of the process, libraries too.
+to reading all columns with pyarrow in the same run. Peak memory is of the process, libraries too,
+and not of workers elsewhere, where ``DP_PIPELINE_ENGINE`` names an engine that has some.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def step(name: str, folder: Path) -> None:
         for path in sorted((folder / "rows").iterdir()):
             pq.read_table(path)
         return
-    from dp_pipeline.publish.home import find_home
+    from dp_pipeline.publish.home import engine_name, find_home
     from dp_pipeline.raw.counters import open_counter
     from dp_pipeline.raw.ingest import ingest
     from dp_pipeline.raw.prepare import prepare
@@ -97,11 +98,13 @@ def step(name: str, folder: Path) -> None:
     snapshot = current_snapshot(home.raw, spec.name, key)
     assert snapshot is not None
     if name == "validate":
-        validate(spec, snapshot)
+        validate(spec, snapshot, engine_name())
     elif name == "prepare":
-        prepare(spec, snapshot)
+        prepare(spec, snapshot, engine_name())
     elif name == "pairs":
-        open_counter(spec, snapshot).count(list(combinations(spec.domain.discrete, 2)))
+        open_counter(spec, snapshot, engine_name()).count(
+            list(combinations(spec.domain.discrete, 2))
+        )
     elif name == "release":
         release(spec, snapshot)
 
@@ -114,10 +117,11 @@ def release(spec, snapshot) -> None:  # type: ignore[no-untyped-def]
     from dp_pipeline.gate.noise import ExactNoise
     from dp_pipeline.models import build_model
     from dp_pipeline.models.base import fit, guarantee_of
+    from dp_pipeline.publish.home import engine_name
     from dp_pipeline.raw.counters import open_counter
     from dp_pipeline.release.transcript import Transcript
 
-    counter, epsilon = open_counter(spec, snapshot), spec.partitions[0]
+    counter, epsilon = open_counter(spec, snapshot, engine_name()), spec.partitions[0]
     model = build_model(spec, "one_shot")
 
     def ask(accountant):  # type: ignore[no-untyped-def]

@@ -4,14 +4,19 @@ Which rows stay is decided for each person by a keyed pseudo-random function of 
 no other person, no position, no file order and no batch can change it. The sample
 of a neighbouring data set then differs in the rows of one person only, at most
 ``at_most`` of them: this is what every later sensitivity rests on.
+
+Of many batches, each is dealt out into a file by a keyed digest of persons' ids; what lies in one
+part in all files has all rows of its persons, and is bounded by itself.
 """
 
 from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +27,7 @@ from numpy.typing import NDArray
 from dp_pipeline.raw import siphash
 from dp_pipeline.raw.siphash import Words
 from dp_pipeline.raw.values import REAL, TEXT, WHOLE, kind_of, type_word
+from dp_pipeline.raw.workers import write_tables
 from dp_pipeline.spec.encoding import IntArray
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline.spec.formats import SAMPLE
@@ -177,15 +183,6 @@ class PersonKeys:
             )
         others = tuple(sorted(name for name in names if name != column))
         return cls(column, others, _Keys.of([column], key), _Keys.of([column, *others], key))
-
-
-def person_words(table: pa.Table, keys: PersonKeys) -> tuple[Words, NDArray[np.int32]]:
-    """A keyed digest of every person's id, as ``keep_at_most`` compares persons, and whose rows
-    (n,) are: the place of the digest, −1 for nobody's.
-    """
-    persons, secret = _Persons.of(table, keys.column), keys.persons.rows
-    words = _cells(keys.column, persons.names, secret).words
-    return siphash.of_words([words], secret), persons.codes
 
 
 @dataclass(frozen=True)
@@ -348,3 +345,50 @@ def _double_cells(values: NDArray[np.float64]) -> _Cells:
     kinds[is_small] = _WHOLE
     kinds[is_large] = _LARGE
     return _Cells(words, kinds)
+
+
+PARTS = 128
+"""Groups of persons that are bounded one by one, where rows are in many batches."""
+
+Parts = tuple[int, ...]
+"""The parts that have rows in a file, ascending: as its batches are ordered."""
+
+
+def person_parts(table: pa.Table, keys: PersonKeys) -> IntArray:
+    """In which of PARTS the rows (n,) of a person go, −1 for nobody's: a keyed digest of the
+    person's id, as ``keep_at_most`` compares persons.
+    """
+    persons, secret = _Persons.of(table, keys.column), keys.persons.rows
+    words = siphash.of_words([_cells(keys.column, persons.names, secret).words], secret)
+    # The last place is for rows without an id, whose number is −1.
+    parts: IntArray = np.append((words % np.uint64(PARTS)).astype(np.int64), -1)[persons.codes]
+    return parts
+
+
+def deal(table: pa.Table, keys: PersonKeys, path: Path) -> Parts:
+    """Put the rows of a table that have an id into a file, part by part, in their old order."""
+    # Before anything is cut: a file has one dictionary a column.
+    table = table.unify_dictionaries()
+    dealt = dict(_by_part(table, person_parts(table, keys)))
+    write_tables(path, dealt.values() if dealt else [table.slice(0, 0)])
+    return tuple(dealt)
+
+
+def rows_of_part(files: Sequence[tuple[Path, Parts]], part: int) -> pa.Table:
+    """The rows of a part that one of the files has at least, file by file."""
+    found = []
+    for path, parts in files:
+        if part in parts:
+            with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as dealt:
+                found.append(dealt.get_batch(parts.index(part)))
+    return pa.Table.from_batches(found)
+
+
+def _by_part(table: pa.Table, parts: IntArray) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of every part that has some, each one chunk."""
+    order = np.argsort(parts, kind="stable")
+    turned = table.take(pa.array(order))
+    ends = np.searchsorted(parts[order], np.arange(PARTS + 1))
+    for part, (start, end) in enumerate(pairwise(ends.tolist())):
+        if end > start:
+            yield part, turned.slice(start, end - start).combine_chunks()

@@ -30,9 +30,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dp_pipeline.files import temporary_folder
-from dp_pipeline.raw.contributions import PersonKeys, kept_at_most
+from dp_pipeline.raw.contributions import Parts, PersonKeys, deal, kept_at_most, rows_of_part
 from dp_pipeline.raw.ingest import ingested_batches
-from dp_pipeline.raw.person_parts import Parts, deal, rows_of_part
 from dp_pipeline.raw.snapshot import (
     Snapshot,
     forget_preparation,

@@ -16,13 +16,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.raw import person_parts as parting
-from dp_pipeline.raw.contributions import PersonKeys, keep_at_most
+from dp_pipeline.raw import contributions
+from dp_pipeline.raw.contributions import (
+    PARTS,
+    PersonKeys,
+    deal,
+    keep_at_most,
+    person_parts,
+    rows_of_part,
+)
 from dp_pipeline.raw.counters import MOST_IN_MEMORY, open_counter
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.counters.stream import StreamCounter
 from dp_pipeline.raw.ingest import ingest
-from dp_pipeline.raw.person_parts import PARTS, deal, person_parts, rows_of_part
 from dp_pipeline.raw.prepare import prepare, stages_of
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
 from dp_pipeline.raw.sources import reading, source_tables
@@ -133,7 +139,9 @@ def test_a_part_that_shares_a_person_with_another_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A mutant: rows are dealt out one by one.
-    monkeypatch.setattr(parting, "person_parts", lambda table, _: np.arange(table.num_rows) % 2)
+    monkeypatch.setattr(
+        contributions, "person_parts", lambda table, _: np.arange(table.num_rows) % 2
+    )
     table = pa.table({"x": range(8), "who": ["a"] * 8})
     parts = parts_of([table], tmp_path)
     kept = sum(keep_at_most(one, column="who", at_most=1, key=KEY).num_rows for one in parts)

@@ -16,7 +16,7 @@ import pytest
 
 from dp_pipeline.raw import prepare
 from dp_pipeline.raw.clusters import Quiet
-from dp_pipeline.raw.person_parts import Parts
+from dp_pipeline.raw.contributions import Parts
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
 from dp_pipeline.raw.stages import Read, stage_tables, store_parts
 from dp_pipeline.raw.validate import validate
