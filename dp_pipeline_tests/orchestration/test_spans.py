@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dp_pipeline.cli.doctor.homes import Charged
 from dp_pipeline.ledger import Reservation
 from dp_pipeline.orchestration.automation import due_windows
 from dp_pipeline.orchestration.runner import RunFailed
@@ -130,6 +131,22 @@ def test_a_release_of_two_windows_is_replayed_and_made_again_from_its_answers(ra
     assert {(one.state, one.charged) for one in again} == {("replayed", 0)}
     assert publish(one.release).state == "replayed"
     assert published_windows(spec, project.home) == WEEKS[1:]
+
+
+def test_the_doctor_and_the_check_of_a_file_know_releases_of_several_windows(
+    ran: Any,
+) -> None:
+    project, _, found = ran
+    doctor = project.cli_here("doctor", "--remake")
+    assert (doctor.code, doctor.err) == (0, "")
+    assert "4 replayed at no cost" in doctor.out
+    checked = project.cli_here("data", "check", str(project.datasets / "stream.yaml"))
+    assert (checked.code, checked.err) == (0, "")
+    assert "what is published of each week costs 1.25" in checked.out
+    begun = project.ledger.history(tree(found, "2026-W02").bundle.key)[0]
+    assert Charged(begun, "settled").command == (
+        "dp-pipeline run stream --window 2026-W02 --span 2 --model htree_kmeans --epsilon 0.5"
+    )
 
 
 def test_it_plans_from_the_release_that_belongs_to_the_window_before(ran: Any) -> None:
