@@ -120,7 +120,7 @@ def require_runnable(spec: DatasetSpec, file: Path) -> None:
         request = request_for(spec)
         if spec.windows is not None:
             # One window is like another: none of them has a price of its own.
-            request = request.of_window(spec.windows.first)
+            request = request.of_window(spec.first_published)
         plan_request(request).require_budget()
 
 

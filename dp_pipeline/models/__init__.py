@@ -123,12 +123,15 @@ def price_of_everything(spec: DatasetSpec) -> Fraction:
 
 
 def _prices(spec: DatasetSpec) -> list[Fraction]:
-    """Of every model at every ε, and of discovering a domain, where something is left to that."""
-    asked = [(name, epsilon) for name in spec.models for epsilon in spec.partitions]
+    """Of every model at every ε, and of discovering a domain, where something is left to that; of
+    windows what one of them pays for all that is published of it.
+    """
+    asked = [(name, epsilon, 1) for name in spec.models for epsilon in spec.partitions]
     if spec.windows is not None:
-        asked = [(one.model, one.epsilon) for one in spec.publications]
+        asked = [(one.model, one.epsilon, one.span) for one in spec.publications]
     models = {name: _built(spec, name) for name in spec.models}
     discovery = [spec.currency.cost_of(spec.discover.epsilon, PURE)] if spec.discover else []
     return discovery + [
-        price(spec, declared_guarantee(spec, models[name], epsilon)) for name, epsilon in asked
+        price(spec, declared_guarantee(spec, models[name], epsilon)) * times
+        for name, epsilon, times in asked
     ]

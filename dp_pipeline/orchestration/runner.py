@@ -166,12 +166,14 @@ def _run_windows(
             failed = [] if not levels else [*_prepared_before(runs, request)]
             failed += runs.prepare(request, key) if levels else ()
             # What is published of a window is one run; each ε of a sweep is another.
-            for level in [""] if request.published and levels else levels:
+            is_one = request.published and not request.span
+            for level in [""] if is_one and levels else levels:
                 given = {"epsilon": level, "span": request.span}
                 config: dict[str, Any] = {"evaluation": {"config": given}}
                 drawn = {"config": {**given, **_drawn(request)}}
-                config |= dict.fromkeys(request.names, drawn)
-                names = (*request.names, "evaluation")
+                asked_now = [one.name for one in request.at(level)] if level else request.names
+                config |= dict.fromkeys(asked_now, drawn)
+                names = (*asked_now, "evaluation")
                 step = f"{request.spec.window}{level and f' ε={level}'}"
                 runs.run(step, names, config=config, partition=key)
             ran.append(Ran(tuple(levels), tuple(failed)))

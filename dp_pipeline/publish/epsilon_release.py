@@ -118,6 +118,8 @@ class EpsilonRelease(NoisyRelease):
         kept = f"{spec.title}: {model.summary}. Protected unit: {spec.protection}."
         if not guarantees[0].is_dp:
             return f"{kept} Not differentially private: {guarantees[0].reason}; charges nothing."
+        if (span := spec.span_of(name)) > 1:
+            kept += f" Each release is of {span} {spec.cut.every}s, and is charged to all of them."
         costs = ", ".join(spec.currency.text(price(spec, one)) for one in guarantees)
         evaluated = " and its evaluation's" if spec.evaluation else ""
         why = f": {guarantees[0].reason}" if guarantees[0].reason else ""

@@ -237,6 +237,9 @@ def pointer_path(release: Release) -> Path:
     return Path(release.home.released, *release.path, f"partition-{name}.json")
 
 
+_LAST = "last window"
+
+
 def pointed_bundle(
     spec: DatasetSpec, home: Home, pointer: Mapping[str, str], **expected: str
 ) -> Bundle:
@@ -255,9 +258,9 @@ def pointed_bundle(
     store, path = BundleStore(home.released), home.released / named
     bundle = settled_bundle(store, path, ledger=home.ledger, population=spec.population)
     if spec.window:
-        expected["last"] = spec.window
+        expected[_LAST] = spec.window
     # A release of several windows belongs to the last of them.
-    facts = {**bundle.facts, "last": bundle.facts.get(WINDOW, "").rpartition("..")[2]}
+    facts = {**bundle.facts, _LAST: bundle.facts.get(WINDOW, "").rpartition("..")[2]}
     for name, text in {"dataset": spec.name, **expected}.items():
         if facts.get(name) != text:
             raise Damaged(

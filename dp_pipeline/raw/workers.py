@@ -8,16 +8,16 @@ change, and what it writes gets its name when it is whole.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import BinaryIO, Protocol, TypeVar
 
 import pyarrow as pa
 
+from dp_pipeline.files import write_whole
 from dp_pipeline.spec.errors import DeclarationError, one_of
 
 ENGINES = ("memory", "stream", "dask", "spark")
@@ -113,16 +113,14 @@ def write_tables(path: Path, tables: Iterable[pa.Table]) -> None:
     """Write tables of one schema, one or more of one chunk each, as the batches of an Arrow file,
     whole or not at all: who writes the same file at the same time does not matter.
     """
-    tables = iter(tables)
-    first = next(tables)
-    # It need not survive a loss of power: whoever is interrupted begins again.
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
-    with (
-        os.fdopen(descriptor, "wb") as file,
-        pa.ipc.new_file(file, first.schema, options=options) as writer,
-    ):
-        writer.write_table(first)
-        for table in tables:
-            writer.write_table(table)
-    Path(name).replace(path)
+
+    def write(file: BinaryIO) -> None:
+        parts = iter(tables)
+        first = next(parts)
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        with pa.ipc.new_file(file, first.schema, options=options) as writer:
+            writer.write_table(first)
+            for table in parts:
+                writer.write_table(table)
+
+    write_whole(path, write)

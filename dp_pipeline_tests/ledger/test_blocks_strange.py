@@ -141,6 +141,18 @@ def test_a_row_that_passes_a_window_with_what_counts_on_all_cannot_be(
         audit.take(replace(first, **asked))
 
 
+def test_a_strange_row_counts_in_the_total_once_for_each_window_that_it_names(opens: Opens):
+    ledger = opens(weekly(ceiling="1"))
+    release(ledger, in_windows("a", "W77", epsilon="0.5"), "0.5")
+    opened, first = rows_of(ledger)
+    audit = Audit()
+    audit.take(opened)
+    strange = {"event": "quarantined", "key": None, "nano_epsilon": 300_000_000}
+    audit.take(replace(first, **strange, facts={BLOCKS: "W01 W02"}))
+    with pytest.raises(Damaged, match="it passes the ceiling 1"):
+        audit.take(first)
+
+
 def test_a_row_that_names_windows_of_uncut_time_cannot_be(ledger: Ledger):
     release(ledger, charge(), "0.1")
     opened, first = rows_of(ledger)

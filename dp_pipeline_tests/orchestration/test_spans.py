@@ -10,21 +10,23 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dp_pipeline.cli.doctor.homes import Charged
 from dp_pipeline.ledger import Reservation
 from dp_pipeline.orchestration.automation import due_windows
 from dp_pipeline.orchestration.runner import RunFailed
 from dp_pipeline.publish.account import require_snapshot
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
-from dp_pipeline.publish.outcome import Outcome, published_windows, report_path
+from dp_pipeline.publish.outcome import Outcome, published_windows, report_path, stands
 from dp_pipeline.publish.publish import publish
 from dp_pipeline.publish.replay import require_remade, require_whole
 from dp_pipeline.publish.request import plan_request
 from dp_pipeline.raw import ingest
 from dp_pipeline.raw.counters import open_counter
+from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.release.bundle import LEARNED
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
-from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError
+from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError, NotPrepared
 from dp_pipeline_tests.orchestration.projects import Project
 from dp_pipeline_tests.orchestration.test_windows import (
     STREAM,
@@ -96,6 +98,7 @@ def test_a_release_of_two_windows_says_which_and_counts_the_rows_of_both(ran: An
         (rows,) = open_counter(spec, both, engine).exact_tables([()])  # type: ignore[attr-defined]
         # Two rows of each of 15 riders, in each of two weeks.
         assert rows == 60
+    assert read_stage(both, "normalized").num_rows == 60
     (cells,) = open_counter(spec, both).exact_tables([("kind", "x")])  # type: ignore[attr-defined]
     each = [
         open_counter(spec, week).exact_tables([("kind", "x")])[0]  # type: ignore[attr-defined]
@@ -130,6 +133,47 @@ def test_a_release_of_two_windows_is_replayed_and_made_again_from_its_answers(ra
     assert {(one.state, one.charged) for one in again} == {("replayed", 0)}
     assert publish(one.release).state == "replayed"
     assert published_windows(spec, project.home) == WEEKS[1:]
+
+
+def test_the_doctor_and_the_check_of_a_file_know_releases_of_several_windows(
+    ran: Any,
+) -> None:
+    project, _, found = ran
+    doctor = project.cli_here("doctor", "--remake")
+    assert (doctor.code, doctor.err) == (0, "")
+    assert "4 replayed at no cost" in doctor.out
+    checked = project.cli_here("data", "check", str(project.datasets / "stream.yaml"))
+    assert (checked.code, checked.err) == (0, "")
+    assert "what is published of each week costs 1.25" in checked.out
+    begun = project.ledger.history(tree(found, "2026-W02").bundle.key)[0]
+    assert Charged(begun, "settled").command == (
+        "dp-pipeline run stream --window 2026-W02 --span 2 --model htree_kmeans --epsilon 0.5"
+    )
+
+
+def test_rows_of_any_of_its_windows_that_were_prepared_otherwise_are_refused(
+    project: Project,
+) -> None:
+    spec = stream(project, **SPANS)
+    run(project, requests(project, spec, "2026-W02"))
+    wider = {**STREAM["attributes"], "x": {"bounds": ["0", "9"], "bins": "4"}}
+    changed = stream(project, **SPANS, attributes=wider)
+    names = ("ingested", "validated", "normalized", "discretized")
+    assert project.launch(changed, *names, partition="2026-W02-1").success
+    both = require_snapshot(changed.at_window("2026-W02"), project.home, WEEKS[:2])
+    with pytest.raises(
+        NotPrepared, match=r"Snapshot\(stream/2026-W01\): expected a snapshot valid"
+    ):
+        open_counter(changed, both)
+    open_counter(changed, both.all[1])
+
+
+def test_rho_of_windows_do_not_add_up_so_no_release_is_of_several(project: Project) -> None:
+    stream(project, delta="0.000001", ceiling={"each_window": "9"})
+    words = ("--window", "2026-W02", "--model", "independent", "--span", "2")
+    wrong = project.cli_here("plan", "stream", *words)
+    assert (wrong.code, wrong.err.count("\n")) == (2, 1)
+    assert "expected a release of one window beside `delta`" in wrong.err
 
 
 def test_it_plans_from_the_release_that_belongs_to_the_window_before(ran: Any) -> None:
@@ -229,6 +273,21 @@ def test_any_models_are_released_over_as_many_windows_as_a_command_says(project:
     assert "charged by this run: 0" in again.out
     rolled = project.cli_here("roll-up", "stream", "--model", "independent", "--window", "2026-W03")
     assert "expected a release, got none" in rolled.err
+
+
+def test_every_model_keeps_its_own_epsilon_over_as_many_windows_as_are_asked(
+    project: Project,
+) -> None:
+    spec = stream(project)
+    (asked,) = requests(project, spec, "2026-W02", span=2)
+    found = run(project, [asked])
+    assert {(one.release.name, one.release.level, one.state) for one in found} == {
+        ("independent", "0.1", "charged"),
+        ("htree_kmeans", "0.5", "charged"),
+    }
+    assert all(one.quality for one in found)
+    assert project.ledger.blocks(spec.population) == dict.fromkeys(WEEKS[:2], TREE + TABLE)
+    assert all(stands(asked, level) for level in asked.levels)
 
 
 def test_releases_that_read_the_same_rows_are_not_added_up(ran: Any) -> None:

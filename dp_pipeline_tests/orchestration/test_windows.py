@@ -20,6 +20,7 @@ from dp_pipeline.ledger import Reservation
 from dp_pipeline.orchestration import instance
 from dp_pipeline.orchestration.automation import due_windows
 from dp_pipeline.orchestration.common import Pipeline, partition_key, window_named
+from dp_pipeline.orchestration.jobs import IN_TURN
 from dp_pipeline.orchestration.runner import RunFailed, run_windows
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.outcome import outcomes, published_windows, report_path
@@ -95,7 +96,7 @@ def november(monkeypatch: pytest.MonkeyPatch) -> None:
 def stream(project: Project, **changes: Any) -> DatasetSpec:
     project.datasets.mkdir(parents=True, exist_ok=True)
     if not (project.datasets / "stream.csv").exists():
-        lines = [HEAD, *(line for week in WEEKS for line in rides(week)), "r1,,1,1,car"]
+        lines = [HEAD, *(line for week in WEEKS for line in rides(week)), "r99,,1,1,car"]
         project.write_rows("stream.csv", lines)
     return project.declare("stream", STREAM, **changes)
 
@@ -171,7 +172,8 @@ def test_no_row_is_in_two_windows_and_those_without_a_time_are_in_none(ran: Any)
         assert snapshot is not None and snapshot.id == week
         rows = read_stage(snapshot, "ingested")
         seen += [time for time in rows.column("ended").to_pylist() if time]
-        # At most two rows of each of 15 riders, whatever other weeks have of them.
+        # At most two rows of each of 15 riders, whatever other weeks have of them; none of the
+        # sixteenth, whose row has no time.
         assert read_stage(snapshot, "normalized").num_rows == 30
     assert len(seen) == 3 * 40
     assert sorted(seen) == sorted(line.split(",")[1] for week in WEEKS for line in rides(week))
@@ -326,6 +328,9 @@ def test_a_window_published_before_the_one_it_could_have_learned_from_stays_as_i
     assert {one.state for one in again} == {"replayed"}
     assert [one.bundle.key for one in again] == [one.bundle.key for one in first]
     assert all(LEARNED not in one.bundle.facts for one in again)
+    for one in again:
+        # Made again from its answers, it learns as little as it did.
+        require_remade(one.release, require_whole(one.release, one.folder))
 
 
 @pytest.mark.parametrize(
@@ -357,6 +362,25 @@ def test_a_damaged_release_is_not_learned_from(project: Project) -> None:
         run(project, requests(project, spec, "2026-W02"))
     # The other model learns nothing, and was charged.
     assert project.ledger.blocks(spec.population)["2026-W02"] == Fraction(15, 100)
+    # A week is published once all of it is.
+    assert published_windows(spec, project.home) == ("2026-W01",)
+
+
+def test_a_pointer_to_the_release_of_another_window_is_refused(project: Project) -> None:
+    spec = stream(project)
+    run(project, requests(project, spec, "2026-W01", "2026-W02"))
+    folder = project.home.released / "stream" / "independent"
+    text = (folder / "partition-2026-W01.0.1.json").read_text()
+    (folder / "partition-2026-W02.0.1.json").write_text(text)
+    done = project.cli_here("roll-up", "stream", "--model", "independent", "--window", "2026-W02")
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert "last window: expected a pointer to a release of 2026-W02, got one to" in done.err
+
+
+def test_runs_over_windows_wait_for_each_other(project: Project) -> None:
+    """Each plans from the release of the one before."""
+    job = definitions_of(stream(project), project.home).resolve_job_def("stream_windows")
+    assert job.tags[IN_TURN] == "stream"
 
 
 def test_a_file_of_each_window_is_read_by_its_name(project: Project) -> None:

@@ -24,6 +24,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from dp_pipeline import __version__, files
 from dp_pipeline.cli.doctor import Finding, collected
 from dp_pipeline.ledger import Entry
+from dp_pipeline.ledger.entries import blocks_of
 from dp_pipeline.ledger.head import Head
 from dp_pipeline.ledger.postgres import place, postgres_url
 from dp_pipeline.orchestration.instance import STORAGE_VARIABLE, dagster_folder
@@ -70,6 +71,11 @@ class Charged:
         return self.begun.facts
 
     @property
+    def windows(self) -> tuple[str, ...]:
+        """The windows that it was charged to; none where rows are not cut."""
+        return blocks_of(self.facts)
+
+    @property
     def is_k_anonymous(self) -> bool:
         """Whether it is a k-anonymous table."""
         return K_ANONYMITY in self.facts
@@ -89,9 +95,10 @@ class Charged:
             name, k = self.facts["model"], self.facts["k"]
             return f"dp-pipeline anonymize {of} --method {name} --k {k}"
         name, epsilon = self.facts["model"], self.facts["epsilon"]
-        refined = self.facts.get(REFINED_FROM)
+        windows, refined = self.windows, self.facts.get(REFINED_FROM)
+        ends = f" --window {windows[-1]} --span {len(windows)}" if windows else ""
         refine = f" --refine {refined}" if refined else ""
-        return f"dp-pipeline run {of} --model {name} --epsilon {epsilon}{refine}"
+        return f"dp-pipeline run {of}{ends} --model {name} --epsilon {epsilon}{refine}"
 
     def release(self, spec: DatasetSpec, home: Home) -> Release:
         """The same release as it is declared today, with the domain of its snapshot.
@@ -106,7 +113,8 @@ class Charged:
         if self.is_k_anonymous:
             return KAnonymousRelease(spec, name, int(self.facts["k"]), home)
         epsilon = Fraction(self.facts["epsilon"])
-        return EpsilonRelease(spec, name, epsilon, home, self.facts["noise"])
+        span = max(1, len(self.windows))
+        return EpsilonRelease(spec, name, epsilon, home, self.facts["noise"], span=span)
 
     def key_of_today(self, spec: DatasetSpec, home: Home) -> Key:
         """The key that this program gives the same question now."""

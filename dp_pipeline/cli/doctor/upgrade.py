@@ -15,7 +15,7 @@ from dp_pipeline.publish.replay import require_remade, require_whole
 from dp_pipeline.raw.snapshot import current_snapshot
 from dp_pipeline.release.bundle import ReleaseKey
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
+from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.discovery import dataset_files
 from dp_pipeline.spec.errors import DeclarationError, NoAnswer, NotPrepared, PipelineError
 from dp_pipeline.spec.parser import load_spec
@@ -61,8 +61,7 @@ def _counted(
         return "stored, of a domain that is not discovered as the file declares it"
     if key == one.key:
         return "replayed at no cost" if one.state == "settled" else "dead"
-    current = current_snapshot(home.raw, spec.name, b"", spec.window)
-    if current is None or current.id != one.facts["snapshot"]:
+    if not _is_current(one, spec, home):
         return "stored, of an earlier snapshot"
     why = "; ".join(one.changes(spec, home)) or "its key is made otherwise by this version"
     found.append(Finding(TOPIC, "note", f"{one.begun.what}: a run would charge it anew: {why}"))
@@ -70,16 +69,23 @@ def _counted(
 
 
 def _spec_of(one: Charged, specs: Mapping[str, DatasetSpec]) -> DatasetSpec | None:
-    """What the file of today declares of the rows of a release, of its window where they are cut;
-    None where it declares no such rows.
+    """What the file of today declares of the rows of a release, of its last window where they are
+    cut; None where it declares no such rows.
     """
-    spec, window = specs.get(one.facts.get("dataset", "")), one.facts.get(WINDOW)
-    if spec is None or (spec.windows is None) != (window is None):
+    spec, windows = specs.get(one.facts.get("dataset", "")), one.windows
+    if spec is None or (spec.windows is None) != (not windows):
         return None
     try:
-        return spec if window is None else spec.at_window(window)
+        return spec.at_window(windows[-1]) if windows else spec
     except DeclarationError:
         return None
+
+
+def _is_current(one: Charged, spec: DatasetSpec, home: Home) -> bool:
+    """Whether the snapshots that are read now are those of a release."""
+    windows = one.windows or ("",)
+    found = [current_snapshot(home.raw, spec.name, b"", window) for window in windows]
+    return "+".join("" if it is None else it.id for it in found) == one.facts["snapshot"]
 
 
 def _remade(one: Charged, specs: Mapping[str, DatasetSpec], home: Home) -> list[Finding]:
@@ -117,8 +123,7 @@ def _obstacle(one: Charged, spec: DatasetSpec | None, home: Home) -> str | None:
     if one.key_of_today(spec, home).digest != one.key:
         why = "; ".join(one.changes(spec, home)) or "its key is made otherwise by this version"
         return f"{why}: declare it as it was, or use {one.facts['code']}"
-    current = current_snapshot(home.raw, spec.name, b"", spec.window)
-    if current is None or current.id != one.facts["snapshot"]:
+    if not _is_current(one, spec, home):
         return f"another snapshot is read now: run it with --snapshot {one.facts['snapshot']}"
     return _refusal(one, spec, home)
 
