@@ -455,7 +455,7 @@ def test_a_window_is_one_partition_of_every_asset_but_the_reports(project: Proje
     graph = definitions_of(spec, project.home).resolve_asset_graph()
     for key in graph.get_all_asset_keys():
         partitions = graph.get(key).partitions_def
-        if key.path[-1] in ("comparison", "budget"):
+        if key.path[-1] in ("comparison", "published", "budget"):
             assert partitions is None
         else:
             assert isinstance(partitions, dg.TimeWindowPartitionsDefinition)
