@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,11 +19,16 @@ from dp_pipeline.release.bundle import Bundle, Key, table_names
 from dp_pipeline.release.clusters import Tables
 from dp_pipeline.spec.errors import Damaged
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 TRANSCRIPT_FILE = "transcript.jsonl"
 BUNDLE_FILE = "bundle.json"
 POPULATION = "population"
 """The file of a release's folder that says whose rows it is about."""
 _SEAL = "seal"
+ROWS_A_BATCH = 1 << 20
+"""Of a table that are made Arrow's at a time."""
 _DIGITS = 16
 """Of the digest that names the folder of a bundle."""
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
@@ -147,21 +153,41 @@ def _contents(folder: Path) -> dict[str, bytes]:
 
 
 def _write_table(path: Path, table: Mapping[str, np.ndarray]) -> None:
+    """The same bytes however many rows are made Arrow's at a time."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns = {}
-    for name, values in table.items():
-        if values.dtype.kind in "UO":
-            # A column of nothing but missing values says no type: text is what any reader takes.
-            is_text = all(isinstance(one, str) for one in values.tolist() if one is not None)
-            columns[name] = pa.array(values.tolist(), pa.string() if is_text else None)
-        else:
-            columns[name] = values
+    schema = pa.schema([(name, _stored_type(values)) for name, values in table.items()])
+    rows = len(next(iter(table.values()), ()))
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        pq.write_table(pa.table(columns), file)
+        with pq.ParquetWriter(file, schema) as writer:
+            for start in range(0, max(1, rows), ROWS_A_BATCH):
+                some = slice(start, start + ROWS_A_BATCH)
+                # A column by itself: as a list it is many times as large.
+                columns = [
+                    pa.array(_listed(values[some]), one.type)
+                    for values, one in zip(table.values(), schema, strict=True)
+                ]
+                writer.write_table(pa.table(columns, schema=schema), row_group_size=ROWS_A_BATCH)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _listed(values: np.ndarray) -> Any:
+    """Text and what may be missing as a list: it becomes what the column's type is."""
+    return values.tolist() if values.dtype.kind in "UO" else values
+
+
+def _stored_type(values: np.ndarray) -> pa.DataType:
+    import pyarrow as pa
+
+    if values.dtype.kind == "U":
+        return pa.string()
+    if values.dtype.kind != "O":
+        return pa.array(values[:0]).type
+    known = next((one for one in values.tolist() if one is not None), "")
+    # A column of nothing but missing values says no type: text is what any reader takes.
+    return pa.string() if isinstance(known, str) else pa.array([known]).type
 
 
 def _read_table(content: bytes) -> dict[str, np.ndarray]:

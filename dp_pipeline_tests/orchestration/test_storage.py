@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.publish import store
 from dp_pipeline.publish.store import BundleStore
 from dp_pipeline.release.bundle import Bundle, ReleaseKey
 from dp_pipeline.spec.errors import Damaged
@@ -67,6 +68,22 @@ def test_missing_values_are_real_nulls_of_the_declared_type(tmp_path: Path) -> N
         *("string", "string", "int64", "int64", "double", "double", "string"),
     ]
     assert [table.column(name).null_count for name in TABLE] == [0, 1, 0, 1, 0, 1, 3]
+
+
+def test_a_table_that_is_written_in_batches_comes_back_with_all_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nothing but missing values in the first batch; the last one is a row.
+    late = {"late": objects(None, None, 7), "late_text": objects(None, None, "a")}
+    table = {name: np.concatenate([one, one, one[:1]]) for name, one in (TABLE | late).items()}
+    monkeypatch.setattr(store, "ROWS_A_BATCH", 2)
+    bundle, path = stored(tmp_path, synthetic=table)
+    assert pq.read_metadata(path / "synthetic.parquet").num_row_groups == 4
+    back = BundleStore(tmp_path).sealed(path, key=KEY)
+    assert back.to_json() == bundle.to_json()
+    found = {name: repr(one.tolist()) for name, one in back.tables["synthetic"].items()}
+    assert found == {name: repr(one.tolist()) for name, one in table.items()}
+    assert back.tables["synthetic"]["late"].tolist().count(7) == 2
 
 
 CHANGED = {
