@@ -8,10 +8,10 @@ with ``'``. What CSV cannot tell apart is refused, not guessed.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -58,23 +58,44 @@ def _misses(values: np.ndarray) -> bool:
     return values.dtype.kind == "O" and None in values.tolist()
 
 
-def arrow_of(table: Columns) -> Any:
-    """The same as a table of Arrow."""
+ROWS_A_BATCH = 1 << 20
+"""Rows that are made Arrow's at a time: as Python's own they are many times as large."""
+
+
+def arrow_batches(table: Columns) -> Iterator[Any]:
+    """The same as tables of Arrow, of one schema; one without rows where there are none."""
     import pyarrow as pa
 
-    columns = {}
-    for name, values in table.items():
-        if values.dtype.kind in "UO":
-            # A column of nothing but missing values says no type: text is what any reader takes.
-            is_text = all(isinstance(one, str) for one in values.tolist() if one is not None)
-            columns[name] = pa.array(values.tolist(), pa.string() if is_text else None)
-        else:
-            columns[name] = values
-    return pa.table(columns)
+    schema = pa.schema([(name, _stored_type(values)) for name, values in table.items()])
+    rows = len(next(iter(table.values()), ()))
+    for start in range(0, max(1, rows), ROWS_A_BATCH):
+        some = slice(start, start + ROWS_A_BATCH)
+        columns = [
+            pa.array(_listed(values[some]), one.type)
+            for values, one in zip(table.values(), schema, strict=True)
+        ]
+        yield pa.table(columns, schema=schema)
+
+
+def _listed(values: np.ndarray) -> Any:
+    """Text and what may be missing as a list: it becomes what the column's type is."""
+    return values.tolist() if values.dtype.kind in "UO" else values
+
+
+def _stored_type(values: np.ndarray) -> Any:
+    import pyarrow as pa
+
+    if values.dtype.kind == "U":
+        return pa.string()
+    if values.dtype.kind != "O":
+        return pa.array(values[:0]).type
+    known = next((one for one in values.tolist() if one is not None), "")
+    # A column of nothing but missing values says no type: text is what any reader takes.
+    return pa.string() if isinstance(known, str) else pa.array([known]).type
 
 
 def columns_of(table: Any) -> dict[str, np.ndarray]:
-    """What ``arrow_of`` was given."""
+    """What ``arrow_batches`` was given, of all of them together."""
     import pyarrow as pa
 
     columns = {}
@@ -122,18 +143,35 @@ def read_table(path: Path, types: Types, *, missing: bool) -> dict[str, np.ndarr
         return columns_of(file.read_all())
 
 
-def _write_parquet(path: Path, table: Columns) -> None:
+def write_parquet(file: BinaryIO, table: Columns) -> None:
+    """A table as Parquet, a row group a batch."""
     import pyarrow.parquet as pq
 
-    pq.write_table(arrow_of(table), path)
+    first, batches = _begun(table)
+    with pq.ParquetWriter(file, first.schema) as writer:
+        for batch in batches:
+            writer.write_table(batch, row_group_size=ROWS_A_BATCH)
+
+
+def _write_parquet(path: Path, table: Columns) -> None:
+    with path.open("wb") as file:
+        write_parquet(file, table)
 
 
 def _write_arrow(path: Path, table: Columns) -> None:
     import pyarrow as pa
 
-    arrow = arrow_of(table)
-    with path.open("wb") as file, pa.ipc.new_file(file, arrow.schema) as writer:
-        writer.write_table(arrow)
+    first, batches = _begun(table)
+    with path.open("wb") as file, pa.ipc.new_file(file, first.schema) as writer:
+        for batch in batches:
+            writer.write_table(batch)
+
+
+def _begun(table: Columns) -> tuple[Any, Iterator[Any]]:
+    """The first batch, for its schema, and all of them."""
+    batches = arrow_batches(table)
+    first = next(batches)
+    return first, chain([first], batches)
 
 
 LINES = 1 << 16

@@ -10,14 +10,18 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dp_pipeline.export.tables import arrow_of, columns_of
+from dp_pipeline.export.tables import columns_of, write_parquet
 from dp_pipeline.files import make_private, sync, temporary_folder, write_whole
 from dp_pipeline.release.bundle import Bundle, Key, table_names
 from dp_pipeline.release.clusters import Tables
 from dp_pipeline.spec.errors import Damaged
+
+if TYPE_CHECKING:
+    pass
 
 TRANSCRIPT_FILE = "transcript.jsonl"
 BUNDLE_FILE = "bundle.json"
@@ -148,10 +152,8 @@ def _contents(folder: Path) -> dict[str, bytes]:
 
 
 def _write_table(path: Path, table: Mapping[str, np.ndarray]) -> None:
-    import pyarrow.parquet as pq
-
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        pq.write_table(arrow_of(table), file)
+        write_parquet(file, table)
         file.flush()
         os.fsync(file.fileno())
 

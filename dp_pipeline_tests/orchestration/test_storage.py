@@ -69,6 +69,22 @@ def test_missing_values_are_real_nulls_of_the_declared_type(tmp_path: Path) -> N
     assert [table.column(name).null_count for name in TABLE] == [0, 1, 0, 1, 0, 1, 3]
 
 
+def test_a_table_that_is_written_in_batches_comes_back_with_all_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nothing but missing values in the first batch; the last one is a row.
+    late = {"late": objects(None, None, 7), "late_text": objects(None, None, "a")}
+    table = {name: np.concatenate([one, one, one[:1]]) for name, one in (TABLE | late).items()}
+    monkeypatch.setattr(tables, "ROWS_A_BATCH", 2)
+    bundle, path = stored(tmp_path, synthetic=table)
+    assert pq.read_metadata(path / "synthetic.parquet").num_row_groups == 4
+    back = BundleStore(tmp_path).sealed(path, key=KEY)
+    assert back.to_json() == bundle.to_json()
+    found = {name: repr(one.tolist()) for name, one in back.tables["synthetic"].items()}
+    assert found == {name: repr(one.tolist()) for name, one in table.items()}
+    assert back.tables["synthetic"]["late"].tolist().count(7) == 2
+
+
 CHANGED = {
     "a value that was missing": objects(2**62 + 1, 0, -3),
     "a value that is missing now": objects(2**62 + 1, None, None),
