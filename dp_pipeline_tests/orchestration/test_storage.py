@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.export import tables
 from dp_pipeline.publish.store import BundleStore
 from dp_pipeline.release.bundle import Bundle, ReleaseKey
 from dp_pipeline.spec.errors import Damaged
