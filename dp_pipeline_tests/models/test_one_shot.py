@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from dp_pipeline.gate.selection import ScoreSession
 from dp_pipeline.models.tables.aim_like import AimLike
-from dp_pipeline.models.tables.one_shot import MOST_PACKED, OneShot
+from dp_pipeline.models.tables.one_shot import OneShot
 from dp_pipeline.models.tables.one_shot.plan import Planning
+from dp_pipeline.models.tables.one_shot.round import MOST_PACKED
 from dp_pipeline.release.accountant import EXPONENTIAL, NOISY_MAX
 from dp_pipeline.release.measurement import NoiseRate
 from dp_pipeline.release.synthetic_table import SyntheticTable

@@ -1,0 +1,331 @@
+"""Round: what one release of one_shot asks after the number of rows, and what it measures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+from math import sqrt
+
+import numpy as np
+
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.scores import UNIT, Gap, Independence, Score
+from dp_pipeline.inference.dependence import Dependence, likely_by_normal, likely_by_uniform
+from dp_pipeline.inference.earlier import EarlierTables
+from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
+from dp_pipeline.inference.shared_noise import SharedNoise
+from dp_pipeline.inference.structural_zeros import StructuralZeros
+from dp_pipeline.inference.table_sets import TableSearch, one_way_noise, packed, pair_noise
+from dp_pipeline.models.tables.one_shot.plan import Pair, Plan, Planning
+from dp_pipeline.release.accountant import split
+from dp_pipeline.release.derived_attribute import Grouping
+from dp_pipeline.release.measurement import NoisyMarginal
+from dp_pipeline.spec.encoding import FloatArray, Names
+
+ROOM = 2.0
+"""How many times its noise a table's rows must be: measured gaps are not sure."""
+
+
+def gaps_by_shares(
+    planning: Planning,
+    plan: Plan,
+    coarse: Curator,
+    shares: Mapping[str, FloatArray],
+    zeros: StructuralZeros,
+    *,
+    rows: float,
+) -> dict[Pair, float]:
+    """How far every pair is from independence, or from what follows from empty cells, in rows,
+    about; all measured together.
+
+    coarse   asks about groups of levels
+    shares   attribute → released shares of its groups
+    zeros    empty cells over groups
+    """
+    scores: dict[Names, Score] = {
+        (a, b): Gap.of_shares(rows, zeros.expected((a, b), shares[a], shares[b]))
+        for a, b in planning.pairs
+    }
+    session, price = coarse.open_scores(scores), planning.amount * plan.structure
+    if planning.rate.concentrated:
+        # One row moves every gap: all of them cost what one costs at a share of the amount.
+        noisy = session.measure_all(amount=price) / UNIT
+        found = likely_by_normal(noisy, planning.gap_noise(plan.structure))
+    else:
+        noisy = session.measure_together(epsilon=price) / UNIT
+        reach = planning.rate.scale(len(scores) + 1, float(price))
+        found = likely_by_uniform(noisy, reach)
+    return dict(zip(planning.pairs, found.tolist(), strict=True))
+
+
+def few_gaps(planning: Planning, plan: Plan, curator: Curator) -> dict[Pair, float]:
+    """Pairs whose dependence is more than their noise, found without one-way marginals; each is
+    taken to be off by half the rows.
+
+    Drawn by U_ij less half the noise, at 0 for no pair; the first time that no pair is drawn
+    ends it.
+    """
+    # U of one attribute is 0 whatever its counts: what a pair has to be better than.
+    nothing = (next(iter(planning.sizes)),)
+    session = curator.open_scores(dict.fromkeys((nothing, *planning.pairs), Independence()))
+    penalties: dict[Names, int] = {pair: planning.penalty(pair) for pair in planning.pairs}
+    left: list[Names] = list(planning.pairs)
+    price = planning.amount * plan.structure / plan.edges
+    picked: dict[Pair, float] = {}
+    for draw in range(plan.edges):
+        found = session.choose(
+            f"pair {draw + 1} of {plan.edges}",
+            [nothing, *left],
+            amount=price,
+            penalties=penalties,
+        )
+        if found == nothing:
+            break
+        left.remove(found)
+        picked[found[0], found[1]] = planning.rows / 2
+    return picked
+
+
+def _pair_noise(table: Names, sizes: Mapping[str, int]) -> float:
+    return pair_noise(tuple(sizes[name] for name in table))
+
+
+def amounts_of(amounts: Mapping[Names, Fraction], tables: Iterable[Names]) -> dict[Names, Fraction]:
+    return {names: amounts[names] for names in tables}
+
+
+def _as_measured(table: NoisyMarginal) -> NoisyMarginal:
+    return table
+
+
+SEARCHED = 8
+"""The cliques of a search have this part of the largest clique's cells: its fit is slower."""
+
+MOST_TREE = 20
+"""Cells of all cliques together, in largest cliques of a search."""
+
+OF_TABLES = 0.85
+"""What tables get of what is left, about, where one-way marginals are measured beside them."""
+
+LEAST_AGAIN = 1e-4
+"""The part of what is left for which a one-way marginal is measured better, at least."""
+
+OF_NOISE = 0.6
+"""Part of the squares of one-way marginals' noise that is in the square of a gap, about."""
+
+MOST_PACKED = 256
+"""Cells of a table that attributes are packed into."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """The questions of one release after the first one.
+
+    counted   the noisy number of rows
+    zeros     cells that are empty
+    weights   what each pair's error counts (d, d); None where all count alike
+    """
+
+    curator: Curator
+    planning: Planning
+    counted: NoisyMarginal
+    zeros: StructuralZeros
+    weights: FloatArray | None = None
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """Levels of every attribute."""
+        return self.planning.sizes
+
+    @property
+    def left(self) -> Fraction:
+        """What is left of the amount."""
+        return self.curator.accountant.left
+
+    def fitted(self) -> FittedRows:
+        """Everything measured, by a plan, and what rows are drawn from."""
+        if not self.sizes:
+            return FittedRows((self.counted,), self.sizes)
+        plan = self.planning.choose(self.curator)
+        if plan is None:
+            return self._packed({})
+        if plan.views:
+            weights = [self.planning.view_weight(view) for view in plan.views]
+            return self._tabulated(plan.views, weights)
+        if not plan.early:
+            return self._packed(few_gaps(self.planning, plan, self.curator))
+        return self._searched(plan)
+
+    def again(self, known: EarlierTables, *, smooths: bool) -> FittedRows:
+        """The tables of an earlier release, measured again.
+
+        One-way marginals that stood beside tables of groups get the share that they had there.
+        """
+        groupings = {name: known.groupings[name] for name in self.sizes if name in known.groupings}
+        names = [one.attributes for one in known.measured[1:]]
+        alone = [one for one in names if len(one) == 1]
+        inside = {name for one in names if len(one) > 1 for name in one}
+        is_early = bool(groupings) or any(one[0] in inside for one in alone)
+        early = alone if is_early else []
+        tables = [one for one in names if one not in early]
+        sizes = {n: groupings[n].size if n in groupings else size for n, size in self.sizes.items()}
+        learned = known.smoothed if smooths else _as_measured
+        singles, measured = list[NoisyMarginal](), list[NoisyMarginal]()
+        if early:
+            amounts = self._as_cold(tables, sizes)
+            singles = [learned(one) for one in self.curator.tabulate(amounts_of(amounts, early))]
+        elif tables:
+            # Every attribute once is packed; a cover of pairs holds them more often.
+            is_packed = sum(map(len, tables)) == len(self.sizes)
+            noise = one_way_noise if is_packed else _pair_noise
+            amounts = self._amounts(tables, [noise(one, sizes) for one in tables])
+        if tables:
+            coarse = self.curator.grouped(groupings) if groupings else self.curator
+            measured = [learned(one) for one in coarse.tabulate(amounts_of(amounts, tables))]
+        counted = learned(self.counted)
+        ways = OneWays.of(singles, counted) if early else None
+        return FittedRows(
+            (counted, *measured), self.sizes, ways, groupings, self.planning.cap, self.zeros
+        )
+
+    def _as_cold(
+        self, tables: Sequence[Names], grouped: Mapping[str, int]
+    ) -> dict[Names, Fraction]:
+        """What tables and one-way marginals get beside each other: each marginal what it is worth
+        before there is a table, and of the rest what ``_searched`` would add. Without the first,
+        one whose attribute is in a good table would get next to nothing, and the fit begins at it.
+        """
+        early = self.planning.amount * self.planning.early
+        weights = [float(size) for size in self.sizes.values()]
+        first = self._amounts([(name,) for name in self.sizes], weights, early)
+        before = {name: float(amount) for (name,), amount in first.items()}
+        untold = np.zeros((len(before), len(before)))
+        of_tables, added = self._shared(grouped, before, untold).amounts(
+            tables, list(self.sizes), float(self.left - early)
+        )
+        of_singles = added + np.array(list(before.values()))
+        return self._split((*tables, *first), np.concatenate([of_tables, of_singles]))
+
+    def _packed(self, gaps: Mapping[Pair, float]) -> FittedRows:
+        """Every attribute in one table."""
+        tables = packed(
+            self.sizes,
+            gaps,
+            amount=float(self.left),
+            rate=self.planning.rate,
+            most_cells=min(MOST_PACKED, self.planning.cap),
+        )
+        return self._tabulated(tables, [one_way_noise(table, self.sizes) for table in tables])
+
+    def _tabulated(self, tables: Sequence[Names], weights: Sequence[float]) -> FittedRows:
+        measured = self.curator.tabulate(self._amounts(tables, weights))
+        return FittedRows(
+            (self.counted, *measured), self.sizes, cap=self.planning.cap, zeros=self.zeros
+        )
+
+    def _searched(self, plan: Plan) -> FittedRows:
+        """One-way marginals, and tables of groups of levels."""
+        sizes = [float(size) for size in self.sizes.values()]
+        early = self.planning.amount * plan.early
+        singles = self._amounts([(name,) for name in self.sizes], sizes, early)
+        first = self.curator.tabulate(singles)
+        ways = OneWays.of(first, self.counted)
+        least = self.planning.least_share(float(self.left))
+        groupings = {
+            n: Grouping.by_share(ways.shares[n], least=least, kinds=self.zeros.kinds(n))
+            for n in self.sizes
+        }
+        coarse = self.curator.grouped(groupings)
+        before = {names[0]: float(amount) for names, amount in singles.items()}
+        search = self._search(plan, ways, groupings, coarse, before)
+        found = search.run(self.planning.pairs)
+        tables = [names for names in found if len(names) > 1]
+        told = {pair for names in tables for pair in combinations(names, 2)}
+        untold = search.depends.untold(search.depends.paths(told))
+        shared = self._shared(search.sizes, before, untold)
+        of_tables, of_singles = shared.amounts(tables, list(self.sizes), float(self.left))
+        again = [
+            (name,)
+            for name, amount in zip(self.sizes, of_singles, strict=True)
+            if amount > LEAST_AGAIN * float(self.left)
+        ]
+        more = of_singles[of_singles > LEAST_AGAIN * float(self.left)]
+        amounts = self._split((*tables, *again), np.concatenate([of_tables, more]))
+        measured = coarse.tabulate(amounts_of(amounts, tables)) if tables else ()
+        ways = OneWays.of(self._better(first, amounts_of(amounts, again)), self.counted)
+        return FittedRows(
+            (self.counted, *measured), self.sizes, ways, groupings, self.planning.cap, self.zeros
+        )
+
+    def _better(
+        self, first: Sequence[NoisyMarginal], added: Mapping[Names, Fraction]
+    ) -> list[NoisyMarginal]:
+        """One-way marginals with less noise, refined for what is added to their price."""
+        if not added:
+            return list(first)
+        better = {one.attributes: one for one in self.curator.refine(added)}
+        return [better.get(one.attributes, one) for one in first]
+
+    def _shared(
+        self,
+        grouped: Mapping[str, int],
+        before: Mapping[str, float],
+        untold: FloatArray,
+    ) -> SharedNoise:
+        return SharedNoise(self.sizes, grouped, before, untold, self.planning.rate, self.weights)
+
+    def _split(self, tables: Sequence[Names], amounts: FloatArray) -> dict[Names, Fraction]:
+        """All that is left, about as said."""
+        parts = amounts / amounts.sum()
+        exact = [Fraction(max(1, round(10**5 * part))) for part in parts.tolist()]
+        return dict(zip(tables, split(self.left, exact), strict=True))
+
+    def _search(
+        self,
+        plan: Plan,
+        ways: OneWays,
+        groupings: Mapping[str, Grouping],
+        coarse: Curator,
+        before: Mapping[str, float],
+    ) -> TableSearch:
+        shares = {name: groupings[name].summed(ways.shares[name]) for name in self.sizes}
+        zeros = self.zeros.grouped(groupings)
+        noisy = gaps_by_shares(self.planning, plan, coarse, shares, zeros, rows=ways.rows)
+        gaps = self._unbiased(noisy, before)
+        spread = {name: 1 - float((share**2).sum()) for name, share in shares.items()}
+        sizes = {name: groupings[name].size for name in self.sizes}
+        cap = max(4, self.planning.cap // SEARCHED, zeros.most_cells(sizes))
+        return TableSearch(
+            sizes=sizes,
+            weights=self.weights,
+            depends=Dependence.of(sizes, gaps, spread=spread, rows=ways.rows),
+            amount=float(self.left) * OF_TABLES,
+            rate=self.planning.rate,
+            rows=ways.rows,
+            cap=cap,
+            total=MOST_TREE * cap,
+            room=ROOM,
+            edges=zeros.pairs,
+        )
+
+    def _unbiased(
+        self, gaps: Mapping[Pair, float], before: Mapping[str, float]
+    ) -> dict[Pair, float]:
+        """Gaps without what the noise of one-way marginals puts into them."""
+        noise = {
+            name: self.planning.rate.deviation(before[name]) * size
+            for name, size in self.sizes.items()
+        }
+        return {
+            (a, b): sqrt(max(0.0, gap**2 - OF_NOISE * (noise[a] ** 2 + noise[b] ** 2)))
+            for (a, b), gap in gaps.items()
+        }
+
+    def _amounts(
+        self, tables: Sequence[Names], weights: Sequence[float], amount: Fraction | None = None
+    ) -> dict[Names, Fraction]:
+        """What each table gets of ``amount``, or of all that is left."""
+        shares = self.planning.rate.whole_shares(weights)
+        return dict(zip(tables, split(amount or self.left, shares), strict=True))
