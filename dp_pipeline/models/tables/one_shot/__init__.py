@@ -6,27 +6,21 @@ The model asks for noisy gaps of pairs, searches a plan of tables that pays for 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations
-from math import prod, sqrt
+from math import prod
 from typing import ClassVar
 
 import numpy as np
 
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.scores import UNIT, Gap, Independence, Score
-from dp_pipeline.inference.dependence import Dependence, likely_by_normal, likely_by_uniform
 from dp_pipeline.inference.earlier import EarlierTables
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
-from dp_pipeline.inference.shared_noise import SharedNoise
-from dp_pipeline.inference.structural_zeros import StructuralZeros
-from dp_pipeline.inference.table_sets import TableSearch, one_way_noise, packed, pair_noise
 from dp_pipeline.models.base import Released, plan_from, require_plan, smooth
 from dp_pipeline.models.tables.aim_like import AimLike
 from dp_pipeline.models.tables.base import TableModel, clique_cells
-from dp_pipeline.models.tables.one_shot.plan import Pair, Plan, Planning
+from dp_pipeline.models.tables.one_shot.plan import Planning
 from dp_pipeline.models.tables.one_shot.round import (
     MOST_PACKED,
     MOST_TREE,
@@ -37,12 +31,11 @@ from dp_pipeline.models.tables.one_shot.round import (
 from dp_pipeline.models.tables.one_shot.workload import Workload, workload
 from dp_pipeline.release.accountant import split
 from dp_pipeline.release.clusters import Tables
-from dp_pipeline.release.derived_attribute import Grouping
 from dp_pipeline.release.measurement import NoiseRate, NoisyMarginal
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.spec.amounts import PURE
 from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import FloatArray, Names
+from dp_pipeline.spec.encoding import Names
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline.spec.parameters import choice
 
