@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from dp_pipeline.cli import NEW_OBJECTS
 from dp_pipeline_tests.postgres_server import postgres_server, postgres_url
@@ -21,6 +22,10 @@ for library in ("OMP", "OPENBLAS", "MKL"):
 IN_MEMORY, ROOM = Path("/dev/shm"), 4 << 30
 if os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free > ROOM:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
+
+# How long one example takes says how busy the computer is.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 # Thousands of modules and tests are collected, and all of them stay: see below.
 gc.disable()

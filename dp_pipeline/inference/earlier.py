@@ -34,15 +34,19 @@ windows are seen through it (tried on 6 weeks of rides; 0.5 to 4)."""
 
 
 def smoothed(
-    now: FloatArray, variance: float, before: FloatArray, earlier: float
+    now: FloatArray, variance: float, before: FloatArray, earlier: float, *, doubt: float = 0.0
 ) -> tuple[FloatArray, float]:
     """Noisy numbers now and estimates of before as one, and the variance of that.
+
+    doubt   standard errors of the squares of Laplace noise by which a drift has to be seen
 
     >>> still, spread = smoothed(np.array([1.0, -1.0]), 1.0, np.zeros(2), 1.0)
     >>> still.tolist(), spread
     ([0.5, -0.5], 0.5)
     """
-    drift = max(0.0, float(np.mean((now - before) ** 2)) - variance - earlier)
+    # The square of Laplace noise has √5 times its own mean as deviation.
+    unsure = doubt * variance * (5 / max(1, now.size)) ** 0.5
+    drift = max(0.0, float(np.mean((now - before) ** 2)) - variance - earlier - unsure)
     kept = (earlier + drift) / (earlier + drift + variance)
     return before + kept * (now - before), kept * variance
 
@@ -150,7 +154,7 @@ class EarlierTables:
             if int(np.prod(shape, dtype=np.int64)) != end - first:
                 return None
             deviation = float(tables["measured"]["deviation"][at])
-            measured.append(_noisy(names, counts[first:end].reshape(shape), deviation**2))
+            measured.append(believed(names, counts[first:end].reshape(shape), deviation**2))
         return cls(tuple(measured), groupings)
 
     def of_names(self, names: Names) -> NoisyMarginal | None:
@@ -168,10 +172,10 @@ class EarlierTables:
             before.table.astype(np.float64),
             before.variance,
         )
-        return _noisy(now.attributes, np.rint(values).astype(np.int64), variance)
+        return believed(now.attributes, np.rint(values).astype(np.int64), variance)
 
 
-def _noisy(names: Names, table: np.ndarray, variance: float) -> NoisyMarginal:
+def believed(names: Names, table: np.ndarray, variance: float) -> NoisyMarginal:
     """A table whose cells have this variance, as one of Gaussian noise says it."""
     return NoisyMarginal(names, table, Fraction(max(variance, 1e-9)), gaussian=True)
 

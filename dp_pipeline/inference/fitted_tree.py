@@ -265,6 +265,7 @@ class FittedRows:
     cap         most cells of a clique; where triangulation needs larger ones, rows are drawn
                 from a network of smaller tables of largest entropy
     zeros       cells without mass, over levels; each group is of levels of one kind
+    paid        what was measured, where rows are not fitted to that alone; None: they are
     """
 
     measured: tuple[NoisyMarginal, ...]
@@ -273,6 +274,7 @@ class FittedRows:
     groupings: Mapping[str, Grouping] = field(default_factory=dict)
     cap: int = 1 << 16
     zeros: StructuralZeros = NONE
+    paid: tuple[NoisyMarginal, ...] | None = None
 
     def table(
         self,
@@ -305,6 +307,8 @@ class FittedRows:
     @property
     def _paid(self) -> tuple[NoisyMarginal, ...]:
         """Everything that was measured, in the order in which it was."""
+        if self.paid is not None:
+            return self.paid
         early = () if self.ways is None else self.ways.measured
         return (*self.measured[:1], *early, *self.measured[1:])
 

@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from dp_pipeline.gate.curator import Curator
+from dp_pipeline.inference.public_table import PublicTable
 from dp_pipeline.release.accountant import Accountant, Spend
 from dp_pipeline.release.class_table import ClassTable
 from dp_pipeline.release.clusters import Clusters, Tables
@@ -21,6 +23,7 @@ from dp_pipeline.spec.amounts import PURE, Currency, delta_text, epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError
+from dp_pipeline.spec.formats import AS_BEFORE
 from dp_pipeline.spec.parameters import choice, later
 
 Released = Clusters | SyntheticTable | ClassTable
@@ -150,6 +153,25 @@ class Model:
         """
         raise NotImplementedError
 
+    def fit_beside(
+        self,
+        public: PublicTable,
+        curator: Curator,
+        *,
+        epsilon: Fraction,
+        rng: np.random.Generator,
+    ) -> Released:
+        """The same with public rows of others, which cost nothing.
+
+        public   over the attributes that are modelled
+        """
+        raise NotImplementedError
+
+    @property
+    def prior_name(self) -> str:
+        """The data set whose public rows it is declared to use; empty where there is none."""
+        return str(getattr(self, "prior", ""))
+
     @property
     def plans_from_earlier(self) -> bool:
         """Whether it is declared to plan from the release of the window before."""
@@ -169,6 +191,17 @@ def smooth() -> Any:
     window before, by their noise and by how much the world has moved.
     """
     return later(choice("false", "true"), as_before="false")
+
+
+def prior() -> Any:
+    """The parameter of a model that can use public rows of others: the name of their data set."""
+
+    def parse(text: str) -> str | None:
+        return text if re.fullmatch(r"[a-z][a-z0-9_]{0,63}", text) else None
+
+    expected = "the name of a data set with `purpose: benchmark`"
+    metadata = {"parse": parse, "expected": expected, "measuring": True, AS_BEFORE: ""}
+    return field(default="", metadata=metadata)
 
 
 def require_plan(plans: str, smooths: str) -> None:
@@ -306,6 +339,7 @@ def fit(
     rng: np.random.Generator,
     earlier: Tables | None = None,
     coarse: Coarse | None = None,
+    public: PublicTable | None = None,
 ) -> Fitted:
     """Fit a model with a budget of what it claims; it spends all of that, or BoundaryViolation.
 
@@ -314,12 +348,15 @@ def fit(
     earlier   the tables of a release that it plans from; None: there is none
     coarse    a release of the same rows that is refined: what it has spent is not spent again;
               ``ask`` gives a curator that has its answers. None: there is none
+    public    public rows that it uses; None: there are none
     """
     paid = Fraction(0) if coarse is None else coarse.amount
     accountant = Accountant(guarantee.amount - paid, guarantee.currency)
     curator = ask(accountant)
     if coarse is not None:
         released = model.refined(coarse.released, curator, epsilon=epsilon, rng=rng)
+    elif public is not None:
+        released = model.fit_beside(public, curator, epsilon=epsilon, rng=rng)
     elif earlier is None:
         released = model.fit(curator, epsilon=epsilon, rng=rng)
     else:

@@ -31,6 +31,7 @@ from dp_pipeline.models.base import (
 )
 from dp_pipeline.publish.home import Home, engine_name
 from dp_pipeline.publish.noisy_release import Counted, NoisyDrawing, NoisyRelease, own
+from dp_pipeline.publish.prior import prior_fact, public_rows
 from dp_pipeline.publish.refinement import Refined, asked_key, newest_key
 from dp_pipeline.publish.release import BESIDE, ROWS, code_version, digest_of, not_dp_beside
 from dp_pipeline.publish.replay import pointed_bundle, pointer_path, read_json
@@ -320,6 +321,7 @@ class EpsilonRelease(NoisyRelease):
         facts |= {LEARNED: learned} if learned else {}
         coarse = Refined.by(self, key)
         facts |= {} if coarse is None else coarse.facts
+        facts |= prior_fact(self, key)
         if spec.delta is None:
             return facts
         paid = {"delta": delta_text(spec.delta), "currency": self.guarantee.currency.name}
@@ -455,6 +457,7 @@ class EpsilonRelease(NoisyRelease):
             rng=self.generator(key),
             earlier=self.earlier(key),
             coarse=coarse,
+            public=public_rows(self, key),
         )
         return found, answered
 

@@ -46,6 +46,8 @@ def _refinable(release: EpsilonRelease) -> Fraction:
             f"{where}: expected a model that plans from nothing, got one with "
             "`plan_from: previous`: its numbers may be those of two windows"
         )
+    if model.prior_name:
+        raise DeclarationError(f"{where}: expected a model without `prior`, got one")
     if release.guarantee.currency != release.spec.currency:
         raise DeclarationError(
             f"{where}: expected a model that accounts in ρ, as its population has a declared δ, "

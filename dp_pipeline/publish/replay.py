@@ -23,6 +23,7 @@ from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bundle import (
     EARLIER_EVALUATION,
     LEARNED,
+    PRIOR,
     REFINED_FROM,
     REFINES,
     Bundle,
@@ -138,7 +139,7 @@ def spend_rows(bundle: Bundle) -> list[SpendRow]:
 _PROMISED = (
     *("population", "dataset", "model", "epsilon", "kind", "composed", "evaluation", "snapshot"),
     *("replicate", "declaration", "measuring", "unit", "relation", "purpose", "noise"),
-    *("fit_for_release", WINDOW, LEARNED, REFINES, REFINED_FROM),
+    *("fit_for_release", WINDOW, LEARNED, REFINES, REFINED_FROM, PRIOR),
 )
 """Facts that no later code or post-processing may change: what was charged for."""
 

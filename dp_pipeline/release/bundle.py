@@ -34,6 +34,11 @@ LEARNED = "learned_from"
 from.
 """
 
+PRIOR = "prior"
+"""The fact of a bundle, and of its charge, that names the public rows that it used, with a digest
+of them.
+"""
+
 REFINES, REFINED_FROM = "refines", "refined_from"
 """The facts of a bundle, and of its charge, that name the key and the ε of the release that it
 refines: one of the same rows, whose cost is a part of what both cost together.

@@ -17,10 +17,12 @@ import numpy as np
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.earlier import EarlierTables
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
-from dp_pipeline.models.base import Released, plan_from, require_plan, smooth
+from dp_pipeline.inference.public_table import PublicTable
+from dp_pipeline.models.base import Released, plan_from, prior, require_plan, smooth
 from dp_pipeline.models.tables.aim_like import AimLike
 from dp_pipeline.models.tables.base import TableModel, clique_cells
 from dp_pipeline.models.tables.one_shot.plan import Planning
+from dp_pipeline.models.tables.one_shot.public_rows import PriorRound
 from dp_pipeline.models.tables.one_shot.round import (
     MOST_PACKED,
     MOST_TREE,
@@ -76,6 +78,9 @@ class OneShot(TableModel):
                      ``age`` and ``sex`` twice. Tables that have to be found and shares of the
                      amount follow it; views hold every pair anyway
 
+    prior            a data set with ``purpose: benchmark`` over the same attributes: its rows say
+                     which tables to measure, and all that is not measured (``PriorRound``)
+
     A noisy number of rows first (1 % of the amount). Then, by public sizes and that number:
 
     * *views*: a covering design that holds every pair, where one clique may hold all attributes
@@ -118,6 +123,7 @@ class OneShot(TableModel):
     plan_from: str = plan_from()
     smooth: str = smooth()
     workload: str = workload()
+    prior: str = prior()
 
     def check(self, domain: Domain) -> None:
         """Also DeclarationError for tables that cannot be smoothed, and a workload of attributes
@@ -126,6 +132,12 @@ class OneShot(TableModel):
         super().check(domain)
         self._workload.require_known(self.modelled(domain), of=type(self).__name__)
         require_plan(self.plan_from, self.smooth)
+        if self.prior and (self.plans_from_earlier or self.quality != "best"):
+            other = "plan_from" if self.plans_from_earlier else "quality"
+            raise DeclarationError(
+                f"OneShot: prior: expected no `{other}` beside it, got one: tables are chosen by "
+                "public rows"
+            )
 
     def most_cells(self, domain: Domain) -> int:
         """Of all measured tables together, or of all cliques."""
@@ -185,16 +197,9 @@ class OneShot(TableModel):
         accountant has, which is ``epsilon`` where no δ is declared.
         """
         sizes = self.sizes(curator.domain)
-        amount = curator.accountant.left
         if self._takes_rounds(curator, sizes):
             return self._rounds.fit(curator, epsilon=epsilon, rng=rng)
-        counted = curator.tabulate({(): amount * ROWS if sizes else amount})[0]
-        rate = NoiseRate(curator.currency != PURE, curator.distance)
-        rows = max(FEWEST_ROWS, float(counted.table))
-        planning = Planning(sizes, rows, amount, rate, self.clique_cells)
-        zeros, weights = self.zeros(curator.domain), self._workload.weights(sizes)
-        round_ = Round(curator, planning, counted, zeros, weights)
-        return self._drawn(round_.fitted(), curator.domain, rng)
+        return self._drawn(self._begun(curator).fitted(), curator.domain, rng)
 
     def fit_after(
         self,
@@ -218,15 +223,40 @@ class OneShot(TableModel):
             or self._takes_rounds(curator, sizes)
         ):
             return self.fit(curator, epsilon=epsilon, rng=rng)
-        amount = curator.accountant.left
-        counted = curator.tabulate({(): amount * ROWS})[0]
+        again = self._begun(curator).again(known, smooths=self.smooth == "true")
+        return self._drawn(again, domain, rng)
+
+    def fit_beside(
+        self,
+        public: PublicTable,
+        curator: Curator,
+        *,
+        epsilon: Fraction,
+        rng: np.random.Generator,
+    ) -> SyntheticTable:
+        """The same with tables that public rows choose, combined with theirs.
+
+        *Proof.* Tables, groups and shares are functions of released numbers and of public rows;
+        each table costs what it is given: Δ1 = Δ2 = 1 a row. The rest is post-processing. ∎
+        """
+        domain, sizes = curator.domain, self.sizes(curator.domain)
+        if not sizes:
+            return self.fit(curator, epsilon=epsilon, rng=rng)
+        round_ = self._begun(curator)
+        if round_.planning.knows_all_pairs:
+            return self._drawn(round_.fitted(), domain, rng)
+        known = PublicTable({name: public.codes[name] for name in sizes}, sizes)
+        return self._drawn(PriorRound(round_, known).fitted(), domain, rng)
+
+    def _begun(self, curator: Curator) -> Round:
+        """A noisy number of rows, and what is planned with it."""
+        sizes, amount = self.sizes(curator.domain), curator.accountant.left
+        counted = curator.tabulate({(): amount * ROWS if sizes else amount})[0]
         rate = NoiseRate(curator.currency != PURE, curator.distance)
         rows = max(FEWEST_ROWS, float(counted.table))
         planning = Planning(sizes, rows, amount, rate, self.clique_cells)
-        round_ = Round(
-            curator, planning, counted, self.zeros(domain), self._workload.weights(sizes)
-        )
-        return self._drawn(round_.again(known, smooths=self.smooth == "true"), domain, rng)
+        zeros, weights = self.zeros(curator.domain), self._workload.weights(sizes)
+        return Round(curator, planning, counted, zeros, weights)
 
     def refined(
         self,
@@ -242,6 +272,10 @@ class OneShot(TableModel):
         """
         assert isinstance(coarse, SyntheticTable)
         domain, sizes = curator.domain, self.sizes(curator.domain)
+        if self.prior:
+            raise DeclarationError(
+                "OneShot: prior: expected none for a release that is refined, got one"
+            )
         if self._takes_rounds(curator, sizes):
             raise DeclarationError(
                 "OneShot: quality: expected `best` for a release that is refined, got `best_plus`, "

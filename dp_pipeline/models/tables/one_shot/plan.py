@@ -103,12 +103,19 @@ class Planning:
             return None
         if not self.is_coverable:
             return self._found
-        noise = self._view_noise(self.views) / len(self.pairs)
-        if noise <= ALL_PAIRS * self.rows:
+        if self.knows_all_pairs:
             return Plan(views=self.views)
+        noise = self._view_noise(self.views) / len(self.pairs)
         if noise > MOST_VIEW_NOISE * self.rows:
             return self._found
         return Plan(views=self.views) if noise / 2 <= self._likely_mean(curator) else self._found
+
+    @property
+    def knows_all_pairs(self) -> bool:
+        """Whether all pairs can be covered with little noise, whatever they depend on."""
+        if not self.pairs or not self.is_coverable:
+            return False
+        return self._view_noise(self.views) / len(self.pairs) <= ALL_PAIRS * self.rows
 
     def _likely_mean(self, curator: Curator) -> float:
         """The noisy mean of U over all pairs, in rows; in doubt more. Of a pair's four cells three

@@ -120,6 +120,27 @@ MOST_PACKED = 256
 
 
 @dataclass(frozen=True)
+class Begun:
+    """What one-way marginals have told.
+
+    first      as they were measured
+    ways       what they say together
+    groupings  attribute → groups of its levels
+    before     attribute → amount that its marginal was measured for
+    """
+
+    first: tuple[NoisyMarginal, ...]
+    ways: OneWays
+    groupings: Mapping[str, Grouping]
+    before: Mapping[str, float]
+
+    @property
+    def shares(self) -> dict[str, FloatArray]:
+        """Attribute → shares of its groups."""
+        return {name: one.summed(self.ways.shares[name]) for name, one in self.groupings.items()}
+
+
+@dataclass(frozen=True)
 class Round:
     """The questions of one release after the first one.
 
@@ -227,8 +248,22 @@ class Round:
 
     def _searched(self, plan: Plan) -> FittedRows:
         """One-way marginals, and tables of groups of levels."""
+        begun = self.begun(self.planning.amount * plan.early)
+        search = self.search(begun, self._gaps(plan, begun))
+        tables = [names for names in search.run(self.planning.pairs) if len(names) > 1]
+        measured, ways = self.measured(begun, search, tables)
+        return FittedRows(
+            (self.counted, *measured),
+            self.sizes,
+            ways,
+            begun.groupings,
+            self.planning.cap,
+            self.zeros,
+        )
+
+    def begun(self, early: Fraction) -> Begun:
+        """One-way marginals for an amount, and the groups of levels that they give."""
         sizes = [float(size) for size in self.sizes.values()]
-        early = self.planning.amount * plan.early
         singles = self._amounts([(name,) for name in self.sizes], sizes, early)
         first = self.curator.tabulate(singles)
         ways = OneWays.of(first, self.counted)
@@ -237,14 +272,18 @@ class Round:
             n: Grouping.by_share(ways.shares[n], least=least, kinds=self.zeros.kinds(n))
             for n in self.sizes
         }
-        coarse = self.curator.grouped(groupings)
         before = {names[0]: float(amount) for names, amount in singles.items()}
-        search = self._search(plan, ways, groupings, coarse, before)
-        found = search.run(self.planning.pairs)
-        tables = [names for names in found if len(names) > 1]
+        return Begun(first, ways, groupings, before)
+
+    def measured(
+        self, begun: Begun, search: TableSearch, tables: Sequence[Names]
+    ) -> tuple[tuple[NoisyMarginal, ...], OneWays]:
+        """Tables that a search has found, and one-way marginals with less noise, for all that is
+        left.
+        """
         told = {pair for names in tables for pair in combinations(names, 2)}
         untold = search.depends.untold(search.depends.paths(told))
-        shared = self._shared(search.sizes, before, untold)
+        shared = self._shared(search.sizes, begun.before, untold)
         of_tables, of_singles = shared.amounts(tables, list(self.sizes), float(self.left))
         again = [
             (name,)
@@ -253,11 +292,10 @@ class Round:
         ]
         more = of_singles[of_singles > LEAST_AGAIN * float(self.left)]
         amounts = self._split((*tables, *again), np.concatenate([of_tables, more]))
+        coarse = self.curator.grouped(begun.groupings)
         measured = coarse.tabulate(amounts_of(amounts, tables)) if tables else ()
-        ways = OneWays.of(self._better(first, amounts_of(amounts, again)), self.counted)
-        return FittedRows(
-            (self.counted, *measured), self.sizes, ways, groupings, self.planning.cap, self.zeros
-        )
+        better = self._better(begun.first, amounts_of(amounts, again))
+        return tuple(measured), OneWays.of(better, self.counted)
 
     def _better(
         self, first: Sequence[NoisyMarginal], added: Mapping[Names, Fraction]
@@ -282,28 +320,30 @@ class Round:
         exact = [Fraction(max(1, round(10**5 * part))) for part in parts.tolist()]
         return dict(zip(tables, split(self.left, exact), strict=True))
 
-    def _search(
-        self,
-        plan: Plan,
-        ways: OneWays,
-        groupings: Mapping[str, Grouping],
-        coarse: Curator,
-        before: Mapping[str, float],
-    ) -> TableSearch:
-        shares = {name: groupings[name].summed(ways.shares[name]) for name in self.sizes}
-        zeros = self.zeros.grouped(groupings)
-        noisy = gaps_by_shares(self.planning, plan, coarse, shares, zeros, rows=ways.rows)
-        gaps = self._unbiased(noisy, before)
-        spread = {name: 1 - float((share**2).sum()) for name, share in shares.items()}
-        sizes = {name: groupings[name].size for name in self.sizes}
+    def _gaps(self, plan: Plan, begun: Begun) -> dict[Pair, float]:
+        """Gaps of all pairs over groups of levels, as noise lets them be known."""
+        shares = begun.shares
+        coarse, zeros = self.curator.grouped(begun.groupings), self.zeros.grouped(begun.groupings)
+        rows = begun.ways.rows
+        noisy = gaps_by_shares(self.planning, plan, coarse, shares, zeros, rows=rows)
+        return self._unbiased(noisy, begun.before)
+
+    def search(self, begun: Begun, gaps: Mapping[Pair, float]) -> TableSearch:
+        """A search for tables with what is left.
+
+        gaps   how far each pair is from independence, in rows
+        """
+        spread = {name: 1 - float((share**2).sum()) for name, share in begun.shares.items()}
+        sizes = {name: one.size for name, one in begun.groupings.items()}
+        zeros, rows = self.zeros.grouped(begun.groupings), begun.ways.rows
         cap = max(4, self.planning.cap // SEARCHED, zeros.most_cells(sizes))
         return TableSearch(
             sizes=sizes,
             weights=self.weights,
-            depends=Dependence.of(sizes, gaps, spread=spread, rows=ways.rows),
+            depends=Dependence.of(sizes, gaps, spread=spread, rows=rows),
             amount=float(self.left) * OF_TABLES,
             rate=self.planning.rate,
-            rows=ways.rows,
+            rows=rows,
             cap=cap,
             total=MOST_TREE * cap,
             room=ROOM,

@@ -1,0 +1,106 @@
+"""A release beside the public rows of another data set: which these are, and what it costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dp_pipeline.publish.publish import publish
+from dp_pipeline.publish.replay import require_remade, require_whole
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import DeclarationError, NotPrepared
+from dp_pipeline_tests.orchestration.projects import HOMES, ROWS, Project
+
+pytestmark = pytest.mark.chain
+
+OTHERS: dict[str, Any] = {
+    **{name: HOMES[name] for name in ("attributes", "protection")},
+    "description": "Homes of another town: public.",
+    "population": "elsewhere",
+    "purpose": "benchmark",
+    "source": {"kind": "csv", "path": "others.csv"},
+    "partitions": ["1"],
+    "models": {"independent": {}},
+}
+STAGES = ("ingested", "validated", "normalized", "discretized")
+BESIDE = {"one_shot": {"prior": "others"}, "independent": {}}
+
+
+@pytest.fixture
+def spec(project: Project, monkeypatch: pytest.MonkeyPatch) -> DatasetSpec:
+    """HOMES with the homes of another town beside them, both prepared."""
+    monkeypatch.setenv("DP_PIPELINE_DATASETS", str(project.datasets))
+    prepare_others(project)
+    declared = project.declare("homes", HOMES, models=BESIDE)
+    assert project.launch(declared, *STAGES).success
+    return declared
+
+
+def prepare_others(project: Project, **changes: Any) -> None:
+    project.datasets.mkdir(parents=True, exist_ok=True)
+    project.write_rows("others.csv", [ROWS["homes"][0], *ROWS["homes"][1:] * 20])
+    others = project.declare("others", OTHERS, **changes)
+    assert project.launch(others, *STAGES).success
+
+
+def test_it_names_the_public_rows_and_costs_what_it_would_without(
+    project: Project, spec: DatasetSpec
+) -> None:
+    made = project.publish(spec, model="one_shot", epsilon="1")
+    assert made.nano == 10**9
+    name, digest = made.bundle.facts["prior"].split()
+    assert (name, len(digest)) == ("others", 32)
+    assert not [one for one in made.bundle.spends if not one.what.startswith(("marg", "number"))]
+    card = made.folder  # The card says it too.
+    text = project.release(spec, model="one_shot", epsilon="1").write_card(made.bundle, card)
+    assert "public rows of others" in " ".join(text.read_text(encoding="utf-8").split())
+
+
+def test_it_is_made_again_by_the_same_public_rows_alone(
+    project: Project, spec: DatasetSpec
+) -> None:
+    release = project.release(spec, model="one_shot", epsilon="1")
+    made = publish(release)
+    require_remade(release, require_whole(release, made.folder))
+    project.write_rows("others.csv", ROWS["homes"])
+    others = project.declare("others", OTHERS)
+    assert project.launch(others, "ingested", config={"snapshot": "later"}).success
+    assert project.launch(others, *STAGES[1:]).success
+    assert project.publish(spec, model="one_shot", epsilon="1").state == "replayed"
+    for path in made.folder.iterdir():
+        path.unlink()
+    made.folder.rmdir()
+    with pytest.raises(DeclarationError, match="prior: expected the public rows that it was begun"):
+        project.publish(spec, model="one_shot", epsilon="1")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"purpose": "release", "ceiling": {"total": "9"}}, "expected a data set with `purpose"),
+        (
+            {"attributes": {**HOMES["attributes"], "tenure": {"levels": ["owner", "renter"]}}},
+            "expected attributes with the same levels or bins in others, got tenure otherwise",
+        ),
+    ],
+)
+def test_rows_that_are_not_public_or_not_alike_are_refused_at_no_cost(
+    changes: dict[str, Any], words: str, project: Project, spec: DatasetSpec
+) -> None:
+    project.write_declaration("others", OTHERS, **changes)
+    with pytest.raises(DeclarationError, match=words):
+        project.publish(spec, model="one_shot", epsilon="1")
+    assert not [one for one in project.ledger.entries() if one.nano_epsilon]
+
+
+def test_rows_that_are_not_there_are_asked_for_by_name(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DP_PIPELINE_DATASETS", str(project.datasets))
+    declared = project.declare("homes", HOMES, models=BESIDE)
+    assert project.launch(declared, *STAGES).success
+    project.write_declaration("others", OTHERS)
+    with pytest.raises(NotPrepared, match=r"got none: `dp-pipeline run others` first"):
+        project.publish(declared, model="one_shot", epsilon="1")
+    assert not [one for one in project.ledger.entries() if one.nano_epsilon]
