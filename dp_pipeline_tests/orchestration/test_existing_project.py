@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from fractions import Fraction
 from pathlib import Path
@@ -216,6 +217,25 @@ def test_files_of_an_asset_are_private_and_those_of_the_project_as_before(
         os.umask(before)
     modes = {name: stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("ours", "theirs")}
     assert modes == {"ours": 0o600, "theirs": 0o644}
+
+
+PAGE = Path(__file__).parents[2] / "docs/existing_dagster_project.md"
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_the_code_of_the_page_loads_as_it_stands_there(number: int, project: Project, file: Path):
+    assert len(BLOCKS) == 3
+    names = {"__file__": str(project.datasets / "definitions.py"), "__name__": "definitions"}
+    exec(compile(BLOCKS[number], str(PAGE), "exec"), names)
+    definitions: Any = names["defs"]
+    dg.Definitions.validate_loadable(definitions)
+    assert definitions.resolve_job_def("rides_prepare")
+    executor = definitions.resolve_job_def("rides_prepare").executor_def
+    assert (executor.name == "multiprocess") == ("multiprocess_executor" in BLOCKS[number])
+    handed = (definitions.resources or {})[RESOURCE]
+    assert handed is pipeline_resource(home=project.datasets / "data")
+    assert not (project.datasets / "data").exists()
 
 
 def job_of(definitions: dg.Definitions, project: Project) -> dg.ExecuteInProcessResult:
