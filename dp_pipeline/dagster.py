@@ -19,7 +19,7 @@ from dp_pipeline.spec.discovery import find_spec, require_available
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline.spec.parser import load_spec
 
-__all__ = ["RESOURCE", "dataset_definitions", "pipeline_resource"]
+__all__ = ["RESOURCE", "DataSets", "dataset_definitions", "pipeline_resource"]
 
 
 def dataset_definitions(
@@ -67,6 +67,27 @@ def pipeline_resource(
     chosen = noise_name() if noise is None else noise
     named_noise(chosen)
     return resource_of(Pipeline(find_home() if home is None else home_in(Path(home)), chosen))
+
+
+class DataSets(dg.Component, dg.Model, dg.Resolvable):
+    """Data sets as a component of `dg`, whose defs.yaml names their files.
+
+    What a file declares cannot stand in the defs.yaml: Dagster reads its texts as numbers, dates
+    and truth values before anybody sees them, and `no` would be another level.
+
+    files    beside the defs.yaml, or anywhere by absolute paths
+    home     an absolute path, such as `{{ context.project_root }}/data`
+    noise    as of `pipeline_resource`
+    """
+
+    files: list[str]
+    home: str
+    noise: str | None = None
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """Those of all files."""
+        files = [Path(context.path, file) for file in self.files]
+        return dataset_definitions(*files, home=self.home, noise=self.noise)
 
 
 def _declared(dataset: str | Path) -> DatasetSpec:

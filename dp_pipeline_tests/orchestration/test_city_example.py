@@ -15,7 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.ledger import Charge
+from dp_pipeline.publish.account import open_population
 from dp_pipeline.publish.home import Home
+from dp_pipeline.spec.parser import load_spec
 from dp_pipeline_tests.orchestration.warm import OURS
 
 pytestmark = pytest.mark.chain
@@ -28,6 +31,17 @@ FORKED = {
     "start_method": {"forkserver": {"preload_modules": ["dp_pipeline.dagster", "sklearn.cluster"]}}
 }
 EXECUTION = {"execution": {"config": {"multiprocess": FORKED}}}
+
+
+EARLIER = Charge(
+    key="a" * 64,
+    population="city_riders",
+    kind="dp",
+    nano_epsilon=1_400_000_000,
+    what="earlier releases",
+    facts={},
+)
+"""Leaves 0.6 of the ceiling: room for one release at 0.5."""
 
 
 @pytest.fixture
@@ -86,14 +100,16 @@ def test_the_example_loads_and_a_release_of_it_is_charged(city: Path):
 
 @pytest.mark.stack
 def test_of_two_models_that_are_drawn_at_once_the_ledger_lets_through_what_fits(city: Path):
-    file = city / "src/city/data_sets/rides.yaml"
-    text = file.read_text(encoding="utf-8").replace("total: 2", "total: 0.9")
-    text = text.replace("  dpqt_kmeans: {k: 2}\n", "  dpqt_kmeans: {k: 2}\n  eug_kmeans: {k: 2}\n")
-    file.write_text(text.replace("[0.5, 1]", "[0.5]"), encoding="utf-8")
+    file, home = city / "src/city/data_sets/rides.yaml", Home(city / "data")
+    text = file.read_text(encoding="utf-8").replace("[0.5, 1]", "[0.5]")
+    file.write_text(text.replace("models:", "models:\n  eug_kmeans: {k: 2}"), encoding="utf-8")
+    open_population(load_spec(file), home)
+    with home.ledger.reserve(EARLIER):
+        pass
     done = released(city, "dpqt_kmeans", "eug_kmeans")
     assert done.returncode != 0
     assert done.stderr.count("STEP_SUCCESS") == 4, done.stderr
+    assert done.stderr.count("STEP_FAILURE") == 1, done.stderr
     assert "refused by" in done.stderr
-    ledger = Home(city / "data").ledger
-    assert ledger.balance("city_riders").spent == Fraction("0.5")
-    ledger.verify()
+    assert home.ledger.balance("city_riders").spent == Fraction("1.9")
+    home.ledger.verify()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import stat
 from fractions import Fraction
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster.components.testing.utils import create_defs_folder_sandbox
 
-from dp_pipeline.dagster import RESOURCE, dataset_definitions, pipeline_resource
+from dp_pipeline.dagster import RESOURCE, DataSets, dataset_definitions, pipeline_resource
 from dp_pipeline.ledger import Charge
 from dp_pipeline.orchestration.common import one_line_failures
 from dp_pipeline.publish.home import HOME_VARIABLE
@@ -45,7 +47,7 @@ class Unused(dg.IOManager):
         raise AssertionError(f"asked to store {context.asset_key.to_user_string()}: {obj!r}")
 
     def load_input(self, context: dg.InputContext) -> object:
-        raise AssertionError("asked to load")
+        raise AssertionError(f"asked to load {context.asset_key.to_user_string()}")
 
 
 @dg.asset
@@ -223,8 +225,9 @@ PAGE = Path(__file__).parents[2] / "docs/existing_dagster_project.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 
 
+@pytest.mark.usefixtures("file")
 @pytest.mark.parametrize("number", range(3))
-def test_the_code_of_the_page_loads_as_it_stands_there(number: int, project: Project, file: Path):
+def test_the_code_of_the_page_loads_as_it_stands_there(number: int, project: Project):
     assert len(BLOCKS) == 3
     names = {"__file__": str(project.datasets / "definitions.py"), "__name__": "definitions"}
     exec(compile(BLOCKS[number], str(PAGE), "exec"), names)
@@ -236,6 +239,24 @@ def test_the_code_of_the_page_loads_as_it_stands_there(number: int, project: Pro
     handed = (definitions.resources or {})[RESOURCE]
     assert handed is pipeline_resource(home=project.datasets / "data")
     assert not (project.datasets / "data").exists()
+
+
+def test_a_component_names_files_beside_its_own(file: Path):
+    attributes = {"files": ["rides.yaml"], "home": "{{ context.project_root }}/data"}
+    with create_defs_folder_sandbox() as sandbox:
+        path = sandbox.scaffold_component(
+            component_cls=DataSets,
+            defs_yaml_contents={
+                "type": "dp_pipeline.dagster.DataSets",
+                "attributes": attributes,
+            },
+        )
+        shutil.copy(file, path)
+        with sandbox.load_component_and_build_defs(path) as (_, definitions):
+            dg.Definitions.validate_loadable(definitions)
+            assert definitions.resolve_job_def("rides_prepare")
+            expected = pipeline_resource(home=sandbox.project_root.resolve() / "data")
+            assert (definitions.resources or {})[RESOURCE] is expected
 
 
 def job_of(definitions: dg.Definitions, project: Project) -> dg.ExecuteInProcessResult:
