@@ -93,8 +93,10 @@ def test_an_edit_that_changes_a_release_is_shown_at_its_partition(drawn):
     assert stale(project, edited, "dpqt_kmeans", "0.5") == ["has a new code version"]
     # Dagster has no mark for all partitions together.
     assert stale(project, edited, "dpqt_kmeans", None) == []
+    before = project.spent(spec)
     assert project.launch(edited, "dpqt_kmeans", partition="0.5").success
     assert stale(project, edited, "dpqt_kmeans", "0.5") == []
+    assert project.spent(spec) == 2 * before
 
 
 def test_an_edit_of_bounds_is_shown_from_the_rows_on(project: Project):

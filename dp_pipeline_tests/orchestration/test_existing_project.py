@@ -12,6 +12,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+import yaml
 from dagster.components.testing.utils import create_defs_folder_sandbox
 
 from dp_pipeline.dagster import RESOURCE, DataSets, dataset_definitions, pipeline_resource
@@ -241,15 +242,11 @@ def test_the_code_of_the_page_loads_as_it_stands_there(number: int, project: Pro
     assert not (project.datasets / "data").exists()
 
 
-def test_a_component_names_files_beside_its_own(file: Path):
-    attributes = {"files": ["rides.yaml"], "home": "{{ context.project_root }}/data"}
+def test_the_component_of_the_page_names_files_beside_its_own(file: Path):
+    (written,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     with create_defs_folder_sandbox() as sandbox:
         path = sandbox.scaffold_component(
-            component_cls=DataSets,
-            defs_yaml_contents={
-                "type": "dp_pipeline.dagster.DataSets",
-                "attributes": attributes,
-            },
+            component_cls=DataSets, defs_yaml_contents=yaml.safe_load(written)
         )
         shutil.copy(file, path)
         with sandbox.load_component_and_build_defs(path) as (_, definitions):
