@@ -47,6 +47,18 @@ def make_private(folder: Path) -> None:
         missing.mkdir(mode=0o700, exist_ok=True)
 
 
+@contextmanager
+def private_files() -> Iterator[None]:
+    """Whatever this process writes in the block is for its owner only: engines for files choose no
+    mode themselves.
+    """
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
 def write_whole(path: Path, write: Callable[[BinaryIO], object], *, over: bool = True) -> None:
     """Write a 0600 file whole or not at all; it is on disk when this returns.
 

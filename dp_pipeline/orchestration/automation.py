@@ -134,9 +134,9 @@ def _replay(spec: DatasetSpec, publication: Publication) -> dg.ScheduleDefinitio
         f"from the current snapshot: at no cost once it was published from there. {_ONCE}",
         execution_timezone="UTC",
     )
-    def weekly(context: dg.ScheduleEvaluationContext, pipeline: PipelineResource) -> Answer:
+    def weekly(context: dg.ScheduleEvaluationContext, dp_pipeline: PipelineResource) -> Answer:
         key = _run_key(context.scheduled_execution_time, publication)
-        return publish_current(spec, publication, pipeline, run_key=key)
+        return publish_current(spec, publication, dp_pipeline, run_key=key)
 
     return weekly
 
@@ -156,11 +156,11 @@ def _refresh(spec: DatasetSpec, publication: Publication) -> dg.ScheduleDefiniti
         f"ceiling does not allow is skipped before anything is read. {_ONCE}",
         execution_timezone="UTC",
     )
-    def refresh(context: dg.ScheduleEvaluationContext, pipeline: PipelineResource) -> Answer:
+    def refresh(context: dg.ScheduleEvaluationContext, dp_pipeline: PipelineResource) -> Answer:
         time = context.scheduled_execution_time
         key = _run_key(time, publication)
         return publish_new_snapshot(
-            spec, publication, pipeline, snapshot=iso_week(time), run_key=key
+            spec, publication, dp_pipeline, snapshot=iso_week(time), run_key=key
         )
 
     return refresh
@@ -188,13 +188,13 @@ def _windows(spec: DatasetSpec) -> dg.ScheduleDefinition:
         execution_timezone=windows.clock.zone,
     )
     def each_window(
-        context: dg.ScheduleEvaluationContext, pipeline: PipelineResource
+        context: dg.ScheduleEvaluationContext, dp_pipeline: PipelineResource
     ) -> list[dg.RunRequest] | dg.SkipReason:
         moment = context.scheduled_execution_time
-        due = due_windows(spec, pipeline.home, int(moment.timestamp()))
+        due = due_windows(spec, dp_pipeline.home, int(moment.timestamp()))
         if not due:
             return dg.SkipReason(f"{spec.name}: every window that is over is published")
-        return _window_runs(spec, pipeline, due, tick=moment.isoformat())
+        return _window_runs(spec, dp_pipeline, due, tick=moment.isoformat())
 
     return each_window
 
@@ -399,14 +399,14 @@ def _new_rows(spec: DatasetSpec) -> dg.SensorDefinition:
         description=f"Open a new snapshot when the source of {spec.name} has other bytes than "
         f"before, and {_then(spec)}. That it changed may be seen by anyone.",
     )
-    def new_rows(context: dg.SensorEvaluationContext, pipeline: PipelineResource) -> Answer:
-        seen = look(spec, pipeline.home, Watched.from_cursor(context.cursor))
+    def new_rows(context: dg.SensorEvaluationContext, dp_pipeline: PipelineResource) -> Answer:
+        seen = look(spec, dp_pipeline.home, Watched.from_cursor(context.cursor))
         if seen is None:
             return dg.SkipReason(f"{spec.name}: its source is not there, or being written")
         context.update_cursor(seen.to_cursor())
         if not seen.is_new:
             return dg.SkipReason(f"{spec.name}: its source has the same bytes as before")
-        answer = _answer(spec, pipeline, seen)
+        answer = _answer(spec, dp_pipeline, seen)
         if isinstance(answer, dg.RunRequest):
             context.update_cursor(seen.after_run().to_cursor())
         return answer

@@ -14,11 +14,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
 import dagster as dg
 
+from dp_pipeline.files import private_files
 from dp_pipeline.publish.home import Home, find_home, noise_name
 from dp_pipeline.publish.release import Release, code_version, digest_of
 from dp_pipeline.publish.request import RunRequest, require_span
@@ -178,7 +180,8 @@ def when_anything_is_new() -> dg.AutomationCondition:  # type: ignore[type-arg]
 
 @contextmanager
 def one_line_failures(spec: DatasetSpec) -> Iterator[None]:
-    """Turn a PipelineError into a Failure that Dagster does not retry.
+    """The work of one asset: what it writes is for its owner only, in whosever process it runs, and
+    a PipelineError becomes a Failure that Dagster does not retry.
 
     The exit code travels in the metadata, and for a refused budget a small table. What the
     operating system refuses is told with its reason. Of any other error on release data only type
@@ -186,7 +189,8 @@ def one_line_failures(spec: DatasetSpec) -> Iterator[None]:
     the raw store.
     """
     try:
-        yield
+        with private_files():
+            yield
     except PipelineError as error:
         raise failure_of(error) from None
     except Exception as error:
@@ -245,8 +249,19 @@ class Pipeline:
         return cls(find_home(), noise_name())
 
 
+RESOURCE = "dp_pipeline"
+"""The resource's name: that of the package, so that no other project has its own called alike."""
+
 PipelineResource = dg.ResourceParam[Pipeline]
-"""How an asset asks for it."""
+"""How an asset asks for it, as its parameter of that name."""
+
+
+@cache
+def resource_of(pipeline: Pipeline) -> dg.ResourceDefinition:
+    """One object for one home and noise: Dagster merges definitions that share a resource, and
+    refuses those that name two alike.
+    """
+    return dg.ResourceDefinition.hardcoded_resource(pipeline)
 
 
 REPEATS = ("dagster/parent_run_id", "dagster/parent_backfill_id")

@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 
 from dp_pipeline.orchestration.automation import schedules_of, sensors_of
-from dp_pipeline.orchestration.common import Pipeline
+from dp_pipeline.orchestration.common import RESOURCE, Pipeline, resource_of
 from dp_pipeline.orchestration.jobs import jobs_of
 from dp_pipeline.orchestration.raw_assets import raw_assets
 from dp_pipeline.orchestration.release_assets import release_assets
@@ -68,5 +68,4 @@ def _bound(chain: dg.Definitions, shared: dict[str, Any]) -> dg.Definitions:
 
 def _shared(pipeline: Pipeline) -> dict[str, Any]:
     """Resources and executor of every chain."""
-    resources = {"pipeline": dg.ResourceDefinition.hardcoded_resource(pipeline)}
-    return {"resources": resources, "executor": dg.in_process_executor}
+    return {"resources": {RESOURCE: resource_of(pipeline)}, "executor": dg.in_process_executor}

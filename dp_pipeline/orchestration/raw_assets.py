@@ -90,14 +90,14 @@ def _ingested(spec: DatasetSpec) -> dg.AssetsDefinition:
         partitions_def=raw_partitions(spec),
     )
     def ingested(
-        context: dg.AssetExecutionContext, config: IngestConfig, pipeline: PipelineResource
+        context: dg.AssetExecutionContext, config: IngestConfig, dp_pipeline: PipelineResource
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]
         with one_line_failures(spec):
             read = of_run(context, spec)
-            ledger = open_population(read, pipeline.home)
+            ledger = open_population(read, dp_pipeline.home)
             snapshot = ingest(
                 read,
-                pipeline.home.raw,
+                dp_pipeline.home.raw,
                 key=ledger.key(spec.population),
                 snapshot_id=config.snapshot or None,
                 today=datetime.now(UTC).date(),
@@ -134,10 +134,10 @@ def _validated(spec: DatasetSpec) -> dg.AssetsDefinition:
         code_version=checking_code(spec),
         partitions_def=raw_partitions(spec),
     )
-    def validated(context: dg.AssetExecutionContext, pipeline: PipelineResource):  # type: ignore[no-untyped-def]
+    def validated(context: dg.AssetExecutionContext, dp_pipeline: PipelineResource):  # type: ignore[no-untyped-def]
         with one_line_failures(spec):
             read = of_run(context, spec)
-            snapshot = require_snapshot(read, pipeline.home)
+            snapshot = require_snapshot(read, dp_pipeline.home)
             verdicts = validate.validate(read, snapshot, engine_name())
         yield dg.MaterializeResult(
             asset_key=key,
@@ -176,15 +176,15 @@ def _domain(spec: DatasetSpec) -> dg.AssetsDefinition:
         partitions_def=raw_partitions(spec),
     )
     def domain(
-        context: dg.AssetExecutionContext, config: DrawConfig, pipeline: PipelineResource
+        context: dg.AssetExecutionContext, config: DrawConfig, dp_pipeline: PipelineResource
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]
         with one_line_failures(spec):
             run = {"run": context.run.run_id, "asset": context.asset_key.to_user_string()}
-            release = DomainRelease(of_run(context, spec), pipeline.home, pipeline.noise, run)
+            release = DomainRelease(of_run(context, spec), dp_pipeline.home, dp_pipeline.noise, run)
             is_repeat = any(tag in context.run.tags for tag in REPEATS)
             published = publish_domain(release, new_draw=config.new_draw and not is_repeat)
             card = release.write_card(published.bundle, published.folder)
-            beside = not_dp_beside(spec, pipeline.home.ledger, but=published.bundle.key)
+            beside = not_dp_beside(spec, dp_pipeline.home.ledger, but=published.bundle.key)
             metadata = release_metadata(release, published, card, beside)
             metadata["domain"] = line_table(("attribute", "discovered"), found_lines(published))
             checks = domain_checks(release, published)
@@ -214,12 +214,12 @@ def _prepared(spec: DatasetSpec, stage: str, *, upstream: str, last: bool) -> dg
         partitions_def=raw_partitions(spec),
     )
     def prepared(
-        context: dg.AssetExecutionContext, pipeline: PipelineResource
+        context: dg.AssetExecutionContext, dp_pipeline: PipelineResource
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]
         with one_line_failures(spec):
             read = of_run(context, spec)
-            snapshot = require_snapshot(read, pipeline.home)
-            made = with_discovered(read, pipeline.home)
+            snapshot = require_snapshot(read, dp_pipeline.home)
+            made = with_discovered(read, dp_pipeline.home)
             make(made, snapshot, engine_name())
             if last:
                 prepare.mark_prepared(made, snapshot)

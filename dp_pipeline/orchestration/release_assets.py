@@ -131,24 +131,24 @@ def _with_its_configuration(
     if spec.windows is not None:
 
         def of_window(
-            context: dg.AssetExecutionContext, config: WindowConfig, pipeline: PipelineResource
+            context: dg.AssetExecutionContext, config: WindowConfig, dp_pipeline: PipelineResource
         ) -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckEvaluation]:
-            yield from made(context, pipeline, config)
+            yield from made(context, dp_pipeline, config)
 
         return described(of_window)
     if kind is EpsilonRelease:
 
         def released(
-            context: dg.AssetExecutionContext, config: ReleaseConfig, pipeline: PipelineResource
+            context: dg.AssetExecutionContext, config: ReleaseConfig, dp_pipeline: PipelineResource
         ) -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckEvaluation]:
-            yield from made(context, pipeline, config)
+            yield from made(context, dp_pipeline, config)
 
         return described(released)
 
     def k_anonymous(
-        context: dg.AssetExecutionContext, pipeline: PipelineResource
+        context: dg.AssetExecutionContext, dp_pipeline: PipelineResource
     ) -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckEvaluation]:
-        yield from made(context, pipeline, ReleaseConfig())
+        yield from made(context, dp_pipeline, ReleaseConfig())
 
     return described(k_anonymous)
 
@@ -228,16 +228,16 @@ def _evaluation(spec: DatasetSpec, kind: type[Release]) -> dg.AssetsDefinition:
     if spec.windows is not None:
 
         def of_window(
-            context: dg.AssetExecutionContext, config: WindowConfig, pipeline: PipelineResource
+            context: dg.AssetExecutionContext, config: WindowConfig, dp_pipeline: PipelineResource
         ) -> dg.MaterializeResult[Any]:
-            return made(context, pipeline, config)
+            return made(context, dp_pipeline, config)
 
         return described(of_window)
 
     def evaluation(
-        context: dg.AssetExecutionContext, pipeline: PipelineResource
+        context: dg.AssetExecutionContext, dp_pipeline: PipelineResource
     ) -> dg.MaterializeResult[Any]:
-        return made(context, pipeline)
+        return made(context, dp_pipeline)
 
     return described(evaluation)
 
@@ -264,9 +264,9 @@ def _comparison(spec: DatasetSpec, kind: type[Release]) -> dg.AssetsDefinition:
         if kind.FOLDER
         else dg.AutomationCondition.eager(),
     )
-    def comparison(pipeline: PipelineResource) -> dg.MaterializeResult[Any]:
+    def comparison(dp_pipeline: PipelineResource) -> dg.MaterializeResult[Any]:
         with one_line_failures(spec):
-            compared = write_comparison(spec, pipeline.home, kind)
+            compared = write_comparison(spec, dp_pipeline.home, kind)
         return dg.MaterializeResult(
             metadata={
                 "summary": dg.MetadataValue.md(compared.summary or "No quality numbers yet."),
@@ -294,9 +294,9 @@ def _published(spec: DatasetSpec) -> dg.AssetsDefinition:
         code_version=program_code(),
         automation_condition=when_anything_is_new(),
     )
-    def published(pipeline: PipelineResource) -> dg.MaterializeResult[Any]:
+    def published(dp_pipeline: PipelineResource) -> dg.MaterializeResult[Any]:
         with one_line_failures(spec):
-            shelved = shelve(spec, pipeline.home)
+            shelved = shelve(spec, dp_pipeline.home)
         versions = " ".join("none" if one is None else one.version for one in shelved.values())
         return dg.MaterializeResult(
             metadata=shelf_metadata(shelved), data_version=dg.DataVersion(versions)
@@ -321,11 +321,11 @@ def _budget(spec: DatasetSpec) -> dg.AssetsDefinition:
         code_version=program_code(),
         automation_condition=when_anything_is_new(),
     )
-    def budget(pipeline: PipelineResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    def budget(dp_pipeline: PipelineResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
         with one_line_failures(spec):
-            ledger = pipeline.home.ledger
+            ledger = dp_pipeline.home.ledger
             metadata = budget_report(ledger, spec.population, spec.windows)
-            metadata |= limits_metadata(limits_word(spec, pipeline.home))
+            metadata |= limits_metadata(limits_word(spec, dp_pipeline.home))
             fullest = ledger.balance(spec.population, tuple(ledger.blocks(spec.population)))
             checks = budget_checks(fullest)
         return dg.MaterializeResult(metadata=metadata, check_results=checks)

@@ -95,9 +95,33 @@ def find_home() -> Home:
     Raises DeclarationError where there is no home: a ledger made in whatever folder
     a command was started from would be a new, empty budget.
     """
+    return _home_at(_find_root())
+
+
+def home_in(folder: Path) -> Home:
+    """The home that a program names itself; ledger and head are where the environment says.
+
+    Raises DeclarationError for a relative path, and where ``$DP_PIPELINE_HOME`` names another
+    folder: a second home would be a second, empty budget of the same persons.
+    """
+    if not folder.is_absolute():
+        raise DeclarationError(
+            f"home: expected an absolute path, got {str(folder)!r}: processes of one project "
+            "work in different folders"
+        )
+    named = os.environ.get(HOME_VARIABLE)
+    if named and Path(named).resolve() != folder.resolve():
+        raise DeclarationError(
+            f"home: expected the folder that {HOME_VARIABLE} names, {Path(named).resolve()}, got "
+            f"{folder.resolve()}: unset the variable, or name one folder in both"
+        )
+    return _home_at(folder.resolve())
+
+
+def _home_at(root: Path) -> Home:
     head = os.environ.get(HEAD_VARIABLE)
     database = os.environ.get(LEDGER_VARIABLE) or None
-    return Home(_find_root(), database, Path(head).resolve() if head else None)
+    return Home(root, database, Path(head).resolve() if head else None)
 
 
 def _find_root() -> Path:

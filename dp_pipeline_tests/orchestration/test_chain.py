@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dp_pipeline.orchestration.checks import PLAUSIBLE
-from dp_pipeline.orchestration.common import Pipeline
+from dp_pipeline.orchestration.common import RESOURCE, Pipeline
 from dp_pipeline.publish.outcome import report_path
 from dp_pipeline.publish.replay import read_json
 from dp_pipeline.spec.dataset import DatasetSpec
@@ -171,7 +171,7 @@ def test_a_tick_of_the_schedule_charges_the_published_release_alone(project: Pro
     context = dg.build_schedule_context(
         repository_def=repository,
         scheduled_execution_time=datetime(2027, 1, 4, 6, tzinfo=UTC),
-        resources={"pipeline": Pipeline(project.home)},
+        resources={RESOURCE: Pipeline(project.home)},
     )
     weekly = definitions.resolve_schedule_def("homes_weekly")
     (asked,) = weekly.evaluate_tick(context).run_requests or []

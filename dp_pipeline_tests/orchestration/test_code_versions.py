@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.data_version import CachingStaleStatusResolver
+from dagster._core.loader import LoadingContextForTest
 
 from dp_pipeline.orchestration import common
 from dp_pipeline.orchestration.common import CODE_TAG
@@ -12,6 +14,8 @@ from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
 
 pytestmark = pytest.mark.chain
+
+MODEL = RIDES["models"]["dpqt_kmeans"]
 
 KEY = dg.AssetKey(["rides", "dpqt_kmeans"])
 
@@ -69,6 +73,42 @@ def test_a_new_draw_under_newer_code_has_the_newer_version(drawn, request: pytes
     after = newest_tags(project)
     assert after[CODE_TAG] == defined(project, spec) != before[CODE_TAG]
     assert after["dagster/data_version"] != before["dagster/data_version"]
+
+
+def stale(project: Project, spec: DatasetSpec, name: str, partition: str | None) -> list[str]:
+    """Why Dagster calls an asset stale, in its words; nothing where it is fresh."""
+    context = LoadingContextForTest(project.instance)
+    graph = definitions_of(spec, project.home).resolve_asset_graph()
+    resolver = CachingStaleStatusResolver(project.instance, graph, context)
+    key = dg.AssetKey(["rides", name])
+    return [cause.reason for cause in resolver.get_stale_causes(key, partition)]
+
+
+def test_an_edit_that_changes_a_release_is_shown_at_its_partition(drawn):
+    project, spec = drawn
+    assert stale(project, spec, "dpqt_kmeans", "0.5") == []
+    words = project.declare("rides", RIDES, description="Where rides end, in other words.")
+    assert stale(project, words, "dpqt_kmeans", "0.5") == []
+    edited = project.declare("rides", RIDES, models={"dpqt_kmeans": {**MODEL, "k": "4"}})
+    assert stale(project, edited, "dpqt_kmeans", "0.5") == ["has a new code version"]
+    # Dagster has no mark for all partitions together.
+    assert stale(project, edited, "dpqt_kmeans", None) == []
+    before = project.spent(spec)
+    assert project.launch(edited, "dpqt_kmeans", partition="0.5").success
+    assert stale(project, edited, "dpqt_kmeans", "0.5") == []
+    assert project.spent(spec) == 2 * before
+
+
+def test_an_edit_of_bounds_is_shown_from_the_rows_on(project: Project):
+    spec = project.declare("rides", RIDES)
+    stages = ("ingested", "validated", "normalized")
+    assert project.launch(spec, *stages, "dpqt_kmeans", partition="0.5").success
+    bounds = {"x": {"bounds": ["0", "9"]}, "y": {"bounds": ["0", "4"]}}
+    edited = project.declare("rides", RIDES, attributes=bounds)
+    for name in stages:
+        assert stale(project, spec, name, None) == []
+        assert stale(project, edited, name, None) == ["has a new code version"]
+    assert stale(project, edited, "dpqt_kmeans", "0.5") == ["has a new code version"]
 
 
 def test_a_snapshot_is_told_apart_by_its_name_alone(rides: Project):

@@ -13,7 +13,7 @@ import dagster as dg
 import pytest
 
 from dp_pipeline.models import MODELS
-from dp_pipeline.orchestration.common import Pipeline
+from dp_pipeline.orchestration.common import RESOURCE, Pipeline
 from dp_pipeline.orchestration.dataset import dataset_assets, pipeline_definitions
 from dp_pipeline.publish.home import Home
 from dp_pipeline.spec.dataset import DatasetSpec
@@ -204,7 +204,7 @@ def test_a_tick_asks_for_one_run_named_by_week_and_epsilon(definitions: dg.Defin
         context = dg.build_schedule_context(
             scheduled_execution_time=day.replace(hour=6, tzinfo=UTC),
             repository_def=definitions.get_repository_def(),
-            resources={"pipeline": Pipeline(Home(Path("nowhere")))},
+            resources={RESOURCE: Pipeline(Home(Path("nowhere")))},
         )
         (request,) = schedule.evaluate_tick(context).run_requests or []
         assert request.run_key == f"{week}-0.5"

@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 
 from dp_pipeline.ledger import Account, Charge
-from dp_pipeline.orchestration.common import Pipeline
+from dp_pipeline.orchestration.common import RESOURCE, Pipeline
 from dp_pipeline.orchestration.dataset import dataset_assets
 from dp_pipeline.publish.request import Plan
 from dp_pipeline.spec.dataset import DatasetSpec
@@ -33,7 +33,7 @@ def answer(
     with dg.build_schedule_context(
         scheduled_execution_time=time,
         repository_def=definitions.get_repository_def(),
-        resources={"pipeline": Pipeline(project.home)},
+        resources={RESOURCE: Pipeline(project.home)},
     ) as context:
         told = schedule.evaluate_tick(context)
     return told.run_requests[0] if told.run_requests else dg.SkipReason(told.skip_message)

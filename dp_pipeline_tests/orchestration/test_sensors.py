@@ -11,7 +11,7 @@ import dagster as dg
 import pytest
 
 from dp_pipeline.orchestration import automation
-from dp_pipeline.orchestration.common import Pipeline
+from dp_pipeline.orchestration.common import RESOURCE, Pipeline
 from dp_pipeline.orchestration.dataset import dataset_assets
 from dp_pipeline.raw import ingest
 from dp_pipeline.spec.dataset import DatasetSpec
@@ -40,7 +40,7 @@ class Sensor:
             instance=self._project.instance,
             cursor=self.cursor,
             repository_def=definitions.get_repository_def(),
-            resources={"pipeline": Pipeline(self._project.home)},
+            resources={RESOURCE: Pipeline(self._project.home)},
         ) as context:
             told = sensor.evaluate_tick(context)
         if not forget:

@@ -19,7 +19,7 @@ from dagster._core.errors import DagsterUnknownPartitionError
 from dp_pipeline.ledger import Reservation
 from dp_pipeline.orchestration import instance
 from dp_pipeline.orchestration.automation import due_windows
-from dp_pipeline.orchestration.common import Pipeline, partition_key, window_named
+from dp_pipeline.orchestration.common import RESOURCE, Pipeline, partition_key, window_named
 from dp_pipeline.orchestration.jobs import IN_TURN
 from dp_pipeline.orchestration.runner import RunFailed, run_windows
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
@@ -484,7 +484,7 @@ def ticked(project: Project, spec: DatasetSpec, moment: str) -> Any:
     context = dg.build_schedule_context(
         scheduled_execution_time=time,
         repository_def=definitions.get_repository_def(),
-        resources={"pipeline": Pipeline(project.home)},
+        resources={RESOURCE: Pipeline(project.home)},
     )
     return schedule.evaluate_tick(context)
 

@@ -1,0 +1,114 @@
+"""The project in examples/city, by Dagster's own commands and its own executor: each step is a
+process that loads the project anew, which takes seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline.ledger import Charge
+from dp_pipeline.publish.account import open_population
+from dp_pipeline.publish.home import Home
+from dp_pipeline.spec.parser import load_spec
+from dp_pipeline_tests.orchestration.warm import OURS
+
+pytestmark = pytest.mark.chain
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples/city"
+
+# One process imports what all steps need, and they are forked from it: as the page recommends.
+FORKED = {
+    "start_method": {"forkserver": {"preload_modules": ["dp_pipeline.dagster", "sklearn.cluster"]}}
+}
+EXECUTION = {"execution": {"config": {"multiprocess": FORKED}}}
+
+
+EARLIER = Charge(
+    key="a" * 64,
+    population="city_riders",
+    kind="dp",
+    nano_epsilon=1_400_000_000,
+    what="earlier releases",
+    facts={},
+)
+"""Leaves 0.6 of the ceiling: room for one release at 0.5."""
+
+
+@pytest.fixture
+def city(tmp_path: Path) -> Path:
+    """A copy of the example, with a Dagster home of its own."""
+    folder = tmp_path / "city"
+    shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("__pycache__", "data"))
+    (tmp_path / "dagster").mkdir()
+    (tmp_path / "dagster/dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    return folder
+
+
+def dagster(city: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """One of Dagster's commands in the example's folder, its package on the path as installed."""
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(OURS)}
+    told = {
+        "PYTHONPATH": os.pathsep.join((str(city / "src"), str(ROOT))),
+        "DAGSTER_HOME": str(city.parent / "dagster"),
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "dagster", *words],
+        cwd=city,
+        env={**kept, **told},
+        capture_output=True,
+        text=True,
+        check=False,
+        umask=0o022,
+    )
+
+
+def released(city: Path, *models: str) -> subprocess.CompletedProcess[str]:
+    """The rows read and prepared, and models at ε = 0.5, in one run of the project's executor."""
+    keys = [f'key:"rides/{name}"' for name in models]
+    return dagster(
+        city,
+        *("asset", "materialize", "--module-name", "city.definitions", "--partition", "0.5"),
+        *("--select", " or ".join(['group:"rides_1_raw"', *keys])),
+        *("--config-json", json.dumps(EXECUTION)),
+    )
+
+
+def test_the_example_loads_and_a_release_of_it_is_charged(city: Path):
+    loaded = dagster(city, "definitions", "validate")
+    assert loaded.returncode == 0, loaded.stderr
+    assert "All code locations passed validation" in loaded.stderr + loaded.stdout
+    assert not (city / "data").exists()
+    done = released(city, "dpqt_kmeans")
+    assert done.returncode == 0, done.stderr
+    assert "multiprocess executor" in done.stderr
+    ledger = Home(city / "data").ledger
+    assert ledger.balance("city_riders").spent == Fraction("0.5")
+    ledger.verify()
+    written = [city / "data", *(city / "data").rglob("*")]
+    assert [one for one in written if stat.S_IMODE(one.stat().st_mode) & 0o077] == []
+
+
+@pytest.mark.stack
+def test_of_two_models_that_are_drawn_at_once_the_ledger_lets_through_what_fits(city: Path):
+    file, home = city / "src/city/data_sets/rides.yaml", Home(city / "data")
+    text = file.read_text(encoding="utf-8").replace("[0.5, 1]", "[0.5]")
+    file.write_text(text.replace("models:", "models:\n  eug_kmeans: {k: 2}"), encoding="utf-8")
+    open_population(load_spec(file), home)
+    with home.ledger.reserve(EARLIER):
+        pass
+    done = released(city, "dpqt_kmeans", "eug_kmeans")
+    assert done.returncode != 0
+    assert "refused by city_riders: asked ε=0.5" in done.stderr
+    assert len(list(home.released.rglob("bundle.json"))) == 1, done.stderr
+    assert home.ledger.balance("city_riders").spent == Fraction("1.9")
+    home.ledger.verify()

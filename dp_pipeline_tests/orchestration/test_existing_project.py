@@ -1,0 +1,289 @@
+"""Data sets beside what a Dagster project has of its own: nothing of either is changed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import yaml
+from dagster.components.testing.utils import create_defs_folder_sandbox
+
+from dp_pipeline.dagster import RESOURCE, DataSets, dataset_definitions, pipeline_resource
+from dp_pipeline.ledger import Charge
+from dp_pipeline.orchestration.common import one_line_failures
+from dp_pipeline.publish.home import HOME_VARIABLE
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline_tests.orchestration.events import failures, refusal
+from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project
+
+FREE = {"comparison", "published", "budget"}
+"""Reports, which spend nothing."""
+
+RELEASED = Fraction("0.55")
+"""RIDES at ε = 0.5, evaluated."""
+
+NEARLY_ALL = Charge(
+    key="a" * 64,
+    population="riders",
+    kind="dp",
+    nano_epsilon=2_900_000_000,
+    what="earlier releases",
+    facts={},
+)
+
+QUIET: dict[str, Any] = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+
+
+class Unused(dg.IOManager):
+    """An I/O manager that must not be asked."""
+
+    def handle_output(self, context: dg.OutputContext, obj: object) -> None:
+        raise AssertionError(f"asked to store {context.asset_key.to_user_string()}: {obj!r}")
+
+    def load_input(self, context: dg.InputContext) -> object:
+        raise AssertionError(f"asked to load {context.asset_key.to_user_string()}")
+
+
+@dg.asset
+def rain(pipeline: dg.ResourceParam[int]) -> dg.MaterializeResult:
+    """The project's own, of its own pipeline."""
+    return dg.MaterializeResult(metadata={"litres": pipeline})
+
+
+def own(**more: Any) -> dg.Definitions:
+    """What a project has before."""
+    return dg.Definitions(assets=[rain], resources={"pipeline": 40, **more})
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (HOME_VARIABLE, "DP_PIPELINE_NOISE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def file(project: Project) -> Path:
+    """The file of RIDES."""
+    project.declare("rides", RIDES)
+    return project.datasets / "rides.yaml"
+
+
+def merged(project: Project, file: Path, *beside: dg.Definitions) -> dg.Definitions:
+    """RIDES and what a project has, which has to load."""
+    home = project.home.root
+    definitions = dg.Definitions.merge(*beside, dataset_definitions(file, home=home))
+    dg.Definitions.validate_loadable(definitions)
+    return definitions
+
+
+def test_a_project_keeps_its_assets_its_resource_called_pipeline_and_its_executor(
+    project: Project, file: Path
+):
+    theirs = dg.Definitions(executor=dg.multiprocess_executor)
+    definitions = merged(project, file, own(), theirs)
+    assert rain.key in definitions.resolve_asset_graph().get_all_asset_keys()
+    assert set(definitions.resources or {}) == {"pipeline", RESOURCE}
+    for job in definitions.resolve_all_job_defs():
+        assert job.executor_def is dg.multiprocess_executor, job.name
+
+
+def test_a_job_of_a_data_set_selects_none_of_the_projects_assets(project: Project, file: Path):
+    definitions = merged(project, file, own())
+    job = definitions.resolve_job_def("rides_prepare")
+    selected = {key.path[-1] for key in job.asset_layer.selected_asset_keys}
+    assert selected == {"ingested", "validated", "normalized"}
+
+
+def test_a_data_set_comes_with_checks_jobs_and_a_schedule_that_is_off(project: Project, file: Path):
+    definitions = merged(project, file)
+    jobs = {job.name for job in definitions.resolve_all_job_defs()}
+    assert {"rides_prepare", "rides_epsilon_backfill", "rides_report"} <= jobs
+    (schedule,) = definitions.schedules or []
+    assert schedule.name == "rides_weekly"
+    assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
+    checks = definitions.resolve_asset_graph().asset_check_keys
+    assert dg.AssetCheckKey(dg.AssetKey(["rides", "budget"]), "within_the_ceiling") in checks
+
+
+def test_two_data_sets_of_two_calls_share_one_resource(project: Project, file: Path):
+    project.declare("plants", PLANTS)
+    plants = dataset_definitions(project.datasets / "plants.yaml", home=str(project.home.root))
+    definitions = merged(project, file, own(), plants)
+    groups = {key.path[0] for key in definitions.resolve_asset_graph().get_all_asset_keys()}
+    assert groups == {"rain", "rides", "plants"}
+    in_one_call = dataset_definitions(
+        file, str(project.datasets / "plants.yaml"), home=project.home.root
+    )
+    assert in_one_call.resources == {RESOURCE: (plants.resources or {})[RESOURCE]}
+    assert len(in_one_call.assets or []) == len(definitions.assets or []) - 1
+
+
+def test_two_homes_in_one_project_are_refused(project: Project, file: Path):
+    elsewhere = dataset_definitions(file, home=project.folder / "elsewhere")
+    with pytest.raises(dg.DagsterInvariantViolationError, match=f"same key '{RESOURCE}'"):
+        merged(project, file, elsewhere)
+
+
+def test_a_resource_of_the_project_called_as_ours_is_refused(project: Project, file: Path):
+    with pytest.raises(dg.DagsterInvariantViolationError, match=f"same key '{RESOURCE}'"):
+        merged(project, file, own(**{RESOURCE: 40}))
+
+
+def test_an_asset_or_job_of_the_project_called_as_ours_is_refused(project: Project, file: Path):
+    asset = dg.Definitions(assets=[dg.AssetSpec(["rides", "ingested"])])
+    with pytest.raises(dg.DagsterInvalidDefinitionError, match="rides"):
+        merged(project, file, asset)
+    job = dg.Definitions(assets=[rain], jobs=[dg.define_asset_job("rides_prepare", [rain])])
+    with pytest.raises(dg.DagsterInvalidDefinitionError, match="rides_prepare"):
+        merged(project, file, job, dg.Definitions(resources={"pipeline": 40}))
+
+
+def test_a_project_hands_in_the_resource_itself(project: Project, file: Path):
+    bare = dataset_definitions(file, resources=False)
+    assert not bare.resources
+    with pytest.raises(dg.DagsterInvalidDefinitionError, match=RESOURCE):
+        dg.Definitions.validate_loadable(bare)
+    handed = {RESOURCE: pipeline_resource(home=project.home.root, noise="exact")}
+    dg.Definitions.validate_loadable(dg.Definitions.merge(own(**handed), bare))
+
+
+def test_only_free_reports_have_an_automation_condition_and_nothing_is_retried(
+    project: Project, file: Path
+):
+    for asset in merged(project, file).assets or []:
+        assert isinstance(asset, dg.AssetsDefinition)
+        automated = {spec.key.path[-1] for spec in asset.specs if spec.automation_condition}
+        assert automated <= FREE
+        assert asset.node_def.retry_policy is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"home": "data"}, "home: expected an absolute path, got 'data'"),
+        ({"home": "/tmp", "noise": "none"}, "noise: expected opendp, exact or seeded"),
+        ({"home": "/tmp", "resources": False}, "with resources=False, got home"),
+        ({"noise": "exact", "resources": False}, "with resources=False, got noise"),
+    ],
+)
+def test_what_is_asked_for_wrongly_is_refused_in_one_line(
+    asked: dict[str, Any], words: str, file: Path
+):
+    with pytest.raises(DeclarationError, match=words) as refused:
+        dataset_definitions(file, **asked)
+    assert "\n" not in str(refused.value)
+
+
+def test_no_data_set_and_an_unknown_name_are_refused(project: Project):
+    with pytest.raises(DeclarationError, match="expected a data set, got none"):
+        dataset_definitions(home=project.home.root)
+    with pytest.raises(DeclarationError, match=r"got 'trip'.*did you mean trips"):
+        dataset_definitions("trip", home=project.home.root)
+
+
+def test_a_home_beside_the_one_that_the_variable_names_is_refused(
+    project: Project, file: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv(HOME_VARIABLE, str(project.home.root))
+    assert pipeline_resource() is pipeline_resource(home=project.home.root)
+    with pytest.raises(DeclarationError, match=f"expected the folder that {HOME_VARIABLE} names"):
+        dataset_definitions(file, home=project.folder / "elsewhere")
+
+
+def test_a_source_whose_variable_is_not_set_is_refused(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("DP_PIPELINE_DATA", raising=False)
+    with pytest.raises(DeclarationError, match="adult: expected the variable DP_PIPELINE_DATA"):
+        dataset_definitions("adult", home=project.home.root)
+
+
+def test_files_of_an_asset_are_private_and_those_of_the_project_as_before(
+    project: Project, tmp_path: Path
+):
+    spec = project.declare("rides", RIDES)
+    before = os.umask(0o022)
+    try:
+        with one_line_failures(spec):
+            (tmp_path / "ours").touch()
+        with pytest.raises(dg.Failure), one_line_failures(spec):
+            raise DeclarationError("rides: refused")
+        (tmp_path / "theirs").touch()
+    finally:
+        os.umask(before)
+    modes = {name: stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("ours", "theirs")}
+    assert modes == {"ours": 0o600, "theirs": 0o644}
+
+
+PAGE = Path(__file__).parents[2] / "docs/existing_dagster_project.md"
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.mark.usefixtures("file")
+@pytest.mark.parametrize("number", range(3))
+def test_the_code_of_the_page_loads_as_it_stands_there(number: int, project: Project):
+    assert len(BLOCKS) == 3
+    names = {"__file__": str(project.datasets / "definitions.py"), "__name__": "definitions"}
+    exec(compile(BLOCKS[number], str(PAGE), "exec"), names)
+    definitions: Any = names["defs"]
+    dg.Definitions.validate_loadable(definitions)
+    assert definitions.resolve_job_def("rides_prepare")
+    executor = definitions.resolve_job_def("rides_prepare").executor_def
+    assert (executor.name == "multiprocess") == ("multiprocess_executor" in BLOCKS[number])
+    handed = (definitions.resources or {})[RESOURCE]
+    assert handed is pipeline_resource(home=project.datasets / "data")
+    assert not (project.datasets / "data").exists()
+
+
+def test_the_component_of_the_page_names_files_beside_its_own(file: Path):
+    (written,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    with create_defs_folder_sandbox() as sandbox:
+        path = sandbox.scaffold_component(
+            component_cls=DataSets, defs_yaml_contents=yaml.safe_load(written)
+        )
+        shutil.copy(file, path)
+        with sandbox.load_component_and_build_defs(path) as (_, definitions):
+            dg.Definitions.validate_loadable(definitions)
+            assert definitions.resolve_job_def("rides_prepare")
+            expected = pipeline_resource(home=sandbox.project_root.resolve() / "data")
+            assert (definitions.resources or {})[RESOURCE] is expected
+
+
+def job_of(definitions: dg.Definitions, project: Project) -> dg.ExecuteInProcessResult:
+    """The project's own job over prepared RIDES: a release and its budget, at ε = 0.5."""
+    return definitions.resolve_job_def("theirs").execute_in_process(
+        instance=project.instance, partition_key="0.5", run_config=QUIET, raise_on_error=False
+    )
+
+
+def theirs(*assets: str) -> dg.Definitions:
+    """A job of the project over assets of RIDES, which tries each step three times."""
+    keys = [dg.AssetKey(["rides", name]) for name in assets]
+    job = dg.define_asset_job("theirs", keys, op_retry_policy=dg.RetryPolicy(max_retries=2))
+    return dg.Definitions(jobs=[job])
+
+
+@pytest.mark.chain
+def test_the_projects_io_manager_is_never_asked(project: Project, file: Path):
+    names = ("ingested", "validated", "normalized", "dpqt_kmeans", "evaluation", "budget")
+    definitions = merged(project, file, own(io_manager=Unused()), theirs(*names))
+    result = job_of(definitions, project)
+    assert result.success, failures(result)
+    assert project.ledger.balance("riders").spent == RELEASED
+
+
+@pytest.mark.chain
+def test_a_refusal_is_not_tried_again_by_a_job_of_the_project_that_retries(rides: Project):
+    spec = rides.declare("rides", RIDES)
+    with rides.ledger.reserve(NEARLY_ALL):
+        pass
+    definitions = merged(rides, rides.datasets / "rides.yaml", own(), theirs("dpqt_kmeans"))
+    assert "refused by" in refusal(job_of(definitions, rides))
+    assert rides.spent(spec) == Fraction("2.9")

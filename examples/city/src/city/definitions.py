@@ -1,0 +1,11 @@
+"""Where Dagster starts reading: all that is in ``defs``."""
+
+from pathlib import Path
+
+import dagster as dg
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    """Everything of the project."""
+    return dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
