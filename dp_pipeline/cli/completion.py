@@ -63,7 +63,7 @@ def _field(context: click.Context, *path: str) -> list[str]:
     from dp_pipeline.spec.yaml_text import Document
 
     try:
-        file = dataset_files().get(context.params.get("dataset") or "")
+        file = dataset_files().get(_dataset(context))
         found: Any = {} if file is None else Document.read(file).texts
     except (PipelineError, OSError):
         return []
@@ -71,6 +71,14 @@ def _field(context: click.Context, *path: str) -> list[str]:
         found = found.get(name) if isinstance(found, dict) else None
     is_many = isinstance(found, list | dict)
     return [one for one in found if isinstance(one, str)] if is_many else []
+
+
+def _dataset(context: click.Context) -> str:
+    """The data set that was typed. Before an option without its value click has not yet given
+    arguments their names.
+    """
+    named: str | None = context.params.get("dataset")
+    return named or next(iter(context.args), "")
 
 
 DATASET = click.argument("dataset", shell_complete=dataset_names)

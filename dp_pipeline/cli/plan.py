@@ -177,8 +177,8 @@ def print_plan(planned: Plan) -> None:
 
 
 NOISE_WORDS = (
-    "noise of a count: by how many rows one count of a one-way table is wrong on average, if all "
-    "of this ε went into that table; a model shares its ε among its tables, so theirs is more"
+    "noise of a count: rows by which a count of a one-way table is wrong on average, if all of "
+    "this ε pays for that table; a model shares its ε, so its counts are noisier"
 )
 """What the column says, and what it does not."""
 

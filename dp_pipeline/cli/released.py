@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dp_pipeline.cli.reader import NONE, Document, amount_text, number_or_none
-from dp_pipeline.release.bundle import REFINED_FROM
 from dp_pipeline.spec.amounts import NANO
 
 if TYPE_CHECKING:
@@ -173,6 +172,8 @@ def _how_to_read(metrics: Sequence[str], states: Iterable[str]) -> str:
 
 
 def _release(outcome: Outcome) -> dict[str, Any]:
+    from dp_pipeline.release.bundle import REFINED_FROM
+
     release, bundle = outcome.release, outcome.bundle
     return {
         "model": bundle.model,
