@@ -14,7 +14,7 @@ from dp_pipeline.cli import main
 from dp_pipeline_tests.spec.declarations import declaration, written
 
 VARIABLE = "_DP_PIPELINE_COMPLETE"
-SLOW = {"pydantic", "numpy", "dagster", "pandas", "pyarrow", "sqlite3", "dp_pipeline.ledger"}
+SLOW = {"pydantic", "numpy", "dagster", "pandas", "pyarrow", "dp_pipeline.ledger"}
 """What takes long to import, reads rows or opens a ledger."""
 
 
