@@ -26,10 +26,10 @@ def project(tmp_path: Path) -> Project:
     return project
 
 
-def commands() -> list[list[str]]:
-    """The lines of the page's blocks of commands, without the program's name."""
-    blocks = re.findall(r"^```\n(.*?)```", PAGE, re.DOTALL | re.MULTILINE)
-    return [shlex.split(line)[1:] for block in blocks for line in block.splitlines()]
+def blocks(language: str) -> list[str]:
+    """The page's blocks of a language; of commands where that is empty."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    return [text for name, text in found if name == language]
 
 
 def cells(text: str) -> list[list[str]]:
@@ -38,11 +38,11 @@ def cells(text: str) -> list[list[str]]:
 
 
 def test_the_commands_of_the_page_run_and_print_what_it_shows(project: Project):
-    (shown,) = re.findall(r"^```text\n(.*?)```", PAGE, re.DOTALL | re.MULTILINE)
+    (shown,) = blocks("text")
     outputs = []
-    for command in commands():
-        result = project.cli(*command)
-        assert result.code == 0, (command, result.err)
+    for line in "".join(blocks("")).splitlines():
+        result = project.cli(*shlex.split(line)[1:])
+        assert result.code == 0, (line, result.err)
         outputs.append(result.out)
     planned, _, refined, _ = outputs
     assert cells(planned) == cells(shown)
@@ -84,7 +84,7 @@ def test_the_noise_of_a_plan_is_that_of_the_declared_distance(project: Project):
 
 
 def test_the_noise_of_a_plan_in_rho_is_gaussian(project: Project):
-    project.declare("plants", PLANTS, delta="0.000001", models={"independent": {}})
+    project.declare("plants", PLANTS, delta="0.000001", models={"one_shot": {}}, publish=None)
     document = json.loads(project.cli_here("plan", "plants", "--epsilon", "1", "--json").out)
     (release,) = document["releases"]
     assert document["currency"] == "zcdp"

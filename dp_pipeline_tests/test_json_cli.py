@@ -25,6 +25,7 @@ COLOURED = {**PLANTS, "models": {"independent": {}}, "partitions": ["0.5"]}
 WEEKLY = {
     "windows": {"column": "ended", "every": "week", "first": "2026-W01"},
     "ceiling": {"each_window": "2", "total": "9"},
+    "protection": {**RIDES["protection"], "within": "ever"},
     "publish": [{"model": "dpqt_kmeans", "epsilon": "0.5"}],
 }
 
@@ -96,15 +97,11 @@ def test_a_plan_is_a_document_with_exact_amounts(project: Project):
 
 
 def test_a_plan_beyond_the_ceiling_is_a_document_and_a_line_with_exit_code_3(project: Project):
-    project.declare("rides", RIDES, partitions=["0.1", "2"])
-    asked = ("plan", "rides", "--epsilon", "2", "--json")
-    assert document(project.cli_here(*asked))["asked"] == "2.05"
-    project.declare("rides", RIDES, ceiling={"total": "3", "per_month": "1"})
-    refused = project.cli_here("budget", "raise", "rides", "--per-month", "0.3", "--reason", "less")
-    assert refused.code == 0, refused.err
-    beyond = project.cli_here("plan", "rides", "--json")
+    project.declare("tight", RIDES, population="tight", ceiling={"total": "3", "per_month": "0.6"})
+    assert document(project.cli_here("plan", "tight", "--epsilon", "0.5", "--json"))
+    beyond = project.cli_here("plan", "tight", "--json")
     told = document(beyond, code=3)
-    assert (told["asked"], told["left_this_month"]) == ("0.55", "0.15")
+    assert (told["asked"], told["left_this_month"], told["a_month"]) == ("0.7", "0.6", "0.6")
     assert beyond.err.startswith("dp-pipeline: ")
     assert beyond.err.count("\n") == 1
 
