@@ -160,10 +160,12 @@ def _how_to_read(metrics: Sequence[str], states: Iterable[str]) -> str:
     """One line below the first table: what a line is, which numbers are good, what was paid."""
     from dp_pipeline.reporting.metrics import metric_named
 
-    known = [metric_named(one) for one in metrics]
+    shorts: dict[str, list[str]] = {}
+    for one in map(metric_named, metrics):
+        shorts.setdefault(one.better, []).append(one.short)
     parts = [
         "a line is one release",
-        *(f"{one.short}: {one.better}" for one in known),
+        *(f"{', '.join(names)}: {better}" for better, names in shorts.items()),
         "ε spent: what it costs for ever, with its evaluation",
         "charged now: what this run added",
         *(f"{state}: {STATES[state]}" for state in dict.fromkeys(states)),
@@ -192,12 +194,13 @@ def _release(outcome: Outcome) -> dict[str, Any]:
 
 
 def quality_document(row: QualityRow) -> dict[str, Any]:
-    """One quality number; ``deviation`` is that of its noise, none of an exact number of public
-    rows.
+    """One quality number. ``deviation`` is that of its noise, none of an exact number of public
+    rows; ``error`` how far that of a sample of them is off.
     """
     return {
         "metric": row.metric,
         "value": number_or_none(row.value),
         "deviation": number_or_none(row.deviation),
+        "error": number_or_none(row.error),
         "unit": row.unit,
     }
