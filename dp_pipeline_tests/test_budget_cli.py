@@ -41,7 +41,7 @@ def test_the_budget_is_shown_with_and_without_a_name(project: Project):
     assert (shown.code, shown.err) == (0, "")
     assert "riders" in shown.out
     assert project.cli_here("budget").out == shown.out == project.cli_here("budget", "show").out
-    (told,) = json.loads(project.cli_here("budget", "--json").out)
+    (told,) = json.loads(project.cli_here("budget", "--json").out)["accounts"]
     assert told["spent"] == "0.15"
     assert (told["left"], told["ceiling"], told["per_month"]) == ("2.85", "3", "none")
 

@@ -205,7 +205,7 @@ def test_a_plan_in_an_empty_home_makes_nothing(project: Project):
     assert (result.code, result.err) == (0, "")
     assert "asked 0.7, spent 0, left 3, ceiling 3" in result.out
     assert project.cli_here("budget").code == 0
-    assert json.loads(project.cli_here("budget", "--json").out) == []
+    assert json.loads(project.cli_here("budget", "--json").out) == {"format": 1, "accounts": []}
     assert project.paths() == before
 
 
@@ -255,10 +255,13 @@ def test_there_is_nothing_to_document_before_a_run_and_no_account_is_opened(proj
 def test_the_plan_of_what_was_released_costs_nothing(home_of_rides: Project):
     result = home_of_rides.cli_here("plan", "rides")
     rows = [line.split() for line in result.out.splitlines() if "dpqt_kmeans" in line]
-    assert rows == [["dpqt_kmeans", text, "settled", "0"] for text in ("0.1", "0.5")]
+    assert rows == [
+        ["dpqt_kmeans", text, "settled", "0", noise]
+        for text, noise in (("0.1", "20.0"), ("0.5", "3.96"))
+    ]
     assert "asked 0, spent 0.7, left 2.3, ceiling 3" in result.out
-    fresh = home_of_rides.cli_here("plan", "rides", "--new-draw", "--epsilon", "0.50")
-    assert "asked 0.55, spent 0.7, left 2.3, ceiling 3" in fresh.out
+    anew = home_of_rides.cli_here("plan", "rides", "--new-draw", "--epsilon", "0.50")
+    assert "asked 0.55, spent 0.7, left 2.3, ceiling 3" in anew.out
 
 
 def test_a_plan_beyond_the_ceiling_is_shown_and_ends_with_exit_code_3(project: Project):
@@ -272,11 +275,11 @@ def test_a_plan_beyond_the_ceiling_is_shown_and_ends_with_exit_code_3(project: P
 
 
 def test_the_budget_of_one_data_set_is_that_of_its_population(home_of_rides: Project):
-    (account,) = json.loads(home_of_rides.cli_here("budget", "rides", "--json").out)
+    (account,) = json.loads(home_of_rides.cli_here("budget", "rides", "--json").out)["accounts"]
     expected = {"population": "riders", "releases": "2", "not_dp": "0", "spent": "0.7"}
     limits = {"left": "2.3", "ceiling": "3", "per_month": "none", "month_left": "none"}
     assert account == {**expected, **limits}
-    assert json.loads(home_of_rides.cli_here("budget", "census", "--json").out) == []
+    assert json.loads(home_of_rides.cli_here("budget", "census", "--json").out)["accounts"] == []
 
 
 def test_a_run_says_what_was_released_and_where_the_report_is(home_of_rides: Project):
@@ -304,7 +307,10 @@ def test_the_demo_runs_its_data_sets_in_order_and_prints_each(
     monkeypatch.setattr(run, "DEMO_ANONYMOUS", {"patients": "2"})
     monkeypatch.setattr(instance, "dagster_instance", lambda _: nullcontext(project.instance))
     result = CliRunner().invoke(main, ["demo"])
-    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.exit_code == 0
+    begun = [line.partition(":")[0] for line in result.stderr.splitlines()]
+    assert list(dict.fromkeys(begun)) == ["plants", "rides", "patients"]
+    assert result.stdout.count("How to read it: ") == 1, "of the first table"
     charged = re.findall("charged by this run: (.*)", result.stdout)
     assert charged == ["0.5", "0.7"]
     pages = ("plants.html", "rides.html", "patients.k_anonymous.html")

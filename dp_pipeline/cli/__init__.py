@@ -52,7 +52,7 @@ def operator_name() -> str:
 
 
 COMMANDS = {
-    "anonymize": "cli.run:anonymize",
+    "anonymize": "cli.anonymize:anonymize",
     "backfill": "cli.run:backfill",
     "budget": "cli.budget:budget",
     "dagster-dev": "cli.ui:dagster_dev",
@@ -60,7 +60,7 @@ COMMANDS = {
     "demo": "cli.run:demo",
     "doctor": "cli.doctor:doctor",
     "export": "cli.export:export",
-    "plan": "cli.run:plan",
+    "plan": "cli.plan:plan",
     "roll-up": "cli.run:roll_up",
     "run": "cli.run:run",
     "study": "studies.commands:study",

@@ -12,6 +12,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -19,10 +20,15 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from dp_pipeline.cli import operator_name
+from dp_pipeline.cli.completion import DATASET, dataset_names
+from dp_pipeline.cli.reader import READER, Reader
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from dp_pipeline.ledger.account import Account
     from dp_pipeline.ledger.export import Line
+    from dp_pipeline.publish.account import Budget
 
 
 class ShowsByDefault(click.Group):
@@ -30,9 +36,16 @@ class ShowsByDefault(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """``budget``, ``budget trips`` and ``budget --json`` are `budget show …`."""
-        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+        is_named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
+        # A shell that completes the first word may get either kind.
+        if not is_named and (args or not ctx.resilient_parsing):
             args = ["show", *args]
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Its commands, and what `show` takes."""
+        shown = self.commands["show"].params[0].shell_complete(ctx, incomplete)
+        return [*super().shell_complete(ctx, incomplete), *shown]
 
 
 @click.group(cls=ShowsByDefault)
@@ -41,17 +54,20 @@ def budget() -> None:
 
 
 @budget.command()
-@click.argument("dataset", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable, exact text amounts.")
-def show(dataset: str | None, as_json: bool) -> None:
+@click.argument("dataset", required=False, shell_complete=dataset_names)
+@READER
+def show(dataset: str | None, reader: Reader) -> None:
     """Show what every population, or DATASET's, has spent over all runs."""
     from dp_pipeline.publish.account import budgets
     from dp_pipeline.publish.home import find_home
 
     accounts = budgets(find_home().ledger, dataset)
-    if as_json:
-        click.echo(json.dumps([one.texts() for one in accounts], indent=1))
-        return
+    reader.answer(
+        lambda: {"accounts": [one.texts() for one in accounts]}, lambda: _print_budgets(accounts)
+    )
+
+
+def _print_budgets(accounts: Sequence[Budget]) -> None:
     from dp_pipeline.reporting.text import print_table
 
     columns = [
@@ -73,7 +89,7 @@ def show(dataset: str | None, as_json: bool) -> None:
 
 
 @budget.command("raise")
-@click.argument("dataset")
+@DATASET
 @click.option("--total", help="The new ceiling, for ever; else as it is.")
 @click.option("--delta", help="The new ceiling of the δ of discoveries, for ever; else as it is.")
 @click.option("--each-window", help="The new limit of each window; else as it is.")
@@ -113,7 +129,8 @@ def raise_(
 
 
 @budget.command()
-def verify() -> None:
+@READER
+def verify(reader: Reader) -> None:
     """Check every row, sum, limit, index and trigger of the ledger, its chain, and its head.
 
     Lock files that nobody holds are removed.
@@ -122,14 +139,19 @@ def verify() -> None:
 
     ledger = find_home().ledger
     tip = ledger.verify()
-    click.echo(f"{tip.sequence} rows; chain, sums, limits and head agree; newest {tip.hash[:16]}")
+    reader.answer(
+        lambda: {"rows": tip.sequence, "newest": tip.hash},
+        lambda: click.echo(
+            f"{tip.sequence} rows; chain, sums, limits and head agree; newest {tip.hash[:16]}"
+        ),
+    )
     swept = ledger.sweep_locks()
     if swept:
-        click.echo(f"{swept} lock files of ended runs removed")
+        reader.note(f"{swept} lock files of ended runs removed")
 
 
 @budget.command()
-@click.argument("dataset", required=False)
+@click.argument("dataset", required=False, shell_complete=dataset_names)
 @click.option("--format", "as_", type=click.Choice(["csv", "json"]), default="csv")
 @click.option("--out", type=click.Path(path_type=Path), help="A file; else to the screen.")
 def export(dataset: str | None, as_: str, out: Path | None) -> None:

@@ -14,7 +14,7 @@ from importlib import resources
 from pathlib import Path
 
 from dp_pipeline.anonymity import METHODS
-from dp_pipeline.cli.run import request_for
+from dp_pipeline.cli.request import request_for
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.models import MODELS, build_model
 from dp_pipeline.publish.home import find_home

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,8 +18,10 @@ from typing import TYPE_CHECKING
 import click
 
 from dp_pipeline.cli import operator_name
+from dp_pipeline.cli.completion import DATASET
 from dp_pipeline.cli.draft import data_init, data_schema
-from dp_pipeline.cli.run import k_anonymity_line
+from dp_pipeline.cli.plan import k_anonymity_line
+from dp_pipeline.cli.reader import READER, Document, Reader
 
 if TYPE_CHECKING:
     from dp_pipeline.spec.dataset import DatasetSpec
@@ -128,7 +131,7 @@ def _without_epsilon(spec: DatasetSpec) -> list[str]:
 
 
 @click.command("retire")
-@click.argument("dataset")
+@DATASET
 @click.option("--yes", is_flag=True, help="Do not ask again.")
 def data_retire(dataset: str, yes: bool) -> None:
     """Delete all stored rows of the population of DATASET: every snapshot of every data set of its
@@ -179,7 +182,7 @@ def _declared(dataset: str) -> dict[str, DatasetSpec]:
 
 
 @click.command("docs")
-@click.argument("dataset")
+@DATASET
 def data_docs(dataset: str) -> None:
     """Write Great Expectations' suite and Data Docs of DATASET beside its rows.
 
@@ -209,11 +212,33 @@ def data() -> None:
 
 
 @data.command("list")
-def data_list() -> None:
+@READER
+def data_list(reader: Reader) -> None:
     """List the data sets that can be run here, and those that need something."""
+    specs, refusals = _loaded()
+    reader.answer(
+        lambda: {"datasets": [_listed(spec) for spec in specs], "refused": refusals},
+        lambda: _print_list(specs, refusals),
+    )
+
+
+def _listed(spec: DatasetSpec) -> Document:
+    return {
+        "name": spec.name,
+        "title": spec.title,
+        "population": spec.population,
+        "purpose": spec.purpose,
+        "protected_unit": str(spec.protection),
+        "models": list(spec.models),
+        "epsilons": list(spec.partition_keys),
+        "k_anonymous_methods": list(spec.k_anonymity.methods) if spec.k_anonymity else [],
+        "available": _availability(spec),
+    }
+
+
+def _print_list(specs: Sequence[DatasetSpec], refusals: Sequence[str]) -> None:
     from dp_pipeline.reporting.text import print_table
 
-    specs, refusals = _loaded()
     rows = [
         [
             spec.name,

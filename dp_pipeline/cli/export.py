@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from dp_pipeline.cli.completion import dataset_names, epsilons, ks, releasing_names
+from dp_pipeline.cli.reader import READER, Document, Reader
 from dp_pipeline.spec.errors import DeclarationError
 
 if TYPE_CHECKING:
+    from dp_pipeline.export.verify import Check
     from dp_pipeline.publish.export import Exported
 
 _FORMATS = click.Choice(["csv", "parquet", "arrow"])
 
 
 @click.command()
-@click.argument("dataset", metavar="NAME")
-@click.argument("model", required=False, default="")
-@click.option("--epsilon", default="", help="At this ε; else the newest.")
-@click.option("--k", default="", help="Of a k-anonymous method: at this K; else the newest.")
+@click.argument("dataset", metavar="NAME", shell_complete=dataset_names)
+@click.argument("model", required=False, default="", shell_complete=releasing_names)
+@click.option("--epsilon", default="", shell_complete=epsilons, help="At this ε; else the newest.")
+@click.option(
+    "--k",
+    default="",
+    shell_complete=ks,
+    help="Of a k-anonymous method: at this K; else the newest.",
+)
 @click.option("--window", default="", help="Of rows that are cut: of this window; else the newest.")
 @click.option("--to", "target", required=True, type=click.Path(path_type=Path), help="The folder.")
 @click.option("--format", "ending", type=_FORMATS, default="csv", help="Of tables.")
 @click.option("--allow-not-dp", is_flag=True, help="Also what is not cleared, marked as it is.")
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
+@READER
 def export(
-    dataset: str, model: str, target: Path, ending: str, allow_not_dp: bool, **options: Any
+    dataset: str,
+    model: str,
+    target: Path,
+    ending: str,
+    allow_not_dp: bool,
+    reader: Reader,
+    **options: Any,
 ) -> None:
     """Write the newest settled release of NAME into a folder for readers: tables, places, card.
 
@@ -40,13 +54,12 @@ def export(
     from dp_pipeline.publish.home import find_home
     from dp_pipeline.spec.discovery import find_spec
 
-    as_json = options.pop("as_json")
     spec = find_spec(dataset)
     asked = Asked.of(spec, name=model, **options)
     found = newest_settled(spec, find_home(), asked)
     require_leaving(found, allow_not_dp=allow_not_dp)
     exported = export_found(found, target, ending=ending)
-    (_print_json if as_json else _print)(exported)
+    reader.answer(lambda: _document(exported), lambda: _print(exported))
 
 
 def _print(exported: Exported) -> None:
@@ -65,9 +78,9 @@ def _is_geojson(name: str) -> bool:
     return name.endswith(".geojson")
 
 
-def _print_json(exported: Exported) -> None:
+def _document(exported: Exported) -> Document:
     found = exported.found
-    told = {
+    return {
         "folder": str(exported.folder),
         "release": found.release.what,
         "dataset": found.release.spec.name,
@@ -78,14 +91,13 @@ def _print_json(exported: Exported) -> None:
         "files": dict(exported.files),
         "digest": f"sha256:{exported.digest}",
     }
-    click.echo(json.dumps(told, indent=1, ensure_ascii=False))
 
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
+@READER
 @click.pass_context
-def verify(context: click.Context, folder: Path, as_json: bool) -> None:
+def verify(context: click.Context, folder: Path, reader: Reader) -> None:
     """Check an export from its own files: digests, charges, card. Needs no home and no ledger.
 
     Whoever changes every file and digest alike can write a whole that agrees: compare the digest
@@ -99,18 +111,22 @@ def verify(context: click.Context, folder: Path, as_json: bool) -> None:
     checks = verified(folder)
     bad = [one for one in checks if not one.is_good]
     digest = f"sha256:{digest_of_export(folder)}" if (folder / SUMS).is_file() else "none"
-    if as_json:
-        told = {
+    reader.answer(
+        lambda: {
             "folder": str(folder),
             "good": not bad,
             "digest": digest,
             "checks": [{"of": one.of, "good": one.is_good, "found": one.found} for one in checks],
-        }
-        click.echo(json.dumps(told, indent=1, ensure_ascii=False))
-    else:
-        for one in checks:
-            click.echo(one.line)
-        click.echo(f"digest: {digest}")
-        click.echo(f"{len(checks)} checks, {len(bad) or 'none'} bad")
+        },
+        lambda: _print_checks(checks, digest),
+    )
     if bad:
         context.exit(1)
+
+
+def _print_checks(checks: Sequence[Check], digest: str) -> None:
+    for one in checks:
+        click.echo(one.line)
+    click.echo(f"digest: {digest}")
+    bad = sum(not one.is_good for one in checks)
+    click.echo(f"{len(checks)} checks, {bad or 'none'} bad")

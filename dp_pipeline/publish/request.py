@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
+from dp_pipeline.gate.mechanisms import gaussian_variance, laplace_scale
 from dp_pipeline.ledger import Account, Balance
 from dp_pipeline.models.tables.base import BYTES_A_CELL, TableModel
 from dp_pipeline.publish.account import declared_account, limits_word
@@ -19,6 +20,7 @@ from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.home import Home, noise_name
 from dp_pipeline.publish.release import Release
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, snapshot_name
+from dp_pipeline.release.measurement import deviation, gaussian_moments
 from dp_pipeline.spec.amounts import NANO, epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import DeclarationError, NotPrepared
@@ -144,6 +146,8 @@ class PlannedRelease:
     delta   its own δ, where it would charge one
     cells   most cells that the tables of a model of a table can have together; else None
     windows   those that it is of, where rows are cut
+    noise   mean |noise| of one count of a one-way table that is paid with all of its ε, in rows;
+            None where there is no ε, or no count
     """
 
     model: str
@@ -153,6 +157,7 @@ class PlannedRelease:
     cells: int | None = None
     delta: Fraction = Fraction(0)
     windows: tuple[str, ...] = ()
+    noise: float | None = None
 
     @property
     def megabytes(self) -> float | None:
@@ -355,8 +360,25 @@ def _planned(release: EpsilonRelease, request: RunRequest, last: Snapshot) -> Pl
     words = release.guarantee.marked(names.get(state, "unfinished"))
     cells = _most_cells(release)
     return PlannedRelease(
-        release.name, release.epsilon, cost, words, cells, windows=release.windows
+        release.name,
+        release.epsilon,
+        cost,
+        words,
+        cells,
+        windows=release.windows,
+        noise=_noise_of_a_count(release),
     )
+
+
+def _noise_of_a_count(release: EpsilonRelease) -> float | None:
+    """Mean |noise| of one count, by what its ε buys at the declared distance; no row is read."""
+    guarantee, distance = release.guarantee, release.spec.distance
+    if not guarantee.is_dp:
+        return None
+    amount = guarantee.currency.amount_of(release.epsilon)
+    if guarantee.currency.delta is None:
+        return deviation(laplace_scale(l1=distance, epsilon=amount))
+    return gaussian_moments(gaussian_variance(l2_squared=distance**2, rho=amount))[0]
 
 
 _CELLS: dict[tuple[str, str, str], int | None] = {}

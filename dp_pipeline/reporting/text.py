@@ -225,12 +225,17 @@ def _is_number(text: str) -> bool:
 
 
 @contextmanager
-def progress(total: int) -> Iterator[Callable[[str], None]]:
-    """A progress bar on stderr that is told each step before it starts; nothing where stderr is
-    no terminal.
+def progress(total: int, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
+    """What a long command does, on stderr: it is told each step before it starts. A bar on a
+    terminal; else a line a step, as a bar would fill a log with itself.
+
+    quiet   whether nothing is shown
     """
-    if not sys.stderr.isatty():
+    if quiet:
         yield lambda _: None
+        return
+    if not sys.stderr.isatty():
+        yield lambda step: print(f"{step} …", file=sys.stderr, flush=True)  # noqa: T201
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn

@@ -1,4 +1,7 @@
-"""Which data sets there are: the built-in files, and those in a folder of the user's."""
+"""Which data sets there are: the built-in files, and those in a folder of the user's.
+
+A shell that completes their names waits for this file: what reads declarations is imported late.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,13 @@ import os
 from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import DeclarationError, one_of
-from dp_pipeline.spec.parser import load_spec
 from dp_pipeline.spec.source import DATA_FOLDER_VARIABLE
+
+if TYPE_CHECKING:
+    from dp_pipeline.spec.dataset import DatasetSpec
 
 DATASETS_VARIABLE = "DP_PIPELINE_DATASETS"
 SHOWN_VARIABLE = "DP_PIPELINE_SHOWN"
@@ -48,6 +53,8 @@ def discover() -> tuple[DatasetSpec, ...]:
     A file that needs a variable, of a data folder or a database, is left out where it is not set.
     One that is not to be shown is not even read.
     """
+    from dp_pipeline.spec.parser import load_spec
+
     specs = (load_spec(path) for path in _shown(dataset_files()))
     return tuple(spec for spec in specs if is_available(spec))
 
@@ -67,6 +74,8 @@ def is_available(spec: DatasetSpec) -> bool:
 
 def find_spec(name: str) -> DatasetSpec:
     """The data set called ``name``; DeclarationError if there is none, or not here."""
+    from dp_pipeline.spec.parser import load_spec
+
     spec = load_spec(file_of(name))
     require_available(spec)
     return spec

@@ -270,7 +270,7 @@ class Project:
             said = CliRunner().invoke(main, list(arguments), prog_name="dp-pipeline")
         if said.exception is not None and not isinstance(said.exception, SystemExit):
             raise said.exception
-        return Result(said.exit_code, said.stdout, said.stderr)
+        return Result.of(said.exit_code, said.stdout, said.stderr)
 
     def begin_cli(self, *arguments: str, **environment: str) -> Callable[[], Result]:
         """A command that runs already; call what is returned to wait for its end."""

@@ -54,7 +54,7 @@ def test_public_rows_are_released_by_the_first_method_at_every_k(project: Projec
     again = project.cli_here("anonymize", "patients")
     assert [row[-1] for row in lines_of(again)] == ["replayed, not-dp"] * 2
     assert project.files("data/released") == stored
-    (account,) = json.loads(project.cli_here("budget", "--json").out)
+    (account,) = json.loads(project.cli_here("budget", "--json").out)["accounts"]
     assert (account["releases"], account["not_dp"], account["spent"]) == ("2", "2", "0")
     assert len(project.instance.get_runs()) == 1 + 3, "rows, two K and a comparison; nothing again"
 
@@ -156,7 +156,7 @@ def test_too_few_rows_end_in_one_line_and_exit_code_1(project: Project):
         "patients/k_anonymous/kjig at K=5"
     ]
     assert SECRET not in failed.err
-    (account,) = json.loads(project.cli_here("budget", "--json").out)
+    (account,) = json.loads(project.cli_here("budget", "--json").out)["accounts"]
     assert account["not_dp"] == "1"
 
 

@@ -244,7 +244,7 @@ def test_a_command_shows_rho_and_what_it_means(project: Project) -> None:
         f"left {RHO.text(LIMIT)}, ceiling {RHO.text(LIMIT)}"
     )
     project.run(spec, epsilons=["0.5"])
-    (account,) = json.loads(project.cli_here("budget", "rides", "--json").out)
+    (account,) = json.loads(project.cli_here("budget", "rides", "--json").out)["accounts"]
     assert account == {
         "population": "riders",
         "releases": "1",

@@ -9,7 +9,7 @@ import dagster as dg
 import numpy as np
 import pytest
 
-from dp_pipeline.cli import run
+from dp_pipeline.cli.released import ReleasedRun
 from dp_pipeline.orchestration.checks import PLAUSIBLE
 from dp_pipeline.orchestration.runner import Ran
 from dp_pipeline.publish.outcome import Outcome, report_path
@@ -122,7 +122,7 @@ def test_the_command_that_released_them_says_so_too(
     broken: Broken, capsys: pytest.CaptureFixture[str]
 ):
     project, spec = broken
-    run._print_outcome([project.request(spec)], [Ran()])
+    ReleasedRun([project.request(spec)], [Ran()]).page()
     # By chance, so few rows may be a weak signal too.
     lines = [one for one in capsys.readouterr().out.splitlines() if ": Few rows: " in one]
     assert [line.partition(": Few rows: ")[0] for line in lines] == [

@@ -33,14 +33,29 @@ WARM_SERVER = "DP_PIPELINE_TESTS_WARM_SERVER"
 OURS = ("DP_PIPELINE_", "DAGSTER_HOME")
 """How the names of variables begin that a command reads."""
 
+STEP = " …\n"
+"""How a line ends that says which step begins."""
+
 
 @dataclass(frozen=True)
 class Result:
-    """What a shell sees of a command; a negative code is the signal that ended it."""
+    """What a shell sees of a command; a negative code is the signal that ended it.
+
+    err     stderr without the lines of steps
+    steps   what it was told to do, a line each
+    """
 
     code: int
     out: str
     err: str
+    steps: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, code: int, out: str, stderr: str) -> Result:
+        """Of all that stands on stderr."""
+        lines = stderr.splitlines(keepends=True)
+        steps = tuple(line.rstrip() for line in lines if line.endswith(STEP))
+        return cls(code, out, "".join(line for line in lines if not line.endswith(STEP)), steps)
 
 
 def start_server() -> None:
@@ -68,7 +83,7 @@ def ended(child: BaseProcess, folder: Path) -> Result:
     child.join(timeout=120)
     assert child.exitcode is not None, "a command that does not end"
     out, err = ((folder / name).read_text(encoding="utf-8") for name in ("out.txt", "err.txt"))
-    return Result(child.exitcode, out, err)
+    return Result.of(child.exitcode, out, err)
 
 
 def command(arguments: list[str], environment: Mapping[str, str], folder: Path) -> None:

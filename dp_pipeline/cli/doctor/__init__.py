@@ -9,7 +9,6 @@ Finding: one line of the doctor, and how one object's error stays that object's.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from dp_pipeline.cli.reader import READER, Reader
 from dp_pipeline.spec.errors import PipelineError
 
 if TYPE_CHECKING:
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
+@READER
 @click.option("--sweep", is_flag=True, help="Delete what killed runs left behind.")
 @click.option(
     "--remake", is_flag=True, help="Make every release again from its answers, and compare."
 )
 @click.pass_context
-def doctor(context: click.Context, as_json: bool, sweep: bool, remake: bool) -> None:
+def doctor(context: click.Context, reader: Reader, sweep: bool, remake: bool) -> None:
     """Look at formats, ledger, permissions, leftovers, Dagster's history, and at what this version
     would do with the releases that there are.
 
@@ -44,11 +44,10 @@ def doctor(context: click.Context, as_json: bool, sweep: bool, remake: bool) -> 
     home = find_home()
     swept = [str(path) for path in sweep_all(home)] if sweep else []
     found = findings(home, remake=remake)
-    if as_json:
-        told = {"findings": [one.texts() for one in found], "swept": swept}
-        click.echo(json.dumps(told, indent=1, ensure_ascii=False))
-    else:
-        _print(home, found, swept)
+    reader.answer(
+        lambda: {"findings": [one.texts() for one in found], "swept": swept},
+        lambda: _print(home, found, swept),
+    )
     if any(one.state == "fault" for one in found):
         context.exit(1)
 

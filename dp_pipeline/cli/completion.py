@@ -1,0 +1,100 @@
+"""What a shell completes after `dp-pipeline`: names of data sets, their models and methods, their ε
+and K.
+
+All of it stands in the names and texts of data set files. No declaration is checked, nothing is
+imported for it but the reader of YAML, and neither rows nor ledger are opened: a shell asks at each
+press of a key. What cannot be read completes to nothing, as a message would land in the middle of
+somebody's line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from dp_pipeline.spec.errors import PipelineError
+
+
+def dataset_names(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """Declared data sets."""
+    from dp_pipeline.spec.discovery import dataset_files
+
+    try:
+        return _beginning(dataset_files(), incomplete)
+    except (PipelineError, OSError):
+        return []
+
+
+def model_names(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Models of the data set that stands before."""
+    return _beginning(_field(context, "models"), incomplete)
+
+
+def epsilons(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """The ε that it declares."""
+    return _beginning(_field(context, "partitions"), incomplete)
+
+
+def method_names(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Methods of its k-anonymous tables."""
+    return _beginning(_field(context, "k_anonymity", "methods"), incomplete)
+
+
+def ks(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """The K that it declares."""
+    return _beginning(_field(context, "k_anonymity", "partitions"), incomplete)
+
+
+def releasing_names(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Models and methods: whatever may be handed out."""
+    every = [*_field(context, "models"), *_field(context, "k_anonymity", "methods")]
+    return _beginning(every, incomplete)
+
+
+def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _field(context: click.Context, *path: str) -> list[str]:
+    """Texts, or names, of one field of the file of the data set; none where there are none."""
+    from dp_pipeline.spec.discovery import dataset_files
+    from dp_pipeline.spec.yaml_text import Document
+
+    try:
+        file = dataset_files().get(_dataset(context))
+        found: Any = {} if file is None else Document.read(file).texts
+    except (PipelineError, OSError):
+        return []
+    for name in path:
+        found = found.get(name) if isinstance(found, dict) else None
+    is_many = isinstance(found, list | dict)
+    return [one for one in found if isinstance(one, str)] if is_many else []
+
+
+def _dataset(context: click.Context) -> str:
+    """The data set that was typed. Before an option without its value click has not yet given
+    arguments their names.
+    """
+    named: str | None = context.params.get("dataset")
+    return named or next(iter(context.args), "")
+
+
+DATASET = click.argument("dataset", shell_complete=dataset_names)
+
+MODELS = click.option(
+    "--model",
+    "models",
+    multiple=True,
+    shell_complete=model_names,
+    help="Only this model; may be repeated.",
+)
+
+EPSILONS = click.option(
+    "--epsilon",
+    "epsilons",
+    multiple=True,
+    shell_complete=epsilons,
+    help="Only this ε; may be repeated.",
+)

@@ -1,0 +1,104 @@
+"""docs/choosing_epsilon.md: its commands run, and its figures are what they say."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shlex
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project
+
+pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("forgotten_disk", "blank_pictures")]
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = (ROOT / "docs" / "choosing_epsilon.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    project = Project(tmp_path)
+    project.datasets.mkdir()
+    return project
+
+
+def blocks(language: str) -> list[str]:
+    """The page's blocks of a language; of commands where that is empty."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    return [text for name, text in found if name == language]
+
+
+def cells(text: str) -> list[list[str]]:
+    """Lines of a table by their words."""
+    return [line.split() for line in text.splitlines() if line.startswith(" independent")]
+
+
+def test_the_commands_of_the_page_run_and_print_what_it_shows(project: Project):
+    (shown,) = blocks("text")
+    outputs = []
+    for line in "".join(blocks("")).splitlines():
+        result = project.cli(*shlex.split(line)[1:])
+        assert result.code == 0, (line, result.err)
+        outputs.append(result.out)
+    planned, _, refined, _ = outputs
+    assert cells(planned) == cells(shown)
+    assert len(cells(shown)) == 3
+    assert "asked 0.45, spent 0.15, left 9.85, ceiling 10" in refined
+    (account,) = json.loads(project.cli("budget", "census", "--json").out)["accounts"]
+    assert account["spent"] == "0.6"
+
+
+def test_the_factors_of_the_page_follow_from_their_epsilon():
+    lines = re.findall(r"^\| ([\d.]+) \| ([\d.]+) \| ([\d.]+) % \|$", PAGE, re.MULTILINE)
+    assert len(lines) == 5
+    for epsilon, factor, share in lines:
+        odds = math.exp(float(epsilon))
+        assert float(factor) == float(f"{odds:.3g}")
+        assert float(share) == round(100 * odds / (1 + odds), 1)
+
+
+def noises(project: Project, name: str) -> dict[str, float]:
+    """ε → the noise that a plan says."""
+    document = json.loads(project.cli_here("plan", name, "--json").out)
+    return {one["epsilon"]: one["noise_of_a_count"] for one in document["releases"]}
+
+
+def discrete_laplace(scale: float) -> float:
+    """Mean |x| of P(x) ∝ e^(−|x|/scale), summed by hand."""
+    weights = [math.exp(-x / scale) for x in range(int(60 * scale))]
+    total = 2 * sum(weights) - 1
+    return 2 * sum(x * weight for x, weight in enumerate(weights)) / total
+
+
+def test_the_noise_of_a_plan_is_that_of_the_declared_distance(project: Project):
+    project.declare("rides", RIDES)
+    assert noises(project, "rides") == {
+        text: pytest.approx(discrete_laplace(2 / float(text))) for text in ("0.1", "0.5")
+    }
+    project.declare("plants", PLANTS, relation="replace_one", models={"independent": {}})
+    assert noises(project, "plants")["1"] == pytest.approx(discrete_laplace(2))
+
+
+def test_the_noise_of_a_plan_in_rho_is_gaussian(project: Project):
+    project.declare("plants", PLANTS, delta="0.000001", models={"one_shot": {}}, publish=None)
+    document = json.loads(project.cli_here("plan", "plants", "--epsilon", "1", "--json").out)
+    (release,) = document["releases"]
+    assert document["currency"] == "zcdp"
+    rho = float(Fraction(release["cost"]))
+    weights = {x: math.exp(-(x**2) * rho) for x in range(-200, 201)}
+    mean = sum(abs(x) * weight for x, weight in weights.items()) / sum(weights.values())
+    assert release["noise_of_a_count"] == pytest.approx(mean, rel=1e-6)
+
+
+def test_a_plan_explains_its_columns_in_a_line_and_reads_no_row(project: Project):
+    project.declare("rides", RIDES)
+    (project.datasets / "rides.csv").unlink()
+    result = project.cli_here("plan", "rides")
+    assert (result.code, result.err) == (0, "")
+    lines = [one for one in result.out.splitlines() if one.startswith("noise of a count: ")]
+    assert len(lines) == 1
+    assert not project.home.root.exists()

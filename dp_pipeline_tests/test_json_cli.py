@@ -1,0 +1,171 @@
+"""`--json`: one document on stdout for programs, with the same errors and exit codes."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from dp_pipeline.cli import main, run
+from dp_pipeline.orchestration import instance
+from dp_pipeline_tests.orchestration import patients
+from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project
+from dp_pipeline_tests.orchestration.warm import Result
+
+pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("forgotten_disk", "blank_pictures")]
+
+COLOURED = {**PLANTS, "models": {"independent": {}}, "partitions": ["0.5"]}
+WEEKLY = {
+    "windows": {"column": "ended", "every": "week", "first": "2026-W01"},
+    "ceiling": {"each_window": "2", "total": "9"},
+    "protection": {**RIDES["protection"], "within": "ever"},
+    "publish": [{"model": "dpqt_kmeans", "epsilon": "0.5"}],
+}
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Result]]:
+    """The folder of RIDES, and its first run, at ε = 0.1; tests copy the folder."""
+    project = Project(tmp_path_factory.mktemp("json"))
+    project.declare("rides", RIDES)
+    yield project.folder, project.cli("run", "rides", "--epsilon", "0.1", "--json")
+
+
+@pytest.fixture
+def project(first: tuple[Path, Result], tmp_path: Path) -> Project:
+    shutil.copytree(first[0], tmp_path / "own", ignore=shutil.ignore_patterns("dagster"))
+    return Project(tmp_path / "own")
+
+
+def document(result: Result, *, code: int = 0) -> dict[str, Any]:
+    """The one document that stands on stdout, without its format."""
+    assert result.code == code, result.err
+    assert "\x1b" not in result.out
+    found: dict[str, Any] = json.loads(result.out)
+    assert found.pop("format") == 1
+    return found
+
+
+def test_a_run_gives_its_releases_and_their_prices_to_a_program(first: tuple[Path, Result]):
+    folder, result = first
+    told = document(result)
+    assert (told["dataset"], told["charged"], told["currency"]) == ("rides", "0.15", "pure")
+    (release,) = told["releases"]
+    expected = {"model": "dpqt_kmeans", "epsilon": "0.1", "state": "charged", "spent": "0.15"}
+    assert expected.items() <= release.items()
+    (quality,) = release["quality"]
+    assert quality["metric"] == "nicv"
+    assert quality["deviation"] > 0, "of sensitive rows only noisy numbers are told"
+    assert (Path(release["folder"]) / "bundle.json").is_file()
+    assert Path(told["report"]) == folder / "data" / "reports" / "rides.html"
+
+
+def test_a_log_of_a_run_has_a_line_for_each_step(first: tuple[Path, Result]):
+    assert first[1].err == ""
+    assert list(first[1].steps) == ["rides: rows …", "rides: ε=0.1 …", "rides: report …"]
+
+
+def test_a_quiet_run_leaves_stderr_empty(project: Project):
+    result = project.cli("run", "rides", "--epsilon", "0.5", "--quiet")
+    assert (result.code, result.err, result.steps) == (0, "", ())
+    assert "charged by this run: 0.55" in result.out
+
+
+def test_what_was_released_is_replayed_in_a_document_too(project: Project):
+    result = project.cli_here("run", "rides", "--epsilon", "0.1", "--json")
+    assert (result.err, result.steps) == ("", ()), "no step was begun"
+    told = document(result)
+    assert told["charged"] == "0"
+    assert [one["state"] for one in told["releases"]] == ["replayed"]
+
+
+def test_a_plan_is_a_document_with_exact_amounts(project: Project):
+    project.declare("rides", RIDES, evaluation={"epsilon": "0.050000007"})
+    told = document(project.cli_here("plan", "rides", "--epsilon", "0.5", "--json"))
+    (release,) = told["releases"]
+    assert (release["state"], release["cost"]) == ("new", "0.550000007")
+    amounts = {name: told[name] for name in ("asked", "spent", "left", "ceiling")}
+    limits = {"spent": "0.15", "left": "2.85", "ceiling": "3"}
+    assert amounts == {"asked": "0.550000007", **limits}
+
+
+def test_a_plan_beyond_the_ceiling_is_a_document_and_a_line_with_exit_code_3(project: Project):
+    project.declare("tight", RIDES, population="tight", ceiling={"total": "3", "per_month": "0.6"})
+    assert document(project.cli_here("plan", "tight", "--epsilon", "0.5", "--json"))
+    beyond = project.cli_here("plan", "tight", "--json")
+    told = document(beyond, code=3)
+    assert (told["asked"], told["left_this_month"], told["a_month"]) == ("0.7", "0.6", "0.6")
+    assert beyond.err.startswith("dp-pipeline: ")
+    assert beyond.err.count("\n") == 1
+
+
+def test_the_windows_of_a_plan_have_their_own_limits(project: Project):
+    project.declare("weeks", RIDES, population="weekly", **WEEKLY)
+    told = document(project.cli_here("plan", "weeks", "--window", "2026-W01..2026-W02", "--json"))
+    assert [one["windows"] for one in told["releases"]] == [["2026-W01"], ["2026-W02"]]
+    (one, _) = told["windows"]
+    limits = {"spent": "0", "left": "2", "ceiling": "2"}
+    assert one == {"window": "2026-W01", "asked": "0.55", **limits}
+    assert (told["asked"], told["left"], told["ceiling"]) == ("1.1", "9", "9")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("plan", "rides", "--epsilon", "0.3"),
+        ("run", "rides", "--model", "kmeans"),
+        ("backfill", "strides"),
+        ("anonymize", "rides"),
+        ("roll-up", "rides"),
+        ("budget", "strides"),
+    ],
+    ids=" ".join,
+)
+def test_a_refusal_is_the_same_line_for_a_program(command: tuple[str, ...], project: Project):
+    person, program = (project.cli_here(*command, *more) for more in ((), ("--json",)))
+    assert (person.code, person.out) == (2, "")
+    assert program == person
+    assert program.err.count("\n") == 1
+
+
+def test_lists_are_documents(project: Project):
+    told = document(project.cli_here("data", "list", "--json"))
+    (rides,) = [one for one in told["datasets"] if one["name"] == "rides"]
+    assert rides["purpose"] == "release"
+    assert rides["models"] == ["dpqt_kmeans"]
+    assert rides["epsilons"] == ["0.1", "0.5"]
+    assert rides["available"] == "yes"
+    assert told["refused"] == []
+    (account,) = document(project.cli_here("budget", "rides", "--json"))["accounts"]
+    assert (account["spent"], account["left"]) == ("0.15", "2.85")
+    verified = document(project.cli_here("budget", "verify", "--json"))
+    assert verified["rows"] > 0
+    assert re.fullmatch("[0-9a-f]{64}", verified["newest"])
+
+
+def test_the_demo_is_one_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    project = Project(tmp_path)
+    project.declare("plants", COLOURED)
+    for name, value in project.environment.items():
+        monkeypatch.setenv(name, value)
+    patients.declare(project, patients.WARD)
+    monkeypatch.setattr(run, "DEMO", ("plants",))
+    monkeypatch.setattr(run, "DEMO_ANONYMOUS", {"patients": "2"})
+    monkeypatch.setattr(instance, "dagster_instance", lambda _: nullcontext(project.instance))
+    result = CliRunner().invoke(main, ["demo", "--json", "--quiet"])
+    told = document(Result(result.exit_code, result.stdout, result.stderr))
+    assert result.stderr == ""
+    assert [one["charged"] for one in told["runs"]] == ["0.5"]
+    (anonymous,) = told["k_anonymous"]
+    assert (anonymous["dataset"], anonymous["guarantee"]) == ("patients", "not-dp")
+    (table,) = anonymous["releases"]
+    assert table["k"] == 2
+    assert table["smallest"] >= 2
+    assert Path(table["card"]).is_file()
