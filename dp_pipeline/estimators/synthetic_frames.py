@@ -70,9 +70,24 @@ def synthetic_frame(
 
 
 def typed(columns: tuple[DeclaredColumn, ...], values: list[Any]) -> tuple[DeclaredColumn, ...]:
-    """The columns with the types that those of ``X`` have: types alone are looked at."""
+    """The columns with the types that those of ``X`` have, as far as no value of a row is in them:
+    a fitted estimator, and its pickle, holds them.
+    """
     both = zip(columns, values, strict=True)
-    return tuple(replace(one, dtype=given.dtype) for one, given in both)
+    return tuple(replace(one, dtype=_public_type(one, given.dtype)) for one, given in both)
+
+
+def _public_type(column: DeclaredColumn, given: Any) -> Any:
+    """A type without what pandas makes from values: the categories that there are, and NumPy's
+    types but for dates.
+    """
+    import pandas as pd
+
+    if isinstance(given, pd.CategoricalDtype):
+        return pd.CategoricalDtype(ordered=given.ordered)
+    is_plain_text = isinstance(given, pd.StringDtype) and given.na_value is not pd.NA
+    of_values = isinstance(given, np.dtype) or is_plain_text
+    return None if of_values and column.attribute.clock is None else given
 
 
 def _of_kind(frame: Any, columns: Sequence[DeclaredColumn], kind: FrameKind) -> Any:
@@ -111,29 +126,28 @@ def _as_given(values: Any, column: DeclaredColumn) -> Any:
     import pandas as pd
 
     given = column.dtype
-    if column.category is not None or given is None or isinstance(given, np.dtype):
+    if column.category is not None or given is None:
         return values
     if isinstance(given, pd.CategoricalDtype):
-        is_open = column.levels is None
-        return (
-            values if is_open else values.astype(_categories(column, ordered=bool(given.ordered)))
-        )
+        return values if column.levels is None else values.astype(_categories(column))
     family = _family(column)
     if isinstance(given, pd.ArrowDtype):
         if family == "mixed":
             values = values.map(text_of, na_action="ignore")
         return values.astype(pd.ArrowDtype(_arrow_type(given.pyarrow_dtype, column, family)))
     if getattr(given, "na_value", None) is not pd.NA or family == "mixed":
-        # pandas' own texts, sparse and other types: made from values, or of none of ours.
+        # Sparse and other types: none of ours.
         return values
     fits = _family_of(given) == family and _fits(getattr(given, "numpy_dtype", None), column)
     return values.astype(given if fits else _OF_PANDAS[family])
 
 
-def _categories(column: DeclaredColumn, *, ordered: bool) -> Any:
+def _categories(column: DeclaredColumn) -> Any:
+    """The declared levels as categories, in an order where those of ``X`` are in one."""
     import pandas as pd
 
-    return pd.CategoricalDtype(pd.Index(list(column.levels or ())), ordered=ordered)
+    is_ordered = bool(column.dtype.ordered)
+    return pd.CategoricalDtype(pd.Index(list(column.levels or ())), ordered=is_ordered)
 
 
 def _arrow_type(given: Any, column: DeclaredColumn, family: Family) -> Any:

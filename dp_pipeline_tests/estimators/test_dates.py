@@ -20,7 +20,7 @@ GIVEN = {
     "with a zone": pd.Series(DAYS.tz_localize("Europe/Zurich") + pd.Timedelta(hours=12)),
     "arrow days": pd.Series(DAYS.date, dtype=pd.ArrowDtype(pa.date32())),
     "arrow times with a zone": pd.Series(
-        DAYS.tz_localize("Europe/Zurich"),
+        DAYS.tz_localize("Europe/Zurich") + pd.Timedelta(hours=12),
         dtype=pd.ArrowDtype(pa.timestamp("us", tz="Europe/Zurich")),
     ),
     "arrow times": pd.Series(DAYS, dtype=pd.ArrowDtype(pa.timestamp("us"))),

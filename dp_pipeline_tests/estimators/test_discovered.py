@@ -107,7 +107,7 @@ def test_an_array_may_be_left_open_too():
 
 def test_what_is_promised_has_the_price_of_the_discovery_in_it():
     line = repr(copier().fit(people()))
-    assert "fitted: ε=3, δ=1e-9, protects one row" in line
+    assert "fitted: ε=3, δ=1e-6, protects one row" in line
 
 
 def test_rows_are_drawn_anew_from_what_was_found():
