@@ -1,3 +1,48 @@
-"""Differentially private releases of sensitive tables and locations, orchestrated with Dagster."""
+"""Differentially private releases of sensitive tables and locations, orchestrated with Dagster.
+
+``import dp_pipeline as dp``: ``dp.load_dataset``, ``dp.plan`` and ``dp.run`` do what the commands
+do; ``dp.PrivateKMeans``, ``dp.PrivateSynthesizer`` and ``dp.KAnonymousSelector`` need no file. Each
+is imported when it is first asked for, because what it needs takes seconds.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dp_pipeline.commands import load_dataset, plan, run
+    from dp_pipeline.estimators import KAnonymousSelector, PrivateKMeans, PrivateSynthesizer
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "KAnonymousSelector",
+    "PrivateKMeans",
+    "PrivateSynthesizer",
+    "load_dataset",
+    "plan",
+    "run",
+]
+
+_PLACES = {
+    "KAnonymousSelector": "estimators",
+    "PrivateKMeans": "estimators",
+    "PrivateSynthesizer": "estimators",
+    "load_dataset": "commands",
+    "plan": "commands",
+    "run": "commands",
+}
+"""Name → the module that it is imported from."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

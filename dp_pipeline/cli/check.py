@@ -14,9 +14,9 @@ from importlib import resources
 from pathlib import Path
 
 from dp_pipeline.anonymity import METHODS
-from dp_pipeline.cli.request import request_for
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.models import MODELS, build_model
+from dp_pipeline.publish.asking import request_for
 from dp_pipeline.publish.home import find_home
 from dp_pipeline.publish.k_anonymous_release import declared_method
 from dp_pipeline.publish.request import plan_request
@@ -24,7 +24,7 @@ from dp_pipeline.raw.generators import GENERATORS
 from dp_pipeline.raw.sources import BUNDLED
 from dp_pipeline.spec.amounts import LARGEST
 from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovery import DATASETS_VARIABLE, dataset_files, require_available
+from dp_pipeline.spec.discovery import DATASETS_VARIABLE, require_available, require_own_name
 from dp_pipeline.spec.errors import DeclarationError, one_of
 from dp_pipeline.spec.parameters import from_text
 from dp_pipeline.spec.source import overlap
@@ -114,7 +114,7 @@ def require_runnable(spec: DatasetSpec, file: Path) -> None:
     project, there is no ledger to ask.
     """
     require_available(spec)
-    _require_own_name(spec, file)
+    require_own_name(spec, file)
     if _has_home():
         _require_own_sources(spec, find_home().ledger)
         request = request_for(spec)
@@ -147,14 +147,6 @@ def _source(spec: DatasetSpec) -> Iterator[str]:
         named = [path.removeprefix("file:") for path in paths]
         absent = (path for path in named if not Path(path).exists())
         yield from (f"the source {path} is not there" for path in absent)
-
-
-def _require_own_name(spec: DatasetSpec, file: Path) -> None:
-    other = dataset_files().get(spec.name)
-    if other is not None and not other.samefile(file):
-        raise DeclarationError(
-            f"{file}: expected a name of its own, got that of {other}: rename the file and its name"
-        )
 
 
 def _folder(file: Path) -> Iterator[str]:

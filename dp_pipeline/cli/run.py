@@ -16,7 +16,8 @@ from dp_pipeline.cli.completion import DATASET, EPSILONS, MODELS
 from dp_pipeline.cli.plan import plan_document, print_plans
 from dp_pipeline.cli.reader import QUIET, READER, Document, Reader
 from dp_pipeline.cli.released import ReleasedRun, print_failed_checks
-from dp_pipeline.cli.request import WINDOW, request_options, requested
+from dp_pipeline.cli.request import WINDOW, request_options
+from dp_pipeline.publish.asking import requested
 from dp_pipeline.spec.errors import DeclarationError
 
 if TYPE_CHECKING:

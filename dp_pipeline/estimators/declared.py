@@ -38,7 +38,7 @@ class DeclaredColumn:
     levels     declared levels in code order, of the types they were written in; None for a
                number in bins
     category   the pandas type of categories that declared them, or None
-    dtype      of the column of ``X``, where it is of dates or times; None before a fit
+    dtype      of the column of ``X``; None before a fit
     """
 
     attribute: Attribute

@@ -46,7 +46,10 @@ from dp_pipeline.release.clusters import Clusters, Tables
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.amounts import (
+    LARGEST,
+    NANO,
     PURE,
+    SMALLEST,
     Currency,
     delta_text,
     epsilon_text,
@@ -61,6 +64,7 @@ from dp_pipeline.spec.parameters import fact_text, from_text, texts_of
 
 UNIT = OneRow()
 RELATION: Relation = "add_remove"
+RELATION_WORDS = "added or removed"
 
 ReleaseType = TypeVar("ReleaseType", Clusters, SyntheticTable)
 
@@ -374,16 +378,46 @@ def plain_guarantee(
 
 
 def exact_epsilon(value: object) -> Fraction:
-    """ε of decimal text, a Fraction, a whole number, or a float by its shortest decimal text.
+    """ε of decimal text, a Fraction, a whole number, or a float by its shortest decimal text,
+    rounded down to nine decimals: what was computed may have more, and less ε promises more.
 
     Raises DeclarationError for anything else, and for what ``parse_epsilon`` refuses.
 
     >>> exact_epsilon(0.1) == exact_epsilon("0.1") == Fraction(1, 10)
     True
+    >>> exact_epsilon(2 / 3)
+    Fraction(333333333, 500000000)
     """
     if isinstance(value, Fraction):
         return parse_epsilon(epsilon_text(value))
-    return parse_epsilon(_decimal_text(value, of="epsilon"))
+    text = _decimal_text(value, of="epsilon")
+    is_float = not isinstance(value, str | Integral)
+    # What is out of range, or no number, is refused as it was written.
+    if is_float and SMALLEST <= float(text) <= LARGEST:
+        text = epsilon_text(Fraction(Fraction(text) * NANO // 1, NANO))
+    return parse_epsilon(text)
+
+
+def promised(of: PrivateFit[ReleaseType], *, asked: object, is_fit: bool) -> str:
+    """What a fit promises, in one line.
+
+    asked    its ``epsilon`` as it was written
+    is_fit   whether its noise may protect persons
+    """
+    found, own = of.discover, of.guarantee.currency.delta or Fraction(0)
+    paid = of.guarantee.epsilon + (found.epsilon if found else 0)
+    delta = own + ((found.delta or 0) if found else 0)
+    said = epsilon_text(paid)
+    is_exact = isinstance(asked, str | Fraction)
+    written = said if is_exact else _decimal_text(asked, of="epsilon")
+    if Fraction(written) != paid:
+        said += f" (rounded down from {written})"
+    of_delta = f", δ={delta_text(delta)}" if delta else ""
+    doubt = "" if is_fit else "; its noise protects nobody"
+    return (
+        f"{of.estimator} by {of.method}, fitted: ε={said}{of_delta}, "
+        f"protects {UNIT} that is {RELATION_WORDS}{doubt}"
+    )
 
 
 def exact_delta(value: object) -> Fraction | None:

@@ -89,8 +89,35 @@ def numbered(start: int, stop: int) -> tuple[str, ...]:
     return tuple(f"x{at}" for at in range(start, stop))
 
 
+FrameKind = Literal["pandas", "arrow", "polars"]
+
+
+def frame_kind(X: Any) -> FrameKind:
+    """Whose frame it is: pandas' for what is none, Arrow's for that of any library that hands its
+    columns over as Arrow's. A look at types: no library is imported.
+    """
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(X, pandas.DataFrame):
+        return "pandas"
+    hands_over = hasattr(X, "__arrow_c_stream__") or hasattr(X, "__arrow_c_array__")
+    if not hands_over or len(getattr(X, "shape", ())) != 2:
+        return "pandas"
+    return "polars" if type(X).__module__.partition(".")[0] == "polars" else "arrow"
+
+
+def plain_frame(X: Any) -> Any:
+    """The frame of another library as a pandas frame with the types of Arrow; else X itself."""
+    if frame_kind(X) == "pandas":
+        return X
+    import pandas as pd
+
+    # By itself, polars hands texts over in a type that Arrow can hardly compute with.
+    table = X.to_arrow() if hasattr(X, "to_arrow") else pa.table(X)
+    return table.to_pandas(types_mapper=pd.ArrowDtype, ignore_metadata=True)
+
+
 def features_of(X: Any, *, typed: bool = True) -> Features:
-    """The columns of an array, of nested lists or of a pandas frame; no column is fine too.
+    """The columns of an array, of nested lists or of a frame; no column is fine too.
 
     typed   nested lists get types from their values, as NumPy has it; else every value stays
             what it is
@@ -99,6 +126,7 @@ def features_of(X: Any, *, typed: bool = True) -> Features:
     """
     if hasattr(X, "tocsr"):
         raise DeclarationError("X: expected dense rows, got a sparse matrix")
+    X = plain_frame(X)
     # There is no frame where nobody has imported pandas, which takes long.
     pandas = sys.modules.get("pandas")
     if pandas is not None and isinstance(X, pandas.DataFrame):
@@ -117,7 +145,8 @@ def _array(X: Any, *, typed: bool) -> NDArray[Any]:
     if not is_list and (hasattr(X, "schema") or hasattr(X, "iloc") or not hasattr(X, "__array__")):
         more = ": X[[name]] has two dimensions" if hasattr(X, "iloc") else ""
         raise DeclarationError(
-            "X: expected two dimensions, of a pandas frame, an array or nested lists, "
+            "X: expected two dimensions, of a frame of pandas, polars or Arrow, an array or nested "
+            "lists, "
             f"got {type(X).__name__}{more}"
         )
     try:

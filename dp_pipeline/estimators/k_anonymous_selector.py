@@ -18,7 +18,7 @@ from dp_pipeline.anonymity.method import Bit, Method, sensitive_diversity
 from dp_pipeline.anonymity.partition import KAnonymityGuarantee
 from dp_pipeline.anonymity.rows import CodedRows
 from dp_pipeline.estimators.fit import InvalidParameter, invalid_parameters
-from dp_pipeline.estimators.frames import Features, features_of, whole_number
+from dp_pipeline.estimators.frames import Features, features_of, plain_frame, whole_number
 from dp_pipeline.estimators.selection import (
     FittedRecoding,
     Selection,
@@ -162,7 +162,7 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None) -> KAnonymousSelector:
         """Choose columns of the rows of X, (n, d), for the labels y, (n,).
 
-        X   pandas frame, array or nested lists, with n ≥ 1 and d ≥ 0
+        X   frame of pandas, polars or Arrow, array or nested lists, with n ≥ 1 and d ≥ 0
         y   labels of any type, at most 1000 different ones, none missing; by position
 
         Raises InvalidParameter, a ValueError, for parameters, for values that are no levels, and
@@ -209,6 +209,7 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         row: a frame with the index of X for a frame, else an array. It leaves no row out.
         """
         check_is_fitted(self)
+        X = plain_frame(X)
         with invalid_parameters():
             features = features_of(X)
         validate_data(self, X, reset=False, skip_check_array=True)
@@ -232,8 +233,19 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         names = OneToOneFeatureMixin.get_feature_names_out(self, input_features)
         return _names_of(self._rule.kept, self._rule.columns, names)
 
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """What is promised, once there is a fit; its parameters before."""
+        if not hasattr(self, "_promised"):
+            return str(super().__repr__(N_CHAR_MAX))
+        k, labels = self._promised.k, self._promised.diversity
+        return (
+            f"KAnonymousSelector, fitted: a release by fit_release has at least {k} rows and "
+            f"{labels} different labels in every class; no ε, not differentially private"
+        )
+
     def _fitted(self, X: Any, y: Any) -> tuple[CodedRows, LabelValues]:
         """Everything is found before anything is set: an error leaves the estimator as it was."""
+        X = plain_frame(X)
         with invalid_parameters():
             method = selector_method(self.method)
             promise, seed = self._promise(method), _seed(self.random_state)
@@ -248,6 +260,7 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                     "X: expected columns whose names with a level differ, got two that do not"
                 )
         self._keep(X, y, selection, columns)
+        self._promised = promise
         self.candidate_names_, self.proposed_edges_ = names, proposed
         self._warn(selection)
         return selection.release, labels

@@ -33,8 +33,15 @@ from dp_pipeline.estimators.fit import (
     noise_of,
     plain_guarantee,
     planning_params,
+    promised,
 )
-from dp_pipeline.estimators.frames import counter_over, numbered, numeric_columns, whole_number
+from dp_pipeline.estimators.frames import (
+    counter_over,
+    numbered,
+    numeric_columns,
+    plain_frame,
+    whole_number,
+)
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.release.accountant import Spend
@@ -187,7 +194,8 @@ class PrivateKMeans(
         Number of centres k.
     epsilon : str, Fraction, int or float
         Privacy of one fit, from 1e-6 to 1e6 with at most nine decimals. A float is taken by its
-        shortest decimal text: 0.1 is exactly 1/10.
+        shortest decimal text, 0.1 is exactly 1/10, and **rounded down** to nine decimals: 1 / 3 is
+        0.333333333. What a fitted estimator prints says so.
     bounds : (low, high), d pairs, or a mapping of column names to pairs
         The declared box, in data units: known beforehand, never the minimum and maximum of the
         rows. One pair holds for all columns; a sequence or array (d, 2) has one a column, in
@@ -287,9 +295,9 @@ class PrivateKMeans(
     def fit(self, X: Any, y: Any = None) -> PrivateKMeans:  # noqa: ARG002
         """Find private centres of the rows of X, (n, d); costs ``epsilon`` each time.
 
-        X   numeric array, nested lists or data frame; any n, 0 too. Types of columns are
-            public: lists get theirs from the values, so hand sensitive rows as an array or a
-            frame. y is ignored
+        X   numeric array, nested lists or a frame of pandas, polars or Arrow; any n, 0 too. Types
+            of columns are public: lists get theirs from the values, so hand sensitive rows as an
+            array or a frame. y is ignored
 
         Raises InvalidParameter, a ValueError, for parameters and for the form of X; with
         ``population`` also BudgetExceeded; nothing was charged or drawn then. NotDiscovered where
@@ -298,6 +306,7 @@ class PrivateKMeans(
         """
         rng = generator(self.random_state)
         with invalid_parameters():
+            X = plain_frame(X)
             columns = numeric_columns(X)
             # Types and shape were looked at above, in words that show no value of a row.
             validate_data(self, X, skip_check_array=True)
@@ -317,6 +326,7 @@ class PrivateKMeans(
             fitted = self._paid(fit, run, noise)
         self._keep(fitted, fit)
         self.fit_for_release_ = is_fit_for_release(self.noise)
+        self._promised = promised(fit, asked=self.epsilon, is_fit=self.fit_for_release_)
         self.warnings_ = clustering_doubts(fitted, fit, nominal_rows=self.nominal_rows)
         warn_of("PrivateKMeans", self.warnings_)
         return self
@@ -354,6 +364,11 @@ class PrivateKMeans(
             k = _number_of_clusters(n_clusters)
         boxes, rng = self.synopsis_.refined(), generator(self.random_state)
         return cluster_synopsis(boxes, k=k, starts=_RECLUSTER_STARTS, rng=rng)
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """What is promised, once there is a fit; its parameters before."""
+        line = getattr(self, "_promised", None)
+        return str(super().__repr__(N_CHAR_MAX)) if line is None else line
 
     @property
     def _names(self) -> tuple[str, ...]:
@@ -433,7 +448,7 @@ class PrivateKMeans(
 
     def _checked(self, X: Any) -> FloatArray:
         check_is_fitted(self)
-        return np.asarray(validate_data(self, X, reset=False, dtype=np.float64))
+        return np.asarray(validate_data(self, plain_frame(X), reset=False, dtype=np.float64))
 
     @property
     def _n_features_out(self) -> int:

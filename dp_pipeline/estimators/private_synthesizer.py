@@ -30,18 +30,17 @@ from dp_pipeline.estimators.fit import (
     noise_of,
     plain_guarantee,
     planning_params,
+    promised,
     table_model,
 )
-from dp_pipeline.estimators.frames import features_of, whole_number
+from dp_pipeline.estimators.frames import features_of, frame_kind, whole_number
 from dp_pipeline.estimators.private_kmeans import table_doubts, warn_of
 from dp_pipeline.estimators.rows import (
     counter_over_codes,
     declared_values,
     every_column,
-    marginal_series,
-    synthetic_frame,
-    typed,
 )
+from dp_pipeline.estimators.synthetic_frames import marginal_frame, synthetic_frame, typed
 from dp_pipeline.gate.counter import MOST_GRID_CELLS
 from dp_pipeline.gate.noise import OpenDPNoise
 from dp_pipeline.models.tables.base import TableModel
@@ -161,7 +160,8 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         and their place: x0, x1.
     epsilon : str, Fraction, int or float
         Privacy of one fit, from 1e-6 to 1e6 with at most nine decimals. A float is taken by its
-        shortest decimal text: 0.1 is exactly 1/10.
+        shortest decimal text, 0.1 is exactly 1/10, and **rounded down** to nine decimals: 1 / 3 is
+        0.333333333. What a fitted estimator prints says so.
     delta : str, Fraction or float, default=0
         With one above 0, at most 0.001, the fit is (ε, δ)-differentially private, accounted in ρ
         of zero-concentrated DP: less noise. Only methods that know how take one. Choose it far
@@ -236,7 +236,10 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
     ... ).fit(people)
     >>> synthesizer.sample(3).dtypes["age"]
     dtype('int64')
-    >>> synthesizer.marginal("smokes").round(1).tolist()
+    >>> synthesizer
+    PrivateSynthesizer by one_shot, fitted: ε=1, protects one row that is added or removed; its \
+noise protects nobody
+    >>> synthesizer.marginal("smokes")["probability"].round(1).tolist()
     [0.5, 0.5]
     >>> sum(spend.epsilon for spend in synthesizer.spends_)
     Fraction(1, 1)
@@ -276,9 +279,9 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None) -> PrivateSynthesizer:  # noqa: ARG002
         """Make a private model of the rows of X; costs ``epsilon`` each time.
 
-        X   pandas frame with the declared columns, of any types, and any number of rows, 0 too;
-            other columns are left out. Or an array (n, d) or nested lists: d columns in the order
-            of ``domain``. y is ignored
+        X   frame of pandas, polars or Arrow with the declared columns, of any types, and any
+            number of rows, 0 too; other columns are left out. Or an array (n, d) or nested lists:
+            d columns in the order of ``domain``. y is ignored
 
         Raises InvalidParameter, a ValueError, for parameters and for a table without a declared
         column; with ``population`` also BudgetExceeded; nothing was charged or drawn then.
@@ -297,6 +300,8 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
             discovery = self._discovery(columns)
             fit = self._declared(columns, discovery)
             noise, refuse = noise_of(self.noise), self._refuses_unknown()
+            is_fit = is_fit_for_release(self.noise)
+            promise = promised(fit, asked=self.epsilon, is_fit=is_fit)
             # A declaration that read rows may hold a cache of them, so it is not the one kept.
             again = declared_columns(domain)
 
@@ -318,7 +323,9 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         self.spends_ = fitted.spends
         self.discovered_ = {} if discovery is None else discovery.words_of(columns)
         self.graph_ = clique_graph(fitted.released)
-        self.fit_for_release_ = is_fit_for_release(self.noise)
+        self.fit_for_release_ = is_fit
+        self._promised = promise
+        self._frame_kind = frame_kind(X)
         self._name_features(fit.domain.names, is_named=features.labels is not None)
         self.warnings_ = table_doubts(fitted, fit, nominal_rows=self.nominal_rows)
         warn_of("PrivateSynthesizer", self.warnings_)
@@ -332,37 +339,57 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 
-    def sample(self, n: int | None = None) -> Any:
-        """Synthetic rows, a pandas frame with the declared columns in their order.
+    def sample(self, n: int | None = None, *, random_state: Any = None) -> Any:
+        """Synthetic rows with the declared columns in their order, in a frame of the kind that
+        ``X`` was: pandas, polars (where it is installed) or Arrow; pandas for an array.
 
-        n   rows to draw anew from the model, for no further ε; None gives the rows that were
-            drawn when it was fitted, as many as there are by a noisy count
+        n              rows to draw anew from the model, for no further ε; None gives the rows that
+                       were drawn when it was fitted, as many as there are by a noisy count
+        random_state   of these rows; None is that of the estimator. With one, None as n draws as
+                       many rows anew
 
-        Types are as declared, whatever those of ``X`` were: levels as they were written, whole
-        numbers int64, others float64, but dates as ``X`` had them; nullable columns can hold NA.
+        Values are as declared, whatever those of ``X`` were. So are NumPy's types, which pandas
+        makes from values: levels as they were written, whole numbers int64, others float64. Types
+        that say no value come out as they came in, as long as the declared values fit: dates,
+        categories (of the declared levels), pandas' nullable types, those of Arrow and polars.
+        They are taken as public. Nullable columns can hold NA.
         Raises InvalidParameter unless n is a whole number in 0..10^9.
         """
         check_is_fitted(self)
-        if n is None:
-            return synthetic_frame(self._table, self._columns)
+        if n is None and random_state is None:
+            return synthetic_frame(self._table, self._columns, self._frame_kind)
+        many = len(self._table.codes) if n is None else n
         with invalid_parameters():
-            rows = whole_number(n, of="n", least=0, most=MOST_ROWS)
-        rng = generator(self.random_state)
+            rows = whole_number(many, of="n", least=0, most=MOST_ROWS)
+        rng = generator(self.random_state if random_state is None else random_state)
         table = redrawn(self._fit, self._transcript, rows=rows, began=self._began, rng=rng)
-        return synthetic_frame(table, self._columns)
+        return synthetic_frame(table, self._columns, self._frame_kind)
 
-    def marginal(self, columns: str | Sequence[str]) -> Any:
-        """The synthetic distribution over one or more columns, a pandas series that adds up to 1.
+    def marginal(self, *columns: str | Sequence[str]) -> Any:
+        """What was released of one or more columns together, a pandas frame with a row a cell:
+        ``marginal("age", "sex")``, or a list of them.
 
-        Its index holds every declared cell, a level of the index a column: declared levels, bins
+        probability   the share of the synthetic rows, which adds up to 1
+        noisy_count   rows, by the noisy table with these columns that has the least noise; NA
+                      where no table that was paid for has all of them
+        deviation     the standard deviation of the noise in that, in rows
+
+        The index holds every declared cell, a level of the index a column: declared levels, bins
         in words, NA for missing. Raises InvalidParameter for no column, one twice or not
         declared, and for more than 2^24 cells.
         """
         check_is_fitted(self)
+        named: Any = columns
+        if len(columns) == 1 and isinstance(columns[0], list | tuple):
+            (named,) = columns
         with invalid_parameters():
-            chosen = self._chosen([columns] if isinstance(columns, str) else list(columns))
-        names = tuple(column.attribute.name for column in chosen)
-        return marginal_series(self._table.probabilities(names), chosen)
+            chosen = self._chosen(list(named))
+        return marginal_frame(self._table, chosen)
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """What is promised, once there is a fit; its parameters before."""
+        line = getattr(self, "_promised", None)
+        return str(super().__repr__(N_CHAR_MAX)) if line is None else line
 
     def _discovery(self, columns: tuple[DeclaredColumn, ...]) -> Discovery | None:
         """What is to be discovered; None where every column is declared."""

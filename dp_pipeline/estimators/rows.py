@@ -1,6 +1,4 @@
-"""Synthetic codes → a pandas frame, of types that the declaration alone decides.
-
-The rows of a data frame as codes of declared cells, and the counter over them. Rows live here.
+"""The rows of a data frame as codes of declared cells, and the counter over them. Rows live here.
 
 What is refused is the form of ``X``: a declared column that is missing. Types of columns are no
 errors: pandas makes them from the values, so that one value more can turn numbers into objects.
@@ -10,123 +8,19 @@ What becomes of a row depends on that row alone, as it does in ``raw.prepare``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from dp_pipeline.estimators.declared import DeclaredColumn, domain_of
 from dp_pipeline.estimators.frames import Features, numbered, stored, stored_times
-from dp_pipeline.raw import values as raw_values
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.values import level_codes, missing_cells, valid_numbers
-from dp_pipeline.release.synthetic_table import SyntheticTable, decoded
 from dp_pipeline.spec.constraints import Constraint
 from dp_pipeline.spec.domain import Attribute, Domain
-from dp_pipeline.spec.encoding import INVALID, Bins, FloatArray, IntArray
+from dp_pipeline.spec.encoding import INVALID, Bins, IntArray
 from dp_pipeline.spec.errors import DeclarationError
-
-_NULLABLE = {"i": "Int64", "u": "UInt64", "b": "boolean"}
-
-
-def synthetic_frame(table: SyntheticTable, columns: tuple[DeclaredColumn, ...]) -> Any:
-    """Synthetic rows as a frame with the declared columns in their order.
-
-    Levels have the types that they were declared with; a number is drawn uniformly inside its
-    bin: float64, or whole. A missing value is NA: whole numbers and truth values that may be
-    missing have pandas' nullable types, whether or not one is.
-    """
-    import pandas as pd
-
-    rng, places = np.random.default_rng(table.seed), table.codes.T
-    frame = {}
-    for column in columns:
-        attribute = column.attribute
-        codes = places[table.attributes.index(attribute.name)]
-        if column.levels is not None:
-            frame[attribute.name] = _levels(column, codes)
-            continue
-        (numbers,) = decoded(codes[:, None], (attribute.name,), table.domain, rng).values()
-        if attribute.clock is not None:
-            frame[attribute.name] = _as_it_came(numbers, column)
-            continue
-        dtype = ("Int64" if attribute.nullable else "int64") if attribute.whole else "float64"
-        frame[attribute.name] = pd.Series(numbers, dtype=dtype)
-    return pd.DataFrame(frame)
-
-
-def typed(columns: tuple[DeclaredColumn, ...], values: list[Any]) -> tuple[DeclaredColumn, ...]:
-    """The columns with the types that dates and times of ``X`` have: types alone are looked at."""
-    both = zip(columns, values, strict=True)
-    return tuple(
-        replace(one, dtype=given.dtype) if one.attribute.clock is not None else one
-        for one, given in both
-    )
-
-
-def _as_it_came(moments: NDArray[Any], column: DeclaredColumn) -> Any:
-    """Dates or times in the type of the column of ``X``: ISO texts where they were texts, and
-    pandas' own where they were objects.
-    """
-    import pandas as pd
-
-    clock, dtype = column.attribute.clock, column.dtype
-    days_or_seconds = pd.Series(moments.astype("datetime64[s]"))
-    assert clock is not None
-    if dtype is None or dtype.name in ("object", "category"):
-        return days_or_seconds
-    if getattr(dtype, "tz", None) is not None:
-        placed = days_or_seconds.dt.tz_localize(
-            clock.zone, ambiguous=np.ones(len(moments), dtype=bool), nonexistent="shift_forward"
-        )
-        return placed.astype(dtype)
-    if dtype.kind == "M":
-        return days_or_seconds.astype(dtype)
-    if isinstance(dtype, pd.ArrowDtype) and raw_values.kind_of(dtype.pyarrow_dtype) == "time":
-        return pd.Series(pa.array(moments).cast(dtype.pyarrow_dtype), dtype=dtype)
-    texts = pd.Series(np.datetime_as_string(moments), dtype=object)
-    return texts.mask(days_or_seconds.isna(), None).astype(dtype)
-
-
-def marginal_series(probabilities: FloatArray, columns: tuple[DeclaredColumn, ...]) -> Any:
-    """Probabilities (one axis a column) as a series over the labels of all cells, 0 included."""
-    import pandas as pd
-
-    labels = [_labels(column) for column in columns]
-    names = [column.attribute.name for column in columns]
-    index = (
-        pd.Index(labels[0], name=names[0])
-        if len(labels) == 1
-        else pd.MultiIndex.from_product(labels, names=names)
-    )
-    return pd.Series(probabilities.ravel(), index=index, name="probability")
-
-
-def _levels(column: DeclaredColumn, codes: IntArray) -> Any:
-    """A series of levels; code −1 is NA to pandas."""
-    import pandas as pd
-
-    nullable = column.attribute.nullable
-    missing = column.attribute.missing_code if nullable else -1
-    places = np.where(codes == missing, -1, codes)
-    if column.category is not None:
-        return pd.Series(pd.Categorical.from_codes(places, dtype=column.category))
-    levels: Any = pd.Series(list(column.levels or ()))
-    if nullable and levels.dtype.kind in _NULLABLE:
-        levels = levels.astype(_NULLABLE[levels.dtype.kind])
-    return pd.Series(levels.array.take(places, allow_fill=nullable), dtype=levels.dtype)
-
-
-def _labels(column: DeclaredColumn) -> Any:
-    """One label a cell: a level, an interval in words, NA for missing."""
-    size = column.attribute.size
-    if column.levels is not None:
-        return _levels(column, np.arange(size))
-    texts = list(column.attribute.labels())
-    return [*texts[:-1], None] if column.attribute.nullable else texts
-
 
 Columns = tuple[DeclaredColumn, ...]
 

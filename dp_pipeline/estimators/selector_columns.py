@@ -24,6 +24,7 @@ from dp_pipeline.anonymity.rows import Column
 from dp_pipeline.estimators.frames import (
     UNKNOWN,
     ascending,
+    frame_kind,
     kind_of,
     numbers_of,
     text_of,
@@ -404,6 +405,9 @@ def _series(y: Any) -> Any:
             "y: expected a label of every row: a fit requires y to be passed, "
             "but the target y is None"
         )
+    if frame_kind(y) == "pandas" and hasattr(y, "__arrow_c_stream__") and hasattr(y, "to_pandas"):
+        # A column of Arrow or polars: by itself it would be an array without its name.
+        y = y.to_pandas()
     try:
         series = y if isinstance(y, pd.Series) else pd.Series(column_or_1d(y, warn=True))
     except UnicodeError:

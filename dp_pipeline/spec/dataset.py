@@ -259,6 +259,14 @@ class DatasetSpec:
     each_window: Fraction | None = None
     publications: tuple[Publication, ...] = ()
 
+    def __repr__(self) -> str:
+        window = f", window {self.window}" if self.window else ""
+        return (
+            f"Data set {self.name}{window}: {', '.join(self.domain.names)}; {self.purpose} of "
+            f"population {self.population}, protects {self.protection}; "
+            f"models {', '.join(self.models)} at ε = {', '.join(self.partition_keys)}"
+        )
+
     def at_window(self, name: str) -> DatasetSpec:
         """The same declaration about the rows of one window; DeclarationError where rows are not
         cut so, or for a window that there is not.

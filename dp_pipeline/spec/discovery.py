@@ -81,6 +81,15 @@ def find_spec(name: str) -> DatasetSpec:
     return spec
 
 
+def require_own_name(spec: DatasetSpec, file: Path) -> None:
+    """DeclarationError where another file declares a data set of the same name."""
+    other = dataset_files().get(spec.name)
+    if other is not None and not other.samefile(file):
+        raise DeclarationError(
+            f"{file}: expected a name of its own, got that of {other}: rename the file and its name"
+        )
+
+
 def file_of(name: str) -> Path:
     """The file of the data set called ``name``; DeclarationError if there is none."""
     files = dataset_files()

@@ -37,10 +37,22 @@ def test_a_whole_epsilon_is_exact_too(value: object):
 NO_EPSILON = [None, True, "", "one", 0, -1, float("nan"), float("inf"), 1j, [1], Fraction(1, 3)]
 
 
-@pytest.mark.parametrize("value", [*NO_EPSILON, np.float32(0.1), 10**7, 1e-9], ids=repr)
+@pytest.mark.parametrize("value", [*NO_EPSILON, "0.1234567891", 10**7, 1e-9, 1e300], ids=repr)
 def test_what_is_no_decimal_epsilon_is_refused(value: object):
     with pytest.raises(DeclarationError, match="epsilon"):
         exact_epsilon(value)
+
+
+ROUNDED_DOWN = [(1 / 3, 333_333_333), (0.9999999999, 999_999_999), (np.float32(0.1), 100_000_001)]
+
+
+@pytest.mark.parametrize(("value", "nano"), ROUNDED_DOWN)
+def test_a_float_is_rounded_down_to_nine_decimals(value: float, nano: int):
+    assert exact_epsilon(value) == Fraction(nano, 10**9)
+
+
+def test_the_ends_of_what_is_allowed_are_allowed_as_floats():
+    assert (exact_epsilon(1e-6), exact_epsilon(1e6)) == (Fraction(1, 10**6), 10**6)
 
 
 BILLIONTHS = ["1e-9", "0.000000001", 1e-9, np.float64(1e-9), Fraction(1, 10**9)]
@@ -184,9 +196,9 @@ def test_parameters_of_the_method_and_declared_rows_reach_it():
 
 
 @pytest.mark.parametrize("missing", [False, True])
-def test_a_table_of_another_library_is_refused_whatever_it_holds(missing: bool) -> None:
-    column = pa.array([True, None if missing else False])
-    with pytest.raises(InvalidParameter, match="nested lists, got Table"):
+def test_columns_of_a_type_that_is_no_number_are_refused_whatever_they_hold(missing: bool) -> None:
+    column = pa.array(["1", None if missing else "2"])
+    with pytest.raises(InvalidParameter, match="expected columns of a numeric type"):
         private().fit(pa.table({"x": column, "y": column}))
 
 

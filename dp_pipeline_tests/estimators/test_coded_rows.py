@@ -328,7 +328,7 @@ def test_three_dots_declare_every_other_column():
         (
             "rows",
             {"a": 3},
-            "expected two dimensions, of a pandas frame, an array or nested lists, got str",
+            "expected two dimensions, of a frame of pandas, polars or Arrow, .* lists, got str",
         ),
         (pd.Series([1]), {"a": 3}, r"got Series: X\[\[name\]\] has two"),
         ([[1, 2]], {"x1": 3, ...: 3}, "expected no name that a later column of X has"),

@@ -105,12 +105,17 @@ def test_an_array_may_be_left_open_too():
     assert set(fitted.discovered_) == {"x0", "x1"}
 
 
+def test_what_is_promised_has_the_price_of_the_discovery_in_it():
+    line = repr(copier().fit(people()))
+    assert "fitted: ε=3, δ=1e-6, protects one row" in line
+
+
 def test_rows_are_drawn_anew_from_what_was_found():
     fitted = copier().fit(people())
     first, again = fitted.sample(50), fitted.sample(50)
     pd.testing.assert_frame_equal(first, again)
     assert set(fitted.sample(50)["zone"]) <= set(fitted.discovered_["zone"]["levels"])
-    assert fitted.marginal("zone").sum() == pytest.approx(1)
+    assert fitted.marginal("zone")["probability"].sum() == pytest.approx(1)
 
 
 def test_it_is_a_parameter_like_any_other():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 from typing import Any
@@ -19,8 +20,10 @@ from sklearn.exceptions import NotFittedError
 
 from dp_pipeline.estimators import InvalidParameter, PrivateSynthesizer
 from dp_pipeline.estimators.private_kmeans import WeakSignal
+from dp_pipeline.estimators.synthetic_frames import marginal_frame
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models.tables.privbayes import PrivBayes
+from dp_pipeline.release.measurement import NoisyMarginal
 from dp_pipeline.spec.amounts import rho_of
 from dp_pipeline_tests.estimators.households import (
     AWKWARD,
@@ -248,7 +251,9 @@ def test_a_marginal_is_a_distribution_over_all_declared_cells():
     assert one.index.tolist()[:3] == ["gas", "wood", "else"]
     assert one.index.isna().tolist() == [False, False, False, True]
     for columns in combinations(DECLARED, 2):
-        both = fitted.marginal(list(columns))
+        found = fitted.marginal(*columns)
+        both = found["probability"]
+        assert found.equals(fitted.marginal(list(columns)))
         assert both.index.names == list(columns)
         assert both.sum() == pytest.approx(1)
         assert (both >= 0).all()
@@ -257,20 +262,76 @@ def test_a_marginal_is_a_distribution_over_all_declared_cells():
 def test_a_marginal_is_that_of_the_synthetic_rows():
     fitted = copier().fit(pd.concat([VILLAGE] * 50))
     counted = fitted.sample().groupby(["tenure", "children"]).size() / len(fitted.sample())
-    assert fitted.marginal(["tenure", "children"])[counted.index].tolist() == counted.tolist()
+    shares = fitted.marginal("tenure", "children")["probability"]
+    assert shares[counted.index].tolist() == counted.tolist()
+
+
+def test_a_marginal_has_the_noisy_counts_that_were_paid_for_and_their_noise():
+    fitted = copier(method="independent").fit(VILLAGE)
+    (measured,) = [one for one in fitted._table.measured if one.attributes == ("tenure",)]
+    alone = fitted.marginal("tenure")
+    assert alone["noisy_count"].tolist() == measured.table.tolist()
+    assert alone["deviation"].tolist() == [measured.variance**0.5] * 2
+    both = fitted.marginal("tenure", "children")
+    assert both[["noisy_count", "deviation"]].isna().all(axis=None)
+
+
+def test_axes_of_a_noisy_table_that_nobody_asked_for_are_added_up_with_their_noise():
+    table = np.arange(8).reshape(2, 4)
+    measured = NoisyMarginal(("tenure", "children"), table, Fraction(3))
+    fitted = copier(method="independent").fit(VILLAGE)
+    of_pairs = replace(fitted._table, measured=(measured,))
+    columns = {one.attribute.name: one for one in fitted._columns}
+    added = marginal_frame(of_pairs, (columns["tenure"],))
+    assert added["noisy_count"].tolist() == [6, 22]
+    assert added["deviation"].tolist() == pytest.approx([2 * measured.variance**0.5] * 2)
+    turned = marginal_frame(of_pairs, (columns["children"], columns["tenure"]))
+    assert turned["noisy_count"].tolist() == table.T.ravel().tolist()
+
+
+def test_a_table_over_groups_of_levels_tells_no_count_of_a_level():
+    measured = NoisyMarginal(("tenure", "children"), np.ones((2, 2), dtype=np.int64), Fraction(3))
+    fitted = copier(method="independent").fit(VILLAGE)
+    columns = {one.attribute.name: one for one in fitted._columns}
+    grouped = replace(fitted._table, measured=(measured,))
+    assert marginal_frame(grouped, (columns["children"],))["noisy_count"].isna().all()
+    assert marginal_frame(grouped, (columns["tenure"],))["noisy_count"].tolist() == [2, 2]
+
+
+def test_rows_are_drawn_anew_with_randomness_of_their_own():
+    fitted = copier().fit(pd.concat([VILLAGE] * 50))
+    first, again = fitted.sample(random_state=1), fitted.sample(random_state=1)
+    assert first.equals(again)
+    assert len(first) == len(fitted.sample())
+    assert not first.equals(fitted.sample(random_state=2))
+    assert not fitted.sample(40).equals(fitted.sample(40, random_state=1))
+
+
+def test_a_fitted_synthesizer_prints_what_it_promises_in_one_line():
+    plain = copier(epsilon=2 / 3)
+    assert repr(plain).startswith("PrivateSynthesizer(domain=")
+    assert repr(plain.fit(VILLAGE)) == (
+        "PrivateSynthesizer by one_shot, fitted: ε=0.666666666 (rounded down from "
+        "0.6666666666666666), protects one row that is added or removed; its noise protects nobody"
+    )
+    exact = copier(delta="1e-9", noise="exact").fit(VILLAGE)
+    assert repr(exact).endswith("ε=1, δ=1e-9, protects one row that is added or removed")
+    exact.set_params(epsilon=5)
+    assert "ε=1," in repr(exact)
 
 
 def test_a_marginal_of_no_rows_is_uniform():
     fitted = copier(method_params={"synthetic_rows": 0}).fit(VILLAGE)
     assert len(fitted.sample()) == 0
-    assert fitted.marginal("tenure").tolist() == [0.5, 0.5]
+    assert fitted.marginal("tenure")["probability"].tolist() == [0.5, 0.5]
     require_valid(fitted.sample())
 
 
 @pytest.mark.parametrize("columns", [[], "roof", ["rent", "rent"], ["rent", 7]], ids=str)
 def test_a_marginal_of_other_columns_is_refused(columns: Any):
+    fitted = copier(method="independent").fit(VILLAGE)
     with pytest.raises(InvalidParameter, match="marginal: expected some of the columns tenure"):
-        copier(method="independent").fit(VILLAGE).marginal(columns)
+        fitted.marginal(columns)
 
 
 def test_a_marginal_of_too_many_cells_is_refused():

@@ -1,0 +1,292 @@
+"""Synthetic codes → a frame: of the kind that ``X`` was, of types that no row decides.
+
+A type is taken over from ``X`` where it says no value of a row: nullable types of pandas, those of
+Arrow and polars, categories (but never which ones ``X`` has), dates. What is declared decides
+between texts, truth values, whole numbers and others, because a type that was guessed from values
+may differ in just that: one text in a column of numbers makes texts of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dp_pipeline.estimators.declared import DeclaredColumn
+from dp_pipeline.estimators.frames import FrameKind, text_of
+from dp_pipeline.raw import values as raw_values
+from dp_pipeline.release.measurement import NoisyMarginal
+from dp_pipeline.release.synthetic_table import SyntheticTable, decoded
+from dp_pipeline.spec.encoding import IntArray
+
+_NULLABLE = {"i": "Int64", "u": "UInt64", "b": "boolean"}
+
+Family = Literal["truths", "whole", "real", "texts", "mixed"]
+"""What the declared values of a column are."""
+
+_FAMILIES: dict[str, Family] = {"b": "truths", "i": "whole", "u": "whole", "f": "real"}
+_OF_PANDAS = {"truths": "boolean", "whole": "Int64", "real": "Float64", "texts": "string"}
+_OF_ARROW = {
+    "truths": pa.bool_(),
+    "whole": pa.int64(),
+    "real": pa.float64(),
+    "texts": pa.string(),
+    "mixed": pa.string(),
+}
+
+
+def synthetic_frame(
+    table: SyntheticTable, columns: tuple[DeclaredColumn, ...], kind: FrameKind = "pandas"
+) -> Any:
+    """Synthetic rows as a frame with the declared columns in their order.
+
+    Levels are as they were declared; a number is drawn uniformly inside its bin: float64, or
+    whole. A missing value is NA: whole numbers and truth values that may be missing have pandas'
+    nullable types, whether or not one is. Then each has the type of ``X``, as far as one is given.
+    """
+    import pandas as pd
+
+    rng, places = np.random.default_rng(table.seed), table.codes.T
+    frame = {}
+    for column in columns:
+        attribute = column.attribute
+        codes = places[table.attributes.index(attribute.name)]
+        if column.levels is not None:
+            frame[attribute.name] = _as_given(_levels(column, codes), column)
+            continue
+        (numbers,) = decoded(codes[:, None], (attribute.name,), table.domain, rng).values()
+        if attribute.clock is not None:
+            frame[attribute.name] = _moments_as_given(numbers, column)
+            continue
+        dtype = ("Int64" if attribute.nullable else "int64") if attribute.whole else "float64"
+        frame[attribute.name] = _as_given(pd.Series(numbers, dtype=dtype), column)
+    return _of_kind(pd.DataFrame(frame), columns, kind)
+
+
+def typed(columns: tuple[DeclaredColumn, ...], values: list[Any]) -> tuple[DeclaredColumn, ...]:
+    """The columns with the types that those of ``X`` have, as far as no value of a row is in them:
+    a fitted estimator, and its pickle, holds them.
+    """
+    both = zip(columns, values, strict=True)
+    return tuple(replace(one, dtype=_public_type(one, given.dtype)) for one, given in both)
+
+
+def _public_type(column: DeclaredColumn, given: Any) -> Any:
+    """A type without what pandas makes from values: the categories that there are, and NumPy's
+    types but for dates.
+    """
+    import pandas as pd
+
+    if isinstance(given, pd.CategoricalDtype):
+        return pd.CategoricalDtype(ordered=given.ordered)
+    is_plain_text = isinstance(given, pd.StringDtype) and given.na_value is not pd.NA
+    of_values = isinstance(given, np.dtype) or is_plain_text
+    return None if of_values and column.attribute.clock is None else given
+
+
+def _of_kind(frame: Any, columns: Sequence[DeclaredColumn], kind: FrameKind) -> Any:
+    """A pandas frame as one of another library; as it is where polars is no longer installed."""
+    if kind == "pandas" or (kind == "polars" and find_spec("polars") is None):
+        return frame
+    # What pandas would note of itself is no part of the table.
+    table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
+    if kind == "arrow":
+        return table
+    import polars as pl
+
+    given: Any = pl.from_arrow(table)
+    closed = {
+        one.attribute.name: pl.Enum(_level_texts(one))
+        for one in columns
+        if one.levels is not None and _is_ordered(frame[one.attribute.name].dtype)
+    }
+    return given.cast(closed)
+
+
+def _is_ordered(dtype: Any) -> bool:
+    """Whether it is of categories in an order, as an Enum of polars is when Arrow has it."""
+    if dtype.name == "category":
+        return bool(dtype.ordered)
+    stored = getattr(dtype, "pyarrow_dtype", None)
+    return isinstance(stored, pa.DictionaryType) and bool(stored.ordered)
+
+
+def _level_texts(column: DeclaredColumn) -> list[str]:
+    return [str(text_of(level)) for level in column.levels or ()]
+
+
+def _as_given(values: Any, column: DeclaredColumn) -> Any:
+    """Declared values in the type of the column of ``X``, or in the one like it that fits them."""
+    import pandas as pd
+
+    given = column.dtype
+    if column.category is not None or given is None:
+        return values
+    if isinstance(given, pd.CategoricalDtype):
+        return values if column.levels is None else values.astype(_categories(column))
+    family = _family(column)
+    if isinstance(given, pd.ArrowDtype):
+        if family == "mixed":
+            values = values.map(text_of, na_action="ignore")
+        return values.astype(pd.ArrowDtype(_arrow_type(given.pyarrow_dtype, column, family)))
+    if getattr(given, "na_value", None) is not pd.NA or family == "mixed":
+        # Sparse and other types: none of ours.
+        return values
+    fits = _family_of(given) == family and _fits(getattr(given, "numpy_dtype", None), column)
+    return values.astype(given if fits else _OF_PANDAS[family])
+
+
+def _categories(column: DeclaredColumn) -> Any:
+    """The declared levels as categories, in an order where those of ``X`` are in one."""
+    import pandas as pd
+
+    is_ordered = bool(column.dtype.ordered)
+    return pd.CategoricalDtype(pd.Index(list(column.levels or ())), ordered=is_ordered)
+
+
+def _arrow_type(given: Any, column: DeclaredColumn, family: Family) -> Any:
+    """Of Arrow: the one that was given, else the usual one of the family."""
+    if isinstance(given, pa.DictionaryType):
+        if column.levels is None:
+            return _OF_ARROW[family]
+        inner = _arrow_type(given.value_type, column, family)
+        few = len(column.levels) <= np.iinfo(np.int8).max
+        return pa.dictionary(given.index_type if few else pa.int32(), inner, ordered=given.ordered)
+    if _arrow_family(given) != family:
+        return _OF_ARROW[family]
+    is_number = family in ("whole", "real")
+    fits = not is_number or _fits(np.dtype(given.to_pandas_dtype()), column)
+    return given if fits else _OF_ARROW[family]
+
+
+def _family(column: DeclaredColumn) -> Family:
+    import pandas as pd
+
+    if column.levels is None:
+        return "whole" if column.attribute.whole else "real"
+    found = _FAMILIES.get(pd.Series(list(column.levels)).dtype.kind)
+    are_texts = all(isinstance(level, str) for level in column.levels)
+    return found or ("texts" if are_texts else "mixed")
+
+
+def _family_of(dtype: Any) -> Family | None:
+    return "texts" if dtype.name == "string" else _FAMILIES.get(dtype.kind)
+
+
+def _arrow_family(given: Any) -> Family | None:
+    if pa.types.is_boolean(given):
+        return "truths"
+    if given in raw_values.WHOLE:
+        return "whole"
+    if given in raw_values.REAL:
+        return "real"
+    return "texts" if given in raw_values.TEXT else None
+
+
+def _fits(dtype: Any, column: DeclaredColumn) -> bool:
+    """Whether declared levels, or the ends of bins, are the same numbers in a narrower type."""
+    if dtype is None or dtype.kind not in "iuf":
+        return True
+    cells: Any = column.attribute.cells
+    said = np.array(column.levels if column.levels is not None else cells.edges, dtype=np.float64)
+    if dtype.kind == "f":
+        return bool((said.astype(dtype).astype(np.float64) == said).all())
+    bounds = np.iinfo(dtype)
+    return bool(bounds.min <= said.min() and said.max() <= bounds.max)
+
+
+def _moments_as_given(moments: NDArray[Any], column: DeclaredColumn) -> Any:
+    """Dates or times in the type of the column of ``X``: ISO texts where they were texts, and
+    pandas' own where they were objects, or no times at all.
+    """
+    import pandas as pd
+
+    clock, dtype = column.attribute.clock, column.dtype
+    days_or_seconds = pd.Series(moments.astype("datetime64[s]"))
+    assert clock is not None
+    if dtype is None or dtype.name in ("object", "category"):
+        return days_or_seconds
+    stored = getattr(dtype, "pyarrow_dtype", None)
+    if getattr(stored or dtype, "tz", None) is not None:
+        placed = days_or_seconds.dt.tz_localize(
+            clock.zone, ambiguous=np.ones(len(moments), dtype=bool), nonexistent="shift_forward"
+        )
+        return placed.astype(dtype)
+    if dtype.kind == "M" and stored is None:
+        return days_or_seconds.astype(dtype)
+    if stored is not None and raw_values.kind_of(stored) == "time":
+        return pd.Series(pa.array(moments).cast(stored), dtype=dtype)
+    if dtype.kind in "biufc":
+        return days_or_seconds
+    texts = pd.Series(np.datetime_as_string(moments), dtype=object)
+    return texts.mask(days_or_seconds.isna(), None).astype(dtype)
+
+
+def marginal_frame(table: SyntheticTable, columns: tuple[DeclaredColumn, ...]) -> Any:
+    """What was released of some columns, a row a cell: the share of the synthetic rows, 0 included,
+    and what the least noisy table says that has them, with the deviation of its noise.
+    """
+    import pandas as pd
+
+    labels = [_labels(column) for column in columns]
+    names = tuple(column.attribute.name for column in columns)
+    index = (
+        pd.Index(labels[0], name=names[0])
+        if len(labels) == 1
+        else pd.MultiIndex.from_product(labels, names=names)
+    )
+    found = pd.DataFrame({"probability": table.probabilities(names).ravel()}, index=index)
+    measured = _least_noisy(table, names)
+    counts: Any = pd.NA if measured is None else measured[0].ravel()
+    found["noisy_count"] = pd.Series(counts, index=found.index, dtype="Int64")
+    found["deviation"] = np.nan if measured is None else measured[1]
+    return found
+
+
+def _least_noisy(table: SyntheticTable, names: tuple[str, ...]) -> tuple[IntArray, float] | None:
+    """A noisy table with these axes, other ones added up, and its deviation; None where no
+    measured one has them, or only for groups of their levels.
+    """
+    sums = [_summed(one, names) for one in table.measured if set(names) <= set(one.attributes)]
+    whole = [one for one in sums if one[0].shape == table.domain.shape(names)]
+    return min(whole, key=lambda one: one[1], default=None)
+
+
+def _summed(measured: NoisyMarginal, names: tuple[str, ...]) -> tuple[IntArray, float]:
+    """Over all axes but these, in their order: every count that is added brings its noise."""
+    axes = measured.attributes
+    others = tuple(at for at, name in enumerate(axes) if name not in names)
+    many = prod(measured.table.shape[at] for at in others)
+    left = [name for name in axes if name in names]
+    summed = measured.table.sum(axis=others).transpose([left.index(name) for name in names])
+    return summed, float(measured.variance * many) ** 0.5
+
+
+def _levels(column: DeclaredColumn, codes: IntArray) -> Any:
+    """A series of levels; code −1 is NA to pandas."""
+    import pandas as pd
+
+    nullable = column.attribute.nullable
+    missing = column.attribute.missing_code if nullable else -1
+    places = np.where(codes == missing, -1, codes)
+    if column.category is not None:
+        return pd.Series(pd.Categorical.from_codes(places, dtype=column.category))
+    levels: Any = pd.Series(list(column.levels or ()))
+    if nullable and levels.dtype.kind in _NULLABLE:
+        levels = levels.astype(_NULLABLE[levels.dtype.kind])
+    return pd.Series(levels.array.take(places, allow_fill=nullable), dtype=levels.dtype)
+
+
+def _labels(column: DeclaredColumn) -> Any:
+    """One label a cell: a level, an interval in words, NA for missing."""
+    size = column.attribute.size
+    if column.levels is not None:
+        return _levels(column, np.arange(size))
+    texts = list(column.attribute.labels())
+    return [*texts[:-1], None] if column.attribute.nullable else texts

@@ -1,0 +1,247 @@
+"""Frames of pandas, Arrow and polars are one table to the estimators, and come back in kind."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from dp_pipeline.estimators import KAnonymousSelector, PrivateKMeans, PrivateSynthesizer
+from dp_pipeline.estimators import synthetic_frames as frames_module
+from dp_pipeline.estimators.frames import frame_kind
+from dp_pipeline.estimators.private_kmeans import WeakSignal
+
+pytestmark = pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.private_kmeans.WeakSignal")
+"""Few rows are no news here."""
+
+MANY = 100
+DOMAIN: dict[str, Any] = {
+    "visits": {"levels": [0, 1, 2], "nullable": True},
+    "ward": ["north", "south"],
+    "insured": {"levels": [False, True], "nullable": True},
+    "age": {"bounds": [0, 100], "bins": 10, "integer": True},
+    "weight": {"bounds": [0, 128], "bins": 4, "nullable": True},
+    "day": {"bounds": ["2026-01-01", "2026-12-31"], "every": "week"},
+}
+TYPES = {
+    "visits": pa.int16(),
+    "ward": pa.dictionary(pa.int8(), pa.string()),
+    "insured": pa.bool_(),
+    "age": pa.int8(),
+    "weight": pa.float32(),
+    "day": pa.date32(),
+}
+DAY = pd.Timestamp("2026-03-04").date()
+
+
+def patients(**types: Any) -> pa.Table:
+    """Four hundred of them, with other types of some columns."""
+    values = {
+        "visits": [0, 1, None, 2],
+        "ward": ["north", "south", "north", "north"],
+        "insured": [True, None, False, False],
+        "age": [20, 35, 35, 80],
+        "weight": [60.5, None, 75.0, 81.25],
+        "day": [DAY] * 4,
+    }
+    wanted = {**TYPES, **types}
+    return pa.table({name: pa.array(values[name] * MANY, wanted[name]) for name in values})
+
+
+def fitted(X: Any, **parameters: Any) -> PrivateSynthesizer:
+    standard: dict[str, Any] = {
+        "domain": DOMAIN,
+        "epsilon": 3,
+        "method": "independent",
+        "noise": "seeded:7",
+        "random_state": 0,
+    }
+    return PrivateSynthesizer(**{**standard, **parameters}).fit(X)
+
+
+def values_of(frame: pa.Table) -> dict[str, list[Any]]:
+    return {name: [str(one) for one in frame[name].to_pylist()] for name in DOMAIN}
+
+
+def test_an_arrow_table_gives_an_arrow_table_of_its_types():
+    made = fitted(patients()).sample(50)
+    assert isinstance(made, pa.Table)
+    assert dict(zip(made.column_names, made.schema.types, strict=True)) == TYPES
+    assert set(made["ward"].to_pylist()) == {"north", "south"}
+    assert {name for name in DOMAIN if made[name].null_count} == {"visits", "insured", "weight"}
+
+
+def test_every_kind_of_frame_has_the_same_rows_drawn():
+    table = patients()
+    as_pandas = table.to_pandas(types_mapper=pd.ArrowDtype)
+    one, other = fitted(table).sample(60), fitted(as_pandas).sample(60)
+    assert values_of(one) == values_of(pa.Table.from_pandas(other))
+
+
+def test_nullable_types_of_pandas_come_back():
+    frame = (
+        patients()
+        .to_pandas()
+        .astype({"visits": "Int16", "insured": "boolean", "age": "UInt8", "weight": "Float32"})
+    )
+    made = fitted(frame).sample(50).dtypes.astype(str)
+    assert made[["visits", "insured", "age", "weight"]].tolist() == [
+        "Int16",
+        "boolean",
+        "UInt8",
+        "Float32",
+    ]
+
+
+def test_categories_come_back_as_categories_of_the_declared_levels_alone():
+    frame = patients().to_pandas()
+    kinds = pd.CategoricalDtype(["south", "secret", "north"], ordered=True)
+    made = fitted(frame.astype({"ward": kinds})).sample(50)["ward"]
+    assert made.dtype == pd.CategoricalDtype(["north", "south"], ordered=True)
+
+
+@pytest.mark.parametrize("column", ["ward", "day"])
+def test_a_pickle_of_a_fit_holds_no_category_of_the_rows(column: str):
+    frame = patients().to_pandas()
+    kinds = pd.CategoricalDtype([*map(str, frame[column].unique()), "very secret"])
+    labelled = frame.assign(**{column: frame[column].astype(str).astype(kinds)})
+    assert b"very secret" not in pickle.dumps(fitted(labelled))
+    assert b"very secret" in pickle.dumps(labelled)
+
+
+def test_what_pandas_makes_from_values_stays_as_it_is_declared():
+    """One missing value makes floats of whole numbers: such a type must not come out."""
+    frame = patients().to_pandas()
+    whole = frame.assign(visits=np.zeros(len(frame), dtype=np.int64))
+    types = [fitted(one).sample(5).dtypes.astype(str)["visits"] for one in (frame, whole)]
+    assert types == ["Int64", "Int64"]
+    texts = frame.assign(age=frame["age"].astype(object))
+    assert fitted(texts).sample(5)["age"].dtype == "int64"
+
+
+@pytest.mark.parametrize("given", [pa.string(), pa.float64(), pa.decimal128(25, 2)])
+def test_what_is_declared_decides_between_numbers_and_texts(given: pa.DataType):
+    """A reader of files makes texts of a column of numbers for one text in it."""
+    table = patients()
+    visits = table["visits"].cast(pa.int64()).cast(given)
+    made = fitted(table.set_column(0, "visits", visits)).sample(5)
+    assert made.schema.field("visits").type == pa.int64()
+
+
+def test_a_type_that_is_too_narrow_for_what_is_declared_becomes_wider():
+    domain = {
+        **DOMAIN,
+        "age": {"bounds": [0, 1000], "bins": 10, "integer": True},
+        "weight": {"edges": [0, 0.1, 128], "nullable": True},
+        "visits": {"levels": [0, 1, 70_000], "nullable": True},
+    }
+    made = fitted(patients(), domain=domain).sample(50).schema
+    found = [made.field(name).type for name in ("age", "weight", "visits")]
+    assert found == [pa.int64(), pa.float64(), pa.int64()]
+
+
+def test_levels_of_different_kinds_are_texts_to_arrow():
+    made = fitted(patients(), domain={"visits": [0, "1", 2]}).sample(20)
+    assert made.schema.field("visits").type == pa.string()
+    assert set(made["visits"].to_pylist()) <= {"0", "1", "2"}
+
+
+def test_numbers_where_dates_are_declared_come_back_as_dates():
+    frame = patients().to_pandas().assign(day=7)
+    made = fitted(frame, epsilon="0.01").sample(20)["day"]
+    assert made.dtype.kind == "M"
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_missing_truth_value_changes_no_type_and_is_no_error(missing: bool):
+    column = pa.array([True, None if missing else False] * MANY)
+    places = pa.table({"x": column, "y": column})
+    kmeans = PrivateKMeans(2, epsilon=1, bounds=(0, 1), noise="seeded:7", random_state=0)
+    assert kmeans.fit(places).cluster_centers_.shape == (2, 2)
+    assert kmeans.feature_names_in_.tolist() == ["x", "y"]
+
+
+def test_centres_of_an_arrow_table_are_those_of_the_same_array():
+    rows = np.repeat([[1.0, 1.0], [9.0, 9.0]], 300, axis=0)
+    table = pa.table({"x": rows[:, 0], "y": rows[:, 1]})
+    kmeans = PrivateKMeans(2, epsilon=1, bounds=(0, 10), noise="seeded:7", random_state=0)
+    of_rows = kmeans.fit(rows).cluster_centers_.copy()
+    assert (kmeans.fit(table).cluster_centers_ == of_rows).all()
+    assert kmeans.predict(table).tolist() == kmeans.predict(table.to_pandas()).tolist()
+    assert kmeans.transform(table).shape == (600, 2)
+
+
+def test_a_selector_takes_an_arrow_table_and_a_column_of_labels():
+    table = patients()
+    labels = pa.chunked_array([pa.array(["ill", "well"] * (2 * MANY))])
+    of_pandas = KAnonymousSelector(k=5, edges={"age": [30, 60], "weight": [70]})
+    X = table.select(["ward", "age", "weight"])
+    release = KAnonymousSelector(**of_pandas.get_params()).fit_release(X, labels)
+    expected = of_pandas.fit_release(X.to_pandas(), labels.to_pandas())
+    pd.testing.assert_frame_equal(release, expected)
+    assert repr(of_pandas).startswith("KAnonymousSelector, fitted: a release by fit_release has at")
+    assert "at least 5 rows and 2 different labels" in repr(of_pandas)
+
+
+def test_a_look_at_the_kind_of_a_frame_is_a_look_at_its_type():
+    assert frame_kind(patients()) == "arrow"
+    assert frame_kind(patients().to_pandas()) == "pandas"
+    assert frame_kind(pd.Series([1])) == frame_kind([[1]]) == frame_kind(np.eye(2)) == "pandas"
+
+
+POLARS_TYPES = ["Int16", "Categorical", "Boolean", "Int8", "Float32", "Date"]
+
+
+@pytest.fixture
+def polars() -> Any:
+    return pytest.importorskip("polars", reason="polars is not installed: it is in the extra test")
+
+
+def test_a_polars_frame_gives_a_polars_frame_of_its_types(polars: Any):
+    made = fitted(polars.from_arrow(patients())).sample(50)
+    assert isinstance(made, polars.DataFrame)
+    assert [str(one) for one in made.schema.values()] == POLARS_TYPES
+    assert values_of(made.to_arrow()) == values_of(fitted(patients()).sample(50))
+
+
+def test_a_closed_list_of_polars_comes_back_as_the_declared_one(polars: Any):
+    frame = polars.from_arrow(patients())
+    closed = frame.with_columns(
+        polars.col("ward").cast(polars.String).cast(polars.Enum(["south", "secret", "north"]))
+    )
+    assert fitted(closed).sample(5).schema["ward"] == polars.Enum(["north", "south"])
+
+
+def test_times_with_a_zone_keep_their_clock_in_polars(polars: Any):
+    noon = pd.Series(pd.to_datetime(["2026-07-04T12:30"] * 200)).dt.tz_localize("Europe/Zurich")
+    frame = polars.from_arrow(pa.table({"at": pa.array(noon)}))
+    form = {"bounds": ["2026-07-04", "2026-07-04"], "every": "hour", "zone": "Europe/Zurich"}
+    made = fitted(frame, domain={"at": form}, epsilon=50).sample(100)
+    assert str(made.schema["at"]).endswith("time_zone='Europe/Zurich')")
+    assert (made["at"].dt.hour() == 12).mean() > 0.9
+
+
+def test_a_fit_of_polars_outlives_polars(polars: Any, monkeypatch: pytest.MonkeyPatch):
+    loaded = pickle.loads(pickle.dumps(fitted(polars.from_arrow(patients()))))
+    assert isinstance(loaded.sample(5), polars.DataFrame)
+    monkeypatch.setattr(frames_module, "find_spec", lambda _: None)
+    assert isinstance(loaded.sample(5), pd.DataFrame)
+
+
+def test_centres_of_a_polars_frame_and_labels_of_a_polars_column(polars: Any):
+    frame = polars.from_arrow(patients()).select("age", "ward")
+    kmeans = PrivateKMeans(2, epsilon=1, bounds=(0, 100), noise="seeded:7")
+    with pytest.warns(WeakSignal):
+        kmeans.fit(frame.select("age").head(20))
+    labels = polars.Series("ill", [0, 1] * (2 * MANY))
+    release = KAnonymousSelector(k=5, edges={"age": [30]}).fit_release(frame, labels)
+    assert release.columns[-1] == "ill"
+
+
+def test_a_polars_query_that_was_not_collected_is_refused(polars: Any):
+    with pytest.raises(ValueError, match=r"frame of pandas, polars or Arrow.*got LazyFrame"):
+        fitted(polars.from_arrow(patients()).lazy())

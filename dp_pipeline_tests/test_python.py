@@ -1,0 +1,177 @@
+"""`import dp_pipeline as dp`: its names, and what docs/python.md shows."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from fractions import Fraction
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dp_pipeline as dp
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline_tests.test_architecture import HEAVY
+
+ROOT = Path(__file__).resolve().parent.parent
+BLOCKS = re.findall(
+    r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(encoding="utf-8"), re.DOTALL
+)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in [name for name in os.environ if name.startswith(("DP_PIPELINE_", "DAGSTER_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("DP_PIPELINE_HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+def test_to_import_the_package_alone_imports_nothing_heavy():
+    code = "import sys, dp_pipeline; dir(dp_pipeline); print(*sys.modules)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    imported = set(said.stdout.split())
+    assert "dp_pipeline" in imported
+    assert not imported & (HEAVY | {"numpy", "pydantic", "pyarrow", "dp_pipeline.commands"})
+
+
+def test_every_name_is_seen_and_can_be_had():
+    assert set(dp.__all__) <= set(dir(dp))
+    for name in dp.__all__:
+        assert callable(getattr(dp, name)), name
+    with pytest.raises(AttributeError, match="has no attribute 'publish_all'"):
+        _ = dp.publish_all  # type: ignore[attr-defined]
+
+
+def test_the_package_says_that_it_has_types():
+    assert (resources.files("dp_pipeline") / "py.typed").is_file()
+
+
+def test_a_plan_says_what_is_asked_and_charges_nothing(home: Path):
+    planned = dp.plan("census", models=["independent"], epsilons=[0.5, Fraction(1)])
+    assert [(one.model, one.epsilon, one.cost) for one in planned.releases] == [
+        ("independent", Fraction(1, 2), Fraction("0.55")),
+        ("independent", Fraction(1), Fraction("1.05")),
+    ]
+    assert (planned.asked, planned.left, planned.fits) == (Fraction("1.6"), 10, True)
+    assert repr(planned) == (
+        "Plan of census\n"
+        "  model        ε    state  cost\n"
+        "  independent  0.5  new    0.55\n"
+        "  independent  1    new    1.05\n"
+        "asked 1.6, left 10"
+    )
+    assert not (home / "home" / "released").exists()
+
+
+RIDES = """
+name: {name}
+title: Rides
+description: Where rides ended.
+population: riders
+purpose: release
+protection: {{unit: one_row}}
+ceiling: {{total: 1.25, per_month: 1}}
+source: {{kind: csv, path: rides.csv}}
+attributes:
+  x: {{bounds: [0, 8]}}
+  y: {{bounds: [0, 4]}}
+nominal_rows: 100
+partitions: [0.5, 0.75]
+models:
+  htree_kmeans: {{k: 2}}
+"""
+
+
+@pytest.mark.usefixtures("home")
+def test_a_file_of_ones_own_is_loaded_and_what_does_not_fit_is_said(tmp_path: Path):
+    file = tmp_path / "rides.yaml"
+    file.write_text(RIDES.format(name="rides"), encoding="utf-8")
+    spec = dp.load_dataset(file)
+    assert spec == dp.load_dataset(str(file))
+    assert repr(spec) == (
+        "Data set rides: x, y; release of population riders, protects one row; "
+        "models htree_kmeans at ε = 0.5, 0.75"
+    )
+    assert not dp.plan(spec).fits
+    assert dp.plan(spec, epsilons=["0.75"]).fits
+
+
+@pytest.mark.usefixtures("home")
+def test_a_file_with_the_name_of_another_data_set_is_refused(tmp_path: Path):
+    file = tmp_path / "census.yaml"
+    file.write_text(RIDES.format(name="census"), encoding="utf-8")
+    with pytest.raises(DeclarationError, match="expected a name of its own"):
+        dp.load_dataset(file)
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "expected one of": {"models": ["nobody"]},
+    "expected ε from 0.1, 0.5, 1, got 0.3": {"epsilons": [0.3]},
+    "--window: expected none": {"windows": "2026-W01"},
+}
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize("words", WRONG)
+def test_what_is_not_declared_is_refused(words: str):
+    with pytest.raises(DeclarationError, match=words):
+        dp.plan("census", **WRONG[words])
+
+
+def test_the_page_has_blocks_of_each_way():
+    assert sum("dp.run(" in one for one in BLOCKS) == 1
+    assert sum("import polars" in one for one in BLOCKS) == 1
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.private_kmeans.WeakSignal")
+def test_the_blocks_of_the_page_run_one_after_the_other(capsys: pytest.CaptureFixture[str]):
+    names: dict[str, Any] = {}
+    for block in BLOCKS:
+        if "polars" not in block and "dp.run(" not in block:
+            exec(block, names)
+    assert names["table"].dtypes.astype(str).tolist() == ["category", "Int8", "int64"]
+    said = capsys.readouterr().out
+    assert "fitted: ε=0.666666666 (rounded down from 0.6666666666666666), protects one row" in said
+    assert "asked 0.55, left 10" in said
+
+
+def test_the_block_with_polars_runs_where_it_is_installed():
+    pytest.importorskip("polars", reason="polars is not installed: it is in the extra test")
+    names: dict[str, Any] = {}
+    for block in BLOCKS:
+        if "polars" in block or "people =" in block or block.startswith("import dp_pipeline"):
+            exec(block, names)
+    assert type(names["again"].sample(1)).__module__.startswith("polars")
+
+
+@pytest.mark.chain
+def test_a_run_releases_and_a_run_again_is_replayed(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(home)
+    # A run names it, and makes files private, for the rest of its process.
+    monkeypatch.setenv("DAGSTER_HOME", str(home / "dagster"))
+    mask = os.umask(0o077)
+    steps: list[str] = []
+    names: dict[str, Any] = {"dp": dp, "census": dp.load_dataset("census")}
+    try:
+        exec(next(one for one in BLOCKS if "dp.run(" in one), names)
+        assert capsys.readouterr().out.startswith("independent 1/2 charged 11/20")
+        again = dp.run(
+            names["census"], models=["independent"], epsilons=["0.5"], on_step=steps.append
+        )
+    finally:
+        os.umask(mask)
+    first, release = names["finished"], names["release"]
+    assert release.table.columns.tolist() == list(names["census"].domain.names)
+    assert "charged by this run: 0.55; report: " in repr(first)
+    assert [(one.state, one.cost) for one in again] == [("replayed", 0)]
+    assert repr(again[0]) == "independent at ε=0.5: replayed, cost 0"
+    assert again[0].table.equals(release.table)
+    assert (again.charged, steps, capsys.readouterr().out) == (0, [], "")
