@@ -260,6 +260,7 @@ def test_the_plan_of_what_was_released_costs_nothing(home_of_rides: Project):
         for text, noise in (("0.1", "20.0"), ("0.5", "3.96"))
     ]
     assert "asked 0, spent 0.7, left 2.3, ceiling 3" in result.out
+    assert "settled: released before, shown again at no cost\n" in result.out
     anew = home_of_rides.cli_here("plan", "rides", "--new-draw", "--epsilon", "0.50")
     assert "asked 0.55, spent 0.7, left 2.3, ceiling 3" in anew.out
 

@@ -116,6 +116,13 @@ def test_the_windows_of_a_plan_have_their_own_limits(project: Project):
     assert (told["asked"], told["left"], told["ceiling"]) == ("1.1", "9", "9")
 
 
+def test_a_backfill_says_which_runs_it_is_about_before_it_fails(project: Project):
+    result = project.cli_here("backfill", "rides", "--epsilon", "0.5", "--json")
+    told = document(result, code=1)
+    assert (told["runs"], told["asked"]) == (["0.5"], "0.55")
+    assert result.err.startswith("dp-pipeline: backfill: expected a running Dagster daemon")
+
+
 @pytest.mark.parametrize(
     "command",
     [

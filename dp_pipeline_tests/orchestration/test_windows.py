@@ -542,6 +542,10 @@ def test_weeks_are_added_up_to_a_month_for_nothing(ran: Any) -> None:
     total, direct = float(cells[0][3]), float(cells[0][4])
     assert total == pytest.approx(direct * 3**0.5, rel=0.01)
     assert len(project.ledger.entries()) == before
+    words = ("roll-up", "stream", "--model", "independent", "--window", weeks, "--json")
+    told = json.loads(project.cli_here(*words).out)
+    assert done.out == f"independent: {told['files']['independent']}\n"
+    assert (told["format"], told["windows"][0]) == (1, weeks.partition("..")[0])
     smoothed = project.cli_here("roll-up", "stream", "--model", "htree_kmeans", "--window", weeks)
     assert (smoothed.code, smoothed.err.count("\n")) == (2, 1)
     assert "expected noisy numbers of one window each, got smoothed ones" in smoothed.err
