@@ -165,7 +165,9 @@ def test_nobody_in_the_package_pays_for_the_import_of_the_estimators():
         for path in package.rglob("*.py")
         if "dp_pipeline.estimators" in path.read_text(encoding="utf-8")
     ]
-    assert importers
+    # The package itself names them for type checkers, and imports none: test_python.py.
+    assert "__init__.py" in importers
+    importers.remove("__init__.py")
     assert all(name.startswith("estimators/") for name in importers)
 
 
