@@ -30,16 +30,14 @@ from dp_pipeline.models.base import (
     price,
 )
 from dp_pipeline.publish.home import Home, engine_name
+from dp_pipeline.publish.learned import earlier_tables, learned_facts, public_rows
 from dp_pipeline.publish.noisy_release import Counted, NoisyDrawing, NoisyRelease, own
-from dp_pipeline.publish.prior import prior_fact, public_rows
 from dp_pipeline.publish.refinement import Refined, asked_key, newest_key
 from dp_pipeline.publish.release import BESIDE, ROWS, code_version, digest_of, not_dp_beside
-from dp_pipeline.publish.replay import pointed_bundle, pointer_path, read_json
 from dp_pipeline.publish.store import write_atomically
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.accountant import Accountant
-from dp_pipeline.release.bundle import EARLIER_EVALUATION, LEARNED, Bundle, Key, ReleaseKey
-from dp_pipeline.release.clusters import Tables
+from dp_pipeline.release.bundle import EARLIER_EVALUATION, Bundle, Key, ReleaseKey
 from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.amounts import delta_text, epsilon_text, nano_epsilon
@@ -317,54 +315,13 @@ class EpsilonRelease(NoisyRelease):
         }
         facts |= spec.discovered_fact | spec.constraints_fact
         facts |= {WINDOW: range_text(self.windows)} if self.windows else {}
-        learned = self.learned_from(key)
-        facts |= {LEARNED: learned} if learned else {}
+        facts |= learned_facts(self, key)
         coarse = Refined.by(self, key)
         facts |= {} if coarse is None else coarse.facts
-        facts |= prior_fact(self, key)
         if spec.delta is None:
             return facts
         paid = {"delta": delta_text(spec.delta), "currency": self.guarantee.currency.name}
         return {**facts, **paid}
-
-    def learned_from(self, key: ReleaseKey) -> str:
-        """Where in the store the release lies that this one plans from: the one that belongs to
-        the window before at the same ε, if that was settled when this one was charged. Empty where
-        there was none, or nothing is planned from.
-
-        The ledger's row says it, and a key does not: else a window that is published later would
-        make another release, with another charge, of every one behind it.
-        """
-        if not self.model.plans_from_earlier or not self.spec.window:
-            return ""
-        begun = self.home.ledger.history(key.digest)
-        if begun:
-            return begun[0].facts.get(LEARNED, "")
-        before = self.spec.cut.preceding(self.spec.window)
-        if before is None or self.spec.cut.preceding(self.windows[0]) is None:
-            return ""
-        named = read_json(pointer_path(replace(self, spec=self.spec.at_window(before))))
-        if named is None:
-            return ""
-        # Boxes and tables of other declarations or parameters are not those of this one.
-        facts, own = self._told(str(named["folder"])).facts, self._alike(key)
-        is_alike = all(facts.get(name) == text for name, text in own.items())
-        return str(named["folder"]) if is_alike else ""
-
-    def earlier(self, key: ReleaseKey) -> Tables | None:
-        """The tables of that release; Damaged where they are not as they were settled."""
-        folder = self.learned_from(key)
-        return self._told(folder).tables if folder else None
-
-    def _told(self, folder: str) -> Bundle:
-        """A settled release of this model, of whichever window."""
-        named = {"folder": folder}
-        return pointed_bundle(self.spec.of_all_windows(), self.home, named, model=self.name)
-
-    @staticmethod
-    def _alike(key: ReleaseKey) -> dict[str, str]:
-        """What two releases have to share for one to plan from the other."""
-        return {"declaration": key.declaration, "measuring": fact_text(key.measuring)}
 
     def require_as_begun(self, key: Key) -> None:
         """DeclarationError for a release that was begun with another post-processing.
@@ -455,7 +412,7 @@ class EpsilonRelease(NoisyRelease):
             _curator(self, counter, transcript, answered),
             epsilon=self.epsilon,
             rng=self.generator(key),
-            earlier=self.earlier(key),
+            earlier=earlier_tables(self, key),
             coarse=coarse,
             public=public_rows(self, key),
         )

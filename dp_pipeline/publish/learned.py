@@ -1,24 +1,29 @@
-"""The public rows that a model is declared to use: the current ones of another data set.
+"""What a release learns from elsewhere, at no cost: the release of the window before, and the
+public rows of another data set.
 
-A release says which they were: gone on with or made again, it has to find the very same ones.
+Its row of the ledger says which those were: gone on with or made again, it has to find the very
+same ones.
 """
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dp_pipeline.inference.public_table import PublicTable
 from dp_pipeline.models.tables.base import TableModel
+from dp_pipeline.publish.replay import pointed_bundle, pointer_path, read_json
 from dp_pipeline.raw.snapshot import current_snapshot, require_prepared
-from dp_pipeline.raw.stages import read_stage
-from dp_pipeline.release.bundle import PRIOR
+from dp_pipeline.release.bundle import LEARNED, PRIOR
 from dp_pipeline.spec.discovery import find_spec
 from dp_pipeline.spec.errors import DeclarationError, NotPrepared
+from dp_pipeline.spec.parameters import fact_text
 
 if TYPE_CHECKING:
     from dp_pipeline.publish.epsilon_release import EpsilonRelease
-    from dp_pipeline.release.bundle import ReleaseKey
+    from dp_pipeline.release.bundle import Bundle, ReleaseKey
+    from dp_pipeline.release.clusters import Tables
     from dp_pipeline.spec.dataset import DatasetSpec
 
 
@@ -34,10 +39,52 @@ def public_rows(release: EpsilonRelease, key: ReleaseKey) -> PublicTable | None:
     return public
 
 
-def prior_fact(release: EpsilonRelease, key: ReleaseKey) -> dict[str, str]:
-    """Which public rows a release uses; empty where it uses none."""
-    public = public_rows(release, key)
-    return {} if public is None else {PRIOR: _fact(release, public)}
+def learned_facts(release: EpsilonRelease, key: ReleaseKey) -> dict[str, str]:
+    """Which release of a window and which public rows a release uses; empty where it uses none."""
+    folder, public = _learned_from(release, key), public_rows(release, key)
+    facts = {LEARNED: folder} if folder else {}
+    return facts if public is None else {**facts, PRIOR: _fact(release, public)}
+
+
+def earlier_tables(release: EpsilonRelease, key: ReleaseKey) -> Tables | None:
+    """The tables of the release that this one plans from; Damaged where they are not as they were
+    settled, None where it plans from none.
+    """
+    folder = _learned_from(release, key)
+    return _told(release, folder).tables if folder else None
+
+
+def _learned_from(release: EpsilonRelease, key: ReleaseKey) -> str:
+    """Where in the store the release lies that this one plans from: the one that belongs to the
+    window before at the same ε, if that was settled when this one was charged. Empty where there
+    was none, or nothing is planned from.
+
+    The ledger's row says it, and a key does not: else a window that is published later would make
+    another release, with another charge, of every one behind it.
+    """
+    spec = release.spec
+    if not release.model.plans_from_earlier or not spec.window:
+        return ""
+    begun = release.home.ledger.history(key.digest)
+    if begun:
+        return begun[0].facts.get(LEARNED, "")
+    before = spec.cut.preceding(spec.window)
+    if before is None or spec.cut.preceding(release.windows[0]) is None:
+        return ""
+    named = read_json(pointer_path(replace(release, spec=spec.at_window(before))))
+    if named is None:
+        return ""
+    # Boxes and tables of other declarations or parameters are not those of this one.
+    facts = _told(release, str(named["folder"])).facts
+    own = {"declaration": key.declaration, "measuring": fact_text(key.measuring)}
+    is_alike = all(facts.get(name) == text for name, text in own.items())
+    return str(named["folder"]) if is_alike else ""
+
+
+def _told(release: EpsilonRelease, folder: str) -> Bundle:
+    """A settled release of this model, of whichever window."""
+    spec, named = release.spec.of_all_windows(), {"folder": folder}
+    return pointed_bundle(spec, release.home, named, model=release.name)
 
 
 def _rows(release: EpsilonRelease) -> PublicTable | None:
@@ -61,6 +108,8 @@ def _rows(release: EpsilonRelease) -> PublicTable | None:
             f"{where}: expected prepared rows of {name}, got none: `dp-pipeline run {name}` first"
         )
     require_prepared(other, snapshot)
+    from dp_pipeline.raw.stages import read_stage
+
     stored = read_stage(snapshot, "discretized")
     codes = {one: stored.column(one).to_numpy() for one in names}
     return PublicTable(codes, {one: release.spec.domain[one].size for one in names})
