@@ -82,7 +82,7 @@ def test_dagster_ledger_and_command_line_agree_to_the_last_nano(project: Project
     assert project.spent(spec) == exact
     assert charged(project, spec) == exact
     budget = project.cli_here("budget", "--json")
-    (account,) = json.loads(budget.out)
+    (account,) = json.loads(budget.out)["accounts"]
     assert Fraction(account["spent"]) == exact
     assert Fraction(account["left"]) == 3 - exact
     assert account["releases"] == "3"

@@ -137,7 +137,7 @@ def test_a_plan_foretells_cells_and_memory_of_tables_alone(project: Project) -> 
 def test_a_printed_plan_has_sizes_where_there_are_tables(project: Project) -> None:
     project.declare("homes", HOMES, models=MODELS)
     lines = [line.split() for line in project.cli_here("plan", "homes").out.splitlines()]
-    assert ["priview", "1", "new", "1", "24", "0.00115"] in lines
-    assert ["eug_kmeans", "1", "new", "1", "–", "–"] in lines
+    assert ["priview", "1", "new", "1", "0.851", "24", "0.00115"] in lines
+    assert ["eug_kmeans", "1", "new", "1", "0.851", "–", "–"] in lines
     project.declare("homes", HOMES, models={"eug_kmeans": {"k": "3"}})
     assert "cells" not in project.cli_here("plan", "homes").out
