@@ -7,7 +7,7 @@ before it takes its name: nobody is handed one that does not verify.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
 from dp_pipeline.export.card import is_cleared
@@ -15,6 +15,7 @@ from dp_pipeline.export.contents import write_contents
 from dp_pipeline.export.folder import digest_of_export, files_of, replace_whole
 from dp_pipeline.export.verify import verified
 from dp_pipeline.ledger import Entry
+from dp_pipeline.ledger.entries import blocks_of
 from dp_pipeline.publish.domain_release import with_discovered
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.home import Home
@@ -30,7 +31,7 @@ from dp_pipeline.publish.replay import (
 )
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.spec.amounts import epsilon_text
-from dp_pipeline.spec.dataset import WINDOW, DatasetSpec, Publication
+from dp_pipeline.spec.dataset import DatasetSpec, Publication
 from dp_pipeline.spec.errors import Damaged, DeclarationError, NotPrepared, PipelineError, one_of
 
 
@@ -45,12 +46,14 @@ class Asked:
 
     name     of a model or method; empty: of what the data set publishes
     level    its ε or K as a partition key; empty: of any
-    window   of rows that are cut; empty: any
+    window   of rows that are cut, the last one that it is of; empty: any
+    span     how many windows it is of; 0: however many
     """
 
     name: str
     level: str = ""
     window: str = ""
+    span: int = 0
 
     @classmethod
     def of(
@@ -74,12 +77,13 @@ class Asked:
 
     def fits(self, facts: Mapping[str, str], kind: type[Release]) -> bool:
         """Whether a release with these facts is one of those."""
-        level, window = facts.get("k" if kind.FOLDER else "epsilon"), facts.get(WINDOW, "")
+        level, windows = facts.get("k" if kind.FOLDER else "epsilon"), blocks_of(facts)
         return (
             facts.get("model") == self.name
             and level is not None
             and self.level in ("", level)
-            and self.window in ("", window)
+            and self.window in ("", *windows[-1:])
+            and self.span in (0, len(windows))
         )
 
 
@@ -145,8 +149,9 @@ def _settled(spec: DatasetSpec, home: Home) -> Iterator[tuple[Entry, Entry]]:
     own = [one for one in settled if begun[one.key].facts.get("dataset") == spec.name]
     if spec.windows is not None:
         windows = spec.windows
-        own = [one for one in own if WINDOW in begun[one.key].facts]
-        own.sort(key=lambda one: (windows.start(begun[one.key].facts[WINDOW]), one.sequence))
+        last = {one.key: blocks_of(begun[one.key].facts)[-1:] for one in own}
+        own = [one for one in own if last[one.key]]
+        own.sort(key=lambda one: (windows.start(last[one.key][0]), one.sequence))
     for one in reversed(own):
         yield begun[one.key], one
 
@@ -155,11 +160,11 @@ def _found(
     spec: DatasetSpec, home: Home, kind: type[Release], begun: Entry, settled: Entry
 ) -> Found | None:
     """One release; None where it is of another declaration than that of now."""
-    facts = begun.facts
+    facts, windows = begun.facts, blocks_of(begun.facts)
     level = facts["k" if kind.FOLDER else "epsilon"]
     if level not in kind.levels(spec):
         return None
-    own = spec.at_window(facts[WINDOW]) if WINDOW in facts else spec
+    own = spec.at_window(windows[-1]) if windows else spec
     try:
         own = with_discovered(own, home, snapshot=named_snapshot(own, home, facts["snapshot"]))
     except NotPrepared:
@@ -167,6 +172,8 @@ def _found(
     if own.digest != facts["declaration"]:
         return None
     release = kind.at(own, facts["model"], level, home, noise=facts.get("noise", ""))
+    if windows and isinstance(release, EpsilonRelease):
+        release = replace(release, span=len(windows))
     folder = _folder(release, settled)
     named = {"model": release.name, "snapshot": facts["snapshot"], **level_facts(kind, level)}
     bundle = pointed_bundle(own, home, {"folder": folder}, **named)

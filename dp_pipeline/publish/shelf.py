@@ -60,7 +60,8 @@ def shelve(spec: DatasetSpec, home: Home) -> dict[str, Shelved | None]:
 
 
 def _newest(spec: DatasetSpec, home: Home, publication: Publication) -> Shelved | None:
-    asked = Asked(publication.model, epsilon_text(publication.epsilon))
+    span = publication.span if spec.windows is not None else 0
+    asked = Asked(publication.model, epsilon_text(publication.epsilon), span=span)
     try:
         found = newest_settled(spec, home, asked, only_cleared=True)
     except NotPrepared:

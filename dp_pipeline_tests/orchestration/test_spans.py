@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -20,6 +21,7 @@ from dp_pipeline.publish.outcome import Outcome, published_windows, report_path,
 from dp_pipeline.publish.publish import publish
 from dp_pipeline.publish.replay import require_remade, require_whole
 from dp_pipeline.publish.request import plan_request
+from dp_pipeline.publish.shelf import shelve
 from dp_pipeline.raw import ingest
 from dp_pipeline.raw.counters import open_counter
 from dp_pipeline.raw.stages import read_stage
@@ -396,3 +398,24 @@ def test_a_partition_without_enough_windows_before_it_fails_in_one_line(project:
         "2026-W01"
     ]
     assert project.spent(spec) == 0
+
+
+def test_releases_of_two_weeks_are_brought_out_and_put_on_the_shelf(project: Project) -> None:
+    """The newest is that of the last window that it is of."""
+    spec = stream(project, **SPANS)
+    run(project, requests(project, spec, *WEEKS[1:]))
+    out = str(project.folder / "out")
+    made = project.cli_here("export", spec.name, "htree_kmeans", "--to", out, "--json")
+    assert made.code == 0, made.err
+    assert (
+        json.loads((project.folder / "out" / "card.json").read_text(encoding="utf-8"))["guarantee"][
+            "facts"
+        ][WINDOW]
+        == "2026-W02..2026-W03"
+    )
+    earlier = ("--window", "2026-W02", "--to", out)
+    assert project.cli_here("export", spec.name, "htree_kmeans", *earlier).code == 0
+    assert project.cli_here("verify", out).code == 0
+    shelved = shelve(spec.of_all_windows(), project.home)
+    assert set(shelved) == {"htree_kmeans", "independent"}
+    assert all(one is not None for one in shelved.values())
