@@ -11,8 +11,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dp_pipeline.commands import load_dataset, plan, run
+    from dp_pipeline.commands import plan, run
     from dp_pipeline.estimators import KAnonymousSelector, PrivateKMeans, PrivateSynthesizer
+    from dp_pipeline.spec.discovery import load_dataset
 
 __version__ = "0.1.0"
 
@@ -29,7 +30,7 @@ _PLACES = {
     "KAnonymousSelector": "estimators",
     "PrivateKMeans": "estimators",
     "PrivateSynthesizer": "estimators",
-    "load_dataset": "commands",
+    "load_dataset": "spec.discovery",
     "plan": "commands",
     "run": "commands",
 }

@@ -25,9 +25,8 @@ from dp_pipeline.publish.request import (
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.spec.amounts import NANO, Currency, epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovery import find_spec, require_available, require_own_name
+from dp_pipeline.spec.discovery import load_dataset
 from dp_pipeline.spec.errors import BudgetExceeded
-from dp_pipeline.spec.parser import load_spec
 from dp_pipeline.spec.windows import range_text
 
 if TYPE_CHECKING:
@@ -35,24 +34,6 @@ if TYPE_CHECKING:
 
 MAIN_TABLES = ("synthetic", "centres", "classes")
 """What a reader of a release takes first, by its name in the bundle."""
-
-
-def load_dataset(dataset: str | Path) -> DatasetSpec:
-    """The declaration of a data set: no source is opened.
-
-    dataset   the name of one that is built in or in ``$DP_PIPELINE_DATASETS``; or a file, as a
-              path or as a text that ends in .yaml
-
-    Raises DeclarationError for the first mistake of a file, with its line; for a name that is none
-    or another file's; and where the environment does not name what the source needs.
-    """
-    if isinstance(dataset, str) and not dataset.endswith(".yaml"):
-        return find_spec(dataset)
-    file = Path(dataset)
-    spec = load_spec(file)
-    require_own_name(spec, file)
-    require_available(spec)
-    return spec
 
 
 @dataclass(frozen=True, repr=False)

@@ -14,10 +14,8 @@ from dp_pipeline.gate.noise import named_noise
 from dp_pipeline.orchestration.common import RESOURCE, Pipeline, resource_of
 from dp_pipeline.orchestration.dataset import dataset_assets
 from dp_pipeline.publish.home import find_home, home_in, noise_name
-from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline.spec.discovery import find_spec, require_available
+from dp_pipeline.spec.discovery import load_dataset
 from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.parser import load_spec
 
 __all__ = ["RESOURCE", "DataSets", "dataset_definitions", "pipeline_resource"]
 
@@ -47,7 +45,7 @@ def dataset_definitions(
             f"{'home' if home is not None else 'noise'}: hand it to pipeline_resource"
         )
     shared = {RESOURCE: pipeline_resource(home=home, noise=noise)} if resources else {}
-    chains = [dataset_assets(_declared(one)) for one in datasets]
+    chains = [dataset_assets(load_dataset(one)) for one in datasets]
     return dg.Definitions.merge(dg.Definitions(resources=shared), *chains)
 
 
@@ -88,11 +86,3 @@ class DataSets(dg.Component, dg.Model, dg.Resolvable):
         """Those of all files."""
         files = [Path(context.path, file) for file in self.files]
         return dataset_definitions(*files, home=self.home, noise=self.noise)
-
-
-def _declared(dataset: str | Path) -> DatasetSpec:
-    if isinstance(dataset, str) and not dataset.endswith(".yaml"):
-        return find_spec(dataset)
-    spec = load_spec(Path(dataset))
-    require_available(spec)
-    return spec

@@ -15,9 +15,7 @@ import pytest
 from dp_pipeline.ledger import Account
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
-pytestmark = pytest.mark.usefixtures("forgotten_disk", "blank_pictures")
-
-pytestmark = pytest.mark.chain
+pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("forgotten_disk", "blank_pictures")]
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ from dp_pipeline.models.base import (
     price,
 )
 from dp_pipeline.publish.home import Home, engine_name
-from dp_pipeline.publish.learned import earlier_tables, learned_facts, public_rows
+from dp_pipeline.publish.learned import PublicRows, earlier_tables, learned_facts, public_table
 from dp_pipeline.publish.noisy_release import Counted, NoisyDrawing, NoisyRelease, own
 from dp_pipeline.publish.refinement import Refined, asked_key, newest_key
 from dp_pipeline.publish.release import BESIDE, ROWS, code_version, digest_of, not_dp_beside
@@ -184,6 +184,11 @@ class EpsilonRelease(NoisyRelease):
     def model(self) -> Model:
         """The declared model, checked."""
         return build_model(self.spec, self.name)
+
+    @cached_property
+    def public_rows(self) -> PublicRows | None:
+        """Those of others that its model is declared to use."""
+        return PublicRows.of(self)
 
     @cached_property
     def guarantee(self) -> PrivacyGuarantee:
@@ -414,7 +419,7 @@ class EpsilonRelease(NoisyRelease):
             rng=self.generator(key),
             earlier=earlier_tables(self, key),
             coarse=coarse,
-            public=public_rows(self, key),
+            public=public_table(self, key),
         )
         return found, answered
 

@@ -8,8 +8,10 @@ same ones.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from dp_pipeline.inference.public_table import PublicTable
 from dp_pipeline.models.tables.base import TableModel
@@ -20,30 +22,71 @@ from dp_pipeline.spec.discovery import find_spec
 from dp_pipeline.spec.errors import DeclarationError, NotPrepared
 from dp_pipeline.spec.parameters import fact_text
 
+Codes = dict[str, np.ndarray]
+"""Attribute → codes of all rows."""
+
 if TYPE_CHECKING:
     from dp_pipeline.publish.epsilon_release import EpsilonRelease
+    from dp_pipeline.publish.home import Home
     from dp_pipeline.release.bundle import Bundle, ReleaseKey
     from dp_pipeline.release.clusters import Tables
     from dp_pipeline.spec.dataset import DatasetSpec
 
 
-def public_rows(release: EpsilonRelease, key: ReleaseKey) -> PublicTable | None:
-    """The prepared rows of the data set that the model names; None where it names none.
+@dataclass(frozen=True)
+class PublicRows:
+    """The prepared rows of the data set that a model names.
 
-    DeclarationError for a data set that is not public, or has other levels of an attribute that is
-    modelled, and for other rows than the release was begun with; NotPrepared where there are none.
+    fact   its name and a digest of all codes
     """
-    public = _rows(release)
-    if public is not None:
-        _require_as_begun(release, key, _fact(release, public))
-    return public
+
+    table: PublicTable
+    fact: str
+
+    @classmethod
+    def of(cls, release: EpsilonRelease) -> PublicRows | None:
+        """None where the model names none.
+
+        DeclarationError for rows that are not public, by their file or by what the ledger knows of
+        them, and for other levels of an attribute that is modelled; NotPrepared where there are
+        none.
+        """
+        name = release.model.prior_name
+        if not name:
+            return None
+        other, where = find_spec(name), f"{'/'.join(release.path)}: prior"
+        _require_public(release, other, where)
+        assert isinstance(release.model, TableModel)
+        names = release.model.chosen(release.spec.domain)
+        _require_alike(release.spec, other, names, where)
+        codes, digest = _codes(release.home, other, names, where), hashlib.sha256()
+        for one, column in codes.items():
+            digest.update(f"{one} {len(column)} ".encode() + column.astype("<i8").tobytes())
+        sizes = {one: release.spec.domain[one].size for one in names}
+        return cls(PublicTable(codes, sizes), f"{name} {digest.hexdigest()[:32]}")
+
+
+def public_table(release: EpsilonRelease, key: ReleaseKey) -> PublicTable | None:
+    """The public rows that a release uses; None where it uses none. DeclarationError where it was
+    begun with others.
+    """
+    public = release.public_rows
+    if public is None:
+        return None
+    begun = release.home.ledger.history(key.digest)
+    if begun and begun[0].facts.get(PRIOR, public.fact) != public.fact:
+        raise DeclarationError(
+            f"{'/'.join(release.path)}: prior: expected the public rows that it was begun with, "
+            "got others: only --new-draw goes on with these"
+        )
+    return public.table
 
 
 def learned_facts(release: EpsilonRelease, key: ReleaseKey) -> dict[str, str]:
     """Which release of a window and which public rows a release uses; empty where it uses none."""
-    folder, public = _learned_from(release, key), public_rows(release, key)
+    folder, public = _learned_from(release, key), release.public_rows
     facts = {LEARNED: folder} if folder else {}
-    return facts if public is None else {**facts, PRIOR: _fact(release, public)}
+    return facts if public is None else {**facts, PRIOR: public.fact}
 
 
 def earlier_tables(release: EpsilonRelease, key: ReleaseKey) -> Tables | None:
@@ -87,56 +130,42 @@ def _told(release: EpsilonRelease, folder: str) -> Bundle:
     return pointed_bundle(spec, release.home, named, model=release.name)
 
 
-def _rows(release: EpsilonRelease) -> PublicTable | None:
-    name = release.model.prior_name
-    if not name:
-        return None
-    other, where = find_spec(name), f"{'/'.join(release.path)}: prior"
+def _require_public(release: EpsilonRelease, other: DatasetSpec, where: str) -> None:
+    """The file of today may say otherwise than the account that its rows were read for."""
     if other.is_release or other.population == release.spec.population:
         raise DeclarationError(
             f"{where}: expected a data set with `purpose: benchmark` and a population of its own, "
-            f"got {name}"
+            f"got {other.name}"
         )
-    assert isinstance(release.model, TableModel)
-    names = release.model.chosen(release.spec.domain)
-    _require_alike(release.spec, other, names, where)
-    home, snapshot = release.home, None
-    if home.ledger.account(other.population) is not None:
-        snapshot = current_snapshot(home.raw, other.name, home.ledger.key(other.population))
-    if snapshot is None:
-        raise NotPrepared(
-            f"{where}: expected prepared rows of {name}, got none: `dp-pipeline run {name}` first"
-        )
-    require_prepared(other, snapshot)
-    from dp_pipeline.raw.stages import read_stage
-
-    stored = read_stage(snapshot, "discretized")
-    codes = {one: stored.column(one).to_numpy() for one in names}
-    return PublicTable(codes, {one: release.spec.domain[one].size for one in names})
+    for source in other.source.identities:
+        release.home.ledger.require_public(other.population, source)
 
 
 def _require_alike(
     spec: DatasetSpec, other: DatasetSpec, names: tuple[str, ...], where: str
 ) -> None:
+    """The same code has to mean the same in both."""
     for name in names:
-        if name not in other.domain.names or other.domain[name].cells != spec.domain[name].cells:
+        own = spec.domain[name]
+        alike = other.domain[name] if name in other.domain.names else None
+        if alike is None or (own.cells, own.nullable) != (alike.cells, alike.nullable):
             raise DeclarationError(
                 f"{where}: expected attributes with the same levels or bins in {other.name}, got "
                 f"{name} otherwise"
             )
 
 
-def _fact(release: EpsilonRelease, public: PublicTable) -> str:
-    digest = hashlib.sha256()
-    for name, codes in public.codes.items():
-        digest.update(f"{name} {len(codes)} ".encode() + codes.astype("<i8").tobytes())
-    return f"{release.model.prior_name} {digest.hexdigest()[:32]}"
-
-
-def _require_as_begun(release: EpsilonRelease, key: ReleaseKey, fact: str) -> None:
-    begun = release.home.ledger.history(key.digest)
-    if begun and begun[0].facts.get(PRIOR, fact) != fact:
-        raise DeclarationError(
-            f"{'/'.join(release.path)}: prior: expected the public rows that it was begun with, "
-            "got others: only --new-draw goes on with these"
+def _codes(home: Home, other: DatasetSpec, names: tuple[str, ...], where: str) -> Codes:
+    snapshot = None
+    if home.ledger.account(other.population) is not None:
+        snapshot = current_snapshot(home.raw, other.name, home.ledger.key(other.population))
+    if snapshot is None:
+        raise NotPrepared(
+            f"{where}: expected prepared rows of {other.name}, got none: `dp-pipeline run "
+            f"{other.name}` first"
         )
+    require_prepared(other, snapshot)
+    from dp_pipeline.raw.stages import read_stage
+
+    stored = read_stage(snapshot, "discretized")
+    return {one: stored.column(one).to_numpy() for one in names}

@@ -72,6 +72,26 @@ def is_available(spec: DatasetSpec) -> bool:
     return spec.source.needs is None or bool(os.environ.get(spec.source.needs))
 
 
+def load_dataset(dataset: str | Path) -> DatasetSpec:
+    """The declaration of a data set: no source is opened.
+
+    dataset   the name of one that is built in or in ``$DP_PIPELINE_DATASETS``; or a file, as a
+              path or as a text that ends in .yaml
+
+    Raises DeclarationError for the first mistake of a file, with its line; for a name that is none
+    or another file's; and where the environment does not name what the source needs.
+    """
+    from dp_pipeline.spec.parser import load_spec
+
+    if isinstance(dataset, str) and not dataset.endswith(".yaml"):
+        return find_spec(dataset)
+    file = Path(dataset)
+    spec = load_spec(file)
+    require_own_name(spec, file)
+    require_available(spec)
+    return spec
+
+
 def find_spec(name: str) -> DatasetSpec:
     """The data set called ``name``; DeclarationError if there is none, or not here."""
     from dp_pipeline.spec.parser import load_spec

@@ -23,6 +23,7 @@ OTHERS: dict[str, Any] = {
     "partitions": ["1"],
     "models": {"independent": {}},
 }
+ROOMS: dict[str, Any] = HOMES["attributes"]["rooms"]
 STAGES = ("ingested", "validated", "normalized", "discretized")
 BESIDE = {"one_shot": {"prior": "others"}, "independent": {}}
 
@@ -83,6 +84,10 @@ def test_it_is_made_again_by_the_same_public_rows_alone(
             {"attributes": {**HOMES["attributes"], "tenure": {"levels": ["owner", "renter"]}}},
             "expected attributes with the same levels or bins in others, got tenure otherwise",
         ),
+        (
+            {"attributes": {**HOMES["attributes"], "rooms": {**ROOMS, "nullable": "true"}}},
+            "expected attributes with the same levels or bins in others, got rooms otherwise",
+        ),
     ],
 )
 def test_rows_that_are_not_public_or_not_alike_are_refused_at_no_cost(
@@ -91,6 +96,19 @@ def test_rows_that_are_not_public_or_not_alike_are_refused_at_no_cost(
     project.write_declaration("others", OTHERS, **changes)
     with pytest.raises(DeclarationError, match=words):
         project.publish(spec, model="one_shot", epsilon="1")
+    assert not [one for one in project.ledger.entries() if one.nano_epsilon]
+
+
+def test_rows_that_were_read_to_be_protected_stay_so_whatever_their_file_says_now(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DP_PIPELINE_DATASETS", str(project.datasets))
+    prepare_others(project, purpose="release", ceiling={"total": "9"})
+    declared = project.declare("homes", HOMES, models=BESIDE)
+    assert project.launch(declared, *STAGES).success
+    project.write_declaration("others", OTHERS)
+    with pytest.raises(DeclarationError, match="opened with purpose 'release', now declared with"):
+        project.publish(declared, model="one_shot", epsilon="1")
     assert not [one for one in project.ledger.entries() if one.nano_epsilon]
 
 
