@@ -93,11 +93,15 @@ class NoisyTree:
             is_leaf[family.parents] = False
         return np.flatnonzero(is_leaf), Prefixes.joined(self._nodes).where(is_leaf)
 
-    @property
-    def occupied(self) -> Mask:
-        """Whether a leaf may hold any row, (leaves,), in the order of ``leaves``."""
+    def occupied(self, lower: FloatArray, upper: FloatArray) -> Mask:
+        """Whether a leaf may hold any row, (m,), in the order of ``leaves``.
+
+        lower, upper   the boxes of the leaves, (m, d)
+        """
         positions, nodes = self.leaves
-        return may_hold_rows(nodes.depths, self._values[positions], 1 / self._precisions[positions])
+        values, variance = self._values[positions], 1 / self._precisions[positions]
+        away = widths_away(lower, upper, values, variance)
+        return may_hold_rows(nodes.depths, values, variance, away)
 
     def counts(self, *, first: Sparsity | None, below: Sparsity | None) -> FloatArray:
         """A count ≥ 0 for every node, (m,); the counts add up along the tree.
@@ -168,47 +172,111 @@ def _look_empty(values: FloatArray, variance: FloatArray, sparsity: Sparsity) ->
     return np.asarray(empty[:, None] & ~certain)
 
 
-MOSTLY_EMPTY = 0.6
-"""Share of empty leaves among those of one depth, from which on any of them may be one."""
+CERTAIN = 8.0
+"""Scales of the noise from which on a leaf certainly holds rows."""
 
-LIKELY = 0.5
+TAIL = 0.002
+"""Part of the rows of certain leaves that may lie beyond either end of an axis."""
+
+
+def widths_away(
+    lower: FloatArray, upper: FloatArray, values: FloatArray, variance: FloatArray
+) -> FloatArray:
+    """How far the middles of boxes are from where nearly all rows are, (m,): in widths of that
+    interval of an axis, on the axis where it is most; 0 inside.
+
+    lower, upper   of boxes, (m, d)
+    values         their noisy counts
+    variance       of the Laplace noise in each
+
+    >>> ends = np.array([[0.0], [1], [2], [8]])
+    >>> widths_away(ends, ends + 1, np.array([90.0, 90, 1, 3]), np.full(4, 2.0)).tolist()
+    [0.0, 0.0, 0.25, 3.25]
+    """
+    certain = values > CERTAIN * np.sqrt(variance / 2)
+    if not certain.any():
+        return np.zeros(len(values))
+    weights, middles = values[certain], (lower + upper) / 2
+    ends = zip(lower[certain].T, upper[certain].T, strict=True)
+    found = [(_end(low, weights), -_end(-high, weights)) for low, high in ends]
+    low, high = (np.array(one) for one in zip(*found, strict=True))
+    outside = np.maximum(low - middles, middles - high).clip(min=0)
+    return np.asarray((outside / (high - low)).max(axis=1))
+
+
+def _end(lower: FloatArray, weights: FloatArray) -> float:
+    """Where boxes begin, but for those that begin before it with TAIL of the weight."""
+    order = np.argsort(lower, kind="stable")
+    passed = np.cumsum(weights[order])
+    return float(lower[order][np.searchsorted(passed, TAIL * passed[-1])])
+
+
+MOSTLY_EMPTY = 0.6
+"""Share of empty leaves in a group, from which on any of them may be one."""
+
 LEAST, MOST = 1.0, 6.0
 SLOPE, ABOVE = 0.25, 8
-"""Leaves that are less likely than that to hold rows do so only if all of one depth have together
+"""Leaves that are less likely than not to hold rows do so only if all of one depth have together
 so many deviations: the least, and more by the slope for each level above those that are so many
 levels above the rows, as noise there is far from all rows and moves a centre far."""
 
+FAR, TOGETHER = 1.0, 4.0
+"""Widths from which on leaves are one group, whatever their depths, and its deviations."""
 
-def may_hold_rows(depths: IntArray, values: FloatArray, variance: FloatArray) -> Mask:
+
+def may_hold_rows(
+    depths: IntArray, values: FloatArray, variance: FloatArray, away: FloatArray
+) -> Mask:
     """Whether leaves may hold any row, (m,).
 
     depths     of the leaves
     values     their noisy counts, by themselves
     variance   of the Laplace noise in each
+    away       how far they are from nearly all rows (``widths_away``)
 
-    Of the leaves of one depth about twice as many are empty as have a negative count. An empty
-    one has the density of the noise at its count z, any other 1/(z ln n): every size is as likely
-    as any other. Those that are more likely to be empty are taken for it where they are no more
-    than noise together too: many leaves may hold few rows each.
+    Leaves of one depth are a group, and so are those that are far from the rows, where most of
+    these are empty. Of a group about twice as many are empty as have a negative count. An empty
+    leaf has the density of the noise at its count z, any other 1/(z ln n): every size is as likely
+    as any other. A far one is less likely by the square of its distance, which is what its rows
+    would add to the cost of centres: else the far ones alone would decide. Those that are more
+    likely to be empty are taken for it where they are no more than noise together too: many
+    leaves may hold few rows each.
 
     >>> values = np.array([500.0, 3, 1, 1, 1, 0.5, -1, -1, -1, -1, -2, -0.5])
-    >>> may_hold_rows(np.full(12, 4), values, np.full(12, 2.0)).tolist()[:3]
+    >>> near = np.zeros(12)
+    >>> may_hold_rows(np.full(12, 4), values, np.full(12, 2.0), near).tolist()[:3]
     [True, False, False]
     """
     found, kept = np.ones(len(values), dtype=np.bool_), values.clip(min=0)
     rows = max(2.0, float(values.sum()))
     typical = float((depths * kept).sum() / max(1.0, float(kept.sum())))
-    for depth in np.unique(depths):
-        here = np.flatnonzero(depths == depth)
-        empty = (2 * int((values[here] < 0).sum()) + 1) / (len(here) + 1)
-        if empty < MOSTLY_EMPTY:
-            continue
-        empty = min(empty, 1 - 0.5 / len(here))
-        scale, size = np.sqrt(variance[here] / 2), np.maximum(1.0, values[here])
-        full = (1 - empty) / (size * log(rows))
-        noise = empty / (2 * scale) * np.exp(-np.abs(values[here]) / scale)
-        weak = here[(values[here] <= 0) | (full < noise * LIKELY / (1 - LIKELY))]
+    far = away > FAR
+    if _share_empty(values[far]) < MOSTLY_EMPTY:
+        far[:] = False
+    groups = [(np.flatnonzero(far), TOGETHER)]
+    for depth in np.unique(depths[~far]):
         wanted = min(MOST, max(LEAST, LEAST + SLOPE * (typical - ABOVE - float(depth))))
-        if values[weak].sum() < wanted * np.sqrt(variance[weak].sum()):
-            found[weak] = False
+        groups.append((np.flatnonzero(~far & (depths == depth)), wanted))
+    odds = np.where(far, np.maximum(away, FAR) ** -2, 1.0)
+    for here, wanted in groups:
+        empty = _share_empty(values[here])
+        if empty >= MOSTLY_EMPTY:
+            weak = here[_likely_empty(values[here], variance[here], empty, odds[here] / log(rows))]
+            found[weak] = values[weak].sum() >= wanted * np.sqrt(variance[weak].sum())
     return found
+
+
+def _share_empty(values: FloatArray) -> float:
+    """Of a group; 0 of no leaves."""
+    many = len(values)
+    if not many:
+        return 0.0
+    return float(min((2 * (values < 0).sum() + 1) / (many + 1), 1 - 0.5 / many))
+
+
+def _likely_empty(values: FloatArray, variance: FloatArray, empty: float, odds: FloatArray) -> Mask:
+    """Leaves of a group that are more likely empty than not, (m,)."""
+    scale = np.sqrt(variance / 2)
+    full = (1 - empty) * odds / np.maximum(1.0, values)
+    noise = empty / (2 * scale) * np.exp(-np.abs(values) / scale)
+    return np.asarray((values <= 0) | (full < noise))

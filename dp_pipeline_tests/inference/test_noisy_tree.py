@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.noisy_tree import NoisyTree, Sparsity, may_hold_rows
+from dp_pipeline.inference.noisy_tree import NoisyTree, Sparsity, may_hold_rows, widths_away
 from dp_pipeline.release.trees import Prefixes
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=60)
@@ -211,14 +211,19 @@ def test_without_noise_the_counts_are_the_exact_ones(
 # Leaves that are noise alone.
 
 
-def leaves_of(*counts: float, depth: int = 4, scale: float = 1.0) -> tuple[np.ndarray, ...]:
-    values = np.array(counts, dtype=np.float64)
-    return np.full(len(values), depth), values, np.full(len(values), 2 * scale**2)
+def leaves_of(*counts: float, depth: int = 4, away: float = 0.0) -> tuple[np.ndarray, ...]:
+    """Depths, counts, variances of a noise of scale 1, and how far away they are."""
+    values, many = np.array(counts, dtype=np.float64), len(counts)
+    return np.full(many, depth), values, np.full(many, 2.0), np.full(many, away)
+
+
+def beside(*groups: tuple[np.ndarray, ...]) -> list[np.ndarray]:
+    return [np.concatenate(one) for one in zip(*groups, strict=True)]
 
 
 def test_noise_beside_one_full_leaf_is_taken_for_empty() -> None:
-    depths, values, variance = leaves_of(5000, 3, 2, 1, -1, -2, -1, 0, -1, 1, -3, -1)
-    assert may_hold_rows(depths, values, variance).tolist() == [True] + [False] * 11
+    leaves = leaves_of(5000, 3, 2, 1, -1, -2, -1, 0, -1, 1, -3, -1)
+    assert may_hold_rows(*leaves).tolist() == [True] + [False] * 11
 
 
 def test_a_leaf_far_above_the_noise_is_kept_however_many_are_empty() -> None:
@@ -235,13 +240,11 @@ def test_a_leaf_far_above_the_noise_is_kept_however_many_are_empty() -> None:
 def test_many_leaves_of_few_rows_each_are_kept_for_what_they_have_together() -> None:
     # Half a row each is less than the noise of one leaf, and far more than that of all.
     noise = np.random.default_rng(4).laplace(0, 1, 4000)
-    depths, values, variance = leaves_of(*(0.5 + noise))
-    assert may_hold_rows(depths, values, variance).all()
+    assert may_hold_rows(*leaves_of(*(0.5 + noise))).all()
 
 
 def test_where_few_leaves_can_be_empty_none_is() -> None:
-    depths, values, variance = leaves_of(9, 8, 7, 6, 5, -1)
-    assert may_hold_rows(depths, values, variance).all()
+    assert may_hold_rows(*leaves_of(9, 8, 7, 6, 5, -1)).all()
 
 
 def test_noise_far_above_the_rows_must_say_more() -> None:
@@ -249,10 +252,57 @@ def test_noise_far_above_the_rows_must_say_more() -> None:
     shallow = leaves_of(2.5, 2.5, 2.5, 2.5, -0.1, -0.1, -0.1, -0.1, -0.1, depth=8)
     for deep, is_kept in ((8, True), (28, False)):
         rows = leaves_of(*[900.0] * 20, depth=deep)
-        both = [np.concatenate(pair) for pair in zip(shallow, rows, strict=True)]
+        both = beside(shallow, rows)
         if deep == 8:
             # Alone at their depth, the same leaves are judged beside rows one level below.
             both[0][9:] = 9
         kept = may_hold_rows(*both)
         assert kept[:4].all() == is_kept
         assert kept[9:].all()
+
+
+ROWS = leaves_of(*[300.0] * 20, depth=24)
+EMPTY = [0.4, -0.3, 0.2, -1.5, -0.6, 0.9, -2.0, -0.1, 0.3, -0.8, -0.2, 1.1]
+
+
+@pytest.mark.parametrize(
+    ("count", "away", "is_kept"), [(9, 2, True), (9, 40, False), (30, 40, True)]
+)
+def test_the_farther_a_leaf_is_the_more_it_must_say(
+    count: float, away: float, is_kept: bool
+) -> None:
+    """What it would add to the cost of centres grows with the square of its distance."""
+    leaves = beside(leaves_of(count, *EMPTY, depth=6, away=away), ROWS)
+    kept = may_hold_rows(*leaves)
+    assert kept[0] == is_kept
+    assert not kept[1:13].any()
+    assert kept[13:].all()
+
+
+def test_far_leaves_of_all_depths_are_judged_together() -> None:
+    """Four leaves of one depth say little of how many there are empty."""
+    few = leaves_of(1.6, 1.6, 0.8, 0.8, depth=8, away=30)
+    alone = beside(leaves_of(1.6, 1.6, 0.8, 0.8, depth=8), ROWS)
+    assert may_hold_rows(*alone)[:4].all()
+    together = beside(few, leaves_of(*EMPTY, depth=4, away=30), ROWS)
+    assert not may_hold_rows(*together)[:16].any()
+
+
+def test_far_leaves_that_are_not_mostly_empty_are_a_tail_of_rows() -> None:
+    tail = leaves_of(3, 2, 1, 3, 2, 2, 1, 2, -0.5, 1, depth=6, away=5)
+    assert may_hold_rows(*beside(tail, ROWS)).all()
+
+
+def test_rows_are_where_certain_leaves_are_but_for_a_few_of_a_thousand_at_either_end() -> None:
+    lower = np.array([[0.0, 0], [1, 0], [0, 1], [1, 1], [8, 0], [0, -9]])
+    values = np.array([2000.0, 2000, 2000, 2000, 3, 9])
+    away = widths_away(lower, lower + 1, values, np.full(6, 2.0))
+    # The last has nine certain rows of 8,009, and is outside by them no more than without.
+    assert away.tolist() == [0, 0, 0, 0, 3.25, 4.25]
+    certain = np.array([2000.0, 2000, 2000, 2000, 3, 90])
+    assert widths_away(lower, lower + 1, certain, np.full(6, 2.0))[5] == 0
+
+
+def test_without_a_certain_leaf_none_is_far() -> None:
+    lower = np.arange(4.0)[:, None]
+    assert not widths_away(lower, lower + 1, np.full(4, 3.0), np.full(4, 2.0)).any()

@@ -13,6 +13,7 @@ from dp_pipeline.models.clustering import htree_kmeans
 from dp_pipeline.models.clustering.htree_kmeans import GrownTree, GrowthPlan, grow
 from dp_pipeline.release.measurement import SHARES
 from dp_pipeline.release.trees import BitTree
+from dp_pipeline.spec.encoding import FloatArray
 from dp_pipeline.spec.errors import BoundaryViolation
 from dp_pipeline_tests.instruments import Draw, ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.models.contract import Constant
@@ -42,6 +43,12 @@ def grown(
     result = grow(session, tree, clusters=clusters, rate=float(epsilon) / distance)
     session.close()
     return result, recorder.draws
+
+
+def counts_of(result: GrownTree, *, d: int = 2) -> FloatArray:
+    """Weights of the leaves, as they are released."""
+    box = space(d).box(space(d).names)
+    return result.synopsis(BitTree.over(space(d).names, box), box).weights
 
 
 def shapes(draws: list[Draw]) -> list[tuple[int, ...]]:
@@ -126,7 +133,7 @@ def test_boxes_of_a_few_rows_are_counted_again_with_all_that_is_left() -> None:
     result, draws = grown(Constant(6))
     assert shapes(draws) == [(1, 16), (16, 1)]
     assert shares(draws) == [FIRST, SHARES - FIRST]
-    assert len(result.counts()[1]) == 16
+    assert len(counts_of(result)) == 16
 
 
 @pytest.mark.parametrize(
@@ -146,7 +153,7 @@ def test_boxes_of_some_rows_end_in_leaves_as_fine_as_a_grid_of_their_own(
     result, draws = grown(Constant(answer), d=d)
     assert shapes(draws) == [(1, 16), (16, 1 << bits)]
     assert shares(draws) == [FIRST, SHARES - FIRST]
-    nodes, _ = result.counts()
+    _, nodes = result.noisy.leaves
     assert nodes.depths.tolist() == [4 + bits] * (16 << bits)
 
 
@@ -176,7 +183,7 @@ def test_every_leaf_has_spent_all_and_the_leaves_tile_the_box(
     monkeypatch.setattr(htree_kmeans, "MOST_NODES", 5000)
     for noise in (SeededNoise(1), ForcedNoise(2)):
         result, _ = grown(noise, d=d, epsilon=epsilon)
-        nodes, counts = result.counts()
+        (_, nodes), counts = result.noisy.leaves, counts_of(result, d=d)
         assert nodes.are_disjoint()
         assert (0.5**nodes.depths).sum() == 1
         assert len(counts) == len(nodes)
@@ -210,12 +217,12 @@ def test_a_tree_of_enough_nodes_grows_no_further(monkeypatch: pytest.MonkeyPatch
 def test_a_tree_ends_where_its_bits_do() -> None:
     # One dimension has 17 bits, at 4 a generation: the last has one.
     result, _ = grown(Constant(10**9), d=1, epsilon=Fraction(1000))
-    nodes, _ = result.counts()
+    _, nodes = result.noisy.leaves
     assert nodes.depths.tolist() == [17] * (1 << 17)
 
 
 def test_next_to_no_noise_grows_to_the_people_and_counts_them() -> None:
     result, _ = grown(SeededNoise(1), epsilon=Fraction(1000))
-    nodes, counts = result.counts()
+    (_, nodes), counts = result.noisy.leaves, counts_of(result)
     assert counts.sum() == pytest.approx(12)
     assert (0.5 ** nodes.depths[counts > 0.5]).sum() < 0.01

@@ -37,7 +37,7 @@ from dp_pipeline.release.clusters import Clusters, Synopsis, Tables
 from dp_pipeline.release.measurement import SHARES, variance, variances
 from dp_pipeline.release.trees import BitTree, Prefixes
 from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import COORDINATE_BITS, FloatArray, IntArray
+from dp_pipeline.spec.encoding import COORDINATE_BITS, Coordinate, FloatArray, IntArray
 from dp_pipeline.spec.parameters import integer
 
 BLOCK = 4
@@ -181,15 +181,18 @@ class GrownTree:
     noisy: NoisyTree
     plan: GrowthPlan
 
-    def counts(self) -> tuple[Prefixes, FloatArray]:
+    def synopsis(self, tree: BitTree, box: Sequence[Coordinate]) -> Synopsis:
         """The leaves and their counts ≥ 0; where the signal is strong, without those of leaves that
         look empty: in a box far wider than the rows their noise would draw centres.
+
+        box   of the columns of ``tree``
         """
         positions, nodes = self.noisy.leaves
-        counts = self.noisy.counts(first=self.plan.first, below=self.plan.below)[positions]
+        lower, upper = tree.boxes(nodes, box)
+        weights = self.noisy.counts(first=self.plan.first, below=self.plan.below)[positions]
         if self.plan.signal >= STRONG:
-            counts = np.where(self.noisy.occupied, counts, 0.0)
-        return nodes, counts
+            weights = np.where(self.noisy.occupied(lower, upper), weights, 0.0)
+        return Synopsis(tree.columns, lower, upper, weights)
 
 
 def grow(session: TreeSession, tree: BitTree, *, clusters: int, rate: float) -> GrownTree:
@@ -417,8 +420,7 @@ class HTreeKMeans(Clustering):
             again = curator.measure_boxes(tree, nodes, epsilon=kept)
             spread = np.full(len(nodes), variance(again.scale))
             grown.noisy.count_again(positions, again.table, spread)
-        nodes, weights = grown.counts()
-        return Synopsis(columns, *tree.boxes(nodes, box), weights), grown.plan.signal
+        return grown.synopsis(tree, box), grown.plan.signal
 
     def _clusters(self, synopsis: Synopsis, k: int, rng: np.random.Generator) -> Clusters:
         centres = cluster_synopsis(synopsis.refined(), k=k, starts=self.starts, rng=rng)
