@@ -34,7 +34,7 @@ def in_dask(stored: StoredRows, address: str = "") -> Fold:
     client = dask_client(address)
 
     def fold(questions: Sequence[Question]) -> Partial:
-        # A task, and not scattered: what only one worker has got dies with it, a task is done again.
+        # A task, and not scattered: what one worker alone has dies with it; a task is done again.
         asked = client.submit(pickle.loads, pickle.dumps((stored, tuple(questions))), pure=False)
         partials = [
             client.submit(_answered, asked, at, pure=False)
