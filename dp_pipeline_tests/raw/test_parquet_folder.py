@@ -54,7 +54,7 @@ def test_a_table_of_delta_or_iceberg_is_refused_as_it_may_hold_rows_that_were_de
     write(tmp_path, "data/a.parquet", x=[1])
     (tmp_path / log).parent.mkdir()
     (tmp_path / log).touch()
-    with pytest.raises(SourceError, match="nothing but Parquet files .* got a table of Delta"):
+    with pytest.raises(SourceError, match=r"nothing but Parquet files .* got a table of Delta"):
         read(tmp_path, "x")
 
 
