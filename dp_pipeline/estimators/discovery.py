@@ -230,4 +230,4 @@ def _rows(of: _Open, values: list[Any]) -> UndeclaredRows:
         columns[attribute.name] = (
             stored_times(given) if times else stored(given, truth_is_number=is_number)
         )
-    return UndeclaredRows(of, pa.table(columns), b"a row is a person")
+    return UndeclaredRows.of_table(of, pa.table(columns), b"a row is a person")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dp_pipeline.export.tables import Columns
+from dp_pipeline.release.long_columns import Columns
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.encoding import Point, is_degrees, point_of
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,10 +17,14 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from dp_pipeline.files import plain_cells, told_cell
+from dp_pipeline.release.long_columns import (
+    ROWS_A_BATCH,
+    Columns,
+    LongColumns,
+    batches_of,
+    rows_in_batches,
+)
 from dp_pipeline.spec.errors import DeclarationError
-
-Columns = Mapping[str, np.ndarray]
-"""Column name → values (rows,), as in a bundle."""
 
 FORMATS = ("csv", "parquet", "arrow")
 """By their endings."""
@@ -35,7 +40,15 @@ _STRANGE = {"INF": "inf", "-INF": "-inf", "NaN": "nan"}
 
 def types_of(table: Columns) -> dict[str, str]:
     """The type of every column, in Table Schema's words; of missing values alone ``string``."""
-    return {name: _type(values) for name, values in table.items()}
+    return {name: _type(_telling(table, name)) for name in table}
+
+
+def _telling(table: Columns, name: str) -> np.ndarray:
+    """As many rows of a column as say its type: the first batch in which a value is there."""
+    for values in batches_of(table, name):
+        if values.dtype.kind != "O" or any(one is not None for one in values.tolist()):
+            break
+    return values
 
 
 def _type(values: np.ndarray) -> str:
@@ -49,7 +62,7 @@ def _type(values: np.ndarray) -> str:
 
 def has_missing(table: Columns) -> bool:
     """Whether a value is missing anywhere."""
-    return any(_misses(values) for values in table.values())
+    return any(_misses(values) for name in table for values in batches_of(table, name))
 
 
 def _misses(values: np.ndarray) -> bool:
@@ -58,28 +71,29 @@ def _misses(values: np.ndarray) -> bool:
     return values.dtype.kind == "O" and None in values.tolist()
 
 
-ROWS_A_BATCH = 1 << 20
-"""Rows that are made Arrow's at a time: as Python's own they are many times as large."""
-
-
 def arrow_batches(table: Columns) -> Iterator[Any]:
     """The same as tables of Arrow, of one schema; one without rows where there are none."""
     import pyarrow as pa
 
-    schema = pa.schema([(name, _stored_type(values)) for name, values in table.items()])
-    rows = len(next(iter(table.values()), ()))
-    for start in range(0, max(1, rows), ROWS_A_BATCH):
-        some = slice(start, start + ROWS_A_BATCH)
-        columns = [
-            pa.array(_listed(values[some]), one.type)
-            for values, one in zip(table.values(), schema, strict=True)
-        ]
-        yield pa.table(columns, schema=schema)
+    schema = pa.schema([(name, _stored_type(_telling(table, name))) for name in table])
+    if not len(table):
+        yield schema.empty_table()
+    # Column by column: as texts of NumPy, all of a batch are many times as large.
+    columns = [map(_stored_as(one.type), batches_of(table, one.name)) for one in schema]
+    for arrays in zip(*columns, strict=True):
+        yield pa.table(list(arrays), schema=schema)
 
 
-def _listed(values: np.ndarray) -> Any:
-    """Text and what may be missing as a list: it becomes what the column's type is."""
-    return values.tolist() if values.dtype.kind in "UO" else values
+def _stored_as(type_: Any) -> Callable[[np.ndarray], Any]:
+    """Values as an array of Arrow; text and what may be missing go through a list, which becomes
+    what the type is.
+    """
+    import pyarrow as pa
+
+    def stored(values: np.ndarray) -> Any:
+        return pa.array(values.tolist() if values.dtype.kind in "UO" else values, type_)
+
+    return stored
 
 
 def _stored_type(values: np.ndarray) -> Any:
@@ -96,22 +110,53 @@ def _stored_type(values: np.ndarray) -> Any:
 
 def columns_of(table: Any) -> dict[str, np.ndarray]:
     """What ``arrow_batches`` was given, of all of them together."""
+    return {name: _values(table.column(name)) for name in table.column_names}
+
+
+def _values(column: Any, *, misses: bool = False) -> np.ndarray:
+    """A column of Arrow as one of a bundle.
+
+    misses   whether a value is missing in rows that are not among these
+    """
     import pyarrow as pa
 
-    columns = {}
-    for name in table.column_names:
-        column = table.column(name)
-        values = column.to_numpy(zero_copy_only=False)
-        if values.dtype.kind == "M":
-            # Parquet has no whole seconds: they come back as thousands of parts.
-            is_date = pa.types.is_date(column.type)
-            columns[name] = values.astype("datetime64[D]" if is_date else "datetime64[s]")
-        elif column.null_count:
-            # NumPy would make a float of a whole number beside a missing one.
-            columns[name] = np.array([*column.to_pylist(), None], dtype=object)[:-1]
-        else:
-            columns[name] = values.astype(np.str_) if values.dtype.kind == "O" else values
-    return columns
+    values = column.to_numpy(zero_copy_only=False)
+    if values.dtype.kind == "M":
+        # Parquet has no whole seconds: they come back as thousands of parts.
+        is_date = pa.types.is_date(column.type)
+        return np.asarray(values.astype("datetime64[D]" if is_date else "datetime64[s]"))
+    if misses or column.null_count:
+        # NumPy would make a float of a whole number beside a missing one.
+        return np.array([*column.to_pylist(), None], dtype=object)[:-1]
+    return np.asarray(values.astype(np.str_) if values.dtype.kind == "O" else values)
+
+
+def read_parquet(content: bytes) -> Columns:
+    """What ``write_parquet`` was given; of more rows than a batch has, read at every look."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(pa.BufferReader(content)) as file:
+        if file.metadata.num_rows <= ROWS_A_BATCH:
+            return columns_of(file.read())
+        names = file.schema_arrow.names
+    return LongColumns({name: partial(_stored_batches, content, name) for name in names})
+
+
+def _stored_batches(content: bytes, name: str) -> Iterator[np.ndarray]:
+    """A column of a Parquet file, a row group at a time."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(pa.BufferReader(content)) as file:
+        groups = range(file.num_row_groups)
+        misses = any(_group(file, at, name).null_count for at in groups)
+        for at in groups:
+            yield _values(_group(file, at, name), misses=misses)
+
+
+def _group(file: Any, at: int, name: str) -> Any:
+    return file.read_row_group(at, columns=[name]).column(0)
 
 
 def write_table(path: Path, table: Columns) -> None:
@@ -126,7 +171,7 @@ def write_table(path: Path, table: Columns) -> None:
     write[path.suffix](path, table)
 
 
-def read_table(path: Path, types: Types, *, missing: bool) -> dict[str, np.ndarray]:
+def read_table(path: Path, types: Types, *, missing: bool) -> Columns:
     """What ``write_table`` was given; ValueError, KeyError or TypeError for what it did not write.
 
     types     of all columns, under the names that stand in the file
@@ -135,10 +180,9 @@ def read_table(path: Path, types: Types, *, missing: bool) -> dict[str, np.ndarr
     if path.suffix == ".csv":
         return _read_csv(path, types, missing=missing)
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     if path.suffix == ".parquet":
-        return columns_of(pq.read_table(pa.BufferReader(path.read_bytes())))
+        return read_parquet(path.read_bytes())
     with pa.ipc.open_file(pa.BufferReader(path.read_bytes())) as file:
         return columns_of(file.read_all())
 
@@ -179,22 +223,23 @@ LINES = 1 << 16
 
 
 def _write_csv(path: Path, table: Columns) -> None:
-    if has_missing(table) and any(_has_empty_text(values) for values in table.values()):
+    if has_missing(table) and _has_empty_text(table):
         raise _unsayable(path)
-    lines = max((len(values) for values in table.values()), default=0)
+    types = types_of(table)
     with path.open("w", encoding="utf-8", newline="") as file:
         # A line with one empty cell would be no line: it is quoted by the writer itself.
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(_plain_texts(path, list(table)))
-        for first in range(0, lines, LINES):
-            part = [values[first : first + LINES] for values in table.values()]
-            types = map(_type, table.values())
-            cells = [_texts(path, *one) for one in zip(part, types, strict=True)]
-            writer.writerows(zip(*cells, strict=True))
+        for some in rows_in_batches(table):
+            for first in range(0, max(map(len, some.values()), default=0), LINES):
+                part = {name: values[first : first + LINES] for name, values in some.items()}
+                cells = [_texts(path, values, types[name]) for name, values in part.items()]
+                writer.writerows(zip(*cells, strict=True))
 
 
-def _has_empty_text(values: np.ndarray) -> bool:
-    return values.dtype.kind in "UO" and _MISSING in values.tolist()
+def _has_empty_text(table: Columns) -> bool:
+    columns = (values for name in table for values in batches_of(table, name))
+    return any(values.dtype.kind in "UO" and _MISSING in values.tolist() for values in columns)
 
 
 def _texts(path: Path, values: np.ndarray, type_: str) -> list[str]:

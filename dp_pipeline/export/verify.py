@@ -29,9 +29,10 @@ from dp_pipeline.export.folder import (
     sums_text,
 )
 from dp_pipeline.export.places import CENTRES, geojson
-from dp_pipeline.export.tables import Columns, read_table
+from dp_pipeline.export.tables import read_table
 from dp_pipeline.release.accountant import Accountant
 from dp_pipeline.release.bundle import EARLIER_EVALUATION, REFINED_FROM, Bundle, table_digest
+from dp_pipeline.release.long_columns import Columns
 from dp_pipeline.reporting.card_page import says_the_same
 from dp_pipeline.reporting.figures.cluster_view import SIZE, cluster_sizes
 from dp_pipeline.spec.amounts import PURE
@@ -286,16 +287,18 @@ class _Export:
         return read_table(path, types, missing=bool(schema["missingValues"]))
 
     @cached_property
-    def _tables(self) -> dict[str, dict[str, np.ndarray]]:
+    def _tables(self) -> dict[str, Columns]:
         """The tables of the release: the sizes of its centres apart from them again."""
         tables = {name: self._own(name) for name in self.names}
         if CENTRES in tables and SIZES in self._stored["tables"]:
             tables[SIZES] = {"size": self._sheet(CENTRES)[SIZE]}
         return tables
 
-    def _own(self, name: str) -> dict[str, np.ndarray]:
+    def _own(self, name: str) -> Columns:
         """A table without the column that stands beside the centres."""
-        return {column: values for column, values in self._sheet(name).items() if column != SIZE}
+        sheet = self._sheet(name)
+        # Each look at a column of many rows reads it.
+        return sheet if SIZE not in sheet else {one: sheet[one] for one in sheet if one != SIZE}
 
     @cached_property
     def _bundle(self) -> Bundle:

@@ -9,14 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
 from dp_pipeline.inference.consistency import make_consistent, project_to_simplex
 from dp_pipeline.inference.junction_tree import JunctionTree, cell_count
-from dp_pipeline.release.derived_attribute import drawn_cells, rounded_counts
+from dp_pipeline.release.derived_attribute import (
+    dealt,
+    drawn_cells,
+    rounded_counts,
+    rows_of_groups,
+    shuffled_rows,
+)
 from dp_pipeline.release.measurement import NoisyMarginal
-from dp_pipeline.spec.encoding import FloatArray, IntArray, Names
+from dp_pipeline.spec.encoding import FloatArray, IntArray, Names, code_type
 from dp_pipeline.spec.errors import BoundaryViolation
 
 
@@ -27,7 +34,8 @@ def join_cliques(
     rng: np.random.Generator,
     sizes: Mapping[str, int],
 ) -> IntArray:
-    """Synthetic codes (rows, attributes), columns in the order of ``sizes``, rows in no order.
+    """Synthetic codes (rows, attributes), columns in the order of ``sizes``, rows in no order; of
+    the smallest type, the codes of a column side by side.
 
     tables   clique of the tree → cells ≥ 0 of any total; axes in the clique's order
     sizes    cells of every attribute that some clique has
@@ -47,7 +55,7 @@ def join_cliques(
     """
     _require_covered(tree, sizes)
     places = {name: at for at, name in enumerate(sizes)}
-    codes = np.zeros((len(sizes), rows), dtype=np.int64)
+    codes = np.zeros((len(sizes), rows), dtype=code_type(sizes.values()))
     known: set[str] = set()
     for at in tree.order:
         clique = tree.cliques[at]
@@ -61,16 +69,19 @@ def join_cliques(
         cells, where = drawn_cells(table, groups, rng)
         levels = np.unravel_index(np.arange(table.shape[1]), [sizes[name] for name in new])
         for name, level in zip(new, levels, strict=True):
-            codes[places[name], where] = level[cells]
+            codes[places[name], where] = level.astype(codes.dtype)[cells]
         known.update(new)
     return codes.T
 
 
 def _keys(codes: IntArray, given: list[tuple[int, int]]) -> IntArray:
     """The cell of every row in the table over some attributes, (place, size) each."""
-    keys = np.zeros(codes.shape[1], dtype=np.int64)
+    # One more: with a single attribute its size is a factor too.
+    cells = prod(size for _, size in given) + 1
+    keys = np.zeros(codes.shape[1], dtype=code_type([cells]))
     for place, size in given:
-        keys = keys * size + codes[place]
+        keys *= size
+        keys += codes[place].astype(keys.dtype, copy=False)
     return keys
 
 
@@ -164,24 +175,15 @@ def sample_network(
     >>> codes.sum(axis=0).tolist(), bool((codes[:, 0] == codes[:, 1]).all())
     ([3, 3], True)
     """
-    columns: dict[str, IntArray] = {}
+    places = {name: at for at, name in enumerate(sizes)}
+    codes = np.zeros((len(sizes), rows), dtype=code_type(sizes.values()))
     for one in network:
-        keys = np.zeros(rows, dtype=np.int64)
-        for name in one.parents:
-            keys = keys * sizes[name] + columns[name]
-        columns[one.child] = _drawn(one.table.reshape(-1, sizes[one.child]), keys, rng)
-    return np.stack([columns[name] for name in sizes], axis=1)
-
-
-def _drawn(table: FloatArray, keys: IntArray, rng: np.random.Generator) -> IntArray:
-    """A level for every row; ``keys`` says the row of ``table`` (groups, levels)."""
-    counts = rounded_counts(table, np.bincount(keys, minlength=len(table)), rng)
-    # Random inside its group: a level depends on nothing but the parents.
-    shuffled = rng.permutation(len(keys))
-    grouped = shuffled[np.argsort(keys[shuffled], kind="stable")]
-    levels = np.empty(len(keys), dtype=np.int64)
-    levels[grouped] = np.repeat(np.tile(np.arange(table.shape[1]), len(table)), counts.ravel())
-    return levels
+        keys = _keys(codes, [(places[name], sizes[name]) for name in one.parents])
+        table = one.table.reshape(-1, sizes[one.child])
+        counts = rounded_counts(table, rows_of_groups(keys, len(table)), rng)
+        cells, where = dealt(counts, keys, shuffled_rows(rows, rng))
+        codes[places[one.child], where] = cells
+    return codes.T
 
 
 def overlap_links(sets: Sequence[tuple[str, ...]]) -> tuple[tuple[int, int], ...]:

@@ -292,10 +292,10 @@ class FittedRows:
         else:
             codes, cliques, links = self._by_tree(cliques, ways, rows, rng)
         columns = dict(zip(self.sizes, codes.T, strict=True))
-        constant = np.zeros(len(codes), dtype=np.int64)
+        constant = np.zeros(len(codes), dtype=codes.dtype)
         return SyntheticTable(
             attributes=names,
-            codes=np.stack([columns.get(name, constant) for name in names], axis=1),
+            codes=np.stack([columns.get(name, constant) for name in names]).T,
             measured=self._paid,
             cliques=(*cliques, *((name,) for name in names if name not in self.sizes)),
             links=links,
@@ -345,7 +345,7 @@ class FittedRows:
     ) -> tuple[IntArray, tuple[Names, ...], tuple[tuple[int, int], ...]]:
         """The tree that fits all tables best."""
         if not cliques:
-            return np.zeros((rows, 0), dtype=np.int64), (), ()
+            return np.zeros((rows, 0), dtype=np.int8), (), ()
         levels = self._levels
         tree = JunctionTree.of(cliques, levels)
         model = GraphicalModel(tree, levels)
@@ -370,7 +370,7 @@ class FittedRows:
             else column
             for name, column in zip(levels, codes.T, strict=True)
         ]
-        return np.stack(columns, axis=1), tree.cliques, tree.links
+        return np.stack(columns).T, tree.cliques, tree.links
 
     def _by_network(
         self, rows: int, rng: np.random.Generator

@@ -130,7 +130,7 @@ def _exact_quality(spec: DatasetSpec, snapshot: Snapshot, bundle: Bundle) -> dic
 def _codes(spec: DatasetSpec, tables: Tables) -> dict[str, IntArray]:
     """Attribute → codes of the synthetic rows."""
     if "codes" in tables:
-        return tables["codes"]
+        return dict(tables["codes"])
     # A bundle of before there were codes holds a label a row.
     found = {}
     for name, labels in tables["synthetic"].items():

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dp_pipeline.export.tables import columns_of, write_parquet
+from dp_pipeline.export.tables import read_parquet, write_parquet
 from dp_pipeline.files import make_private, sync, temporary_folder, write_whole
 from dp_pipeline.release.bundle import Bundle, Key, table_names
 from dp_pipeline.release.clusters import Tables
@@ -119,7 +119,7 @@ class BundleStore:
             found = files.pop(_SEAL, b"")
             if not hmac.compare_digest(found, self._seal(path, files, key).encode()):
                 raise self.another(path)
-            tables: Tables = {name: _read_table(files[f"{name}.parquet"]) for name in names}
+            tables: Tables = {name: read_parquet(files[f"{name}.parquet"]) for name in names}
         except (*_NOT_STORED, ValueError, KeyError, Damaged):
             raise self.another(path) from None
         return Bundle.from_json(text, tables)
@@ -156,10 +156,3 @@ def _write_table(path: Path, table: Mapping[str, np.ndarray]) -> None:
         write_parquet(file, table)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _read_table(content: bytes) -> dict[str, np.ndarray]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    return columns_of(pq.read_table(pa.BufferReader(content)))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Protocol
@@ -21,6 +21,7 @@ import numpy as np
 
 from dp_pipeline.release.accountant import Spend, rho_costs
 from dp_pipeline.release.clusters import Tables
+from dp_pipeline.release.long_columns import batches_of
 from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.spec.amounts import PURE, Currency, epsilon_text
 from dp_pipeline.spec.errors import BoundaryViolation, Damaged
@@ -257,27 +258,33 @@ def _stored(text: str) -> dict[str, Any]:
 def table_digest(table: Mapping[str, np.ndarray]) -> str:
     """Hex digest of a table's names, types and values; None in an object array is a value too."""
     digest = hashlib.sha256()
-    for name, values in table.items():
-        digest.update(f"{name}\0{values.dtype.kind}\0{len(values)}\0".encode())
-        if values.dtype.kind == "O":
+    for name in table:
+        rows = sum(len(values) for values in batches_of(table, name))
+        kind = next(batches_of(table, name)).dtype.kind
+        digest.update(f"{name}\0{kind}\0{rows}\0".encode())
+        column = batches_of(table, name)
+        if kind == "O":
+            values = table[name]
             there = np.array([one is not None for one in values.tolist()], dtype=np.bool_)
             present = np.array(values[there].tolist())
             digest.update(there.tobytes() + f"{present.dtype.kind}\0".encode())
-            digest.update(_content(present))
-        else:
-            digest.update(_content(values))
+            column = iter([present])
+        for content in _contents(column):
+            digest.update(content)
     return digest.hexdigest()
 
 
-def _content(values: np.ndarray) -> bytes:
+def _contents(column: Iterator[np.ndarray]) -> Iterator[bytes]:
     """The values as bytes: numbers as 64 bits, texts one behind the other; dates as days, times as
     seconds.
     """
-    if values.dtype.kind == "M":
-        return values.dtype.str[1:].encode() + values.astype("<i8").tobytes()
-    if values.dtype.kind in "iuf":
-        return values.astype("<f8" if values.dtype.kind == "f" else "<i8").tobytes()
-    return "\0".join(values.tolist()).encode()
+    for at, values in enumerate(column):
+        if values.dtype.kind == "M":
+            yield (b"" if at else values.dtype.str[1:].encode()) + values.astype("<i8").tobytes()
+        elif values.dtype.kind in "iuf":
+            yield values.astype("<f8" if values.dtype.kind == "f" else "<i8").tobytes()
+        else:
+            yield (b"\0" if at else b"") + "\0".join(values.tolist()).encode()
 
 
 def _spend_fields(spend: Spend) -> dict[str, Any]:

@@ -7,10 +7,12 @@ Any k, any picture and any count come from it without a further look at the rows
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from dp_pipeline.release.long_columns import Columns
 from dp_pipeline.release.trees import Nodes
 from dp_pipeline.spec.encoding import Coordinate, FloatArray
 
@@ -69,7 +71,7 @@ class Synopsis:
         return {**columns, "weight": self.weights}
 
     @classmethod
-    def of_table(cls, columns: tuple[str, ...], table: dict[str, np.ndarray]) -> Synopsis:
+    def of_table(cls, columns: tuple[str, ...], table: Columns) -> Synopsis:
         """What ``table`` was made of."""
         lower, upper = (
             np.stack([table[f"{name}_{end}"] for name in columns], axis=1)
@@ -109,7 +111,7 @@ class Synopsis:
         return cls(columns, lower, upper, table.ravel().astype(float))
 
 
-Tables = dict[str, dict[str, np.ndarray]]
+Tables = Mapping[str, Columns]
 
 
 @dataclass(frozen=True)

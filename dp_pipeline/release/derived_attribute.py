@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from dp_pipeline.spec.domain import Attribute
-from dp_pipeline.spec.encoding import FloatArray, IntArray, Levels
+from dp_pipeline.spec.encoding import FloatArray, IntArray, Levels, code_type
 
 MOST_DERIVED_CELLS = 1 << 17
 """Cells that an attribute is derived from, at most."""
@@ -82,11 +82,35 @@ def drawn_cells(
     """New cells (rows,) and the rows that they are for; ``groups`` says every row's slice of
     ``table``.
     """
-    where = rng.permutation(len(groups))
+    where = shuffled_rows(len(groups), rng)
+    return dealt(rounded_counts(table, rows_of_groups(groups, len(table)), rng), groups, where)
+
+
+def shuffled_rows(rows: int, rng: np.random.Generator) -> IntArray:
+    """The places of so many rows in random order, of the smallest type."""
+    return rng.permutation(np.arange(rows, dtype=np.min_scalar_type(-rows - 1)))
+
+
+_ROWS_AT_ONCE = 1 << 20
+
+
+def rows_of_groups(groups: IntArray, many: int) -> IntArray:
+    """Rows of every group (many,)."""
+    rows = np.zeros(many, dtype=np.int64)
+    # In parts: bincount makes a copy of 64 bits.
+    for start in range(0, len(groups), _ROWS_AT_ONCE):
+        rows += np.bincount(groups[start : start + _ROWS_AT_ONCE], minlength=many)
+    return rows
+
+
+def dealt(counts: IntArray, groups: IntArray, where: IntArray) -> tuple[IntArray, IntArray]:
+    """Cells (rows,) and the rows that they are for: in every group as many of each cell as
+    ``counts`` (groups, cells) says, given to its rows in the order of ``where``.
+    """
+    many, size = counts.shape
+    cells = np.repeat(np.tile(np.arange(size, dtype=code_type([size])), many), counts.ravel())
     # Random inside its group: cells depend on nothing else that the rows already have.
-    shuffled = groups.astype(np.min_scalar_type(len(table) - 1))[where]
-    counts = rounded_counts(table, np.bincount(groups, minlength=len(table)), rng)
-    cells = np.repeat(np.tile(np.arange(table.shape[1]), len(table)), counts.ravel())
+    shuffled = groups.astype(np.min_scalar_type(many - 1), copy=False)[where]
     return cells, where[np.argsort(shuffled, kind="stable")]
 
 
@@ -145,6 +169,6 @@ class Grouping:
         empty = table.sum(axis=1) <= 0
         table[empty] = self.labels == np.flatnonzero(empty)[:, None]
         cells, rows = drawn_cells(table, codes, rng)
-        levels = np.empty(len(codes), dtype=np.int64)
+        levels = np.empty(len(codes), dtype=cells.dtype)
         levels[rows] = cells
         return levels

@@ -5,7 +5,8 @@ Codes → the columns of the source: levels as text, numbers drawn inside their 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from dp_pipeline.release.clusters import Tables
 from dp_pipeline.release.derived_attribute import Grouping
+from dp_pipeline.release.long_columns import ROWS_A_BATCH, Batches, Columns, LongColumns
 from dp_pipeline.release.measurement import NoisyMarginal
 from dp_pipeline.spec.domain import Attribute, Domain, Pieces
 from dp_pipeline.spec.encoding import Bins, FloatArray, IntArray, Names
@@ -20,10 +22,11 @@ from dp_pipeline.spec.encoding import Bins, FloatArray, IntArray, Names
 
 def decoded(
     codes: IntArray, attributes: tuple[str, ...], domain: Domain, rng: np.random.Generator
-) -> dict[str, np.ndarray]:
-    """Synthetic columns (rows,) in declared order, under their names in the source.
+) -> Columns:
+    """Synthetic columns (rows,) in declared order, under their names in the source; of more rows
+    than a batch has, each is made anew at every look.
 
-    codes        int64 (rows, attributes), each 0..size−1 of its attribute
+    codes        whole numbers (rows, attributes), each 0..size−1 of its attribute
     attributes   names of the columns of ``codes``, in any order
     rng          draws the numbers: the same state gives the same columns
 
@@ -37,10 +40,13 @@ def decoded(
     """
     declared = [name for name in domain.names if name in attributes]
     names = _column_names([domain[name] for name in declared])
-    columns = {}
-    for name, column in zip(declared, names, strict=True):
-        columns[column] = _column(domain[name], codes[:, attributes.index(name)], rng)
-    return columns
+    columns = {
+        column: _Decoding(domain[name], codes[:, attributes.index(name)])
+        for name, column in zip(declared, names, strict=True)
+    }
+    if len(codes) <= ROWS_A_BATCH:
+        return {name: next(one.drawn(rng)) for name, one in columns.items()}
+    return LongColumns({name: one.begun(rng) for name, one in columns.items()})
 
 
 def _column_names(attributes: list[Attribute]) -> list[str]:
@@ -51,14 +57,43 @@ def _column_names(attributes: list[Attribute]) -> list[str]:
     return names if len(set(names)) == len(names) else [one.name for one in attributes]
 
 
-def _column(attribute: Attribute, codes: IntArray, rng: np.random.Generator) -> np.ndarray:
-    if not attribute.nullable:
+@dataclass(frozen=True, eq=False)
+class _Decoding:
+    """A column, and the codes that it is made of."""
+
+    attribute: Attribute
+    codes: IntArray
+
+    @cached_property
+    def misses(self) -> bool:
+        """Whether a value is missing anywhere."""
+        one = self.attribute
+        return one.nullable and bool((self.codes == one.missing_code).any())
+
+    def begun(self, rng: np.random.Generator) -> Batches:
+        """The column from here on, as often as it is asked for; ``rng`` is led to its end."""
+        start = copy.deepcopy(rng)
+        if isinstance(self.attribute.cells, Bins):
+            for _ in self.drawn(rng):
+                pass
+        return lambda: self.drawn(copy.deepcopy(start))
+
+    def drawn(self, rng: np.random.Generator) -> Iterator[np.ndarray]:
+        """The column, some rows at a time."""
+        for start in range(0, max(1, len(self.codes)), ROWS_A_BATCH):
+            codes = self.codes[start : start + ROWS_A_BATCH]
+            yield _column(self.attribute, codes, rng, misses=self.misses)
+
+
+def _column(
+    attribute: Attribute, codes: IntArray, rng: np.random.Generator, *, misses: bool
+) -> np.ndarray:
+    """Some rows of a column; an array of objects where ``misses`` says that any may need it."""
+    if not misses:
         return _values(attribute, codes, rng)
     missing = codes == attribute.missing_code
     # A missing value gets a number as well: every row takes one draw.
     values = _values(attribute, np.where(missing, 0, codes), rng)
-    if not missing.any():
-        return values
     if values.dtype.kind == "M":
         values[missing] = np.datetime64("NaT")
         return values
@@ -139,7 +174,7 @@ class SyntheticTable:
     """What a model of a table releases.
 
     attributes   in declared order
-    codes        int64 (rows, attributes): synthetic rows
+    codes        whole numbers (rows, attributes), of any type: synthetic rows
     measured     the noisy tables that were paid for
     cliques      attributes of the model graph's nodes
     links        (parent, child) places in ``cliques``; the separator is what they share
@@ -168,11 +203,15 @@ class SyntheticTable:
     def counts(self, attributes: Names) -> IntArray:
         """Synthetic rows in every cell over ``attributes``, of their marginal's shape."""
         shape = self.domain.shape(attributes)
-        keys = np.zeros(len(self.codes), dtype=np.int64)
-        for name, size in zip(attributes, shape, strict=True):
-            keys = keys * size + self._column[name]
-        counts = np.bincount(keys, minlength=int(np.prod(shape, dtype=np.int64)))
-        return counts.astype(np.int64).reshape(shape)
+        counts = np.zeros(int(np.prod(shape, dtype=np.int64)), dtype=np.int64)
+        # In parts: keys are eight times as large as codes.
+        for start in range(0, len(self.codes), ROWS_A_BATCH):
+            part = slice(start, start + ROWS_A_BATCH)
+            keys = np.zeros(len(self.codes[part]), dtype=np.int64)
+            for name, size in zip(attributes, shape, strict=True):
+                keys = keys * size + self._column[name][part]
+            counts += np.bincount(keys, minlength=counts.size)
+        return counts.reshape(shape)
 
     def probabilities(self, attributes: Names) -> FloatArray:
         """The synthetic distribution over ``attributes``; uniform where there is no row."""

@@ -13,7 +13,7 @@ measured.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -36,6 +36,15 @@ MOST_CELLS = 65_536
 
 INVALID = -1
 """The code of a value that the declaration does not know."""
+
+
+def code_type(sizes: Iterable[int]) -> np.dtype[np.signedinteger]:
+    """The smallest type of codes below every one of these sizes; signed, as ``INVALID`` is.
+
+    >>> [code_type([2, size]).name for size in (128, 129, MOST_CELLS)]
+    ['int8', 'int16', 'int32']
+    """
+    return np.min_scalar_type(-max(sizes, default=1))
 
 
 @dataclass(frozen=True)

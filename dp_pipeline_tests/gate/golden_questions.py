@@ -63,7 +63,7 @@ def _discovered(transcript: Transcript) -> None:
     """Every kind of look that discovers a domain."""
     many = {"x": [1.5] * 400, "y": [0.5, 7.5] * 200, "word": ["a", "b"] * 200}
     open_, rows = Open(), pa.table(many)
-    counter, noise = UndeclaredRows(open_, rows, b"key"), SeededNoise(1)
+    counter, noise = UndeclaredRows.of_table(open_, rows, b"key"), SeededNoise(1)
     accountant = Accountant(Fraction(61), delta=Fraction(1, 1000))
     names, one = open_.columns, Fraction(1)
     discover_kinds(names, counter, accountant, transcript, noise, epsilon=one, distance=1)

@@ -53,7 +53,7 @@ DISTRIBUTIONS: Mapping[str, tuple[Draw, tuple[float, float]]] = {
 def found(spec: DatasetSpec, values: FloatArray, seed: int) -> Found | None:
     """What is discovered of x; None where it was refused."""
     assert spec.discover is not None
-    counter = UndeclaredRows(spec, pa.table({"x": values}), KEY)
+    counter = UndeclaredRows.of_table(spec, pa.table({"x": values}), KEY)
     accountant = Accountant(spec.discover.epsilon)
     try:
         return discover(spec, counter, accountant, Transcript(), SeededNoise(seed))["x"]

@@ -55,7 +55,7 @@ def counter_of(spec: DatasetSpec, rows: Sequence[Row]) -> UndeclaredRows:
     names = ("x", "word", "rider")
     named = zip(names, columns, types, strict=True)
     table = pa.table({name: pa.array(one, kind) for name, one, kind in named})
-    return UndeclaredRows(spec, table, KEY)
+    return UndeclaredRows.of_table(spec, table, KEY)
 
 
 def accountant_of(spec: DatasetSpec) -> Accountant:
@@ -500,7 +500,7 @@ def kinds_of(
     accountant = Accountant(Fraction(epsilon))
     found = discover_kinds(
         ("x", "y"),
-        UndeclaredRows(Unknown(), table, KEY),
+        UndeclaredRows.of_table(Unknown(), table, KEY),
         accountant,
         Transcript(),
         noise or SeededNoise(1),

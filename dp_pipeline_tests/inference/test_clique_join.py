@@ -51,7 +51,7 @@ def test_any_tree_and_any_tables_give_rows_of_valid_codes(
     tree, tables, sizes = case
     codes = join_cliques(tree, tables, rows, np.random.default_rng(seed), sizes)
     assert codes.shape == (rows, len(sizes))
-    assert codes.dtype == np.int64
+    assert codes.dtype == np.int8
     assert (codes >= 0).all()
     assert (codes < np.array(list(sizes.values()), dtype=np.int64)).all()
     again = join_cliques(tree, tables, rows, np.random.default_rng(seed), sizes)

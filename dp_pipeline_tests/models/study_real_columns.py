@@ -147,7 +147,7 @@ def made(texts: Texts, rows: pa.Table, epsilon: Fraction, seed: int) -> Made:
     ours, theirs = rows.take(pa.array(order[:cut])), rows.take(pa.array(order[cut:]))
     if spec.discover is not None:
         paid = Accountant(spec.discover.epsilon, delta=spec.discover.delta or Fraction(0))
-        counter = UndeclaredRows(spec, ours, b"key")
+        counter = UndeclaredRows.of_table(spec, ours, b"key")
         spec = spec.with_domain(
             discover(spec, counter, paid, Transcript(), SeededNoise(1000 + seed))
         )

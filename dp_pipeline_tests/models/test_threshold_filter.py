@@ -154,7 +154,7 @@ def test_whoever_the_people_are_the_codes_are_declared_ones(
     model: ThresholdFilter, epsilon: str, people_in: str
 ) -> None:
     table = table_of(run(model, FEW[people_in], epsilon=Fraction(epsilon)))
-    assert table.codes.dtype == np.int64
+    assert table.codes.dtype == np.int8
     assert ((table.codes >= 0) & (table.codes < TOWN.shape(TOWN.discrete))).all()
     assert {len(column) for column in table.tables()["codes"].values()} == {len(table.codes)}
 

@@ -148,6 +148,30 @@ def test_a_worker_of_dask_that_is_killed_changes_no_answer(tmp_path: Path) -> No
     assert all(same(one, expected) for one in found)
 
 
+class Slow(StoredRows):
+    """Each of its batches takes long enough to be killed in."""
+
+    def answered(self, batches, questions: Sequence[Question]) -> Partial:  # type: ignore[no-untyped-def]
+        time.sleep(0.3)
+        return super().answered(batches, questions)
+
+
+def test_the_worker_of_dask_that_holds_the_questions_may_be_killed_too(tmp_path: Path) -> None:
+    require_engine("dask")
+    rows = stored(POPULATIONS["few rows"], tmp_path, 2)
+    client = clusters.dask_client("")
+    client.wait_for_workers(os.cpu_count() or 1, timeout=60)
+    slow = distributed.in_dask(Slow(**vars(rows)))
+    expected = in_threads(rows)([PAIRS])
+    # Each of them in turn: whichever holds them, it is among those.
+    for address, number in client.run(os.getpid).items():
+        killer = Thread(target=lambda one=number: (time.sleep(0.4), os.kill(one, signal.SIGKILL)))
+        killer.start()
+        found = slow([PAIRS])
+        killer.join()
+        assert same(found, expected), address
+
+
 def same(one: Partial, other: Partial) -> bool:
     tables = zip(one, other, strict=True)
     return all(

@@ -47,6 +47,17 @@ def test_what_an_engine_leaves_beside_its_files_is_no_row(tmp_path: Path) -> Non
     assert read(tmp_path, "x").to_pydict() == {"x": [1]}
 
 
+@pytest.mark.parametrize("log", ["_delta_log/00.json", "metadata/v1.metadata.json"])
+def test_a_table_of_delta_or_iceberg_is_refused_as_it_may_hold_rows_that_were_deleted(
+    tmp_path: Path, log: str
+) -> None:
+    write(tmp_path, "data/a.parquet", x=[1])
+    (tmp_path / log).parent.mkdir()
+    (tmp_path / log).touch()
+    with pytest.raises(SourceError, match=r"nothing but Parquet files .* got a table of Delta"):
+        read(tmp_path, "x")
+
+
 def test_a_folder_that_looks_like_a_partition_adds_no_column(tmp_path: Path) -> None:
     write(tmp_path, "year=2026/a.parquet", x=[1])
     with pytest.raises(SourceError, match="expected a column 'year', got 1 columns without it"):

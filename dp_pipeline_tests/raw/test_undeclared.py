@@ -22,7 +22,8 @@ from dp_pipeline.raw.counters import undeclared
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.counters.undeclared import UndeclaredRows
 from dp_pipeline.raw.prepare import prepare
-from dp_pipeline.raw.snapshot import mark_validated
+from dp_pipeline.raw.snapshot import Snapshot, mark_validated
+from dp_pipeline.raw.stages import store_parts
 from dp_pipeline.raw.validate import expectations_of, validate
 from dp_pipeline.release.accountant import Accountant
 from dp_pipeline.release.transcript import Transcript
@@ -60,7 +61,7 @@ def table(rows: Sequence[Row]) -> pa.Table:
 
 
 def rows_of(spec: DatasetSpec, rows: Sequence[Row]) -> UndeclaredRows:
-    return UndeclaredRows(spec, table(rows), KEY)
+    return UndeclaredRows.of_table(spec, table(rows), KEY)
 
 
 def words_of(
@@ -180,7 +181,8 @@ def test_one_person_more_moves_every_look_by_her_rows_at_most(
 @TWICE
 @given(people)
 def test_texts_are_those_of_a_loop_over_the_persons(spec: DatasetSpec, rows: list[Row]) -> None:
-    kept = rows_of(spec, rows)._table.to_pylist()
+    (only,) = rows_of(spec, rows)._parts()
+    kept = only.to_pylist()
     texts: dict[str, set[str]] = {}
     for row in kept:
         word = {"A": "a"}.get(row["word"], row["word"])
@@ -188,6 +190,43 @@ def test_texts_are_those_of_a_loop_over_the_persons(spec: DatasetSpec, rows: lis
             texts.setdefault(row["rider"], set()).add(word)
     expected = Tally(word for words in texts.values() for word in words)
     assert words_of(spec, rows) == expected
+
+
+@pytest.mark.parametrize("protection", [PERSON, "{unit: one_row}"], ids=["persons", "rows"])
+@pytest.mark.parametrize("many", [0, 5, 7, 8, 90])
+@pytest.mark.usefixtures("small_batches")
+def test_looks_at_stored_batches_are_those_at_all_rows_at_once(
+    tmp_path: Path, protection: str, many: int
+) -> None:
+    spec = written_spec(tmp_path, ATTRIBUTES, protection=protection, more=COST)
+    rng = np.random.default_rng(many)
+    values, words = ["-1", "0", "0.5", "2", "9", "no", ""], ["a", "A", "b", "?", "", "ö"]
+    # A person's rows lie in several batches, more than she may keep; some are nobody's.
+    riders = ["ann", " ann", "bob", "cid", "dan", "", None]
+    rows: list[Row] = [
+        (values[x], words[word], "fmz"[sex], riders[rider])
+        for x, word, sex, rider in rng.integers(0, (7, 6, 3, 7), (many, 4)).tolist()
+    ]
+    snapshot = Snapshot(tmp_path / "raw" / "people" / "day", KEY)
+    store_parts(snapshot, "ingested", iter([table(rows)]))
+    mark_validated(spec, snapshot, structural=True, refused=False)
+    before = set(snapshot.folder.iterdir())
+    stored, whole = UndeclaredRows.open(spec, snapshot), rows_of(spec, rows)
+    assert set(snapshot.folder.iterdir()) == before
+    assert (len(list(stored._parts())) > 1) == (many > 7)
+    asked = Prefixes.root().children(8), 8
+
+    def looks(counter: UndeclaredRows) -> list[list[int]]:
+        inside = counter.within("x", Coordinate(0.0, 4.0)).children(tree_of("x"), [asked])
+        sealed = [
+            counter.kinds(("x",)),
+            counter.magnitudes("x", EDGES),
+            counter.texts("word", (1000, 707)),
+            *inside,
+        ]
+        return [one.open_at_the_gate().tolist() for one in sealed]
+
+    assert looks(stored) == looks(whole) == looks(stored)
 
 
 def test_rows_counted_as_persons_would_be_seen(spec: DatasetSpec) -> None:

@@ -90,7 +90,7 @@ def test_a_level_drawn_for_a_group_is_one_of_its_own(
     grouping = Grouping((0, *np.cumsum(steps).tolist()))
     codes = np.array([row % grouping.size for row in rows], dtype=np.int64)
     levels = grouping.expanded(codes, np.array(drawn), np.random.default_rng(1))
-    assert levels.dtype == np.int64
+    assert levels.dtype == np.int8
     assert grouping.labels[levels].tolist() == codes.tolist()
 
 

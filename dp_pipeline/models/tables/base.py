@@ -76,12 +76,13 @@ class TableModel(Model):
         columns = dict(zip(table.attributes, table.codes.T, strict=True))
         cliques, links = list(table.cliques), list(table.links)
         for one in twins:
-            columns[one.name] = one.levels[columns[one.other]]
+            other = columns[one.other]
+            columns[one.name] = one.levels.astype(other.dtype)[other]
             above = next(at for at, clique in enumerate(cliques) if one.other in clique)
             links.append((above, len(cliques)))
             cliques.append((one.other, one.name))
         names = self.chosen(table.domain)
-        codes = np.stack([columns[name] for name in names], axis=1)
+        codes = np.stack([columns[name] for name in names]).T
         return replace(
             table, attributes=names, codes=codes, cliques=tuple(cliques), links=tuple(links)
         )

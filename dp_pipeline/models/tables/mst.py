@@ -104,7 +104,7 @@ class Mst(TableModel):
         ]
         table = SyntheticTable(
             attributes=names,
-            codes=np.stack(columns, axis=1),
+            codes=np.stack(columns).T,
             measured=(*ways.measured, *measured),
             cliques=fitted.tree.cliques,
             links=fitted.tree.links,

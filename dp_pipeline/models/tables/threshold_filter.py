@@ -17,7 +17,7 @@ from dp_pipeline.release.derived_attribute import rounded_counts
 from dp_pipeline.release.measurement import SparseTable, threshold_for
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.spec.encoding import IntArray, code_type
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline.spec.parameters import integer
 
@@ -93,8 +93,9 @@ class ThresholdFilter(TableModel):
 
 def _drawn(kept: SparseTable, rows: int, rng: np.random.Generator) -> IntArray:
     """Codes (rows, attributes) in no order."""
+    smallest = code_type(kept.shape)
     if not len(kept.counts):
-        return rng.integers(0, kept.shape, size=(rows, len(kept.shape)))
+        return rng.integers(0, kept.shape, size=(rows, len(kept.shape))).astype(smallest)
     counts = kept.counts[None].astype(np.float64)
     (many,) = rounded_counts(counts, np.array([rows]), rng)
-    return rng.permutation(np.repeat(kept.codes, many, axis=0))
+    return rng.permutation(np.repeat(kept.codes.astype(smallest), many, axis=0))

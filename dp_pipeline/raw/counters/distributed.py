@@ -34,7 +34,8 @@ def in_dask(stored: StoredRows, address: str = "") -> Fold:
     client = dask_client(address)
 
     def fold(questions: Sequence[Question]) -> Partial:
-        asked = client.scatter((stored, tuple(questions)), hash=False)
+        # A task, and not scattered: what one worker alone has dies with it; a task is done again.
+        asked = client.submit(pickle.loads, pickle.dumps((stored, tuple(questions))), pure=False)
         partials = [
             client.submit(_answered, asked, at, pure=False)
             for at in range(0, len(stored.groups), BATCHES_A_TASK)

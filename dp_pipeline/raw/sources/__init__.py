@@ -173,6 +173,10 @@ def _only(spec: DatasetSpec, part: Path) -> DatasetSpec:
 def _parts(spec: DatasetSpec, path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
+    if (path / "_delta_log").is_dir() or any(path.glob("metadata/*.metadata.json")):
+        # Rows that were deleted or written anew lie in its files until they are cleaned up.
+        snapshot = "a folder of nothing but Parquet files (write one version of the table to one)"
+        raise refusal(spec, snapshot, "a table of Delta or Iceberg")
     parts = parquet_parts(path)
     if not parts:
         raise refusal(spec, "one or more files *.parquet in the folder", "none")
