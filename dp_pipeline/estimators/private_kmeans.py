@@ -16,6 +16,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from dp_pipeline.estimators.charging import charged
 from dp_pipeline.estimators.declared import DeclaredColumn, domain_of
 from dp_pipeline.estimators.discovery import Discovery, cost_of, left_of
 from dp_pipeline.estimators.fit import (
@@ -24,7 +25,6 @@ from dp_pipeline.estimators.fit import (
     Estimate,
     InvalidParameter,
     PrivateFit,
-    charged,
     clustering_model,
     exact_epsilon,
     generator,

@@ -16,12 +16,12 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from dp_pipeline.estimators.charging import charged
 from dp_pipeline.estimators.declared import DeclaredColumn, declared_columns, domain_of
 from dp_pipeline.estimators.discovery import Discovery, cost_of, left_of
 from dp_pipeline.estimators.fit import (
     Estimate,
     PrivateFit,
-    charged,
     exact_delta,
     exact_epsilon,
     generator,
