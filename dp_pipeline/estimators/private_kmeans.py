@@ -401,7 +401,8 @@ class PrivateKMeans(
             self.method,
             clusters=_number_of_clusters(self.n_clusters),
             nominal_rows=self.nominal_rows,
-            params=planning_params(self.plan_from, self, self.method_params),
+            params=self.method_params,
+            learned=planning_params(self.plan_from, self),
         )
         model.check(domain)
         guarantee = plain_guarantee(self.method, model, epsilon, domain=domain)
