@@ -1,14 +1,10 @@
-"""PrivateSynthesizer: a differentially private copy of a table, with scikit-learn's manners.
-
-The graph of a released table's model, for networkx.
-"""
+"""PrivateSynthesizer: a differentially private copy of a table, with scikit-learn's manners."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,17 +29,25 @@ from dp_pipeline.estimators.fit import (
     promised,
     table_model,
 )
-from dp_pipeline.estimators.frames import features_of, frame_kind, whole_number
+from dp_pipeline.estimators.frames import Features, features_of, frame_kind, whole_number
 from dp_pipeline.estimators.private_kmeans import table_doubts, warn_of
 from dp_pipeline.estimators.rows import (
+    PreparedRows,
     declared_values,
     every_column,
     prepared_rows,
     public_rows,
 )
-from dp_pipeline.estimators.synthetic_frames import marginal_frame, synthetic_frame, typed
+from dp_pipeline.estimators.synthetic_frames import (
+    clique_graph,
+    marginal_frame,
+    synthetic_frame,
+    typed,
+)
 from dp_pipeline.gate.counter import MOST_GRID_CELLS
+from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.inference.public_table import PublicTable
+from dp_pipeline.release.accountant import Spend
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.spec.attribute_parser import DISCOVER
 from dp_pipeline.spec.constraint_parser import constraints_of
@@ -51,18 +55,32 @@ from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.errors import DeclarationError
 
 
-def clique_graph(table: SyntheticTable) -> Any:
-    """An undirected graph: cliques with their ``cells``, edges with their ``separator``."""
-    import networkx as nx
+@dataclass
+class _Begun:
+    """A fit that is about to run. Rows live here.
 
-    graph = nx.Graph()
-    for clique in table.cliques:
-        graph.add_node(clique, cells=table.domain.cell_count(clique))
-    for parent, child in table.links:
-        first, second = table.cliques[parent], table.cliques[child]
-        shared = tuple(name for name in second if name in first)
-        graph.add_edge(first, second, separator=shared)
-    return graph
+    fit         before a discovery, of as many cells as may be found; after it, of those found
+    columns     to be kept; ``again`` are the same, to read rows with
+    values      of each column, a row each
+    discovery   None where every column is declared
+    refuse      whether a row that does not fit is refused, in place of being left out
+    rows        None before a discovery
+    """
+
+    fit: PrivateFit[SyntheticTable]
+    columns: tuple[DeclaredColumn, ...]
+    again: tuple[DeclaredColumn, ...]
+    values: list[Any]
+    discovery: Discovery | None
+    refuse: bool
+    rows: PreparedRows | None = None
+
+    def prepare(self) -> None:
+        """Find out which rows fit, once the columns are known."""
+        constraints = self.fit.domain.constraints
+        self.rows = prepared_rows(
+            self.values, self.again, refuse=self.refuse, constraints=constraints
+        )
 
 
 MOST_ROWS = 10**9
@@ -304,60 +322,66 @@ noise protects nobody
         began = generator(self.random_state)
         with invalid_parameters():
             features = features_of(X, typed=False)
-            is_open = isinstance(self.domain, str) and self.domain == DISCOVER
-            domain = every_column({...: DISCOVER} if is_open else self.domain, features)
-            columns = declared_columns(domain)
-            values = declared_values(features, columns)
-            columns = typed(columns, values)
-            discovery = self._discovery(columns)
-            fit = self._declared(columns, discovery, with_prior=prior is not None)
-            noise, refuse = noise_of(self.noise), self._refuses_unknown()
-            is_fit = is_fit_for_release(self.noise)
-            # A declaration that read rows may hold a cache of them, so it is not the one kept.
-            again = declared_columns(domain)
+            begun = self._begun(features, with_prior=prior is not None)
             if prior is not None:
-                public = self._public_rows(prior, X, again, fit)
-                fit = replace(fit, public=public)
+                begun.fit = replace(begun.fit, public=self._public_rows(prior, X, begun))
             before = None if refines is None else self._finished(refines)
             if before is not None:
-                fit = before.refined_by(fit, self.noise)
-            promise = promised(fit, asked=self.epsilon, is_fit=is_fit)
-            prepared = partial(
-                prepared_rows, values, refuse=refuse, constraints=fit.domain.constraints
-            )
-            rows = None if discovery is not None else prepared(again)
-
-            def run() -> Estimate[SyntheticTable]:
-                nonlocal fit, columns
-                if discovery is None:
-                    assert rows is not None
-                    return fit.run(rows.counter(), noise=noise, rng=copy.deepcopy(began))
-                columns, spends = discovery.found(values, noise)
-                fit = replace(self._declared(columns), guarantee=fit.guarantee)
-                counter = prepared(columns, constraints=fit.domain.constraints).counter()
-                fitted = fit.run(counter, noise=noise, rng=copy.deepcopy(began))
-                return replace(fitted, spends=(*spends, *fitted.spends))
-
+                begun.fit = before.refined_by(begun.fit, self.noise)
+            noise, is_fit = noise_of(self.noise), is_fit_for_release(self.noise)
+            promise = promised(begun.fit, asked=self.epsilon, is_fit=is_fit)
             fitted, draw = drawn(
-                fit,
-                run,
-                rows,
+                begun.fit,
+                lambda: self._run(begun, noise, copy.deepcopy(began)),
+                begun.rows,
                 noise=noise,
                 population=self.population,
                 refines=None if before is None else before.draw,
             )
-        self._over = FinishedFit(fit, began, fitted.transcript, draw, is_fit)
-        self._columns, self._table = columns, fitted.released
-        self.spends_ = fitted.spends
-        self.discovered_ = {} if discovery is None else discovery.words_of(columns)
-        self.graph_ = clique_graph(fitted.released)
-        self.fit_for_release_ = is_fit
-        self._promised = promise
-        self._frame_kind = frame_kind(X)
-        self._name_features(fit.domain.names, is_named=features.labels is not None)
-        self.warnings_ = table_doubts(fitted, fit, nominal_rows=self.nominal_rows)
+        self._over = FinishedFit(begun.fit, began, fitted.transcript, draw, is_fit)
+        self._frame_kind, self._promised = frame_kind(X), promise
+        self._keep(begun, fitted)
+        self._name_features(begun.fit.domain.names, is_named=features.labels is not None)
         warn_of("PrivateSynthesizer", self.warnings_)
         return self
+
+    def _begun(self, features: Features, *, with_prior: bool) -> _Begun:
+        is_open = isinstance(self.domain, str) and self.domain == DISCOVER
+        domain = every_column({...: DISCOVER} if is_open else self.domain, features)
+        columns = declared_columns(domain)
+        values = declared_values(features, columns)
+        columns = typed(columns, values)
+        discovery = self._discovery(columns)
+        fit = self._declared(columns, discovery, with_prior=with_prior)
+        # A declaration that read rows may hold a cache of them, so it is not the one kept.
+        again = declared_columns(domain)
+        begun = _Begun(fit, columns, again, values, discovery, refuse=self._refuses_unknown())
+        if discovery is None:
+            begun.prepare()
+        return begun
+
+    def _run(
+        self, begun: _Begun, noise: NoiseSource, rng: np.random.Generator
+    ) -> Estimate[SyntheticTable]:
+        """A discovery first, where there is something to discover."""
+        spends: tuple[Spend, ...] = ()
+        if begun.discovery is not None:
+            begun.columns, spends = begun.discovery.found(begun.values, noise)
+            begun.fit = replace(self._declared(begun.columns), guarantee=begun.fit.guarantee)
+            begun.again = begun.columns
+            begun.prepare()
+        assert begun.rows is not None
+        fitted = begun.fit.run(begun.rows.counter(), noise=noise, rng=rng)
+        return replace(fitted, spends=(*spends, *fitted.spends))
+
+    def _keep(self, begun: _Begun, fitted: Estimate[SyntheticTable]) -> None:
+        self._columns, self._table = begun.columns, fitted.released
+        found = begun.discovery
+        self.spends_ = fitted.spends
+        self.discovered_ = {} if found is None else found.words_of(begun.columns)
+        self.graph_ = clique_graph(fitted.released)
+        self.fit_for_release_ = self._over.is_fit
+        self.warnings_ = table_doubts(fitted, begun.fit, nominal_rows=self.nominal_rows)
 
     def _name_features(self, names: tuple[str, ...], *, is_named: bool) -> None:
         """An array has no names: those of an earlier fit are forgotten."""
@@ -467,16 +491,14 @@ noise protects nobody
         )
 
     @staticmethod
-    def _public_rows(
-        prior: Any, X: Any, columns: tuple[DeclaredColumn, ...], fit: PrivateFit[SyntheticTable]
-    ) -> PublicTable:
+    def _public_rows(prior: Any, X: Any, begun: _Begun) -> PublicTable:
         if prior is X:
             raise DeclarationError("prior: expected public rows of others, got X itself")
-        if fit.discover is not None:
+        if begun.discovery is not None:
             raise DeclarationError(
                 "prior: expected declared columns, which say the same of both, got some to discover"
             )
-        return public_rows(prior, columns, constraints=fit.domain.constraints)
+        return public_rows(prior, begun.again, constraints=begun.fit.domain.constraints)
 
     def _finished(self, refines: object) -> FinishedFit:
         """What a fit is over that is to be refined."""

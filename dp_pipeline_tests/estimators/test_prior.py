@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +48,7 @@ def synthesizer(**changes: Any) -> PrivateSynthesizer:
 def distance(fitted: PrivateSynthesizer) -> float:
     """Half the L1 distance of pairs, on average, between synthetic rows and those of the chain."""
     drawn, far = fitted.sample(5_000), []
-    names = list(CHAIN)
-    for one, other in zip(names, names[1:], strict=False):
+    for one, other in pairwise(CHAIN):
         tables = [pd.crosstab(each[one], each[other]) for each in (drawn, OWN)]
         shares = [
             table.reindex(index=LEVELS, columns=LEVELS, fill_value=0) / table.to_numpy().sum()

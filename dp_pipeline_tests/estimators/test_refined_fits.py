@@ -125,7 +125,7 @@ def test_a_second_refinement_is_refused_whatever_became_of_the_first() -> None:
 class StopsAtOnce(RecordingNoise):
     """A crash."""
 
-    def refined_laplace(self, *arguments: Any) -> Any:
+    def refined_laplace(self, *_: Any) -> Any:
         raise KeyboardInterrupt
 
 
