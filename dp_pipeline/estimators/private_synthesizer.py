@@ -199,6 +199,13 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
     feature_names_in_ : ndarray
         Their names, where ``X`` has names.
 
+    References
+    ----------
+    Each method names its paper, and proves its ε, in its own docstring
+    (``dp_pipeline.models.MODELS[method]``). The default, ``one_shot``, is our own; its parts are of
+    PriView (Qardaji, Yang, Li, SIGMOD 2014), Private-PGM (McKenna, Sheldon, Miklau, ICML 2019) and
+    AIM (McKenna, Mullins, Sheldon, Miklau, VLDB 2022). ρ: Bun, Steinke (TCC 2016).
+
     Examples
     --------
     >>> import pandas as pd
@@ -395,17 +402,40 @@ noise protects nobody
         """Synthetic rows with the declared columns in their order, in a frame of the kind that
         ``X`` was: pandas, polars (where it is installed) or Arrow; pandas for an array.
 
-        n              rows to draw anew from the model, for no further ε; None gives the rows that
-                       were drawn when it was fitted, as many as there are by a noisy count
-        random_state   of these rows; None is that of the estimator. With one, None as n draws as
-                       many rows anew
-
         Values are as declared, whatever those of ``X`` were. So are NumPy's types, which pandas
         makes from values: levels as they were written, whole numbers int64, others float64. Types
         that say no value come out as they came in, as long as the declared values fit: dates,
         categories (of the declared levels), pandas' nullable types, those of Arrow and polars.
         They are taken as public. Nullable columns can hold NA.
-        Raises InvalidParameter unless n is a whole number in 0..10^9.
+
+        Parameters
+        ----------
+        n : int, default=None
+            Rows to draw anew from the model, from 0 to 10^9, for no further ε; None gives the rows
+            that were drawn when it was fitted, as many as there are by a noisy count.
+        random_state : int, RandomState or None, default=None
+            Of these rows; None is that of the estimator. With one, None as n draws as many anew.
+
+        Returns
+        -------
+        frame of n rows
+            A column a declared one.
+
+        Raises
+        ------
+        InvalidParameter
+            For another n; NotFittedError before a fit.
+
+        Examples
+        --------
+        >>> from dp_pipeline.estimators import PrivateSynthesizer
+        >>> people = [["no", 0], ["yes", 2]] * 500
+        >>> domain = {"smokes": ["no", "yes"], "visits": {"size": 3, "nullable": True}}
+        >>> synthesizer = PrivateSynthesizer(domain=domain, epsilon=1).fit(people)
+        >>> synthesizer.sample(5, random_state=7).dtypes["visits"]
+        Int64Dtype()
+        >>> synthesizer.sample(5, random_state=7).equals(synthesizer.sample(5, random_state=7))
+        True
         """
         check_is_fitted(self)
         if n is None and random_state is None:
@@ -420,14 +450,36 @@ noise protects nobody
         """What was released of one or more columns together, a pandas frame with a row a cell:
         ``marginal("age", "sex")``, or a list of them.
 
-        probability   the share of the synthetic rows, which adds up to 1
-        noisy_count   rows, by the noisy table with these columns that has the least noise; NA
-                      where no table that was paid for has all of them
-        deviation     the standard deviation of the noise in that, in rows
+        Parameters
+        ----------
+        *columns : str, or one list of them
+            Declared columns, each once, with at most 2^24 cells together.
 
-        The index holds every declared cell, a level of the index a column: declared levels, bins
-        in words, NA for missing. Raises InvalidParameter for no column, one twice or not
-        declared, and for more than 2^24 cells.
+        Returns
+        -------
+        pandas.DataFrame of shape (cells, 3)
+            ``probability``, the share of the synthetic rows, which adds up to 1; ``noisy_count``,
+            rows, by the noisy table with these columns that has the least noise, NA where no table
+            that was paid for has all of them; ``deviation``, the standard deviation of the noise in
+            that, in rows. The index holds every declared cell, a level of the index a column:
+            declared levels, bins in words, NA for missing.
+
+        Raises
+        ------
+        InvalidParameter
+            For no column, one twice or not declared, and for more cells; NotFittedError before a
+            fit.
+
+        Examples
+        --------
+        >>> from dp_pipeline.estimators import PrivateSynthesizer
+        >>> people = [["no", 0], ["yes", 2]] * 500
+        >>> domain = {"smokes": ["no", "yes"], "visits": 3}
+        >>> synthesizer = PrivateSynthesizer(domain=domain, epsilon=10, method="independent")
+        >>> synthesizer.fit(people).marginal("smokes", "visits").shape
+        (6, 3)
+        >>> synthesizer.marginal("visits")["noisy_count"].round(-2).tolist()
+        [500, 0, 500]
         """
         check_is_fitted(self)
         named: Any = columns

@@ -20,11 +20,12 @@ from sklearn.base import clone
 
 from dp_pipeline.estimators import InvalidParameter, PrivateSynthesizer
 from dp_pipeline.ledger import Account, Ledger
+from dp_pipeline.models.tables.one_shot import OneShot
 from dp_pipeline.publish.home import HOME_VARIABLE, find_home
 from dp_pipeline.release.accountant import REFINED
 from dp_pipeline.release.bundle import REFINED_FROM, REFINES
 from dp_pipeline.spec.amounts import rho_of
-from dp_pipeline.spec.errors import BudgetExceeded
+from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError
 from dp_pipeline_tests.estimators.households import (
     METHODS,
     VILLAGE,
@@ -149,6 +150,20 @@ def test_of_many_threads_one_refines() -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert sum(pool.map(refine, range(8))) == 1
+
+
+def test_what_cannot_be_drawn_does_not_use_up_the_one_refinement(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuses(*_: Any, **__: Any) -> Any:
+        raise DeclarationError("one_shot: expected what it can do, got more")
+
+    first = synthesizer().fit(PEOPLE)
+    with monkeypatch.context() as changed:
+        changed.setattr(OneShot, "refined", refuses)
+        with pytest.raises(InvalidParameter, match="expected what it can do"):
+            synthesizer("2").fit(PEOPLE, refines=first)
+    synthesizer("2").fit(PEOPLE, refines=first)
 
 
 COPIES = {
