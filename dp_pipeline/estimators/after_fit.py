@@ -114,12 +114,13 @@ class FinishedFit:
         return replace(fit, refines=RefinedFit(coarse, told.answered, mine.epsilon))
 
     def _require_refinable(self, fit: PrivateFit[SyntheticTable]) -> None:
-        if not fit.model.refines:
-            known = ", ".join(one for one in MODELS if MODELS[one].refines)
-            raise DeclarationError(
-                f"refines: expected a method that asks the same questions at every ε ({known} do), "
-                f"got {fit.method}"
-            )
+        for one in (fit, self.fit):
+            if not one.model.refines:
+                known = ", ".join(name for name in MODELS if MODELS[name].refines)
+                raise DeclarationError(
+                    "refines: expected a method that asks the same questions at every ε "
+                    f"({known} do), got {one.method}"
+                )
         learned = self.fit.earlier is not None or fit.earlier is not None
         if learned or self.fit.public is not None or fit.public is not None:
             name = "plan_from" if learned else "prior"
@@ -209,12 +210,17 @@ def drawn(
 ) -> tuple[Estimate[SyntheticTable], Draw | None]:
     """Run a fit, which its population pays for if there is one, and what is known of its rows.
 
-    rows      None where the domain is discovered first: such a fit is never refined
+    rows      None where the domain is discovered first: such a fit is never refined, as little as
+              one that learns from elsewhere
     refines   the draw that is refined; None: it draws by itself
 
     DeclarationError for a refinement of other rows, a second one, and one that another population
     pays for than the first fit; nothing was drawn or charged then.
     """
+    learns = fit.earlier is not None or fit.public is not None
+    if learns or not fit.model.refines:
+        # To sort many rows for a fingerprint that nobody will ask for takes long.
+        rows = None
     if population is None:
         draw = None if rows is None else DrawHere(rows.fingerprint(_SECRET))
         return _drawn_here(fit, run, draw, refines), draw

@@ -19,6 +19,8 @@ import pytest
 from sklearn.base import clone
 
 from dp_pipeline.estimators import InvalidParameter, PrivateSynthesizer
+from dp_pipeline.estimators.declared import declared_columns, domain_of
+from dp_pipeline.estimators.rows import PreparedRows
 from dp_pipeline.ledger import Account, Ledger
 from dp_pipeline.models.tables.one_shot import OneShot
 from dp_pipeline.publish.home import HOME_VARIABLE, find_home
@@ -206,6 +208,23 @@ def test_the_same_rows_in_another_order_and_another_frame_are_the_same_rows() ->
     assert paid(synthesizer("2").fit(shuffled, refines=first)) == Fraction("1.5")
 
 
+@pytest.mark.parametrize("columns", [1, 30, 70])
+def test_rows_of_any_number_of_columns_are_told_apart(columns: int) -> None:
+    names = [f"x{at}" for at in range(columns)]
+    codes = np.random.default_rng(1).integers(0, 5, (40, columns)).astype(np.uint8)
+    domain = domain_of(declared_columns(dict.fromkeys(names, 5)))
+
+    def print_of(rows: np.ndarray) -> str:
+        by_name = dict(zip(names, rows.T, strict=True))
+        return PreparedRows(domain, by_name, {}, len(rows)).fingerprint(b"secret")
+
+    assert print_of(codes[::-1]) == print_of(codes)
+    for at in {0, columns // 2, columns - 1}:
+        changed = codes.copy()
+        changed[7, at] = (changed[7, at] + 1) % 5
+        assert print_of(changed) != print_of(codes)
+
+
 OTHERS = {
     "one row more": pd.concat([PEOPLE, PEOPLE[:1]]),
     "one row less": PEOPLE[1:],
@@ -276,6 +295,8 @@ def test_other_methods_are_refused_by_name(method: str) -> None:
     first = synthesizer(method="independent").fit(PEOPLE)
     with pytest.raises(InvalidParameter) as caught:
         synthesizer("2", method=method).fit(PEOPLE, refines=first)
+    with pytest.raises(InvalidParameter, match=f"do\\), got {method}"):
+        synthesizer("2").fit(PEOPLE, refines=synthesizer(method=method).fit(PEOPLE))
     assert all(name in str(caught.value) for name in (*REFINABLE, f"got {method}"))
 
 
