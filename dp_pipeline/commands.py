@@ -192,6 +192,14 @@ def plan(
     span       how many windows to release together; as declared if 0
 
     Raises DeclarationError for what is not declared.
+
+    >>> import os, tempfile
+    >>> from unittest.mock import patch
+    >>> import dp_pipeline as dp
+    >>> with tempfile.TemporaryDirectory() as home, patch.dict(os.environ, DP_PIPELINE_HOME=home):
+    ...     planned = dp.plan("census", models=["independent"], epsilons=[0.5])
+    >>> planned.asked, planned.fits  # with the evaluation that its file declares
+    (Fraction(11, 20), True)
     """
     asked = _asked(
         dataset,
@@ -219,7 +227,8 @@ def run(  # noqa: PLR0913
     on_step: Callable[[str], None] | None = None,
 ) -> FinishedRun:
     """Run the chain of a data set in this process: rows, models, evaluation, report. It costs what
-    ``plan`` says of the same arguments; what was released before is replayed and costs nothing.
+    ``plan`` says of the same arguments; what was released before is replayed and costs nothing. An
+    example is in docs/python.md, and is run there.
 
     on_step   is told the name of each step before it starts
 

@@ -1,10 +1,5 @@
 """PrivateFit: one private model of rows in memory, through the gate.
 
-A fit that a population pays for: its ε is in the ledger before anyone looks.
-
-A fit is in memory: there is nothing to replay and nothing to resume. Whatever
-stops it after the charge leaves the charge, dead and never refunded.
-
 The name of a method and its parameters → a model; nothing here sees a row.
 
 Constructor arguments as the values that a fit needs; nothing here sees a row.
@@ -14,53 +9,45 @@ A wrong parameter, as this package and as scikit-learn name it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Integral, Real
 from typing import Any, Generic, TypeVar
-from uuid import uuid4
 
 import numpy as np
 
-from dp_pipeline import __version__
 from dp_pipeline.gate.counter import Counter
-from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.curator import Answered, Curator
 from dp_pipeline.gate.noise import (
     FIT_FOR_RELEASE,
     NoiseSource,
     OpenDPNoise,
-    SeededNoise,
     named_noise,
 )
-from dp_pipeline.ledger import Account, Charge, Ledger, SpendRow
+from dp_pipeline.inference.public_table import PublicTable
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.base import Model, PrivacyGuarantee, fit, guarantee_at, guarantee_of
+from dp_pipeline.models.base import Coarse, Model, PrivacyGuarantee, fit, guarantee_at, guarantee_of
 from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline.models.tables.base import TableModel
-from dp_pipeline.publish.home import find_home
-from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.release.accountant import Accountant, Spend, rho_costs
+from dp_pipeline.release.accountant import Accountant, Spend
 from dp_pipeline.release.clusters import Clusters, Tables
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.amounts import (
     LARGEST,
     NANO,
-    PURE,
     SMALLEST,
-    Currency,
     delta_text,
     epsilon_text,
-    nano_epsilon,
     parse_delta,
     parse_epsilon,
 )
-from dp_pipeline.spec.discovered import Discover, discovery_price
+from dp_pipeline.spec.discovered import Discover
 from dp_pipeline.spec.domain import Domain, OneRow, Relation, distance
 from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError
-from dp_pipeline.spec.parameters import fact_text, from_text, texts_of
+from dp_pipeline.spec.parameters import from_text
 
 UNIT = OneRow()
 RELATION: Relation = "add_remove"
@@ -75,11 +62,27 @@ class Estimate(Generic[ReleaseType]):
 
     spends       every look at the rows; they add up to what the fit claims
     transcript   all questions and noisy answers
+    answered     the marginals among them, as they may be refined
     """
 
     released: ReleaseType
     spends: tuple[Spend, ...]
     transcript: Transcript
+    answered: Answered
+
+
+@dataclass(frozen=True, eq=False)
+class RefinedFit:
+    """What a fit that refines an earlier one has of it.
+
+    coarse     its release, and what was spent on that
+    answered   its marginals, and what was paid for each
+    epsilon    what it promised
+    """
+
+    coarse: Coarse
+    answered: Answered
+    epsilon: Fraction
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,8 @@ class PrivateFit(Generic[ReleaseType]):
     guarantee   the ε that was asked of the model, and what it is accounted in
     discover    what its domain is discovered for, before and beside that
     earlier     the tables of the fit that it plans from, or None
+    public      rows of others that it uses, or None
+    refines     the fit whose answers it refines, or None
     """
 
     estimator: str
@@ -102,11 +107,19 @@ class PrivateFit(Generic[ReleaseType]):
     guarantee: PrivacyGuarantee
     discover: Discover | None = None
     earlier: Tables | None = None
+    public: PublicTable | None = None
+    refines: RefinedFit | None = None
+
+    @property
+    def amount(self) -> Fraction:
+        """What it spends, in the currency of its guarantee: of a refinement, what it adds."""
+        paid = Fraction(0) if self.refines is None else self.refines.coarse.amount
+        return self.guarantee.amount - paid
 
     def run(
         self, counter: Counter, *, noise: NoiseSource, rng: np.random.Generator
     ) -> Estimate[ReleaseType]:
-        """Ask through the gate; spends exactly the guarantee, or raises. ``rng`` is for
+        """Ask through the gate; spends exactly ``amount``, or raises. ``rng`` is for
         post-processing.
         """
         return self._run(counter, noise, Transcript(), rng)
@@ -124,6 +137,9 @@ class PrivateFit(Generic[ReleaseType]):
         transcript: Transcript,
         rng: np.random.Generator,
     ) -> Estimate[ReleaseType]:
+        # A curator writes into them what it answers.
+        answered = {} if self.refines is None else dict(self.refines.answered)
+
         def ask(accountant: Accountant) -> Curator:
             return Curator(
                 counter,
@@ -132,6 +148,7 @@ class PrivateFit(Generic[ReleaseType]):
                 accountant=accountant,
                 transcript=transcript,
                 noise=noise,
+                answered=answered,
             )
 
         fitted = fit(
@@ -141,150 +158,34 @@ class PrivateFit(Generic[ReleaseType]):
             epsilon=self.guarantee.epsilon,
             rng=rng,
             earlier=self.earlier,
+            public=self.public,
+            coarse=None if self.refines is None else self.refines.coarse,
         )
         fitted.require_guaranteed(self.guarantee, what=self.method)
         if not isinstance(fitted.released, self.releases):
             raise BoundaryViolation(
                 f"{self.method}: expected {self.releases.__name__}, got another release"
             )
-        return Estimate(fitted.released, fitted.spends, transcript)
-
-
-def charged(
-    of: PrivateFit[ReleaseType],
-    run: Callable[[], Estimate[ReleaseType]],
-    *,
-    population: str,
-    noise: NoiseSource,
-) -> Estimate[ReleaseType]:
-    """Reserve ε, or ρ, in the ledger of the project's home, run, settle with the spends.
-
-    Raises DeclarationError for a population without an account, one with another unit, relation
-    or δ, and a seed where the account is for releases; BudgetExceeded when ε does not fit.
-    Then nothing was charged and nothing drawn.
-    """
-    ledger = find_home().ledger
-    account = _require_account(ledger, population, noise)
-    _require_currency(account, of)
-    _dry_run(of)
-    with ledger.reserve(_charge(of, account, noise)) as reservation:
-        try:
-            fitted = run()
-        except BaseException as error:
-            reservation.die(f"the fit ended in {type(error).__name__}")
-            raise
-        rows = _rows(fitted.spends, account.currency, paid_in=of.guarantee.currency)
-        reservation.settle(rows, facts={"transcript": fitted.transcript.chain})
-    return fitted
-
-
-def _require_account(ledger: Ledger, population: object, noise: NoiseSource) -> Account:
-    account = ledger.account(population) if isinstance(population, str) else None
-    if account is None:
-        raise DeclarationError(
-            f"population: expected one with an account in {ledger.folder}, got {population!r:.60}: "
-            "`dp-pipeline run` of a data set file that declares it opens one"
-        )
-    if (account.unit, account.relation) != (str(UNIT), RELATION):
-        raise DeclarationError(
-            f"population {account.population}: expected an account that protects {UNIT} under "
-            f"{RELATION}, got {account.unit} under {account.relation}"
-        )
-    if account.purpose == "release" and type(noise) not in FIT_FOR_RELEASE:
-        raise DeclarationError(
-            f"population {account.population}: noise: expected a source fit for sensitive data "
-            f"({' or '.join(one.name for one in FIT_FOR_RELEASE)}), got another"
-        )
-    return account
-
-
-def _require_currency(account: Account, of: PrivateFit[ReleaseType]) -> None:
-    if of.discover is not None and account.currency != PURE:
-        raise DeclarationError(
-            f"population {account.population}: expected an account in pure ε to pay for a domain "
-            "that is discovered, got one in ρ"
-        )
-    currency = of.guarantee.currency
-    if currency not in (PURE, account.currency):
-        raise DeclarationError(
-            f"population {account.population}: delta: expected {_said(account.currency)} as its "
-            f"account has, got {_said(currency)}"
-        )
-
-
-def _said(currency: Currency) -> str:
-    return "0" if currency.delta is None else delta_text(currency.delta)
-
-
-def _dry_run(of: PrivateFit[ReleaseType]) -> None:
-    """Fit nobody, with a seed: what cannot be drawn or written down must not be charged."""
-    nobody = MemoryCounter.empty(of.domain)
-    fitted = of.run(nobody, noise=SeededNoise(0), rng=np.random.default_rng(0))
-    _rows(fitted.spends, of.guarantee.currency, paid_in=of.guarantee.currency)
-
-
-def _charge(of: PrivateFit[ReleaseType], account: Account, noise: NoiseSource) -> Charge:
-    """The charge of one fit; every fit is a new draw, so its key is new."""
-    guarantee, epsilon = of.guarantee, epsilon_text(of.guarantee.epsilon)
-    delta = guarantee.currency.delta
-    price = f"ε={epsilon}" if delta is None else f"ε={epsilon} at δ={delta_text(delta)}"
-    cost = account.currency.cost_of(guarantee.amount, guarantee.currency)
-    found = of.discover
-    if found is not None:
-        price += f", its domain discovered for {discovery_price(found)}"
-        cost += found.epsilon
-    return Charge(
-        key=uuid4().hex,
-        population=account.population,
-        kind="dp",
-        nano_epsilon=nano_epsilon(cost),
-        what=f"{of.estimator}/{of.method} at {price}",
-        facts={
-            "estimator": of.estimator,
-            "method": of.method,
-            "epsilon": epsilon,
-            "delta": _said(guarantee.currency),
-            "measuring": fact_text(texts_of(of.model, measuring=True)),
-            "postprocessing": fact_text(texts_of(of.model, measuring=False)),
-            "unit": account.unit,
-            "relation": account.relation,
-            "purpose": account.purpose,
-            "noise": noise.name,
-            "fit_for_release": "yes" if noise.fit_for_release else "no",
-            "code": f"dp_pipeline {__version__}",
-        },
-        currency=account.currency,
-        delta=Fraction(0) if found is None else found.delta or Fraction(0),
-    )
-
-
-def _rows(spends: tuple[Spend, ...], currency: Currency, *, paid_in: Currency) -> list[SpendRow]:
-    """What the ledger keeps of the charges, in what the account counts in."""
-    pure = currency == PURE
-    costs = [one.epsilon for one in spends] if pure else rho_costs(spends, budget=paid_in)
-    return [
-        SpendRow(one.what, one.mechanism, cost, one.scale)
-        for one, cost in zip(spends, costs, strict=True)
-    ]
+        return Estimate(fitted.released, fitted.spends, transcript, answered)
 
 
 _OF_CLUSTERING = {"k": "n_clusters", "columns": "the columns of X"}
 _OF_TABLES = {"attributes": "the columns of domain"}
 
 
-PLAN_FROM = "plan_from"
+PLAN_FROM, PRIOR = "plan_from", "prior"
+_LEARNED = {PLAN_FROM: PLAN_FROM, PRIOR: "prior of fit"}
 
 
-def planning_params(
-    plan_from: object, estimator: Any, params: Mapping[str, object] | None
-) -> Mapping[str, object] | None:
-    """Parameters of a method, with that it plans from an earlier fit where there is one.
+def planning_params(plan_from: object, estimator: Any) -> dict[str, str]:
+    """The parameter of a method that says that it plans from an earlier fit; none where there is
+    none.
 
     Raises DeclarationError for what is no fitted estimator of the same class and method, and for a
     method that learns nothing.
     """
     if plan_from is None:
-        return params
+        return {}
     kind = type(estimator).__name__
     is_alike = isinstance(plan_from, type(estimator)) and hasattr(plan_from, "spends_")
     if not is_alike or getattr(plan_from, "method", None) != estimator.method:
@@ -298,7 +199,22 @@ def planning_params(
             f"{PLAN_FROM}: expected none of a method that plans from no other fit ({known} do), "
             f"got one of {name}"
         )
-    return {**(params or {}), PLAN_FROM: "previous"}
+    return {PLAN_FROM: "previous"}
+
+
+def prior_params(method: object) -> dict[str, str]:
+    """The parameter of a method that says that it uses public rows, which have no name here.
+
+    Raises DeclarationError for a method that uses none.
+    """
+    name = _method(method, Model)
+    takers = [one for one in MODELS if PRIOR in _parameters_of(one)]
+    if name not in takers:
+        raise DeclarationError(
+            f"prior: expected none for a method that uses no public rows ({', '.join(takers)} "
+            f"does), got one for {name}"
+        )
+    return {PRIOR: "frame"}
 
 
 def clustering_model(
@@ -307,26 +223,35 @@ def clustering_model(
     clusters: int,
     nominal_rows: object,
     params: Mapping[str, object] | None,
+    learned: Mapping[str, str],
 ) -> Model:
     """The model of a method's name; ``nominal_rows`` reaches it if it plans with one.
+
+    learned   the parameters that say what it learns from elsewhere
 
     Raises DeclarationError for a method that releases no centres, and for wrong parameters.
     """
     name = _method(method, Clustering)
     texts = _texts(name, params, nominal_rows, set_elsewhere=_OF_CLUSTERING)
-    return from_text(MODELS[name], {**texts, "k": str(clusters)}, of=name)
+    return from_text(MODELS[name], {**texts, **learned, "k": str(clusters)}, of=name)
 
 
 def table_model(
-    method: object, *, nominal_rows: object, params: Mapping[str, object] | None
+    method: object,
+    *,
+    nominal_rows: object,
+    params: Mapping[str, object] | None,
+    learned: Mapping[str, str],
 ) -> Model:
     """The model of a method's name; ``nominal_rows`` reaches it if it plans with one.
+
+    learned   the parameters that say what it learns from elsewhere
 
     Raises DeclarationError for a method that releases no table, and for wrong parameters.
     """
     name = _method(method, TableModel)
     texts = _texts(name, params, nominal_rows, set_elsewhere=_OF_TABLES)
-    return from_text(MODELS[name], texts, of=name)
+    return from_text(MODELS[name], {**texts, **learned}, of=name)
 
 
 def _method(method: object, family: type) -> str:
@@ -347,13 +272,16 @@ def _texts(
     if params is not None and not isinstance(params, Mapping):
         raise DeclarationError(f"method_params: expected a mapping, got {type(params).__name__}")
     texts = {str(name): str(value) for name, value in (params or {}).items()}
-    for name, where in {**set_elsewhere, "nominal_rows": "nominal_rows"}.items():
+    for name, where in {**set_elsewhere, **_LEARNED, "nominal_rows": "nominal_rows"}.items():
         if name in texts:
             raise DeclarationError(f"method_params: {name} is set by {where}, got it here")
-    known = getattr(MODELS[method], "__dataclass_fields__", {})
-    if nominal_rows is not None and "nominal_rows" in known:
+    if nominal_rows is not None and "nominal_rows" in _parameters_of(method):
         texts["nominal_rows"] = str(nominal_rows)
     return texts
+
+
+def _parameters_of(method: str) -> Collection[str]:
+    return getattr(MODELS[method], "__dataclass_fields__", {})
 
 
 def plain_guarantee(
@@ -413,7 +341,12 @@ def promised(of: PrivateFit[ReleaseType], *, asked: object, is_fit: bool) -> str
     if Fraction(written) != paid:
         said += f" (rounded down from {written})"
     of_delta = f", δ={delta_text(delta)}" if delta else ""
-    doubt = "" if is_fit else "; its noise protects nobody"
+    if of.refines is not None:
+        of_delta += (
+            f" together with the fit at ε={epsilon_text(of.refines.epsilon)} that it refines"
+        )
+    doubt = "" if of.public is None else "; its public rows are not protected"
+    doubt += "" if is_fit else "; its noise protects nobody"
     return (
         f"{of.estimator} by {of.method}, fitted: ε={said}{of_delta}, "
         f"protects {UNIT} that is {RELATION_WORDS}{doubt}"

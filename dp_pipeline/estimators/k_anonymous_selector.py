@@ -122,6 +122,12 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     label to release; the latter warns. A label of one value is refused where ``diversity`` is 2
     or more.
 
+    References
+    ----------
+    Each method names its paper in its own docstring (``dp_pipeline.anonymity``). The default,
+    ``kjig``, is our own. k-anonymity: Sweeney (2002); different labels in every class: distinct
+    l-diversity, Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam (2007).
+
     Examples
     --------
     >>> import pandas as pd
@@ -160,14 +166,33 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> KAnonymousSelector:
-        """Choose columns of the rows of X, (n, d), for the labels y, (n,).
+        """Choose columns of the rows of X for the labels y.
 
-        X   frame of pandas, polars or Arrow, array or nested lists, with n ≥ 1 and d ≥ 0
-        y   labels of any type, at most 1000 different ones, none missing; by position
+        Parameters
+        ----------
+        X : frame of pandas, polars or Arrow, array of shape (n, d) or nested lists
+            With n ≥ 1 and d ≥ 0.
+        y : array, list or column of shape (n,)
+            Labels of any type, at most 1000 different ones, none missing; by position.
 
-        Raises InvalidParameter, a ValueError, for parameters, for values that are no levels, and
-        where even one class of all rows would break the promise (fewer than k rows, fewer than
-        ``diversity`` labels): then nothing is fitted. No error shows a value of a row.
+        Returns
+        -------
+        KAnonymousSelector
+            Itself, fitted.
+
+        Raises
+        ------
+        InvalidParameter
+            A ValueError: for parameters, for values that are no levels, and where even one class of
+            all rows would break the promise (fewer than k rows, fewer than ``diversity`` labels).
+            Nothing is fitted then. No error shows a value of a row.
+
+        Examples
+        --------
+        >>> from dp_pipeline.estimators import KAnonymousSelector
+        >>> print(KAnonymousSelector(2, edges={}).fit([["f"], ["m"]] * 4, [0, 0, 1, 1] * 2))
+        KAnonymousSelector, fitted: a release by fit_release has at least 2 rows and 2 different \
+labels in every class; no ε, not differentially private
         """
         self._fitted(X, y)
         return self
@@ -179,6 +204,28 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         Rows that break the promise are left out; the others are sorted by what they hold and
         numbered anew, so that neither order nor index links them to other tables.
+
+        Parameters
+        ----------
+        X, y
+            As in ``fit``.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Of at most n rows, with a column a kept bit, of 0 and 1, or a column a box, of texts.
+
+        Raises
+        ------
+        InvalidParameter
+            As ``fit``, and for a label with the name of a column.
+
+        Examples
+        --------
+        >>> from dp_pipeline.estimators import KAnonymousSelector
+        >>> selector = KAnonymousSelector(2, edges={})
+        >>> selector.fit_release([["f"], ["m"]] * 4, [0, 0, 1, 1] * 2).shape
+        (8, 2)
         """
         release, labels = self._fitted(X, y)
         frame = self._frame(release)
@@ -205,8 +252,31 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return pd.DataFrame(texts, index=pd.RangeIndex(len(release)))
 
     def transform(self, X: Any) -> Any:
-        """Kept bits of every row of X, (n, kept), 0 or 1, or how likely each is in the box of the
-        row: a frame with the index of X for a frame, else an array. It leaves no row out.
+        """Kept bits of every row, or how likely each is in the box of the row; it leaves no row
+        out, and promises nothing.
+
+        Parameters
+        ----------
+        X : frame, array of shape (n, d) or nested lists
+            With the columns that were fitted.
+
+        Returns
+        -------
+        pandas.DataFrame or ndarray of shape (n, kept)
+            0 or 1, or shares from 0 to 1: a frame with the index of X for a frame.
+
+        Raises
+        ------
+        InvalidParameter
+            For the form of X; ValueError for other columns, NotFittedError before a fit.
+
+        Examples
+        --------
+        >>> from dp_pipeline.estimators import KAnonymousSelector
+        >>> rows, labels = [["f"], ["f"], ["m"], ["m"]] * 2, [0, 1, 1, 1] * 2
+        >>> selector = KAnonymousSelector(2, diversity=1, edges={}).fit(rows, labels)
+        >>> selector.transform([["f"], ["m"]]).tolist()
+        [[0.0], [1.0]]
         """
         check_is_fitted(self)
         X = plain_frame(X)
@@ -221,14 +291,59 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return pd.DataFrame(bits, index=features.index, columns=self.get_feature_names_out())
 
     def get_support(self, indices: bool = False) -> NDArray[Any]:
-        """Which of ``candidate_names_`` are kept, or told of by boxes, (bits,), or the places of
-        those that are.
+        """Which of ``candidate_names_`` are kept, or told of by boxes.
+
+        Parameters
+        ----------
+        indices : bool, default=False
+            Whether to give their places in place of a truth value each.
+
+        Returns
+        -------
+        ndarray of shape (bits,) or (kept,)
+            Truth values, or places from 0 on.
+
+        Raises
+        ------
+        NotFittedError
+            Before a fit.
+
+        Examples
+        --------
+        >>> from dp_pipeline.estimators import KAnonymousSelector
+        >>> rows, labels = [["f"], ["f"], ["m"], ["m"]] * 2, [0, 1, 1, 1] * 2
+        >>> KAnonymousSelector(2, diversity=1, edges={}).fit(rows, labels).get_support().tolist()
+        [True]
         """
         check_is_fitted(self)
         return np.flatnonzero(self._rule.support) if indices else self._rule.support.copy()
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """Names of the kept columns (kept,), in the order of ``candidate_names_``."""
+        """Names of the kept columns, in the order of ``candidate_names_``.
+
+        Parameters
+        ----------
+        input_features : list of str, default=None
+            Names of the columns of X, where they had none.
+
+        Returns
+        -------
+        ndarray of shape (kept,)
+            Texts such as ``age>=40``.
+
+        Raises
+        ------
+        ValueError
+            For names of other columns than were fitted; NotFittedError before a fit.
+
+        Examples
+        --------
+        >>> from dp_pipeline.estimators import KAnonymousSelector
+        >>> rows, labels = [["f"], ["f"], ["m"], ["m"]] * 2, [0, 1, 1, 1] * 2
+        >>> selector = KAnonymousSelector(2, diversity=1, edges={}).fit(rows, labels)
+        >>> selector.get_feature_names_out().tolist()
+        ['x0=m']
+        """
         check_is_fitted(self)
         names = OneToOneFeatureMixin.get_feature_names_out(self, input_features)
         return _names_of(self._rule.kept, self._rule.columns, names)

@@ -16,6 +16,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from dp_pipeline.estimators.charging import charged
 from dp_pipeline.estimators.declared import DeclaredColumn, domain_of
 from dp_pipeline.estimators.discovery import Discovery, cost_of, left_of
 from dp_pipeline.estimators.fit import (
@@ -24,7 +25,6 @@ from dp_pipeline.estimators.fit import (
     Estimate,
     InvalidParameter,
     PrivateFit,
-    charged,
     clustering_model,
     exact_epsilon,
     generator,
@@ -251,6 +251,13 @@ class PrivateKMeans(
     feature_names_in_ : ndarray of shape (d,)
         Names of the columns, where ``X`` has names that are all text.
 
+    References
+    ----------
+    Each method names its paper, and proves its ε, in its own docstring
+    (``dp_pipeline.models.MODELS[method]``). The default, ``htree_kmeans``, is our own; it shares ε
+    along the paths of a tree (Cormode, Procopiuc, Srivastava, Shen, Yu, ICDE 2012) and makes its
+    counts consistent (Hay, Rastogi, Miklau, Suciu, VLDB 2010).
+
     Examples
     --------
     >>> import numpy as np
@@ -293,16 +300,43 @@ class PrivateKMeans(
         self.plan_from = plan_from
 
     def fit(self, X: Any, y: Any = None) -> PrivateKMeans:  # noqa: ARG002
-        """Find private centres of the rows of X, (n, d); costs ``epsilon`` each time.
+        """Find private centres of the rows of X; costs ``epsilon`` each time.
 
-        X   numeric array, nested lists or a frame of pandas, polars or Arrow; any n, 0 too. Types
-            of columns are public: lists get theirs from the values, so hand sensitive rows as an
-            array or a frame. y is ignored
+        Parameters
+        ----------
+        X : array of shape (n, d), nested lists, or a frame of pandas, polars or Arrow
+            Numbers, in the unit of ``bounds``; any n, 0 too. Types of columns are public: lists get
+            theirs from the values, so hand sensitive rows as an array or a frame.
+        y : ignored
 
-        Raises InvalidParameter, a ValueError, for parameters and for the form of X; with
-        ``population`` also BudgetExceeded; nothing was charged or drawn then. NotDiscovered where
-        noisy counts say too little of bounds: ``discover`` is spent then. No error and no warning
-        says anything about a row. Warns (WeakSignal) of what ``warnings_`` says.
+        Returns
+        -------
+        PrivateKMeans
+            Itself, fitted.
+
+        Raises
+        ------
+        InvalidParameter
+            A ValueError: for parameters and for the form of X. Nothing was charged or drawn. No
+            error and no warning says anything about a row.
+        BudgetExceeded
+            With ``population``; nothing was charged or drawn.
+        NotDiscovered
+            Where noisy counts say too little of bounds; ``discover`` is spent.
+
+        Warns
+        -----
+        WeakSignal
+            Of what ``warnings_`` says.
+
+        Examples
+        --------
+        >>> from dp_pipeline.estimators import PrivateKMeans
+        >>> rows = [[1.0, 1.0], [9.0, 9.0]] * 500
+        >>> kmeans = PrivateKMeans(2, epsilon=1 / 3, bounds=(0, 10), noise="seeded:7").fit(rows)
+        >>> print(kmeans)
+        PrivateKMeans by htree_kmeans, fitted: ε=0.333333333 (rounded down from \
+0.3333333333333333), protects one row that is added or removed; its noise protects nobody
         """
         rng = generator(self.random_state)
         with invalid_parameters():
@@ -332,9 +366,33 @@ class PrivateKMeans(
         return self
 
     def predict(self, X: Any) -> IntArray:
-        """Index of the nearest centre of every row of X, (n,).
+        """Index of the nearest centre of every row.
 
-        Exact, about rows that the caller holds: as sensitive as they are. NaN is a ValueError.
+        Exact, about rows that the caller holds: as sensitive as they are.
+
+        Parameters
+        ----------
+        X : array of shape (n, d), nested lists or a frame
+            Rows in the unit of those that were fitted.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Whole numbers in 0..k−1.
+
+        Raises
+        ------
+        ValueError
+            For NaN, and for other columns than were fitted; NotFittedError before a fit.
+
+        Examples
+        --------
+        >>> from dp_pipeline.estimators import PrivateKMeans
+        >>> rows = [[1.0], [9.0]] * 500
+        >>> kmeans = PrivateKMeans(2, epsilon=1, bounds=(0, 10), noise="seeded:7").fit(rows)
+        >>> first, second = kmeans.predict([[2.0], [8.0]])
+        >>> bool(first != second)
+        True
         """
         from sklearn.metrics import pairwise_distances_argmin
 
@@ -342,18 +400,62 @@ class PrivateKMeans(
         return np.asarray(pairwise_distances_argmin(rows, self.cluster_centers_))
 
     def transform(self, X: Any) -> FloatArray:
-        """Distance of every row of X to every centre, (n, k), in data units.
+        """Distance of every row to every centre.
 
-        Exact, about rows that the caller holds: as sensitive as they are. NaN is a ValueError.
+        Exact, about rows that the caller holds: as sensitive as they are.
+
+        Parameters
+        ----------
+        X : array of shape (n, d), nested lists or a frame
+            Rows in the unit of those that were fitted.
+
+        Returns
+        -------
+        ndarray of shape (n, k)
+            Euclidean distances of at least 0, in data units.
+
+        Raises
+        ------
+        ValueError
+            For NaN, and for other columns than were fitted; NotFittedError before a fit.
+
+        Examples
+        --------
+        >>> from dp_pipeline.estimators import PrivateKMeans
+        >>> rows = [[1.0], [9.0]] * 500
+        >>> kmeans = PrivateKMeans(2, epsilon=1, bounds=(0, 10), noise="seeded:7").fit(rows)
+        >>> sorted(kmeans.transform([[2.0]]).round().ravel().tolist())
+        [1.0, 7.0]
         """
         from sklearn.metrics.pairwise import euclidean_distances
 
         return np.asarray(euclidean_distances(self._checked(X), self.cluster_centers_))
 
     def recluster(self, n_clusters: int) -> FloatArray:
-        """Another number of centres from ``synopsis_``, (k, d), for no further ε.
+        """Another number of centres from ``synopsis_``, for no further ε.
 
-        Raises InvalidParameter where the method made no synopsis.
+        Parameters
+        ----------
+        n_clusters : int
+            From 1 to 10,000.
+
+        Returns
+        -------
+        ndarray of shape (k, d)
+            Private centres in data units; those of the fit stay as they are.
+
+        Raises
+        ------
+        InvalidParameter
+            For another number, and where the method made no synopsis.
+
+        Examples
+        --------
+        >>> from dp_pipeline.estimators import PrivateKMeans
+        >>> rows = [[1.0], [9.0]] * 500
+        >>> kmeans = PrivateKMeans(2, epsilon=1, bounds=(0, 10), noise="seeded:7").fit(rows)
+        >>> kmeans.recluster(3).shape
+        (3, 1)
         """
         check_is_fitted(self)
         if self.synopsis_ is None:
@@ -401,7 +503,8 @@ class PrivateKMeans(
             self.method,
             clusters=_number_of_clusters(self.n_clusters),
             nominal_rows=self.nominal_rows,
-            params=planning_params(self.plan_from, self, self.method_params),
+            params=self.method_params,
+            learned=planning_params(self.plan_from, self),
         )
         model.check(domain)
         guarantee = plain_guarantee(self.method, model, epsilon, domain=domain)

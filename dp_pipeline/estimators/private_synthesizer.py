@@ -1,27 +1,22 @@
-"""PrivateSynthesizer: a differentially private copy of a table, with scikit-learn's manners.
-
-New rows from a fit that is over: its stored answers once more, then other randomness.
-
-The graph of a released table's model, for networkx.
-"""
+"""PrivateSynthesizer: a differentially private copy of a table, with scikit-learn's manners."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from dp_pipeline.estimators.after_fit import FinishedFit, drawn
 from dp_pipeline.estimators.declared import DeclaredColumn, declared_columns, domain_of
 from dp_pipeline.estimators.discovery import Discovery, cost_of, left_of
 from dp_pipeline.estimators.fit import (
     Estimate,
     PrivateFit,
-    charged,
     exact_delta,
     exact_epsilon,
     generator,
@@ -30,84 +25,62 @@ from dp_pipeline.estimators.fit import (
     noise_of,
     plain_guarantee,
     planning_params,
+    prior_params,
     promised,
     table_model,
 )
-from dp_pipeline.estimators.frames import features_of, frame_kind, whole_number
+from dp_pipeline.estimators.frames import Features, features_of, frame_kind, whole_number
 from dp_pipeline.estimators.private_kmeans import table_doubts, warn_of
 from dp_pipeline.estimators.rows import (
-    counter_over_codes,
+    PreparedRows,
     declared_values,
     every_column,
+    prepared_rows,
+    public_rows,
 )
-from dp_pipeline.estimators.synthetic_frames import marginal_frame, synthetic_frame, typed
+from dp_pipeline.estimators.synthetic_frames import (
+    clique_graph,
+    marginal_frame,
+    synthetic_frame,
+    typed,
+)
 from dp_pipeline.gate.counter import MOST_GRID_CELLS
-from dp_pipeline.gate.noise import OpenDPNoise
-from dp_pipeline.models.tables.base import TableModel
+from dp_pipeline.gate.noise import NoiseSource
+from dp_pipeline.inference.public_table import PublicTable
 from dp_pipeline.release.accountant import Spend
 from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.attribute_parser import DISCOVER
 from dp_pipeline.spec.constraint_parser import constraints_of
 from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import IntArray
 from dp_pipeline.spec.errors import DeclarationError
 
 
-class _StoredAnswers(Transcript):
-    """Answers of a fit; with the last of them the model's randomness becomes another.
+@dataclass
+class _Begun:
+    """A fit that is about to run. Rows live here.
 
-    A model may draw which questions it asks, so it must begin as it began; what it draws
-    after its last answer are rows.
+    fit         before a discovery, of as many cells as may be found; after it, of those found
+    columns     to be kept; ``again`` are the same, to read rows with
+    values      of each column, a row each
+    discovery   None where every column is declared
+    refuse      whether a row that does not fit is refused, in place of being left out
+    rows        None before a discovery
     """
 
-    def __init__(
-        self, answered: Transcript, *, rng: np.random.Generator, then: np.random.Generator
-    ) -> None:
-        super().__init__()
-        self._records = list(answered.records)
-        self._rng, self._then = rng, then
+    fit: PrivateFit[SyntheticTable]
+    columns: tuple[DeclaredColumn, ...]
+    again: tuple[DeclaredColumn, ...]
+    values: list[Any]
+    discovery: Discovery | None
+    refuse: bool
+    rows: PreparedRows | None = None
 
-    def recall(self, question: str, *, words: str = "") -> IntArray | None:
-        """The stored answer, as any transcript gives it."""
-        answer = super().recall(question, words=words)
-        if self._next == len(self._records):
-            self._rng.bit_generator.state = self._then.bit_generator.state
-        return answer
-
-
-def redrawn(
-    fit: PrivateFit[SyntheticTable],
-    transcript: Transcript,
-    *,
-    rows: int,
-    began: np.random.Generator,
-    rng: np.random.Generator,
-) -> SyntheticTable:
-    """Rows drawn anew from what was released: post-processing, no row is read, nothing is spent.
-
-    began   randomness as it was when the fit began
-    rng     randomness of the rows
-    """
-    assert isinstance(fit.model, TableModel)
-    began = copy.deepcopy(began)
-    answers = _StoredAnswers(transcript, rng=began, then=rng)
-    again = replace(fit, model=replace(fit.model, synthetic_rows=rows))
-    return again.replayed(answers, noise=OpenDPNoise(), rng=began).released
-
-
-def clique_graph(table: SyntheticTable) -> Any:
-    """An undirected graph: cliques with their ``cells``, edges with their ``separator``."""
-    import networkx as nx
-
-    graph = nx.Graph()
-    for clique in table.cliques:
-        graph.add_node(clique, cells=table.domain.cell_count(clique))
-    for parent, child in table.links:
-        first, second = table.cliques[parent], table.cliques[child]
-        shared = tuple(name for name in second if name in first)
-        graph.add_edge(first, second, separator=shared)
-    return graph
+    def prepare(self) -> None:
+        """Find out which rows fit, once the columns are known."""
+        constraints = self.fit.domain.constraints
+        self.rows = prepared_rows(
+            self.values, self.again, refuse=self.refuse, constraints=constraints
+        )
 
 
 MOST_ROWS = 10**9
@@ -207,8 +180,9 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     spends_ : tuple of Spend
-        Every noisy look of this fit. Their ε add up to ``epsilon`` exactly; with ``delta`` they
-        are ρ, and add up to the largest whole nano-ρ that means no more than ``epsilon``.
+        Every noisy look of this fit. Their ε add up to ``epsilon`` exactly, with those of the
+        fit that it refines if there is one; with ``delta`` they are ρ, and add up to the largest
+        whole nano-ρ that means no more than ``epsilon``.
     discovered_ : dict
         Column → what was found of it: ``levels``, or ``bounds`` and ``edges``; private too.
     graph_ : networkx.Graph
@@ -224,6 +198,13 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
         Number of declared columns.
     feature_names_in_ : ndarray
         Their names, where ``X`` has names.
+
+    References
+    ----------
+    Each method names its paper, and proves its ε, in its own docstring
+    (``dp_pipeline.models.MODELS[method]``). The default, ``one_shot``, is our own; its parts are of
+    PriView (Qardaji, Yang, Li, SIGMOD 2014), Private-PGM (McKenna, Sheldon, Miklau, ICML 2019) and
+    AIM (McKenna, Mullins, Sheldon, Miklau, VLDB 2022). ρ: Bun, Steinke (TCC 2016).
 
     Examples
     --------
@@ -276,60 +257,138 @@ noise protects nobody
         self.discover = discover
         self.plan_from = plan_from
 
-    def fit(self, X: Any, y: Any = None) -> PrivateSynthesizer:  # noqa: ARG002
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,  # noqa: ARG002
+        *,
+        prior: Any = None,
+        refines: PrivateSynthesizer | None = None,
+    ) -> PrivateSynthesizer:
         """Make a private model of the rows of X; costs ``epsilon`` each time.
 
-        X   frame of pandas, polars or Arrow with the declared columns, of any types, and any
-            number of rows, 0 too; other columns are left out. Or an array (n, d) or nested lists:
-            d columns in the order of ``domain``. y is ignored
+        Parameters
+        ----------
+        X : frame, array of shape (n, d) or nested lists
+            A frame of pandas, polars or Arrow with the declared columns, of any types, and any
+            number of rows, 0 too; other columns are left out. Of an array, the d columns in the
+            order of ``domain``.
+        y : ignored
+        prior : frame, array or nested lists, default=None
+            **Public rows of others**, with the same columns and of the same declaration; rows that
+            do not fit it are left out. They say which tables to measure, at no cost, and stand in
+            for what is not measured (Decision 0057). **You vouch** that they are public and no
+            one's of X: nothing of them is protected, and a fitted estimator holds their codes.
+            A part of X as ``prior`` is published with it. Methods that have a ``prior``, such as
+            ``one_shot``, and declared columns alone.
+        refines : PrivateSynthesizer, default=None
+            A fit of **the very same rows** at a smaller ε, with the same parameters, whose answers
+            get less noise: the two together cost ``epsilon``, and this one what is between them.
+            Nothing holds of other rows, so these are compared, prepared and in any order, by a
+            keyed fingerprint that no fitted estimator holds. *One* fit refines it, as two tell
+            more than was paid for; this one may be refined again. With ``population`` the ledger
+            sees to both, over all processes and copies. Without one this process does: a pickle, a
+            deep copy and a forked process are refused, as nobody knows what became of the others.
+            Of ``independent``, ``priview`` and ``one_shot``, without ``prior``, ``plan_from`` and
+            ``discover``. Source: ``dp_pipeline.gate.mechanisms.refine``, with its proof.
 
-        Raises InvalidParameter, a ValueError, for parameters and for a table without a declared
-        column; with ``population`` also BudgetExceeded; nothing was charged or drawn then.
-        NotDiscovered where noisy counts say too little of a column: ``discover`` is spent then.
-        No error and no warning says anything about a row, unless ``on_unknown`` asks for one.
-        Warns (WeakSignal) of what ``warnings_`` says.
+        Returns
+        -------
+        PrivateSynthesizer
+            Itself, fitted.
+
+        Raises
+        ------
+        InvalidParameter
+            A ValueError: for parameters and for a table without a declared column. Nothing was
+            charged or drawn then. No error and no warning says anything about a row, but for two
+            that are asked for: that of ``on_unknown``, and that rows are not those of ``refines``.
+        BudgetExceeded
+            With ``population``; nothing was charged or drawn.
+        NotDiscovered
+            Where noisy counts say too little of a column; ``discover`` is spent.
+
+        Warns
+        -----
+        WeakSignal
+            Of what ``warnings_`` says.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from dp_pipeline.estimators import PrivateSynthesizer
+        >>> people = pd.DataFrame({"smokes": ["no", "yes"] * 500})
+        >>> few, more = (
+        ...     PrivateSynthesizer(domain={"smokes": ["no", "yes"]}, epsilon=epsilon, noise="exact")
+        ...     for epsilon in ("0.5", "2")
+        ... )
+        >>> spends = few.fit(people).spends_ + more.fit(people, refines=few).spends_
+        >>> sum(spend.epsilon for spend in spends)
+        Fraction(2, 1)
         """
         began = generator(self.random_state)
         with invalid_parameters():
             features = features_of(X, typed=False)
-            is_open = isinstance(self.domain, str) and self.domain == DISCOVER
-            domain = every_column({...: DISCOVER} if is_open else self.domain, features)
-            columns = declared_columns(domain)
-            values = declared_values(features, columns)
-            columns = typed(columns, values)
-            discovery = self._discovery(columns)
-            fit = self._declared(columns, discovery)
-            noise, refuse = noise_of(self.noise), self._refuses_unknown()
-            is_fit = is_fit_for_release(self.noise)
-            promise = promised(fit, asked=self.epsilon, is_fit=is_fit)
-            # A declaration that read rows may hold a cache of them, so it is not the one kept.
-            again = declared_columns(domain)
-
-            def run() -> Estimate[SyntheticTable]:
-                nonlocal fit, columns, again
-                spends: tuple[Spend, ...] = ()
-                if discovery is not None:
-                    columns, spends = discovery.found(values, noise)
-                    fit, again = replace(self._declared(columns), guarantee=fit.guarantee), columns
-                counter = counter_over_codes(
-                    values, again, refuse=refuse, constraints=fit.domain.constraints
-                )
-                fitted = fit.run(counter, noise=noise, rng=copy.deepcopy(began))
-                return replace(fitted, spends=(*spends, *fitted.spends))
-
-            fitted = self._paid(fit, run, noise)
-        self._fit, self._columns, self._began = fit, columns, began
-        self._table, self._transcript = fitted.released, fitted.transcript
-        self.spends_ = fitted.spends
-        self.discovered_ = {} if discovery is None else discovery.words_of(columns)
-        self.graph_ = clique_graph(fitted.released)
-        self.fit_for_release_ = is_fit
-        self._promised = promise
-        self._frame_kind = frame_kind(X)
-        self._name_features(fit.domain.names, is_named=features.labels is not None)
-        self.warnings_ = table_doubts(fitted, fit, nominal_rows=self.nominal_rows)
+            begun = self._begun(features, with_prior=prior is not None)
+            if prior is not None:
+                begun.fit = replace(begun.fit, public=self._public_rows(prior, X, begun))
+            before = None if refines is None else self._finished(refines)
+            if before is not None:
+                begun.fit = before.refined_by(begun.fit, self.noise)
+            noise, is_fit = noise_of(self.noise), is_fit_for_release(self.noise)
+            promise = promised(begun.fit, asked=self.epsilon, is_fit=is_fit)
+            fitted, draw = drawn(
+                begun.fit,
+                lambda: self._run(begun, noise, copy.deepcopy(began)),
+                begun.rows,
+                noise=noise,
+                population=self.population,
+                refines=None if before is None else before.draw,
+            )
+        self._over = FinishedFit(begun.fit, began, fitted.transcript, draw, is_fit)
+        self._frame_kind, self._promised = frame_kind(X), promise
+        self._keep(begun, fitted)
+        self._name_features(begun.fit.domain.names, is_named=features.labels is not None)
         warn_of("PrivateSynthesizer", self.warnings_)
         return self
+
+    def _begun(self, features: Features, *, with_prior: bool) -> _Begun:
+        is_open = isinstance(self.domain, str) and self.domain == DISCOVER
+        domain = every_column({...: DISCOVER} if is_open else self.domain, features)
+        columns = declared_columns(domain)
+        values = declared_values(features, columns)
+        columns = typed(columns, values)
+        discovery = self._discovery(columns)
+        fit = self._declared(columns, discovery, with_prior=with_prior)
+        # A declaration that read rows may hold a cache of them, so it is not the one kept.
+        again = declared_columns(domain)
+        begun = _Begun(fit, columns, again, values, discovery, refuse=self._refuses_unknown())
+        if discovery is None:
+            begun.prepare()
+        return begun
+
+    def _run(
+        self, begun: _Begun, noise: NoiseSource, rng: np.random.Generator
+    ) -> Estimate[SyntheticTable]:
+        """A discovery first, where there is something to discover."""
+        spends: tuple[Spend, ...] = ()
+        if begun.discovery is not None:
+            begun.columns, spends = begun.discovery.found(begun.values, noise)
+            begun.fit = replace(self._declared(begun.columns), guarantee=begun.fit.guarantee)
+            begun.again = begun.columns
+            begun.prepare()
+        assert begun.rows is not None
+        fitted = begun.fit.run(begun.rows.counter(), noise=noise, rng=rng)
+        return replace(fitted, spends=(*spends, *fitted.spends))
+
+    def _keep(self, begun: _Begun, fitted: Estimate[SyntheticTable]) -> None:
+        self._columns, self._table = begun.columns, fitted.released
+        found = begun.discovery
+        self.spends_ = fitted.spends
+        self.discovered_ = {} if found is None else found.words_of(begun.columns)
+        self.graph_ = clique_graph(fitted.released)
+        self.fit_for_release_ = self._over.is_fit
+        self.warnings_ = table_doubts(fitted, begun.fit, nominal_rows=self.nominal_rows)
 
     def _name_features(self, names: tuple[str, ...], *, is_named: bool) -> None:
         """An array has no names: those of an earlier fit are forgotten."""
@@ -343,17 +402,40 @@ noise protects nobody
         """Synthetic rows with the declared columns in their order, in a frame of the kind that
         ``X`` was: pandas, polars (where it is installed) or Arrow; pandas for an array.
 
-        n              rows to draw anew from the model, for no further ε; None gives the rows that
-                       were drawn when it was fitted, as many as there are by a noisy count
-        random_state   of these rows; None is that of the estimator. With one, None as n draws as
-                       many rows anew
-
         Values are as declared, whatever those of ``X`` were. So are NumPy's types, which pandas
         makes from values: levels as they were written, whole numbers int64, others float64. Types
         that say no value come out as they came in, as long as the declared values fit: dates,
         categories (of the declared levels), pandas' nullable types, those of Arrow and polars.
         They are taken as public. Nullable columns can hold NA.
-        Raises InvalidParameter unless n is a whole number in 0..10^9.
+
+        Parameters
+        ----------
+        n : int, default=None
+            Rows to draw anew from the model, from 0 to 10^9, for no further ε; None gives the rows
+            that were drawn when it was fitted, as many as there are by a noisy count.
+        random_state : int, RandomState or None, default=None
+            Of these rows; None is that of the estimator. With one, None as n draws as many anew.
+
+        Returns
+        -------
+        frame of n rows
+            A column a declared one.
+
+        Raises
+        ------
+        InvalidParameter
+            For another n; NotFittedError before a fit.
+
+        Examples
+        --------
+        >>> from dp_pipeline.estimators import PrivateSynthesizer
+        >>> people = [["no", 0], ["yes", 2]] * 500
+        >>> domain = {"smokes": ["no", "yes"], "visits": {"size": 3, "nullable": True}}
+        >>> synthesizer = PrivateSynthesizer(domain=domain, epsilon=1).fit(people)
+        >>> synthesizer.sample(5, random_state=7).dtypes["visits"]
+        Int64Dtype()
+        >>> synthesizer.sample(5, random_state=7).equals(synthesizer.sample(5, random_state=7))
+        True
         """
         check_is_fitted(self)
         if n is None and random_state is None:
@@ -362,21 +444,42 @@ noise protects nobody
         with invalid_parameters():
             rows = whole_number(many, of="n", least=0, most=MOST_ROWS)
         rng = generator(self.random_state if random_state is None else random_state)
-        table = redrawn(self._fit, self._transcript, rows=rows, began=self._began, rng=rng)
-        return synthetic_frame(table, self._columns, self._frame_kind)
+        return synthetic_frame(self._over.redrawn(rows, rng), self._columns, self._frame_kind)
 
     def marginal(self, *columns: str | Sequence[str]) -> Any:
         """What was released of one or more columns together, a pandas frame with a row a cell:
         ``marginal("age", "sex")``, or a list of them.
 
-        probability   the share of the synthetic rows, which adds up to 1
-        noisy_count   rows, by the noisy table with these columns that has the least noise; NA
-                      where no table that was paid for has all of them
-        deviation     the standard deviation of the noise in that, in rows
+        Parameters
+        ----------
+        *columns : str, or one list of them
+            Declared columns, each once, with at most 2^24 cells together.
 
-        The index holds every declared cell, a level of the index a column: declared levels, bins
-        in words, NA for missing. Raises InvalidParameter for no column, one twice or not
-        declared, and for more than 2^24 cells.
+        Returns
+        -------
+        pandas.DataFrame of shape (cells, 3)
+            ``probability``, the share of the synthetic rows, which adds up to 1; ``noisy_count``,
+            rows, by the noisy table with these columns that has the least noise, NA where no table
+            that was paid for has all of them; ``deviation``, the standard deviation of the noise in
+            that, in rows. The index holds every declared cell, a level of the index a column:
+            declared levels, bins in words, NA for missing.
+
+        Raises
+        ------
+        InvalidParameter
+            For no column, one twice or not declared, and for more cells; NotFittedError before a
+            fit.
+
+        Examples
+        --------
+        >>> from dp_pipeline.estimators import PrivateSynthesizer
+        >>> people = [["no", 0], ["yes", 2]] * 500
+        >>> domain = {"smokes": ["no", "yes"], "visits": 3}
+        >>> synthesizer = PrivateSynthesizer(domain=domain, epsilon=10, method="independent")
+        >>> synthesizer.fit(people).marginal("smokes", "visits").shape
+        (6, 3)
+        >>> synthesizer.marginal("visits")["noisy_count"].round(-2).tolist()
+        [500, 0, 500]
         """
         check_is_fitted(self)
         named: Any = columns
@@ -403,7 +506,11 @@ noise protects nobody
         return None
 
     def _declared(
-        self, columns: tuple[DeclaredColumn, ...], discovery: Discovery | None = None
+        self,
+        columns: tuple[DeclaredColumn, ...],
+        discovery: Discovery | None = None,
+        *,
+        with_prior: bool = False,
     ) -> PrivateFit[SyntheticTable]:
         """The fit; before a discovery, of as many cells as may be found."""
         said = self.constraints
@@ -413,8 +520,13 @@ noise protects nobody
         epsilon, delta = exact_epsilon(self.epsilon), exact_delta(self.delta)
         cost = None if discovery is None else discovery.cost
         epsilon = left_of(epsilon, cost)
-        params = planning_params(self.plan_from, self, self.method_params)
-        model = table_model(self.method, nominal_rows=self.nominal_rows, params=params)
+        learned = planning_params(self.plan_from, self)
+        model = table_model(
+            self.method,
+            nominal_rows=self.nominal_rows,
+            params=self.method_params,
+            learned=learned | (prior_params(self.method) if with_prior else {}),
+        )
         model.check(domain)
         guarantee = plain_guarantee(self.method, model, epsilon, domain=domain, delta=delta)
         before = self.plan_from
@@ -430,6 +542,26 @@ noise protects nobody
             earlier,
         )
 
+    @staticmethod
+    def _public_rows(prior: Any, X: Any, begun: _Begun) -> PublicTable:
+        if prior is X:
+            raise DeclarationError("prior: expected public rows of others, got X itself")
+        if begun.discovery is not None:
+            raise DeclarationError(
+                "prior: expected declared columns, which say the same of both, got some to discover"
+            )
+        return public_rows(prior, begun.again, constraints=begun.fit.domain.constraints)
+
+    def _finished(self, refines: object) -> FinishedFit:
+        """What a fit is over that is to be refined."""
+        found = getattr(refines, "_over", None)
+        if not isinstance(refines, type(self)) or not isinstance(found, FinishedFit):
+            raise DeclarationError(
+                f"refines: expected a fitted {type(self).__name__}, got "
+                f"{'one without a fit' if isinstance(refines, type(self)) else 'another object'}"
+            )
+        return found
+
     def _refuses_unknown(self) -> bool:
         if self.on_unknown not in ("drop", "error"):
             raise DeclarationError(
@@ -441,16 +573,6 @@ noise protects nobody
             )
         return self.on_unknown == "error"
 
-    def _paid(
-        self,
-        fit: PrivateFit[SyntheticTable],
-        run: Callable[[], Estimate[SyntheticTable]],
-        noise: Any,
-    ) -> Estimate[SyntheticTable]:
-        if self.population is None:
-            return run()
-        return charged(fit, run, population=self.population, noise=noise)
-
     def _chosen(self, names: list[str]) -> tuple[DeclaredColumn, ...]:
         known = {column.attribute.name: column for column in self._columns}
         if not names or len(set(names)) < len(names) or not set(names) <= set(known):
@@ -458,7 +580,7 @@ noise protects nobody
                 f"marginal: expected some of the columns {', '.join(known)}, each once, "
                 f"got {names!r:.60}"
             )
-        cells = self._fit.domain.cell_count(tuple(names))
+        cells = self._over.fit.domain.cell_count(tuple(names))
         if cells > MOST_GRID_CELLS:
             raise DeclarationError(
                 f"marginal: expected at most {MOST_GRID_CELLS} cells, "

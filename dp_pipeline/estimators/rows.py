@@ -7,14 +7,17 @@ What becomes of a row depends on that row alone, as it does in ``raw.prepare``.
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp_pipeline.estimators.declared import DeclaredColumn, domain_of
-from dp_pipeline.estimators.frames import Features, numbered, stored, stored_times
+from dp_pipeline.estimators.frames import Features, features_of, numbered, stored, stored_times
+from dp_pipeline.inference.public_table import PublicTable
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.values import level_codes, missing_cells, valid_numbers
 from dp_pipeline.spec.constraints import Constraint
@@ -69,10 +72,60 @@ def declared_values(features: Features, columns: Columns) -> list[Any]:
     return list(features.columns)
 
 
-def counter_over_codes(
+@dataclass(frozen=True, eq=False)
+class PreparedRows:
+    """The rows that fit a domain, 1 or 2 bytes a code.
+
+    codes         column → codes (number,)
+    coordinates   column of numbers that are never missing → fixed-point coordinates (number,)
+    """
+
+    domain: Domain
+    codes: dict[str, NDArray[Any]]
+    coordinates: dict[str, NDArray[Any]]
+    number: int
+
+    def counter(self) -> MemoryCounter:
+        """The engine over them."""
+        return MemoryCounter(
+            self.domain, coordinates=self.coordinates, codes=self.codes, rows=self.number
+        )
+
+    def fingerprint(self, secret: bytes) -> str:
+        """Keyed digest: of rows that are counted alike, in whatever order, the same one."""
+        packed = self._packed()
+        if len(packed) > 1:
+            order = np.lexsort(packed)
+            packed = [cells[order] for cells in packed]
+        else:
+            packed = [np.sort(cells) for cells in packed]
+        sizes = [(one.name, one.size) for one in self.domain]
+        digest = hmac.new(secret, f"{sizes} {self.number} ".encode(), "sha256")
+        for cells in packed:
+            digest.update(cells.astype("<u8").tobytes())
+        return digest.hexdigest()
+
+    def _packed(self) -> list[NDArray[np.uint64]]:
+        """The codes of as many columns as fit 64 bits in one number, as sorting takes as long for
+        one column as for all of these.
+        """
+        packed: list[NDArray[np.uint64]] = []
+        room = 0
+        for one in self.domain:
+            codes = self.codes[one.name].astype(np.uint64)
+            if packed and room * one.size <= 1 << 64:
+                packed[-1] = packed[-1] * np.uint64(one.size) + codes
+                room *= one.size
+            else:
+                packed.append(codes)
+                room = one.size
+        return packed
+
+
+def prepared_rows(
     values: list[Any], columns: Columns, *, refuse: bool, constraints: tuple[Constraint, ...] = ()
-) -> MemoryCounter:
-    """The engine over the rows whose values fit, and keep constraints, 1 or 2 bytes a code.
+) -> PreparedRows:
+    """The rows whose values fit, and keep constraints.
 
     values   one list of values (n,) a declared column
     refuse   raise where a row does not fit, in place of leaving it out: DeclarationError
@@ -102,12 +155,30 @@ def counter_over_codes(
             among = " and ".join(allowed.names)
             raise DeclarationError(f"X: expected rows that keep constraints of {among}, got others")
         keep &= ~broken
-    return MemoryCounter(
+    return PreparedRows(
         domain,
-        coordinates={name: column[keep] for name, column in coordinates.items()},
-        codes={name: column[keep] for name, column in codes.items()},
-        rows=int(keep.sum()),
+        {name: column[keep] for name, column in codes.items()},
+        {name: column[keep] for name, column in coordinates.items()},
+        int(keep.sum()),
     )
+
+
+def public_rows(
+    prior: Any, columns: Columns, *, constraints: tuple[Constraint, ...] = ()
+) -> PublicTable:
+    """Rows of others that anybody may see, as codes of the declared cells; those that do not fit,
+    or break constraints, are left out.
+
+    Raises DeclarationError as for ``X``, and where no row is left: public rows may be told of.
+    """
+    try:
+        values = declared_values(features_of(prior, typed=False), columns)
+    except DeclarationError as error:
+        raise DeclarationError(f"prior: {str(error).removeprefix('X: ')}") from None
+    rows = prepared_rows(values, columns, refuse=False, constraints=constraints)
+    if not rows.number:
+        raise DeclarationError("prior: expected public rows with declared values, got none")
+    return PublicTable(rows.codes, {one.name: one.size for one in rows.domain})
 
 
 def _coded(attribute: Attribute, values: Any) -> tuple[IntArray, NDArray[Any] | None]:

@@ -4,6 +4,8 @@ A type is taken over from ``X`` where it says no value of a row: nullable types 
 Arrow and polars, categories (but never which ones ``X`` has), dates. What is declared decides
 between texts, truth values, whole numbers and others, because a type that was guessed from values
 may differ in just that: one text in a column of numbers makes texts of them.
+
+What was released as a frame of cells and as a graph of cliques.
 """
 
 from __future__ import annotations
@@ -290,3 +292,17 @@ def _labels(column: DeclaredColumn) -> Any:
         return _levels(column, np.arange(size))
     texts = list(column.attribute.labels())
     return [*texts[:-1], None] if column.attribute.nullable else texts
+
+
+def clique_graph(table: SyntheticTable) -> Any:
+    """An undirected graph: cliques with their ``cells``, edges with their ``separator``."""
+    import networkx as nx
+
+    graph = nx.Graph()
+    for clique in table.cliques:
+        graph.add_node(clique, cells=table.domain.cell_count(clique))
+    for parent, child in table.links:
+        first, second = table.cliques[parent], table.cliques[child]
+        shared = tuple(name for name in second if name in first)
+        graph.add_edge(first, second, separator=shared)
+    return graph

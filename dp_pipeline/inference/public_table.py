@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -31,6 +32,14 @@ class PublicTable:
     def rows(self) -> int:
         """How many there are."""
         return len(next(iter(self.codes.values()), ()))
+
+    @property
+    def digest(self) -> str:
+        """Of all codes, in their order: which rows they are, for whoever uses them again."""
+        told = hashlib.sha256()
+        for name, column in self.codes.items():
+            told.update(f"{name} {len(column)} ".encode() + column.astype("<i8").tobytes())
+        return told.hexdigest()[:32]
 
     def shares(self, names: Names) -> FloatArray:
         """Shares of the cells over these attributes: of levels of one, of groups of several."""

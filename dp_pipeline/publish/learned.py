@@ -7,7 +7,6 @@ same ones.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -59,11 +58,9 @@ class PublicRows:
         assert isinstance(release.model, TableModel)
         names = release.model.chosen(release.spec.domain)
         _require_alike(release.spec, other, names, where)
-        codes, digest = _codes(release.home, other, names, where), hashlib.sha256()
-        for one, column in codes.items():
-            digest.update(f"{one} {len(column)} ".encode() + column.astype("<i8").tobytes())
         sizes = {one: release.spec.domain[one].size for one in names}
-        return cls(PublicTable(codes, sizes), f"{name} {digest.hexdigest()[:32]}")
+        table = PublicTable(_codes(release.home, other, names, where), sizes)
+        return cls(table, f"{name} {table.digest}")
 
 
 def public_table(release: EpsilonRelease, key: ReleaseKey) -> PublicTable | None:

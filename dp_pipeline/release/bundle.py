@@ -325,6 +325,12 @@ class Key(Protocol):
         """Hex digest of all that decides what it holds."""
 
 
+def refinement_digest(population: str, refines: str) -> str:
+    """The one digest of all refinements of a release; ``refines`` is that of the release."""
+    once = {"lineage": population, "refines": refines}
+    return hashlib.sha256(json.dumps(once, sort_keys=True).encode()).hexdigest()
+
+
 @dataclass(frozen=True)
 class ReleaseKey:
     """Everything that decides which noisy answers a release holds. No row enters.
@@ -362,8 +368,7 @@ class ReleaseKey:
     def digest(self) -> str:
         """Hex digest of all fields that have to be named; of a refinement, of what it refines."""
         if self.refines:
-            once = {"lineage": self.population, "refines": self.refines}
-            return hashlib.sha256(json.dumps(once, sort_keys=True).encode()).hexdigest()
+            return refinement_digest(self.population, self.refines)
         fields = said(self)
         # A key keeps its first word for a population: it also seeds what is drawn from the answers.
         fields["lineage"] = fields.pop("population")

@@ -80,6 +80,11 @@ def load_dataset(dataset: str | Path) -> DatasetSpec:
 
     Raises DeclarationError for the first mistake of a file, with its line; for a name that is none
     or another file's; and where the environment does not name what the source needs.
+
+    >>> import dp_pipeline as dp
+    >>> census = dp.load_dataset("census")
+    >>> census.name, census.population, census.partition_keys
+    ('census', 'city_census', ('0.1', '0.5', '1'))
     """
     from dp_pipeline.spec.parser import load_spec
 

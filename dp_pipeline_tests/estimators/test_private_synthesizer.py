@@ -229,7 +229,7 @@ def test_a_method_that_draws_its_questions_is_replayed_from_where_it_began():
     fitted = copier(method="privbayes", random_state=None).fit(VILLAGE)
     # Six attributes to begin with: all of ten other beginnings are the right one in 1 of 6^10.
     assert [len(fitted.sample(3)) for _ in range(10)] == [3] * 10
-    assert isinstance(fitted._fit.model, PrivBayes)
+    assert isinstance(fitted._over.fit.model, PrivBayes)
 
 
 def test_parameters_set_after_a_fit_change_nothing_that_was_fitted():

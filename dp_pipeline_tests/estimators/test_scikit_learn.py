@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dp_pipeline
@@ -95,6 +96,23 @@ OF_THE_SYNTHESIZER = {
 )
 def test_the_checks_of_scikit_learn_pass_for_a_synthesizer(estimator: BaseEstimator, check):
     check(estimator)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", NOT_HERE | NOT_WITHOUT_A_SEED)
+def test_a_check_that_is_said_not_to_pass_does_not(name: str):
+    estimator = private(noise="exact", bounds=(-100, 100))
+    check = getattr(estimator_checks, name)
+    with pytest.raises((AssertionError, ValueError, TypeError)):
+        check("PrivateKMeans", estimator)
+
+
+def test_public_rows_reach_a_synthesizer_that_is_a_step_of_a_pipeline():
+    frame = pd.DataFrame({"a": [0, 1] * 50, "b": [0, 1] * 50})
+    synthesizer = PrivateSynthesizer(domain={"a": 2, "b": 2}, epsilon=1, noise="seeded:7")
+    pipeline = make_pipeline(FunctionTransformer(), synthesizer)
+    pipeline.fit(frame, privatesynthesizer__prior=frame.copy())
+    assert "its public rows are not protected" in repr(pipeline[-1])
 
 
 def test_a_clone_has_the_parameters_and_nothing_that_was_fitted():

@@ -1,0 +1,262 @@
+"""A fit that is over, taken up again: rows drawn anew from its answers, or a fit that refines it.
+
+A refinement takes noise away from the answers of a fit at a smaller ε, of the very same rows; the
+two together cost the larger ε (``gate.mechanisms.refine``). That holds for *one* refinement: two of
+them could tell more together than what was paid for both. And it needs the same rows: the noise of
+an answer is the answer less the exact counts, which of other rows would be another noise.
+
+What is known of that is a *draw*: which rows a fit was of, as a keyed fingerprint, and whether it
+was refined. A fitted estimator is released, so it holds neither. A ledger knows both where a
+population pays; else nobody but the process that fitted, whose copies know nothing.
+"""
+
+from __future__ import annotations
+
+import copy
+import hmac
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from dp_pipeline.estimators.charging import charged, dry_run, refined_already, require_account
+from dp_pipeline.estimators.fit import Estimate, PrivateFit, RefinedFit, is_fit_for_release
+from dp_pipeline.estimators.rows import PreparedRows
+from dp_pipeline.gate.noise import NoiseSource, OpenDPNoise
+from dp_pipeline.models import MODELS
+from dp_pipeline.models.base import Coarse
+from dp_pipeline.models.tables.base import TableModel
+from dp_pipeline.publish.home import find_home
+from dp_pipeline.publish.release import ROWS
+from dp_pipeline.release.bundle import REFINED_FROM, REFINES, refinement_digest
+from dp_pipeline.release.synthetic_table import SyntheticTable
+from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.spec.amounts import epsilon_text
+from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.parameters import texts_of
+
+
+class _StoredAnswers(Transcript):
+    """Answers of a fit; with the last of them the model's randomness becomes another.
+
+    A model may draw which questions it asks, so it must begin as it began; what it draws
+    after its last answer are rows.
+    """
+
+    def __init__(
+        self, answered: Transcript, *, rng: np.random.Generator, then: np.random.Generator
+    ) -> None:
+        super().__init__()
+        self._records = list(answered.records)
+        self._rng, self._then = rng, then
+
+    def recall(self, question: str, *, words: str = "") -> IntArray | None:
+        """The stored answer, as any transcript gives it."""
+        answer = super().recall(question, words=words)
+        if self._next == len(self._records):
+            self._rng.bit_generator.state = self._then.bit_generator.state
+        return answer
+
+
+@dataclass(frozen=True, eq=False)
+class FinishedFit:
+    """Everything of a fit that is over but the rows: private, and what was declared.
+
+    began        randomness as it was when the fit began
+    transcript   all questions and noisy answers
+    draw         which rows it was of; None where it can never be refined
+    is_fit       whether its noise may protect persons
+    """
+
+    fit: PrivateFit[SyntheticTable]
+    began: np.random.Generator
+    transcript: Transcript
+    draw: Draw | None
+    is_fit: bool
+
+    def redrawn(self, rows: int, rng: np.random.Generator) -> SyntheticTable:
+        """Rows drawn anew from what was released: post-processing, no row is read, nothing is
+        spent. ``rng`` is the randomness of the rows.
+        """
+        model, began = self.fit.model, copy.deepcopy(self.began)
+        assert isinstance(model, TableModel)
+        answers = _StoredAnswers(self.transcript, rng=began, then=rng)
+        again = replace(self.fit, model=replace(model, synthetic_rows=rows))
+        return again.replayed(answers, noise=OpenDPNoise(), rng=began).released
+
+    def refined_by(self, fit: PrivateFit[SyntheticTable], noise: object) -> PrivateFit[Any]:
+        """The fit at a larger ε, of this one's answers; DeclarationError where that cannot be,
+        whatever the rows are.
+        """
+        self._require_refinable(fit)
+        mine, asked = self.fit.guarantee, fit.guarantee
+        if mine.currency != asked.currency:
+            raise DeclarationError("refines: expected a fit with the same delta, got another")
+        if not mine.amount < asked.amount:
+            raise DeclarationError(
+                f"refines: expected a fit at an ε below {epsilon_text(asked.epsilon)}, got "
+                f"{epsilon_text(mine.epsilon)}"
+            )
+        if is_fit_for_release(noise) and not self.is_fit:
+            raise DeclarationError(
+                "refines: expected a fit whose noise may protect persons as this one's may, got "
+                "one with a seed or a source of its own"
+            )
+        told = self.fit.replayed(
+            self.transcript.rewind(), noise=OpenDPNoise(), rng=copy.deepcopy(self.began)
+        )
+        coarse = Coarse(told.released, mine.amount)
+        return replace(fit, refines=RefinedFit(coarse, told.answered, mine.epsilon))
+
+    def _require_refinable(self, fit: PrivateFit[SyntheticTable]) -> None:
+        for one in (fit, self.fit):
+            if not one.model.refines:
+                known = ", ".join(name for name in MODELS if MODELS[name].refines)
+                raise DeclarationError(
+                    "refines: expected a method that asks the same questions at every ε "
+                    f"({known} do), got {one.method}"
+                )
+        learned = self.fit.earlier is not None or fit.earlier is not None
+        if learned or self.fit.public is not None or fit.public is not None:
+            name = "plan_from" if learned else "prior"
+            raise DeclarationError(f"refines: expected fits without {name}, got one with it")
+        if self.draw is None or fit.discover is not None:
+            raise DeclarationError(
+                "refines: expected fits of declared columns, got one whose domain is discovered"
+            )
+        alike = (self.fit.method, self.fit.domain, texts_of(self.fit.model, measuring=True))
+        if alike != (fit.method, fit.domain, texts_of(fit.model, measuring=True)):
+            raise DeclarationError(
+                "refines: expected a fit with the same domain, constraints, method and "
+                "method_params, got one with others"
+            )
+
+
+class DrawHere:
+    """A draw that nobody but this process knows of: no ledger was told.
+
+    Pickles, deep copies and forked processes know nothing: what is refined in one of them could be
+    refined in another one too.
+    """
+
+    def __init__(self, rows: str = "") -> None:
+        self._rows, self._process, self._once = rows, os.getpid(), threading.Lock()
+
+    def __reduce__(self) -> tuple[type[DrawHere], tuple[()]]:
+        return DrawHere, ()
+
+    def require_same_rows(self, rows: str) -> None:
+        """DeclarationError for other rows, and in a process that does not know which they were."""
+        if not self._rows or self._process != os.getpid():
+            raise DeclarationError(
+                "refines: expected the very object that was fitted in this process, got a copy: "
+                "nobody knows whether another one was refined; only with `population` a ledger does"
+            )
+        _require_equal(self._rows, rows)
+
+    def take(self) -> None:
+        """Refine it, once; DeclarationError for the second time, in whatever thread."""
+        if not self._once.acquire(blocking=False):
+            raise refined_already()
+
+
+@dataclass(frozen=True)
+class DrawInLedger:
+    """A draw that a population has paid for, under a key of its ledger."""
+
+    population: str
+    key: str
+
+    def require_same_rows(self, rows: str) -> None:
+        """DeclarationError for other rows, in another home, and for a draw that was refined."""
+        ledger = find_home().ledger
+        past = ledger.history(self.key)
+        if not past:
+            raise DeclarationError(
+                f"refines: expected a fit that the ledger in {ledger.folder} knows, got another"
+            )
+        _require_equal(past[0].facts.get(ROWS, ""), rows)
+        if ledger.state(refinement_digest(self.population, self.key)) is not None:
+            raise refined_already()
+
+
+Draw = DrawHere | DrawInLedger
+
+_SECRET = uuid4().bytes
+"""Of this process, for fingerprints that stay in it."""
+
+
+def _require_equal(known: str, rows: str) -> None:
+    """Said in the same words whatever the rows are; whoever fits holds them."""
+    if not hmac.compare_digest(known, rows):
+        raise DeclarationError(
+            "X: expected the very rows of the fit that is refined, prepared alike, got others"
+        )
+
+
+def drawn(
+    fit: PrivateFit[SyntheticTable],
+    run: Callable[[], Estimate[SyntheticTable]],
+    rows: PreparedRows | None,
+    *,
+    noise: NoiseSource,
+    population: str | None,
+    refines: Draw | None,
+) -> tuple[Estimate[SyntheticTable], Draw | None]:
+    """Run a fit, which its population pays for if there is one, and what is known of its rows.
+
+    rows      None where the domain is discovered first: such a fit is never refined, as little as
+              one that learns from elsewhere
+    refines   the draw that is refined; None: it draws by itself
+
+    DeclarationError for a refinement of other rows, a second one, and one that another population
+    pays for than the first fit; nothing was drawn or charged then.
+    """
+    learns = fit.earlier is not None or fit.public is not None
+    if learns or not fit.model.refines:
+        # To sort many rows for a fingerprint that nobody will ask for takes long.
+        rows = None
+    if population is None:
+        draw = None if rows is None else DrawHere(rows.fingerprint(_SECRET))
+        return _drawn_here(fit, run, draw, refines), draw
+    ledger, account = require_account(population, noise)
+    facts = {} if rows is None else {ROWS: rows.fingerprint(ledger.key(account.population))}
+    key = uuid4().hex
+    if refines is not None:
+        if not isinstance(refines, DrawInLedger) or refines.population != population:
+            raise _paid_otherwise(population)
+        refines.require_same_rows(facts[ROWS])
+        key = refinement_digest(population, refines.key)
+        assert fit.refines is not None
+        facts |= {REFINES: refines.key, REFINED_FROM: epsilon_text(fit.refines.epsilon)}
+    fitted = charged(fit, run, population=population, noise=noise, key=key, facts=facts)
+    return fitted, None if rows is None else DrawInLedger(population, key)
+
+
+def _drawn_here(
+    fit: PrivateFit[SyntheticTable],
+    run: Callable[[], Estimate[SyntheticTable]],
+    draw: DrawHere | None,
+    refines: Draw | None,
+) -> Estimate[SyntheticTable]:
+    if refines is None:
+        return run()
+    if draw is None or not isinstance(refines, DrawHere):
+        raise _paid_otherwise(None)
+    refines.require_same_rows(draw._rows)  # noqa: SLF001
+    # What cannot be drawn must not use up the one refinement.
+    dry_run(fit)
+    refines.take()
+    return run()
+
+
+def _paid_otherwise(population: str | None) -> DeclarationError:
+    payer = "nobody" if population is None else f"population {population}"
+    return DeclarationError(
+        f"refines: expected a fit that {payer} paid for, as for this one, got another"
+    )

@@ -1,0 +1,428 @@
+"""A fit at a larger ε takes noise away from an earlier one of the same rows: once, and only then
+for what is between the two.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+from dp_pipeline.estimators import InvalidParameter, PrivateSynthesizer
+from dp_pipeline.estimators.declared import declared_columns, domain_of
+from dp_pipeline.estimators.rows import PreparedRows
+from dp_pipeline.ledger import Account, Ledger
+from dp_pipeline.models.tables.one_shot import OneShot
+from dp_pipeline.publish.home import HOME_VARIABLE, find_home
+from dp_pipeline.release.accountant import REFINED
+from dp_pipeline.release.bundle import REFINED_FROM, REFINES
+from dp_pipeline.spec.amounts import rho_of
+from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError
+from dp_pipeline_tests.estimators.households import (
+    METHODS,
+    VILLAGE,
+    copier,
+    require_valid,
+)
+from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise
+
+pytestmark = pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.private_kmeans.WeakSignal")
+"""Few rows are no news here."""
+
+REFINABLE = ["independent", "priview", "one_shot"]
+DELTA = Fraction(1, 10**9)
+PEOPLE = pd.DataFrame({"smokes": ["no", "yes", "yes", "no"] * 200, "age": [30, 60, 70, 20] * 200})
+DOMAIN = {"smokes": ["no", "yes"], "age": {"bounds": [0, 100], "bins": 4, "integer": True}}
+
+
+def synthesizer(epsilon: Any = "0.5", **changes: Any) -> PrivateSynthesizer:
+    standard = {"domain": DOMAIN, "noise": "seeded:7", "random_state": 0}
+    return PrivateSynthesizer(**{**standard, **changes, "epsilon": epsilon})
+
+
+def two(**changes: Any) -> tuple[PrivateSynthesizer, PrivateSynthesizer]:
+    """A fit of the people at ε = 0.5, and its refinement at ε = 2."""
+    first = synthesizer(**changes).fit(PEOPLE)
+    return first, synthesizer("2", **{"noise": "seeded:8", **changes}).fit(PEOPLE, refines=first)
+
+
+def paid(*fits: PrivateSynthesizer) -> Fraction:
+    return sum((one.epsilon for fit in fits for one in fit.spends_), Fraction(0))
+
+
+@pytest.mark.parametrize("method", REFINABLE)
+def test_a_fit_and_its_refinement_cost_the_larger_epsilon_together(method: str) -> None:
+    first, second = two(method=method)
+    assert (paid(first), paid(second)) == (Fraction("0.5"), Fraction("1.5"))
+    assert {one.mechanism for one in second.spends_} == {REFINED}
+
+
+def test_with_a_delta_they_cost_the_larger_rho_together() -> None:
+    first, second = two(delta="1e-9")
+    assert paid(first, second) == rho_of(Fraction(2), DELTA)
+
+
+def test_a_refined_table_has_the_noise_of_the_larger_epsilon() -> None:
+    first, second = two(method="independent")
+    alone = synthesizer("2", method="independent").fit(PEOPLE)
+    noises = [one.marginal("age")["deviation"].iloc[0] for one in (first, second, alone)]
+    assert noises[0] > 3 * noises[1]
+    assert noises[1] == noises[2]
+
+
+def test_noise_is_taken_away_and_no_other_noise_is_drawn() -> None:
+    near = []
+    for seed in range(40):
+        first = synthesizer(method="independent", noise=f"seeded:{seed}").fit(PEOPLE)
+        second = synthesizer("0.55", method="independent", noise=f"seeded:{seed + 100}")
+        second.fit(PEOPLE, refines=first)
+        counts = [one.marginal("age")["noisy_count"].to_numpy(float) for one in (first, second)]
+        near.append(np.mean(counts[0] == counts[1]))
+    # Of noise at ε the part ε²/ε'² is that of the smaller scale: drawn anew, few would agree.
+    assert np.mean(near) > 0.7
+
+
+def test_a_refinement_is_refined_again_and_rows_are_drawn_anew_from_it() -> None:
+    first, second = two()
+    third = synthesizer("8", noise="seeded:9").fit(PEOPLE, refines=second)
+    assert paid(first, second, third) == 8
+    assert third.sample(37).equals(third.sample(37))
+    assert len(pickle.loads(pickle.dumps(third)).sample(37)) == 37
+    assert third.marginal("smokes")["probability"].round(1).tolist() == [0.5, 0.5]
+
+
+def test_any_declared_columns_are_refined() -> None:
+    first = copier(epsilon="0.5").fit(VILLAGE)
+    fitted = copier(noise="seeded:8").fit(VILLAGE, refines=first)
+    require_valid(fitted.sample())
+    require_valid(fitted.sample(20))
+
+
+def test_what_is_promised_of_both_together_is_said_in_one_line() -> None:
+    _, second = two()
+    assert repr(second) == (
+        "PrivateSynthesizer by one_shot, fitted: ε=2 together with the fit at ε=0.5 that it "
+        "refines, protects one row that is added or removed; its noise protects nobody"
+    )
+
+
+def test_a_second_refinement_is_refused_whatever_became_of_the_first() -> None:
+    first, _ = two()
+    recorder = RecordingNoise()
+    again = synthesizer("4", noise=recorder)
+    with pytest.raises(InvalidParameter, match="expected a fit that was not refined yet, got one"):
+        again.fit(PEOPLE, refines=first)
+    assert not recorder.draws
+
+
+class StopsAtOnce(RecordingNoise):
+    """A crash."""
+
+    def refined_laplace(self, *_: Any) -> Any:
+        raise KeyboardInterrupt
+
+
+def test_a_refinement_that_stopped_has_used_up_the_one_there_is() -> None:
+    first = synthesizer().fit(PEOPLE)
+    with pytest.raises(KeyboardInterrupt):
+        synthesizer("2", noise=StopsAtOnce()).fit(PEOPLE, refines=first)
+    with pytest.raises(InvalidParameter, match="or whose refinement began"):
+        synthesizer("2").fit(PEOPLE, refines=first)
+
+
+def test_of_many_threads_one_refines() -> None:
+    first = synthesizer(method="independent").fit(PEOPLE)
+
+    def refine(_: int) -> bool:
+        try:
+            synthesizer("2", method="independent").fit(PEOPLE, refines=first)
+        except InvalidParameter:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(refine, range(8))) == 1
+
+
+def test_what_cannot_be_drawn_does_not_use_up_the_one_refinement(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuses(*_: Any, **__: Any) -> Any:
+        raise DeclarationError("one_shot: expected what it can do, got more")
+
+    first = synthesizer().fit(PEOPLE)
+    with monkeypatch.context() as changed:
+        changed.setattr(OneShot, "refined", refuses)
+        with pytest.raises(InvalidParameter, match="expected what it can do"):
+            synthesizer("2").fit(PEOPLE, refines=first)
+    synthesizer("2").fit(PEOPLE, refines=first)
+
+
+COPIES = {
+    "a pickle": lambda fit: pickle.loads(pickle.dumps(fit)),
+    "a deep copy": copy.deepcopy,
+}
+
+
+@pytest.mark.parametrize("how", COPIES)
+def test_a_copy_is_not_refined_as_nobody_knows_whether_another_one_was(how: str) -> None:
+    first = synthesizer().fit(PEOPLE)
+    with pytest.raises(InvalidParameter, match="expected the very object that was fitted"):
+        synthesizer("2").fit(PEOPLE, refines=COPIES[how](first))
+    synthesizer("2").fit(PEOPLE, refines=first)
+
+
+def test_a_shallow_copy_is_refined_in_the_place_of_its_original() -> None:
+    first = synthesizer().fit(PEOPLE)
+    synthesizer("2").fit(PEOPLE, refines=copy.copy(first))
+    with pytest.raises(InvalidParameter, match="not refined yet"):
+        synthesizer("2").fit(PEOPLE, refines=first)
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_process_refines_nothing_that_was_fitted_before() -> None:
+    first = synthesizer(method="independent").fit(PEOPLE)
+    child = os.fork()
+    if child == 0:
+        try:
+            synthesizer("2", method="independent").fit(PEOPLE, refines=first)
+        except InvalidParameter:
+            os._exit(7)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_the_same_rows_in_another_order_and_another_frame_are_the_same_rows() -> None:
+    first = synthesizer().fit(PEOPLE)
+    shuffled = PEOPLE.sample(frac=1, random_state=1).assign(more=3)
+    assert paid(synthesizer("2").fit(shuffled, refines=first)) == Fraction("1.5")
+
+
+@pytest.mark.parametrize("columns", [1, 30, 70])
+def test_rows_of_any_number_of_columns_are_told_apart(columns: int) -> None:
+    names = [f"x{at}" for at in range(columns)]
+    codes = np.random.default_rng(1).integers(0, 5, (40, columns)).astype(np.uint8)
+    domain = domain_of(declared_columns(dict.fromkeys(names, 5)))
+
+    def print_of(rows: np.ndarray) -> str:
+        by_name = dict(zip(names, rows.T, strict=True))
+        return PreparedRows(domain, by_name, {}, len(rows)).fingerprint(b"secret")
+
+    assert print_of(codes[::-1]) == print_of(codes)
+    for at in {0, columns // 2, columns - 1}:
+        changed = codes.copy()
+        changed[7, at] = (changed[7, at] + 1) % 5
+        assert print_of(changed) != print_of(codes)
+
+
+OTHERS = {
+    "one row more": pd.concat([PEOPLE, PEOPLE[:1]]),
+    "one row less": PEOPLE[1:],
+    "one value": PEOPLE.assign(age=[99, *PEOPLE["age"][1:]]),
+    "columns mixed": PEOPLE.assign(age=PEOPLE["age"].sample(frac=1, random_state=1).to_numpy()),
+    "nobody": PEOPLE[:0],
+}
+
+
+@pytest.mark.parametrize("rows", OTHERS)
+def test_other_rows_are_refused_in_the_same_words_and_the_one_refinement_is_left(rows: str) -> None:
+    first, recorder = synthesizer().fit(PEOPLE), RecordingNoise()
+    with pytest.raises(InvalidParameter) as caught:
+        synthesizer("2", noise=recorder).fit(OTHERS[rows], refines=first)
+    assert str(caught.value) == (
+        "X: expected the very rows of the fit that is refined, prepared alike, got others"
+    )
+    assert not recorder.draws
+    synthesizer("2").fit(PEOPLE, refines=first)
+
+
+@pytest.mark.parametrize("method", REFINABLE)
+def test_a_refined_fit_holds_noisy_answers_and_nothing_else_of_the_rows(method: str) -> None:
+    shown = []
+    for rows in (VILLAGE, VILLAGE[:1], VILLAGE[:0]):
+        first = copier(method=method, noise=ForcedNoise(5)).fit(rows)
+        second = copier(method=method, epsilon=2, noise=ForcedNoise(4)).fit(rows, refines=first)
+        shown.append(pickle.dumps([one.set_params(noise=None) for one in (first, second)]))
+    assert shown[0] == shown[1] == shown[2]
+
+
+REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "a smaller ε": ({}, {"epsilon": "0.2"}, r"expected a fit at an ε below 0\.2, got 0\.5"),
+    "the same ε": ({}, {"epsilon": 0.5}, r"expected a fit at an ε below 0\.5, got 0\.5"),
+    "another δ": ({}, {"delta": "1e-9"}, "expected a fit with the same delta, got another"),
+    "another domain": (
+        {},
+        {"domain": {**DOMAIN, "smokes": ["no", "yes", "rarely"]}},
+        "same domain, constraints, method and method_params",
+    ),
+    "constraints": (
+        {},
+        {"constraints": {"never": [{"smokes": "yes", "age": "[0, 25)"}]}},
+        "same domain, constraints, method and method_params",
+    ),
+    "a workload": (
+        {},
+        {"method_params": {"workload": "age 3"}},
+        "same domain, constraints, method and method_params",
+    ),
+    "another method": ({}, {"method": "independent"}, "same domain, constraints, method"),
+    "noise of a seed": ({}, {"noise": None}, "expected a fit whose noise may protect persons"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_fit_that_is_no_refinement_of_the_other_is_refused(case: str) -> None:
+    before, after, line = REFUSED[case]
+    first = synthesizer(**before).fit(PEOPLE)
+    with pytest.raises(InvalidParameter, match=line) as caught:
+        synthesizer(**{"epsilon": "2", **after}).fit(PEOPLE, refines=first)
+    assert "\n" not in str(caught.value)
+    synthesizer("2").fit(PEOPLE, refines=first)
+
+
+@pytest.mark.parametrize("method", [one for one in METHODS if one not in REFINABLE])
+def test_other_methods_are_refused_by_name(method: str) -> None:
+    first = synthesizer(method="independent").fit(PEOPLE)
+    with pytest.raises(InvalidParameter) as caught:
+        synthesizer("2", method=method).fit(PEOPLE, refines=first)
+    with pytest.raises(InvalidParameter, match=f"do\\), got {method}"):
+        synthesizer("2").fit(PEOPLE, refines=synthesizer(method=method).fit(PEOPLE))
+    assert all(name in str(caught.value) for name in (*REFINABLE, f"got {method}"))
+
+
+def test_nothing_that_learned_from_elsewhere_is_refined() -> None:
+    plain, public = synthesizer().fit(PEOPLE), PEOPLE.assign(age=50)
+    beside = synthesizer().fit(PEOPLE, prior=public)
+    after = synthesizer(plan_from=plain).fit(PEOPLE)
+    for fit, name in ((beside, "prior"), (after, "plan_from")):
+        with pytest.raises(InvalidParameter, match=f"refines: expected fits without {name}"):
+            synthesizer("2").fit(PEOPLE, refines=fit)
+    with pytest.raises(InvalidParameter, match="expected fits without prior"):
+        synthesizer("2").fit(PEOPLE, refines=plain, prior=public)
+
+
+def test_a_discovered_domain_is_not_refined() -> None:
+    found = {"domain": {"age": {"bounds": "discover", "bins": 4}}, "discover": {"epsilon": "0.3"}}
+    first = synthesizer(**found).fit(PEOPLE)
+    with pytest.raises(InvalidParameter, match="got one whose domain is discovered"):
+        synthesizer("2").fit(PEOPLE, refines=first)
+
+
+@pytest.mark.parametrize("what", [PEOPLE, synthesizer(), clone(synthesizer()), "0.5", object()])
+def test_what_is_no_fit_is_refused(what: Any) -> None:
+    with pytest.raises(InvalidParameter, match="refines: expected a fitted PrivateSynthesizer"):
+        synthesizer("2").fit(PEOPLE, refines=what)
+
+
+# Where a population pays, its ledger knows.
+
+PURE = Account("pure", "one row", "add_remove", "release", Fraction(3))
+IN_RHO = Account("in rho", "one row", "add_remove", "release", Fraction(9), delta=DELTA)
+PAID = {"population": "pure", "noise": "exact"}
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
+    """The ledger of a home where two accounts are open; sound at the end of the test."""
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path))
+    ledger = find_home().ledger
+    for account in (PURE, IN_RHO):
+        ledger.open_account(account)
+    yield ledger
+    ledger.verify()
+
+
+def test_a_population_pays_what_is_between_the_two(ledger: Ledger) -> None:
+    two(**PAID)
+    assert ledger.balance("pure").spent == 2
+    reserve, settled = ledger.entries("pure")[-2:]
+    assert reserve.nano_epsilon == 1_500_000_000
+    assert reserve.what.endswith("at ε=2, refined from 0.5")
+    assert reserve.facts[REFINES] == ledger.entries("pure")[-4].key
+    assert reserve.facts[REFINED_FROM] == "0.5"
+    assert settled.event == "settled"
+
+
+def test_an_account_in_rho_pays_the_rho_between_the_two(ledger: Ledger) -> None:
+    two(population="in rho", noise="exact", delta="1e-9")
+    assert ledger.balance("in rho").spent == rho_of(Fraction(2), DELTA)
+
+
+def test_an_account_in_rho_pays_for_no_refinement_in_pure_epsilon(ledger: Ledger) -> None:
+    with pytest.raises(InvalidParameter, match="what is between two ε is no difference there"):
+        two(population="in rho", noise="exact", method="independent")
+    assert ledger.balance("in rho").spent == Fraction("0.125")
+
+
+def test_a_pickle_is_refined_once_as_the_ledger_knows_of_all_of_them(ledger: Ledger) -> None:
+    first = synthesizer(**PAID).fit(PEOPLE)
+    again = pickle.loads(pickle.dumps(first))
+    synthesizer("2", **PAID).fit(PEOPLE, refines=again)
+    for one in (first, again):
+        with pytest.raises(InvalidParameter, match="expected a fit that was not refined yet"):
+            synthesizer("2.5", **PAID).fit(PEOPLE, refines=one)
+    assert ledger.balance("pure").spent == 2
+
+
+def test_other_rows_than_the_ledger_knows_are_refused_before_a_charge(ledger: Ledger) -> None:
+    first = synthesizer(**PAID).fit(PEOPLE)
+    with pytest.raises(InvalidParameter, match="X: expected the very rows"):
+        synthesizer("2", **PAID).fit(OTHERS["one row less"], refines=first)
+    assert ledger.balance("pure").spent == Fraction("0.5")
+
+
+def test_a_refinement_beyond_the_ceiling_is_refused_and_may_be_smaller(ledger: Ledger) -> None:
+    first = synthesizer(**PAID).fit(PEOPLE)
+    with pytest.raises(BudgetExceeded):
+        synthesizer("3.5", **PAID).fit(PEOPLE, refines=first)
+    synthesizer("3", **PAID).fit(PEOPLE, refines=first)
+    assert ledger.balance("pure").spent == 3
+
+
+def test_a_refinement_that_stopped_is_dead_and_no_other_begins(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = synthesizer(**PAID).fit(PEOPLE)
+    with monkeypatch.context() as broken:
+        broken.setattr(
+            "dp_pipeline.gate.noise.ExactNoise.refined_laplace", StopsAtOnce.refined_laplace
+        )
+        with pytest.raises(KeyboardInterrupt):
+            synthesizer("2", **PAID).fit(PEOPLE, refines=first)
+    with pytest.raises(InvalidParameter, match="or whose refinement began"):
+        synthesizer("2", **PAID).fit(PEOPLE, refines=first)
+    assert ledger.entries("pure")[-1].event == "dead"
+    assert ledger.balance("pure").spent == 2
+
+
+@pytest.mark.usefixtures("ledger")
+def test_who_paid_for_the_first_pays_for_the_second() -> None:
+    nobody, pure = synthesizer(noise="exact").fit(PEOPLE), synthesizer(**PAID).fit(PEOPLE)
+    for first, after, payer in (
+        (nobody, PAID, "population pure"),
+        (pure, {"noise": "exact"}, "nobody"),
+        (pure, {**PAID, "population": "in rho"}, "population in rho"),
+    ):
+        with pytest.raises(InvalidParameter, match=f"expected a fit that {payer} paid for"):
+            synthesizer("2", **after).fit(PEOPLE, refines=first)
+
+
+def test_a_fit_of_another_home_is_not_known(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = synthesizer(**PAID).fit(PEOPLE)
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "other"))
+    find_home().ledger.open_account(PURE)
+    with pytest.raises(InvalidParameter, match="refines: expected a fit that the ledger in"):
+        synthesizer("2", **PAID).fit(PEOPLE, refines=first)
+    assert ledger.balance("pure").spent == Fraction("0.5")
