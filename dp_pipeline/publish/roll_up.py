@@ -1,8 +1,8 @@
 """Roll-ups: what was released of several windows, added up. It is public already: it costs nothing.
 
 Tables that every window has measured are added cell by cell, boxes of trees and grids box by box.
-Where windows cut boxes differently, those of one are first added up to the finest boxes of which all
-tell (``release.counted_boxes``).
+Where windows cut boxes differently, those of one are first added up to the finest boxes of which
+all tell (``release.counted_boxes``).
 
 *Variance.* Windows are of different rows and their noise was drawn apart, so the variance of a sum
 is the sum of the variances. One release of all of those rows at the same ε has the noise of one
