@@ -168,6 +168,15 @@ def test_the_balance_of_a_window_is_the_sum_of_what_its_draws_cost(ran: Any) -> 
     assert drawn == project.ledger.blocks(spec.population)
 
 
+def test_the_scales_that_were_drawn_prove_what_each_window_has_paid(ran: Any) -> None:
+    project, spec, found = ran
+    proved = dict.fromkeys(WEEKS, Fraction(0))
+    for one in found:
+        spends = (spend.epsilon_of_scale for spend in one.bundle.spends)
+        proved[one.release.spec.window] += sum(spends, Fraction(0))
+    assert proved == project.ledger.blocks(spec.population)
+
+
 def test_no_row_is_in_two_windows_and_those_without_a_time_are_in_none(ran: Any) -> None:
     project, spec, _ = ran
     key, seen = project.ledger.key(spec.population), []
