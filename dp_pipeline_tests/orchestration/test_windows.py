@@ -506,6 +506,9 @@ def test_a_tick_asks_for_the_windows_that_are_over_and_behind_the_newest(project
     spec = stream(project)
     keys = [one.partition_key for one in ticked(project, spec, "2026-01-07T06:00").run_requests]
     assert keys == ["2026-W01-1"]
+    # Of several that are over, and none published, the newest.
+    first = ticked(project, spec, "2026-01-29T06:00").run_requests
+    assert [one.partition_key for one in first] == ["2026-W04-1"]
     run(project, requests(project, spec, "2026-W01"))
     assert published_windows(spec, project.home) == ("2026-W01",)
     quiet = ticked(project, spec, "2026-01-13T06:00")
