@@ -180,7 +180,7 @@ def _windows(spec: DatasetSpec) -> dg.ScheduleDefinition:
         name=f"{spec.name}_each_window",
         cron_schedule=when,
         job_name=sweep_job_name(spec),
-        description=f"Once a {windows.every} is over, and {_days(windows.grace)} more, read it and "
+        description=f"Once a {windows.every} is over{_and_more(windows.grace)}, read it and "
         f"publish {published}. Asked every {'hour' if windows.every == 'hour' else 'day'}: windows "
         "that were missed are caught up, each is charged once, and one that failed is tried again. "
         "Before the first is published it is the newest alone that is asked for. Windows before it "
@@ -280,9 +280,18 @@ def _not_read(spec: DatasetSpec, home: Home, due: Sequence[str]) -> list[str]:
     ]
 
 
-def _days(seconds: int) -> str:
-    days, rest = divmod(seconds, DAY)
-    return f"{days} days" if not rest else f"{seconds // 3600} hours"
+def _and_more(grace: int) -> str:
+    """How long after its end a window is read, in words; nothing where that is at once.
+
+    >>> _and_more(2 * DAY), _and_more(9000), _and_more(0)
+    (', and 2 days more', ', and 150 minutes more', '')
+    """
+    if not grace:
+        return ""
+    for seconds, name in ((DAY, "days"), (3600, "hours"), (60, "minutes"), (1, "seconds")):
+        if not grace % seconds:
+            return f", and {grace // seconds} {name} more"
+    raise AssertionError("every whole number is one of seconds")
 
 
 def iso_week(time: datetime) -> str:

@@ -31,9 +31,16 @@ from dp_pipeline.models.base import (
 )
 from dp_pipeline.publish.home import Home, engine_name
 from dp_pipeline.publish.learned import PublicRows, earlier_tables, learned_facts, public_table
-from dp_pipeline.publish.noisy_release import Counted, NoisyDrawing, NoisyRelease, own
+from dp_pipeline.publish.noisy_release import (
+    TRANSCRIPT,
+    Counted,
+    NoisyDrawing,
+    NoisyRelease,
+    own,
+)
 from dp_pipeline.publish.refinement import Refined, asked_key, newest_key
 from dp_pipeline.publish.release import BESIDE, ROWS, code_version, digest_of, not_dp_beside
+from dp_pipeline.publish.replay import settled_entry
 from dp_pipeline.publish.store import write_atomically
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.accountant import Accountant
@@ -42,7 +49,7 @@ from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.amounts import delta_text, epsilon_text, nano_epsilon
 from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.errors import Damaged, DeclarationError
 from dp_pipeline.spec.parameters import fact_text, texts_of
 from dp_pipeline.spec.windows import range_text
 
@@ -404,6 +411,16 @@ class EpsilonRelease(NoisyRelease):
             facts = {**facts, EARLIER_EVALUATION: epsilon_text(self.evaluation)}
         tables = fitted.released.tables()
         return Bundle(key.digest, facts, spends, quality, tables, transcript.chain)
+
+    def told(self, key: ReleaseKey) -> tuple[Fitted, Answered]:
+        """What a settled release was made of, from its stored answers; Damaged where they are not
+        those that were settled. No row is read.
+        """
+        settled = settled_entry(key.digest, key.population, self.home.ledger)
+        transcript = Transcript(self.store.transcript_path(key)).rewind()
+        if transcript.chain != settled.facts[TRANSCRIPT]:
+            raise Damaged(f"transcript: expected that of {self.what} as settled, got another")
+        return self.fitted(key, None, transcript)
 
     def fitted(
         self, key: ReleaseKey, counter: Counted | None, transcript: Transcript

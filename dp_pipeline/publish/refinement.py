@@ -17,14 +17,11 @@ from typing import TYPE_CHECKING
 
 from dp_pipeline.gate.curator import Answered
 from dp_pipeline.models.base import Coarse
-from dp_pipeline.publish.noisy_release import TRANSCRIPT
 from dp_pipeline.publish.release import ROWS
-from dp_pipeline.publish.replay import settled_entry
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bundle import REFINED_FROM, REFINES, ReleaseKey
-from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.amounts import epsilon_text
-from dp_pipeline.spec.errors import Damaged, DeclarationError
+from dp_pipeline.spec.errors import DeclarationError
 
 if TYPE_CHECKING:
     from dp_pipeline.ledger import Entry
@@ -186,10 +183,5 @@ class Refined:
         """What it released, made again from its stored answers, and these answers; Damaged where
         they are not those that were settled.
         """
-        base, key = self.release, self.key
-        settled = settled_entry(key.digest, key.population, base.home.ledger)
-        transcript = Transcript(base.store.transcript_path(key)).rewind()
-        if transcript.chain != settled.facts[TRANSCRIPT]:
-            raise Damaged(f"transcript: expected that of {base.what} as settled, got another")
-        fitted, answered = base.fitted(key, None, transcript)
-        return Coarse(fitted.released, base.guarantee.amount), answered
+        fitted, answered = self.release.told(self.key)
+        return Coarse(fitted.released, self.release.guarantee.amount), answered

@@ -1,9 +1,16 @@
 """Roll-ups: what was released of several windows, added up. It is public already: it costs nothing.
 
+Tables that every window has measured are added cell by cell, boxes of trees and grids box by box.
+Where windows cut boxes differently, those of one are first added up to the finest boxes of which
+all tell (``release.counted_boxes``).
+
 *Variance.* Windows are of different rows and their noise was drawn apart, so the variance of a sum
 is the sum of the variances. One release of all of those rows at the same ε has the noise of one
-window: the sum of m windows has √m times as much, which is stated beside it. Numbers that were
-smoothed share the noise of earlier windows, so they are not added up.
+window: the sum of m windows has √m times as much, which is stated beside it. Tables that were
+smoothed share the noise of earlier windows, so they are not added up. Of boxes the noisy answers
+are: they are as they were drawn, whatever was made of them. Where the boxes of a window follow
+from the answers of the one before, this is the variance for boxes that are fixed, and the sums over
+boxes that are not a choice (all of them together, or halves of the map) are unbiased.
 """
 
 from __future__ import annotations
@@ -18,14 +25,17 @@ from pathlib import Path
 import numpy as np
 
 from dp_pipeline.inference.earlier import EarlierTables
-from dp_pipeline.models import build_model
+from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
-from dp_pipeline.publish.replay import pointed_bundle, pointer_path, read_json
+from dp_pipeline.publish.noisy_release import own
+from dp_pipeline.publish.replay import key_of, pointed_bundle, pointer_path, read_json
 from dp_pipeline.publish.store import write_atomically
 from dp_pipeline.release.bundle import Bundle
+from dp_pipeline.release.clusters import Clusters
+from dp_pipeline.release.counted_boxes import CountedBoxes, summed_boxes
 from dp_pipeline.release.derived_attribute import Grouping
 from dp_pipeline.release.measurement import NoisyMarginal
-from dp_pipeline.spec.encoding import Names
+from dp_pipeline.spec.encoding import FloatArray, Names
 from dp_pipeline.spec.errors import DeclarationError, NotPrepared
 
 HEAD = ("attributes", "cell", "rows", "deviation", "deviation of one release")
@@ -35,25 +45,33 @@ HEAD = ("attributes", "cell", "rows", "deviation", "deviation of one release")
 class SummedTable:
     """One table over the rows of all windows.
 
-    counts      float (cells,), in the order of its levels or groups
-    deviation   of the noise in each
-    direct      of the noise that one release of all these rows would have had at the same ε
+    labels       of its levels or groups, or of boxes
+    counts       float (cells,)
+    deviations   float (cells,), of the noise in each
+    windows      how many were added up
     """
 
     attributes: Names
     labels: tuple[str, ...]
-    counts: np.ndarray
-    deviation: float
-    direct: float
+    counts: FloatArray
+    deviations: FloatArray
+    windows: int
+
+    @property
+    def direct(self) -> FloatArray:
+        """Of the noise that one release of all these rows would have had at the same ε, of the same
+        cells.
+        """
+        return np.asarray(self.deviations / self.windows**0.5)
 
 
 def roll_up(releases: Sequence[EpsilonRelease]) -> list[SummedTable]:
-    """The tables that every one of some releases has measured, added up cell by cell.
+    """What every one of some releases has measured, added up cell by cell, or box by box.
 
     releases   of one model, one for each window
 
-    Raises NotPrepared for a window that is not released, and DeclarationError for a model whose
-    numbers are smoothed, or that releases no tables.
+    Raises NotPrepared for a window that is not released, and DeclarationError for numbers that
+    cannot be added up.
     """
     first = releases[0]
     where = f"{first.spec.name}: {first.name}"
@@ -62,7 +80,40 @@ def roll_up(releases: Sequence[EpsilonRelease]) -> list[SummedTable]:
             f"{where}: expected releases of one window each, got some of {first.span}: their rows "
             "would count more than once"
         )
-    if getattr(build_model(first.spec, first.name), "smooth", "false") == "true":
+    if isinstance(first.model, Clustering):
+        return [_summed_boxes(releases)]
+    return _summed_tables(releases, where)
+
+
+def _summed_boxes(releases: Sequence[EpsilonRelease]) -> SummedTable:
+    total = summed_boxes([_counted(one, _bundle(one)) for one in releases])
+    if total is None:
+        raise DeclarationError(
+            f"{'/'.join(releases[0].path)}: expected windows whose boxes lie in each other, got "
+            "grids of different sizes: declare `nominal_rows`, which makes them all alike"
+        )
+    ends = np.stack([total.lower, total.upper], axis=2).tolist()
+    labels = tuple(", ".join(f"{low:.10g} to {high:.10g}" for low, high in box) for box in ends)
+    deviations = np.sqrt(total.variances)
+    return SummedTable(total.columns, labels, total.counts, deviations, len(releases))
+
+
+def _counted(release: EpsilonRelease, bundle: Bundle) -> CountedBoxes:
+    """The noisy counts of a settled release, from its stored answers."""
+    key = own(key_of(release, bundle))
+    released = release.told(key)[0].released
+    synopsis = released.synopsis if isinstance(released, Clusters) else None
+    if synopsis is None or synopsis.counted is None:
+        raise DeclarationError(
+            f"{release.what}: expected boxes that were each counted once, got none: a tree that "
+            "was not planned from the window before has grown where its own noise was large"
+        )
+    return synopsis.counted
+
+
+def _summed_tables(releases: Sequence[EpsilonRelease], where: str) -> list[SummedTable]:
+    first = releases[0]
+    if getattr(first.model, "smooth", "false") == "true":
         raise DeclarationError(
             f"{where}: expected noisy numbers of one window each, got smoothed ones, which share "
             "noise: declare `smooth: false` for what is to be added up"
@@ -78,8 +129,8 @@ def roll_up(releases: Sequence[EpsilonRelease]) -> list[SummedTable]:
             one.attributes,
             _labels(one.attributes, known[0], first),
             one.table.ravel().astype(np.float64),
-            one.variance**0.5,
-            (one.variance / len(known)) ** 0.5,
+            np.full(one.table.size, one.variance**0.5),
+            len(known),
         )
         for one in sums
     ]
@@ -139,9 +190,12 @@ def write_roll_up(releases: Sequence[EpsilonRelease]) -> Path:
     writer = csv.writer(text)
     writer.writerow(HEAD)
     for table in roll_up(releases):
-        for label, rows in zip(table.labels, table.counts.tolist(), strict=True):
-            line = (", ".join(table.attributes), label, f"{rows:.0f}")
-            writer.writerow([*line, f"{table.deviation:.3g}", f"{table.direct:.3g}"])
+        attributes = ", ".join(table.attributes)
+        noise = zip(table.deviations.tolist(), table.direct.tolist(), strict=True)
+        for label, rows, (of_sum, direct) in zip(
+            table.labels, table.counts.tolist(), noise, strict=True
+        ):
+            writer.writerow([attributes, label, f"{rows:.0f}", f"{of_sum:.3g}", f"{direct:.3g}"])
     one, last = releases[0], releases[-1]
     name = f"{one.name}.{one.spec.window}..{last.spec.window}.{one.level}.csv"
     path = one.home.reports / f"{one.spec.name}.roll_ups" / name

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dp_pipeline.release.counted_boxes import CountedBoxes
 from dp_pipeline.release.long_columns import Columns
 from dp_pipeline.release.trees import Nodes
 from dp_pipeline.spec.encoding import Coordinate, FloatArray
@@ -23,12 +24,15 @@ class Synopsis:
 
     lower, upper   float (m, d)
     weights        float (m,); may be negative
+    counted        the noisy counts that the weights were made from, where each box was counted
+                   once; else None. No part of what is stored: the answers give it again
     """
 
     columns: tuple[str, ...]
     lower: FloatArray
     upper: FloatArray
     weights: FloatArray
+    counted: CountedBoxes | None = None
 
     @property
     def middles(self) -> FloatArray:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -27,10 +29,12 @@ from dp_pipeline.publish.outcome import outcomes, published_windows, report_path
 from dp_pipeline.publish.publish import publish
 from dp_pipeline.publish.replay import require_remade, require_whole
 from dp_pipeline.publish.request import RunRequest, plan_request
+from dp_pipeline.publish.roll_up import roll_up
 from dp_pipeline.raw import ingest
 from dp_pipeline.raw.snapshot import current_snapshot
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.release.bundle import LEARNED
+from dp_pipeline.release.measurement import variance
 from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
 from dp_pipeline.spec.errors import BudgetExceeded, Damaged, DeclarationError, NotPrepared
 from dp_pipeline.spec.parser import load_spec
@@ -162,6 +166,15 @@ def test_the_balance_of_a_window_is_the_sum_of_what_its_draws_cost(ran: Any) -> 
             cost = sum((spend.epsilon for spend in entry.spends), Fraction(0))
             drawn[of[entry.key]] = drawn.get(of[entry.key], Fraction(0)) + cost
     assert drawn == project.ledger.blocks(spec.population)
+
+
+def test_the_scales_that_were_drawn_prove_what_each_window_has_paid(ran: Any) -> None:
+    project, spec, found = ran
+    proved = dict.fromkeys(WEEKS, Fraction(0))
+    for one in found:
+        spends = (spend.epsilon_of_scale for spend in one.bundle.spends)
+        proved[one.release.spec.window] += sum(spends, Fraction(0))
+    assert proved == project.ledger.blocks(spec.population)
 
 
 def test_no_row_is_in_two_windows_and_those_without_a_time_are_in_none(ran: Any) -> None:
@@ -493,6 +506,9 @@ def test_a_tick_asks_for_the_windows_that_are_over_and_behind_the_newest(project
     spec = stream(project)
     keys = [one.partition_key for one in ticked(project, spec, "2026-01-07T06:00").run_requests]
     assert keys == ["2026-W01-1"]
+    # Of several that are over, and none published, the newest.
+    first = ticked(project, spec, "2026-01-29T06:00").run_requests
+    assert [one.partition_key for one in first] == ["2026-W04-1"]
     run(project, requests(project, spec, "2026-W01"))
     assert published_windows(spec, project.home) == ("2026-W01",)
     quiet = ticked(project, spec, "2026-01-13T06:00")
@@ -546,13 +562,42 @@ def test_weeks_are_added_up_to_a_month_for_nothing(ran: Any) -> None:
     told = json.loads(project.cli_here(*words).out)
     assert done.out == f"independent: {told['files']['independent']}\n"
     assert (told["format"], told["windows"][0]) == (1, weeks.partition("..")[0])
-    smoothed = project.cli_here("roll-up", "stream", "--model", "htree_kmeans", "--window", weeks)
-    assert (smoothed.code, smoothed.err.count("\n")) == (2, 1)
-    assert "expected noisy numbers of one window each, got smoothed ones" in smoothed.err
     missing = project.cli_here(
         "roll-up", "stream", "--model", "independent", "--window", "2026-W09"
     )
-    assert "smoothed" in missing.err or "expected a release, got none" in missing.err
+    assert (missing.code, missing.err.count("\n")) == (1, 1)
+    assert "expected a release, got none" in missing.err
+
+
+def test_trees_of_weeks_are_added_up_over_the_boxes_that_all_of_them_tell(ran: Any) -> None:
+    """From noisy answers as they were drawn, though what is released of them is smoothed."""
+    project, _, _ = ran
+    before = len(project.ledger.entries())
+    words = ("roll-up", "stream", "--model", "htree_kmeans", "--window")
+    done = project.cli_here(*words, "2026-W02..2026-W03")
+    assert (done.code, done.err) == (0, "")
+    head, *lines = csv.reader(Path(done.out.split(": ", 1)[1].strip()).read_text().splitlines())
+    assert head == ["attributes", "cell", "rows", "deviation", "deviation of one release"]
+    assert {line[0] for line in lines} == {"x, y"}
+    boxes = [[float(end) for end in re.split(" to |, ", line[1])] for line in lines]
+    assert sum((x[1] - x[0]) * (x[3] - x[2]) for x in boxes) == pytest.approx(8 * 4)
+    assert all(float(line[3]) == pytest.approx(float(line[4]) * 2**0.5, rel=0.01) for line in lines)
+    # ε = 0.5 at two rows a person: scale 4 in each box of each week, of at least one box.
+    assert all(float(line[3]) >= 0.99 * (2 * variance(Fraction(4))) ** 0.5 for line in lines)
+    assert len(project.ledger.entries()) == before
+    grown = project.cli_here(*words, "2026-W01..2026-W03")
+    assert (grown.code, grown.err.count("\n")) == (2, 1)
+    assert "stream/htree_kmeans of 2026-W01 at ε=0.5: expected boxes that were each" in grown.err
+
+
+def test_smoothed_tables_are_not_added_up(project: Project) -> None:
+    models = {"one_shot": {"plan_from": "previous", "smooth": "true"}}
+    spec = stream(project, models=models, publish={"model": "one_shot", "epsilon": "0.5"})
+    (asked,) = requests(project, spec, "2026-W02", epsilon="0.5")
+    (release,) = asked.releases
+    assert isinstance(release, EpsilonRelease)
+    with pytest.raises(DeclarationError, match="got smoothed ones, which share noise"):
+        roll_up([release])
 
 
 def test_a_pointer_to_rows_of_another_window_is_refused(project: Project) -> None:

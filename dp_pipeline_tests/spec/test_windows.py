@@ -132,6 +132,17 @@ def test_a_window_is_closed_once_it_has_ended_and_its_grace_too() -> None:
     assert weeks.closed(at("2020-01-01")) == ()
 
 
+@pytest.mark.parametrize("every", KINDS)
+def test_no_year_has_more_windows_than_a_person_is_told(every: WindowKind) -> None:
+    """2026 has 53 weeks that begin in it or are counted to it, 2028 a leap day."""
+    windows, many = cut(every), []
+    for year in ("2026", "2027", "2028"):
+        ends = [at(f"{one}-01-01") for one in (year, int(year) + 1)]
+        names = windows.between(windows.name_at(ends[0]), windows.name_at(ends[1] - 1))
+        many.append(sum(name.startswith(year) for name in names))
+    assert max(many) == windows.in_a_year
+
+
 WINDOWS = (
     "windows: {column: ended, every: week, zone: Europe/Zurich, first: 2026-W01, grace: 36 hours}"
 )

@@ -6,15 +6,18 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import yaml
+from dagster._core.scheduler.instigation import ScheduleInstigatorData
 
 from dp_pipeline_tests.orchestration.projects import Project
 from dp_pipeline_tests.stack.dagster_client import LOCATION, Backfill, Client, Run
@@ -151,6 +154,23 @@ class DagsterStack:
             return next((r for r in self.client.runs() if r.id == run and r.is_finished), None)
 
         return wait_for(ended, what=f"the end of run {run}", seconds=seconds)
+
+    def tick_as_after_a_pause(self, schedule: str, *, seconds: float = 120) -> str:
+        """Let the daemon make the last tick of a schedule that is on, as if it had been turned on
+        the day before and no daemon had run since; gives what came of the tick.
+        """
+        with dg.DagsterInstance.from_config(self.project.environment["DAGSTER_HOME"]) as instance:
+            (state,) = [one for one in instance.all_instigator_state() if one.name == schedule]
+            data = ScheduleInstigatorData(
+                state.instigator_data.cron_schedule, time.time() - timedelta(days=1).total_seconds()
+            )
+            instance.update_instigator_state(state.with_data(data))
+
+            def made() -> Any:
+                ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=1)
+                return ticks[0] if ticks and ticks[0].is_completed else None
+
+            return str(wait_for(made, what=f"a tick of {schedule}", seconds=seconds).status.value)
 
     def stop(self) -> None:
         """SIGKILL of everything that was started; nothing is left."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -50,6 +51,19 @@ class DagsterUi:
     def open_job(self, name: str) -> None:
         self.open(f"locations/{LOCATION}/jobs/{name}")
 
+    def open_schedule(self, name: str) -> None:
+        self.open(f"locations/{LOCATION}/schedules/{name}")
+
+    def preview_tick(self, schedule: str, day: datetime) -> None:
+        """Ask a schedule, in its dialog, what it would start in the morning of some day."""
+        self.open_schedule(schedule)
+        self.page.get_by_text("Preview tick result").first.click()
+        dialog = self.page.get_by_role("dialog").first
+        dialog.get_by_text("6:00 AM").click()
+        named = f"{day:%b} {day.day}, 6:00 AM UTC"
+        self.page.get_by_role("menuitem", name=named).click()
+        dialog.get_by_role("button", name="Continue").click()
+
     def sees(self, text: str | re.Pattern[str]) -> Locator:
         """Wait for the first place that shows a text."""
         found = self.page.get_by_text(text).first
@@ -77,13 +91,15 @@ class DagsterUi:
             self._configure(dialog, config)
         dialog.get_by_role("button", name=re.compile("^Launch")).click()
 
-    def materialize_windows(self, first: str, last: str) -> None:
+    def materialize_windows(self, first: str, last: str, *, config: str = "") -> None:
         """Launch what is open for all windows from one to another, as the dialog takes them."""
         self.page.get_by_role("button", name=re.compile("Materialize( all)?…?$")).first.click()
         dialog = self.page.get_by_role("dialog").first
         named = dialog.get_by_role("textbox").first
         named.fill(f"[{first}...{last}]")
         named.press("Enter")
+        if config:
+            self._configure(dialog, config)
         dialog.get_by_role("button", name=re.compile("^Launch")).click()
 
     def prepare(self, dataset: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
@@ -95,6 +95,27 @@ MONDAY = datetime(2025, 12, 29)
 """Of 2026-W01."""
 
 
+def monday_before(weeks: int) -> datetime:
+    """When the week began that was so many weeks ago; 0: this one."""
+    midnight = datetime.combine(datetime.now(UTC).date(), datetime.min.time())
+    return midnight - timedelta(days=midnight.weekday(), weeks=weeks)
+
+
+PAIR_WEEKS = tuple(f"{monday_before(ago):%G-W%V}" for ago in (4, 3, 2, 1))
+"""The last weeks that are over when the tests begin: a schedule asks for the newest of them."""
+PAIRS: Declaration = {
+    **WEEKS,
+    "title": "Rides, two weeks at a time",
+    "description": "Where the rides of a made-up town ended, each week together with that before.",
+    "population": "pair_riders",
+    "windows": {"column": "ended", "every": "week", "first": PAIR_WEEKS[0]},
+    "source": {"kind": "csv", "path": "pairs.csv"},
+    "partitions": ["0.1", "0.5"],
+    "models": {"htree_kmeans": {"k": "5"}},
+    "publish": {"model": "htree_kmeans", "epsilon": "0.5", "span": "2"},
+}
+
+
 def declare_town(project: Project) -> None:
     """Write the data set files and their rows."""
     project.write_declaration("rides", RIDES)
@@ -104,7 +125,9 @@ def declare_town(project: Project) -> None:
     project.write_declaration("shops", SHOPS)
     project.write_rows("shops.csv", _shops())
     project.write_declaration("weeks", WEEKS)
-    project.write_rows("weeks.csv", _weeks())
+    project.write_rows("weeks.csv", _weeks(MONDAY))
+    project.write_declaration("pairs", PAIRS)
+    project.write_rows("pairs.csv", _weeks(monday_before(4)))
 
 
 def _rides(rows: int = 20_000) -> Iterator[str]:
@@ -115,15 +138,15 @@ def _rides(rows: int = 20_000) -> Iterator[str]:
         yield f"r{row // 2},{x:.2f},{y:.2f}"
 
 
-def _weeks(weeks: int = 4, rows: int = 4000) -> Iterator[str]:
-    """Rides of the first weeks of 2026, some more in each."""
+def _weeks(monday: datetime, weeks: int = 4, rows: int = 4000) -> Iterator[str]:
+    """Rides of some weeks from a Monday on, some more in each."""
     random = np.random.default_rng(8)
     yield "rider,ended,x,y"
     for week in range(weeks):
         many = rows + 500 * week
         places = random.normal(np.array(QUARTERS)[random.integers(5, size=many)], 1.2)
         for row, (x, y) in enumerate(places):
-            moment = MONDAY + timedelta(weeks=week, minutes=row % 10_000)
+            moment = monday + timedelta(weeks=week, minutes=row % 10_000)
             yield f"r{row // 2},{moment.isoformat()},{x:.2f},{y:.2f}"
 
 

@@ -8,7 +8,7 @@ Noisy rounds of Lloyd's algorithm: what the k-means models that move centres sha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
 
@@ -21,6 +21,8 @@ from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.models.base import Model, clustering_columns
 from dp_pipeline.release.accountant import split
 from dp_pipeline.release.clusters import Clusters, Synopsis
+from dp_pipeline.release.counted_boxes import CountedBoxes
+from dp_pipeline.release.measurement import variance
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import FloatArray
 from dp_pipeline.spec.errors import DeclarationError
@@ -71,8 +73,18 @@ def noisy_grid(
     """
     cells = cells_per_axis(units, float(epsilon), len(columns))
     grid = curator.measure_grid(columns, cells=cells, epsilon=epsilon)
-    box = curator.domain.box(columns)
-    return Synopsis.of_grid(grid.table.astype(np.float64), columns, box)
+    synopsis = Synopsis.of_grid(grid.table.astype(np.float64), columns, curator.domain.box(columns))
+    many = len(synopsis.weights)
+    counted = CountedBoxes(
+        columns,
+        grid.table.shape,
+        np.arange(many),
+        synopsis.lower,
+        synopsis.upper,
+        synopsis.weights,
+        np.full(many, variance(grid.scale)),
+    )
+    return replace(synopsis, counted=counted)
 
 
 def cells_per_axis(units: float, epsilon: float, dimensions: int) -> int:

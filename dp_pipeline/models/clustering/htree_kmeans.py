@@ -34,6 +34,7 @@ from dp_pipeline.metrics.clustering import nearest_centres
 from dp_pipeline.models.base import clustering_columns, plan_from, require_plan, smooth
 from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline.release.clusters import Clusters, Synopsis, Tables
+from dp_pipeline.release.counted_boxes import CountedBoxes
 from dp_pipeline.release.measurement import SHARES, variance, variances
 from dp_pipeline.release.trees import BitTree, Prefixes
 from dp_pipeline.spec.domain import Domain
@@ -383,11 +384,11 @@ class HTreeKMeans(Clustering):
             # As in a new tree: what is not kept for moving centres counts the leaves.
             kept = Fraction(0)
         counted = curator.measure_boxes(tree, leaves, epsilon=epsilon - kept)
-        values = counted.table.astype(np.float64)
+        values, spread = counted.table.astype(np.float64), variance(counted.scale)
+        told = CountedBoxes.of_tree(tree, leaves, box, values, spread)
         if self.smooth == "true":
-            spread = variance(counted.scale)
             values, _ = smoothed(values, spread, known.mass(leaves), spread)
-        synopsis = Synopsis(columns, *tree.boxes(leaves, box), whole_counts(values))
+        synopsis = Synopsis(columns, *tree.boxes(leaves, box), whole_counts(values), told)
         return self._released(curator, synopsis, plan.signal, kept, rng)
 
     def _released(

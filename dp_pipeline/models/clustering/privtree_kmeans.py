@@ -15,6 +15,8 @@ from dp_pipeline.models.base import clustering_columns
 from dp_pipeline.models.clustering.base import SynopsisClustering
 from dp_pipeline.models.clustering.htree_kmeans import MOST_NODES
 from dp_pipeline.release.clusters import Clusters, Synopsis
+from dp_pipeline.release.counted_boxes import CountedBoxes
+from dp_pipeline.release.measurement import variance
 from dp_pipeline.release.trees import BitTree, Prefixes
 from dp_pipeline.spec.parameters import integer, share
 
@@ -54,7 +56,8 @@ class PrivTreeKMeans(SynopsisClustering):
         leaves = _leaves(session, bits, most=min(tree.depth, bits * self.levels))
         noisy = curator.measure_boxes(tree, leaves, epsilon=epsilon * (1 - self.shape))
         weights = noisy.table.astype(np.float64)
-        synopsis = Synopsis(columns, *tree.boxes(leaves, box), weights)
+        counted = CountedBoxes.of_tree(tree, leaves, box, weights, variance(noisy.scale))
+        synopsis = Synopsis(columns, *tree.boxes(leaves, box), weights, counted)
         # Cut like htree's boxes: a yardstick should not lose by what costs nothing.
         centres = cluster_synopsis(synopsis.refined(), k=self.k, starts=self.starts, rng=rng)
         return Clusters(columns, centres, synopsis)
