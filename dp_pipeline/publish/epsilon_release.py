@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Self, cast
 import numpy as np
 
 from dp_pipeline.gate.curator import Answered, Curator
-from dp_pipeline.gate.quality import private_quality
 from dp_pipeline.ledger import Charge
 from dp_pipeline.models import build_model
 from dp_pipeline.models.base import (
@@ -391,6 +390,8 @@ class EpsilonRelease(NoisyRelease):
         spends, quality, facts = fitted.spends, dict[str, NoisyNumber](), self.facts(key)
         if self.evaluation is not None and as_begun:
             paid = Accountant(self.evaluation)
+            from dp_pipeline.gate.quality import private_quality
+
             quality = private_quality(
                 _curator(self, counter, transcript, {})(paid),
                 fitted.released,
