@@ -52,7 +52,7 @@ def operator_name() -> str:
 
 
 COMMANDS = {
-    "anonymize": "cli.anonymize:anonymize",
+    "anonymize": "cli.run:anonymize",
     "backfill": "cli.run:backfill",
     "budget": "cli.budget:budget",
     "dagster-dev": "cli.ui:dagster_dev",

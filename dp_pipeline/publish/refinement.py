@@ -191,5 +191,5 @@ class Refined:
         transcript = Transcript(base.store.transcript_path(key)).rewind()
         if transcript.chain != settled.facts[TRANSCRIPT]:
             raise Damaged(f"transcript: expected that of {base.what} as settled, got another")
-        fitted, answered = base.fitted(key, None, transcript)
-        return Coarse(fitted.released, base.guarantee.amount), answered
+        fit_model, answered = base.fit_of(key, None, transcript)
+        return Coarse(fit_model().released, base.guarantee.amount), answered
