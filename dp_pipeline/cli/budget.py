@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from dp_pipeline.cli import operator_name
-from dp_pipeline.cli.completion import DATASET, dataset_names
+from dp_pipeline.cli.options import DATASET, dataset_names
 from dp_pipeline.cli.reader import READER, Reader
 
 if TYPE_CHECKING:

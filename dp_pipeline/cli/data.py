@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import click
 
 from dp_pipeline.cli import operator_name
-from dp_pipeline.cli.completion import DATASET
 from dp_pipeline.cli.draft import data_init, data_schema
+from dp_pipeline.cli.options import DATASET
 from dp_pipeline.cli.plan import k_anonymity_line
 from dp_pipeline.cli.reader import READER, Document, Reader
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp_pipeline.cli.completion import dataset_names, epsilons, ks, releasing_names
+from dp_pipeline.cli.options import dataset_names, epsilons, ks, releasing_names
 from dp_pipeline.cli.reader import READER, Document, Reader
 from dp_pipeline.spec.errors import DeclarationError
 

@@ -13,8 +13,15 @@ from typing import Any, NamedTuple
 
 from dp_pipeline.export.card import CARD, card_json
 from dp_pipeline.export.folder import DESCRIPTOR, OWN, SUMS, file_digest, sums_text
-from dp_pipeline.export.places import CENTRES, MAP, geojson, place_of
-from dp_pipeline.export.tables import has_missing, types_of, write_table
+from dp_pipeline.export.tables import (
+    CENTRES,
+    MAP,
+    geojson,
+    has_missing,
+    place_of,
+    types_of,
+    write_table,
+)
 from dp_pipeline.files import plain_cells
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.long_columns import Columns

@@ -28,8 +28,7 @@ from dp_pipeline.export.folder import (
     read_descriptor,
     sums_text,
 )
-from dp_pipeline.export.places import CENTRES, geojson
-from dp_pipeline.export.tables import read_table
+from dp_pipeline.export.tables import CENTRES, geojson, read_table
 from dp_pipeline.release.accountant import Accountant
 from dp_pipeline.release.bundle import EARLIER_EVALUATION, REFINED_FROM, Bundle, table_digest
 from dp_pipeline.release.long_columns import Columns

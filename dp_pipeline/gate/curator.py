@@ -12,23 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from dp_pipeline.gate import mechanisms
+from dp_pipeline.gate import checks, mechanisms
 from dp_pipeline.gate.charge import Asked, Exact, Once, PaidNoise, Route, digest_of
-from dp_pipeline.gate.checks import (
-    require_axes,
-    require_classes,
-    require_derived,
-    require_fan,
-    require_grid,
-    require_groupings,
-    require_nodes,
-    require_released,
-    require_rule,
-    require_sparse,
-    require_subsets,
-    require_table,
-    require_tree,
-)
 from dp_pipeline.gate.counter import MOST_GRID_CELLS, Counter, Disclosing, Sealed
 from dp_pipeline.gate.noise import NoiseSource, checked_scale
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
@@ -138,7 +123,7 @@ class Curator:
 
         Every row is recoded by itself, so a row more is a row more: all proofs hold as they are.
         """
-        require_groupings(self._domain, groupings)
+        checks.require_groupings(self._domain, groupings)
         grouped = {name: one.of(self._domain[name]) for name, one in groupings.items()}
         # Constraints are about levels, and none of these attributes has them any more.
         domain = Domain(self._domain.replaced(grouped).attributes)
@@ -154,7 +139,7 @@ class Curator:
 
         As for groups: every row is recoded by itself, so a row more is a row more.
         """
-        require_derived(self._domain, derived)
+        checks.require_derived(self._domain, derived)
         added = tuple(one.named(name) for name, one in derived.items())
         rows = self._route.counter
         counter = None if rows is None else rows.with_attributes(derived)
@@ -190,7 +175,7 @@ class Curator:
 
         ⊕ one row is in one cell: Δ1 = 1 a row.
         """
-        require_table(self.domain, attributes)
+        checks.require_table(self.domain, attributes)
         paid = self._route.laplace(_words(attributes), l1=self.distance, epsilon=epsilon)
         return self._tabulated({attributes: paid})[0]
 
@@ -200,7 +185,7 @@ class Curator:
         ⊕ one row is in one cell, all rows of a person perhaps in the same: Δ2 = 1 a row.
         BoundaryViolation in a release that pays in ε.
         """
-        require_table(self.domain, attributes)
+        checks.require_table(self.domain, attributes)
         paid = self._route.gaussian(_words(attributes), l2_squared=self.distance**2, rho=rho)
         return self._tabulated({attributes: paid})[0]
 
@@ -213,7 +198,7 @@ class Curator:
         table: Δ1 = Δ2 = 1 a row, with discrete Laplace noise for an ε, Gaussian for a ρ.
         """
         for attributes in amounts:
-            require_table(self.domain, attributes)
+            checks.require_table(self.domain, attributes)
         l1, l2_squared = self.distance, self.distance**2
         return self._tabulated(
             {
@@ -365,7 +350,7 @@ class Curator:
         most 2^16 + Σ q = 2^17, the sum of all by m · 2^17, and its whole part of 2^s by no more
         than that in parts: m · 2^17 is a whole number of them, as s ≤ 17.
         """
-        require_released(self.domain, released)
+        checks.require_released(self.domain, released)
         shift = error_shift(len(released))
 
         def exact(counter: Counter) -> IntArray:
@@ -399,7 +384,9 @@ class Curator:
         """
         what = f"cells of {', '.join(attributes)} from {threshold} rows on"
         spend = self._route.laplace(what, l1=self.distance, epsilon=epsilon).spend
-        cells = require_sparse(self.domain, attributes, threshold=threshold, scale=spend.scale)
+        cells = checks.require_sparse(
+            self.domain, attributes, threshold=threshold, scale=spend.scale
+        )
         noise = self._route.noise
 
         def make_noisy(occupied: IntArray) -> IntArray:
@@ -422,7 +409,7 @@ class Curator:
 
         ⊕ one row is in one cell, empty cells are measured too: Δ1 = 1 a row.
         """
-        require_grid(self.domain, columns, cells)
+        checks.require_grid(self.domain, columns, cells)
         table = self._laplace(
             f"grid of {cells} cells an axis over {', '.join(columns)}",
             ("grid", columns, cells),
@@ -441,7 +428,7 @@ class Curator:
         ⊕ the nodes are disjoint, checked here, so one row is in at most one: Δ1 = 1 a row.
         No nodes at all is a measure too: charged, recorded, empty.
         """
-        require_grid(self.domain, columns, 1 << depth if depth >= 0 else 0)
+        checks.require_grid(self.domain, columns, 1 << depth if depth >= 0 else 0)
         if not nodes.are_disjoint(len(columns), depth):
             raise BoundaryViolation("tree measure: expected disjoint nodes, got overlapping ones")
         table = self._laplace(
@@ -458,8 +445,8 @@ class Curator:
 
         ⊕ the nodes are disjoint, checked here, so one row is in at most one: Δ1 = 1 a row.
         """
-        require_tree(self.domain, tree)
-        require_nodes(tree, nodes, 0)
+        checks.require_tree(self.domain, tree)
+        checks.require_nodes(tree, nodes, 0)
         if not nodes.are_disjoint():
             raise BoundaryViolation("tree measure: expected disjoint nodes, got overlapping ones")
         table = self._laplace(
@@ -476,7 +463,7 @@ class Curator:
 
         The release is refused while a path has something left. Proof: ``TreeSession``.
         """
-        require_tree(self.domain, tree)
+        checks.require_tree(self.domain, tree)
         scale = self._scale(epsilon)
         # The largest scale that the session may be asked for: what cannot be drawn is not charged.
         checked_scale(scale * SHARES)
@@ -491,8 +478,8 @@ class Curator:
 
         Proof: ``SplitSession``.
         """
-        require_tree(self.domain, tree)
-        require_fan(bits)
+        checks.require_tree(self.domain, tree)
+        checks.require_fan(bits)
         fan = 1 << bits
         scale = checked_scale(split_scale(fan=fan, distance=self.distance, epsilon=epsilon))
         what = f"splits over {', '.join(tree.columns)}"
@@ -507,7 +494,7 @@ class Curator:
 
         ⊕ one row adds a whole number in 0..clip >> shift: Δ1 = clip >> shift a row.
         """
-        require_rule(self.domain, rule)
+        checks.require_rule(self.domain, rule)
         rule.require_exact(clip=clip, shift=shift)
         return self._laplace(
             f"clipped squared distance to {len(rule.centres)} released centres, "
@@ -533,7 +520,7 @@ class Curator:
         ⊕ one row is in one subset and one cluster: Δ1 = 1 a row for the sizes, and
         Σ|q| ≤ d·2^16 for the totals. Two units, so two measures, both charged first.
         """
-        require_subsets(self.domain, rules, salt)
+        checks.require_subsets(self.domain, rules, salt)
         d = len(rules[0].columns)
         what = f"of {len(rules)} × {len(rules[0].centres)} clusters"
         of_sizes = self._route.laplace(f"sizes {what}", l1=self.distance, epsilon=sizes_epsilon)
@@ -558,7 +545,7 @@ class Curator:
 
         ⊕ one row is in one cluster and adds at most 2^16 in L1 (rounded towards zero).
         """
-        require_rule(self.domain, rule)
+        checks.require_rule(self.domain, rule)
         rule.require_radii(radii)
         return self._laplace(
             f"residuals of {len(rule.centres)} clusters",
@@ -575,7 +562,7 @@ class Curator:
 
         ⊕ one row has one level and one nearest centre: Δ1 = 1 a row.
         """
-        require_classes(self.domain, rule, attribute)
+        checks.require_classes(self.domain, rule, attribute)
         return self._laplace(
             f"levels of {attribute} in {len(rule.centres)} clusters",
             ("levels in clusters", rule, attribute),
@@ -603,7 +590,7 @@ class Curator:
         """Smallest and largest fixed-point coordinate of every column, (2, d); the declared box
         where there is nobody.
         """
-        require_axes(self.domain, columns)
+        checks.require_axes(self.domain, columns)
         what = f"smallest and largest of {', '.join(columns)}"
         asked = ("bounds", columns)
         return self._disclosed(what, asked, reason, lambda counter: counter.bounds(columns))
@@ -616,7 +603,7 @@ class Curator:
 
         salt   public, 0 … 2^63 − 1
         """
-        require_axes(self.domain, columns)
+        checks.require_axes(self.domain, columns)
         if not (1 <= many <= MOST_GRID_CELLS and 0 <= salt < 1 << 63):
             raise BoundaryViolation(
                 f"records: expected 1 to {MOST_GRID_CELLS} of them and a salt in 0..2^63 − 1"

@@ -19,17 +19,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from dp_pipeline.gate.samplers import (
-    UniformIntegers,
-    exponential_choice,
-    gaussian_noise,
-    laplace_noise,
-    linf_noise,
-    noisy_argmax,
-    refined_noise,
-    saturating_sum,
-    sparse_laplace,
-)
+from dp_pipeline.gate import samplers
 from dp_pipeline.spec.encoding import IntArray
 from dp_pipeline.spec.errors import BoundaryViolation, DeclarationError
 
@@ -261,19 +251,19 @@ class OpenDPNoise:
 class _SampledNoise:
     """Our exact sampler on some random bytes."""
 
-    _uniform: UniformIntegers = field(init=False, repr=False)
+    _uniform: samplers.UniformIntegers = field(init=False, repr=False)
 
     def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
         """See NoiseSource."""
         counts = int64_array(counts, of="counts")
-        noise = laplace_noise(counts.size, checked_scale(scale), self._uniform)
-        return saturating_sum(counts.ravel(), noise).reshape(counts.shape)
+        noise = samplers.laplace_noise(counts.size, checked_scale(scale), self._uniform)
+        return samplers.saturating_sum(counts.ravel(), noise).reshape(counts.shape)
 
     def sparse_laplace(
         self, occupied: IntArray, scale: Fraction, *, cells: int, threshold: int
     ) -> IntArray:
         """See NoiseSource."""
-        return sparse_laplace(
+        return samplers.sparse_laplace(
             int64_array(occupied, of="counts"),
             checked_scale(scale),
             cells=cells,
@@ -290,27 +280,31 @@ class _SampledNoise:
         drawn = first.ravel().astype(object) - counts.ravel()
         small = int(max(map(abs, drawn.tolist()), default=0)) <= np.iinfo(np.int64).max
         drawn = drawn.astype(np.int64) if small else drawn
-        noise = refined_noise(drawn, checked_scale(scale), checked_scale(finer), self._uniform)
-        return saturating_sum(counts.ravel(), noise).reshape(counts.shape)
+        noise = samplers.refined_noise(
+            drawn, checked_scale(scale), checked_scale(finer), self._uniform
+        )
+        return samplers.saturating_sum(counts.ravel(), noise).reshape(counts.shape)
 
     def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
         """See NoiseSource."""
         counts = int64_array(counts, of="counts")
-        return saturating_sum(counts, linf_noise(counts.size, checked_scale(scale), self._uniform))
+        return samplers.saturating_sum(
+            counts, samplers.linf_noise(counts.size, checked_scale(scale), self._uniform)
+        )
 
     def noisy_max(self, scores: IntArray, scale: Fraction) -> int:
         """See NoiseSource; report noisy max with geometric noise, ties to the lowest index."""
-        return noisy_argmax(_candidates(scores), checked_scale(scale), self._uniform)
+        return samplers.noisy_argmax(_candidates(scores), checked_scale(scale), self._uniform)
 
     def discrete_gaussian(self, counts: IntArray, sigma2: Fraction) -> IntArray:
         """See NoiseSource."""
         counts = int64_array(counts, of="counts")
-        noise = gaussian_noise(counts.size, _checked_variance(sigma2), self._uniform)
-        return saturating_sum(counts.ravel(), noise).reshape(counts.shape)
+        noise = samplers.gaussian_noise(counts.size, _checked_variance(sigma2), self._uniform)
+        return samplers.saturating_sum(counts.ravel(), noise).reshape(counts.shape)
 
     def exponential_choice(self, scores: IntArray, scale: Fraction) -> int:
         """See NoiseSource."""
-        return exponential_choice(_candidates(scores), checked_scale(scale), self._uniform)
+        return samplers.exponential_choice(_candidates(scores), checked_scale(scale), self._uniform)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -325,7 +319,7 @@ class ExactNoise(_SampledNoise):
     fit_for_release: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_uniform", UniformIntegers(os.urandom))
+        object.__setattr__(self, "_uniform", samplers.UniformIntegers(os.urandom))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -352,7 +346,7 @@ class SeededNoise(_SampledNoise):
         def entropy(size: int) -> bytes:
             return words.random_raw(-(-size // 8)).astype("<u8").tobytes()[:size]
 
-        object.__setattr__(self, "_uniform", UniformIntegers(entropy))
+        object.__setattr__(self, "_uniform", samplers.UniformIntegers(entropy))
 
 
 FIT_FOR_RELEASE = (OpenDPNoise, ExactNoise)

@@ -134,7 +134,6 @@ class SqliteStore:
         self.path = folder / "ledger.sqlite"
         self.locks = folder / "locks"
         self.keys = folder / "keys"
-        self._engine = _engine(self.path)
 
     def __str__(self) -> str:
         return str(self.path)
@@ -201,7 +200,7 @@ class SqliteStore:
         """One transaction; a reader sees one state of the rows and does not wait for writers."""
         begin = "BEGIN IMMEDIATE" if writing else "BEGIN"
         try:
-            with self._engine.execution_options(begin=begin).begin() as connection:
+            with _engine(self.path).execution_options(begin=begin).begin() as connection:
                 require_format(self._format(connection), expected=format, of=str(self))
                 yield connection
         except DBAPIError as error:
@@ -210,7 +209,7 @@ class SqliteStore:
     def format(self) -> int:
         """What the header of the file says."""
         try:
-            with self._engine.execution_options(begin="BEGIN").begin() as connection:
+            with _engine(self.path).execution_options(begin="BEGIN").begin() as connection:
                 return self._format(connection)
         except DBAPIError as error:
             raise self._explained(error) from None

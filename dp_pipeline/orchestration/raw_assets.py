@@ -6,24 +6,9 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
+from dp_pipeline.orchestration import common
 from dp_pipeline.orchestration.checks import domain_check_specs, domain_checks
 from dp_pipeline.orchestration.columns import column_metadata, raw_columns
-from dp_pipeline.orchestration.common import (
-    CODE_TAG,
-    REPEATS,
-    DrawConfig,
-    PipelineResource,
-    checking_code,
-    data_version,
-    group_name,
-    ingesting_code,
-    of_run,
-    one_line_failures,
-    raw_code,
-    raw_partitions,
-    side_tags,
-    source_kind,
-)
 from dp_pipeline.orchestration.metadata import line_table, raw_metadata, release_metadata
 from dp_pipeline.publish.account import claiming, open_population, require_snapshot
 from dp_pipeline.publish.domain_release import (
@@ -81,19 +66,21 @@ def _ingested(spec: DatasetSpec) -> dg.AssetsDefinition:
         key=[spec.name, "ingested"],
         description=f"An immutable snapshot of the rows of “{spec.title}”, named by the calendar "
         "or by hand. Materializing it again keeps the current snapshot unless a new name is given.",
-        group_name=group_name(spec, "raw"),
-        kinds={source_kind(spec), "parquet"},
-        tags=side_tags(spec, "raw"),
+        group_name=common.group_name(spec, "raw"),
+        kinds={common.source_kind(spec), "parquet"},
+        tags=common.side_tags(spec, "raw"),
         owners=list(spec.owners),
         metadata=column_metadata(spec, raw_columns(spec, "ingested")),
-        code_version=ingesting_code(spec),
-        partitions_def=raw_partitions(spec),
+        code_version=common.ingesting_code(spec),
+        partitions_def=common.raw_partitions(spec),
     )
     def ingested(
-        context: dg.AssetExecutionContext, config: IngestConfig, dp_pipeline: PipelineResource
+        context: dg.AssetExecutionContext,
+        config: IngestConfig,
+        dp_pipeline: common.PipelineResource,
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]
-        with one_line_failures(spec):
-            read = of_run(context, spec)
+        with common.one_line_failures(spec):
+            read = common.of_run(context, spec)
             ledger = open_population(read, dp_pipeline.home)
             snapshot = ingest(
                 read,
@@ -127,16 +114,16 @@ def _validated(spec: DatasetSpec) -> dg.AssetsDefinition:
         ],
         description="Whether the snapshot is what the data set file declares, judged by Great "
         "Expectations. The verdict is written into the snapshot: without it nothing is released.",
-        group_name=group_name(spec, "raw"),
+        group_name=common.group_name(spec, "raw"),
         kinds={"greatexpectations"},
-        tags=side_tags(spec, "raw"),
+        tags=common.side_tags(spec, "raw"),
         owners=list(spec.owners),
-        code_version=checking_code(spec),
-        partitions_def=raw_partitions(spec),
+        code_version=common.checking_code(spec),
+        partitions_def=common.raw_partitions(spec),
     )
-    def validated(context: dg.AssetExecutionContext, dp_pipeline: PipelineResource):  # type: ignore[no-untyped-def]
-        with one_line_failures(spec):
-            read = of_run(context, spec)
+    def validated(context: dg.AssetExecutionContext, dp_pipeline: common.PipelineResource):  # type: ignore[no-untyped-def]
+        with common.one_line_failures(spec):
+            read = common.of_run(context, spec)
             snapshot = require_snapshot(read, dp_pipeline.home)
             verdicts = validate.validate(read, snapshot, engine_name())
         yield dg.MaterializeResult(
@@ -168,20 +155,24 @@ def _domain(spec: DatasetSpec) -> dg.AssetsDefinition:
         deps=[[spec.name, "validated"]],
         check_specs=domain_check_specs(key),
         description=DomainRelease.description(spec, NAME),
-        group_name=group_name(spec, "release"),
+        group_name=common.group_name(spec, "release"),
         kinds={"json"},
-        tags=side_tags(spec, "release"),
+        tags=common.side_tags(spec, "release"),
         owners=list(spec.owners),
         code_version=DomainRelease.code(spec, NAME),
-        partitions_def=raw_partitions(spec),
+        partitions_def=common.raw_partitions(spec),
     )
     def domain(
-        context: dg.AssetExecutionContext, config: DrawConfig, dp_pipeline: PipelineResource
+        context: dg.AssetExecutionContext,
+        config: common.DrawConfig,
+        dp_pipeline: common.PipelineResource,
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]
-        with one_line_failures(spec):
+        with common.one_line_failures(spec):
             run = {"run": context.run.run_id, "asset": context.asset_key.to_user_string()}
-            release = DomainRelease(of_run(context, spec), dp_pipeline.home, dp_pipeline.noise, run)
-            is_repeat = any(tag in context.run.tags for tag in REPEATS)
+            release = DomainRelease(
+                common.of_run(context, spec), dp_pipeline.home, dp_pipeline.noise, run
+            )
+            is_repeat = any(tag in context.run.tags for tag in common.REPEATS)
             published = publish_domain(release, new_draw=config.new_draw and not is_repeat)
             card = release.write_card(published.bundle, published.folder)
             beside = not_dp_beside(spec, dp_pipeline.home.ledger, but=published.bundle.key)
@@ -191,8 +182,8 @@ def _domain(spec: DatasetSpec) -> dg.AssetsDefinition:
         return dg.MaterializeResult(
             metadata=metadata,
             check_results=checks,
-            data_version=data_version(published.bundle),
-            tags={CODE_TAG: release.code(spec, NAME, drawn=published.bundle.facts["code"])},
+            data_version=common.data_version(published.bundle),
+            tags={common.CODE_TAG: release.code(spec, NAME, drawn=published.bundle.facts["code"])},
         )
 
     return domain
@@ -205,19 +196,19 @@ def _prepared(spec: DatasetSpec, stage: str, *, upstream: str, last: bool) -> dg
         key=[spec.name, stage],
         deps=[[spec.name, upstream]],
         description=description,
-        group_name=group_name(spec, "raw"),
+        group_name=common.group_name(spec, "raw"),
         kinds={"parquet"},
-        tags=side_tags(spec, "raw"),
+        tags=common.side_tags(spec, "raw"),
         owners=list(spec.owners),
         metadata=column_metadata(spec, raw_columns(spec, stage)),
-        code_version=raw_code(spec),
-        partitions_def=raw_partitions(spec),
+        code_version=common.raw_code(spec),
+        partitions_def=common.raw_partitions(spec),
     )
     def prepared(
-        context: dg.AssetExecutionContext, dp_pipeline: PipelineResource
+        context: dg.AssetExecutionContext, dp_pipeline: common.PipelineResource
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]
-        with one_line_failures(spec):
-            read = of_run(context, spec)
+        with common.one_line_failures(spec):
+            read = common.of_run(context, spec)
             snapshot = require_snapshot(read, dp_pipeline.home)
             made = with_discovered(read, dp_pipeline.home)
             make(made, snapshot, engine_name())

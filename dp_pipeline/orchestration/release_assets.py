@@ -11,6 +11,7 @@ from typing import Any
 import dagster as dg
 
 from dp_pipeline.models import build_model
+from dp_pipeline.orchestration import common
 from dp_pipeline.orchestration.checks import (
     budget_check_specs,
     budget_checks,
@@ -19,22 +20,6 @@ from dp_pipeline.orchestration.checks import (
     standing_checks,
 )
 from dp_pipeline.orchestration.columns import column_metadata, k_anonymous_columns, released_columns
-from dp_pipeline.orchestration.common import (
-    CODE_TAG,
-    REPEATS,
-    Pipeline,
-    PipelineResource,
-    ReleaseConfig,
-    Side,
-    WindowConfig,
-    data_version,
-    group_name,
-    one_line_failures,
-    partitions_of,
-    request_of_run,
-    side_tags,
-    when_anything_is_new,
-)
 from dp_pipeline.orchestration.metadata import (
     budget_report,
     limits_metadata,
@@ -86,19 +71,19 @@ def _released(spec: DatasetSpec, kind: type[Release], name: str) -> dg.AssetsDef
     described = dg.asset(
         key=key,
         deps=[_rows_of(spec, name)],
-        partitions_def=partitions_of(spec, kind),
+        partitions_def=common.partitions_of(spec, kind),
         check_specs=check_specs(key, kind),
         description=kind.description(spec.widest, name),
-        group_name=group_name(spec, _side(kind, "release")),
+        group_name=common.group_name(spec, _side(kind, "release")),
         kinds={"parquet", "json"},
-        tags=side_tags(spec, _side(kind, "release")),
+        tags=common.side_tags(spec, _side(kind, "release")),
         owners=list(spec.owners),
         metadata=static,
         code_version=kind.code(spec.widest, name),
     )
 
     def made(
-        context: dg.AssetExecutionContext, pipeline: Pipeline, config: ReleaseConfig
+        context: dg.AssetExecutionContext, pipeline: common.Pipeline, config: common.ReleaseConfig
     ) -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckEvaluation]:
         try:
             result = _made(context, (spec, kind), name, pipeline, config)
@@ -131,7 +116,9 @@ def _with_its_configuration(
     if spec.windows is not None:
 
         def of_window(
-            context: dg.AssetExecutionContext, config: WindowConfig, dp_pipeline: PipelineResource
+            context: dg.AssetExecutionContext,
+            config: common.WindowConfig,
+            dp_pipeline: common.PipelineResource,
         ) -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckEvaluation]:
             yield from made(context, dp_pipeline, config)
 
@@ -139,16 +126,18 @@ def _with_its_configuration(
     if kind is EpsilonRelease:
 
         def released(
-            context: dg.AssetExecutionContext, config: ReleaseConfig, dp_pipeline: PipelineResource
+            context: dg.AssetExecutionContext,
+            config: common.ReleaseConfig,
+            dp_pipeline: common.PipelineResource,
         ) -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckEvaluation]:
             yield from made(context, dp_pipeline, config)
 
         return described(released)
 
     def k_anonymous(
-        context: dg.AssetExecutionContext, dp_pipeline: PipelineResource
+        context: dg.AssetExecutionContext, dp_pipeline: common.PipelineResource
     ) -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckEvaluation]:
-        yield from made(context, dp_pipeline, ReleaseConfig())
+        yield from made(context, dp_pipeline, common.ReleaseConfig())
 
     return described(k_anonymous)
 
@@ -157,19 +146,19 @@ def _made(
     context: dg.AssetExecutionContext,
     asked: Asked,
     name: str,
-    pipeline: Pipeline,
-    config: ReleaseConfig,
+    pipeline: common.Pipeline,
+    config: common.ReleaseConfig,
 ) -> dg.MaterializeResult[Any]:
     """One release, with its checks; Failure in one line where it is refused."""
     spec, kind = asked
-    with one_line_failures(spec):
+    with common.one_line_failures(spec):
         run = {"run": context.run.run_id, "asset": context.asset_key.to_user_string()}
-        swept = config if isinstance(config, WindowConfig) else None
-        request = request_of_run(context, asked, pipeline, swept)
+        swept = config if isinstance(config, common.WindowConfig) else None
+        request = common.request_of_run(context, asked, pipeline, swept)
         made = with_discovered(request.spec, pipeline.home)
         request = replace(request, refine=config.refine)
         release = request.release_of(made, name, request.level_of(name), run)
-        is_repeat = any(tag in context.run.tags for tag in REPEATS)
+        is_repeat = any(tag in context.run.tags for tag in common.REPEATS)
         published = publish(release, new_draw=config.new_draw and not is_repeat)
         write_pointer(release, published)
         bundle = published.bundle
@@ -182,12 +171,12 @@ def _made(
     return dg.MaterializeResult(
         metadata=metadata,
         check_results=checks,
-        data_version=data_version(bundle),
-        tags={CODE_TAG: kind.code(spec.widest, name, drawn=bundle.facts["code"])},
+        data_version=common.data_version(bundle),
+        tags={common.CODE_TAG: kind.code(spec.widest, name, drawn=bundle.facts["code"])},
     )
 
 
-def _side(kind: type[Release], side: Side) -> Side:
+def _side(kind: type[Release], side: common.Side) -> common.Side:
     return "k_anonymous" if kind.FOLDER else side
 
 
@@ -206,36 +195,38 @@ def _evaluation(spec: DatasetSpec, kind: type[Release]) -> dg.AssetsDefinition:
     described = dg.asset(
         key=[spec.name, *kind.FOLDER, "evaluation"],
         deps=[[spec.name, *kind.FOLDER, name] for name in kind.names(spec)],
-        partitions_def=partitions_of(spec, kind),
+        partitions_def=common.partitions_of(spec, kind),
         description=what,
-        group_name=group_name(spec, _side(kind, "monitoring")),
+        group_name=common.group_name(spec, _side(kind, "monitoring")),
         kinds={"json"},
-        tags=side_tags(spec, "monitoring"),
+        tags=common.side_tags(spec, "monitoring"),
         owners=list(spec.owners),
         code_version=program_code(),
     )
 
     def made(
         context: dg.AssetExecutionContext,
-        pipeline: Pipeline,
-        config: WindowConfig | None = None,
+        pipeline: common.Pipeline,
+        config: common.WindowConfig | None = None,
     ) -> dg.MaterializeResult[Any]:
-        with one_line_failures(spec):
-            request = request_of_run(context, (spec, kind), pipeline, config)
+        with common.one_line_failures(spec):
+            request = common.request_of_run(context, (spec, kind), pipeline, config)
             rows = write_evaluation(request)
         return dg.MaterializeResult(metadata=quality_metadata(rows))
 
     if spec.windows is not None:
 
         def of_window(
-            context: dg.AssetExecutionContext, config: WindowConfig, dp_pipeline: PipelineResource
+            context: dg.AssetExecutionContext,
+            config: common.WindowConfig,
+            dp_pipeline: common.PipelineResource,
         ) -> dg.MaterializeResult[Any]:
             return made(context, dp_pipeline, config)
 
         return described(of_window)
 
     def evaluation(
-        context: dg.AssetExecutionContext, dp_pipeline: PipelineResource
+        context: dg.AssetExecutionContext, dp_pipeline: common.PipelineResource
     ) -> dg.MaterializeResult[Any]:
         return made(context, dp_pipeline)
 
@@ -255,17 +246,17 @@ def _comparison(spec: DatasetSpec, kind: type[Release]) -> dg.AssetsDefinition:
         key=[spec.name, *kind.FOLDER, "comparison"],
         deps=[[spec.name, *kind.FOLDER, "evaluation"]],
         description=what,
-        group_name=group_name(spec, _side(kind, "monitoring")),
+        group_name=common.group_name(spec, _side(kind, "monitoring")),
         kinds={"report"},
-        tags=side_tags(spec, "monitoring"),
+        tags=common.side_tags(spec, "monitoring"),
         owners=list(spec.owners),
         code_version=program_code(),
-        automation_condition=when_anything_is_new()
+        automation_condition=common.when_anything_is_new()
         if kind.FOLDER
         else dg.AutomationCondition.eager(),
     )
-    def comparison(dp_pipeline: PipelineResource) -> dg.MaterializeResult[Any]:
-        with one_line_failures(spec):
+    def comparison(dp_pipeline: common.PipelineResource) -> dg.MaterializeResult[Any]:
+        with common.one_line_failures(spec):
             compared = write_comparison(spec, dp_pipeline.home, kind)
         return dg.MaterializeResult(
             metadata={
@@ -287,15 +278,15 @@ def _published(spec: DatasetSpec) -> dg.AssetsDefinition:
         description=f"The newest cleared release of {', '.join(models)}, as an export for readers, "
         "in a place that stays the same and is replaced at once. What is not cleared for "
         "publication is never put there. Spends nothing and reads no row.",
-        group_name=group_name(spec, "release"),
+        group_name=common.group_name(spec, "release"),
         kinds={"csv", "json"},
-        tags=side_tags(spec, "release"),
+        tags=common.side_tags(spec, "release"),
         owners=list(spec.owners),
         code_version=program_code(),
-        automation_condition=when_anything_is_new(),
+        automation_condition=common.when_anything_is_new(),
     )
-    def published(dp_pipeline: PipelineResource) -> dg.MaterializeResult[Any]:
-        with one_line_failures(spec):
+    def published(dp_pipeline: common.PipelineResource) -> dg.MaterializeResult[Any]:
+        with common.one_line_failures(spec):
             shelved = shelve(spec, dp_pipeline.home)
         versions = " ".join("none" if one is None else one.version for one in shelved.values())
         return dg.MaterializeResult(
@@ -314,15 +305,15 @@ def _budget(spec: DatasetSpec) -> dg.AssetsDefinition:
         check_specs=budget_check_specs(key),
         description=f"What the population {spec.population} has spent over all runs, charge by "
         "charge and as a picture over time, from the privacy ledger, whose chain is verified.",
-        group_name=group_name(spec, "monitoring"),
+        group_name=common.group_name(spec, "monitoring"),
         kinds={"report"},
-        tags=side_tags(spec, "monitoring"),
+        tags=common.side_tags(spec, "monitoring"),
         owners=list(spec.owners),
         code_version=program_code(),
-        automation_condition=when_anything_is_new(),
+        automation_condition=common.when_anything_is_new(),
     )
-    def budget(dp_pipeline: PipelineResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
-        with one_line_failures(spec):
+    def budget(dp_pipeline: common.PipelineResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
+        with common.one_line_failures(spec):
             ledger = dp_pipeline.home.ledger
             metadata = budget_report(ledger, spec.population, spec.windows)
             metadata |= limits_metadata(limits_word(spec, dp_pipeline.home))

@@ -82,11 +82,13 @@ def request_for(
     from dp_pipeline.models import build_model
     from dp_pipeline.publish.epsilon_release import EpsilonRelease
     from dp_pipeline.publish.home import find_home, noise_name
-    from dp_pipeline.publish.k_anonymous_release import require_methods
     from dp_pipeline.publish.request import RunRequest
     from dp_pipeline.spec.amounts import epsilon_text
 
-    require_methods(spec)
+    if spec.k_anonymity is not None:
+        from dp_pipeline.publish.k_anonymous_release import require_methods
+
+        require_methods(spec)
     known = EpsilonRelease.names(spec)
     chosen = tuple(dict.fromkeys(models)) or known
     for name in chosen:

@@ -14,7 +14,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, cast
 
-from dp_pipeline.gate.discovery import discover
 from dp_pipeline.ledger import Charge
 from dp_pipeline.ledger.entries import DELTA
 from dp_pipeline.publish.home import Home
@@ -238,6 +237,8 @@ class DomainRelease(NoisyRelease):
         as_begun: bool = True,  # noqa: ARG002
     ) -> Bundle:
         """What was discovered, or by which noisy answers nothing was: both are paid for."""
+        from dp_pipeline.gate.discovery import discover
+
         rows = cast("UndeclaredRows | None", counter)
         paid = Accountant(self.epsilon, delta=self.delta)
         try:

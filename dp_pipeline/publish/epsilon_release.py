@@ -7,17 +7,16 @@ before it is charged, or gone on with, declarations and ledger decide.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 
 from dp_pipeline.gate.curator import Answered, Curator
-from dp_pipeline.gate.quality import private_quality
 from dp_pipeline.ledger import Charge
 from dp_pipeline.models import build_model
 from dp_pipeline.models.base import (
@@ -393,11 +392,14 @@ class EpsilonRelease(NoisyRelease):
         as_begun   False for a settled release under another post-processing: the evaluation that
                    was paid for was of other centres or tables, and is left out
         """
-        fitted, _ = self.fitted(key, counter, transcript)
+        fit_model, _ = self.fit_of(key, counter, transcript)
+        fitted = fit_model()
         fitted.require_guaranteed(self.guarantee, what="/".join(self.path))
         spends, quality, facts = fitted.spends, dict[str, NoisyNumber](), self.facts(key)
         if self.evaluation is not None and as_begun:
             paid = Accountant(self.evaluation)
+            from dp_pipeline.gate.quality import private_quality
+
             quality = private_quality(
                 _curator(self, counter, transcript, {})(paid),
                 fitted.released,
@@ -420,15 +422,17 @@ class EpsilonRelease(NoisyRelease):
         transcript = Transcript(self.store.transcript_path(key)).rewind()
         if transcript.chain != settled.facts[TRANSCRIPT]:
             raise Damaged(f"transcript: expected that of {self.what} as settled, got another")
-        return self.fitted(key, None, transcript)
+        fit_model, answered = self.fit_of(key, None, transcript)
+        return fit_model(), answered
 
-    def fitted(
+    def fit_of(
         self, key: ReleaseKey, counter: Counted | None, transcript: Transcript
-    ) -> tuple[Fitted, Answered]:
-        """What the model gives, and what was answered to it."""
+    ) -> tuple[Callable[[], Fitted], Answered]:
+        """The fit of its model, to be made, and where what is answered to it will be."""
         refined = Refined.by(self, key)
         coarse, answered = (None, {}) if refined is None else refined.told()
-        found = fit(
+        fit_model = partial(
+            fit,
             self.model,
             self.guarantee,
             _curator(self, counter, transcript, answered),
@@ -438,7 +442,7 @@ class EpsilonRelease(NoisyRelease):
             coarse=coarse,
             public=public_table(self, key),
         )
-        return found, answered
+        return fit_model, answered
 
     def write_card(self, bundle: Bundle, folder: Path) -> Path:  # noqa: ARG002
         """The card, made anew by every run, as the sum of all charges grows."""

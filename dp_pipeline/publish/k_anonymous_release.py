@@ -91,7 +91,7 @@ def declared_method(spec: DatasetSpec, name: str) -> Method:
 
 def require_methods(spec: DatasetSpec) -> None:
     """DeclarationError for a declared method that does not exist or has no such parameters."""
-    for name in spec.k_anonymity.methods if spec.k_anonymity else ():
+    for name in declared_k_anonymity(spec).methods:
         declared_method(spec, name)
 
 

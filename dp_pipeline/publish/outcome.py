@@ -22,13 +22,11 @@ from dp_pipeline.publish.publish import Published
 from dp_pipeline.publish.release import Release, digest_of, not_dp_beside, program_code
 from dp_pipeline.publish.replay import (
     document,
-    from_documents,
     level_facts,
     pointed_bundle,
     pointer_path,
     read_json,
     require_whole,
-    to_documents,
 )
 from dp_pipeline.publish.report import (
     Comparison,
@@ -42,7 +40,7 @@ from dp_pipeline.publish.store import write_atomically
 from dp_pipeline.raw.snapshot import current_snapshot, require_prepared
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.reporting.figures.cluster_view import centre_table, dates_of
-from dp_pipeline.reporting.metrics import QualityRow
+from dp_pipeline.reporting.metrics import QualityRow, from_documents, to_documents
 from dp_pipeline.reporting.plausibility import bundle_warnings, noisy_total
 from dp_pipeline.reporting.text import number_text
 from dp_pipeline.spec.amounts import NANO, epsilon_text

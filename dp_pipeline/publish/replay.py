@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -31,7 +30,6 @@ from dp_pipeline.release.bundle import (
     ReleaseKey,
 )
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
 from dp_pipeline.spec.errors import Damaged, PipelineError, system_line
 from dp_pipeline.spec.formats import DOCUMENT, require_format
@@ -186,23 +184,6 @@ def _name(bundle: Bundle) -> str:
 
 
 _AGAIN = "run the data set again, at no cost"
-
-
-def to_documents(rows: Sequence[QualityRow]) -> list[dict[str, Any]]:
-    """Rows as JSON values; an error that there is not goes unsaid, as before there were any."""
-    return [
-        {
-            name: value
-            for name, value in {**vars(row), "epsilon": str(row.epsilon)}.items()
-            if name != "error" or value is not None
-        }
-        for row in rows
-    ]
-
-
-def from_documents(documents: Sequence[Mapping[str, Any]]) -> list[QualityRow]:
-    """Rows of JSON values."""
-    return [QualityRow(**{**one, "epsilon": Fraction(one["epsilon"])}) for one in documents]
 
 
 def document(value: Any) -> bytes:

@@ -15,7 +15,7 @@ from dp_pipeline.publish.account import open_population
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.k_anonymous_release import declared_k_anonymity, for_readers
 from dp_pipeline.publish.release import not_dp_beside
-from dp_pipeline.publish.replay import from_documents, pointed_bundle
+from dp_pipeline.publish.replay import pointed_bundle
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.reporting.figures import (
     cluster_maps,
@@ -27,7 +27,13 @@ from dp_pipeline.reporting.figures import (
 )
 from dp_pipeline.reporting.figures.cluster_view import ClusterView, dates_of
 from dp_pipeline.reporting.figures.over_windows import Noisy, over_windows
-from dp_pipeline.reporting.metrics import QualityRow, metric_named, metrics_of, relative_rows
+from dp_pipeline.reporting.metrics import (
+    QualityRow,
+    from_documents,
+    metric_named,
+    metrics_of,
+    relative_rows,
+)
 from dp_pipeline.reporting.pages import Timeline, summary_over_epsilon, summary_over_k, write_report
 from dp_pipeline.reporting.releases import KAnonymousRelease, PrivateRelease, figure_over_k
 from dp_pipeline.reporting.text import model_labels, noisy_text

@@ -29,8 +29,7 @@ from dp_pipeline.metrics.auc import ClassAuc, adjusted_rand, class_table, f_meas
 from dp_pipeline.metrics.classification import Method, held_out, misclassification, train
 from dp_pipeline.metrics.clustering import nearest_centres, nicv
 from dp_pipeline.metrics.marginals import ways_of
-from dp_pipeline.raw.closest_record import distance_to_closest_record
-from dp_pipeline.raw.comparison import estimated_distances
+from dp_pipeline.raw.comparison import distance_to_closest_record, estimated_distances
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.snapshot import Snapshot, require_prepared, write_private
 from dp_pipeline.raw.stages import read_stage

@@ -29,13 +29,12 @@ import pyarrow.parquet
 from dp_pipeline.raw.sources import parquet_parts, read_source
 from dp_pipeline.raw.sources.reading import NoHeader, NotUtf8, csv_columns
 from dp_pipeline.raw.values import PLAIN, kind_of, numbers, texts, times, type_word
-from dp_pipeline.spec.clock import DAY, Clock
+from dp_pipeline.spec.clock import DAY, Clock, Signs
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import MISSING, Attribute, Domain, OneRow
 from dp_pipeline.spec.draft import FoundColumn, FoundKind
 from dp_pipeline.spec.encoding import Coordinate, FloatArray, is_interval
 from dp_pipeline.spec.errors import SourceError
-from dp_pipeline.spec.reading import Signs
 from dp_pipeline.spec.source import Source
 from dp_pipeline.spec.yaml_text import Value
 

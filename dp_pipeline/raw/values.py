@@ -20,10 +20,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dp_pipeline.spec.clock import DAY, FIRST_SECOND, LAST_SECOND, Clock
+from dp_pipeline.spec.clock import (
+    DAY,
+    FIRST_SECOND,
+    LAST_SECOND,
+    SPACES,
+    UNITS,
+    Clock,
+    Derived,
+    Function,
+    Signs,
+)
 from dp_pipeline.spec.domain import Attribute
 from dp_pipeline.spec.encoding import INVALID, Bins, FloatArray, IntArray, Levels
-from dp_pipeline.spec.reading import SPACES, UNITS, Derived, Function, Signs
 from dp_pipeline.spec.windows import Windows
 
 Kind = Literal["text", "number", "time", "other"]

@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -168,6 +169,23 @@ class QualityRow:
         if self.deviation is None:
             return number_text(self.value)
         return noisy_text(self.value, self.deviation)
+
+
+def to_documents(rows: Sequence[QualityRow]) -> list[dict[str, Any]]:
+    """Rows as JSON values; an error that there is not goes unsaid, as before there were any."""
+    return [
+        {
+            name: value
+            for name, value in {**vars(row), "epsilon": str(row.epsilon)}.items()
+            if name != "error" or value is not None
+        }
+        for row in rows
+    ]
+
+
+def from_documents(documents: Sequence[Mapping[str, Any]]) -> list[QualityRow]:
+    """Rows of JSON values."""
+    return [QualityRow(**{**one, "epsilon": Fraction(one["epsilon"])}) for one in documents]
 
 
 def sample_words(rows: Iterable[QualityRow]) -> str:

@@ -16,12 +16,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from dp_pipeline.spec import fields
-from dp_pipeline.spec.clock import Clock, Every, Spans
+from dp_pipeline.spec.clock import Clock, Every, Signs, Spans
 from dp_pipeline.spec.domain import MISSING, Attribute, Undeclared
 from dp_pipeline.spec.encoding import MOST_CELLS, Bins, Coordinate, Levels, is_interval
 from dp_pipeline.spec.errors import Refused, bounded_bytes, reason_of
 from dp_pipeline.spec.fields import OneForm, a_mapping, below, not_among, require
-from dp_pipeline.spec.reading import Signs
 from dp_pipeline.spec.reading_parser import (
     AS_IT_IS,
     ReadingSection,

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_pipeline.spec.amounts import PURE, Currency, delta_text, epsilon_text, parse_epsilon
+from dp_pipeline.spec.clock import Signs
 from dp_pipeline.spec.discovered import (
     Discover,
     DiscoveredDomain,
@@ -32,7 +33,6 @@ from dp_pipeline.spec.discovered import (
 from dp_pipeline.spec.domain import Domain, Protection, Relation, distance
 from dp_pipeline.spec.encoding import COORDINATE_BITS, Point
 from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.reading import Signs
 from dp_pipeline.spec.source import Source
 from dp_pipeline.spec.windows import Windows, Within
 

@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal
 
-from dp_pipeline.spec.clock import Clock
+from dp_pipeline.spec.clock import Clock, Derived, Signs
 from dp_pipeline.spec.constraints import AllowedCells, Constraint, allowed_cells
 from dp_pipeline.spec.encoding import Bins, Coordinate, Levels
 from dp_pipeline.spec.errors import DeclarationError, did_you_mean
 from dp_pipeline.spec.formats import AS_BEFORE, said
-from dp_pipeline.spec.reading import Derived, Signs
 
 OnInvalid = Literal["clip", "other", "drop"]
 

@@ -10,10 +10,20 @@ from typing import Annotated, Literal, get_args
 from pydantic import model_validator
 
 from dp_pipeline.spec import fields
-from dp_pipeline.spec.clock import DAY, Clock, bad_format, is_zone
+from dp_pipeline.spec.clock import (
+    DAY,
+    PARTS_OF_TIME,
+    SPACES,
+    THOUSANDS,
+    Clock,
+    Derived,
+    Function,
+    Signs,
+    bad_format,
+    is_zone,
+)
 from dp_pipeline.spec.errors import DeclarationError, Refused
 from dp_pipeline.spec.fields import require
-from dp_pipeline.spec.reading import PARTS_OF_TIME, SPACES, THOUSANDS, Derived, Function, Signs
 from dp_pipeline.spec.windows import WindowKind, Windows
 
 

@@ -11,20 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from dp_pipeline.reporting.figures.picture import (
-    COLOURS,
-    INK,
-    MARKERS,
-    MUTED,
-    RULE,
-    new_figure,
-    plain,
-    png,
-    quiet,
-    set_footnote,
-    set_title,
-    spread_apart,
-)
+from dp_pipeline.reporting.figures import picture
 from dp_pipeline.reporting.text import number_text
 from dp_pipeline.studies.results import Mean
 
@@ -52,10 +39,10 @@ class Line:
     @property
     def look(self) -> dict[str, Any]:
         """Colour, marker and dashes: no two of many styles share a colour and a marker."""
-        turn, colour = divmod(self.style, len(COLOURS))
+        turn, colour = divmod(self.style, len(picture.COLOURS))
         return {
-            "color": COLOURS[colour],
-            "marker": MARKERS[self.style % len(MARKERS)],
+            "color": picture.COLOURS[colour],
+            "marker": picture.MARKERS[self.style % len(picture.MARKERS)],
             "linestyle": _STYLES[turn % len(_STYLES)],
         }
 
@@ -105,9 +92,9 @@ def line_chart(
     lines   at least one, each with at least one point
     """
     places = across.places(lines)
-    figure = new_figure(_WIDTH, max(_HEIGHT, 1.2 + _NAME_HEIGHT * len(lines)))
+    figure = picture.new_figure(_WIDTH, max(_HEIGHT, 1.2 + _NAME_HEIGHT * len(lines)))
     axes = figure.add_subplot()
-    set_title(figure, title)
+    picture.set_title(figure, title)
     for line in lines:
         at = [places[text] for text, _ in line.points]
         means = [mean.value for _, mean in line.points]
@@ -118,9 +105,9 @@ def line_chart(
     _set_across(axes, across, places)
     _set_axes(axes, scale)
     _name_ends(axes, lines, places)
-    set_footnote(figure, footnote)
-    quiet(axes)
-    return png(figure)
+    picture.set_footnote(figure, footnote)
+    picture.quiet(axes)
+    return picture.png(figure)
 
 
 def _set_across(axes: Axes, across: Across, places: Mapping[str, float]) -> None:
@@ -149,9 +136,9 @@ def _set_axes(axes: Axes, scale: Scale) -> None:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
     if scale.kind == "log":
         axes.yaxis.set_minor_formatter(FuncFormatter(_between_powers_of_ten))
-        axes.tick_params(which="minor", labelsize=8, colors=MUTED, color=RULE)
-    axes.set_ylabel(plain(scale.label))
-    axes.grid(axis="y", color=RULE, linewidth=0.7)
+        axes.tick_params(which="minor", labelsize=8, colors=picture.MUTED, color=picture.RULE)
+    axes.set_ylabel(picture.plain(scale.label))
+    axes.grid(axis="y", color=picture.RULE, linewidth=0.7)
     for value, name in scale.references:
         _draw_reference(axes, value, name, is_log=scale.kind == "log")
     # Limits follow the lines only when somebody asks; the names at their ends need them now.
@@ -160,13 +147,13 @@ def _set_axes(axes: Axes, scale: Scale) -> None:
 
 def _draw_reference(axes: Axes, value: float, name: str, *, is_log: bool) -> None:
     """A dotted line; its name below it on a log axis, where the lines are all above."""
-    axes.axhline(value, color=MUTED, linewidth=1, linestyle=(0, (1, 2)), zorder=2)
+    axes.axhline(value, color=picture.MUTED, linewidth=1, linestyle=(0, (1, 2)), zorder=2)
     if is_log:
         low, high = axes.get_ylim()
         axes.set_ylim(min(low, value * (value / high) ** 0.09), high)
     place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "fontsize": 8}
     place |= {"xytext": (4, -10 if is_log else 3), "textcoords": "offset points"}
-    axes.annotate(name, (0.0, value), color=MUTED, **place)
+    axes.annotate(name, (0.0, value), color=picture.MUTED, **place)
 
 
 def _between_powers_of_ten(value: float, _: int) -> str:
@@ -178,27 +165,29 @@ def _name_ends(axes: Axes, lines: Sequence[Line], places: Mapping[str, float]) -
     fraction = axes.transScale + axes.transLimits
     ends = [(places[line.points[-1][0]], line.points[-1][1].value) for line in lines]
     at = fraction.transform(ends)
-    heights = spread_apart(at[:, 1].tolist(), gap=1 / max(12, len(lines)))
+    heights = picture.spread_apart(at[:, 1].tolist(), gap=1 / max(12, len(lines)))
     for line, (x, y), height in zip(lines, at, heights, strict=True):
         inside: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
         look = line.look
         axes.plot([x, 1.04], [y, height], lw=0.6, alpha=0.5, color=look["color"], **inside)
         axes.plot([1.04, 1.10], [height, height], lw=1.6, markevery=[1], ms=5, **look, **inside)
-        text: dict[str, Any] = {"va": "center", "fontsize": 8.5, "color": INK}
-        axes.text(1.12, height, plain(line.name, width=26), transform=axes.transAxes, **text)
+        text: dict[str, Any] = {"va": "center", "fontsize": 8.5, "color": picture.INK}
+        axes.text(
+            1.12, height, picture.plain(line.name, width=26), transform=axes.transAxes, **text
+        )
 
 
 def bar_chart(bars: Sequence[tuple[str, float]], *, label: str, title: str, footnote: str) -> bytes:
     """PNG of horizontal bars (name, value > 0), the first on top; at least one."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
-    figure = new_figure(6.0, 1.1 + 0.26 * len(bars))
+    figure = picture.new_figure(6.0, 1.1 + 0.26 * len(bars))
     axes = figure.add_subplot()
-    set_title(figure, title)
+    picture.set_title(figure, title)
     places = [-index for index in range(len(bars))]
     values = [value for _, value in bars]
-    axes.barh(places, values, height=0.68, color=COLOURS[0])
-    axes.set_yticks(places, [plain(name, width=30) for name, _ in bars])
+    axes.barh(places, values, height=0.68, color=picture.COLOURS[0])
+    axes.set_yticks(places, [picture.plain(name, width=30) for name, _ in bars])
     axes.set_xscale("log")
     axes.set_xlim(min(values) / 3, max(values) * 3)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
@@ -206,11 +195,11 @@ def bar_chart(bars: Sequence[tuple[str, float]], *, label: str, title: str, foot
     axes.xaxis.set_minor_formatter(NullFormatter())
     for place, value in zip(places, values, strict=True):
         text = f" {number_text(value)}"
-        axes.text(value, place, text, va="center", fontsize=8.5, color=INK)
-    axes.set_xlabel(plain(label))
-    set_footnote(figure, footnote)
-    quiet(axes)
-    return png(figure)
+        axes.text(value, place, text, va="center", fontsize=8.5, color=picture.INK)
+    axes.set_xlabel(picture.plain(label))
+    picture.set_footnote(figure, footnote)
+    picture.quiet(axes)
+    return picture.png(figure)
 
 
 @dataclass(frozen=True)

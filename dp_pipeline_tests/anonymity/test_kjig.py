@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.anonymity import choosing, kjig, telling_boxes
+from dp_pipeline.anonymity import kjig, telling_boxes
 from dp_pipeline.anonymity.boxes import BoxRecoding
-from dp_pipeline.anonymity.choosing import best_way
-from dp_pipeline.anonymity.kjig import WAYS, Kjig, told_columns
+from dp_pipeline.anonymity.kjig import WAYS, Kjig, best_way, told_columns
 from dp_pipeline.anonymity.linear import discriminant_scores, label_scores, line_weights
 from dp_pipeline.anonymity.method import BitRecoding, Recoded, bit_matrix, cumulative_bits
 from dp_pipeline.anonymity.mondrian import Tree
@@ -202,7 +201,7 @@ def test_a_way_that_is_ahead_by_luck_alone_is_not_taken(monkeypatch):
     rows = either_or(100)
     for ahead, expected in (([0.3, -0.2, 0.0, 0.01, -0.1], 0), ([0.1, 0.1, 0.2, 0.1, 0.1], 1)):
         learned = np.array([[0.5] * 5, [0.5 + one for one in ahead]])
-        monkeypatch.setattr(choosing, "_learned", lambda *_, found=learned: found)
+        monkeypatch.setattr(kjig, "_learned", lambda *_, found=learned: found)
         found = best_way([nothing, told_columns], rows, KAnonymityGuarantee(5))
         assert len(found.recoding.bits) == (0 if expected == 0 else 3)
 

@@ -11,7 +11,7 @@ import pytest
 from dp_pipeline.estimators import PrivateSynthesizer
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models.tables.one_shot import OneShot
-from dp_pipeline.models.tables.one_shot.workload import Workload
+from dp_pipeline.models.tables.one_shot.plan import Workload
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline.spec.parameters import from_text, texts_of

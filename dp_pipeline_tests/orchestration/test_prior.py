@@ -80,6 +80,7 @@ def test_it_is_made_again_by_the_same_public_rows_alone(
     ("changes", "words"),
     [
         ({"purpose": "release", "ceiling": {"total": "9"}}, "expected a data set with `purpose"),
+        ({"population": HOMES["population"]}, "and a population of its own, got others"),
         (
             {"attributes": {**HOMES["attributes"], "tenure": {"levels": ["owner", "renter"]}}},
             "expected attributes with the same levels or bins in others, got tenure otherwise",

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -400,6 +401,12 @@ def test_a_partition_without_enough_windows_before_it_fails_in_one_line(project:
     assert project.spent(spec) == 0
 
 
+def exported_windows(folder: str) -> str:
+    """Of which windows the release is that was written there."""
+    card = json.loads(Path(folder, "card.json").read_text(encoding="utf-8"))
+    return str(card["guarantee"]["facts"][WINDOW])
+
+
 def test_releases_of_two_weeks_are_brought_out_and_put_on_the_shelf(project: Project) -> None:
     """The newest is that of the last window that it is of."""
     spec = stream(project, **SPANS)
@@ -407,14 +414,10 @@ def test_releases_of_two_weeks_are_brought_out_and_put_on_the_shelf(project: Pro
     out = str(project.folder / "out")
     made = project.cli_here("export", spec.name, "htree_kmeans", "--to", out, "--json")
     assert made.code == 0, made.err
-    assert (
-        json.loads((project.folder / "out" / "card.json").read_text(encoding="utf-8"))["guarantee"][
-            "facts"
-        ][WINDOW]
-        == "2026-W02..2026-W03"
-    )
+    assert exported_windows(out) == "2026-W02..2026-W03"
     earlier = ("--window", "2026-W02", "--to", out)
     assert project.cli_here("export", spec.name, "htree_kmeans", *earlier).code == 0
+    assert exported_windows(out) == "2026-W01..2026-W02"
     assert project.cli_here("verify", out).code == 0
     shelved = shelve(spec.of_all_windows(), project.home)
     assert set(shelved) == {"htree_kmeans", "independent"}

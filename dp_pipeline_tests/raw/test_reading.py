@@ -20,10 +20,9 @@ from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.raw.values import numbers, numbers_in
 from dp_pipeline.release.bundle import table_digest
 from dp_pipeline.release.synthetic_table import decoded
-from dp_pipeline.spec.clock import Clock
+from dp_pipeline.spec.clock import Clock, Signs
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import SourceError
-from dp_pipeline.spec.reading import Signs
 from dp_pipeline_tests.raw.written import KEY, ingested, written_spec
 
 

@@ -3,14 +3,15 @@
 from dataclasses import replace
 from fractions import Fraction
 
-from dp_pipeline.publish.replay import from_documents, to_documents
 from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.reporting.metrics import (
     QualityRow,
+    from_documents,
     metrics_of,
     pivot,
     sample_words,
     sort_rows,
+    to_documents,
 )
 from dp_pipeline_tests.reporting.samples import HALF, ONE, TEN, exact
 

@@ -11,18 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from dp_pipeline.gate.checks import (
-    require_axes,
-    require_cells,
-    require_derived,
-    require_grid,
-    require_groupings,
-    require_nodes,
-    require_rule,
-    require_subsets,
-    require_table,
-    require_tree,
-)
+from dp_pipeline.gate import checks
 from dp_pipeline.gate.counter import MOST_GRID_CELLS, Sealed
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.raw.counters.batch import Answer, Batch, Question, Recoding, joined
@@ -107,7 +96,7 @@ class FoldCounter:
     def exact_tables(self, marginals: Sequence[tuple[str, ...]]) -> list[IntArray]:
         """What ``count`` seals. For comparisons inside ``raw`` only."""
         for marginal in marginals:
-            require_table(self._domain, marginal)
+            checks.require_table(self._domain, marginal)
         names = [name for marginal in marginals for name in marginal]
         return list(self._answer("count", tuple(marginals), cells=names))
 
@@ -116,7 +105,7 @@ class FoldCounter:
 
         BoundaryViolation for what is no group of every level.
         """
-        require_groupings(self._domain, groupings)
+        checks.require_groupings(self._domain, groupings)
         grouped = {name: one.of(self._domain[name]) for name, one in groupings.items()}
         return self._recoded(self._domain.replaced(grouped), Recoding(groupings=groupings))
 
@@ -125,7 +114,7 @@ class FoldCounter:
 
         BoundaryViolation for what others do not decide.
         """
-        require_derived(self._domain, derived)
+        checks.require_derived(self._domain, derived)
         added = tuple(one.named(name) for name, one in derived.items())
         domain = Domain((*self._domain, *added), self._domain.constraints)
         return self._recoded(domain, Recoding(derived=derived))
@@ -138,7 +127,7 @@ class FoldCounter:
 
         BoundaryViolation for no attribute, an attribute twice and more than 2^62 cells.
         """
-        require_cells(self._domain, attributes)
+        checks.require_cells(self._domain, attributes)
         return Sealed(*self._answer("occupied", attributes, cells=attributes))
 
     def grid(self, columns: tuple[str, ...], cells: int) -> Sealed:
@@ -146,7 +135,7 @@ class FoldCounter:
 
         BoundaryViolation for no column, a column twice, no cells and more than MOST_GRID_CELLS.
         """
-        require_grid(self._domain, columns, cells)
+        checks.require_grid(self._domain, columns, cells)
         return Sealed(*self._answer("grid", columns, cells, axes=columns))
 
     def distance_total(self, rule: NearestCentre, *, clip: int, shift: int) -> Sealed:
@@ -154,7 +143,7 @@ class FoldCounter:
 
         BoundaryViolation, from public numbers alone, for a rule that could overflow.
         """
-        require_rule(self._domain, rule)
+        checks.require_rule(self._domain, rule)
         rule.require_exact(clip=clip, shift=shift)
         return Sealed(*self._answer("distance_total", rule, clip, shift, axes=rule.columns))
 
@@ -165,9 +154,9 @@ class FoldCounter:
         BoundaryViolation for a tree or nodes that are none, and for more than MOST_GRID_CELLS
         boxes.
         """
-        require_tree(self._domain, tree)
+        checks.require_tree(self._domain, tree)
         for nodes, bits in asked:
-            require_nodes(tree, nodes, bits)
+            checks.require_nodes(tree, nodes, bits)
             _require_size(len(nodes) << bits)
         found = self._answer("children", tree, tuple(asked), axes=tree.columns)
         return [Sealed(table) for table in found]
@@ -177,7 +166,7 @@ class FoldCounter:
 
         BoundaryViolation, from public numbers alone, for rules of different kinds.
         """
-        require_subsets(self._domain, rules, salt)
+        checks.require_subsets(self._domain, rules, salt)
         return Sealed(*self._answer("sum_by_centre", tuple(rules), salt, axes=rules[0].columns))
 
     def residuals(self, rule: NearestCentre, radii: tuple[int, ...]) -> Sealed:
@@ -185,7 +174,7 @@ class FoldCounter:
 
         BoundaryViolation, from public numbers alone, for radii that are not exact.
         """
-        require_rule(self._domain, rule)
+        checks.require_rule(self._domain, rule)
         rule.require_radii(radii)
         return Sealed(*self._answer("residuals", rule, radii, axes=rule.columns))
 
@@ -195,7 +184,7 @@ class FoldCounter:
         BoundaryViolation, from public numbers alone, for a rule that could overflow;
         DeclarationError for an attribute without cells.
         """
-        require_rule(self._domain, rule)
+        checks.require_rule(self._domain, rule)
         _require_size(self._domain[attribute].size * len(rule.centres))
         return Sealed(
             *self._answer("classify", rule, attribute, axes=rule.columns, cells=[attribute])
@@ -212,14 +201,14 @@ class FoldCounter:
 
     def bounds(self, columns: tuple[str, ...]) -> Sealed:
         """Smallest and largest coordinate of every column, (2, d); see ``Disclosing``."""
-        require_axes(self._domain, columns)
+        checks.require_axes(self._domain, columns)
         return Sealed(*self._answer("bounds", columns, axes=columns))
 
     def records(self, columns: tuple[str, ...], many: int, salt: int) -> Sealed:
         """The ``many`` rows with the smallest content hash, (many, d), and zeros where there are
         fewer; see ``Disclosing``.
         """
-        require_axes(self._domain, columns)
+        checks.require_axes(self._domain, columns)
         (found,) = self._answer("records", columns, many, salt, axes=columns)
         records = np.zeros((many, len(columns)), dtype=np.int64)
         records[: len(found)] = found

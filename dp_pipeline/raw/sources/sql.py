@@ -32,10 +32,10 @@ from sqlalchemy.pool import NullPool
 
 from dp_pipeline.raw.sources.reading import check_names, converted_times, declared_columns, refusal
 from dp_pipeline.raw.values import PLAIN
+from dp_pipeline.spec.clock import Signs
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.draft import FoundColumn, FoundKind
 from dp_pipeline.spec.errors import DeclarationError, SourceError
-from dp_pipeline.spec.reading import Signs
 from dp_pipeline.spec.source import Source
 from dp_pipeline.spec.url import (
     EXPECTED_DATABASE,

@@ -12,20 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dp_pipeline.reporting.figures import picture
 from dp_pipeline.reporting.figures.cluster_view import ClusterView, rows_text
-from dp_pipeline.reporting.figures.picture import (
-    INK,
-    MUTED,
-    RULE,
-    WIDTH,
-    new_figure,
-    plain,
-    png,
-    quiet,
-    say_nothing_to_show,
-    set_footnote,
-    set_title,
-)
 from dp_pipeline.spec.encoding import Coordinate, FloatArray
 
 if TYPE_CHECKING:
@@ -130,14 +118,14 @@ def cluster_maps(views: Sequence[ClusterView], *, title: str) -> bytes:
     """
     across = min(len(views), 1 if len(views) == 1 else 2 if len(views) <= 4 else 3) or 1
     down = max(1, math.ceil(len(views) / across))
-    figure = new_figure(WIDTH, _height(views, across, down))
-    set_title(figure, title)
+    figure = picture.new_figure(picture.WIDTH, _height(views, across, down))
+    picture.set_title(figure, title)
     panels = figure.subplots(down, across, squeeze=False).ravel()
     for panel in panels[len(views) :]:
         panel.set_axis_off()
     if not views:
-        say_nothing_to_show(panels[0], "no centres yet")
-        return png(figure, most=MOST_MAP_BYTES)
+        picture.say_nothing_to_show(panels[0], "no centres yet")
+        return picture.png(figure, most=MOST_MAP_BYTES)
     densities = [Density.of_synopsis(view.columns, view.table, view.box) for view in views]
     highest = max(1.0, *(density.highest for density in densities))
     is_shared = len({view.axes for view in views}) == 1
@@ -150,13 +138,13 @@ def cluster_maps(views: Sequence[ClusterView], *, title: str) -> bytes:
         panel.locator_params(nbins=4 if across == 1 else 3)
     if across == 1 and len(views[0].table["weight"]):
         _explain_shades(figure, panels[0], highest)
-    set_footnote(figure, _footnote(views))
-    return png(figure, most=MOST_MAP_BYTES)
+    picture.set_footnote(figure, _footnote(views))
+    return picture.png(figure, most=MOST_MAP_BYTES)
 
 
 def _height(views: Sequence[ClusterView], across: int, down: int) -> float:
     """Inches: panels keep the shape of their box where it is drawn true to scale."""
-    width = (WIDTH - (1.5 if across == 1 else 0.7)) / across
+    width = (picture.WIDTH - (1.5 if across == 1 else 0.7)) / across
     ratios = [
         0.3 if view.is_strip else view.ratio if view.is_true_to_scale else 0.75 for view in views
     ]
@@ -181,7 +169,9 @@ def _draw(
     _mark_centres(axes, view, is_small=is_small)
     _number_centres(axes, view, is_small=is_small)
     if is_small:
-        axes.set_title(plain(view.name, width=26), loc="left", fontsize=8, color=INK, pad=3)
+        axes.set_title(
+            picture.plain(view.name, width=26), loc="left", fontsize=8, color=picture.INK, pad=3
+        )
 
 
 def _norm(highest: float) -> PowerNorm:
@@ -249,7 +239,7 @@ def _number_centres(axes: Axes, view: ClusterView, *, is_small: bool) -> None:
             textcoords="offset points",
             ha="right" if is_left else "left",
             fontsize=6 if is_small else 7.5,
-            color=INK,
+            color=picture.INK,
             path_effects=[withStroke(linewidth=1.6, foreground="white")],
             zorder=6,
         )
@@ -278,7 +268,9 @@ def _draw_scale(axes: Axes, view: ClusterView, metres: float) -> None:
     left, low = view.box[0].lower + 0.04 * view.sides[0], view.box[1].lower + 0.05 * view.sides[1]
     white = [withStroke(linewidth=4.0, foreground="white")]
     right = left + length / metres
-    axes.plot([left, right], [low, low], color=INK, linewidth=1.6, path_effects=white, zorder=7)
+    axes.plot(
+        [left, right], [low, low], color=picture.INK, linewidth=1.6, path_effects=white, zorder=7
+    )
     text = f"{length / 1000:,.0f} km" if length >= 1000 else f"{length:,.3g} m"
     axes.annotate(
         text,
@@ -287,7 +279,7 @@ def _draw_scale(axes: Axes, view: ClusterView, metres: float) -> None:
         textcoords="offset points",
         ha="center",
         fontsize=7,
-        color=INK,
+        color=picture.INK,
         path_effects=[withStroke(linewidth=1.6, foreground="white")],
         zorder=7,
     )
@@ -309,10 +301,10 @@ def _name_axes(axes: Axes, view: ClusterView, *, is_named: tuple[bool, bool]) ->
         axes.set_yticks([])
     elif view.is_true_to_scale:
         axes.set_aspect(view.aspect)
-    quiet(axes)
+    picture.quiet(axes)
     is_left, is_lowest = is_named
     axes.tick_params(labelsize=7.5, labelleft=is_left, labelbottom=is_lowest)
-    across, up = (plain(name, width=30) + " (°)" * view.degrees for name in view.columns)
+    across, up = (picture.plain(name, width=30) + " (°)" * view.degrees for name in view.columns)
     if is_left:
         axes.set_ylabel(up, fontsize=8.5)
     if is_lowest:
@@ -338,9 +330,9 @@ def _explain_shades(figure: Figure, axes: Axes, highest: float) -> None:
     bar = figure.colorbar(scale, ax=axes, shrink=0.85, pad=0.02, aspect=36, extend="max")
     bar.set_ticks(_density_ticks(highest))
     bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:.3g}×")
-    bar.ax.tick_params(colors=MUTED, labelsize=8, length=0)
-    bar.outline.set_edgecolor(RULE)
-    bar.set_label("density ÷ mean", color=MUTED, size=8.5)
+    bar.ax.tick_params(colors=picture.MUTED, labelsize=8, length=0)
+    bar.outline.set_edgecolor(picture.RULE)
+    bar.set_label("density ÷ mean", color=picture.MUTED, size=8.5)
 
 
 def _density_ticks(highest: float) -> list[float]:

@@ -15,6 +15,7 @@ from fractions import Fraction
 from itertools import accumulate
 
 from dp_pipeline.ledger import Entry
+from dp_pipeline.reporting.figures import picture
 from dp_pipeline.reporting.figures.lines import (
     Across,
     Line,
@@ -23,18 +24,6 @@ from dp_pipeline.reporting.figures.lines import (
     draw_lines,
     line_chart,
     name_ends,
-)
-from dp_pipeline.reporting.figures.picture import (
-    COLOURS,
-    INK,
-    WIDTH,
-    new_figure,
-    new_panels,
-    plain,
-    png,
-    say_nothing_to_show,
-    set_footnote,
-    set_title,
 )
 from dp_pipeline.reporting.metrics import (
     FIGURES,
@@ -58,7 +47,7 @@ def utility_plot(rows: Sequence[QualityRow], *, metric: str, title: str) -> byte
     Several numbers of one model and ε (replicates) are all marked; the line joins their means.
     """
     table, about = pivot(_finite(rows), metric), metric_named(metric)
-    label = f"{plain(about.short)} ({plain(table.unit)})\n{about.better}"
+    label = f"{picture.plain(about.short)} ({picture.plain(table.unit)})\n{about.better}"
     return line_chart(
         _lines(table, table.models),
         across=_over_epsilon(table),
@@ -74,17 +63,17 @@ def utility_panels(rows: Sequence[QualityRow], *, metrics: Sequence[str], title:
     """
     tables = [table for table in (pivot(_finite(rows), one) for one in metrics) if table.models]
     models = sorted({model for table in tables for model in table.models})
-    figure, panels = new_panels(len(tables), inches=_PANEL, title=title, names=models)
+    figure, panels = picture.new_panels(len(tables), inches=_PANEL, title=title, names=models)
     for panel, table in zip(panels, tables, strict=True):
         lines = _lines(table, models)
-        up = _up(table, plain(table.about.short, width=26))
+        up = _up(table, picture.plain(table.about.short, width=26))
         draw_lines(panel, lines, _over_epsilon(table), up)
         panel.tick_params(labelsize=7.5)
-        panel.set_title(up.heading(lines), loc="left", fontsize=9, color=INK, pad=6)
+        panel.set_title(up.heading(lines), loc="left", fontsize=9, color=picture.INK, pad=6)
     drawn = [row for table in tables for row in table.rows]
     if drawn:
-        set_footnote(figure, f"Across: {_EPSILON}.\n{_footnote(drawn)}")
-    return png(figure)
+        picture.set_footnote(figure, f"Across: {_EPSILON}.\n{_footnote(drawn)}")
+    return picture.png(figure)
 
 
 OverK = Mapping[str, Mapping[int, float]]
@@ -237,24 +226,26 @@ def budget_staircase(history: BudgetHistory) -> bytes:
     """PNG of the sum of all charges over time, with the ceiling as it was raised; where a month has
     a limit, bars of what each month has cost, and the limit.
     """
-    figure = new_figure(WIDTH, 3.2)
+    figure = picture.new_figure(picture.WIDTH, 3.2)
     axes = figure.add_subplot()
-    set_title(figure, f"Spent on {history.population}, for ever")
+    picture.set_title(figure, f"Spent on {history.population}, for ever")
     if not history.charges:
-        say_nothing_to_show(axes, "nothing was charged yet")
-        return png(figure)
+        picture.say_nothing_to_show(axes, "nothing was charged yet")
+        return picture.png(figure)
     across, lines = _over_time(history), _budget_lines(history)
     months = history.months if _has_months(history) else {}
     for month, spent in months.items():
         within = [max(_day(month), across.span[0]), min(_day(_next(month)), across.span[1])]
-        axes.fill_between(within, 0, float(spent), color=COLOURS[4], alpha=0.35, linewidth=0)
+        axes.fill_between(
+            within, 0, float(spent), color=picture.COLOURS[4], alpha=0.35, linewidth=0
+        )
     up = Up(f"{history.currency.symbol}, sum of all charges", "linear", floor=0.0)
     draw_lines(axes, lines, across, up)
     axes.set_xlabel(across.label)
     axes.set_ylabel(up.label)
     name_ends(axes, lines, across, gap=0.09)
-    set_footnote(figure, _budget_footnote(history))
-    return png(figure)
+    picture.set_footnote(figure, _budget_footnote(history))
+    return picture.png(figure)
 
 
 def _budget_lines(history: BudgetHistory) -> list[Line]:

@@ -13,21 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from dp_pipeline.reporting.figures.picture import (
-    INK,
-    MUTED,
-    RULE,
-    WIDTH,
-    look_of,
-    new_figure,
-    plain,
-    png,
-    quiet,
-    say_nothing_to_show,
-    set_footnote,
-    set_title,
-    spread_apart,
-)
+from dp_pipeline.reporting.figures import picture
 from dp_pipeline.reporting.text import number_text
 
 if TYPE_CHECKING:
@@ -149,7 +135,7 @@ def line_chart(
     up: Up,
     title: str,
     footnote: str,
-    width: float = WIDTH,
+    width: float = picture.WIDTH,
 ) -> bytes:
     """PNG of all lines in one pair of axes, as high as the names at their ends need; a picture that
     says so where there is no number.
@@ -157,18 +143,18 @@ def line_chart(
     width   in inches
     """
     height = max(3.5, _AROUND + 1.4 * _LINE * len(lines))
-    figure = new_figure(width, height)
+    figure = picture.new_figure(width, height)
     axes = figure.add_subplot()
-    set_title(figure, title)
+    picture.set_title(figure, title)
     if not _finite(lines):
-        say_nothing_to_show(axes, "no numbers yet")
-        return png(figure)
+        picture.say_nothing_to_show(axes, "no numbers yet")
+        return picture.png(figure)
     draw_lines(axes, lines, across, up)
     axes.set_xlabel(across.label)
     axes.set_ylabel(up.heading(lines))
     name_ends(axes, lines, across, gap=_LINE / (height - _AROUND))
-    set_footnote(figure, footnote)
-    return png(figure)
+    picture.set_footnote(figure, footnote)
+    return picture.png(figure)
 
 
 def draw_lines(axes: Axes, lines: Sequence[Line], across: Across, up: Up) -> None:
@@ -179,8 +165,8 @@ def draw_lines(axes: Axes, lines: Sequence[Line], across: Across, up: Up) -> Non
     _scale_up(axes, lines, up)
     for value, name in up.references:
         _draw_reference(axes, value, name)
-    axes.grid(axis="y", color=RULE, linewidth=0.7)
-    quiet(axes)
+    axes.grid(axis="y", color=picture.RULE, linewidth=0.7)
+    picture.quiet(axes)
 
 
 def _finite(lines: Sequence[Line]) -> list[Point]:
@@ -196,7 +182,7 @@ def _aside(lines: Sequence[Line], across: Across, index: int) -> float:
 
 
 def _draw(axes: Axes, line: Line, across: Across, aside: float) -> None:
-    look = look_of(line.place)
+    look = picture.look_of(line.place)
     marker = look.pop("marker")
     at = [across.place(one) * aside for one, _ in line.joined]
     values = [value for _, value in line.joined]
@@ -229,7 +215,7 @@ def _scale_across(axes: Axes, across: Across) -> None:
         locator: Any = AutoDateLocator(minticks=2, maxticks=6)  # type: ignore[no-untyped-call]
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
-        axes.xaxis.get_offset_text().set(color=INK, size=8.5)
+        axes.xaxis.get_offset_text().set(color=picture.INK, size=8.5)
         axes.set_xlim(*across.span)
         return
     at, texts = [across.place(one) for one in across.ticks], list(across.ticks.values())
@@ -310,9 +296,11 @@ def tick_texts(values: Sequence[float]) -> list[str]:
 
 
 def _draw_reference(axes: Axes, value: float, name: str) -> None:
-    axes.axhline(value, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=2)
+    axes.axhline(value, color=picture.MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=2)
     place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-    axes.annotate(plain(name), (0.0, value), xytext=(4, 3), fontsize=8, color=MUTED, **place)
+    axes.annotate(
+        picture.plain(name), (0.0, value), xytext=(4, 3), fontsize=8, color=picture.MUTED, **place
+    )
 
 
 def name_ends(axes: Axes, lines: Sequence[Line], across: Across, *, gap: float) -> None:
@@ -325,13 +313,15 @@ def name_ends(axes: Axes, lines: Sequence[Line], across: Across, *, gap: float) 
     is_stepped = across.kind == "time"
     ends = [(across.span[1] if is_stepped else across.place(at), y) for _, (at, y) in named]
     at = (axes.transScale + axes.transLimits).transform(ends)
-    heights = spread_apart(at[:, 1].tolist(), gap=gap)
+    heights = picture.spread_apart(at[:, 1].tolist(), gap=gap)
     for (line, _), (x, y), height in zip(named, at, heights, strict=True):
-        look = look_of(line.place)
+        look = picture.look_of(line.place)
         inside: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
         inside["color"] = look["color"]
         axes.plot([x, 1.025], [y, height], linewidth=0.7, alpha=0.6, **inside)
         if line.style == "marks":
             axes.plot([1.025], [height], marker=look["marker"], markersize=6, **inside)
-        text: dict[str, Any] = {"va": "center", "fontsize": 9, "color": INK}
-        axes.text(1.05, height, plain(line.name, width=24), transform=axes.transAxes, **text)
+        text: dict[str, Any] = {"va": "center", "fontsize": 9, "color": picture.INK}
+        axes.text(
+            1.05, height, picture.plain(line.name, width=24), transform=axes.transAxes, **text
+        )

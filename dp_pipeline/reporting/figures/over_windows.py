@@ -11,18 +11,8 @@ from datetime import datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
+from dp_pipeline.reporting.figures import picture
 from dp_pipeline.reporting.figures.lines import Across, Line, Point, Up, line_chart
-from dp_pipeline.reporting.figures.picture import (
-    COLOURS,
-    MUTED,
-    WIDTH,
-    new_figure,
-    png,
-    quiet,
-    say_nothing_to_show,
-    set_footnote,
-    set_title,
-)
 from dp_pipeline.spec.amounts import epsilon_text
 
 if TYPE_CHECKING:
@@ -68,30 +58,30 @@ def window_strip(
 
     spent   window → the sum of its charges
     """
-    figure = new_figure(WIDTH, 2.4)
+    figure = picture.new_figure(picture.WIDTH, 2.4)
     axes = figure.add_subplot()
-    set_title(figure, f"Spent on each {windows.every}")
+    picture.set_title(figure, f"Spent on each {windows.every}")
     if not spent:
-        say_nothing_to_show(axes, "nothing was charged yet")
-        return png(figure)
+        picture.say_nothing_to_show(axes, "nothing was charged yet")
+        return picture.png(figure)
     names = sorted(spent, key=windows.start)
     places = [_day(windows, name) for name in names]
     last = _day(windows, windows.following(names[-1]))
     widths = [(after - at) * 0.86 for at, after in zip(places, [*places[1:], last], strict=True)]
     if ceiling is not None:
         axes.bar(places, [float(ceiling)] * len(places), widths, align="edge", color="#e8e6e1")
-        axes.axhline(float(ceiling), color=MUTED, linewidth=0.8, linestyle=(0, (4, 3)))
+        axes.axhline(float(ceiling), color=picture.MUTED, linewidth=0.8, linestyle=(0, (4, 3)))
     heights = [float(spent[name]) for name in names]
-    axes.bar(places, heights, widths, align="edge", color=COLOURS[0])
+    axes.bar(places, heights, widths, align="edge", color=picture.COLOURS[0])
     axes.set_xlim(places[0] - widths[0] * 0.2, last)
     axes.xaxis_date()
     axes.set_ylabel(symbol)
     axes.set_xlabel(f"{windows.every}, by its first day ({windows.clock.zone})")
-    quiet(axes)
+    picture.quiet(axes)
     most = "no ceiling" if ceiling is None else f"ceiling {epsilon_text(ceiling)} each"
     fullest = epsilon_text(max(spent.values()))
-    set_footnote(figure, f"{len(names)} charged, the fullest {fullest}; {most}.")
-    return png(figure)
+    picture.set_footnote(figure, f"{len(names)} charged, the fullest {fullest}; {most}.")
+    return picture.png(figure)
 
 
 def _across(windows: Windows, names: Sequence[str]) -> Across:

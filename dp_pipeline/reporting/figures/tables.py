@@ -14,22 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dp_pipeline.reporting.figures.picture import (
-    COLOURS,
-    INK,
-    MARKERS,
-    MUTED,
-    RULE,
-    WIDTH,
-    new_figure,
-    new_panels,
-    plain,
-    png,
-    quiet,
-    say_nothing_to_show,
-    set_footnote,
-    set_title,
-)
+from dp_pipeline.reporting.figures import picture
 from dp_pipeline.spec.encoding import FloatArray
 
 if TYPE_CHECKING:
@@ -61,11 +46,11 @@ def marginal_bars(tables: Mapping[str, Marginals], *, most: int = 6, title: str)
     )
     shown = every[: max(1, most)]
     names = list(tables) if len(tables) > 1 else []
-    figure, panels = new_panels(len(shown), inches=_HEIGHT, title=title, names=names)
+    figure, panels = picture.new_panels(len(shown), inches=_HEIGHT, title=title, names=names)
     for panel, name in zip(panels, shown, strict=True):
         _draw(panel, name, [_shares(one, name) for one in tables.values()])
-    set_footnote(figure, _marginal_footnote(len(shown), len(every)))
-    return png(figure)
+    picture.set_footnote(figure, _marginal_footnote(len(shown), len(every)))
+    return picture.png(figure)
 
 
 def _shares(marginals: Marginals, name: str) -> dict[str, float]:
@@ -81,18 +66,18 @@ def _draw(axes: Axes, name: str, releases: Sequence[Mapping[str, float]]) -> Non
     kept = _kept(levels, values)
     places = np.arange(len(kept))
     if len(releases) == 1:
-        axes.barh(places, values[0, kept], height=0.78, color=COLOURS[0])
+        axes.barh(places, values[0, kept], height=0.78, color=picture.COLOURS[0])
     else:
         _draw_dots(axes, values[:, kept])
     named = places[:: math.ceil(len(kept) / MOST_LEVELS)]
-    labels = [plain(levels[kept[place]], width=19) for place in named]
+    labels = [picture.plain(levels[kept[place]], width=19) for place in named]
     axes.set_yticks(named, labels)
     axes.set_ylim(len(kept) - 0.4, -0.6)
     axes.set_xlim(left=0)
-    heading = plain(name, width=24)
+    heading = picture.plain(name, width=24)
     if len(kept) < len(levels):
-        heading = f"{plain(name, width=18)}, top {len(kept)}"
-    axes.set_title(heading, loc="left", fontsize=9, color=INK, pad=5)
+        heading = f"{picture.plain(name, width=18)}, top {len(kept)}"
+    axes.set_title(heading, loc="left", fontsize=9, color=picture.INK, pad=5)
     _quiet_panel(axes)
 
 
@@ -111,8 +96,8 @@ def _draw_dots(axes: Axes, values: FloatArray) -> None:
         axes.plot(
             shares,
             np.arange(len(shares)) + step,
-            MARKERS[at % len(MARKERS)],
-            color=COLOURS[at % len(COLOURS)],
+            picture.MARKERS[at % len(picture.MARKERS)],
+            color=picture.COLOURS[at % len(picture.COLOURS)],
             markersize=3.6,
             markeredgewidth=0,
             clip_on=False,
@@ -122,12 +107,12 @@ def _draw_dots(axes: Axes, values: FloatArray) -> None:
 def _quiet_panel(axes: Axes) -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    quiet(axes)
+    picture.quiet(axes)
     axes.tick_params(axis="both", labelsize=7.5)
-    axes.tick_params(axis="y", length=0, labelcolor=INK)
+    axes.tick_params(axis="y", length=0, labelcolor=picture.INK)
     axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.3g}%"))
-    axes.grid(axis="x", color=RULE, linewidth=0.6)
+    axes.grid(axis="x", color=picture.RULE, linewidth=0.6)
     axes.spines["left"].set_visible(False)
 
 
@@ -272,20 +257,20 @@ def model_graph(cliques: Mapping[str, np.ndarray], *, title: str) -> bytes:
     """
     graph = ModelGraph.of(cliques, most=MOST_CLIQUES)
     rows = max(2, len(graph.nodes))
-    figure = new_figure(WIDTH, _AROUND + _LINE * rows)
+    figure = picture.new_figure(picture.WIDTH, _AROUND + _LINE * rows)
     axes = figure.add_subplot()
-    set_title(figure, title)
+    picture.set_title(figure, title)
     if not graph.nodes:
-        say_nothing_to_show(axes, "no cliques")
-        return png(figure)
+        picture.say_nothing_to_show(axes, "no cliques")
+        return picture.png(figure)
     axes.set_axis_off()
-    axes.set_xlim(-0.08, WIDTH - 0.3)
+    axes.set_xlim(-0.08, picture.WIDTH - 0.3)
     axes.set_ylim(rows - 0.4, -0.5)
     for at, node in enumerate(graph.nodes):
         _draw_link(axes, graph, at)
         _draw_node(axes, node, at)
-    set_footnote(figure, _graph_footnote(graph))
-    return png(figure, most=MOST_GRAPH_BYTES)
+    picture.set_footnote(figure, _graph_footnote(graph))
+    return picture.png(figure, most=MOST_GRAPH_BYTES)
 
 
 def _draw_link(axes: Axes, graph: ModelGraph, at: int) -> None:
@@ -293,28 +278,34 @@ def _draw_link(axes: Axes, graph: ModelGraph, at: int) -> None:
     if node.parent is None:
         return
     above, here = graph.nodes[node.parent].lane * _LANE, node.lane * _LANE
-    axes.plot([above, above, here], [node.parent, at, at], color=MUTED, linewidth=1.1, zorder=1)
+    axes.plot(
+        [above, above, here], [node.parent, at, at], color=picture.MUTED, linewidth=1.1, zorder=1
+    )
 
 
 def _draw_node(axes: Axes, node: Node, at: int) -> None:
     x = node.lane * _LANE
-    axes.plot([x], [at], "o", color=COLOURS[0], markersize=6, markeredgecolor="white", zorder=2)
+    axes.plot(
+        [x], [at], "o", color=picture.COLOURS[0], markersize=6, markeredgecolor="white", zorder=2
+    )
     room = _LETTERS - 4 * node.lane
-    texts = [(", ".join(node.own), INK, "bold")]
+    texts = [(", ".join(node.own), picture.INK, "bold")]
     if node.separator:
-        texts = [*texts, (f"shares {', '.join(node.separator)}", MUTED, "normal")]
+        texts = [*texts, (f"shares {', '.join(node.separator)}", picture.MUTED, "normal")]
     for line, (text, colour, weight) in enumerate(texts):
         axes.text(
             x + 0.13,
             at - (0.19 if node.separator else 0) + 0.4 * line,
-            plain(text, width=room),
+            picture.plain(text, width=room),
             va="center",
             fontsize=7.5,
             color=colour,
             fontweight=weight,
         )
     cells = f"{node.cells:,} cells"
-    axes.text(WIDTH - 0.3, at, cells, ha="right", va="center", fontsize=7.5, color=MUTED)
+    axes.text(
+        picture.WIDTH - 0.3, at, cells, ha="right", va="center", fontsize=7.5, color=picture.MUTED
+    )
 
 
 def _graph_footnote(graph: ModelGraph) -> str:

@@ -21,7 +21,7 @@ from dp_pipeline.inference.public_table import PublicTable
 from dp_pipeline.models.base import Released, plan_from, prior, require_plan, smooth
 from dp_pipeline.models.tables.aim_like import AimLike
 from dp_pipeline.models.tables.base import TableModel, clique_cells
-from dp_pipeline.models.tables.one_shot.plan import Planning
+from dp_pipeline.models.tables.one_shot.plan import Planning, Workload, workload
 from dp_pipeline.models.tables.one_shot.public_rows import PriorRound
 from dp_pipeline.models.tables.one_shot.round import (
     MOST_PACKED,
@@ -30,7 +30,6 @@ from dp_pipeline.models.tables.one_shot.round import (
     Round,
     amounts_of,
 )
-from dp_pipeline.models.tables.one_shot.workload import Workload, workload
 from dp_pipeline.release.accountant import split
 from dp_pipeline.release.clusters import Tables
 from dp_pipeline.release.measurement import NoiseRate, NoisyMarginal

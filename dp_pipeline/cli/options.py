@@ -1,7 +1,7 @@
-"""What a shell completes after `dp-pipeline`: names of data sets, their models and methods, their ε
-and K.
+"""Options that several commands share, and what a shell completes after them: names of data sets,
+their models and methods, their ε and K.
 
-All of it stands in the names and texts of data set files. No declaration is checked, nothing is
+All of that stands in the names and texts of data set files. No declaration is checked, nothing is
 imported for it but the reader of YAML, and neither rows nor ledger are opened: a shell asks at each
 press of a key. What cannot be read completes to nothing, as a message would land in the middle of
 somebody's line.
@@ -9,7 +9,7 @@ somebody's line.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
@@ -98,3 +98,36 @@ EPSILONS = click.option(
     shell_complete=epsilons,
     help="Only this ε; may be repeated.",
 )
+
+
+WINDOW = click.option(
+    "--window",
+    "--windows",
+    "windows",
+    default="",
+    help="Of rows that are cut into windows: one, or FIRST..LAST; the newest that is over if none.",
+)
+
+
+def request_options(command: Callable[..., None]) -> Callable[..., None]:
+    """What `run` does and `plan` foretells: the same words for both."""
+    options = (
+        DATASET,
+        MODELS,
+        EPSILONS,
+        click.option("--new-draw", is_flag=True, help="Draw once more, at the full price."),
+        click.option(
+            "--refine",
+            default="",
+            help="Refine the release at this smaller ε, or at the `previous` one, and pay what is "
+            "between the two.",
+        ),
+        click.option("--snapshot", default="", help="Open a new snapshot under this name."),
+        WINDOW,
+        click.option(
+            "--span", type=int, default=0, help="Release so many windows together, up to each."
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
