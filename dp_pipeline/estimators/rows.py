@@ -8,6 +8,7 @@ What becomes of a row depends on that row alone, as it does in ``raw.prepare``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -69,10 +70,30 @@ def declared_values(features: Features, columns: Columns) -> list[Any]:
     return list(features.columns)
 
 
-def counter_over_codes(
+@dataclass(frozen=True, eq=False)
+class FittingRows:
+    """The rows whose values fit their columns, and keep constraints.
+
+    coordinates   numeric attribute → fixed-point integers
+    codes         attribute → codes, 1 or 2 bytes each
+    """
+
+    domain: Domain
+    coordinates: dict[str, NDArray[Any]]
+    codes: dict[str, NDArray[Any]]
+    rows: int
+
+    def counter(self) -> MemoryCounter:
+        """The engine over them."""
+        return MemoryCounter(
+            self.domain, coordinates=self.coordinates, codes=self.codes, rows=self.rows
+        )
+
+
+def fitting_rows(
     values: list[Any], columns: Columns, *, refuse: bool, constraints: tuple[Constraint, ...] = ()
-) -> MemoryCounter:
-    """The engine over the rows whose values fit, and keep constraints, 1 or 2 bytes a code.
+) -> FittingRows:
+    """Rows as codes.
 
     values   one list of values (n,) a declared column
     refuse   raise where a row does not fit, in place of leaving it out: DeclarationError
@@ -102,11 +123,11 @@ def counter_over_codes(
             among = " and ".join(allowed.names)
             raise DeclarationError(f"X: expected rows that keep constraints of {among}, got others")
         keep &= ~broken
-    return MemoryCounter(
+    return FittingRows(
         domain,
-        coordinates={name: column[keep] for name, column in coordinates.items()},
-        codes={name: column[keep] for name, column in codes.items()},
-        rows=int(keep.sum()),
+        {name: column[keep] for name, column in coordinates.items()},
+        {name: column[keep] for name, column in codes.items()},
+        int(keep.sum()),
     )
 
 

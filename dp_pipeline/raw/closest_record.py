@@ -1,5 +1,7 @@
 """How far released rows are from the nearest real one: exact, and without comparing all pairs.
 
+How many of them equal a real one.
+
 Buckets of equal parts of rows rule out all rows but few.
 """
 
@@ -12,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_pipeline.metrics.equivalence_classes import class_ids
 from dp_pipeline.metrics.marginals import MOST_PLACES
 from dp_pipeline.spec.encoding import IntArray
 
@@ -68,6 +71,30 @@ def distance_to_closest_record(
         table = np.stack([real[name][block].astype(smallest) for name in order])
         nearest = nearest_rows(table, places, nearest)
     return float(nearest[back].mean()) / len(names)
+
+
+def share_of_copies(
+    real: Mapping[str, NDArray[Any]], released: Mapping[str, NDArray[Any]]
+) -> tuple[float, float]:
+    """Share of the released rows that equal a real one, and of the real rows that equal another
+    real one: what the first number is worth. NaN where there is nothing to share.
+
+    real, released   attribute → codes, the same attributes in both, at least one
+
+    As ``distance_to_closest_record`` a sanity figure and no guarantee.
+
+    >>> import numpy as np
+    >>> share_of_copies({"a": np.array([0, 0, 1])}, {"a": np.array([1, 2])})
+    (0.5, 0.6666666666666666)
+    """
+    names = list(real)
+    n = len(real[names[0]])
+    both = [np.concatenate([real[name], released[name]]) for name in names]
+    ids, sizes = class_ids(np.stack(both, axis=1))
+    of_real = np.bincount(ids[:n], minlength=len(sizes))
+    is_copy, is_twin = of_real[ids[n:]] > 0, of_real[ids[:n]] > 1
+    copies = float(is_copy.mean()) if n and len(is_copy) else float("nan")
+    return copies, float(is_twin.mean()) if n else float("nan")
 
 
 def nearest_rows(table: NDArray[Any], places: NDArray[Any], known: IntArray) -> IntArray:

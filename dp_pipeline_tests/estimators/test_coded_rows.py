@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dp_pipeline.estimators.declared import declared_columns
 from dp_pipeline.estimators.frames import features_of, numbers_of, text_places
-from dp_pipeline.estimators.rows import counter_over_codes, declared_values, every_column
+from dp_pipeline.estimators.rows import declared_values, every_column, fitting_rows
 from dp_pipeline.spec.errors import DeclarationError
 
 NAN = float("nan")
@@ -25,7 +25,7 @@ def counted(values: Any, declared: Any) -> list[int]:
     """Rows in every cell of one column."""
     features = features_of(pd.DataFrame({"x": values}))
     columns = declared_columns({"x": declared})
-    counter = counter_over_codes(declared_values(features, columns), columns, refuse=False)
+    counter = fitting_rows(declared_values(features, columns), columns, refuse=False).counter()
     return counter.exact_tables([("x",)])[0].tolist()
 
 
@@ -102,7 +102,7 @@ def test_a_row_that_fits_in_one_column_alone_is_dropped_from_all():
     frame = pd.DataFrame({"x": ["a", "b", "z"], "y": [0.5, NAN, 0.5]})
     columns = declared_columns({"x": ["a", "b"], "y": {"bounds": [0, 1], "bins": 1}})
     values = declared_values(features_of(frame), columns)
-    counter = counter_over_codes(values, columns, refuse=False)
+    counter = fitting_rows(values, columns, refuse=False).counter()
     tables = counter.exact_tables([(), ("x",), ("y",)])
     assert [one.tolist() for one in tables] == [1, [1, 0], [1]]
 
@@ -116,7 +116,7 @@ def codes(values: Any, declared: Any) -> list[int]:
     """The codes of one column, row by row, without the rows that do not fit."""
     columns = declared_columns({"x": declared})
     read = declared_values(features_of(pd.DataFrame({"x": values})), columns)
-    return counter_over_codes(read, columns, refuse=False)._batch.codes["x"].tolist()
+    return fitting_rows(read, columns, refuse=False).counter()._batch.codes["x"].tolist()
 
 
 @pytest.mark.parametrize("word", ["-999.0", "1e3", "099", "-999"])
@@ -280,7 +280,7 @@ def cells(X: Any, domain: Any) -> dict[str, list[int]]:
     """Rows in every cell of every column."""
     features = features_of(X, typed=False)
     columns = declared_columns(every_column(domain, features))
-    counter = counter_over_codes(declared_values(features, columns), columns, refuse=False)
+    counter = fitting_rows(declared_values(features, columns), columns, refuse=False).counter()
     names = [column.attribute.name for column in columns]
     return {name: counter.exact_tables([(name,)])[0].tolist() for name in names}
 
