@@ -71,11 +71,9 @@ def table_quality(
     NotPrepared unless the snapshot is prepared; DeclarationError for codes of other attributes,
     for none, and for codes that the attributes do not have.
     """
-    require_prepared(spec, snapshot)
     domain, names = spec.domain, tuple(released)
     _require_codes(domain, released)
-    stored = read_stage(snapshot, "discretized")
-    real = {name: stored.column(name).to_numpy() for name in names}
+    real = prepared_codes(spec, snapshot, names)
     targets = [target for target in spec.targets if classify and target.attribute in names]
     return {
         **_distances(domain, real, released),
@@ -88,6 +86,15 @@ def table_quality(
         },
         "dcr": distance_to_closest_record(real, released),
     }
+
+
+def prepared_codes(
+    spec: DatasetSpec, snapshot: Snapshot, names: tuple[str, ...]
+) -> dict[str, NDArray[Any]]:
+    """Attribute → codes of the prepared rows. NotPrepared unless the snapshot is prepared."""
+    require_prepared(spec, snapshot)
+    stored = read_stage(snapshot, "discretized")
+    return {name: stored.column(name).to_numpy() for name in names}
 
 
 def _distances(domain: Domain, real: Codes, released: Codes) -> dict[str, float]:

@@ -128,7 +128,7 @@ class QualityReport:
     @property
     def is_exact(self) -> bool:
         """Whether anything in it was computed from real rows."""
-        return self.real is not None
+        return self.real is not None or bool(self.compared)
 
     @property
     def title(self) -> str:
