@@ -21,7 +21,7 @@ PEOPLE = Domain(
     tuple(Attribute(name, name, "drop", cells=Levels(texts)) for name, texts in LEVELS.items())
 )
 TABLES = {
-    "codes": {"smokes": np.array([0] * 60 + [1] * 40), "pet": np.array([0] * 100)},
+    "codes": {"smokes": np.array([0] * 60 + [1] * 40), "pet": np.array([2] * 100)},
     "measured": {
         "marginal": np.array(["smokes", "smokes, pet"]),
         "cells": np.array([2, 4]),
@@ -38,7 +38,7 @@ TABLES = {
         "group": np.array([0, 1, 1]),
     },
 }
-"""Cats alone were drawn, where the noisy answers have half of the rows with other pets or none."""
+"""Nobody was drawn with a pet, where the noisy answers have cats in half of the rows."""
 COMPARED = (ComparedTable(("pet",), 0.5), ComparedTable(("smokes", "pet"), 0.625))
 
 
