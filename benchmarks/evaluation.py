@@ -24,7 +24,8 @@ from threadpoolctl import threadpool_limits
 
 from dp_pipeline.metrics.clustering import nicv
 from dp_pipeline.metrics.marginals import MOST_PLACES, ways_of
-from dp_pipeline.raw.comparison import average_distance, distance_to_closest_record
+from dp_pipeline.raw.closest_record import distance_to_closest_record
+from dp_pipeline.raw.comparison import average_distance
 from dp_pipeline.raw.contributions import keep_at_most
 from dp_pipeline.raw.counters.tables import contingency_table, exact_marginals
 from dp_pipeline.raw.evaluate import reference_of

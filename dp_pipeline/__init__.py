@@ -1,8 +1,9 @@
 """Differentially private releases of sensitive tables and locations, orchestrated with Dagster.
 
 ``import dp_pipeline as dp``: ``dp.load_dataset``, ``dp.plan`` and ``dp.run`` do what the commands
-do; ``dp.PrivateKMeans``, ``dp.PrivateSynthesizer`` and ``dp.KAnonymousSelector`` need no file. Each
-is imported when it is first asked for, because what it needs takes seconds.
+do; ``dp.PrivateKMeans``, ``dp.PrivateSynthesizer`` and ``dp.KAnonymousSelector`` need no file, and
+``dp.plot_marginals``, ``dp.plot_pairs`` and ``dp.plot_map`` draw what they give. Each is imported
+when it is first asked for, because what it needs takes seconds.
 """
 
 from __future__ import annotations
@@ -12,7 +13,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dp_pipeline.commands import plan, run
-    from dp_pipeline.estimators import KAnonymousSelector, PrivateKMeans, PrivateSynthesizer
+    from dp_pipeline.estimators import (
+        KAnonymousSelector,
+        PrivateKMeans,
+        PrivateSynthesizer,
+        plot_map,
+        plot_marginals,
+        plot_pairs,
+    )
     from dp_pipeline.spec.discovery import load_dataset
 
 __version__ = "0.1.0"
@@ -23,6 +31,9 @@ __all__ = [
     "PrivateSynthesizer",
     "load_dataset",
     "plan",
+    "plot_map",
+    "plot_marginals",
+    "plot_pairs",
     "run",
 ]
 
@@ -32,6 +43,9 @@ _PLACES = {
     "PrivateSynthesizer": "estimators",
     "load_dataset": "spec.discovery",
     "plan": "commands",
+    "plot_map": "estimators",
+    "plot_marginals": "estimators",
+    "plot_pairs": "estimators",
     "run": "commands",
 }
 """Name → the module that it is imported from."""

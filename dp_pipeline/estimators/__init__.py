@@ -6,6 +6,7 @@ Importing this costs an import of scikit-learn: nothing else in the package does
 
 from dp_pipeline.estimators.fit import InvalidParameter
 from dp_pipeline.estimators.k_anonymous_selector import KAnonymousSelector
+from dp_pipeline.estimators.plots import plot_map, plot_marginals, plot_pairs
 from dp_pipeline.estimators.private_kmeans import PrivateKMeans, WeakSignal
 from dp_pipeline.estimators.private_synthesizer import PrivateSynthesizer
 
@@ -15,4 +16,7 @@ __all__ = [
     "PrivateKMeans",
     "PrivateSynthesizer",
     "WeakSignal",
+    "plot_map",
+    "plot_marginals",
+    "plot_pairs",
 ]

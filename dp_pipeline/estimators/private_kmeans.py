@@ -42,12 +42,14 @@ from dp_pipeline.estimators.frames import (
     plain_frame,
     whole_number,
 )
+from dp_pipeline.estimators.quality import clustering_report
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.release.accountant import Spend
 from dp_pipeline.release.clusters import Clusters, Tables
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.reporting.plausibility import NoisyTotal, clustering_warnings, table_warnings
+from dp_pipeline.reporting.quality import ClusteringQuality
 from dp_pipeline.spec.attribute_parser import DISCOVER
 from dp_pipeline.spec.domain import Attribute, Domain, Undeclared, distance
 from dp_pipeline.spec.encoding import Coordinate, FloatArray, IntArray, is_interval
@@ -430,6 +432,19 @@ class PrivateKMeans(
         from sklearn.metrics.pairwise import euclidean_distances
 
         return np.asarray(euclidean_distances(self._checked(X), self.cluster_centers_))
+
+    def quality_report(self, real: Any) -> ClusteringQuality:
+        """How far rows are from the released centres, beside those of scikit-learn's k-means.
+
+        real   rows as ``fit`` takes them. **What is computed from them has no noise: it is as
+               sensitive as they are and not for publication.** Choosing ``epsilon``, k or a method
+               by it is a release that nobody paid for
+
+        Raises InvalidParameter for another form, and for no row without a missing number.
+        """
+        check_is_fitted(self)
+        with invalid_parameters():
+            return clustering_report(self.cluster_centers_, self.bounds_, real)
 
     def recluster(self, n_clusters: int) -> FloatArray:
         """Another number of centres from ``synopsis_``, for no further ε.

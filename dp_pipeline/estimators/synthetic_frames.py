@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
-from math import prod
 from typing import Any, Literal
 
 import numpy as np
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 from dp_pipeline.estimators.declared import DeclaredColumn
 from dp_pipeline.estimators.frames import FrameKind, text_of
 from dp_pipeline.raw import values as raw_values
-from dp_pipeline.release.measurement import NoisyMarginal
+from dp_pipeline.release.measurement import NoisyCounts, least_noisy
 from dp_pipeline.release.synthetic_table import SyntheticTable, decoded
 from dp_pipeline.spec.encoding import IntArray
 
@@ -244,30 +243,12 @@ def marginal_frame(table: SyntheticTable, columns: tuple[DeclaredColumn, ...]) -
         else pd.MultiIndex.from_product(labels, names=names)
     )
     found = pd.DataFrame({"probability": table.probabilities(names).ravel()}, index=index)
-    measured = _least_noisy(table, names)
-    counts: Any = pd.NA if measured is None else measured[0].ravel()
+    every = map(NoisyCounts.of, table.measured)
+    measured = least_noisy(every, names, table.domain.shape(names))
+    counts: Any = pd.NA if measured is None else measured.table.ravel()
     found["noisy_count"] = pd.Series(counts, index=found.index, dtype="Int64")
-    found["deviation"] = np.nan if measured is None else measured[1]
+    found["deviation"] = np.nan if measured is None else measured.deviation
     return found
-
-
-def _least_noisy(table: SyntheticTable, names: tuple[str, ...]) -> tuple[IntArray, float] | None:
-    """A noisy table with these axes, other ones added up, and its deviation; None where no
-    measured one has them, or only for groups of their levels.
-    """
-    sums = [_summed(one, names) for one in table.measured if set(names) <= set(one.attributes)]
-    whole = [one for one in sums if one[0].shape == table.domain.shape(names)]
-    return min(whole, key=lambda one: one[1], default=None)
-
-
-def _summed(measured: NoisyMarginal, names: tuple[str, ...]) -> tuple[IntArray, float]:
-    """Over all axes but these, in their order: every count that is added brings its noise."""
-    axes = measured.attributes
-    others = tuple(at for at, name in enumerate(axes) if name not in names)
-    many = prod(measured.table.shape[at] for at in others)
-    left = [name for name in axes if name in names]
-    summed = measured.table.sum(axis=others).transpose([left.index(name) for name in names])
-    return summed, float(measured.variance * many) ** 0.5
 
 
 def _levels(column: DeclaredColumn, codes: IntArray) -> Any:

@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_pipeline.metrics.auc import macro_auc
 from dp_pipeline.metrics.equivalence_classes import class_ids
 from dp_pipeline.spec.encoding import FloatArray, IntArray
 from dp_pipeline.spec.errors import DeclarationError, one_of
@@ -58,10 +59,14 @@ class LinearClassifier:
         >>> one.answers({"a": np.array([0, 1, 1])}, rows=3).tolist()
         [False, True, True]
         """
+        return self.totals(codes, rows=rows) > 0
+
+    def totals(self, codes: Codes, *, rows: int) -> IntArray:
+        """The sum for each of the rows, (rows,): the larger, the surer."""
         total = np.full(rows, self.intercept, dtype=np.int64)
         for name, weights in zip(self.columns, self.weights, strict=True):
             total += np.array(weights, dtype=np.int64)[codes[name]]
-        return total > 0
+        return total
 
 
 def train(
@@ -99,6 +104,38 @@ def misclassification(classifier: LinearClassifier, codes: Codes, answers: Answe
     if len(answers) == 0:
         return float("nan")
     return float((classifier.answers(codes, rows=len(answers)) != answers).mean())
+
+
+def told(
+    method: Method, learned: Codes, asked: Codes, attribute: str, sizes: Mapping[str, int]
+) -> tuple[float, float]:
+    """Accuracy and AUC of a classifier that tells one attribute of rows from all others.
+
+    learned, asked   two tables with the same attributes: to learn from, and to be tested on
+
+    One classifier a level, each against the rest, of two levels one for both; the level with the
+    largest sum is the answer, and AUC is ``macro_auc`` of the sums. NaN for no tested row, and the
+    AUC where all tested rows have one level.
+
+    >>> table = {"a": np.array([0, 0, 1, 1]), "b": np.array([0, 0, 1, 1])}
+    >>> told("logistic", table, table, "b", {"a": 2, "b": 2})
+    (1.0, 1.0)
+    """
+    seen, shown = ({n: c for n, c in one.items() if n != attribute} for one in (learned, asked))
+    right, rows = np.asarray(asked[attribute], dtype=np.int64), len(asked[attribute])
+    if not rows:
+        return float("nan"), float("nan")
+    levels = [1] if sizes[attribute] == 2 else range(sizes[attribute])
+    sums = np.stack(
+        [
+            train(method, seen, learned[attribute] == level, sizes).totals(shown, rows=rows)
+            for level in levels
+        ],
+        axis=1,
+    )
+    if sizes[attribute] == 2:
+        sums = np.concatenate([-sums, sums], axis=1)
+    return float((sums.argmax(axis=1) == right).mean()), macro_auc(sums.astype(np.float64), right)
 
 
 def held_out(rows: int, *, seed: int) -> tuple[IntArray, IntArray]:
@@ -208,8 +245,8 @@ def scores(
     rows = _Learned.of(learn_features, learn_target, learned, most=MOST_DIFFERENT_ROWS[scorer])
     _, first, places = np.unique(asked, return_index=True, return_inverse=True)
     found = np.zeros((len(first), classes))
-    seen, told = _solved_scorer(scorer, rows, ask_features[first].astype(np.float64))
-    found[:, seen] = told
+    seen, found_scores = _solved_scorer(scorer, rows, ask_features[first].astype(np.float64))
+    found[:, seen] = found_scores
     return found[places]
 
 

@@ -6,8 +6,9 @@ Of k-anonymous releases: how well classifiers learn, shown of public rows, kept 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -19,10 +20,12 @@ from dp_pipeline.metrics.classification import Scorer
 from dp_pipeline.publish.account import require_snapshot
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease, coded_rows
+from dp_pipeline.publish.quality import Comparison
 from dp_pipeline.raw.evaluate import (
     SAMPLING_ERROR,
     class_quality,
     clustering_quality,
+    prepared_codes,
     steward_facts,
     table_quality,
 )
@@ -33,6 +36,7 @@ from dp_pipeline.release.class_table import ClassTable
 from dp_pipeline.release.clusters import Tables
 from dp_pipeline.reporting.figures.cluster_view import metre_rows
 from dp_pipeline.reporting.metrics import QualityRow
+from dp_pipeline.reporting.quality import ComparedTable
 from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
 from dp_pipeline.spec.encoding import INVALID, IntArray
 from dp_pipeline.spec.errors import DeclarationError
@@ -88,6 +92,46 @@ def _rows(spec: DatasetSpec, snapshot: Snapshot, bundle: Bundle) -> list[Quality
         for metric, number in bundle.quality.items()
     ]
     return [*own, *metre_rows(spec, tuple(bundle.tables.get("centres", ())), own)]
+
+
+MOST_KEPT = 100
+"""Columns, and pairs, of one release that a report compares with the rows: the worst ones."""
+
+
+def compared_tables(
+    spec: DatasetSpec, home: Home, bundles: Mapping[str, Bundle]
+) -> dict[str, list[dict[str, Any]]]:
+    """Model → its columns and pairs against the rows, the worst first, as documents: of public rows
+    alone, and of the snapshot that was released.
+    """
+    if spec.is_release:
+        return {}
+    found = {}
+    for name, bundle in bundles.items():
+        if "codes" not in bundle.tables or bundle.is_k_anonymous:
+            continue
+        _require_same_purpose(spec, bundle)
+        windows = spec.cut.ranged(bundle.facts[WINDOW]) if spec.window else ()
+        snapshot = require_snapshot(spec, home, windows)
+        is_gone = any(one.is_retired() for one in snapshot.all)
+        if bundle.facts["snapshot"] == snapshot.names and not is_gone:
+            codes = bundle.tables["codes"]
+            real = prepared_codes(spec, snapshot, tuple(codes))
+            tables = Comparison(spec.domain, real, codes).compared()
+            kept = [one for k in (1, 2) for one in _of_size(tables, k)[:MOST_KEPT]]
+            found[name] = [vars(one) for one in kept]
+    return found
+
+
+def _of_size(tables: Sequence[ComparedTable], k: int) -> list[ComparedTable]:
+    return [one for one in tables if len(one.attributes) == k]
+
+
+def from_compared(documents: Sequence[Mapping[str, Any]]) -> tuple[ComparedTable, ...]:
+    """Compared tables of documents."""
+    return tuple(
+        ComparedTable(**{**one, "attributes": tuple(one["attributes"])}) for one in documents
+    )
 
 
 def _require_same_purpose(spec: DatasetSpec, bundle: Bundle) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from dp_pipeline.publish.account import limits_word, require_snapshot
 from dp_pipeline.publish.domain_release import with_discovered
-from dp_pipeline.publish.evaluate import AUC, evaluate
+from dp_pipeline.publish.evaluate import AUC, compared_tables, evaluate
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.k_anonymous_tables import TableFacts
 from dp_pipeline.publish.publish import Published
@@ -153,6 +153,8 @@ def write_evaluation(request: RunRequest) -> list[QualityRow]:
     }
     rows = evaluate(spec, home, bundles)
     value = {"rows": to_documents(rows), "pointers": pointers, "by": evaluated_by(spec)}
+    if compared := compared_tables(spec, home, bundles):
+        value["compared"] = compared
     if spec.window:
         # Kept here, so that a report over years reads no bundle of them.
         value["totals"] = _noisy_totals(spec, bundles)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dp_pipeline.publish.account import open_population
+from dp_pipeline.publish.evaluate import from_compared
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.k_anonymous_release import declared_k_anonymity, for_readers
 from dp_pipeline.publish.release import not_dp_beside
@@ -35,6 +36,7 @@ from dp_pipeline.reporting.metrics import (
     relative_rows,
 )
 from dp_pipeline.reporting.pages import Timeline, summary_over_epsilon, summary_over_k, write_report
+from dp_pipeline.reporting.quality import ComparedTable
 from dp_pipeline.reporting.releases import KAnonymousRelease, PrivateRelease, figure_over_k
 from dp_pipeline.reporting.text import model_labels, noisy_text
 from dp_pipeline.spec.amounts import epsilon_text
@@ -76,13 +78,18 @@ def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Co
     ledger = open_population(spec, home)
     ascending = {key: evaluations[key] for key in spec.partition_keys if key in evaluations}
     evaluated = [row for one in ascending.values() for row in from_documents(one["rows"])]
-    found = [
-        (name, pointed_bundle(spec, home, pointer, model=name, epsilon=key), pointer["state"])
+    releases = [
+        PrivateRelease(
+            spec=spec,
+            bundle=pointed_bundle(spec, home, pointer, model=name, epsilon=key),
+            state=pointer["state"],
+            compared=_compared(one, name),
+        )
         for key, one in ascending.items()
         for name, pointer in one["pointers"].items()
         if pointer is not None
     ]
-    newest = {name: bundle for name, bundle, _ in found}
+    newest = {one.bundle.facts["model"]: one.bundle for one in releases}
     labels = model_labels(newest.values())
     named = [replace(row, model=labels.get(row.model, row.model)) for row in evaluated]
     rows = (*named, *relative_rows(named))
@@ -93,9 +100,7 @@ def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Co
         spec=spec,
         rows=rows,
         pictures=pictures,
-        releases=[
-            PrivateRelease(spec=spec, bundle=bundle, state=state) for _, bundle, state in found
-        ],
+        releases=releases,
         beside=not_dp_beside(spec, ledger),
     )
     return Comparison(rows, summary_over_epsilon(rows), pictures, path)
@@ -222,7 +227,13 @@ def _of_window(
     for model, pointer in evaluated["pointers"].items():
         if pointer is not None:
             bundle = pointed_bundle(own, home, pointer, model=model)
-            yield PrivateRelease(spec=own, bundle=bundle, state=pointer["state"])
+            compared = _compared(evaluated, model)
+            yield PrivateRelease(spec=own, bundle=bundle, state=pointer["state"], compared=compared)
+
+
+def _compared(evaluated: Mapping[str, Any], model: str) -> tuple[ComparedTable, ...]:
+    """What an evaluation of public rows has of one model's columns and pairs; none of before."""
+    return from_compared(evaluated.get("compared", {}).get(model, []))
 
 
 def _totals(names: Sequence[str], evaluations: Mapping[str, Any]) -> dict[str, list[Noisy]]:

@@ -29,7 +29,8 @@ from dp_pipeline.metrics.auc import ClassAuc, adjusted_rand, class_table, f_meas
 from dp_pipeline.metrics.classification import Method, held_out, misclassification, train
 from dp_pipeline.metrics.clustering import nearest_centres, nicv
 from dp_pipeline.metrics.marginals import ways_of
-from dp_pipeline.raw.comparison import distance_to_closest_record, estimated_distances
+from dp_pipeline.raw.closest_record import distance_to_closest_record
+from dp_pipeline.raw.comparison import estimated_distances
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.snapshot import Snapshot, require_prepared, write_private
 from dp_pipeline.raw.stages import read_stage
@@ -70,11 +71,9 @@ def table_quality(
     NotPrepared unless the snapshot is prepared; DeclarationError for codes of other attributes,
     for none, and for codes that the attributes do not have.
     """
-    require_prepared(spec, snapshot)
     domain, names = spec.domain, tuple(released)
     _require_codes(domain, released)
-    stored = read_stage(snapshot, "discretized")
-    real = {name: stored.column(name).to_numpy() for name in names}
+    real = prepared_codes(spec, snapshot, names)
     targets = [target for target in spec.targets if classify and target.attribute in names]
     return {
         **_distances(domain, real, released),
@@ -87,6 +86,15 @@ def table_quality(
         },
         "dcr": distance_to_closest_record(real, released),
     }
+
+
+def prepared_codes(
+    spec: DatasetSpec, snapshot: Snapshot, names: tuple[str, ...]
+) -> dict[str, NDArray[Any]]:
+    """Attribute → codes of the prepared rows. NotPrepared unless the snapshot is prepared."""
+    require_prepared(spec, snapshot)
+    stored = read_stage(snapshot, "discretized")
+    return {name: stored.column(name).to_numpy() for name in names}
 
 
 def _distances(domain: Domain, real: Codes, released: Codes) -> dict[str, float]:

@@ -2,15 +2,17 @@
 
 NoiseRate: how the noise in a cell falls with what is paid for its table.
 
+NoisyCounts: what measured tables say of fewer attributes, and how much of it is noise.
+
 SparseTable: the cells of a huge contingency table that are large after noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import exp, log, pi, sinh, sqrt
+from math import exp, lgamma, log, pi, prod, sinh, sqrt
 
 import numpy as np
 
@@ -62,6 +64,74 @@ class NoisyMarginal:
         table = (self.table * float(other.scale) + other.table * float(self.scale)) / float(total)
         whole, scale = np.rint(table).astype(np.int64), self.scale * other.scale / total
         return NoisyMarginal(self.attributes, whole, scale, gaussian=True)
+
+
+@dataclass(frozen=True)
+class NoisyCounts:
+    """A measured table, or what is left of one when its other axes are added up.
+
+    attributes   in the order of the table's axes
+    table        int64; cells may be negative
+    deviation    standard deviation of the noise in one cell, in rows
+    gaussian     whether it is Gaussian; else Laplace
+    terms        measured cells in one cell: each brought its noise
+    """
+
+    attributes: tuple[str, ...]
+    table: IntArray
+    deviation: float
+    gaussian: bool = False
+    terms: int = 1
+
+    @classmethod
+    def of(cls, measured: NoisyMarginal) -> NoisyCounts:
+        """The measured table itself."""
+        deviation = measured.variance**0.5
+        return cls(measured.attributes, measured.table, deviation, measured.gaussian)
+
+    def summed(self, names: tuple[str, ...]) -> NoisyCounts:
+        """Over all axes but these, in their order.
+
+        >>> NoisyCounts(("a", "b"), np.array([[1, 2], [3, 4]]), 2.0).summed(("b",)).deviation
+        2.8284271247461903
+        """
+        axes = self.attributes
+        others = tuple(at for at, name in enumerate(axes) if name not in names)
+        many = prod(self.table.shape[at] for at in others)
+        left = [name for name in axes if name in names]
+        table = self.table.sum(axis=others).transpose([left.index(name) for name in names])
+        deviation = self.deviation * sqrt(many)
+        return NoisyCounts(names, table, deviation, self.gaussian, self.terms * many)
+
+    def noise_distance(self, rows: float) -> tuple[float, float]:
+        """Mean and standard deviation of ½ Σ |noise|/rows: how far noise alone puts the shares in
+        this table from true ones. Of a sum of m Laplace numbers of scale b it is known that
+        E|x| = b · 2m · C(2m, m)/4^m; discrete ones are as good as these where they count.
+
+        >>> mean, spread = NoisyCounts(("a",), np.zeros(2, dtype=int), 2**0.5).noise_distance(10)
+        >>> round(mean, 6), round(spread, 6)
+        (0.1, 0.070711)
+        """
+        m = self.terms
+        # C(2m, m)/4^m by logarithms: both are too large for a float where many cells are added.
+        chance = exp(lgamma(2 * m + 1) - 2 * lgamma(m + 1) - m * log(4))
+        mean = self.deviation * (sqrt(2 / pi) if self.gaussian else sqrt(2 * m) * chance)
+        spread = sqrt(self.table.size * max(0.0, self.deviation**2 - mean**2))
+        return self.table.size * mean / (2 * rows), spread / (2 * rows)
+
+
+def least_noisy(
+    measured: Iterable[NoisyCounts], names: tuple[str, ...], shape: tuple[int, ...]
+) -> NoisyCounts | None:
+    """Of the measured tables with these axes, other ones added up, the one with the least noise;
+    None where none has them in this shape, such as only for groups of their levels.
+    """
+    sums = [one.summed(names) for one in measured if set(names) <= set(one.attributes)]
+    return min(
+        (one for one in sums if one.table.shape == shape),
+        key=lambda one: one.deviation,
+        default=None,
+    )
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,9 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from dp_pipeline.ledger import Balance
 from dp_pipeline.release.bundle import ALLOWED, Bundle
 from dp_pipeline.reporting.figures.cluster_view import centre_table, dates_of
+from dp_pipeline.reporting.noisy_answers import NoisyAnswers
 from dp_pipeline.reporting.plausibility import bundle_warnings
+from dp_pipeline.reporting.quality import ComparedTable, QualityReport
 from dp_pipeline.reporting.text import number_text
 from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
 from dp_pipeline.spec.errors import BoundaryViolation
@@ -145,12 +147,14 @@ MOST_COLUMNS = 4
 class PrivateRelease(ReportedRelease):
     """A release that was drawn with noise, and has an ε unless its bundle says otherwise.
 
-    balance   of the population, for ever and now; on cards
-    state     where this run has it from: charged, resumed, replayed; in reports
+    balance    of the population, for ever and now; on cards
+    state      where this run has it from: charged, resumed, replayed; in reports
+    compared   its columns and pairs against the rows; of public rows only, in reports
     """
 
     balance: Balance | None = None
     state: str = ""
+    compared: Sequence[ComparedTable] = ()
 
     level = "epsilon"
 
@@ -232,8 +236,35 @@ class PrivateRelease(ReportedRelease):
         claims = self.bundle.tables["claims"]
         return [str(claim) for claim in claims["claim"][claims["promised"] == "no"]]
 
+    @cached_property
+    def quality(self) -> QualityReport | None:
+        """How far its rows are from its own noisy answers, and from public rows; None where neither
+        is known.
+        """
+        codes = self.bundle.tables.get("codes")
+        if codes is None:
+            return None
+        domain = self.spec.domain
+        answers = NoisyAnswers.of_bundle(self.bundle, domain)
+        measured = () if answers is None else answers.compared(codes, domain)
+        if not measured and not self.compared:
+            return None
+        return QualityReport(
+            rows=len(next(iter(codes.values()))),
+            compared=tuple(self.compared),
+            measured=measured,
+            unmeasured=0 if answers is None else answers.unmeasured(codes),
+        )
+
     def require_showable(self) -> None:
-        """Noisy numbers may be shown to everybody."""
+        """BoundaryViolation where exact comparisons of sensitive rows would be shown; noisy numbers
+        may be shown to everybody.
+        """
+        if self.spec.is_release and self.compared:
+            raise BoundaryViolation(
+                f"report of {self.spec.name}/{self.name}: expected no exact comparison with "
+                f"sensitive rows, got one of {len(self.compared)} tables"
+            )
 
 
 class KeptColumn(NamedTuple):

@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dp_pipeline.publish.evaluate import evaluate
+from dp_pipeline.publish.evaluate import compared_tables, evaluate, from_compared
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline_tests.orchestration.projects import PLANTS, Project
+from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, Project
 
 pytestmark = pytest.mark.chain
 
@@ -58,3 +58,27 @@ def test_what_was_released_of_sensitive_rows_is_not_judged_exactly_once_they_are
     expected = "plants: purpose: expected 'release' as in what was released, got 'benchmark'"
     with pytest.raises(DeclarationError, match=expected):
         evaluate(spec, project.home, {"independent": of_persons})
+
+
+def test_a_benchmark_is_compared_with_its_rows_table_by_table(project: Project):
+    spec = project.declare("plants", PLANTS, models={"independent": {}}, publish=None)
+    (one, *_) = project.run(spec)
+    documents = compared_tables(spec, project.home, {"independent": one.bundle})
+    found = {table.attributes: table for table in from_compared(documents["independent"])}
+    names = spec.domain.discrete
+    assert len(found) == len(names) + len(names) * (len(names) - 1) // 2
+    exact = {row.metric: row.value for row in evaluate(spec, project.home, {"": one.bundle})}
+    pairs = [table.distance for table in found.values() if len(table.attributes) == 2]
+    assert np.mean(pairs) == pytest.approx(exact["avd_2"])
+    page = (project.home.reports / "plants.html").read_text(encoding="utf-8")
+    assert "Columns against the real rows, the worst first" in page
+
+
+def test_sensitive_rows_are_never_compared_table_by_table(project: Project):
+    loud = {"partitions": ["50"], "ceiling": {"total": "100"}}
+    spec = project.declare("homes", HOMES, models={"independent": {}}, **loud)
+    (one, *_) = project.run(spec)
+    assert compared_tables(spec, project.home, {"independent": one.bundle}) == {}
+    page = (project.home.reports / "homes.html").read_text(encoding="utf-8")
+    assert "own noisy answers" in page
+    assert "against the real rows" not in page

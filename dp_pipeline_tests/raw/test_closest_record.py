@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.metrics.marginals import MOST_PLACES
-from dp_pipeline.raw import comparison
-from dp_pipeline.raw.comparison import distance_to_closest_record, nearest_rows
+from dp_pipeline.raw import closest_record
+from dp_pipeline.raw.closest_record import distance_to_closest_record, nearest_rows
 
 codes = st.tuples(st.integers(0, 2), st.integers(0, 300), st.integers(0, 1))
 rows = st.lists(codes, min_size=1, max_size=9)
@@ -49,10 +49,10 @@ def test_rows_that_are_found_in_buckets_are_the_nearest_of_all(look, row, spread
     """
     table, places = (np.array(some, dtype=np.uint8).T for some in (real, released))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparison, "_A_LOOK", look)
-        patch.setattr(comparison, "_A_ROW", row)
-        patch.setattr(comparison, "_SPREAD", np.uint16(spread))
-        patch.setattr(comparison, "_ROWS_A_LOOK", 3)
+        patch.setattr(closest_record, "_A_LOOK", look)
+        patch.setattr(closest_record, "_A_ROW", row)
+        patch.setattr(closest_record, "_SPREAD", np.uint16(spread))
+        patch.setattr(closest_record, "_ROWS_A_LOOK", 3)
         assert nearest_rows(table, places, far(places)).tolist() == by_loop(table, places)
 
 
@@ -60,7 +60,7 @@ def test_rows_that_are_found_in_buckets_are_the_nearest_of_all(look, row, spread
 def test_blocks_of_rows_change_nothing(real, released):
     whole = distance_to_closest_record(table(real), table(released))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparison, "_ROWS_A_BLOCK", 2)
+        patch.setattr(closest_record, "_ROWS_A_BLOCK", 2)
         assert distance_to_closest_record(table(real), table(released)) == whole
 
 
@@ -72,7 +72,7 @@ def test_what_is_known_of_other_rows_is_only_ever_bettered():
 
 
 def test_a_nearer_row_than_the_number_of_parts_is_never_ruled_out(monkeypatch):
-    monkeypatch.setattr(comparison, "_A_LOOK", -(10**9))
+    monkeypatch.setattr(closest_record, "_A_LOOK", -(10**9))
     rng = np.random.default_rng(0)
     table = rng.integers(0, 4, size=(9, 300)).astype(np.uint8)
     places = rng.integers(0, 4, size=(9, 200)).astype(np.uint8)

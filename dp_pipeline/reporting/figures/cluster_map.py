@@ -142,6 +142,16 @@ def cluster_maps(views: Sequence[ClusterView], *, title: str) -> bytes:
     return picture.png(figure, most=MOST_MAP_BYTES)
 
 
+def draw_map(axes: Axes, view: ClusterView) -> None:
+    """One clustering on axes of somebody else's figure, shaded by its own density."""
+    density = Density.of_synopsis(view.columns, view.table, view.box)
+    _draw(axes, view, density, highest=max(1.0, density.highest), is_small=False)
+    _name_axes(axes, view, is_named=(True, True))
+    if view.metres is not None:
+        _draw_scale(axes, view, view.metres.x)
+    axes.locator_params(nbins=4)
+
+
 def _height(views: Sequence[ClusterView], across: int, down: int) -> float:
     """Inches: panels keep the shape of their box where it is drawn true to scale."""
     width = (picture.WIDTH - (1.5 if across == 1 else 0.7)) / across

@@ -1,0 +1,337 @@
+"""QualityReport: how good synthetic rows are, as one object with tables for people and programs.
+
+Two sides, and a report may have either. *Exact* figures compare with real rows: they are as
+sensitive as those. *Measured* ones compare with the noisy tables of the release itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import isnan
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dp_pipeline.reporting.noisy_answers import MeasuredTable, named
+from dp_pipeline.reporting.text import noisy_text, number_text
+from dp_pipeline.spec.encoding import Names
+
+NOT_FOR_PUBLICATION = (
+    "Computed from real rows, without noise: as sensitive as they are, and not for publication."
+)
+
+
+@dataclass(frozen=True)
+class ComparedTable:
+    """How far the synthetic shares of some attributes are from the real ones.
+
+    distance      total variation distance ½ Σ |p − q|, in 0..1
+    error         how far it is from that of all rows, at most in expectation; None where all rows
+                  were looked at
+    correlation   of two numbers: their synthetic correlation less the real one; else None
+    """
+
+    attributes: Names
+    distance: float
+    error: float | None = None
+    correlation: float | None = None
+
+    @property
+    def distance_text(self) -> str:
+        """With its error, where it has one."""
+        error = self.error
+        return number_text(self.distance) if error is None else noisy_text(self.distance, error)
+
+    @property
+    def correlation_text(self) -> str:
+        """With its sign; empty where there is none."""
+        return "" if self.correlation is None else signed(self.correlation)
+
+
+def signed(value: float) -> str:
+    """A difference as a person reads it.
+
+    >>> signed(0.25), signed(-0.25)
+    ('+0.250', '-0.250')
+    """
+    return f"+{number_text(value)}" if value > 0 else number_text(value)
+
+
+@dataclass(frozen=True)
+class LearnedLabel:
+    """Logistic regression that tells one attribute from all others, tested on the same real rows.
+
+    accuracy, auc               learned from synthetic rows
+    real_accuracy, real_auc     learned from real rows, none of them among the tested ones
+    majority                    accuracy of the answer that most real rows have
+    """
+
+    attribute: str
+    accuracy: float
+    auc: float
+    real_accuracy: float
+    real_auc: float
+    majority: float
+
+    @property
+    def figures(self) -> tuple[float, ...]:
+        """In the order of a table."""
+        return (self.accuracy, self.real_accuracy, self.majority, self.auc, self.real_auc)
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """How much synthetic rows look like single real ones. Sanity figures: they bound nothing.
+
+    copies   share of the synthetic rows that equal a real row
+    twins    share of the real rows that equal another real row
+    dcr      share of attributes in which a synthetic row differs from the nearest real one, mean
+    """
+
+    copies: float
+    twins: float
+    dcr: float
+
+
+class Cost(NamedTuple):
+    """What noise costs beside the model: distances from noisy answers, those that noise alone
+    makes, and in how many tables the model is seen.
+    """
+
+    distance: float
+    noise: float
+    seen: int
+
+
+@dataclass(frozen=True)
+class QualityReport:
+    """How good synthetic rows are; see the file for what each side means.
+
+    rows        of the synthetic table
+    real        of the real table; None without one
+    compared    tables of one and of two attributes, the worst of each first
+    learned     what classifiers learn from the rows
+    likeness    to single real rows; None without real rows
+    measured    the same tables against noisy answers
+    unmeasured  pairs of attributes of which no noisy answer tells
+    """
+
+    rows: int
+    real: int | None = None
+    compared: tuple[ComparedTable, ...] = ()
+    learned: tuple[LearnedLabel, ...] = ()
+    likeness: Likeness | None = None
+    measured: tuple[MeasuredTable, ...] = ()
+    unmeasured: int = 0
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether anything in it was computed from real rows."""
+        return self.real is not None or bool(self.compared)
+
+    @property
+    def title(self) -> str:
+        """What it is of."""
+        against = "" if self.real is None else f" against {self.real:,} real ones"
+        return f"Quality of {self.rows:,} synthetic rows{against}"
+
+    @property
+    def columns(self) -> tuple[ComparedTable, ...]:
+        """Compared tables of one attribute."""
+        return tuple(one for one in self.compared if len(one.attributes) == 1)
+
+    @property
+    def pairs(self) -> tuple[ComparedTable, ...]:
+        """Compared tables of two attributes."""
+        return tuple(one for one in self.compared if len(one.attributes) == 2)
+
+    @property
+    def has_correlations(self) -> bool:
+        """Whether some pair is of two numbers."""
+        return any(one.correlation is not None for one in self.pairs)
+
+    @property
+    def column_cells(self) -> list[list[str]]:
+        """Lines of the table of columns."""
+        return [[named(one.attributes), one.distance_text] for one in self.columns]
+
+    @property
+    def pair_head(self) -> list[str]:
+        """The head of the table of pairs."""
+        return ["Pair", "Distance", *(["Correlation"] if self.has_correlations else [])]
+
+    @property
+    def pair_cells(self) -> list[list[str]]:
+        """Its lines."""
+        return [
+            [named(one.attributes), one.distance_text, one.correlation_text][: len(self.pair_head)]
+            for one in self.pairs
+        ]
+
+    @property
+    def learned_cells(self) -> list[list[str]]:
+        """Lines of the table of what classifiers learn."""
+        return [[one.attribute, *map(number_text, one.figures)] for one in self.learned]
+
+    @property
+    def likeness_cells(self) -> list[list[str]]:
+        """Lines of the table of likeness, none without one."""
+        if self.likeness is None:
+            return []
+        return [[_LIKENESS[name], percent(one)] for name, one in vars(self.likeness).items()]
+
+    @property
+    def measured_cells(self) -> list[list[str]]:
+        """Lines of the table of measured ones."""
+        return [one.cells for one in self.measured]
+
+    @property
+    def cost(self) -> Cost:
+        """Means over all measured tables, of which at least one is needed."""
+        every = self.measured
+        return Cost(
+            float(np.mean([one.distance for one in every])),
+            float(np.mean([one.noise for one in every])),
+            sum(one.model > 0 for one in every),
+        )
+
+    @property
+    def cost_words(self) -> str:
+        """One sentence."""
+        many, cost = len(self.measured), self.cost
+        return (
+            f"synthetic rows are {number_text(cost.distance)} away from the noisy answers, mean "
+            f"over {many} table{'s' * (many > 1)} of columns and pairs, where noise alone makes "
+            f"{number_text(cost.noise)}; the model is seen in {cost.seen} of them. {self._unseen}"
+        ).rstrip()
+
+    @property
+    def _unseen(self) -> str:
+        if not self.unmeasured:
+            return ""
+        pairs = "One pair is" if self.unmeasured == 1 else f"{self.unmeasured:,} pairs are"
+        return f"{pairs} in no measured table: these answers tell nothing of how they depend."
+
+    def to_frame(self) -> Any:
+        """A pandas frame with one figure a line: ``of`` (attributes), ``figure``, ``value``, and
+        ``deviation`` where the value is the mean of noise.
+        """
+        import pandas as pd
+
+        lines = list(self._figures())
+        return pd.DataFrame(lines, columns=["of", "figure", "value", "deviation"])
+
+    def _figures(self) -> Iterable[tuple[str, str, float, float]]:
+        nan = float("nan")
+        for one in self.compared:
+            yield named(one.attributes), "distance", one.distance, nan
+            if one.correlation is not None:
+                yield named(one.attributes), "correlation difference", one.correlation, nan
+        for label in self.learned:
+            for name, value in vars(label).items():
+                if name != "attribute":
+                    yield label.attribute, name.replace("_", " "), value, nan
+        for name, value in ({} if self.likeness is None else vars(self.likeness)).items():
+            yield "all columns", name, value, nan
+        for table in self.measured:
+            yield named(table.attributes), "distance from noisy answers", table.distance, nan
+            yield named(table.attributes), "noise alone", table.noise, table.spread
+            yield named(table.attributes), "model at least", table.model, nan
+
+    def __repr__(self) -> str:
+        """A few lines: means, and the worst tables."""
+        said = [f"{self.title}", NOT_FOR_PUBLICATION if self.is_exact else ""]
+        said += [_said(self.columns, "columns"), _said(self.pairs, "pairs")]
+        said += map(_learned_text, self.learned)
+        said += [f"{what}: {share}" for what, share in self.likeness_cells]
+        said += [f"noise: {self.cost_words}"] if self.measured else []
+        return "\n  ".join(one for one in said if one)
+
+    def _repr_html_(self) -> str:
+        """The tables that a report shows, for notebooks."""
+        from dp_pipeline.reporting.pages import render
+
+        words = NOT_FOR_PUBLICATION if self.is_exact else ""
+        return render("quality.html.j2", report=self, note=words)
+
+
+_LIKENESS = {
+    "copies": "synthetic rows that equal a real one",
+    "twins": "real rows that equal another real one",
+    "dcr": "columns in which the nearest real row differs, mean",
+}
+
+
+def percent(share: float) -> str:
+    """A share as a person reads it.
+
+    >>> percent(0.125)
+    '12.5 %'
+    """
+    return f"{number_text(100 * share)} %"
+
+
+def _said(tables: Sequence[ComparedTable], what: str) -> str:
+    if not tables:
+        return ""
+    mean = float(np.mean([one.distance for one in tables]))
+    worst = ", ".join(f"{named(one.attributes)} {one.distance_text}" for one in tables[:3])
+    return f"{what}: total variation distance {number_text(mean)} on average; worst {worst}"
+
+
+def _learned_text(one: LearnedLabel) -> str:
+    return (
+        f"{one.attribute} as told by the others: accuracy {number_text(one.accuracy)} learned from "
+        f"synthetic rows, {number_text(one.real_accuracy)} from real ones, "
+        f"{number_text(one.majority)} by the majority; AUC {number_text(one.auc)} and "
+        f"{number_text(one.real_auc)}"
+    )
+
+
+def worst_first(tables: Iterable[ComparedTable]) -> tuple[ComparedTable, ...]:
+    """By the distance; what is no number at the end."""
+    return tuple(sorted(tables, key=lambda one: (isnan(one.distance), -one.distance)))
+
+
+@dataclass(frozen=True)
+class ClusteringQuality:
+    """How good released centres are on real rows, beside k-means without privacy.
+
+    rows    real rows that were compared
+    nicv    mean squared distance of a row to the nearest released centre, in squared data units
+    floor   the same of scikit-learn's k-means on these rows
+    """
+
+    rows: int
+    nicv: float
+    floor: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times the cost without privacy; NaN where that is 0."""
+        return self.nicv / self.floor if self.floor > 0 else float("nan")
+
+    def to_frame(self) -> Any:
+        """A pandas frame with one figure a line."""
+        import pandas as pd
+
+        figures = {"nicv": self.nicv, "nicv without privacy": self.floor, "ratio": self.ratio}
+        return pd.DataFrame(list(figures.items()), columns=["figure", "value"])
+
+    @property
+    def title(self) -> str:
+        """What it is of."""
+        return f"Quality of released centres on {self.rows:,} real rows"
+
+    def __repr__(self) -> str:
+        return (
+            f"{self.title}\n  {NOT_FOR_PUBLICATION}\n"
+            f"  mean squared distance to the nearest centre: {number_text(self.nicv)}, without "
+            f"privacy {number_text(self.floor)}: {number_text(self.ratio)} times"
+        )
+
+    def _repr_html_(self) -> str:
+        from dp_pipeline.reporting.pages import render
+
+        return render("quality_centres.html.j2", report=self, note=NOT_FOR_PUBLICATION)

@@ -1,0 +1,131 @@
+"""What the plots draw: shares and distances that can be read off the axes again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from dp_pipeline.estimators import InvalidParameter, plot_map, plot_marginals, plot_pairs
+from dp_pipeline_tests.estimators.people import VILLAGES, private, quiet_fit
+
+mpl.use("Agg")
+
+
+@pytest.fixture(autouse=True)
+def no_figure_stays_open():
+    yield
+    from matplotlib import pyplot as plt
+
+    plt.close("all")
+
+
+DRAWN = pd.DataFrame({"pet": ["cat", "cat", "dog", None], "age": [1.0, 2.0, 2.0, 2.0]})
+TRUE = pd.DataFrame({"pet": ["cat", "cow", "dog", "dog"], "age": [1.0, 1.0, 1.0, 9.0]})
+
+
+def bars(axes: Any) -> dict[str, float]:
+    """Label → length of its bar."""
+    labels = [one.get_text() for one in axes.get_yticklabels()]
+    return dict(zip(labels, [bar.get_width() for bar in axes.patches], strict=True))
+
+
+def test_bars_are_shares_of_synthetic_rows_and_dots_of_real_ones():
+    pet, age = plot_marginals(DRAWN, TRUE)
+    assert bars(pet) == {"cat": 0.5, "dog": 0.25, "other": 0.0, "missing": 0.25}
+    assert pet.lines[0].get_xdata().tolist() == [0.25, 0.5, 0.25, 0.0]
+    assert bars(age) == {"1": 0.25, "2": 0.75}
+    assert age.lines[0].get_xdata().tolist() == [0.75, 0.25]
+
+
+def test_synthetic_rows_alone_are_drawn_without_dots():
+    axes = plot_marginals(DRAWN, columns=["pet"])
+    assert bars(axes) == {"cat": 0.5, "dog": 0.25, "missing": 0.25}
+    assert not axes.lines
+
+
+def test_bins_and_levels_are_those_of_the_synthetic_rows():
+    drawn = pd.DataFrame({"age": np.arange(100.0), "pet": [f"pet {at}" for at in range(100)]})
+    real = pd.DataFrame({"age": [-1e9, 1e9], "pet": ["a secret", "another"]})
+    age, pet = plot_marginals(drawn, real)
+    assert age.patches[0].get_width() == 0.05
+    assert age.lines[0].get_xdata()[[0, -1]].tolist() == [0.5, 0.5]
+    labels = [one.get_text() for one in pet.get_yticklabels()]
+    assert not {"a secret", "another"} & set(labels)
+    assert pet.lines[0].get_xdata()[-1] == 1.0
+
+
+@pytest.mark.parametrize("kind", [pl.from_pandas, lambda frame: frame])
+def test_frames_of_any_kind_are_drawn(kind: Any):
+    pet, _ = plot_marginals(kind(DRAWN), kind(TRUE))
+    assert bars(pet)["cat"] == 0.5
+
+
+def test_a_square_is_the_distance_of_a_pair():
+    axes = plot_pairs(DRAWN, TRUE)
+    # cat 1 | cat 2 | dog 2 | missing 2 against cat 1 | cow 1 | dog 1 | dog 9, which is as 2.
+    assert axes.images[0].get_array().tolist() == [[0.5]]
+
+
+def test_without_real_rows_a_square_is_how_much_a_pair_depends():
+    same = pd.DataFrame({"a": [0, 0, 1, 1], "b": ["x", "x", "y", "y"], "c": [0, 1, 0, 1]})
+    found = plot_pairs(same).images[0].get_array()
+    assert found[0, 0] == pytest.approx(1.0)
+    assert found[1].tolist() == [0.0, 0.0]
+    assert found.mask[0, 1]
+
+
+@pytest.mark.parametrize(
+    ("words", "call"),
+    [
+        ("columns: expected some of pet, age, got 'shoe'", {"columns": ["shoe"]}),
+        ("columns: expected 1 to 9 different ones, got 0", {"columns": []}),
+        ("columns: expected 1 to 9 different ones, got 2", {"columns": ["pet", "pet"]}),
+        ("ax: expected None for several columns, got 2", {"ax": object()}),
+    ],
+)
+def test_columns_that_cannot_be_drawn_are_refused(words: str, call: dict[str, Any]):
+    with pytest.raises(InvalidParameter, match=words):
+        plot_marginals(DRAWN, **call)
+    with pytest.raises(InvalidParameter, match="columns: expected at least two, got 1"):
+        plot_pairs(DRAWN, columns=["pet"])
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_few_rows_are_drawn(rows: int):
+    plot_marginals(DRAWN[:rows], TRUE[:rows])
+    plot_pairs(DRAWN[:rows])
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_a_map_shows_the_released_centres_and_rows_on_the_axes_given(d: int):
+    from matplotlib import pyplot as plt
+
+    rows = np.tile(VILLAGES, (50, 1))[:, np.arange(d) % 2]
+    fitted = quiet_fit(private(), rows)
+    _, given = plt.subplots()
+    axes = plot_map(fitted, rows, ax=given)
+    assert axes is given
+    assert len(axes.lines[0].get_xdata()) == 300
+    drawn = np.concatenate([one.get_offsets() for one in axes.collections[-2:]])
+    assert sorted(drawn[:, 0]) == pytest.approx(sorted(fitted.cluster_centers_[:, 0]))
+    assert axes.get_xlabel() == "x0"
+
+
+def test_a_map_needs_a_fit_and_its_columns():
+    with pytest.raises(InvalidParameter, match="kmeans: expected a PrivateKMeans, got DataFrame"):
+        plot_map(DRAWN)
+    with pytest.raises(InvalidParameter, match="expected 2 columns, got 3"):
+        plot_map(quiet_fit(private(), VILLAGES), np.ones((2, 3)))
+
+
+def test_matplotlib_is_imported_when_something_is_drawn():
+    code = "import sys, dp_pipeline as dp; dp.plot_map; print('matplotlib' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "False"

@@ -1,0 +1,213 @@
+"""What a fit is worth on rows that its user holds; and what it says of itself without them."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from sklearn.exceptions import NotFittedError
+
+from dp_pipeline.estimators import InvalidParameter, PrivateSynthesizer
+from dp_pipeline.publish.quality import Comparison
+from dp_pipeline.reporting.quality import NOT_FOR_PUBLICATION
+from dp_pipeline.spec.domain import Attribute, Domain
+from dp_pipeline.spec.encoding import Bins, Coordinate, Levels
+from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline_tests.estimators.households import METHODS, VILLAGE, copier
+from dp_pipeline_tests.estimators.people import VILLAGES, private, quiet_fit
+
+pytestmark = pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.private_kmeans.WeakSignal")
+"""Few rows are no news here."""
+
+MANY = pd.concat([VILLAGE] * 200, ignore_index=True)
+NAN = float("nan")
+
+
+def number(name: str, *edges: float, nullable: bool = False) -> Attribute:
+    box = Coordinate(edges[0], edges[-1])
+    return Attribute(name, name, "clip", box, Bins(edges), nullable=nullable)
+
+
+def levels(name: str, *texts: str) -> Attribute:
+    return Attribute(name, name, "drop", cells=Levels(texts))
+
+
+PEOPLE = Domain(
+    (levels("smokes", "no", "yes"), number("age", 0, 20, 40, 60), number("rent", 0, 100, 300))
+)
+
+
+def table(*rows: tuple[int, int, int]) -> dict[str, np.ndarray]:
+    return dict(zip(PEOPLE.names, np.array(rows).T, strict=True))
+
+
+REAL = table((0, 0, 0), (0, 0, 0), (1, 1, 1), (1, 2, 1))
+
+
+def distances(found: Comparison) -> dict[tuple[str, ...], float]:
+    return {one.attributes: one.distance for one in found.compared()}
+
+
+def test_distances_are_those_that_a_hand_computes():
+    other = table((0, 0, 0), (0, 0, 1), (0, 1, 1), (1, 2, 1))
+    found = distances(Comparison(PEOPLE, REAL, other))
+    assert found["smokes",] == 0.25
+    assert found["age",] == 0.0
+    assert found["age", "rent"] == 0.25
+    assert found["smokes", "age"] == 0.25
+    assert len(found) == 6
+
+
+def test_a_table_is_no_distance_from_itself_and_its_rows_are_copies():
+    report = Comparison(PEOPLE, REAL, REAL).report()
+    assert {one.distance for one in report.compared} == {0.0}
+    assert {one.correlation for one in report.pairs} == {None, 0.0}
+    assert report.likeness is not None
+    assert vars(report.likeness) == {"copies": 1.0, "twins": 0.5, "dcr": 0.0}
+
+
+def test_a_correlation_is_that_of_the_middles_of_bins():
+    other = table((0, 0, 1), (0, 1, 0), (1, 2, 0), (1, 1, 1))
+    (found,) = (one for one in Comparison(PEOPLE, REAL, other).compared() if one.correlation)
+    age = {0: 10.0, 1: 30.0, 2: 50.0}
+    rent = {0: 50.0, 1: 200.0}
+    by_hand = [
+        np.corrcoef([age[at] for at in one["age"]], [rent[at] for at in one["rent"]])[0, 1]
+        for one in (other, REAL)
+    ]
+    assert found.attributes == ("age", "rent")
+    assert found.correlation == pytest.approx(by_hand[0] - by_hand[1])
+
+
+def test_a_missing_number_has_no_part_in_a_correlation():
+    domain = Domain((number("age", 0, 20, 40, nullable=True), number("rent", 0, 100, 300)))
+    real = {"age": np.array([0, 1, 2, 2]), "rent": np.array([0, 1, 0, 1])}
+    other = {"age": np.array([0, 1, 0, 1]), "rent": np.array([0, 1, 0, 1])}
+    (pair,) = (one for one in Comparison(domain, real, other).compared() if one.correlation_text)
+    assert pair.correlation == pytest.approx(0.0)
+
+
+def test_classifiers_learn_as_much_as_there_is_to_learn():
+    rng = np.random.default_rng(0)
+    smokes = rng.integers(0, 2, 400)
+    told = {"smokes": smokes, "age": smokes * 2, "rent": rng.integers(0, 2, 400)}
+    untold = {**told, "age": rng.integers(0, 3, 400)}
+    good = Comparison(PEOPLE, told, told).learned("smokes")
+    assert (good.accuracy, good.auc, good.real_accuracy, good.real_auc) == (1.0, 1.0, 1.0, 1.0)
+    assert 0.45 < good.majority < 0.6
+    bad = Comparison(PEOPLE, told, untold).learned("smokes")
+    assert bad.real_accuracy == 1.0
+    assert bad.accuracy < 0.9
+
+
+def test_a_label_of_several_levels_is_told_by_one_classifier_each():
+    rng = np.random.default_rng(0)
+    age = rng.integers(0, 3, 300)
+    rows = {"smokes": (age > 0).astype(int), "age": age, "rent": (age > 1).astype(int)}
+    found = Comparison(PEOPLE, rows, rows).learned("age")
+    assert (found.accuracy, found.auc) == (1.0, 1.0)
+    assert 0.2 < found.majority < 0.5
+
+
+@pytest.mark.parametrize("label", ["unheard_of", "wide"])
+def test_a_label_that_cannot_be_told_is_refused(label: str):
+    domain = Domain((levels("wide", *map(str, range(21))), levels("smokes", "no", "yes")))
+    rows = {"wide": np.array([0, 1]), "smokes": np.array([0, 1])}
+    with pytest.raises(DeclarationError, match="label: expected"):
+        Comparison(domain, rows, rows).learned(label)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_can_be_reported_of(method: str):
+    fitted = copier(method=method, epsilon=100).fit(MANY)
+    report = fitted.quality_report(MANY, label="tenure")
+    assert report.real == 1200
+    assert len(report.columns) == 6
+    assert len(report.pairs) == 15
+    assert max(one.distance for one in report.columns) < 0.1
+    assert report.learned[0].real_accuracy == 1.0
+    assert NOT_FOR_PUBLICATION in repr(report)
+    released = fitted.quality_report()
+    assert released.measured == report.measured
+    assert not released.is_exact
+
+
+def test_rows_that_do_not_fit_are_left_out_as_a_fit_leaves_them():
+    fitted = copier(epsilon=100).fit(MANY)
+    strange = pd.concat([MANY, VILLAGE.assign(tenure="unheard of")], ignore_index=True)
+    assert fitted.quality_report(strange) == fitted.quality_report(MANY)
+
+
+@pytest.mark.parametrize("kind", [pl.from_pandas, pa.Table.from_pandas])
+def test_real_rows_may_be_a_frame_of_any_kind(kind: Any):
+    fitted = copier(epsilon=100).fit(MANY)
+    assert fitted.quality_report(kind(MANY)) == fitted.quality_report(MANY)
+
+
+def test_a_report_leaves_no_row_in_the_estimator():
+    fitted = copier(epsilon=100).fit(MANY)
+    before = pickle.dumps(fitted)
+    fitted.quality_report(village_of("a secret of row 271828"), label="tenure")
+    assert pickle.dumps(fitted) == before
+
+
+def village_of(text: str) -> pd.DataFrame:
+    return pd.concat([MANY, VILLAGE.assign(heating=text)], ignore_index=True)
+
+
+def test_a_report_of_nobody_has_no_numbers_and_no_error():
+    fitted = copier(epsilon=100).fit(MANY)
+    report = fitted.quality_report(MANY[:0], label="tenure")
+    assert report.real == 0
+    assert np.isnan([one.distance for one in report.compared]).all()
+    assert "n/a" in repr(report)
+
+
+def test_a_report_needs_a_fit_columns_and_rows_for_a_label():
+    with pytest.raises(NotFittedError):
+        copier().quality_report(MANY)
+    fitted = copier(epsilon=100).fit(MANY)
+    with pytest.raises(InvalidParameter, match="expected a column 'rent' as declared, got none"):
+        fitted.quality_report(MANY.drop(columns="rent"))
+    with pytest.raises(InvalidParameter, match="label: expected none without real rows, got one"):
+        fitted.quality_report(label="tenure")
+
+
+def test_what_noise_costs_falls_with_epsilon_and_no_model_is_blamed_for_it():
+    noise = {
+        epsilon: PrivateSynthesizer(
+            domain={"smokes": ["no", "yes"]}, epsilon=epsilon, noise="seeded:7", random_state=0
+        )
+        .fit(pd.DataFrame({"smokes": ["no", "yes"] * 500}))
+        .quality_report()
+        for epsilon in (0.1, 1)
+    }
+    assert noise[0.1].cost.noise == pytest.approx(10 * noise[1].cost.noise, rel=0.3)
+    assert (noise[0.1].cost.seen, noise[1].cost.seen) == (0, 0)
+
+
+def test_released_centres_are_compared_with_k_means_without_privacy():
+    rows = np.tile(VILLAGES, (200, 1))
+    report = quiet_fit(private(epsilon=100), rows).quality_report(rows)
+    assert report.rows == 1200
+    assert report.ratio == pytest.approx(1.0, abs=0.5)
+    by_hand = report.nicv / report.floor
+    assert report.to_frame().set_index("figure")["value"]["ratio"] == by_hand
+    assert NOT_FOR_PUBLICATION in repr(report)
+    assert NOT_FOR_PUBLICATION in report._repr_html_()
+
+
+def test_rows_are_clipped_and_dropped_as_a_fit_has_them():
+    fitted = quiet_fit(private(epsilon=100), np.tile(VILLAGES, (200, 1)))
+    odd = np.array([[1.0, 1.0], [NAN, 1.0], [6.0, 9e9], [6.0, 6.0], [1.0, 2.0]])
+    plain = np.array([[1.0, 1.0], [6.0, 8.0], [6.0, 6.0], [1.0, 2.0]])
+    assert fitted.quality_report(odd) == fitted.quality_report(plain)
+    with pytest.raises(InvalidParameter, match="expected 2 columns, got 3"):
+        fitted.quality_report(np.ones((2, 3)))
+    with pytest.raises(InvalidParameter, match="expected a row without a missing number"):
+        fitted.quality_report(np.array([[NAN, 1.0]]))

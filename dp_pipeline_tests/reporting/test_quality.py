@@ -1,0 +1,215 @@
+"""What noisy answers say of synthetic rows: by hand, and by drawing the noise again."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dp_pipeline.release.measurement import NoisyCounts, NoisyMarginal, least_noisy
+from dp_pipeline.release.synthetic_table import SyntheticTable
+from dp_pipeline.reporting.noisy_answers import MeasuredTable, NoisyAnswers
+from dp_pipeline.reporting.plausibility import NoisyTotal
+from dp_pipeline.reporting.quality import (
+    NOT_FOR_PUBLICATION,
+    ComparedTable,
+    LearnedLabel,
+    Likeness,
+    QualityReport,
+    worst_first,
+)
+from dp_pipeline.spec.domain import Attribute, Domain
+from dp_pipeline.spec.encoding import Levels
+
+SMOKES = Attribute("smokes", "smokes", "drop", cells=Levels(("no", "yes")))
+SEX = Attribute("sex", "sex", "drop", cells=Levels(("f", "m")))
+PET = Attribute("pet", "pet", "drop", cells=Levels(("cat", "dog", "none")))
+DOMAIN = Domain((SMOKES, SEX, PET))
+SURE = NoisyTotal(100.0, 1.0)
+
+
+def answers(*tables: NoisyCounts, total: NoisyTotal | None = SURE) -> NoisyAnswers:
+    return NoisyAnswers(tables, {}, total)
+
+
+def codes(smokes: list[int], sex: list[int], pet: list[int]) -> dict[str, np.ndarray]:
+    return {"smokes": np.array(smokes), "sex": np.array(sex), "pet": np.array(pet)}
+
+
+HALVES = codes([0, 1] * 5, [0, 1] * 5, [0] * 10)
+
+
+def test_a_distance_is_that_of_the_shares_of_both():
+    one = NoisyCounts(("smokes",), np.array([80, 20]), 0.5)
+    (found,) = answers(one).compared(HALVES, DOMAIN)
+    assert found.attributes == ("smokes",)
+    assert found.distance == pytest.approx(0.3)
+
+
+def test_a_column_is_read_from_the_table_with_the_least_noise():
+    alone = NoisyCounts(("smokes",), np.array([50, 50]), 9.0)
+    both = NoisyCounts(("sex", "smokes"), np.array([[20, 30], [30, 20]]), 1.0)
+    found = {one.attributes: one for one in answers(alone, both).compared(HALVES, DOMAIN)}
+    assert set(found) == {("smokes",), ("sex",), ("smokes", "sex")}
+    # Two counts are added up for each level: their noise has a deviation of √2, not of 9.
+    assert found["smokes",].noise < 0.02
+    assert found["smokes", "sex"].distance == pytest.approx(0.3 + 0.3)
+
+
+@pytest.mark.parametrize("gaussian", [False, True])
+@pytest.mark.parametrize("terms", [1, 2, 6])
+def test_noise_alone_makes_the_distance_that_is_said(gaussian: bool, terms: int):
+    rng, draws, cells = np.random.default_rng(0), 20_000, 5
+    shape = (draws, cells, terms)
+    noise = rng.normal(0, 3, shape) if gaussian else rng.laplace(0, 3 / 2**0.5, shape)
+    drawn = np.abs(noise.sum(axis=2)).sum(axis=1) / 2 / 100
+    counts = NoisyCounts(("a", "b"), np.zeros((cells, terms), dtype=np.int64), 3.0, gaussian)
+    mean, spread = counts.summed(("a",)).noise_distance(100.0)
+    assert mean == pytest.approx(drawn.mean(), rel=0.02)
+    assert spread == pytest.approx(drawn.std(), rel=0.03)
+
+
+def test_axes_of_a_sum_stand_as_they_were_asked_for():
+    table = NoisyCounts(("a", "b", "c"), np.arange(24).reshape(2, 3, 4), 1.0)
+    found = least_noisy([table], ("c", "a"), (4, 2))
+    assert found is not None
+    assert found.table.tolist() == table.table.sum(axis=1).T.tolist()
+    assert found.deviation == pytest.approx(3**0.5)
+    assert least_noisy([table], ("c", "a"), (2, 2)) is None
+
+
+def test_the_model_is_seen_only_beyond_what_noise_explains():
+    near = MeasuredTable(("a",), distance=0.13, noise=0.1, spread=0.02)
+    far = MeasuredTable(("a",), distance=0.2, noise=0.1, spread=0.02)
+    assert near.model == 0
+    assert near.cells[3] == "not seen"
+    assert far.model == pytest.approx(0.06)
+    assert far.most == pytest.approx(0.3)
+    assert MeasuredTable(("a",), distance=0.9, noise=0.4, spread=0.0).most == 1.0
+
+
+def test_noisy_answers_about_the_true_rows_do_not_blame_a_model():
+    rng, blamed = np.random.default_rng(1), 0
+    rows = {"smokes": rng.integers(0, 2, 500), "pet": rng.integers(0, 3, 500)}
+    truth = np.histogram2d(rows["smokes"], rows["pet"], bins=(2, 3))[0]
+    for _ in range(200):
+        noise = rng.laplace(0, 20, truth.shape).round()
+        table = NoisyCounts(("smokes", "pet"), (truth + noise).astype(np.int64), 20 * 2**0.5)
+        total = NoisyTotal(500.0, 1.0)
+        found = answers(table, total=total).compared(rows, Domain((SMOKES, PET)))
+        blamed += sum(one.model > 0 for one in found)
+    # Three tables a draw, of which two deviations leave one in twenty.
+    assert 0 < blamed < 60
+
+
+def test_rows_that_their_answers_do_not_explain_blame_the_model():
+    wrong = codes([0] * 10, [0] * 10, [0] * 10)
+    one = NoisyCounts(("smokes", "sex"), np.array([[0, 50], [50, 0]]), 1.0)
+    first, *_ = answers(one).compared(wrong, DOMAIN)
+    assert first.attributes == ("smokes", "sex")
+    assert first.model > 0.9
+
+
+def test_pairs_that_were_not_measured_are_counted():
+    one = NoisyCounts(("smokes", "sex"), np.full((2, 2), 25), 1.0)
+    alone = NoisyCounts(("pet",), np.array([100, 0, 0]), 1.0)
+    assert answers(one, alone).unmeasured(HALVES) == 2
+    report = QualityReport(
+        rows=10, measured=answers(one, alone).compared(HALVES, DOMAIN), unmeasured=2
+    )
+    assert "2 pairs are in no measured table" in repr(report)
+
+
+def test_nothing_is_said_where_the_rows_are_not_above_their_noise():
+    one = NoisyCounts(("smokes",), np.array([3, 1]), 9.0)
+    assert answers(one, total=NoisyTotal(4.0, 9.0)).compared(HALVES, DOMAIN) == ()
+    assert answers(one, total=None).compared(HALVES, DOMAIN) == ()
+
+
+def test_a_table_without_a_row_is_as_far_as_equal_shares_are():
+    nobody = codes([], [], [])
+    none = {name: one.astype(np.int64) for name, one in nobody.items()}
+    one = NoisyCounts(("smokes",), np.array([100, 0]), 1.0)
+    (found,) = answers(one).compared(none, DOMAIN)
+    assert found.distance == pytest.approx(0.5)
+
+
+def test_a_release_in_memory_brings_its_own_noise():
+    measured = NoisyMarginal(("smokes",), np.array([700, 300]), Fraction(5))
+    rows = np.array([[0, 0, 0]] * 7 + [[1, 1, 1]] * 3)
+    table = SyntheticTable(DOMAIN.names, rows, (measured,), (), (), DOMAIN, seed=1)
+    held = dict(zip(DOMAIN.names, rows.T, strict=True))
+    (found,) = NoisyAnswers.of_table(table).compared(held, DOMAIN)
+    assert found.distance == pytest.approx(0.0)
+    # Two cells, each with a mean |noise| of about 5 of 1,000 rows, and half of the sum.
+    assert found.noise == pytest.approx(0.005, rel=0.02)
+
+
+REPORT = QualityReport(
+    rows=10,
+    real=20,
+    compared=worst_first(
+        [
+            ComparedTable(("a",), 0.125),
+            ComparedTable(("b",), 0.5, error=0.1),
+            ComparedTable(("a", "b"), 0.75, correlation=-0.25),
+        ]
+    ),
+    learned=(LearnedLabel("b", 0.75, 0.5, 1.0, 0.25, 0.625),),
+    likeness=Likeness(copies=0.5, twins=0.25, dcr=0.125),
+    measured=(MeasuredTable(("<b>",), 0.25, 0.125, 0.0625),),
+)
+
+
+def test_a_report_with_real_rows_says_first_that_it_is_not_for_publication():
+    title, warning, *lines = repr(REPORT).splitlines()
+    assert title == "Quality of 10 synthetic rows against 20 real ones"
+    assert warning.strip() == NOT_FOR_PUBLICATION
+    text = "\n".join(lines)
+    assert (
+        "columns: total variation distance 0.312 on average; worst b 0.50 ± 0.10, a 0.125" in text
+    )
+    assert "accuracy 0.750 learned from synthetic rows, 1.00 from real ones, 0.625 by" in text
+    assert "synthetic rows that equal a real one: 50.0 %" in text
+    assert NOT_FOR_PUBLICATION in REPORT._repr_html_()
+
+
+def test_a_report_of_noisy_answers_alone_warns_of_nothing():
+    released = QualityReport(rows=10, measured=REPORT.measured)
+    assert NOT_FOR_PUBLICATION not in repr(released) + released._repr_html_()
+    assert not released.is_exact
+
+
+def test_names_are_no_markup_in_a_notebook():
+    page = REPORT._repr_html_()
+    assert "<b>" not in page.replace("<b>Quality", "").replace("<b>What", "")
+    assert "&lt;b&gt;" in page
+    assert "-0.250" in page
+
+
+def test_a_frame_has_every_figure_with_what_it_is_of():
+    frame = REPORT.to_frame()
+    assert list(frame.columns) == ["of", "figure", "value", "deviation"]
+    values = frame.set_index(["of", "figure"])["value"]
+    assert values["a × b", "distance"] == 0.75
+    assert values["a × b", "correlation difference"] == -0.25
+    assert values["b", "real auc"] == 0.25
+    assert values["all columns", "twins"] == 0.25
+    assert frame.loc[frame["figure"] == "noise alone", "deviation"].tolist() == [0.0625]
+
+
+def test_the_worst_stands_first_and_what_is_no_number_last():
+    tables = [ComparedTable((name,), value) for name, value in (("a", 0.1), ("b", float("nan")))]
+    found = worst_first([*tables, ComparedTable(("c",), 0.2)])
+    assert [one.attributes for one in found] == [("c",), ("a",), ("b",)]
+
+
+def test_many_tables_fold_all_but_the_first():
+    many = tuple(ComparedTable((f"column_{at}",), at / 100) for at in range(30))
+    page = QualityReport(rows=1, real=1, compared=worst_first(many))._repr_html_()
+    seen, _, folded = page.partition("<details>")
+    assert "column_29" in seen
+    assert "column_17" not in seen
+    assert "column_17" in folded
+    assert "the other 18" in page
