@@ -203,10 +203,12 @@ class Pivot:
         """Every row of the table."""
         return [row for cell in self.cells.values() for row in cell]
 
-    @property
-    def head(self) -> list[str]:
-        """The head of the table as text."""
-        return ["Model", *(f"ε = {epsilon_text(epsilon)}" for epsilon in self.epsilons)]
+    def head(self, prices: Mapping[Fraction, str]) -> list[str]:
+        """The head of the table as text.
+
+        prices   ε → what a release at it cost, in words, where that is something else
+        """
+        return ["Model", *(_at(epsilon, prices) for epsilon in self.epsilons)]
 
     def texts(self, model: str) -> tuple[str, ...]:
         """One text an ε; a dash where there is no number."""
@@ -217,6 +219,11 @@ class Pivot:
         """The text of all cells where several have the same one; else empty."""
         texts = {text for model in self.models for text in self.texts(model)}
         return texts.pop() if len(texts) == 1 < len(self.cells) else ""
+
+
+def _at(epsilon: Fraction, prices: Mapping[Fraction, str]) -> str:
+    price = prices.get(epsilon)
+    return f"ε = {epsilon_text(epsilon)}" + (f", {price}" if price else "")
 
 
 def sort_rows(rows: Iterable[QualityRow]) -> tuple[QualityRow, ...]:
@@ -267,7 +274,7 @@ class SummaryTable:
     body: tuple[tuple[str, ...], ...]
 
     @classmethod
-    def of(cls, rows: Sequence[QualityRow]) -> SummaryTable | None:
+    def of(cls, rows: Sequence[QualityRow], prices: Mapping[Fraction, str]) -> SummaryTable | None:
         """The summary of quality rows; None where there are none."""
         if not rows:
             return None
@@ -278,7 +285,7 @@ class SummaryTable:
         models = sorted({row.model for row in here}, key=lambda model: _rank(here, metrics, model))
         body = [(model, *(_text(table.texts(model)) for table in tables)) for model in models]
         return cls(
-            caption=f"Every model at ε = {epsilon_text(epsilon)}, the best first",
+            caption=f"Every model at {_at(epsilon, prices)}, the best first",
             head=("model", *(metric_named(metric).short for metric in metrics)),
             body=tuple(body),
         )
