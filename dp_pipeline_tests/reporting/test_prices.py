@@ -67,12 +67,12 @@ def test_a_page_says_what_was_spent_and_what_is_left(tmp_path: Path):
     outlook = Outlook.of(spec(publish=PUBLISHED), SPENT, [paid(HALF, TENTH)])
     text = written(tmp_path, outlook=outlook)
     Page(text)
-    assert "<dt>Spent so far</dt><dd>ε=9 on everything ever drawn from population" in text
-    assert "<dt>Left</dt><dd>ε=1: about 1 more such releases, at ε=0.6 each</dd>" in text
+    assert "<dt>Spent so far</dt><dd>ε = 9 on everything ever drawn from population" in text
+    assert "<dt>Left</dt><dd>ε = 1: about 1 more such releases, at ε = 0.6 each</dd>" in text
     overdrawn = Outlook(Balance(ceiling=ONE, spent=TEN), price=ONE)
     assert overdrawn.more == 0
     month = replace(SPENT, per_month=ONE, month="2026-11", month_spent=HALF)
-    assert "; ε=0.5 of it in 2026-11</dd>" in written(tmp_path, outlook=Outlook(month))
+    assert "; ε = 0.5 of it in 2026-11</dd>" in written(tmp_path, outlook=Outlook(month))
 
 
 def week(name: str, **changes: object) -> PrivateRelease:
@@ -95,6 +95,6 @@ def test_weeks_without_a_total_are_not_counted_down_and_the_page_says_why(tmp_pa
     outlook = Outlook.of(one.spec, balance, [one], {"2026-W01": Fraction("0.6")})
     assert outlook.more is None
     text = written(tmp_path, spec=one.spec, releases=[one], outlook=outlook)
-    assert "all weeks together; most on 2026-W01, ε=0.6</dd>" in text
+    assert "all weeks together; most on 2026-W01, ε = 0.6</dd>" in text
     assert "no total is declared, so weeks are not counted down" in text
-    assert "each further week has ε = 1 of its own, and one more such week costs ε=0.6" in text
+    assert "each further week has ε = 1 of its own, and one more such week costs ε = 0.6" in text
