@@ -55,9 +55,7 @@ _METRICS = {
         "NICV ratio", "NICV relative to k-means without privacy", RATIO_UNIT, reference=1.0
     ),
     "nicv": Metric("NICV", "Mean squared distance to the nearest released centre (NICV)"),
-    "rms_metres": Metric(
-        "√NICV in m", "Root mean square distance to the nearest released centre, approximate"
-    ),
+    "rms_metres": Metric("√NICV in m", "Root mean square distance to the nearest released centre"),
     "f_label": Metric("F (label)", "F-measure of clusters against the label", _SHARE, _HIGHER),
     "ari_label": Metric(
         "ARI (label)", "Adjusted Rand index of clusters against the label", _SHARE, _HIGHER

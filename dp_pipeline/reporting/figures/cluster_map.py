@@ -359,6 +359,6 @@ def _footnote(views: Sequence[ClusterView]) -> str:
     others = max(view.others for view in views)
     if others:
         text += f".\nShown are two of {others + 2} columns, summed over the others"
-    if any(view.metres is not None for view in views):
+    if any(view.degrees and view.metres is not None for view in views):
         text += ".\nMetres are approximate: one length of a degree for the whole box"
     return f"{text}."
