@@ -160,7 +160,8 @@ def test_a_reason_that_is_a_formula_is_text_in_a_spreadsheet(project: Project):
     lines = list(csv.DictReader(io.StringIO(project.cli_here("budget", "export").out)))
     assert lines[-1]["reason"] == f"'{reason}"
     told = json.loads(project.cli_here("budget", "export", "--format", "json").out)
-    assert told[-1]["reason"] == reason
+    assert told["format"] == 1
+    assert told["lines"][-1]["reason"] == reason
 
 
 def test_an_export_is_csv_or_json_on_the_screen_or_in_a_file(project: Project):
@@ -176,7 +177,7 @@ def test_an_export_is_csv_or_json_on_the_screen_or_in_a_file(project: Project):
         "budget", "export", "rides", "--format", "json", "--out", "budget.json"
     )
     assert (written.code, written.out) == (0, "")
-    told = json.loads((project.folder / "budget.json").read_text())
+    told = json.loads((project.folder / "budget.json").read_text())["lines"]
     assert told[1]["model"] == "dpqt_kmeans"
     assert len(told[1]["spends"]) > 1
     assert told[1]["parameters"] == {"columns": [], "gamma": "3/10", "nominal_rows": "40"}

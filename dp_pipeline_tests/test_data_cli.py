@@ -540,3 +540,20 @@ def test_a_sample_of_a_source_that_is_not_there_is_refused(
     result = data("check", str(messy), "--sample", "3")
     assert result.exit_code != 0
     assert "messy.csv" in result.stderr
+
+
+def test_a_check_tells_a_program_the_price_and_the_warnings(folder: Path):
+    path = written(folder, declaration())
+    checked = data("check", str(path), "--json")
+    assert checked.exit_code == 0
+    told = json.loads(checked.stdout)
+    assert told["format"] == 1
+    assert (told["file"], told["dataset"], told["currency"]) == (str(path), "toy", "pure")
+    assert told["price_is_of"] == "everything"
+    assert told["without_epsilon"] == []
+    spoken = data("check", str(path)).stdout
+    assert f"all models at all ε cost {told['price']}" in spoken
+    assert all(f"warning: {one}" in spoken for one in told["warnings"])
+    sampled = data("check", str(path), "--json", "--sample", "5")
+    assert (sampled.exit_code, sampled.stdout) == (2, "")
+    assert "--sample: expected it without --json" in sampled.stderr

@@ -21,7 +21,7 @@ import click
 
 from dp_pipeline.cli import operator_name
 from dp_pipeline.cli.options import DATASET, dataset_names
-from dp_pipeline.cli.reader import READER, Reader
+from dp_pipeline.cli.reader import FORMAT, READER, Reader
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -157,7 +157,7 @@ def verify(reader: Reader) -> None:
 def export(dataset: str | None, as_: str, out: Path | None) -> None:
     """Write accounts and releases for readers: no fingerprints, sources, runs or run times.
 
-    As CSV one line an event; as JSON with every spend of a release.
+    As CSV one line an event; as JSON one document with every spend of a release.
     """
     from dp_pipeline.ledger.export import exported
     from dp_pipeline.publish.account import population_of
@@ -187,7 +187,10 @@ def _write_csv(lines: list[tuple[Line, list[Line]]], file: TextIO) -> None:
 
 
 def _write_json(lines: list[tuple[Line, list[Line]]], file: TextIO) -> None:
-    told: list[dict[str, Any]] = [{**_values(line), "spends": spends} for line, spends in lines]
+    told = {
+        "format": FORMAT,
+        "lines": [{**_values(line), "spends": spends} for line, spends in lines],
+    }
     json.dump(told, file, indent=1, ensure_ascii=False)
     file.write("\n")
 

@@ -21,7 +21,7 @@ from dp_pipeline.cli import operator_name
 from dp_pipeline.cli.draft import data_init, data_schema
 from dp_pipeline.cli.options import DATASET
 from dp_pipeline.cli.plan import k_anonymity_line
-from dp_pipeline.cli.reader import READER, Document, Reader
+from dp_pipeline.cli.reader import READER, Document, Reader, amount_text
 
 if TYPE_CHECKING:
     from dp_pipeline.spec.dataset import DatasetSpec
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     metavar="N",
     help="Read the source, and say how many of its first N rows parse: for the steward alone.",
 )
-def data_check(file: Path, sample: int | None) -> None:
+@READER
+def data_check(file: Path, sample: int | None, reader: Reader) -> None:
     """Check a data set file: its first mistake with the line, else what all of it would cost.
 
     Refuses what `plan` and `run` would refuse here: a source that another population holds, an
@@ -44,16 +45,44 @@ def data_check(file: Path, sample: int | None) -> None:
     rows but with --sample.
     """
     from dp_pipeline.cli.check import require_buildable, require_runnable, warnings
-    from dp_pipeline.models import price_of_everything
     from dp_pipeline.spec.parser import load_spec
-    from dp_pipeline.spec.yaml_text import Document
+    from dp_pipeline.spec.yaml_text import Document as Lines
 
     if sample is not None:
+        if reader.is_program:
+            raise click.UsageError("--sample: expected it without --json: it is for the steward")
         _require_terminal()
     spec = load_spec(file)
-    require_buildable(spec, Document.read(file))
+    require_buildable(spec, Lines.read(file))
     require_runnable(spec, file)
-    for warning in warnings(spec, file):
+    found = warnings(spec, file)
+    reader.answer(
+        lambda: _check_document(spec, file, found), lambda: _print_check(spec, file, found)
+    )
+    if sample is not None:
+        _show_sample(spec, sample)
+
+
+def _check_document(spec: DatasetSpec, file: Path, warnings: list[str]) -> Document:
+    from dp_pipeline.models import price_of_everything
+
+    return {
+        "file": str(file),
+        "dataset": spec.name,
+        "population": spec.population,
+        "purpose": spec.purpose,
+        "currency": spec.currency.name,
+        "price": amount_text(price_of_everything(spec)),
+        "price_is_of": "everything" if spec.windows is None else f"one {spec.windows.every}",
+        "without_epsilon": _without_epsilon(spec),
+        "warnings": warnings,
+    }
+
+
+def _print_check(spec: DatasetSpec, file: Path, warnings: list[str]) -> None:
+    from dp_pipeline.models import price_of_everything
+
+    for warning in warnings:
         click.echo(f"warning: {warning}")
     total = spec.currency.text(price_of_everything(spec))
     what = "all models at all ε cost"
@@ -65,8 +94,6 @@ def data_check(file: Path, sample: int | None) -> None:
         click.echo(f"not differentially private: {', '.join(without)}")
     if spec.k_anonymity is not None:
         click.echo(k_anonymity_line(spec))
-    if sample is not None:
-        _show_sample(spec, sample)
 
 
 _FOR_STEWARDS = """

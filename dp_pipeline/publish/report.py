@@ -28,6 +28,16 @@ from dp_pipeline.reporting.figures import (
 )
 from dp_pipeline.reporting.figures.cluster_view import ClusterView, dates_of
 from dp_pipeline.reporting.figures.over_windows import Noisy, over_windows
+from dp_pipeline.reporting.figures.seen import (
+    Picture,
+    cliques_seen,
+    k_anonymity_seen,
+    maps_seen,
+    marginals_seen,
+    utility_seen,
+    windows_seen,
+)
+from dp_pipeline.reporting.figures.tables import MOST_PANELS, attributes_of
 from dp_pipeline.reporting.metrics import (
     QualityRow,
     from_documents,
@@ -36,6 +46,7 @@ from dp_pipeline.reporting.metrics import (
     relative_rows,
 )
 from dp_pipeline.reporting.pages import Timeline, summary_over_epsilon, summary_over_k, write_report
+from dp_pipeline.reporting.prices import Outlook, prices_of
 from dp_pipeline.reporting.quality import ComparedTable
 from dp_pipeline.reporting.releases import KAnonymousRelease, PrivateRelease, figure_over_k
 from dp_pipeline.reporting.text import model_labels, noisy_text
@@ -60,13 +71,13 @@ class Comparison:
 
     summary    the best model first, a line and a table of at most five columns in markdown;
                None without numbers
-    pictures   (title, PNG)
+    pictures   in the order of the page
     path       the HTML report
     """
 
     rows: tuple[QualityRow, ...]
     summary: str | None
-    pictures: tuple[tuple[str, bytes], ...]
+    pictures: tuple[Picture, ...]
     path: Path
 
 
@@ -102,28 +113,35 @@ def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Co
         pictures=pictures,
         releases=releases,
         beside=not_dp_beside(spec, ledger),
+        outlook=Outlook.of(spec, ledger.balance(spec.population), releases),
     )
-    return Comparison(rows, summary_over_epsilon(rows), pictures, path)
+    return Comparison(rows, summary_over_epsilon(rows, prices_of(releases)), pictures, path)
 
 
-def _utility_pictures(rows: Sequence[QualityRow]) -> list[tuple[str, bytes]]:
+def _utility_pictures(rows: Sequence[QualityRow]) -> list[Picture]:
     """One picture of the clusterings' metric that says most, one of each kind of the tables'."""
     metrics = metrics_of(rows)
     first = [one for one in _TITLES if one in metrics][:1]
     pictures = [
-        ("utility over ε", utility_plot(rows, metric=one, title=_TITLES[one])) for one in first
+        Picture(
+            "utility over ε",
+            utility_plot(rows, metric=one, title=_TITLES[one]),
+            utility_seen(rows, [one]),
+        )
+        for one in first
     ]
     for kind, (caption, title) in _PANELS.items():
         shown = [one for one in metrics if one.startswith(kind)]
         # What is said of one attribute stands side by side.
         shown.sort(key=lambda one: one.partition("/")[2])
         if shown:
-            pictures += [(caption, utility_panels(rows, metrics=shown, title=title))]
+            panels = utility_panels(rows, metrics=shown, title=title)
+            pictures.append(Picture(caption, panels, utility_seen(rows, shown)))
     return pictures
 
 
-def _pictures(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[tuple[str, bytes]]:
-    """One picture with a map of every clustering, one of the tables' marginals, and one of every
+def _pictures(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[Picture]:
+    """One picture with a map of every clustering, those of the tables' marginals, and one of every
     table's cliques; none of other releases.
     """
     maps = [one for one in bundles if "centres" in one.tables]
@@ -131,26 +149,31 @@ def _pictures(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[tuple[str, b
     return [*_maps(spec, maps), *_marginals(tables), *_graphs(tables)]
 
 
-def _marginals(bundles: Sequence[Bundle]) -> list[tuple[str, bytes]]:
-    """One picture of the tables, if there are any."""
+def _marginals(bundles: Sequence[Bundle]) -> Iterator[Picture]:
+    """As many pictures of the tables as all attributes need."""
     if not bundles:
-        return []
+        return
     title = _title_of(bundles, "Marginals")
     shown = dict(zip(_names(bundles), (one.tables["marginals"] for one in bundles), strict=True))
-    return [(title, marginal_bars(shown, title=title))]
+    many = len(attributes_of(shown))
+    for first in range(0, max(1, many), MOST_PANELS):
+        # The first one is called alike however many there are.
+        caption = title if first == 0 else f"{title}, from attribute {first + 1}"
+        bars = marginal_bars(shown, first=first, title=caption)
+        yield Picture(caption, bars, marginals_seen(shown, first=first))
 
 
-def _graphs(bundles: Sequence[Bundle]) -> list[tuple[str, bytes]]:
+def _graphs(bundles: Sequence[Bundle]) -> list[Picture]:
     """A picture of every table that has cliques of several attributes."""
     titles = {f"Cliques of {_title(one)}": one.tables.get("cliques") for one in bundles}
     return [
-        (title, model_graph(cliques, title=title))
+        Picture(title, model_graph(cliques, title=title), cliques_seen(cliques))
         for title, cliques in titles.items()
         if cliques is not None and any(", " in text for text in cliques["attributes"].tolist())
     ]
 
 
-def _maps(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[tuple[str, bytes]]:
+def _maps(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[Picture]:
     """One picture of the clusterings, if there are any."""
     if not bundles:
         return []
@@ -165,7 +188,7 @@ def _maps(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[tuple[str, bytes
         for name, bundle in zip(_names(bundles), bundles, strict=True)
     ]
     title = _title_of(bundles, "Centres")
-    return [(title, cluster_maps(views, title=title))]
+    return [Picture(title, cluster_maps(views, title=title), maps_seen(views))]
 
 
 def _names(bundles: Sequence[Bundle]) -> list[str]:
@@ -216,8 +239,9 @@ def compare_windows(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any
         releases=newest,
         pictures=pictures,
         beside=not_dp_beside(spec, ledger),
+        outlook=Outlook.of(spec, ledger.balance(spec.population), newest, spent),
     )
-    return Comparison(rows, summary_over_epsilon(rows), pictures, path)
+    return Comparison(rows, summary_over_epsilon(rows, prices_of(newest)), pictures, path)
 
 
 def _of_window(
@@ -249,13 +273,13 @@ def _over_time(
     spec: DatasetSpec,
     quality: Mapping[str, Sequence[QualityRow]],
     totals: Mapping[str, Sequence[Noisy]],
-) -> list[tuple[str, bytes]]:
+) -> list[Picture]:
     """The noisy totals, and each metric, over all windows."""
     pictures = []
     if totals:
         title = "Noisy number of rows"
         picture = over_windows(totals, spec.cut, label="rows", title=title)
-        pictures.append((f"{title} over time", picture))
+        pictures.append(Picture(f"{title} over time", picture, windows_seen(title, totals)))
     for metric in metrics_of(row for rows in quality.values() for row in rows):
         about, found = metric_named(metric), dict[str, list[Noisy]]()
         for name, rows in quality.items():
@@ -265,11 +289,12 @@ def _over_time(
                     found.setdefault(row.model, []).append(one)
         label = f"{about.short}\n{about.better}"
         picture = over_windows(found, spec.cut, label=label, title=about.title)
-        pictures.append((f"{about.short} over time", picture))
+        seen = windows_seen(about.short, found)
+        pictures.append(Picture(f"{about.short} over time", picture, seen))
     return pictures
 
 
-def _last_maps(spec: DatasetSpec, newest: Sequence[PrivateRelease]) -> list[tuple[str, bytes]]:
+def _last_maps(spec: DatasetSpec, newest: Sequence[PrivateRelease]) -> list[Picture]:
     """The maps of the last windows by the clustering that is published first."""
     maps = [one for one in newest if "centres" in one.bundle.tables]
     shown = [one for one in maps if one.bundle.model == maps[0].bundle.model][:_MAPS]
@@ -286,7 +311,7 @@ def _last_maps(spec: DatasetSpec, newest: Sequence[PrivateRelease]) -> list[tupl
         for one in reversed(shown)
     ]
     title = f"Centres of {shown[0].bundle.model}, the last windows"
-    return [(title, cluster_maps(views, title=title))]
+    return [Picture(title, cluster_maps(views, title=title), maps_seen(views))]
 
 
 def _timeline(
@@ -328,7 +353,11 @@ def compare_k_anonymous(
     ledger = open_population(spec, home)
     releases = list(_releases(spec, home, evaluations))
     pictures = tuple(
-        (caption, k_anonymity_plot(values, figure=name, title=f"{spec.title}: {caption}"))
+        Picture(
+            caption,
+            k_anonymity_plot(values, figure=name, title=f"{spec.title}: {caption}"),
+            k_anonymity_seen(values, figure=name),
+        )
         for name, caption in _PICTURES.items()
         if (values := figure_over_k(releases, name))
     )

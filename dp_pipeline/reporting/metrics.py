@@ -56,9 +56,7 @@ _METRICS = {
         "NICV ratio", "NICV relative to k-means without privacy", RATIO_UNIT, reference=1.0
     ),
     "nicv": Metric("NICV", "Mean squared distance to the nearest released centre (NICV)"),
-    "rms_metres": Metric(
-        "√NICV in m", "Root mean square distance to the nearest released centre, approximate"
-    ),
+    "rms_metres": Metric("√NICV in m", "Root mean square distance to the nearest released centre"),
     "f_label": Metric("F (label)", "F-measure of clusters against the label", _SHARE, _HIGHER),
     "ari_label": Metric(
         "ARI (label)", "Adjusted Rand index of clusters against the label", _SHARE, _HIGHER
@@ -221,10 +219,12 @@ class Pivot:
         """Every row of the table."""
         return [row for cell in self.cells.values() for row in cell]
 
-    @property
-    def head(self) -> list[str]:
-        """The head of the table as text."""
-        return ["Model", *(f"ε = {epsilon_text(epsilon)}" for epsilon in self.epsilons)]
+    def head(self, prices: Mapping[Fraction, str]) -> list[str]:
+        """The head of the table as text.
+
+        prices   ε → what a release at it cost, in words, where that is something else
+        """
+        return ["Model", *(_at(epsilon, prices) for epsilon in self.epsilons)]
 
     def texts(self, model: str) -> tuple[str, ...]:
         """One text an ε; a dash where there is no number."""
@@ -235,6 +235,11 @@ class Pivot:
         """The text of all cells where several have the same one; else empty."""
         texts = {text for model in self.models for text in self.texts(model)}
         return texts.pop() if len(texts) == 1 < len(self.cells) else ""
+
+
+def _at(epsilon: Fraction, prices: Mapping[Fraction, str]) -> str:
+    price = prices.get(epsilon)
+    return f"ε = {epsilon_text(epsilon)}" + (f", {price}" if price else "")
 
 
 def sort_rows(rows: Iterable[QualityRow]) -> tuple[QualityRow, ...]:
@@ -285,7 +290,7 @@ class SummaryTable:
     body: tuple[tuple[str, ...], ...]
 
     @classmethod
-    def of(cls, rows: Sequence[QualityRow]) -> SummaryTable | None:
+    def of(cls, rows: Sequence[QualityRow], prices: Mapping[Fraction, str]) -> SummaryTable | None:
         """The summary of quality rows; None where there are none."""
         if not rows:
             return None
@@ -296,7 +301,7 @@ class SummaryTable:
         models = sorted({row.model for row in here}, key=lambda model: _rank(here, metrics, model))
         body = [(model, *(_text(table.texts(model)) for table in tables)) for model in models]
         return cls(
-            caption=f"Every model at ε = {epsilon_text(epsilon)}, the best first",
+            caption=f"Every model at {_at(epsilon, prices)}, the best first",
             head=("model", *(metric_named(metric).short for metric in metrics)),
             body=tuple(body),
         )

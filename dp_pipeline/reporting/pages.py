@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dp_pipeline.files import make_private, write_whole
 from dp_pipeline.reporting.figures.picture import SIGNATURE, is_tall
+from dp_pipeline.reporting.figures.seen import Picture
 from dp_pipeline.reporting.metrics import (
     FIGURES,
     QualityRow,
@@ -28,6 +29,7 @@ from dp_pipeline.reporting.metrics import (
     sample_words,
     share_text,
 )
+from dp_pipeline.reporting.prices import Outlook, Prices, prices_of
 from dp_pipeline.reporting.releases import KAnonymousRelease, Level, ReportedRelease, Standing
 from dp_pipeline.reporting.text import cost_text, number_text, parameter_words, plain
 from dp_pipeline.spec.amounts import delta_text, epsilon_text
@@ -36,9 +38,6 @@ from dp_pipeline.spec.errors import BoundaryViolation
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-
-Pictures = Sequence[tuple[str, bytes]]
-"""(caption, PNG), in the order of the page."""
 
 
 class Timeline(NamedTuple):
@@ -60,15 +59,16 @@ def card(release: ReportedRelease) -> str:
     return render(f"card_{release.level}.md.j2", release=release, figures=FIGURES)
 
 
-def write_report(
+def write_report(  # noqa: PLR0913
     path: Path,
     *,
     level: Level | Timeline,
     spec: DatasetSpec,
     releases: Sequence[ReportedRelease],
-    pictures: Pictures = (),
+    pictures: Sequence[Picture] = (),
     rows: Sequence[QualityRow] = (),
     beside: Sequence[str] = (),
+    outlook: Outlook | None = None,
     written: datetime | None = None,
 ) -> Path:
     """Write the report of a data set over every ε, every K or every window to ``path`` and return
@@ -78,6 +78,7 @@ def write_report(
     releases   of that level; of a K at most one a method and K
     rows       quality numbers, over ε
     beside     releases of the same sensitive rows without ε, a text each
+    outlook    what the population has spent, and what is left; of pages with an ε
     written    the time on the page; now when None
 
     Raises BoundaryViolation for an exact number of data whose purpose is release, for pictures of
@@ -95,18 +96,19 @@ def write_report(
         spec=spec,
         releases=releases,
         warnings=_grouped((text, one.name) for one in releases for text in one.warnings),
-        pictures=[_embedded(caption, png) for caption, png in pictures],
-        has_tall_picture=any(is_tall(png) for _, png in pictures),
+        pictures=[_embedded(one) for one in pictures],
+        has_tall_picture=any(is_tall(one.png) for one in pictures),
         beside=beside,
+        outlook=outlook,
         written=written or datetime.now(UTC),
         timeline=timeline,
         **own,
     )
 
 
-def summary_over_epsilon(rows: Sequence[QualityRow]) -> str | None:
+def summary_over_epsilon(rows: Sequence[QualityRow], prices: Prices) -> str | None:
     """Every model at the largest ε, the best first, in Markdown; None without numbers."""
-    table = SummaryTable.of(rows)
+    table = SummaryTable.of(rows, prices)
     if table is None:
         return None
     return render("summary.md.j2", level="epsilon", summary=table).rstrip("\n")
@@ -122,7 +124,7 @@ def summary_over_k(releases: Sequence[KAnonymousRelease]) -> str:
 
 
 def _require_noisy(
-    spec: DatasetSpec, level: str, rows: Sequence[QualityRow], pictures: Pictures
+    spec: DatasetSpec, level: str, rows: Sequence[QualityRow], pictures: Sequence[Picture]
 ) -> None:
     exact = sorted({row.metric for row in rows if row.scale is None})
     if spec.is_release and exact:
@@ -139,6 +141,7 @@ def _require_noisy(
 def _over_epsilon(releases: Sequence[Any], rows: Sequence[QualityRow]) -> dict[str, Any]:
     """What the report over ε shows beside the releases themselves."""
     fit = [one for one in releases if one.bundle.fit_for_release]
+    prices = prices_of(releases)
     standings = (Standing.NOT_DP, Standing.ANOTHER_EPSILON)
     caveats = {
         standing: _grouped(
@@ -151,7 +154,8 @@ def _over_epsilon(releases: Sequence[Any], rows: Sequence[QualityRow]) -> dict[s
         "spent": sum((one.bundle.charged for one in fit), Fraction(0)),
         "drawable": [one.name for one in releases if one.may_be_drawn_again],
         "caveats": {standing: found for standing, found in caveats.items() if found},
-        "summary": SummaryTable.of(rows),
+        "prices": prices,
+        "summary": SummaryTable.of(rows, prices),
         "tables": [pivot(rows, metric) for metric in metrics_of(rows)],
         "has_noisy_numbers": any(row.scale is not None for row in rows),
         "sample_words": sample_words(rows),
@@ -203,11 +207,14 @@ def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     return groups
 
 
-def _embedded(caption: str, png: bytes) -> tuple[str, str]:
+def _embedded(picture: Picture) -> Mapping[str, str]:
     """A picture as the page itself holds it."""
-    if not png.startswith(SIGNATURE):
-        raise BoundaryViolation(f"picture {caption[:60]!r}: expected a PNG, got another format")
-    return caption, base64.b64encode(png).decode()
+    if not picture.png.startswith(SIGNATURE):
+        raise BoundaryViolation(
+            f"picture {picture.caption[:60]!r}: expected a PNG, got another format"
+        )
+    data = base64.b64encode(picture.png).decode()
+    return {"caption": picture.caption, "data": data, "seen": picture.seen}
 
 
 _TEMPLATES = Path(__file__).parent / "templates"

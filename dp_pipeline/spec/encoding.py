@@ -193,6 +193,11 @@ LONGITUDE, LATITUDE = frozenset({"longitude", "lon", "lng", "long"}), frozenset(
 _RIGHT = LONGITUDE | {"x", "easting"}
 _UP = LATITUDE | {"y", "northing"}
 
+_METRES = frozenset({"m", "metre", "metres", "meter", "meters"})
+"""Words of a name that say its unit: x_m, northing_metres. No other word does: an easting may be in
+feet.
+"""
+
 METRES_A_DEGREE = 111_195.0
 """One degree of latitude on a sphere of the Earth's mean radius, 6,371,009 m."""
 
@@ -203,8 +208,10 @@ middle, for one length to stand for all of them: at 47° in a box 10° high, at 
 
 @dataclass(frozen=True)
 class MetresPerUnit:
-    """How many metres a degree is inside one box: equirectangular, with the cosine of the latitude
-    in its middle. Approximate: a sphere, and one length for all of the box.
+    """How many metres one unit of each axis is inside one box.
+
+    Of degrees: equirectangular, with the cosine of the latitude in the middle. Approximate: a
+    sphere, and one length for all of the box. Of metres: 1, exactly.
     """
 
     x: float
@@ -212,7 +219,7 @@ class MetresPerUnit:
 
     @property
     def together(self) -> float:
-        """For a distance of which only the length in degrees is known, as if its parts along both
+        """For a distance of which only the length in units is known, as if its parts along both
         axes were alike: between those of the two axes, never more than y.
 
         >>> MetresPerUnit(3.0, 5.0).together ** 2
@@ -244,9 +251,16 @@ def point_of(columns: Sequence[str], declared: Point | None = None) -> Point | N
 
 
 def metres_per_unit(point: Point, box: tuple[Coordinate, Coordinate]) -> MetresPerUnit | None:
-    """Of a place in degrees, by its names and bounds; None of others, and of a box at whose edges a
-    degree of longitude differs by more than ``TOLERANCE`` from one in its middle.
+    """Of a place in metres, by its names, or in degrees, by its names and bounds; None of others,
+    and of a box at whose edges a degree of longitude differs by more than ``TOLERANCE`` from one in
+    its middle.
+
+    >>> box = (Coordinate(0.0, 900.0), Coordinate(0.0, 900.0))
+    >>> metres_per_unit(("x_m", "y_m"), box), metres_per_unit(("x", "y"), box)
+    (MetresPerUnit(x=1.0, y=1.0), None)
     """
+    if is_metres(point):
+        return MetresPerUnit(1.0, 1.0)
     if not is_degrees(point, box):
         return None
     lower, middle, upper = (
@@ -255,6 +269,11 @@ def metres_per_unit(point: Point, box: tuple[Coordinate, Coordinate]) -> MetresP
     if max(abs(lower - middle), abs(upper - middle)) > TOLERANCE * middle:
         return None
     return MetresPerUnit(METRES_A_DEGREE * middle, METRES_A_DEGREE)
+
+
+def is_metres(point: Point) -> bool:
+    """Whether both names have a word for metres."""
+    return all(not _METRES.isdisjoint(_words(name)) for name in point)
 
 
 def is_degrees(point: Point, box: tuple[Coordinate, Coordinate]) -> bool:
@@ -266,8 +285,12 @@ def is_degrees(point: Point, box: tuple[Coordinate, Coordinate]) -> bool:
     )
 
 
+def _words(name: str) -> list[str]:
+    return [one.lower() for one in re.split(r"[\W_]+", name) if one]
+
+
 def _rest(name: str, words: frozenset[str]) -> tuple[str, ...] | None:
     """What is left of a name without the word for its coordinate; None where it has not one."""
-    parts = [one.lower() for one in re.split(r"[\W_]+", name) if one]
+    parts = _words(name)
     found = [at for at, part in enumerate(parts) if part in words]
     return None if len(found) != 1 else (*parts[: found[0]], *parts[found[0] + 1 :])

@@ -656,7 +656,7 @@ def test_the_commands_mend_and_say_what_they_did(
         "sums computed anew from 3 rows; row 4 says so\n",
     )
     told = CliRunner().invoke(main, ["budget", "export", "--format", "json"])
-    assert [line["event"] for line in json.loads(told.output)] == [
+    assert [line["event"] for line in json.loads(told.output)["lines"]] == [
         "opened",
         "quarantined",
         "restated",

@@ -16,6 +16,7 @@ from dp_pipeline.orchestration.checks import PLAUSIBLE
 from dp_pipeline.orchestration.common import RESOURCE, Pipeline
 from dp_pipeline.publish.outcome import report_path
 from dp_pipeline.publish.replay import read_json
+from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline_tests.orchestration.events import charged, check_results, materializations
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, Project, definitions_of
@@ -99,7 +100,10 @@ def test_the_comparison_shows_a_small_table_then_pictures_then_the_report(ran: R
     lines = metadata["summary"].value.splitlines()
     # Of homes no quality is paid for, and the exact numbers are nobody's to see.
     bought = spec.evaluation is not None or not spec.is_release
-    caption = f"Every model at ε = {spec.partition_keys[-1]}, the best first"
+    largest = spec.partitions[-1]
+    price = largest + (spec.evaluation or 0)
+    paid = "" if price == largest else f", price ε = {epsilon_text(price)}"
+    caption = f"Every model at ε = {epsilon_text(largest)}{paid}, the best first"
     assert lines[0] == (caption if bought else "No quality numbers yet.")
     assert max(line.count("|") - 1 for line in lines) <= 5
     assert len(pictures) >= 1

@@ -98,6 +98,46 @@ def test_the_example_loads_and_a_release_of_it_is_charged(city: Path):
     assert [one for one in written if stat.S_IMODE(one.stat().st_mode) & 0o077] == []
 
 
+DG = "DP_PIPELINE_DG"
+
+
+@pytest.fixture
+def dg_command() -> str:
+    """Dagster's `dg`, of an environment that has this package too."""
+    found = os.environ.get(DG) or shutil.which("dg")
+    if found is None:
+        pytest.skip(f"expected dg on the PATH (pip install dagster-dg-cli) or {DG}, got neither")
+    return found
+
+
+def test_dg_loads_the_example_and_lists_its_assets(city: Path, dg_command: str):
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(OURS)}
+    told = {
+        "PATH": os.pathsep.join((str(Path(dg_command).parent), os.environ["PATH"])),
+        "PYTHONPATH": os.pathsep.join((str(city / "src"), str(ROOT))),
+        "DAGSTER_HOME": str(city.parent / "dagster"),
+        "DG_CLI_DISABLE_TELEMETRY": "1",
+    }
+    words = ("check", "defs"), ("list", "defs", "--json")
+    checked, listed = (
+        subprocess.run(
+            [dg_command, *one],
+            cwd=city,
+            env={**kept, **told},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        for one in words
+    )
+    assert checked.returncode == 0, checked.stderr
+    assert "All definitions loaded successfully." in checked.stdout + checked.stderr
+    assert listed.returncode == 0, listed.stderr
+    for key in ("rain", "open_data_page", "rides/ingested", "rides/dpqt_kmeans", "rides/budget"):
+        assert f'"{key}"' in listed.stdout
+    assert not (city / "data").exists()
+
+
 @pytest.mark.stack
 def test_of_two_models_that_are_drawn_at_once_the_ledger_lets_through_what_fits(city: Path):
     file, home = city / "src/city/data_sets/rides.yaml", Home(city / "data")

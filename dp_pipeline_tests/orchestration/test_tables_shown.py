@@ -121,8 +121,8 @@ def test_a_table_that_was_stored_before_there_were_cliques_is_still_shown(
     original = report.pointed_bundle
     monkeypatch.setattr(report, "pointed_bundle", without_cliques)
     evaluated = read_json(project.home.internal / spec.name / "evaluation" / "1.json")
-    shown = [title for title, _ in report.compare(spec, project.home, {"1": evaluated}).pictures]
-    assert shown[-1] == "Marginals of 2 models at ε=1"
+    compared = report.compare(spec, project.home, {"1": evaluated})
+    assert compared.pictures[-1].caption == "Marginals of 2 models at ε=1"
 
 
 def test_a_plan_foretells_cells_and_memory_of_tables_alone(project: Project) -> None:

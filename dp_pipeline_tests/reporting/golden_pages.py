@@ -19,6 +19,7 @@ import numpy as np
 from dp_pipeline.ledger import Balance
 from dp_pipeline.reporting.metrics import FIGURES
 from dp_pipeline.reporting.pages import card, write_report
+from dp_pipeline.reporting.prices import Outlook
 from dp_pipeline.reporting.releases import PrivateRelease
 from dp_pipeline.spec.domain import RowsOfPerson
 from dp_pipeline_tests.reporting.samples import (
@@ -85,6 +86,7 @@ def golden_texts() -> Iterator[tuple[str, str]]:
             releases=[release(spec=PEOPLE, tables=SIZES)],
             rows=[bought("eug_kmeans", HALF, 1.0, 0.1)],
             beside=BESIDE,
+            outlook=Outlook(account, price=Fraction(1, 10)),
         ),
     )
     tried = [k_anonymous(figures=figures), k_anonymous(k=5, measures=measures("aabab", k=5))]

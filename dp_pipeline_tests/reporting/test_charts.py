@@ -30,7 +30,7 @@ from dp_pipeline.reporting.figures.cluster_map import (
 from dp_pipeline.reporting.figures.cluster_view import ClusterView
 from dp_pipeline.reporting.figures.lines import Across, Line, Point, Up, line_chart
 from dp_pipeline.reporting.figures.picture import MOST_BYTES, WIDTH, encode_png
-from dp_pipeline.reporting.figures.tables import MOST_GRAPH_BYTES
+from dp_pipeline.reporting.figures.tables import MOST_GRAPH_BYTES, MOST_LEVELS, MOST_PANELS, _kept
 from dp_pipeline.spec.encoding import Coordinate
 from dp_pipeline_tests.reporting.samples import (
     HALF,
@@ -346,11 +346,26 @@ def bars(**counts: list[int]) -> bytes:
 
 
 @pytest.mark.usefixtures("coarse")
-def test_bars_show_the_shares_of_the_first_attributes():
-    six = {name: [5, 1] for name in "abcdef"}
-    assert bars(**six) != bars(**{**six, "f": [1, 5]})
-    assert bars(**six, g=[5, 1]) == bars(**six, g=[1, 5])
-    assert pixels(bars(**six)).shape == pixels(bars(**six, g=[5, 1])).shape
+def test_every_attribute_is_in_one_of_the_pictures():
+    names = [f"a{at}" for at in range(MOST_PANELS + 1)]
+    same = marginals(**{name: [5, 1] for name in names})
+    for at, name in enumerate(names):
+        other = marginals(**{one: [1, 5] if one == name else [5, 1] for one in names})
+        changed = [
+            marginal_bars({"a": same}, first=first, title="t")
+            != marginal_bars({"a": other}, first=first, title="t")
+            for first in (0, MOST_PANELS)
+        ]
+        assert changed == [at < MOST_PANELS, at >= MOST_PANELS]
+
+
+def test_levels_that_have_an_order_keep_it_and_others_stand_by_their_share():
+    many = [f"[{at}, {at + 1})" for at in range(MOST_LEVELS + 1)]
+    shares = np.array([np.arange(len(many) + 1, dtype=float)])
+    for levels in ([*many, "missing"], [str(at) for at in range(len(many) + 1)]):
+        assert _kept(levels, shares).tolist() == list(range(len(levels)))
+    towns = [chr(97 + at) for at in range(len(many) + 1)]
+    assert _kept(towns, shares).tolist() == list(range(len(many), 1, -1))
 
 
 def test_several_releases_are_dots_in_one_picture():

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.reporting.figures import k_anonymity_plot
+from dp_pipeline.reporting.figures.seen import Picture
 from dp_pipeline.reporting.pages import write_report
 from dp_pipeline.reporting.releases import Standing
 from dp_pipeline.spec.errors import BoundaryViolation
@@ -46,7 +47,7 @@ def cells(page: str, caption: str) -> dict[str, list[str]]:
 
 def test_a_page_is_well_formed_and_asks_nothing_of_the_network(tmp_path):
     releases = [k_anonymous(figures={"auc": 0.9})]
-    pictures = [("AUC", picture())]
+    pictures = [Picture("AUC", picture(), "seen")]
     text = written(tmp_path, releases=releases, pictures=pictures)
     assert not re.search(r"https?:|url\(|@import|//\w", re.sub(r"base64,[\w+/=]+", "", text))
     assert "default-src 'none'" in text
@@ -139,7 +140,7 @@ def test_numbers_pictures_and_left_out_labels_of_sensitive_rows_are_refused(tmp_
     labelled = k_anonymous(**SENSITIVE, left_out=[("a", 1, 1.0)])
     with pytest.raises(BoundaryViolation, match="no labels of sensitive rows that were left out"):
         written(tmp_path, **{**arguments, "releases": [labelled]})
-    pictures = [("AUC", picture())]
+    pictures = [Picture("AUC", picture(), "seen")]
     with pytest.raises(BoundaryViolation, match="no pictures of sensitive rows, got 1"):
         written(tmp_path, **arguments, pictures=pictures)
     assert list(tmp_path.iterdir()) == []

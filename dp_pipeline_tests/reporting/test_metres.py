@@ -78,6 +78,20 @@ def test_an_error_in_squared_degrees_is_shown_in_metres_too(columns: Any):
     assert row.value == pytest.approx(949.5, abs=0.5)
 
 
+@pytest.mark.parametrize(
+    ("columns", "unit"), [(("x_m", "y_m"), "metres"), (("easting", "northing"), None)]
+)
+def test_an_error_in_squared_metres_is_shown_in_metres_where_both_names_say_so(
+    columns: Any, unit: str | None
+):
+    side = Coordinate(0.0, 5000.0)
+    declared = places(**dict.fromkeys(columns, side))
+    rows = [QualityRow("m", HALF, "nicv", 90_000.0, 600.0, "squared data units")]
+    shown = metre_rows(declared, columns, rows)
+    assert [row.unit for row in shown] == ([unit] if unit else [])
+    assert [(row.value, row.scale) for row in shown] == ([(300.0, 1.0)] if unit else [])
+
+
 def test_the_noise_of_an_error_is_in_metres_too():
     bought = QualityRow("m", HALF, "nicv", 0.0004, 0.00001, "squared data units")
     (row,) = metre_rows(places(lat=LAT, lon=LON), ("lat", "lon"), [bought])

@@ -18,6 +18,7 @@ from dp_pipeline.release.accountant import GAUSSIAN, LAPLACE, Spend
 from dp_pipeline.reporting import pages
 from dp_pipeline.reporting.figures import utility_plot
 from dp_pipeline.reporting.figures.picture import encode_png
+from dp_pipeline.reporting.figures.seen import Picture
 from dp_pipeline.reporting.pages import write_report
 from dp_pipeline.reporting.releases import STRUCTURE, TABLES, Standing
 from dp_pipeline.spec.amounts import epsilon_of, epsilon_text, rho_of
@@ -77,7 +78,10 @@ def written(folder: Path, **changes) -> str:
 
 
 def test_a_report_is_one_well_formed_page(tmp_path):
-    text = written(tmp_path, pictures=[("utility", utility_plot([], metric="nicv", title="t"))])
+    text = written(
+        tmp_path,
+        pictures=[Picture("utility", utility_plot([], metric="nicv", title="t"), "Nothing yet.")],
+    )
     page = Page(text)
     names = [tag for tag, _ in page.tags]
     assert text.startswith("<!doctype html>")
@@ -88,7 +92,7 @@ def test_a_report_is_one_well_formed_page(tmp_path):
 
 def test_a_report_asks_nothing_of_the_network_and_runs_no_script(tmp_path):
     picture = utility_plot([exact("a", ONE, 1.0)], metric="nicv", title="t")
-    text = written(tmp_path, pictures=[("utility", picture)])
+    text = written(tmp_path, pictures=[Picture("utility", picture, "a at 1")])
     assert not re.search(r"https?:|url\(|@import|//\w", re.sub(r"base64,[\w+/=]+", "", text))
     for tag, attributes in Page(text).tags:
         assert tag not in {"script", "iframe", "object", "embed", "form"}
@@ -99,7 +103,7 @@ def test_a_report_asks_nothing_of_the_network_and_runs_no_script(tmp_path):
 
 def test_a_report_carries_its_pictures_unchanged(tmp_path):
     picture = utility_plot([exact("a", ONE, 1.0)], metric="nicv", title="t")
-    text = written(tmp_path, pictures=[("utility", picture)])
+    text = written(tmp_path, pictures=[Picture("utility", picture, "a at 1")])
     (source,) = re.findall(r'src="data:image/png;base64,([^"]+)"', text)
     assert base64.b64decode(source) == picture
 
@@ -107,7 +111,8 @@ def test_a_report_carries_its_pictures_unchanged(tmp_path):
 def test_pictures_stand_below_each_other_where_one_is_higher_than_wide(tmp_path):
     high, wide = (encode_png(np.zeros((*shape, 3), dtype=np.uint8)) for shape in ((3, 2), (2, 3)))
     layouts = []
-    for pictures in ([("a", wide), ("b", wide)], [("a", wide), ("b", high)]):
+    for both in ((wide, wide), (wide, high)):
+        pictures = [Picture("a", one, "a") for one in both]
         tags = Page(written(tmp_path, pictures=pictures)).tags
         classes = [attributes.get("class") or "" for tag, attributes in tags if tag == "div"]
         layouts += [one for one in classes if one.startswith("pictures")]
@@ -143,7 +148,7 @@ def test_every_hostile_text_is_escaped(tmp_path):
             protection=RowsOfPerson(HOSTILE, 3),
         ),
         rows=[exact(HOSTILE, ONE, 1.0, metric=HOSTILE)],
-        pictures=[(HOSTILE, utility_plot([], metric="nicv", title=HOSTILE))],
+        pictures=[Picture(HOSTILE, utility_plot([], metric="nicv", title=HOSTILE), HOSTILE)],
         releases=[hostile_release],
         beside=[HOSTILE],
     )
@@ -292,7 +297,7 @@ def test_equal_numbers_for_every_release_are_said_once(tmp_path):
 
 def test_something_that_is_not_a_png_is_refused(tmp_path):
     with pytest.raises(BoundaryViolation, match="expected a PNG"):
-        written(tmp_path, pictures=[("svg", b"<svg onload=x>")])
+        written(tmp_path, pictures=[Picture("svg", b"<svg onload=x>", "x")])
 
 
 def test_writing_replaces_the_old_page_and_leaves_nothing_behind(tmp_path):

@@ -11,11 +11,11 @@ METRICS = ("nicv", "nicv_ratio", "nicv_floor", "f_label", "ari_label", "f_kmeans
 
 def test_a_summary_has_at_most_five_columns_and_one_line_a_model():
     rows = [exact(m, e, 1.0, metric) for m in "abc" for e in (HALF, ONE) for metric in METRICS]
-    summary = SummaryTable.of(rows)
+    summary = SummaryTable.of(rows, {})
     assert summary is not None
     assert summary.head == ("model", "NICV ratio", "NICV", "F (label)", "ARI (label)")
     assert [line[0] for line in summary.body] == ["a", "b", "c"]
-    text = summary_over_epsilon(rows)
+    text = summary_over_epsilon(rows, {})
     assert text is not None
     caption, nothing, *lines = text.splitlines()
     assert (caption, nothing) == ("Every model at ε = 1, the best first", "")
@@ -25,7 +25,7 @@ def test_a_summary_has_at_most_five_columns_and_one_line_a_model():
 def test_a_summary_shows_the_largest_epsilon_with_the_best_model_first():
     rows = [exact("a", HALF, 1.0), exact("a", ONE, 3.0), exact("b", ONE, 2.0)]
     rows += [exact("c", ONE, math.nan), bought("d", ONE, 2.5, 0.1)]
-    summary = SummaryTable.of(rows)
+    summary = SummaryTable.of(rows, {})
     assert summary is not None
     assert summary.caption == "Every model at ε = 1, the best first"
     assert [line[0] for line in summary.body] == ["b", "d", "a", "c"]
@@ -35,19 +35,19 @@ def test_a_summary_shows_the_largest_epsilon_with_the_best_model_first():
 def test_models_with_another_metric_come_after_and_more_can_be_better():
     rows = [exact("table", ONE, 0.1, metric="avd_2")]
     rows += [exact(name, ONE, value, metric="f_label") for name, value in (("x", 0.2), ("y", 0.9))]
-    summary = SummaryTable.of(rows)
+    summary = SummaryTable.of(rows, {})
     assert summary is not None
     assert summary.body == (("y", "0.900", "–"), ("x", "0.200", "–"), ("table", "–", "0.100"))
 
 
 def test_there_is_no_summary_of_nothing():
-    assert SummaryTable.of([]) is None
-    assert summary_over_epsilon([]) is None
+    assert SummaryTable.of([], {}) is None
+    assert summary_over_epsilon([], {}) is None
     assert summary_over_k([]) == "Nothing was released k-anonymously yet."
 
 
 def test_a_hostile_model_name_makes_no_column_and_no_tag():
-    text = summary_over_epsilon([exact("a|b<script>\nc", ONE, 1.0)])
+    text = summary_over_epsilon([exact("a|b<script>\nc", ONE, 1.0)], {})
     assert text is not None
     assert text.splitlines()[-1] == r"| a\|b\<script\> c | 1.00 |"
 

@@ -1,4 +1,6 @@
-"""The charts that reports and Dagster show, as PNG: below 50 kB; graphs 100 kB, maps 200 kB."""
+"""The charts that reports and Dagster show, as PNG: below 50 kB; graphs and marginals 100 kB, maps
+200 kB.
+"""
 
 from dp_pipeline.reporting.figures.cluster_map import cluster_maps
 from dp_pipeline.reporting.figures.curves import (

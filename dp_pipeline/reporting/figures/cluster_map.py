@@ -357,10 +357,10 @@ def _footnote(views: Sequence[ClusterView]) -> str:
     if any(view.sizes is not None for view in views):
         text += " (area, number: noisy rows)"
     if any(len(view.table["weight"]) for view in views):
-        text += ". Blue: noisy boxes, darker where denser"
+        text += ". Blue: noisy boxes, farther from the background where denser"
     others = max(view.others for view in views)
     if others:
         text += f".\nShown are two of {others + 2} columns, summed over the others"
-    if any(view.metres is not None for view in views):
+    if any(view.degrees and view.metres is not None for view in views):
         text += ".\nMetres are approximate: one length of a degree for the whole box"
     return f"{text}."

@@ -1,6 +1,6 @@
 """ClusterView: the two axes on which one clustering is drawn.
 
-Errors in metres where places are in degrees: one number more beside each NICV.
+Errors in metres where places are in metres or degrees: one number more beside each NICV.
 
 Noisy rows of every released centre: as they were counted, or from the synopsis, for free; and a
 table of the first centres.
@@ -37,10 +37,11 @@ METRES = "rms_metres"
 def metre_rows(
     spec: DatasetSpec, columns: Sequence[str], rows: Iterable[QualityRow]
 ) -> list[QualityRow]:
-    """``rms_metres`` of every ``nicv``; none where ``columns`` are not a place in degrees alone, or
-    their box is too high for one length of a degree.
+    """``rms_metres`` of every ``nicv``; none where ``columns`` are not a place in metres or in
+    degrees alone, or their box is too high for one length of a degree.
 
-    Approximate: as if errors along both axes were alike in degrees (``MetresPerUnit.together``).
+    Of degrees approximate: as if errors along both axes were alike in degrees
+    (``MetresPerUnit.together``).
     """
     point = point_of(columns, spec.point)
     if point is None or set(point) != set(columns):
@@ -164,7 +165,7 @@ class ClusterView:
     is_strip   whether the second axis means nothing
     others     columns that are not shown
     degrees    whether the axes are longitude and latitude
-    metres     metres a degree, or None where it is none, or not one for the whole box
+    metres     metres a unit, or None where names tell no unit, or it is not one for the whole box
     dates      how a person reads the numbers of those columns that are dates
     """
 

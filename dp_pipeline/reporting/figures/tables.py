@@ -8,6 +8,7 @@ The model graph of a released table: cliques below each other, joined by their s
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -26,31 +27,43 @@ MOST_LEVELS = 10
 _HEIGHT = 1.7
 """Inches of one panel."""
 
+MOST_PANELS = 12
+"""Attributes of one picture; of more, a table has more pictures."""
+
 _APART = 0.6
 """Levels' distance is 1: so far apart are the dots of the first and the last model."""
+
+MOST_MARGINAL_BYTES = 100_000
+"""Twelve panels are worth a larger picture than one chart is."""
 
 Marginals = Mapping[str, np.ndarray]
 
 
-def marginal_bars(tables: Mapping[str, Marginals], *, most: int = 6, title: str) -> bytes:
-    """PNG of the one-way marginals of the first ``most`` attributes: bars of one release, dots of
+def attributes_of(tables: Mapping[str, Marginals]) -> list[str]:
+    """Every attribute of some releases, in their order."""
+    return list(
+        dict.fromkeys(name for one in tables.values() for name in one["attribute"].tolist())
+    )
+
+
+def marginal_bars(tables: Mapping[str, Marginals], *, first: int = 0, title: str) -> bytes:
+    """PNG of the one-way marginals of ``MOST_PANELS`` attributes: bars of one release, dots of
     several.
 
     tables   release → ``SyntheticTable.tables()["marginals"]``: attribute, level, probability
+    first    place of the first attribute that is shown
 
-    An attribute with many levels shows its largest; one with many bins shows all, and
-    names some.
+    An attribute with many levels shows its largest; one with many levels that have an order shows
+    all in that order, and names some.
     """
-    every = list(
-        dict.fromkeys(name for one in tables.values() for name in one["attribute"].tolist())
-    )
-    shown = every[: max(1, most)]
+    every = attributes_of(tables)
+    shown = every[first : first + MOST_PANELS]
     names = list(tables) if len(tables) > 1 else []
     figure, panels = picture.new_panels(len(shown), inches=_HEIGHT, title=title, names=names)
     for panel, name in zip(panels, shown, strict=True):
         _draw(panel, name, [_shares(one, name) for one in tables.values()])
-    picture.set_footnote(figure, _marginal_footnote(len(shown), len(every)))
-    return picture.png(figure)
+    picture.set_footnote(figure, _marginal_footnote(first, len(shown), len(every)))
+    return picture.png(figure, most=MOST_MARGINAL_BYTES)
 
 
 def _shares(marginals: Marginals, name: str) -> dict[str, float]:
@@ -82,11 +95,27 @@ def _draw(axes: Axes, name: str, releases: Sequence[Mapping[str, float]]) -> Non
 
 
 def _kept(levels: Sequence[str], values: FloatArray) -> np.ndarray:
-    """Places of the levels that are drawn: all bins, else the largest ones."""
-    is_binned = all(level.startswith("[") for level in levels)
-    if len(levels) <= MOST_LEVELS or is_binned:
+    """Places of the levels that are drawn: all that have an order, else the largest ones."""
+    if len(levels) <= MOST_LEVELS or has_order(levels):
         return np.arange(len(levels))
     return np.argsort(-np.nanmean(values, axis=0), kind="stable")[:MOST_LEVELS]
+
+
+_UNORDERED = 2
+"""Levels beside those of an order: a missing value, and all other texts."""
+
+_IN_ORDER = re.compile(r"\[|[-+]?\d")
+"""How a bin, a number or a date begins."""
+
+
+def has_order(levels: Sequence[str]) -> bool:
+    """Whether levels are bins, numbers or dates, but for a missing value and ``other``.
+
+    >>> has_order(["[0, 5)", "[5, 9]", "missing"]), has_order(["1", "2"]), has_order(["red", "1"])
+    (True, True, False)
+    """
+    apart = sum(_IN_ORDER.match(level) is None for level in levels)
+    return apart <= min(_UNORDERED, (len(levels) - 1) // 2)
 
 
 def _draw_dots(axes: Axes, values: FloatArray) -> None:
@@ -116,9 +145,11 @@ def _quiet_panel(axes: Axes) -> None:
     axes.spines["left"].set_visible(False)
 
 
-def _marginal_footnote(shown: int, every: int) -> str:
+def _marginal_footnote(first: int, shown: int, every: int) -> str:
     text = "Share of the released rows."
-    return text if shown == every else f"{text} First {shown} of {every} attributes."
+    if shown == every:
+        return text
+    return f"{text} Attributes {first + 1} to {first + shown} of {every}."
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,100 @@
+"""The price beside every ε; what a population has spent, and how many more releases are left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+from dp_pipeline.ledger import Balance
+from dp_pipeline.release.accountant import LAPLACE, Spend
+from dp_pipeline.reporting.pages import summary_over_epsilon
+from dp_pipeline.reporting.prices import Outlook, prices_of
+from dp_pipeline.reporting.releases import PrivateRelease
+from dp_pipeline.spec.clock import Clock
+from dp_pipeline.spec.dataset import Publication
+from dp_pipeline.spec.windows import Windows
+from dp_pipeline_tests.reporting.samples import HALF, ONE, TEN, bought, release, spec
+from dp_pipeline_tests.reporting.test_report import Page, written
+
+TENTH = Fraction(1, 10)
+PUBLISHED = Publication("eug_kmeans", HALF)
+WEEKS = Windows("ended_at", "week", Clock("timestamp", "UTC"), "2026-W01")
+SPENT = Balance(ceiling=TEN, spent=Fraction(9))
+
+
+def paid(*epsilons: Fraction, **changes: object) -> PrivateRelease:
+    spends = tuple(Spend("grid", LAPLACE, one, 1, 1 / one) for one in epsilons)
+    return release(spends=spends, **changes)
+
+
+def test_the_price_with_the_evaluation_stands_beside_the_epsilon_that_was_asked(tmp_path: Path):
+    releases = [paid(HALF, TENTH), paid(ONE, TENTH, epsilon="1", model="htree_kmeans")]
+    assert prices_of(releases) == {HALF: "price ε = 0.6", ONE: "price ε = 1.1"}
+    rows = [bought("eug_kmeans", HALF, 1.0, 0.1), bought("eug_kmeans", ONE, 2.0, 0.1)]
+    text = written(tmp_path, rows=rows, releases=releases)
+    assert 'role="columnheader">ε = 0.5, price ε = 0.6</th>' in text
+    summary = summary_over_epsilon(rows, prices_of(releases))
+    assert summary is not None
+    assert summary.startswith("Every model at ε = 1, price ε = 1.1, the best first")
+
+
+def test_a_price_that_is_the_epsilon_that_was_asked_is_not_said_twice():
+    assert prices_of([paid(HALF), paid(ONE, epsilon="1")]) == {}
+
+
+def test_models_of_other_prices_at_one_epsilon_show_the_least_and_the_most():
+    assert prices_of([paid(HALF, TENTH), paid(HALF)]) == {HALF: "price ε = 0.5 to 0.6"}
+
+
+def test_what_is_left_is_counted_in_releases_as_they_are_published():
+    declared = spec(publish=PUBLISHED)
+    releases = [paid(ONE, TENTH, epsilon="1"), paid(HALF, TENTH)]
+    outlook = Outlook.of(declared, SPENT, releases)
+    assert (outlook.price, outlook.more, outlook.such) == (Fraction("0.6"), 1, "releases")
+    weekly = Outlook.of(replace(declared, refresh="weekly"), SPENT, releases)
+    assert weekly.such == "weeks"
+
+
+def test_nothing_is_counted_down_without_a_ceiling_or_without_a_release_that_is_such():
+    assert Outlook.of(spec(publish=PUBLISHED), SPENT, [paid(ONE, epsilon="1")]).more is None
+    assert Outlook.of(spec(), SPENT, [paid(HALF)]).more is None
+    limitless = Balance(ceiling=None, spent=ONE)
+    assert Outlook.of(spec(publish=PUBLISHED), limitless, [paid(HALF)]).more is None
+
+
+def test_a_page_says_what_was_spent_and_what_is_left(tmp_path: Path):
+    outlook = Outlook.of(spec(publish=PUBLISHED), SPENT, [paid(HALF, TENTH)])
+    text = written(tmp_path, outlook=outlook)
+    Page(text)
+    assert "<dt>Spent so far</dt><dd>ε = 9 on everything ever drawn from population" in text
+    assert "<dt>Left</dt><dd>ε = 1: about 1 more such releases, at ε = 0.6 each</dd>" in text
+    overdrawn = Outlook(Balance(ceiling=ONE, spent=TEN), price=ONE)
+    assert overdrawn.more == 0
+    month = replace(SPENT, per_month=ONE, month="2026-11", month_spent=HALF)
+    assert "; ε = 0.5 of it in 2026-11</dd>" in written(tmp_path, outlook=Outlook(month))
+
+
+def week(name: str, **changes: object) -> PrivateRelease:
+    of = replace(spec(windows=WEEKS, within="window", each_window=ONE), window=name)
+    return paid(HALF, TENTH, spec=of, window=name, **changes)
+
+
+def test_weeks_under_a_total_are_counted_down_by_all_that_the_newest_one_cost():
+    releases = [week("2026-W02"), week("2026-W02", model="htree_kmeans"), week("2026-W01")]
+    spent = {"2026-W01": HALF, "2026-W02": Fraction("1.2")}
+    four = Balance(ceiling=TEN, spent=Fraction("5.2"))
+    outlook = Outlook.of(releases[0].spec, four, releases, spent)
+    assert (outlook.price, outlook.more, outlook.such) == (Fraction("1.2"), 4, "weeks")
+    assert outlook.fullest == ("2026-W02", Fraction("1.2"))
+
+
+def test_weeks_without_a_total_are_not_counted_down_and_the_page_says_why(tmp_path: Path):
+    one = week("2026-W01")
+    balance = Balance(ceiling=None, spent=Fraction("0.6"))
+    outlook = Outlook.of(one.spec, balance, [one], {"2026-W01": Fraction("0.6")})
+    assert outlook.more is None
+    text = written(tmp_path, spec=one.spec, releases=[one], outlook=outlook)
+    assert "all weeks together; most on 2026-W01, ε = 0.6</dd>" in text
+    assert "no total is declared, so weeks are not counted down" in text
+    assert "each further week has ε = 1 of its own, and one more such week costs ε = 0.6" in text

@@ -1,0 +1,106 @@
+"""Reports and cards can be read by everybody: by phone, in the dark, by ear and on paper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dp_pipeline.ledger import Balance
+from dp_pipeline.reporting.card_page import card_page
+from dp_pipeline.reporting.figures import utility_plot
+from dp_pipeline.reporting.figures.seen import Picture, utility_seen
+from dp_pipeline.reporting.pages import write_report
+from dp_pipeline.reporting.prices import Outlook
+from dp_pipeline_tests.reporting.golden_pages import BESIDE, PEOPLE, golden_texts
+from dp_pipeline_tests.reporting.samples import (
+    HALF,
+    ONE,
+    SEEDED,
+    TEN,
+    WRITTEN,
+    bought,
+    k_anonymous,
+    measures,
+    release,
+)
+from dp_pipeline_tests.ui.axe import VARIABLE, axe_file, found_in
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytestmark = pytest.mark.ui
+
+
+def report(folder: Path) -> Path:
+    """A report with an alarm, two models, a picture, charges, and an account."""
+    rows = [bought(model, one, 1.0 + one, 0.1) for model in "ab" for one in (HALF, ONE)]
+    png = utility_plot(rows, metric="nicv", title="NICV")
+    return write_report(
+        folder / "report.html",
+        level="epsilon",
+        spec=PEOPLE,
+        releases=[release(spec=PEOPLE), release(spec=PEOPLE, **SEEDED)],
+        rows=rows,
+        pictures=[Picture("NICV over ε", png, utility_seen(rows, ["nicv"]))],
+        beside=BESIDE,
+        outlook=Outlook(Balance(ceiling=TEN, spent=ONE, currency=PEOPLE.currency), price=HALF),
+        written=WRITTEN,
+    )
+
+
+def k_report(folder: Path) -> Path:
+    """The page of k-anonymous releases."""
+    tried = [k_anonymous(figures={"auc": 0.5}), k_anonymous(k=5, measures=measures("aabab", k=5))]
+    return write_report(
+        folder / "k.html", level="k", spec=tried[0].spec, releases=tried, written=WRITTEN
+    )
+
+
+def card(folder: Path) -> Path:
+    """The card of a release, as an export has it."""
+    markdown = dict(golden_texts())["card_epsilon.md"]
+    path = folder / "card.html"
+    path.write_text(card_page(markdown), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def script() -> str:
+    found = axe_file()
+    if found is None:
+        pytest.skip(f"expected axe (npm install axe-core) or {VARIABLE}=…/axe.min.js, got none")
+    return found.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("made", [report, k_report, card], ids=["report", "k-anonymous", "card"])
+def test_axe_finds_nothing_serious_and_no_page_is_wider_than_its_window(
+    browser: Browser, script: str, tmp_path: Path, made: Callable[[Path], Path]
+):
+    assert found_in(browser, script, made(tmp_path)) == []
+
+
+def test_what_axe_finds_is_told(browser: Browser, script: str, tmp_path: Path):
+    page = tmp_path / "bad.html"
+    page.write_text("<!doctype html><title>t</title><img src='data:,'><p style='width:2000px'>x")
+    found = found_in(browser, script, page)
+    assert any("image-alt" in one for one in found)
+    assert any("wider than the window" in one for one in found)
+
+
+def test_paper_shows_every_charge_and_its_scale_in_dark_ink(browser: Browser, tmp_path: Path):
+    context = browser.new_context(color_scheme="dark")
+    try:
+        page = context.new_page()
+        page.goto(report(tmp_path).as_uri())
+        charge = page.locator("table.charges tbody td").first
+        assert not charge.is_visible()
+        page.emulate_media(media="print", color_scheme="dark")
+        assert charge.is_visible()
+        assert charge.bounding_box() is not None
+        ink = page.evaluate("getComputedStyle(document.body).color")
+        assert ink == "rgb(28, 37, 48)"
+    finally:
+        context.close()
