@@ -52,10 +52,23 @@ def test_from_three_columns_on_a_share_is_kept_from_the_tree(d: int) -> None:
     assert sum(spend.epsilon for spend in done.spends[1:]) == KEPT[d] / 2
 
 
-@pytest.mark.parametrize("d", [3, 8])
-def test_at_a_strong_signal_it_moves_centres_and_at_a_weak_one_it_counts_again(d: int) -> None:
+@pytest.mark.parametrize("d", [3, 4, 5, 8])
+def test_at_a_weak_signal_it_counts_few_columns_again_and_moves_fewer_centres_of_many(
+    d: int,
+) -> None:
     assert kinds(fitted(d, STRONG)) == ["tree", "residuals"]
-    assert kinds(fitted(d, WEAK)) == ["tree", "counts"]
+    assert kinds(fitted(d, WEAK)) == ["tree", "counts" if d < 5 else "residuals"]
+
+
+@pytest.mark.parametrize("d", [5, 8])
+def test_centres_that_cannot_be_moved_are_filled_up_to_k(d: int) -> None:
+    domain = space(d)
+    box = np.array([[one.lower, one.upper] for one in domain.box(domain.names)])
+    for people in (WEAK, STRONG):
+        centres = fitted(d, people).released.centres
+        assert centres.shape == (MODEL.k, d)
+        assert (box[:, 0] <= centres).all()
+        assert (centres <= box[:, 1]).all()
 
 
 @pytest.mark.parametrize(("answer", "kind"), [(1, "counts"), (100, "residuals")])

@@ -10,7 +10,11 @@ import numpy as np
 import pytest
 
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
-from dp_pipeline.models.clustering.htree_kmeans import move_by_residuals
+from dp_pipeline.models.clustering.moved_centres import (
+    filled_up,
+    move_as_many_as_can,
+    move_by_residuals,
+)
 from dp_pipeline.release.clusters import Synopsis
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import IntArray
@@ -209,3 +213,77 @@ def test_with_the_same_answer_nobody_behind_it_changes_a_centre(seed: int) -> No
         for people in crowds
     ]
     assert len(set(found)) == 1
+
+
+# Fewer centres than the tree has.
+
+
+def corners(*weights: float) -> Synopsis:
+    """Boxes of side 2 on a line of 0..8."""
+    lower = np.arange(0.0, 8, 2)[:, None]
+    return Synopsis(("x",), lower, lower + 2, np.array(weights))
+
+
+@pytest.mark.parametrize(
+    ("rows", "epsilon", "distance", "moving"),
+    [
+        # Twelve rows a centre and column at ε = 1: 36 in three columns.
+        (35, 1, 1, 1),
+        (72, 1, 1, 2),
+        (107, 1, 1, 2),
+        (72, 2, 1, 4),
+        (72, 2, 2, 2),
+        (10**6, 1, 1, 8),
+        (-5, 1, 1, 1),
+    ],
+)
+def test_as_many_are_moved_as_the_noise_of_all_columns_allows(
+    rows: float, epsilon: int, distance: int, moving: int
+) -> None:
+    asked: list[int] = []
+
+    def fewer(number: int) -> np.ndarray:
+        asked.append(number)
+        return np.linspace(1.0, 7.0, number)[:, None].repeat(3, axis=1)
+
+    curator = curator_over(
+        in_memory((), CUBE),
+        epsilon=Fraction(epsilon),
+        distance=distance,
+        noise=SeededNoise(1),
+        domain=CUBE,
+    )
+    eight = np.linspace(0.5, 7.5, 8)[:, None].repeat(3, axis=1)
+    synopsis = cubes([rows, 0, 0, 0, 0, 0, 0, 0])
+    centres = move_as_many_as_can(curator, eight, synopsis, fewer=fewer, epsilon=Fraction(epsilon))
+    assert centres.shape == (8, 3)
+    # All eight are those of the tree: nobody is asked for fewer.
+    assert asked == ([] if moving == 8 else [moving])
+    curator.accountant.require_all_spent()
+
+
+def test_centres_beside_moved_ones_go_as_far_as_these_tell() -> None:
+    """Three centres kept half of their distance from the middle of all: so do the others."""
+    synopsis = corners(10, 10, 10, 10)
+    begun = np.array([[1.0], [4.0], [7.0]])
+    centres = np.array([[1.0], [3.0], [5.0], [7.0]])
+    # By weight 13.3 rows each, near enough alike: the middle of all is 4 before and after.
+    for kept in (0.5, 0.25, 1.0):
+        moved = 4 + kept * (begun - 4)
+        (one,) = filled_up(moved, begun, centres, synopsis)[3:]
+        nearest = np.argmin(np.abs(centres[0] - begun))
+        assert one == pytest.approx(moved[nearest] + kept * (centres[0] - begun[nearest]))
+
+
+def test_too_few_moved_centres_tell_nothing_so_half_of_the_way_is_taken() -> None:
+    synopsis = corners(1, 5, 0, 4)
+    begun, moved = np.array([[2.0], [6.0]]), np.array([[2.0], [7.0]])
+    centres = np.array([[1.0], [3.0], [7.0]])
+    # The largest that is left is at 3, a half nearer to where 2 stayed.
+    assert filled_up(moved, begun, centres, synopsis).tolist() == [[2.0], [7.0], [2.5]]
+
+
+def test_no_centre_leaves_the_box() -> None:
+    synopsis = corners(9, 0, 0, 1)
+    begun, moved, centres = np.array([[4.0]]), np.array([[0.2]]), np.array([[1.0], [7.0]])
+    assert filled_up(moved, begun, centres, synopsis).min() >= 0

@@ -5,11 +5,6 @@ How htree's tree grows: who is counted next, how far below, with how much of its
 Everything here is a function of noisy counts and declared numbers. A node that
 holds few rows beside its noise stops and spends all it has left on its own
 count; a node that holds many hands most of its ε on to its descendants.
-
-The residual step: released centres move to the noisy means of what a tree left over.
-
-A tree's boxes grow long with the dimension, and a mean of box middles is off by a
-part of a box. The rows' own distances from the released centres, clipped, are not.
 """
 
 from __future__ import annotations
@@ -18,27 +13,26 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from math import log
 from typing import ClassVar
 
 import numpy as np
 
-from dp_pipeline.files import one_thread
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.rules import NearestCentre
 from dp_pipeline.gate.trees import Expansion, TreeSession
 from dp_pipeline.inference.earlier import EarlierTree, smoothed, whole_counts
 from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.inference.noisy_tree import NoisyTree, Sparsity
-from dp_pipeline.metrics.clustering import nearest_centres
 from dp_pipeline.models.base import clustering_columns, plan_from, require_plan, smooth
 from dp_pipeline.models.clustering.base import Clustering
+from dp_pipeline.models.clustering.moved_centres import move_as_many_as_can, move_by_residuals
 from dp_pipeline.release.clusters import Clusters, Synopsis, Tables
 from dp_pipeline.release.counted_boxes import CountedBoxes
 from dp_pipeline.release.measurement import SHARES, variance, variances
 from dp_pipeline.release.trees import BitTree, Prefixes
 from dp_pipeline.spec.domain import Domain
-from dp_pipeline.spec.encoding import COORDINATE_BITS, Coordinate, FloatArray, IntArray
+from dp_pipeline.spec.encoding import Coordinate, FloatArray, IntArray
 from dp_pipeline.spec.parameters import integer
 
 BLOCK = 4
@@ -227,87 +221,12 @@ def _shares(left: IntArray, bits: IntArray) -> IntArray:
     return np.maximum(1, np.floor(left * np.minimum(1.0, part))).astype(np.int64)
 
 
-QUANTILE = 0.8
-"""Part of a cluster's weight within the distance at which its rows are clipped."""
-
-_ONE = 1 << COORDINATE_BITS
-
-
-@dataclass(frozen=True)
-class _Spread:
-    """What a synopsis says about its clusters.
-
-    sizes   float (k,), rows
-    radii   float (k,), L1 distance in data units
-    """
-
-    sizes: FloatArray
-    radii: FloatArray
-
-    @classmethod
-    def of(cls, centres: FloatArray, synopsis: Synopsis) -> _Spread:
-        weights = synopsis.weights.clip(min=0)
-        middles, k = synopsis.middles, len(centres)
-        nearest = nearest_centres(middles, centres)
-        away = np.abs(middles - centres[nearest]).sum(axis=1)
-        # A row is a quarter of a side from its box's middle, on average.
-        away += (synopsis.upper - synopsis.lower).sum(axis=1) / 4
-        radii = [_quantile(away[nearest == j], weights[nearest == j]) for j in range(k)]
-        sizes = np.bincount(nearest, weights, minlength=k).astype(np.float64)
-        return cls(sizes, np.array(radii))
-
-
-def move_by_residuals(
-    curator: Curator, centres: FloatArray, synopsis: Synopsis, *, epsilon: Fraction
-) -> FloatArray:
-    """Centres (k, d) of a synopsis, moved by the noisy clipped means of their rows' residuals.
-
-    *Proof.* Radii are functions of the released synopsis. A row is in one cluster and adds at
-    most one radius in L1, 2^16 in whole numbers rounded towards zero: one measure with
-    Δ1 = 2^16. Division by released sizes, shrinkage and clipping are post-processing. ∎
-
-    A centre stays when the noise of its mean is half its radius or more. All moves of one
-    centre are shrunk by the part of them that noise explains, judged over all centres.
-    """
-    # The question depends on these floats, whose last digits depend on the number of threads.
-    with one_thread():
-        spread = _Spread.of(centres, synopsis)
-    box = curator.domain.box(synopsis.columns)
-    rule = NearestCentre.of(synopsis.columns, centres, box)
-    steps = np.maximum(1, np.ceil(spread.radii / rule.unit_in(box))).astype(np.int64)
-    noisy = curator.measure_residuals(rule, tuple(steps.tolist()), epsilon=epsilon)
-    sizes = np.maximum(1.0, spread.sizes)
-    # One whole step of axis a is unit / weight_a of its own fixed-point digits.
-    digits = np.array([one.half_width / _ONE for one in box]) / np.array(rule.weights)
-    means = noisy * (steps / _ONE / sizes)[:, None] * digits
-    rate = float(epsilon) / curator.distance
-    deviations = np.sqrt(2) * steps[:, None] * digits / (rate * sizes)[:, None]
-    far = np.sqrt(2) / (rate * sizes) >= 0.5
-    means[far | (spread.sizes < 1)] = 0.0
-    low, high = ([getattr(one, end) for one in box] for end in ("lower", "upper"))
-    return np.asarray(np.clip(centres + _shrunk(means, deviations), low, high))
-
-
-def _shrunk(means: FloatArray, deviations: FloatArray) -> FloatArray:
-    """Means (k, d) times signal / (signal + noise), the signal's variance pooled by axis."""
-    moved = (means != 0).any(axis=1)
-    if not moved.any():
-        return means
-    signal = (means[moved] ** 2 - deviations[moved] ** 2).mean(axis=0).clip(min=0)
-    return np.asarray(means * (signal / (signal + deviations**2)))
-
-
-def _quantile(distances: FloatArray, weights: FloatArray) -> float:
-    """The distance within which QUANTILE of the weight lies; 0 of no weight."""
-    order = np.argsort(distances, kind="stable")
-    passed = np.cumsum(weights[order])
-    if not passed.size or passed[-1] <= 0:
-        return 0.0
-    return float(distances[order][np.searchsorted(passed, QUANTILE * passed[-1])])
-
-
 ENOUGH = 50.0
-"""Rows a cluster, in units of the noise's scale, from which on centres are moved."""
+"""Rows a cluster, in units of the noise's scale, from which on centres of three or four columns are
+moved."""
+
+MANY_COLUMNS = 5
+"""Columns from which on as many centres are moved as the noise allows."""
 
 
 @dataclass(frozen=True)
@@ -323,9 +242,11 @@ class HTreeKMeans(Clustering):
                 were, are counted with all of ε; nothing is spent on finding them
     smooth      whether those counts are combined with what the tree of before says of these leaves
 
-    With three columns or more, a share φ = min(0.4, d/16) of ε is kept from the tree.
-    Where the tree shows a strong signal it moves the k centres (``move_by_residuals``); else
-    it counts the leaves once more.
+    With three columns or more, a share φ = min(0.4, d/16) of ε is kept from the tree to move
+    centres (``move_by_residuals``). With three or four it moves all k where the tree shows a
+    strong signal, and else counts the leaves once more. With more, a box is long and its middle
+    far from the mean of its rows: as many centres are moved as have rows for it, and the others
+    are put between a moved one and where the tree has them, which no cost can rise by.
 
     *Proof.* One tree session at (1 − φ)ε: ``gate.trees`` proves that the counts along
     every root-to-leaf path cost exactly that, and that siblings are disjoint. Which node is
@@ -380,7 +301,7 @@ class HTreeKMeans(Clustering):
         rate = float(epsilon - kept) / curator.distance
         plan = GrowthPlan.of(known.rows, clusters=self.k, rate=rate)
         leaves = known.leaves(rate=rate, caution=plan.caution)
-        if kept and plan.signal < ENOUGH:
+        if kept and not _is_for_moving(columns, plan.signal):
             # As in a new tree: what is not kept for moving centres counts the leaves.
             kept = Fraction(0)
         counted = curator.measure_boxes(tree, leaves, epsilon=epsilon - kept)
@@ -399,12 +320,14 @@ class HTreeKMeans(Clustering):
         kept: Fraction,
         rng: np.random.Generator,
     ) -> Clusters:
-        """Centres of a synopsis, moved for ``kept`` where the signal is strong."""
-        columns = synopsis.columns
-        clusters = self._clusters(synopsis, self.k, _generator(synopsis))
-        if kept and signal >= ENOUGH:
-            moved = move_by_residuals(curator, clusters.centres, synopsis, epsilon=kept)
-            clusters = Clusters(columns, moved, synopsis)
+        """Centres of a synopsis, moved for ``kept`` where that is kept for it."""
+        clusters = Clusters(synopsis.columns, self._begun(synopsis, self.k), synopsis)
+        if kept and _is_for_moving(synopsis.columns, signal):
+            begun, move = clusters.centres, move_by_residuals
+            if len(synopsis.columns) >= MANY_COLUMNS:
+                move = partial(move_as_many_as_can, fewer=partial(self._begun, synopsis))
+            moved = move(curator, begun, synopsis, epsilon=kept)
+            clusters = Clusters(synopsis.columns, moved, synopsis)
         return clusters if self.recluster is None else self._clusters(synopsis, self.recluster, rng)
 
     def _tree(
@@ -416,12 +339,15 @@ class HTreeKMeans(Clustering):
         session = curator.open_tree(tree, epsilon=epsilon)
         grown = grow(session, tree, clusters=self.k, rate=float(epsilon) / curator.distance)
         session.close()
-        if kept and grown.plan.signal < ENOUGH:
+        if kept and not _is_for_moving(columns, grown.plan.signal):
             positions, nodes = grown.noisy.leaves
             again = curator.measure_boxes(tree, nodes, epsilon=kept)
             spread = np.full(len(nodes), variance(again.scale))
             grown.noisy.count_again(positions, again.table, spread)
         return grown.synopsis(tree, box), grown.plan.signal
+
+    def _begun(self, synopsis: Synopsis, k: int) -> FloatArray:
+        return self._clusters(synopsis, k, _generator(synopsis)).centres
 
     def _clusters(self, synopsis: Synopsis, k: int, rng: np.random.Generator) -> Clusters:
         centres = cluster_synopsis(synopsis.refined(), k=k, starts=self.starts, rng=rng)
@@ -431,6 +357,11 @@ class HTreeKMeans(Clustering):
 def _kept_share(dimensions: int) -> Fraction:
     """φ: the share of ε that is not the tree's."""
     return Fraction(0) if dimensions < 3 else min(Fraction(2, 5), Fraction(dimensions, 16))
+
+
+def _is_for_moving(columns: tuple[str, ...], signal: float) -> bool:
+    """Whether that share moves centres; else it counts leaves."""
+    return len(columns) >= MANY_COLUMNS or signal >= ENOUGH
 
 
 def _generator(synopsis: Synopsis) -> np.random.Generator:

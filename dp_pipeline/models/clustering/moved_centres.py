@@ -1,0 +1,158 @@
+"""Released centres that move to the noisy means of what a tree left over: the residual step.
+
+A tree's boxes grow long with the dimension, and a mean of box middles is off by a
+part of a box. The rows' own distances from the released centres, clipped, are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from dp_pipeline.files import one_thread
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.rules import NearestCentre
+from dp_pipeline.metrics.clustering import nearest_centres
+from dp_pipeline.release.clusters import Synopsis
+from dp_pipeline.spec.encoding import COORDINATE_BITS, FloatArray
+
+QUANTILE = 0.8
+"""Part of a cluster's weight within the distance at which its rows are clipped."""
+
+_ONE = 1 << COORDINATE_BITS
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """What a synopsis says about its clusters.
+
+    sizes   float (k,), rows
+    radii   float (k,), L1 distance in data units
+    """
+
+    sizes: FloatArray
+    radii: FloatArray
+
+    @classmethod
+    def of(cls, centres: FloatArray, synopsis: Synopsis) -> _Spread:
+        weights = synopsis.weights.clip(min=0)
+        middles, k = synopsis.middles, len(centres)
+        nearest = nearest_centres(middles, centres)
+        away = np.abs(middles - centres[nearest]).sum(axis=1)
+        # A row is a quarter of a side from its box's middle, on average.
+        away += (synopsis.upper - synopsis.lower).sum(axis=1) / 4
+        radii = [_quantile(away[nearest == j], weights[nearest == j]) for j in range(k)]
+        sizes = np.bincount(nearest, weights, minlength=k).astype(np.float64)
+        return cls(sizes, np.array(radii))
+
+
+def move_by_residuals(
+    curator: Curator, centres: FloatArray, synopsis: Synopsis, *, epsilon: Fraction
+) -> FloatArray:
+    """Centres (k, d) of a synopsis, moved by the noisy clipped means of their rows' residuals.
+
+    *Proof.* Radii are functions of the released synopsis. A row is in one cluster and adds at
+    most one radius in L1, 2^16 in whole numbers rounded towards zero: one measure with
+    Δ1 = 2^16. Division by released sizes, shrinkage and clipping are post-processing. ∎
+
+    A centre stays when the noise of its mean is half its radius or more. All moves of one
+    centre are shrunk by the part of them that noise explains, judged over all centres.
+    """
+    # The question depends on these floats, whose last digits depend on the number of threads.
+    with one_thread():
+        spread = _Spread.of(centres, synopsis)
+    box = curator.domain.box(synopsis.columns)
+    rule = NearestCentre.of(synopsis.columns, centres, box)
+    steps = np.maximum(1, np.ceil(spread.radii / rule.unit_in(box))).astype(np.int64)
+    noisy = curator.measure_residuals(rule, tuple(steps.tolist()), epsilon=epsilon)
+    sizes = np.maximum(1.0, spread.sizes)
+    # One whole step of axis a is unit / weight_a of its own fixed-point digits.
+    digits = np.array([one.half_width / _ONE for one in box]) / np.array(rule.weights)
+    means = noisy * (steps / _ONE / sizes)[:, None] * digits
+    rate = float(epsilon) / curator.distance
+    deviations = np.sqrt(2) * steps[:, None] * digits / (rate * sizes)[:, None]
+    far = np.sqrt(2) / (rate * sizes) >= 0.5
+    means[far | (spread.sizes < 1)] = 0.0
+    low, high = ([getattr(one, end) for one in box] for end in ("lower", "upper"))
+    return np.asarray(np.clip(centres + _shrunk(means, deviations), low, high))
+
+
+def _shrunk(means: FloatArray, deviations: FloatArray) -> FloatArray:
+    """Means (k, d) times signal / (signal + noise), the signal's variance pooled by axis."""
+    moved = (means != 0).any(axis=1)
+    if not moved.any():
+        return means
+    signal = (means[moved] ** 2 - deviations[moved] ** 2).mean(axis=0).clip(min=0)
+    return np.asarray(means * (signal / (signal + deviations**2)))
+
+
+def _quantile(distances: FloatArray, weights: FloatArray) -> float:
+    """The distance within which QUANTILE of the weight lies; 0 of no weight."""
+    order = np.argsort(distances, kind="stable")
+    passed = np.cumsum(weights[order])
+    if not passed.size or passed[-1] <= 0:
+        return 0.0
+    return float(distances[order][np.searchsorted(passed, QUANTILE * passed[-1])])
+
+
+A_CENTRE = 12.0
+"""Rows a centre and column, in units of the noise's scale, that it takes to move a centre."""
+
+PART_WAY, ENOUGH_TO_TELL, LEAST_PART = 0.5, 3, 0.1
+"""Part of the way to a box's middle that is believed where less than so many moved centres tell
+it, and the least."""
+
+
+def move_as_many_as_can(
+    curator: Curator,
+    centres: FloatArray,
+    synopsis: Synopsis,
+    *,
+    fewer: Callable[[int], FloatArray],
+    epsilon: Fraction,
+) -> FloatArray:
+    """k centres (k, d), of which as many are moved as the noise allows: the fewer, the more columns
+    share it. The others are beside moved ones, which no cost can rise by.
+
+    fewer   number → so many centres of the same synopsis
+    """
+    rows = float(synopsis.weights.clip(min=0).sum()) * float(epsilon) / curator.distance
+    few = max(1, min(len(centres), int(rows / (A_CENTRE * len(synopsis.columns)))))
+    if few == len(centres):
+        return move_by_residuals(curator, centres, synopsis, epsilon=epsilon)
+    begun = fewer(few)
+    moved = move_by_residuals(curator, begun, synopsis, epsilon=epsilon)
+    return filled_up(moved, begun, centres, synopsis)
+
+
+def filled_up(
+    moved: FloatArray, begun: FloatArray, centres: FloatArray, synopsis: Synopsis
+) -> FloatArray:
+    """k centres: the moved ones, and the largest others of ``centres`` (k, d), each as far from
+    where its nearest moved one now is as boxes are to be believed.
+
+    moved, begun   where some centres are now, and where they were, (m, d) with m ≤ k
+
+    Rows of a long box are nearer to the middle of all rows than the box's middle is. How much of
+    the way is right is the slope of where centres were moved on where they had been; of less than
+    three centres there is none to speak of.
+
+    >>> ends = np.array([[0.0], [4]])
+    >>> synopsis = Synopsis(("x",), ends, ends + 4, np.array([3.0, 5]))
+    >>> filled_up(np.array([[5.0]]), np.array([[4.0]]), np.array([[2.0], [6]]), synopsis).tolist()
+    [[5.0], [6.0]]
+    """
+    sizes = _Spread.of(begun, synopsis).sizes + 1e-9
+    was, now = begun - np.average(begun, 0, sizes), moved - np.average(moved, 0, sizes)
+    way, passed = float(sizes @ (was * was).sum(axis=1)), float(sizes @ (was * now).sum(axis=1))
+    tells = len(begun) >= ENOUGH_TO_TELL and way > 0
+    part = min(1.0, max(LEAST_PART, passed / way)) if tells else PART_WAY
+    order = np.argsort(-_Spread.of(centres, synopsis).sizes, kind="stable")
+    others = centres[order[: len(centres) - len(moved)]]
+    beside = nearest_centres(others, begun)
+    placed = moved[beside] + part * (others - begun[beside])
+    low, high = synopsis.lower.min(axis=0), synopsis.upper.max(axis=0)
+    return np.concatenate([moved, np.clip(placed, low, high)])
