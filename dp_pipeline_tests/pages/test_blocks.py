@@ -54,7 +54,7 @@ class Reader:
             input="y\n",
             capture_output=True,
             text=True,
-            timeout=560,
+            timeout=1500,
             check=False,
         )
         assert done.returncode == 0, f"{text}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
