@@ -26,7 +26,7 @@ RUN = ("bash", "console", "python", "sh")
 class Block:
     """A fenced block of a page.
 
-    shown    what the page says it prints, where the next block is `text`
+    shown    what the page says it prints, where the next block of the same section is `text`
     excuse   the line below it that says which commands no test runs, and why; else None
     """
 
@@ -77,7 +77,9 @@ def blocks(page: str) -> tuple[Block, ...]:
     result = []
     for at, one in enumerate(found):
         after = found[at + 1] if at + 1 < len(found) else None
-        shown = after["text"] if after and after["language"] == "text" else None
+        between = text[one.end() : after.start()] if after else ""
+        follows = after is not None and after["language"] == "text" and "\n#" not in between
+        shown = after["text"] if after and follows else None
         line = text.count("\n", 0, one.start()) + 1
         result.append(Block(page, line, one["language"].strip(), one["text"], shown, one["after"]))
     return tuple(result)
