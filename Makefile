@@ -1,5 +1,5 @@
 # Thin words for what README.md says.
-.PHONY: demo test test-chain test-ui test-stack test-resolutions lint ui study bench lock
+.PHONY: demo test test-chain test-ui test-stack test-resolutions lint docs ui study bench lock
 
 PY := .venv/bin/python
 export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
@@ -55,6 +55,19 @@ lint: .venv/ready
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-cache
 
+# The pages in docs/ as a site, build/docs/html, with the reference of Python names from docstrings. A
+# link to nowhere fails, and so does whatever a page would load from another host.
+SITE := build/docs
+docs: $(SITE)/ready
+	$(SITE)/venv/bin/python -m sphinx --fail-on-warning --keep-going --quiet --conf-dir docs \
+	  --doctree-dir $(SITE)/doctrees . $(SITE)/html
+	@echo "$(SITE)/html/index.html"
+
+$(SITE)/ready: .venv/ready pyproject.toml constraints.txt
+	python3 -m venv --clear $(SITE)/venv
+	$(call install,docs,$(SITE)/venv/bin/python)
+	touch $@
+
 ui: .venv/ready
 	.venv/bin/dp-pipeline ui
 
@@ -84,32 +97,33 @@ bench: .venv/ready
 	$(PY) benchmarks/release.py
 	$(PY) benchmarks/anonymity.py
 
-# uv resolves and installs in seconds; pip does the same where uv cannot be had.
+# Extra, and the Python whose environment gets it. uv resolves and installs in seconds; pip does the
+# same where uv cannot be had.
 define install
 if $(PY) -m uv --version >/dev/null 2>&1; then \
-  $(PY) -m uv pip install --quiet --python $(PY) --constraint constraints.txt --editable '.[$(1)]'; \
+  $(PY) -m uv pip install --quiet --python $(2) --constraint constraints.txt --editable '.[$(1)]'; \
 else \
-  $(PY) -m pip install --quiet --constraint constraints.txt --editable '.[$(1)]'; \
+  $(2) -m pip install --quiet --constraint constraints.txt --editable '.[$(1)]'; \
 fi
 endef
 
 .venv/ready: pyproject.toml constraints.txt
 	python3 -m venv .venv
 	$(PY) -m pip install --quiet --disable-pip-version-check uv || true
-	$(call install,test)
+	$(call install,test,$(PY))
 	touch $@
 
 .venv/ready_ui: .venv/ready
-	$(call install,ui)
+	$(call install,ui,$(PY))
 	touch $@
 
 # Dask and Spark, 500 MB: without them their tests are skipped.
 .venv/ready_engines: .venv/ready
-	$(call install,dask)
-	$(call install,spark)
+	$(call install,dask,$(PY))
+	$(call install,spark,$(PY))
 	touch $@
 
 # The versions that the commands install; run after changing dependencies.
 lock: .venv/ready
-	$(PY) -m uv pip compile pyproject.toml --extra test --extra ui --extra dask --extra spark --universal --python-version 3.11 \
+	$(PY) -m uv pip compile pyproject.toml --extra test --extra ui --extra docs --extra dask --extra spark --universal --python-version 3.11 \
 	  --no-header --no-annotate --quiet --output-file constraints.txt

@@ -27,7 +27,7 @@ def project(tmp_path: Path) -> Project:
 
 
 def blocks(language: str) -> list[str]:
-    """The page's blocks of a language; of commands where that is empty."""
+    """The page's blocks of a language."""
     found = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
     return [text for name, text in found if name == language]
 
@@ -40,7 +40,7 @@ def cells(text: str) -> list[list[str]]:
 def test_the_commands_of_the_page_run_and_print_what_it_shows(project: Project):
     (shown,) = blocks("text")
     outputs = []
-    for line in "".join(blocks("")).splitlines():
+    for line in "".join(blocks("bash")).splitlines():
         result = project.cli(*shlex.split(line)[1:])
         assert result.code == 0, (line, result.err)
         outputs.append(result.out)

@@ -1,0 +1,204 @@
+"""What the pages tell a reader to run works as it stands there, one block after the other, in a
+shell and a folder of their own, and prints what they show.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dp_pipeline_tests.pages.pages import ROOT, Block, blocks
+
+pytestmark = [
+    pytest.mark.chain,
+    pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.private_kmeans.WeakSignal"),
+]
+
+RUN_ELSEWHERE = {
+    "docs/choosing_epsilon.md": "test_choosing_epsilon.py",
+    "docs/existing_dagster_project.md": "orchestration/test_existing_project.py",
+    "docs/python.md": "test_python.py",
+}
+"""Page → the test that runs its blocks and looks closer at what they do."""
+
+SMALLER = {"--repeats 30": "--repeats 1", "--repeats 5": "--repeats 1"}
+"""Studies repeat what they measure, for minutes; once shows that they run."""
+
+
+@dataclass
+class Reader:
+    """Somebody who types in what a page shows, in a new folder."""
+
+    folder: Path
+    environment: dict[str, str] = field(default_factory=dict)
+    names: dict[str, Any] = field(default_factory=dict)
+
+    def shell(self, text: str) -> str:
+        """Run lines of a shell, which stops at the first that fails; what is exported stays."""
+        state = self.folder.parent / "environment"
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", f'{text}\nenv -0 > "{state}"'],
+            cwd=self.folder,
+            env=self.environment,
+            input="y\n",
+            capture_output=True,
+            text=True,
+            timeout=1500,
+            check=False,
+        )
+        assert done.returncode == 0, f"{text}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+        lines = state.read_text(encoding="utf-8").split("\0")
+        self.environment = dict(one.split("=", 1) for one in lines if "=" in one)
+        return done.stdout
+
+    def follow(self, block: Block) -> str:
+        """Do with a block what a reader does; what it printed."""
+        named = re.match(r"# (\S+\.yaml)\b.*\n", block.text)
+        if block.language == "yaml" and named:
+            (self.folder / named[1]).write_text(block.text, encoding="utf-8")
+        elif block.language == "python" and block.is_run:
+            exec(compile(block.text, f"{block.page}:{block.line}", "exec"), self.names)
+        elif block.is_run:
+            text = block.run_text
+            for words, fewer in SMALLER.items():
+                text = text.replace(words, fewer)
+            return self.shell(text)
+        return ""
+
+
+@pytest.fixture
+def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
+    folder = tmp_path / "reader"
+    folder.mkdir()
+    ours = ("DP_PIPELINE_", "DAGSTER_HOME")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
+    environment |= {
+        "DP_PIPELINE_HOME": str(folder / "data"),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+    }
+    monkeypatch.chdir(folder)
+    return Reader(folder, environment)
+
+
+def rides(rows: int, *, weeks: tuple[str, ...] = ("2026-01-05",)) -> list[dict[str, object]]:
+    """Rides of a made-up city, in the words of all pages."""
+    random = np.random.default_rng(7)
+    return [
+        {
+            "rider_id": f"r{at % (rows // 2)}",
+            "lat": round(random.normal(47.4, 0.02), 5),
+            "lon": round(random.normal(8.5, 0.02), 5),
+            "age": int(random.integers(16, 90)),
+            "bike": str(random.choice(["city", "cargo"])),
+            "member": str(random.choice(["yes", "no"])),
+            "fare": round(random.gamma(2, 4), 2),
+            "zone": str(random.choice(["A", "B", "C"])),
+            "ended_at": f"{random.choice(weeks)}T12:{at % 60:02}:00",
+        }
+        for at in range(rows)
+    ]
+
+
+def lines_of(rows: list[dict[str, object]], columns: Mapping[str, str]) -> str:
+    """CSV with columns as a page calls them: its name → ours."""
+    body = [",".join(str(row[name]) for name in columns.values()) for row in rows]
+    return "\n".join([",".join(columns), *body, ""])
+
+
+def for_the_readme(folder: Path) -> None:
+    columns = {name: name for name in ("rider_id", "lat", "lon")}
+    text = lines_of(rides(2_000), columns)
+    (folder / "rides.csv").write_text(text, encoding="utf-8")
+    (folder / "my_data").mkdir()
+    (folder / "my_data/rides.csv.gz").write_bytes(gzip.compress(text.encode()))
+
+
+def for_your_own_data(folder: Path) -> None:
+    columns = {"Rider ID": "rider_id", "lat": "lat", "lon": "lon", "Age": "age"}
+    columns |= {"bike type": "bike", "member": "member", "fare (CHF)": "fare", "zone": "zone"}
+    (folder / "rides.csv").write_text(lines_of(rides(2_000), columns), encoding="utf-8")
+
+
+def for_windows(folder: Path) -> None:
+    """Files of the weeks that the page names, and of the last ones by the calendar."""
+    today = dt.datetime.now(dt.UTC).date()
+    mondays = [dt.date.fromisocalendar(2026, week, 1) for week in (1, 2, 3, 4)]
+    mondays += [today - dt.timedelta(days=today.weekday() + 7 * back) for back in (0, 1, 2)]
+    (folder / "rides").mkdir()
+    columns = {
+        "rider": "rider_id",
+        "x": "age",
+        "y": "fare",
+        "vehicle": "bike",
+        "ended_at": "ended_at",
+    }
+    for monday in mondays:
+        year, week, _ = monday.isocalendar()
+        text = lines_of(rides(400, weeks=(monday.isoformat(),)), columns)
+        (folder / f"rides/{year}-W{week:02}.csv").write_text(text, encoding="utf-8")
+
+
+def nothing(_: Path) -> None:
+    """The page makes all that it needs."""
+
+
+RUN_HERE: dict[str, Callable[[Path], None]] = {
+    "README.md": for_the_readme,
+    "docs/export.md": nothing,
+    "docs/operating.md": nothing,
+    "docs/papers.md": nothing,
+    "docs/tutorial.md": nothing,
+    "docs/upgrading.md": nothing,
+    "docs/windows.md": for_windows,
+    "docs/your_own_data.md": for_your_own_data,
+}
+"""Page → what lies in the reader's folder before the first block."""
+
+VARIABLES = {"docs/windows.md": {"DP_PIPELINE_DATASETS": "."}}
+
+
+@pytest.mark.parametrize("page", RUN_HERE)
+def test_the_blocks_of_a_page_run_and_print_what_it_shows(page: str, reader: Reader):
+    RUN_HERE[page](reader.folder)
+    reader.environment |= VARIABLES.get(page, {})
+    for block in blocks(page):
+        printed = reader.follow(block)
+        if block.shown is not None and block.language == "bash" and block.is_run:
+            where = f"{page}:{block.line}"
+            assert not unprinted(block.shown, printed), f"{where}: {printed}"
+
+
+def unprinted(shown: str, printed: str) -> list[str]:
+    """The lines of a page that a command did not print; … stands for anything, and so does the
+    width of a space.
+    """
+    lines = [" ".join(line.split()) for line in printed.splitlines()]
+    missed = []
+    for line in filter(None, (" ".join(one.split()) for one in shown.splitlines())):
+        pattern = re.escape(line).replace("…", ".*")
+        if not any(re.fullmatch(pattern, one) for one in lines):
+            missed.append(line)
+    return missed
+
+
+def test_a_line_that_was_not_printed_is_found():
+    printed = "asked 1.9,  spent 0\ncharged by this run: 0.6\n"
+    assert unprinted("asked 1.9, spent 0\n…\ncharged by …: 0.6", printed) == []
+    assert unprinted("asked 2, spent 0", printed) == ["asked 2, spent 0"]
+
+
+def test_a_command_that_fails_fails_the_page(reader: Reader):
+    with pytest.raises(AssertionError, match="nobody"):
+        reader.shell("dp-pipeline plan nobody\ntrue")

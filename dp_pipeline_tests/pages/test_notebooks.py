@@ -1,0 +1,70 @@
+"""The notebooks run from their first cell to the last, and what they show is so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dp_pipeline_tests.pages.pages import ROOT, text_of
+
+pytestmark = [
+    pytest.mark.chain,
+    pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.private_kmeans.WeakSignal"),
+]
+
+FOLDER = ROOT / "docs/notebooks"
+NOTEBOOKS = sorted(path.name for path in FOLDER.glob("*.ipynb"))
+
+
+def cells(name: str) -> list[dict[str, Any]]:
+    document = json.loads((FOLDER / name).read_text(encoding="utf-8"))
+    assert document["nbformat"] == 4
+    return [one for one in document["cells"] if one["cell_type"] == "code"]
+
+
+@pytest.fixture
+def executed(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, Any]:
+    """The names of a notebook after its last cell."""
+    monkeypatch.setenv("DP_PIPELINE_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("DP_PIPELINE_DATASETS", raising=False)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for at, cell in enumerate(cells(request.param)):
+        exec(compile("".join(cell["source"]), f"{request.param}[{at}]", "exec"), names)
+    return names
+
+
+@pytest.mark.parametrize("executed", ["table.ipynb"], indirect=True)
+def test_the_table_of_the_notebook_is_near_the_true_one(executed: dict[str, Any]):
+    assert executed["average"] < 0.1
+    assert executed["total"] == 1
+    assert list(executed["table"].columns) == ["age", "smokes", "visits"]
+
+
+@pytest.mark.parametrize("executed", ["places.ipynb"], indirect=True)
+def test_the_centres_of_the_notebook_are_at_the_stations(executed: dict[str, Any]):
+    assert executed["far"]["5"] < 0.01
+    assert executed["model"].recluster(6).shape == (6, 2)
+
+
+@pytest.mark.parametrize("executed", ["year.ipynb"], indirect=True)
+def test_the_year_of_the_notebook_costs_what_its_weeks_cost(
+    executed: dict[str, Any], tmp_path: Path
+):
+    assert executed["weekly"] > 0
+    assert executed["year"] == 53 * executed["week"].asked
+    assert executed["weeks"] == executed["total"] // executed["weekly"]
+    assert not (tmp_path / "home" / "released").exists()
+
+
+def test_every_notebook_is_listed_and_stored_without_outputs():
+    assert NOTEBOOKS == ["places.ipynb", "table.ipynb", "year.ipynb"]
+    for name in NOTEBOOKS:
+        assert f"({name})" in text_of("docs/notebooks/README.md")
+        assert not any(one["outputs"] or one["execution_count"] for one in cells(name))

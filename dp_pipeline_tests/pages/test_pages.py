@@ -1,0 +1,126 @@
+"""Links of the pages lead somewhere, commands exist as they are written, and every block is run by
+a test or says why not.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import click
+import pytest
+
+from dp_pipeline.cli import main
+from dp_pipeline_tests.pages.pages import (
+    EXCUSE,
+    ROOT,
+    Block,
+    anchors,
+    blocks,
+    links,
+    pages,
+    text_of,
+    without_blocks,
+)
+from dp_pipeline_tests.pages.test_blocks import RUN_ELSEWHERE, RUN_HERE
+
+SHOWN = ("text", "yaml", "sql", "zsh", "fish", "{toctree}")
+"""Languages of blocks that nobody runs as they stand."""
+
+
+@pytest.mark.parametrize("page", pages())
+def test_every_link_leads_to_a_file_and_to_a_heading_of_it(page: str):
+    for target in links(page):
+        name, _, anchor = target.partition("#")
+        path = ((ROOT / page).parent / name).resolve() if name else ROOT / page
+        assert path.is_file(), f"{page}: expected a file, got {target}"
+        if anchor:
+            linked = path.relative_to(ROOT).as_posix()
+            assert anchor in anchors(linked), f"{page}: expected a heading, got {target}"
+
+
+def test_headings_get_the_anchors_that_github_gives_them():
+    assert "who-may-ask-the-pages" in anchors("docs/operating.md")
+    assert "what-verify-checks" in anchors("docs/export.md")
+
+
+@pytest.mark.parametrize("page", pages())
+def test_every_block_has_a_language_that_is_run_or_only_shown(page: str):
+    for block in blocks(page):
+        known = block.language in SHOWN or block.language in ("bash", "python")
+        assert known, f"{page}:{block.line}: expected a language, got {block.language!r}"
+
+
+@pytest.mark.parametrize("page", pages())
+def test_every_block_is_run_by_a_test_or_says_why_not(page: str):
+    for block in blocks(page):
+        if block.is_run:
+            where = f"{page}:{block.line}"
+            assert page in RUN_HERE or page in RUN_ELSEWHERE, (
+                f"{where}: expected a test or a reason"
+            )
+
+
+@pytest.mark.parametrize("page", RUN_ELSEWHERE)
+def test_a_page_that_is_run_elsewhere_is_named_there(page: str):
+    test = (ROOT / "dp_pipeline_tests" / RUN_ELSEWHERE[page]).read_text(encoding="utf-8")
+    assert page.rpartition("/")[2] in test
+
+
+@pytest.mark.parametrize("page", pages())
+def test_a_reason_stands_below_a_block_and_names_its_commands(page: str):
+    read = [block for block in blocks(page) if block.excuse]
+    assert len(read) == text_of(page).count("*Not run by a test"), page
+    for block in read:
+        assert EXCUSE.fullmatch(block.excuse or ""), f"{page}:{block.line}: {block.excuse}"
+        for command in block.excused:
+            assert any(line.startswith(command) for line in block.text.splitlines()), command
+
+
+def test_a_line_with_a_reason_is_left_out_and_the_others_are_not():
+    line = "*Not run by a test, `ui`: it goes on until somebody stops it.*"
+    block = Block("page.md", 1, "bash", "plan x\nui\nrun x\n", None, line)
+    assert (block.excused, block.is_run, block.run_text) == (("ui",), True, "plan x\nrun x")
+    whole = Block("page.md", 1, "bash", "ui\n", None, "*Not run by a test: it needs containers.*")
+    assert not whole.is_run
+
+
+def commands(page: str) -> list[str]:
+    """`dp-pipeline …` of blocks and of the text between them, without what follows in a shell."""
+    inline = re.findall(r"`(dp-pipeline [^`]+)`", re.sub(r"\n *", " ", without_blocks(page)))
+    lines = "\n".join(
+        block.text.replace("\\\n", "") for block in blocks(page) if block.language == "bash"
+    )
+    found = re.findall(r"^dp-pipeline .*$|(?<=&& )dp-pipeline .*$", lines, re.MULTILINE)
+    split = [re.split(r" && | \| | {2,}#| #", one)[0].rstrip() for one in found]
+    return inline + split
+
+
+def unknown(command: str) -> str | None:
+    """The first word of a command that the program does not know."""
+    words = shlex.split(re.sub(r"[\[\]…]", " ", command))[1:]
+    here: click.Command = main
+    for word in words:
+        if word.startswith("--"):
+            options = {name for one in here.params for name in one.opts + one.secondary_opts}
+            passed_on = here.context_settings.get("ignore_unknown_options")
+            if not passed_on and word.partition("=")[0] not in options | {"--help", "--version"}:
+                return word
+        elif isinstance(here, click.Group):
+            found = here.get_command(click.Context(here), word)
+            if found is None:
+                return None if word.isupper() else word
+            here = found
+    return None
+
+
+@pytest.mark.parametrize("page", pages())
+def test_every_command_that_a_page_names_is_there_with_its_options(page: str):
+    wrong = {one: unknown(one) for one in commands(page) if unknown(one)}
+    assert not wrong
+
+
+def test_a_command_or_an_option_that_is_not_there_is_found():
+    assert unknown("dp-pipeline plan trips --epsilon 0.5") is None
+    assert unknown("dp-pipeline plan trips --eps 0.5") == "--eps"
+    assert unknown("dp-pipeline data chek x.yaml") == "chek"

@@ -1,0 +1,95 @@
+"""What is built is what is installed: the wheel and the source archive hold all that the program
+needs, and the wheel runs where nothing else of the project is.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline_tests.pages.pages import ROOT, blocks
+from dp_pipeline_tests.pages.test_blocks import unprinted
+
+pytestmark = pytest.mark.stack
+
+UV = [sys.executable, "-m", "uv"]
+"""Makes environments and builds in seconds; the Makefile installs it."""
+
+
+def done(*command: str | Path, folder: Path, environment: Mapping[str, str] | None = None) -> str:
+    """What a command prints that has to succeed."""
+    ended = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=1500,
+        check=False,
+    )
+    assert ended.returncode == 0, f"{command}: {ended.stdout[-2000:]}{ended.stderr[-2000:]}"
+    return ended.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the source archive, and with the wheel that was built from it."""
+    pytest.importorskip("uv", reason="uv is not installed: the Makefile installs it")
+    folder = tmp_path_factory.mktemp("built")
+    done(*UV, "build", "--quiet", "--out-dir", folder, ROOT, folder=folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def names_in_wheel(built: Path) -> set[str]:
+    (wheel,) = built.glob("*.whl")
+    return set(zipfile.ZipFile(wheel).namelist())
+
+
+def test_the_wheel_holds_every_file_of_the_package(names_in_wheel: set[str]):
+    kept = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "dp_pipeline").rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
+    assert {"dp_pipeline/py.typed", "dp_pipeline/spec/dataset.schema.json"} <= kept
+    assert kept == {name for name in names_in_wheel if name.startswith("dp_pipeline/")}
+
+
+def test_the_wheel_holds_nothing_else(names_in_wheel: set[str]):
+    tops = {name.partition("/")[0] for name in names_in_wheel}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"dp_pipeline"}
+
+
+def test_the_source_archive_holds_what_tests_and_pages_need(built: Path):
+    (archive,) = built.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        names = {name.partition("/")[2] for name in opened.getnames()}
+    assert {"README.md", "LICENSE", "CITATION.cff", "Makefile", "docs/conf.py"} <= names
+    assert "dp_pipeline_tests/stack/test_installed.py" in names
+    assert not [name for name in names if name.startswith(("build/", "data/raw", "dist/"))]
+
+
+def test_the_wheel_runs_its_demo_in_an_empty_environment(built: Path, tmp_path: Path):
+    (wheel,) = built.glob("*.whl")
+    venv, home, folder = (tmp_path / name for name in ("venv", "home", "folder"))
+    home.mkdir()
+    folder.mkdir()
+    done(*UV, "venv", "--quiet", "--python", sys.executable, venv, folder=folder)
+    python, constraints = venv / "bin/python", ROOT / "constraints.txt"
+    install = ("pip", "install", "--quiet", "--python", python, "--constraint", constraints)
+    done(*UV, *install, wheel, folder=folder)
+    bare = {"PATH": f"{venv / 'bin'}{os.pathsep}{os.defpath}", "HOME": str(home)}
+    assert "demo" in done(venv / "bin/dp-pipeline", "--help", folder=folder, environment=bare)
+    where = {**bare, "DP_PIPELINE_HOME": str(folder / "data")}
+    printed = done(venv / "bin/dp-pipeline", "demo", folder=folder, environment=where)
+    (promised,) = [one.shown for one in blocks("README.md") if one.text.startswith("make demo")]
+    assert promised is not None
+    assert not unprinted(promised, printed), printed
