@@ -436,11 +436,34 @@ class PrivateKMeans(
     def quality_report(self, real: Any) -> ClusteringQuality:
         """How far rows are from the released centres, beside those of scikit-learn's k-means.
 
-        real   rows as ``fit`` takes them. **What is computed from them has no noise: it is as
-               sensitive as they are and not for publication.** Choosing ``epsilon``, k or a method
-               by it is a release that nobody paid for
+        **What is computed from rows has no noise: it is as sensitive as they are and not for
+        publication.** Choosing ``epsilon``, k or a method by it is a release that nobody paid for.
 
-        Raises InvalidParameter for another form, and for no row without a missing number.
+        Parameters
+        ----------
+        real : array, frame or list of shape (n, d)
+            Rows as ``fit`` takes them.
+
+        Returns
+        -------
+        ClusteringQuality
+            ``nicv``, the mean squared distance to the nearest centre in squared data units;
+            ``floor``, that of k-means on these rows; ``ratio``. It prints itself, and has
+            ``to_frame()``.
+
+        Raises
+        ------
+        InvalidParameter
+            For another form, and for no row without a missing number.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dp_pipeline.estimators import PrivateKMeans
+        >>> rows = np.repeat([[1.0, 1.0], [9.0, 9.0]], 2000, axis=0)
+        >>> kmeans = PrivateKMeans(2, epsilon=10, bounds=(0, 10), noise="seeded:1").fit(rows)
+        >>> kmeans.quality_report(rows).nicv < 1
+        True
         """
         check_is_fitted(self)
         with invalid_parameters():

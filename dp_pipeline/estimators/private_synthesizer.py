@@ -494,20 +494,40 @@ noise protects nobody
     def quality_report(self, real: Any = None, *, label: str | None = None) -> QualityReport:
         """How good the rows are that were drawn when it was fitted: ``sample()``.
 
-        real    rows to compare with, as ``fit`` takes them; those that do not fit the declaration
-                are left out. **What is computed from them has no noise: it is as sensitive as they
-                are and not for publication.** Choosing ``epsilon`` or a method by it is a release
-                that nobody paid for
-        label   a column of 2 to 20 cells: classifiers learn to tell it from the others, from
-                synthetic rows and from four fifths of the real ones, and answer about the last
-                fifth
-
         Without ``real`` the report has the noisy tables alone that the release was made of: how far
         its rows are from those, and how far noise alone puts those from the truth. That is as
-        private as the rest of the release, and costs nothing.
+        private as the rest of the release, and costs nothing. **What is computed from real rows has
+        no noise: it is as sensitive as they are and not for publication.** Choosing ``epsilon`` or
+        a method by it is a release that nobody paid for.
 
-        The report prints itself, has tables in notebooks, and ``to_frame()``. Raises
-        InvalidParameter for a table without a declared column, and for another label.
+        Parameters
+        ----------
+        real : frame, array or list of shape (n, columns), or None
+            Rows to compare with, as ``fit`` takes them; those that do not fit the declaration are
+            left out.
+        label : str or None
+            A column of 2 to 20 cells: classifiers learn to tell it from the others, from synthetic
+            rows and from four fifths of the real ones, and answer about the last fifth.
+
+        Returns
+        -------
+        QualityReport
+            It prints itself, has tables in notebooks, and ``to_frame()``.
+
+        Raises
+        ------
+        InvalidParameter
+            For a table without a declared column, for another label, and for one without ``real``.
+
+        Examples
+        --------
+        >>> from dp_pipeline.estimators import PrivateSynthesizer
+        >>> people = [["no", 0], ["yes", 2]] * 500
+        >>> domain = {"smokes": ["no", "yes"], "visits": 3}
+        >>> synthesizer = PrivateSynthesizer(domain=domain, epsilon=10, method="independent")
+        >>> report = synthesizer.fit(people).quality_report(people)
+        >>> "not for publication" in str(report)
+        True
         """
         check_is_fitted(self)
         with invalid_parameters():

@@ -26,7 +26,7 @@ from dp_pipeline.reporting.quality import (
 )
 from dp_pipeline.spec.domain import Attribute, Domain
 from dp_pipeline.spec.encoding import Bins, FloatArray, Names
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.errors import DeclarationError, one_of
 
 Codes = Mapping[str, NDArray[Any]]
 """Attribute → codes (rows,), whole numbers below the attribute's size."""
@@ -85,7 +85,7 @@ class Comparison:
         """
         names = tuple(self.real)
         if label not in names:
-            raise DeclarationError(f"label: expected one of {', '.join(names)}, got {label!r:.60}")
+            raise DeclarationError(f"label: expected {one_of(names, label)}")
         sizes = {name: self.domain[name].size for name in names}
         if not 2 <= sizes[label] <= MOST_LEVELS:
             raise DeclarationError(

@@ -106,7 +106,7 @@ def one_too_few(size, scale, uniform):
 
 @pytest.mark.parametrize("mutant", [uniform_radius, always_kept, one_too_few])
 def test_a_wrong_sampler_is_caught(mutant, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dp_pipeline.gate.noise.linf_noise", mutant)
+    monkeypatch.setattr("dp_pipeline.gate.samplers.linf_noise", mutant)
     assert probability_of(drawn(SeededNoise(6), 2, Fraction(1), 4000), Fraction(1)) < ALARM
 
 

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp_pipeline.publish.store import _read_table, _write_table
+from dp_pipeline.export.tables import read_parquet
+from dp_pipeline.publish.store import _write_table
 from dp_pipeline.raw.great_expectations_session import row_frame
 from dp_pipeline.raw.prepare import discretized, normalized
 from dp_pipeline.raw.sources import read_source
@@ -349,7 +350,7 @@ def test_missing_dates_of_a_release_are_stored_and_read_again(tmp_path: Path) ->
         "all": np.array(["2026-10-05T14:30", "2026-10-06"], dtype="datetime64[s]"),
     }
     _write_table(tmp_path / "a.parquet", columns)
-    again = _read_table((tmp_path / "a.parquet").read_bytes())
+    again = read_parquet((tmp_path / "a.parquet").read_bytes())
     assert table_digest(again) == table_digest(columns)
     assert {name: one.dtype for name, one in again.items()} == {
         name: one.dtype for name, one in columns.items()
