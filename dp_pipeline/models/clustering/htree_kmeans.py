@@ -222,11 +222,10 @@ def _shares(left: IntArray, bits: IntArray) -> IntArray:
 
 
 ENOUGH = 50.0
-"""Rows a cluster, in units of the noise's scale, from which on centres of three or four columns are
-moved."""
+"""Rows a cluster, in units of the noise's scale, from which on all centres are moved."""
 
 MANY_COLUMNS = 5
-"""Columns from which on as many centres are moved as the noise allows."""
+"""Columns from which on, at less, as many centres are moved as the noise allows."""
 
 
 @dataclass(frozen=True)
@@ -243,10 +242,10 @@ class HTreeKMeans(Clustering):
     smooth      whether those counts are combined with what the tree of before says of these leaves
 
     With three columns or more, a share φ = min(0.4, d/16) of ε is kept from the tree to move
-    centres (``move_by_residuals``). With three or four it moves all k where the tree shows a
-    strong signal, and else counts the leaves once more. With more, a box is long and its middle
-    far from the mean of its rows: as many centres are moved as have rows for it, and the others
-    are put between a moved one and where the tree has them, which no cost can rise by.
+    centres (``move_by_residuals``): all k where the tree shows a strong signal. At a weak one
+    three or four columns have their leaves counted once more. With more columns a box is long and
+    its middle far from the mean of its rows: as many centres are moved as have rows for it, and the
+    others are put between a moved one and where the tree has them, which no cost can rise by.
 
     *Proof.* One tree session at (1 − φ)ε: ``gate.trees`` proves that the counts along
     every root-to-leaf path cost exactly that, and that siblings are disjoint. Which node is
@@ -324,7 +323,7 @@ class HTreeKMeans(Clustering):
         clusters = Clusters(synopsis.columns, self._begun(synopsis, self.k), synopsis)
         if kept and _is_for_moving(synopsis.columns, signal):
             begun, move = clusters.centres, move_by_residuals
-            if len(synopsis.columns) >= MANY_COLUMNS:
+            if signal < ENOUGH:
                 move = partial(move_as_many_as_can, fewer=partial(self._begun, synopsis))
             moved = move(curator, begun, synopsis, epsilon=kept)
             clusters = Clusters(synopsis.columns, moved, synopsis)
