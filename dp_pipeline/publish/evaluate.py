@@ -25,12 +25,12 @@ from dp_pipeline.raw.evaluate import (
     SAMPLING_ERROR,
     class_quality,
     clustering_quality,
-    prepared_codes,
     steward_facts,
     table_quality,
 )
 from dp_pipeline.raw.prepare import require_codes
 from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.raw.stages import prepared_codes
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.class_table import ClassTable
 from dp_pipeline.release.clusters import Tables

@@ -15,7 +15,7 @@ import numpy as np
 from dp_pipeline.inference.public_table import PublicTable
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.publish.replay import pointed_bundle, pointer_path, read_json
-from dp_pipeline.raw.snapshot import current_snapshot, require_prepared
+from dp_pipeline.raw.snapshot import current_snapshot
 from dp_pipeline.release.bundle import LEARNED, PRIOR
 from dp_pipeline.spec.discovery import find_spec
 from dp_pipeline.spec.errors import DeclarationError, NotPrepared
@@ -161,8 +161,6 @@ def _codes(home: Home, other: DatasetSpec, names: tuple[str, ...], where: str) -
             f"{where}: expected prepared rows of {other.name}, got none: `dp-pipeline run "
             f"{other.name}` first"
         )
-    require_prepared(other, snapshot)
-    from dp_pipeline.raw.stages import read_stage
+    from dp_pipeline.raw.stages import prepared_codes
 
-    stored = read_stage(snapshot, "discretized")
-    return {one: stored.column(one).to_numpy() for one in names}
+    return prepared_codes(other, snapshot, names)

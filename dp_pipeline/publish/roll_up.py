@@ -28,7 +28,13 @@ from dp_pipeline.inference.earlier import EarlierTables
 from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.noisy_release import own
-from dp_pipeline.publish.replay import key_of, pointed_bundle, pointer_path, read_json
+from dp_pipeline.publish.replay import (
+    key_of,
+    named_snapshot,
+    pointed_bundle,
+    pointer_path,
+    read_json,
+)
 from dp_pipeline.publish.store import write_atomically
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.clusters import Clusters
@@ -37,6 +43,7 @@ from dp_pipeline.release.derived_attribute import Grouping
 from dp_pipeline.release.measurement import NoisyMarginal
 from dp_pipeline.spec.encoding import FloatArray, Names
 from dp_pipeline.spec.errors import DeclarationError, NotPrepared
+from dp_pipeline.spec.parameters import fact_text
 
 HEAD = ("attributes", "cell", "rows", "deviation", "deviation of one release")
 
@@ -71,7 +78,7 @@ def roll_up(releases: Sequence[EpsilonRelease]) -> list[SummedTable]:
     releases   of one model, one for each window
 
     Raises NotPrepared for a window that is not released, and DeclarationError for numbers that
-    cannot be added up.
+    cannot be added up, those of other declarations or parameters too.
     """
     first = releases[0]
     where = f"{first.spec.name}: {first.name}"
@@ -144,7 +151,22 @@ def _bundle(release: EpsilonRelease) -> Bundle:
             f"--window {release.spec.window}` makes it"
         )
     spec, home = release.spec, release.home
-    return pointed_bundle(spec, home, pointer, model=release.name, epsilon=release.level)
+    bundle = pointed_bundle(spec, home, pointer, model=release.name, epsilon=release.level)
+    _require_as_declared(release, bundle)
+    return bundle
+
+
+def _require_as_declared(release: EpsilonRelease, bundle: Bundle) -> None:
+    """The same cell has to mean the same in all windows, and its noise has to be its own: a file
+    that was edited since may have other levels, as many as before, or smooth no more.
+    """
+    key = own(release.key(named_snapshot(release.spec, release.home, bundle.facts["snapshot"])))
+    declared = {"declaration": key.declaration, "measuring": fact_text(key.measuring)}
+    if any(bundle.facts.get(name) != text for name, text in declared.items()):
+        raise DeclarationError(
+            f"{release.what}: expected a release with the declarations and parameters of today's "
+            "file, got one with others: add up windows of one file at a time"
+        )
 
 
 def summed(known: Sequence[EarlierTables], names: Names) -> NoisyMarginal | None:

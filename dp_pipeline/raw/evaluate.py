@@ -33,7 +33,7 @@ from dp_pipeline.raw.closest_record import distance_to_closest_record
 from dp_pipeline.raw.comparison import estimated_distances
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.snapshot import Snapshot, require_prepared, write_private
-from dp_pipeline.raw.stages import read_stage
+from dp_pipeline.raw.stages import prepared_codes, read_stage
 from dp_pipeline.release.class_table import ClassTable
 from dp_pipeline.spec.dataset import DatasetSpec, Target
 from dp_pipeline.spec.domain import Domain
@@ -86,15 +86,6 @@ def table_quality(
         },
         "dcr": distance_to_closest_record(real, released),
     }
-
-
-def prepared_codes(
-    spec: DatasetSpec, snapshot: Snapshot, names: tuple[str, ...]
-) -> dict[str, NDArray[Any]]:
-    """Attribute → codes of the prepared rows. NotPrepared unless the snapshot is prepared."""
-    require_prepared(spec, snapshot)
-    stored = read_stage(snapshot, "discretized")
-    return {name: stored.column(name).to_numpy() for name in names}
 
 
 def _distances(domain: Domain, real: Codes, released: Codes) -> dict[str, float]:

@@ -7,13 +7,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.raw.snapshot import Snapshot, require_prepared
 from dp_pipeline.spec.errors import Damaged
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dp_pipeline.spec.dataset import DatasetSpec
 
 ROWS_A_BATCH = 1 << 20
 """Rows that are in memory together, where there are more."""
@@ -139,6 +144,15 @@ def read_stage(snapshot: Snapshot, stage: str) -> pa.Table:
     table is not what was stored.
     """
     return pa.concat_tables(read_with_fingerprint(one, stage)[0] for one in snapshot.all)
+
+
+def prepared_codes(
+    spec: DatasetSpec, snapshot: Snapshot, names: Iterable[str]
+) -> dict[str, NDArray[Any]]:
+    """Attribute → codes of the prepared rows. NotPrepared unless the snapshot is prepared."""
+    require_prepared(spec, snapshot)
+    stored = read_stage(snapshot, "discretized")
+    return {name: stored.column(name).to_numpy() for name in names}
 
 
 def read_with_fingerprint(snapshot: Snapshot, stage: str) -> tuple[pa.Table, str]:

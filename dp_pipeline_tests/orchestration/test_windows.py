@@ -600,6 +600,47 @@ def test_smoothed_tables_are_not_added_up(project: Project) -> None:
         roll_up([release])
 
 
+@pytest.mark.parametrize(
+    ("model", "epsilon", "changes"),
+    [
+        (
+            "independent",
+            "0.1",
+            {"attributes": {**STREAM["attributes"], "kind": {"levels": ["car", "bike"]}}},
+        ),
+        (
+            "htree_kmeans",
+            "0.5",
+            {"attributes": {**STREAM["attributes"], "x": {"bounds": ["0", "9"], "bins": "4"}}},
+        ),
+        (
+            "one_shot",
+            "0.5",
+            {"models": {"one_shot": {"plan_from": "previous", "smooth": "false"}}},
+        ),
+    ],
+)
+def test_windows_that_were_released_under_another_file_are_not_added_up(
+    model: str, epsilon: str, changes: dict[str, Any], project: Project
+) -> None:
+    """As many levels in another order, other bounds, numbers that were smoothed then."""
+    smooth = {"plan_from": "previous", "smooth": "true"}
+    own: dict[str, Any] = {
+        "models": {model: smooth if model == "one_shot" else STREAM["models"][model]},
+        "publish": {"model": model, "epsilon": epsilon},
+    }
+    run(project, requests(project, stream(project, **own), "2026-W01"))
+    edited = stream(project, **{**own, **changes})
+    releases = [
+        one
+        for asked in requests(project, edited, "2026-W01", epsilon=epsilon)
+        for one in asked.releases
+        if isinstance(one, EpsilonRelease)
+    ]
+    with pytest.raises(DeclarationError, match=r"of 2026-W01 .* of today's file, got"):
+        roll_up(releases)
+
+
 def test_a_pointer_to_rows_of_another_window_is_refused(project: Project) -> None:
     spec = stream(project)
     run(project, requests(project, spec, "2026-W01", "2026-W02"))
