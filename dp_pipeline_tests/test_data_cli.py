@@ -512,6 +512,23 @@ def test_a_sample_says_on_a_terminal_how_rows_parse_and_shows_no_value(
     assert sorted(messy.parent.rglob("*")) == before
 
 
+def test_a_sample_says_how_many_rows_are_in_no_window(
+    messy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dp_pipeline.cli.data.is_terminal", lambda: True)
+    cut = PARSED.replace("{total: 9}", "{each_window: 1}").replace(
+        "protection: {unit: one_row}",
+        "protection: {unit: rows_of_person, column: age, at_most: 2, within: window}\n"
+        "windows: {column: at, every: week, first: 2026-W30}",
+    )
+    cut = cut.replace("  age: {bounds: [16, 99], bins: 5, nullable: true}\n", "")
+    messy.write_text(cut + "publish: {model: one_shot, epsilon: 1}\n")
+    result = data("check", str(messy), "--sample", "3")
+    assert result.exit_code == 0, result.output
+    assert "How the first 3 rows parse" in result.stdout
+    assert result.stdout.endswith("  rows without a time in 'at', which are in no window: 1\n")
+
+
 def test_a_sample_says_how_many_rows_break_a_constraint(
     messy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

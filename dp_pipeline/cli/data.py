@@ -142,6 +142,9 @@ def _show_sample(spec: DatasetSpec, rows: int) -> None:
         )
     for words, many in sample.broken.items():
         click.echo(f"  {many:,} rows break the constraint: {words}")
+    if spec.windows is not None:
+        where = f"rows without a time in {spec.windows.column!r}, which are in no window"
+        click.echo(f"  {where}: {sample.timeless:,}")
 
 
 def _without_epsilon(spec: DatasetSpec) -> list[str]:

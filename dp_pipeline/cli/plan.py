@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from dp_pipeline.publish.asking import requested
 if TYPE_CHECKING:
     from dp_pipeline.ledger import Balance
     from dp_pipeline.publish.request import Plan, PlannedRelease
+    from dp_pipeline.spec.amounts import Currency
     from dp_pipeline.spec.dataset import DatasetSpec
 
 
@@ -164,17 +165,36 @@ def print_plan(planned: Plan) -> None:
     click.echo(_states_line(one.state for one in planned.releases))
     if len(planned.windows) > 1:
         print_windows([planned])
-    texts = {
-        name: "no limit" if amount is None else currency.text(amount)
-        for name, amount in planned.amounts.items()
-    }
-    click.echo(", ".join(f"{name} {text}" for name, text in texts.items()))
+    click.echo(_account_line(planned))
     word = planned.balance.delta_word
     if planned.delta or word:
         asked = float_text(planned.delta)
         click.echo(f"δ of discovered levels: asked {asked}{f', {word}' if word else ''}")
     if planned.word:
         click.echo(planned.word)
+
+
+def _account_line(planned: Plan) -> str:
+    """What is asked, spent, left and allowed. Of one window with a limit of its own first that of
+    the window, else what is left of it would stand beside what all of them have spent.
+    """
+    balance, currency = planned.balance, planned.spec.currency
+    if balance.window_left is None or len(planned.windows) > 1:
+        return _amounts_line(planned.amounts, currency)
+    of_window = {
+        "asked": planned.asked,
+        f"spent in {balance.window}": balance.window_spent,
+        "left": planned.left,
+        "each_window": balance.window_ceiling,
+    }
+    of_all = {name: it for name, it in planned.amounts.items() if name not in of_window}
+    together = _amounts_line(of_all, currency)
+    return f"{_amounts_line(of_window, currency)}; all windows together: {together}"
+
+
+def _amounts_line(amounts: Mapping[str, Fraction | None], currency: Currency) -> str:
+    texts = ("no limit" if one is None else currency.text(one) for one in amounts.values())
+    return ", ".join(f"{name} {text}" for name, text in zip(amounts, texts, strict=True))
 
 
 NOISE_WORDS = (

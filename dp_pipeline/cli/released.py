@@ -135,11 +135,14 @@ class ReleasedRun:
     def _print_centres(self) -> None:
         """Of the model that is declared first, at the largest ε: the report shows the others."""
         from dp_pipeline.reporting.text import print_table
+        from dp_pipeline.spec.windows import range_text
 
         newest = self._found[-len(self._request.names) :]
         first = next((one for one in newest if one.has_centres), None)
         if first is not None:
+            windows = range_text(first.release.windows)
             title = f"Centres of {first.bundle.model} at ε={first.bundle.facts['epsilon']}"
+            title = f"{title}, {windows}" if windows else title
             print_table(title, *first.centre_table())
 
 

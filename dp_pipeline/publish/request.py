@@ -18,6 +18,7 @@ from dp_pipeline.publish.account import declared_account, limits_word
 from dp_pipeline.publish.domain_release import DomainRelease, with_discovered
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.home import Home, noise_name
+from dp_pipeline.publish.refinement import Refined
 from dp_pipeline.publish.release import Release
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, snapshot_name
 from dp_pipeline.release.measurement import deviation, gaussian_moments
@@ -354,6 +355,9 @@ def _planned(release: EpsilonRelease, request: RunRequest, last: Snapshot) -> Pl
     earlier = [_snapshot(spec.at_window(one), release.home, "") for one in release.windows[:-1]]
     reads = replace(last, earlier=tuple(earlier))
     key = release.key(reads, new_draw=request.new_draw)
+    if release.refine is not None and not any(_refines(release, one) for one in request.releases):
+        # Else what stands before it in the request would be charged, and the run would end here.
+        Refined.by(release, key)
     state = ledger.state(key.digest)
     cost = Fraction(release.nano(key), NANO) if state is None else Fraction(0)
     names = {None: "new", "settled": "settled", "dead": "dead"}
@@ -367,6 +371,15 @@ def _planned(release: EpsilonRelease, request: RunRequest, last: Snapshot) -> Pl
         cells,
         windows=release.windows,
         noise=_noise_of_a_count(release),
+    )
+
+
+def _refines(release: EpsilonRelease, other: Release) -> bool:
+    """Whether ``other``, which is asked for together with the release, is what it refines."""
+    return isinstance(other, EpsilonRelease) and (other.name, other.windows, other.epsilon) == (
+        release.name,
+        release.windows,
+        release.refine,
     )
 
 

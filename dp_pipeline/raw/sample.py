@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dp_pipeline.raw.prepare import broken_rows
 from dp_pipeline.raw.sources import read_source
-from dp_pipeline.raw.values import column_of, level_words, levels_of, missing, numbers_in
+from dp_pipeline.raw.values import column_of, have_time, level_words, levels_of, missing, numbers_in
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import Attribute
 from dp_pipeline.spec.encoding import INVALID, FloatArray
@@ -42,11 +42,14 @@ class Sample:
     rows     how many there were
     parsed   how they parse, attribute by attribute
     broken   words of a constraint → rows that break it, in declared order
+    timeless   rows that do not say when they are from, so are in no window; None where rows are
+               not cut into windows
     """
 
     rows: int
     parsed: tuple[Parsed, ...]
     broken: dict[str, int]
+    timeless: int | None = None
 
 
 def parsed_rows(spec: DatasetSpec, rows: int) -> Sample:
@@ -57,7 +60,9 @@ def parsed_rows(spec: DatasetSpec, rows: int) -> Sample:
     table, domain = read_source(spec).slice(0, rows), spec.domain
     parsed = tuple(_parsed(one, column_of(one, table)) for one in domain)
     broken = {one.words: int(broken_rows(one, domain, table).sum()) for one in domain.constraints}
-    return Sample(table.num_rows, parsed, broken)
+    windows = spec.windows
+    timeless = None if windows is None else int((~have_time(windows, table)).sum())
+    return Sample(table.num_rows, parsed, broken, timeless)
 
 
 def _parsed(attribute: Attribute, column: pa.ChunkedArray) -> Parsed:

@@ -260,6 +260,20 @@ def test_a_plan_says_what_a_sweep_costs_one_way_and_the_other(
     assert steps.asked == 1 + Fraction("1.7")
 
 
+def test_what_nobody_has_drawn_is_neither_planned_nor_run_as_a_refinement(
+    project: Project, spec: DatasetSpec
+) -> None:
+    """Else the release before it would be charged, and the run would end at the second."""
+    asked = (spec.name, "--model", "eug_kmeans", "--model", "independent", "--epsilon", "0.5")
+    planned = project.cli_here("plan", *asked)
+    assert (planned.code, "--refine previous" in planned.out) == (0, False)
+    for command in ("plan", "run"):
+        refused = project.cli_here(command, *asked, "--refine", "previous")
+        assert refused.code == 2, refused.out
+        assert "independent: refine: expected a release at ε=0.2, got none" in refused.err
+    assert project.spent(spec) == 0
+
+
 def test_the_whole_chain_refines_by_command(project: Project, spec: DatasetSpec) -> None:
     name = spec.name
     one = ("--model", "independent", "--epsilon")

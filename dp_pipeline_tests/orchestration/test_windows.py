@@ -539,7 +539,8 @@ def test_windows_are_asked_for_by_name_on_the_command_line(project: Project) -> 
     assert "asked 1.4 of all windows together, under no total" in planned.out
     one = project.cli_here("plan", "stream", "--window", "2026-W02")
     assert "Plan of stream 2026-W02" in one.out
-    assert "asked 0.7, spent 0, left 1.4" in one.out
+    assert "asked 0.7, spent in 2026-W02 0, left 1.4, each_window 1.4" in one.out
+    assert "; all windows together: spent 0, ceiling no limit" in one.out
     wrong = project.cli_here("plan", "stream", "--window", "2026-02")
     assert (wrong.code, wrong.err.count("\n")) == (2, 1)
     assert "window: expected a week such as 2026-W41, got '2026-02'" in wrong.err
