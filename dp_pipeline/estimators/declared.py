@@ -133,7 +133,7 @@ def _text(name: str, field: str, value: object) -> Any:
 
 def _bins(name: str, form: Form) -> Bins:
     if ("bins" in form) == ("edges" in form):
-        refuse(name, "bins or edges beside the bounds", "both, or none of them")
+        refuse(name, "bins or edges beside the bounds", "both" if "bins" in form else "neither")
     if "bins" in form and "bounds" not in form:
         refuse(name, "bounds beside bins", "none")
     edges = _floats(name, form, "edges", at_least=1 if "bounds" in form else 2)

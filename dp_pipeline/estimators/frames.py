@@ -191,7 +191,10 @@ def _numeric(column: Any) -> NDArray[Any]:
         raise DeclarationError("X: expected real numbers, got others: Complex data not supported")
     if dtype.kind not in "biuf":
         # The type alone: what NumPy calls a text type tells the longest text of the rows.
-        raise DeclarationError(f"X: expected columns of a numeric type, got {dtype.type.__name__}")
+        raise DeclarationError(
+            f"X: expected columns of a numeric type, got {dtype.type.__name__}: of a frame choose "
+            "some, X[[name, name]]"
+        )
     if isinstance(dtype, np.dtype):
         return np.asarray(column)
     # Nullable numbers: what is missing becomes NaN.

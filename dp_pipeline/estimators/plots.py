@@ -9,7 +9,7 @@ Matplotlib is imported late: whoever plots nothing does not wait for it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from dp_pipeline.estimators.frames import (
     text_of,
 )
 from dp_pipeline.estimators.private_kmeans import PrivateKMeans
+from dp_pipeline.estimators.private_synthesizer import PrivateSynthesizer
 from dp_pipeline.raw.comparison import distances
 from dp_pipeline.reporting.figures.cluster_map import draw_map
 from dp_pipeline.reporting.figures.cluster_view import ClusterView
@@ -50,13 +51,13 @@ OTHER, MISSING = "other", "missing"
 
 
 def plot_marginals(
-    synthetic: Any, real: Any = None, *, columns: Sequence[str] | None = None, ax: Any = None
+    synthetic: Any, real: Any = None, *, columns: str | Sequence[str] | None = None, ax: Any = None
 ) -> Any:
     """Shares of the rows in each cell of some columns: bars of synthetic rows, dots of real ones.
 
     synthetic   a frame of pandas, polars or Arrow, such as ``sample()``
     real        another one with the same columns; None draws synthetic rows alone
-    columns     all where None, at most nine
+    columns     one name or several; all where None, at most nine
     ax          axes to draw one column on; new ones where None
 
     Returns the axes of one column, or an array of them. Raises InvalidParameter for no frame, for
@@ -74,7 +75,7 @@ def plot_marginals(
 
 
 def plot_pairs(
-    synthetic: Any, real: Any = None, *, columns: Sequence[str] | None = None, ax: Any = None
+    synthetic: Any, real: Any = None, *, columns: str | Sequence[str] | None = None, ax: Any = None
 ) -> Any:
     """A square for every pair of columns. With real rows: total variation distance between their
     shares and the synthetic ones, 0 = alike, 1 = nothing in common. Without: how much the two
@@ -138,11 +139,13 @@ Table = tuple[list[str], list[IntArray]]
 
 
 def _tables(
-    synthetic: Any, real: Any, columns: Sequence[str] | None, *, most: int
+    synthetic: Any, real: Any, columns: str | Sequence[str] | None, *, most: int
 ) -> dict[str, Table]:
     """Column → its cells, for the columns that are asked for."""
     frames = [_named(one) for one in (synthetic, real) if one is not None]
-    names = list(frames[0]) if columns is None else list(columns)
+    names = (
+        [columns] if isinstance(columns, str) else list(frames[0] if columns is None else columns)
+    )
     for frame in frames:
         unknown = [name for name in names if name not in frame]
         if unknown:
@@ -160,29 +163,87 @@ def _named(table: Any) -> Mapping[Any, Any]:
     """Name → values of a column, of a frame or an array."""
     import pandas as pd
 
+    if isinstance(table, PrivateSynthesizer):
+        raise DeclarationError(
+            "plot: expected a frame, got PrivateSynthesizer: `sample()` makes one of it"
+        )
     features = features_of(plain_frame(table))
     labels = features.labels or numbered(0, len(features.columns))
     return {name: pd.Series(one) for name, one in zip(labels, features.columns, strict=True)}
 
 
 def _coded(given: Sequence[Any]) -> Table:
-    """Cells of one column: bins of many numbers, else levels. The first one decides which."""
-    numbers = [_numbers(one) for one in given]
-    first = numbers[0]
-    if first is None or any(one is None for one in numbers):
-        return _levels(given)
-    known = np.unique(first[np.isfinite(first)])
+    """Cells of one column: bins of many numbers or dates, else levels. The first one decides."""
+    for read, text in ((_numbers, _number_text), (_days, _day_text)):
+        found = [read(one) for one in given]
+        numbers = [one for one in found if one is not None]
+        if len(numbers) == len(given):
+            return _binned(numbers, text)
+    return _levels(given)
+
+
+def _binned(numbers: Sequence[FloatArray], text: Callable[[float], str]) -> Table:
+    """Cells of numbers: each one where they are few, else bins of one width. That of whole numbers
+    is whole: else some bins held more of them than others, and bars would go up and down by that.
+    """
+    known = np.unique(numbers[0][np.isfinite(numbers[0])])
     if len(known) <= MOST_LEVELS:
-        cuts, labels = (known[:-1] + known[1:]) / 2, [f"{value:g}" for value in known]
+        cuts, labels = (known[:-1] + known[1:]) / 2, [text(value) for value in known]
+    elif np.array_equal(known, np.rint(known)):
+        width = np.ceil((known[-1] - known[0] + 1) / BINS)
+        lows = np.arange(known[0], known[-1] + 1, width)
+        cuts = lows[1:]
+        labels = [_range_text(text, low, min(low + width - 1, known[-1])) for low in lows]
     else:
         edges = np.linspace(known[0], known[-1], BINS + 1)
-        cuts, labels = edges[1:-1], [f"{low:.4g} to {high:.4g}" for low, high in pairwise(edges)]
+        cuts, labels = edges[1:-1], [_range_text(text, *ends) for ends in pairwise(edges)]
     codes = [
         np.where(np.isnan(one), len(labels), np.searchsorted(cuts, one, side="right"))
         for one in numbers
-        if one is not None
     ]
     return _with_missing(labels, codes)
+
+
+def _range_text(text: Callable[[float], str], low: float, high: float) -> str:
+    """Of days the first alone: two are longer than an axis has room for."""
+    if low == high:
+        return text(low)
+    return f"from {text(low)}" if text is _day_text else f"{text(low)} to {text(high)}"
+
+
+def _number_text(value: float) -> str:
+    """
+    >>> _number_text(0.25), _number_text(11850.4), _number_text(2e9)
+    ('0.25', '11850', '2e+09')
+    """
+    return f"{value:.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.4g}"
+
+
+def _day_text(days: float) -> str:
+    """
+    >>> _day_text(20089), _day_text(20089.5)
+    ('2025-01-01', '2025-01-01 12:00')
+    """
+    moment = np.datetime64(round(days * 1440), "m")
+    return str(moment.astype("M8[D]") if days == int(days) else moment).replace("T", " ")
+
+
+def _days(values: Any) -> FloatArray | None:
+    """Dates and times, as the clocks there say it, as days since 1970, NaN where one is missing;
+    None of other things.
+    """
+    import pandas as pd
+
+    if values.dtype.kind not in "OM" or values.isna().all():
+        return None
+    if values.dtype.kind == "O" and pd.api.types.infer_dtype(values, skipna=True) not in (
+        "date",
+        "datetime",
+    ):
+        return None
+    moments = pd.to_datetime(values, utc=values.dtype.kind == "O", errors="coerce")
+    found = (moments.dt.tz_localize(None) - pd.Timestamp(0)) / pd.Timedelta(days=1)
+    return np.asarray(found.to_numpy(dtype=np.float64, na_value=np.nan))
 
 
 def _numbers(values: Any) -> FloatArray | None:

@@ -114,8 +114,8 @@ def told(
     learned, asked   two tables with the same attributes: to learn from, and to be tested on
 
     One classifier a level, each against the rest, of two levels one for both; the level with the
-    largest sum is the answer, and AUC is ``macro_auc`` of the sums. NaN for no tested row, and the
-    AUC where all tested rows have one level.
+    largest sum is the answer, and AUC is ``macro_auc`` of the sums. A level that no learned row has
+    is never the answer. NaN for no tested row, and the AUC where all tested rows have one level.
 
     >>> table = {"a": np.array([0, 0, 1, 1]), "b": np.array([0, 0, 1, 1])}
     >>> told("logistic", table, table, "b", {"a": 2, "b": 2})
@@ -127,15 +127,23 @@ def told(
         return float("nan"), float("nan")
     levels = [1] if sizes[attribute] == 2 else range(sizes[attribute])
     sums = np.stack(
-        [
-            train(method, seen, learned[attribute] == level, sizes).totals(shown, rows=rows)
-            for level in levels
-        ],
+        [_sums(method, seen, learned[attribute] == level, shown, sizes, rows) for level in levels],
         axis=1,
     )
     if sizes[attribute] == 2:
         sums = np.concatenate([-sums, sums], axis=1)
     return float((sums.argmax(axis=1) == right).mean()), macro_auc(sums.astype(np.float64), right)
+
+
+def _sums(
+    method: Method, seen: Codes, answers: Answers, shown: Codes, sizes: Mapping[str, int], rows: int
+) -> IntArray:
+    """The sum of one level for each of the rows that are asked about; the least of all where no
+    learned row has it: that of a constant answer is near 0, above those of most rare levels.
+    """
+    if len(answers) and not answers.any():
+        return np.full(rows, np.iinfo(np.int64).min >> 1)
+    return train(method, seen, answers, sizes).totals(shown, rows=rows)
 
 
 def held_out(rows: int, *, seed: int) -> tuple[IntArray, IntArray]:

@@ -215,7 +215,8 @@ def _no_rows(total: NoisyTotal) -> tuple[str, ...]:
         return ()
     return (
         f"No rows to be seen: their noisy number, {total.text}, is not above its noise, so this "
-        "release is like one of an empty table.",
+        "release is like one of an empty table. Rows that break the declaration may have been "
+        "dropped.",
     )
 
 

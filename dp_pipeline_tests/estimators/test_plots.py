@@ -12,7 +12,13 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from dp_pipeline.estimators import InvalidParameter, plot_map, plot_marginals, plot_pairs
+from dp_pipeline.estimators import (
+    InvalidParameter,
+    PrivateSynthesizer,
+    plot_map,
+    plot_marginals,
+    plot_pairs,
+)
 from dp_pipeline_tests.estimators.people import VILLAGES, private, quiet_fit
 
 mpl.use("Agg")
@@ -95,6 +101,52 @@ def test_columns_that_cannot_be_drawn_are_refused(words: str, call: dict[str, An
         plot_marginals(DRAWN, **call)
     with pytest.raises(InvalidParameter, match="columns: expected at least two, got 1"):
         plot_pairs(DRAWN, columns=["pet"])
+
+
+DAYS = pd.Series(pd.date_range("2025-01-01", periods=100))
+
+
+@pytest.mark.parametrize(
+    "days",
+    [DAYS, DAYS.dt.date, DAYS.dt.tz_localize("Europe/Zurich"), DAYS.astype("date32[pyarrow]")],
+    ids=["pandas", "dates", "zone", "arrow"],
+)
+def test_dates_are_drawn_in_bins_of_whole_days(days: Any):
+    axes = plot_marginals(pd.DataFrame({"day": days}), pd.DataFrame({"day": days[:5]}))
+    assert [bar.get_width() for bar in axes.patches] == [0.05] * 20
+    assert axes.lines[0].get_xdata().tolist() == [1.0] + [0.0] * 19
+    assert axes.get_yticklabels()[0].get_text() == "from 2025-01-01"
+
+
+def test_few_dates_and_times_are_drawn_one_by_one():
+    texts = ["2025-01-02", "2025-01-03 12:30", None, "2025-01-02"]
+    moments = pd.to_datetime(texts, format="ISO8601")
+    assert bars(plot_marginals(pd.DataFrame({"at": moments}))) == {
+        "2025-01-02": 0.5,
+        "2025-01-03 12:30": 0.25,
+        "missing": 0.25,
+    }
+
+
+def test_rows_of_other_dates_are_far_away():
+    drawn = pd.DataFrame({"day": DAYS, "pet": "cat"})
+    real = pd.DataFrame({"day": DAYS[:50], "pet": "cat"})
+    assert plot_pairs(drawn, real).texts[0].get_text() == "0.50"
+
+
+def test_as_many_whole_numbers_are_in_each_bin():
+    ages = pd.DataFrame({"age": np.arange(18, 92)})
+    axes = plot_marginals(ages, columns="age")
+    shares = [bar.get_width() for bar in axes.patches]
+    assert shares[:-1] == [4 / 74] * 18
+    assert axes.get_yticklabels()[0].get_text() == "18 to 21"
+
+
+def test_a_fitted_synthesizer_is_no_frame():
+    pets = pd.concat([DRAWN] * 100)
+    fitted = PrivateSynthesizer(domain={"pet": ["cat", "dog"]}, epsilon=1).fit(pets)
+    with pytest.raises(InvalidParameter, match="got PrivateSynthesizer: `sample"):
+        plot_marginals(fitted)
 
 
 @pytest.mark.parametrize("rows", [0, 1])

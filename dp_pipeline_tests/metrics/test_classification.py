@@ -9,7 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.metrics import classification
-from dp_pipeline.metrics.classification import LinearClassifier, held_out, misclassification, train
+from dp_pipeline.metrics.classification import (
+    LinearClassifier,
+    held_out,
+    misclassification,
+    told,
+    train,
+)
 from dp_pipeline.spec.errors import DeclarationError
 
 SIZES = {"a": 2, "b": 3}
@@ -110,3 +116,17 @@ def test_held_out_rows_are_a_fifth_and_no_row_is_in_both(rows, seed):
 
 def test_another_seed_holds_out_other_rows():
     assert held_out(100, seed=0)[1].tolist() != held_out(100, seed=1)[1].tolist()
+
+
+@pytest.mark.parametrize("method", ["svm", "logistic"])
+def test_a_level_that_no_learned_row_has_is_never_the_answer(method):
+    rng = np.random.default_rng(7)
+    table = {"a": rng.integers(0, 2, 600), "b": np.repeat([0, 1, 2, 3], 150)}
+    learned = {name: codes[table["b"] < 3] for name, codes in table.items()}
+    accuracy, _ = told(method, learned, learned, "b", {"a": 2, "b": 9})
+    assert accuracy >= 1 / 3
+
+
+def test_two_levels_of_which_one_is_learned_are_told_as_that_one():
+    table = {"a": np.array([0, 1, 0]), "b": np.array([0, 0, 0])}
+    assert told("logistic", table, table, "b", {"a": 2, "b": 2})[0] == 1.0
