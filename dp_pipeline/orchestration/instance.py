@@ -135,7 +135,10 @@ def _parsed(settings: str, *, of: Path) -> dict[str, Any]:
     try:
         found = yaml.safe_load(settings)
     except (yaml.YAMLError, RecursionError):
-        found = None
+        raise _no_settings(of) from None
+    # Dagster itself asks for an empty file, where none of its settings is to be another one.
+    if found is None:
+        return {}
     if not isinstance(found, dict):
         raise _no_settings(of)
     return found

@@ -97,7 +97,16 @@ def test_a_storage_of_the_stewards_own_is_kept(home: Home):
     assert settings(make_dagster_home(home)) == {"storage": own}
 
 
-@pytest.mark.parametrize("text", ["- a list\n", "storage: [\n", ""])
+@pytest.mark.parametrize("text", ["", "# Nothing is to be another one.\n"])
+def test_settings_of_ones_own_that_say_nothing_are_left_as_they_are(home: Home, text: str):
+    own = home.root.parent / ".dagster_home" / "dagster.yaml"
+    own.parent.mkdir()
+    own.write_text(text, encoding="utf-8")
+    make_dagster_home(home)
+    assert own.read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize("text", ["- a list\n", "storage: [\n", "quiet\n"])
 def test_what_is_no_settings_is_refused_in_one_line(home: Home, text: str):
     folder = home.root.parent / ".dagster_home"
     folder.mkdir()
