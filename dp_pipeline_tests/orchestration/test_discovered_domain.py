@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dp_pipeline.gate import discovery
 from dp_pipeline.orchestration.checks import domain_checks
 from dp_pipeline.publish import domain_release
 from dp_pipeline.publish.domain_release import NAME, DomainRelease, publish_domain, with_discovered
@@ -233,13 +234,13 @@ def test_a_new_draw_is_another_domain_at_the_full_price_and_releases_follow_it(
 def test_where_noise_says_too_little_it_is_paid_for_and_says_so_for_ever(
     project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
 ):
-    real = domain_release.discover
+    real = discovery.discover
 
     def too_little(*arguments: Any) -> DiscoveredDomain:
         real(*arguments)
         raise NotDiscovered("zone: expected two levels above the noise, got fewer")
 
-    monkeypatch.setattr(domain_release, "discover", too_little)
+    monkeypatch.setattr(discovery, "discover", too_little)
     with pytest.raises(NotDiscovered, match="shops: zone"):
         publish_domain(of(project, spec))
     assert project.ledger.balance("members").spent == COST
@@ -371,7 +372,7 @@ def test_a_discovery_that_leaves_a_rest_unspent_is_refused_before_it_is_charged(
     def nothing(*_: object) -> None:
         raise NotDiscovered("nothing was asked")
 
-    monkeypatch.setattr(domain_release, "discover", nothing)
+    monkeypatch.setattr(discovery, "discover", nothing)
     with pytest.raises(BoundaryViolation, match="expected charges of exactly"):
         publish_domain(of(project, spec))
     assert project.ledger.balance("members").spent == 0

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 from dp_pipeline.reporting.figures import (
-    cluster_map,
     cluster_maps,
-    curves,
     marginal_bars,
     model_graph,
+    picture,
     utility_panels,
     utility_plot,
 )
@@ -207,7 +206,7 @@ def drawn_axes(view: ClusterView) -> tuple[Any, Any]:
         return b""
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cluster_map, "png", kept)
+        patch.setattr(picture, "png", kept)
         cluster_maps([view], title="t")
     return figures[0], figures[0].axes[0]
 
@@ -465,7 +464,7 @@ def test_no_two_ticks_of_a_small_panel_have_the_same_text():
     rows = [exact("a", e, v, k) for k in "abcd" for e, v in ((HALF, 0.25), (ONE, 0.125))]
     figures: list[Any] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(curves, "png", lambda figure: figures.append(figure) or b"")
+        patch.setattr(picture, "png", lambda figure: figures.append(figure) or b"")
         utility_panels(rows, metrics=["a", "b", "c", "d"], title="t")
     figures[0].canvas.draw()
     for axes in figures[0].axes[1:]:
