@@ -115,6 +115,22 @@ class Bundle:
         return self.spent + self.currency.cost_of(self._earlier, PURE)
 
     @property
+    def charged_in_all(self) -> Fraction:
+        """The same with what the model that it refines has spent, which is what holds for it where
+        nothing else is known of that one: what such a release costs that refines none.
+        """
+        if not self._coarse:
+            return self.charged
+        return self.charged + self.currency.cost_of(
+            self.budget.amount_of(self._coarse), self.budget
+        )
+
+    @property
+    def _coarse(self) -> Fraction:
+        """The ε that it was refined from; 0 where it was drawn by itself."""
+        return Fraction(self.facts.get(REFINED_FROM, "0"))
+
+    @property
     def _earlier(self) -> Fraction:
         return Fraction(self.facts.get(EARLIER_EVALUATION, "0"))
 
@@ -123,11 +139,9 @@ class Bundle:
         """The ε that holds for all that was charged, together with what it refines: pure where
         every charge was, else at the δ of its population, rounded up.
         """
-        coarse = Fraction(self.facts.get(REFINED_FROM, "0"))
         if self.budget == PURE:
-            return sum((spend.epsilon for spend in self.spends), self._earlier + coarse)
-        paid = self.budget.amount_of(coarse) if coarse else Fraction(0)
-        return self.currency.epsilon_of(self.charged + paid)
+            return sum((spend.epsilon for spend in self.spends), self._earlier + self._coarse)
+        return self.currency.epsilon_of(self.charged_in_all)
 
     @property
     def own_delta(self) -> Fraction:

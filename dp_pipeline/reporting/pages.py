@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dp_pipeline.files import make_private, write_whole
+from dp_pipeline.release.bundle import REFINES, Bundle
 from dp_pipeline.reporting.figures.picture import SIGNATURE, is_tall
 from dp_pipeline.reporting.figures.seen import Picture
 from dp_pipeline.reporting.metrics import (
@@ -151,7 +152,7 @@ def _over_epsilon(releases: Sequence[Any], rows: Sequence[QualityRow]) -> dict[s
     }
     return {
         "fit": len(fit),
-        "spent": sum((one.bundle.charged for one in fit), Fraction(0)),
+        "spent": _spent([one.bundle for one in fit]),
         "drawable": [one.name for one in releases if one.may_be_drawn_again],
         "caveats": {standing: found for standing, found in caveats.items() if found},
         "prices": prices,
@@ -160,6 +161,17 @@ def _over_epsilon(releases: Sequence[Any], rows: Sequence[QualityRow]) -> dict[s
         "has_noisy_numbers": any(row.scale is not None for row in rows),
         "sample_words": sample_words(rows),
     }
+
+
+def _spent(bundles: Sequence[Bundle]) -> Fraction:
+    """What some releases cost together at most: a refinement what it has added where the release
+    that it refines is one of them, else with what that one has spent.
+    """
+    keys = {one.key for one in bundles}
+    return sum(
+        (one.charged if one.facts.get(REFINES) in keys else one.charged_in_all for one in bundles),
+        Fraction(0),
+    )
 
 
 class Grid(NamedTuple):

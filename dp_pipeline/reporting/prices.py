@@ -1,6 +1,7 @@
 """What releases cost: the price beside every ε, what a population has spent, and what is left.
 
-A price is what the ledger was charged: the ε of a release and that of its evaluation, or their ρ.
+A price is what the ledger is charged for a release that refines none: its ε and that of its
+evaluation, or their ρ.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def prices_of(releases: Sequence[PrivateRelease]) -> Prices:
     for one in releases:
         if one.bundle.is_dp:
             asked = Fraction(one.bundle.facts["epsilon"])
-            found.setdefault(asked, set()).add(one.bundle.charged)
+            found.setdefault(asked, set()).add(one.bundle.charged_in_all)
     if all(charged == {asked} for asked, charged in found.items()):
         return {}
     symbol = releases[0].bundle.currency.symbol
@@ -73,11 +74,11 @@ class Outlook:
         if spec.windows is not None:
             newest = [one for one in dp if one.spec.window == dp[0].spec.window]
             # What is of several windows is charged to each of them.
-            price = sum((one.bundle.charged * one.span for one in newest), Fraction(0))
+            price = sum((one.bundle.charged_in_all * one.span for one in newest), Fraction(0))
             return cls(balance, windows or {}, price or None, f"{spec.windows.every}s")
         chosen = spec.publish
         named = [
-            one.bundle.charged
+            one.bundle.charged_in_all
             for one in dp
             if chosen is not None
             and one.bundle.model == chosen.model

@@ -47,6 +47,30 @@ def test_models_of_other_prices_at_one_epsilon_show_the_least_and_the_most():
     assert prices_of([paid(HALF, TENTH), paid(HALF)]) == {HALF: "price ε = 0.5 to 0.6"}
 
 
+REFINED = {"epsilon": "1", "refined_from": "0.5", "refines": "ab" * 32}
+"""Facts of a release at ε = 1 that refines the one of ``samples`` at ε = 0.5."""
+
+
+def test_the_price_of_a_refinement_is_that_of_its_epsilon_and_not_what_it_added():
+    refined = paid(HALF, TENTH, **REFINED)
+    assert prices_of([refined]) == {ONE: "price ε = 1.1"}
+    declared = spec(publish=Publication("eug_kmeans", ONE))
+    assert Outlook.of(declared, Balance(ceiling=TEN, spent=ONE), [refined]).price == ONE + TENTH
+
+
+def test_a_page_without_the_release_that_is_refined_adds_up_what_that_one_has_spent(tmp_path: Path):
+    base, elsewhere = paid(HALF), "cd" * 32
+    refines_base = paid(HALF, **REFINED)
+    refines_another = paid(HALF, **{**REFINED, "refines": elsewhere})
+    for releases, cost in [
+        ([base, refines_base], "1"),
+        ([refines_another], "1"),
+        ([base, refines_another], "1.5"),
+    ]:
+        text = " ".join(written(tmp_path, releases=releases).split())
+        assert f"together they cost ε = {cost} at most" in text
+
+
 def test_what_is_left_is_counted_in_releases_as_they_are_published():
     declared = spec(publish=PUBLISHED)
     releases = [paid(ONE, TENTH, epsilon="1"), paid(HALF, TENTH)]
