@@ -241,9 +241,11 @@ class PrivateRelease(ReportedRelease):
         """How far its rows are from its own noisy answers, and from public rows; None where neither
         is known.
         """
-        codes = self.bundle.tables.get("codes")
-        if codes is None:
+        stored = self.bundle.tables.get("codes")
+        if stored is None:
             return None
+        # Each table looks at its columns, and each look at a column of many rows reads it.
+        codes = dict(stored)
         domain = self.spec.domain
         answers = NoisyAnswers.of_bundle(self.bundle, domain)
         measured = () if answers is None else answers.compared(codes, domain)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from dp_pipeline.release.long_columns import LongColumns
 from dp_pipeline.reporting.pages import write_report
 from dp_pipeline.reporting.quality import ComparedTable
 from dp_pipeline.reporting.releases import PrivateRelease
@@ -69,6 +73,19 @@ def test_tables_over_groups_of_levels_are_compared_over_groups():
     assert found["smokes", "pet"].model > 0.4
     assert found["pet",].model > 0.4
     assert quality.unmeasured == 0
+
+
+def test_a_column_of_many_rows_is_read_once_for_all_tables():
+    read = Counter[str]()
+
+    def batches(name: str) -> Iterator[np.ndarray]:
+        read[name] += 1
+        yield TABLES["codes"][name]
+
+    codes = LongColumns({name: partial(batches, name) for name in TABLES["codes"]})
+    made = bundle(tables={**TABLES, "codes": codes})
+    assert PrivateRelease(spec=spec(domain=PEOPLE), bundle=made).quality == released().quality
+    assert read == {"smokes": 1, "pet": 1}
 
 
 def test_a_page_blames_the_model_where_noise_explains_too_little(tmp_path: Path):
