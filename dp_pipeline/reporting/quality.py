@@ -266,10 +266,11 @@ _LIKENESS = {
 def percent(share: float) -> str:
     """A share as a person reads it.
 
-    >>> percent(0.125)
-    '12.5 %'
+    >>> percent(0.125), percent(float("nan"))
+    ('12.5 %', 'n/a')
     """
-    return f"{number_text(100 * share)} %"
+    text = number_text(100 * share)
+    return text if isnan(share) else f"{text} %"
 
 
 def _said(tables: Sequence[ComparedTable], what: str) -> str:
