@@ -14,6 +14,7 @@ from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
 from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
 from dp_pipeline.models.clustering.htree_kmeans import HTreeKMeans
 from dp_pipeline.models.clustering.idp_kmeans import IdpKMeans
+from dp_pipeline.models.clustering.moved_centres import part_of_the_spread
 from dp_pipeline.models.tables.independent import Independent
 from dp_pipeline.release.accountant import Accountant
 from dp_pipeline.release.clusters import Clusters, Synopsis
@@ -84,13 +85,25 @@ class UnpaidStart(IdpKMeans):
 class UnpaidRecount(HTreeKMeans):
     """Counts boxes of its tree once more, past the accountant, with as much again."""
 
-    def _tree(
-        self, curator: Curator, columns: tuple[str, ...], epsilon: Fraction, kept: Fraction
-    ) -> tuple[Synopsis, float]:
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
+        columns = curator.domain.names
         tree = BitTree.over(columns, curator.domain.box(columns))
         nodes = Prefixes.root().children(4)
-        unpaid(curator).measure_boxes(tree, nodes, epsilon=kept)
-        return super()._tree(curator, columns, epsilon, kept)
+        unpaid(curator).measure_boxes(tree, nodes, epsilon=epsilon / 4)
+        return super().fit(curator, epsilon=epsilon, rng=rng)
+
+
+@dataclass(frozen=True)
+class UnpaidDistance(HTreeKMeans):
+    """Asks past the accountant how far rows are from the middle of all."""
+
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
+        columns = curator.domain.names
+        ends = np.array([[one.lower, one.upper] for one in curator.domain.box(columns)])
+        whole = Synopsis(columns, ends[:, :1].T, ends[:, 1:].T, np.array([100.0]))
+        # Forced answers are small: they speak for nobody here, and for a person in the tree.
+        part_of_the_spread(unpaid(curator), whole, epsilon=10 * epsilon)
+        return super().fit(curator, epsilon=epsilon, rng=rng)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,11 @@ from dp_pipeline_tests.models.contract import (
     clustering_cases,
     run,
 )
-from dp_pipeline_tests.models.mutants import KeepsTheStartOfAnEmptyCluster, UnpaidRecount
+from dp_pipeline_tests.models.mutants import (
+    KeepsTheStartOfAnEmptyCluster,
+    UnpaidDistance,
+    UnpaidRecount,
+)
 from dp_pipeline_tests.models.spaces import (
     SIDES,
     Place,
@@ -147,11 +151,14 @@ def test_a_model_that_an_added_person_changes_is_caught_in_any_dimension(d: int)
 
 
 @pytest.mark.parametrize("d", [3, 16])
-def test_a_default_that_counts_its_leaves_again_unpaid_is_caught(d: int) -> None:
+@pytest.mark.parametrize("mutant", [UnpaidRecount, UnpaidDistance])
+def test_a_default_that_asks_unpaid_for_leaves_or_distances_is_caught(
+    mutant: type[HTreeKMeans], d: int
+) -> None:
     domain = space(d)
     with pytest.raises(AssertionError):
         check_loss(
-            UnpaidRecount(k=K),
+            mutant(k=K),
             (),
             (place_in(domain, 0.3),),
             epsilon=ONE,

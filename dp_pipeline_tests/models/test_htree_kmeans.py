@@ -11,7 +11,8 @@ import pytest
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models.clustering.htree_kmeans import HTreeKMeans
 from dp_pipeline.release.transcript import Transcript
-from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.encoding import FloatArray, IntArray
 from dp_pipeline.spec.parameters import texts_of
 from dp_pipeline_tests.models.contract import Constant, Run, check_valid, run
 from dp_pipeline_tests.models.spaces import in_memory, space, two_groups
@@ -53,11 +54,42 @@ def test_from_three_columns_on_a_share_is_kept_from_the_tree(d: int) -> None:
 
 
 @pytest.mark.parametrize("d", [3, 4, 5, 8])
-def test_at_a_weak_signal_it_counts_few_columns_again_and_moves_fewer_centres_of_many(
-    d: int,
-) -> None:
+def test_at_a_weak_signal_it_counts_again_instead_of_moving_centres(d: int) -> None:
     assert kinds(fitted(d, STRONG)) == ["tree", "residuals"]
-    assert kinds(fitted(d, WEAK)) == ["tree", "counts" if d < 5 else "residuals"]
+    assert kinds(fitted(d, WEAK)) == ["tree", "counts"]
+
+
+def near_the_middle(domain: Domain, people: int) -> FloatArray:
+    """Two groups at a tenth of where they are, so that boxes overstate how far they are."""
+    middle = np.array([(one.lower + one.upper) / 2 for one in domain.box(domain.names)])
+    return middle + (np.array(two_groups(domain, people)) - middle) / 10
+
+
+MANY_CENTRES = replace(MODEL, k=20)
+"""So many that ``STRONG`` people are few for them, and enough to be asked how far they are."""
+
+
+@pytest.mark.parametrize("d", [5, 8])
+def test_in_many_columns_it_is_asked_whether_rows_are_nearer_than_their_boxes_say(d: int) -> None:
+    assert kinds(fitted(d, model=MANY_CENTRES)) == ["tree", "clipped", "counts"]
+    near = in_memory(near_the_middle(space(d), STRONG), space(d))
+    assert kinds(run(MANY_CENTRES, near, domain=space(d))) == ["tree", "clipped", "residuals"]
+
+
+def test_in_few_columns_nothing_is_asked_of_rows_near_the_middle() -> None:
+    near = in_memory(near_the_middle(space(4), STRONG), space(4))
+    assert kinds(run(MANY_CENTRES, near, domain=space(4))) == ["tree", "counts"]
+
+
+@pytest.mark.parametrize("d", [5, 8])
+def test_after_an_earlier_release_the_same_is_asked(d: int) -> None:
+    for place, last in ((two_groups, "counts"), (near_the_middle, "residuals")):
+        rows = in_memory(place(space(d), STRONG), space(d))
+        model = replace(MANY_CENTRES, plan_from="previous")
+        before = run(model, rows, domain=space(d))
+        after = run(model, rows, domain=space(d), earlier=before.released.tables())
+        assert kinds(after) == ["counts", "clipped", last]
+        assert sum(spend.epsilon for spend in after.spends) == 1
 
 
 @pytest.mark.parametrize("d", [5, 8])

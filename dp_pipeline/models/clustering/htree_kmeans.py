@@ -10,8 +10,8 @@ count; a node that holds many hands most of its ε on to its descendants.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from math import log
@@ -26,7 +26,11 @@ from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.inference.noisy_tree import NoisyTree, Sparsity
 from dp_pipeline.models.base import clustering_columns, plan_from, require_plan, smooth
 from dp_pipeline.models.clustering.base import Clustering
-from dp_pipeline.models.clustering.moved_centres import move_as_many_as_can, move_by_residuals
+from dp_pipeline.models.clustering.moved_centres import (
+    move_as_many_as_can,
+    move_by_residuals,
+    part_of_the_spread,
+)
 from dp_pipeline.release.clusters import Clusters, Synopsis, Tables
 from dp_pipeline.release.counted_boxes import CountedBoxes
 from dp_pipeline.release.measurement import SHARES, variance, variances
@@ -225,7 +229,16 @@ ENOUGH = 50.0
 """Rows a cluster, in units of the noise's scale, from which on all centres are moved."""
 
 MANY_COLUMNS = 5
-"""Columns from which on, at less, as many centres are moved as the noise allows."""
+"""Columns from which on, at less, it is asked whether some centres are better moved."""
+
+NEAR_THE_MIDDLE = 0.36
+"""Part of the boxes' spread below which rows are so near to the middle of all that some are."""
+
+ENOUGH_TO_ASK = 8.0
+"""Rows, in units of that question's noise, below which its answer would tell nothing."""
+
+Mover = Callable[..., FloatArray]
+"""From centres (k, d), their synopsis and ε to centres that were moved."""
 
 
 @dataclass(frozen=True)
@@ -242,18 +255,20 @@ class HTreeKMeans(Clustering):
     smooth      whether those counts are combined with what the tree of before says of these leaves
 
     With three columns or more, a share φ = min(0.4, d/16) of ε is kept from the tree to move
-    centres (``move_by_residuals``): all k where the tree shows a strong signal. At a weak one
-    three or four columns have their leaves counted once more. With more columns a box is long and
-    its middle far from the mean of its rows: as many centres are moved as have rows for it, and the
-    others are put between a moved one and where the tree has them, which no cost can rise by.
+    centres (``move_by_residuals``): all k where the tree shows a strong signal. At a weak one the
+    leaves are counted once more, but for long boxes whose middles are far from the mean of their
+    rows: with five columns or more an eighth of φε buys how far the rows are from the middle of
+    all, and where that is little beside what the boxes say, as many centres are moved as have rows
+    for it, and the others are put beside moved ones, which no cost can rise by.
 
     *Proof.* One tree session at (1 − φ)ε: ``gate.trees`` proves that the counts along
     every root-to-leaf path cost exactly that, and that siblings are disjoint. Which node is
     counted next, with how many shares and how far below, is a function of earlier noisy
     counts, of ε, k, d and the distance (``grow``); no number of rows enters. What φε
-    is used for is a function of noisy counts; leaves are disjoint, Δ1 = 1, and the
-    residuals have their own proof. The centres that these are of depend on answers and
-    measuring parameters alone. Agreement between levels and k-means are post-processing. ∎
+    is used for is a function of noisy answers, and its parts add up to it; leaves are
+    disjoint, Δ1 = 1, and distances and residuals have their own proofs. The centres that these
+    are of depend on answers and measuring parameters alone. Agreement between levels and k-means
+    are post-processing. ∎
 
     Source: our own; sharing ε along paths instead of levels, a budget that grows towards the
     leaves (Cormode, Procopiuc, Srivastava, Shen, Yu, ICDE 2012), inverse-variance
@@ -277,8 +292,21 @@ class HTreeKMeans(Clustering):
         """Centres (k, d) and the tree's leaves as synopsis; spends exactly ``epsilon``."""
         columns = clustering_columns(self.columns, curator.domain)
         kept = _kept_share(len(columns)) * epsilon
-        synopsis, signal = self._tree(curator, columns, epsilon - kept, kept)
-        return self._released(curator, synopsis, signal, kept, rng)
+        box, rate = curator.domain.box(columns), float(epsilon - kept) / curator.distance
+        tree = BitTree.over(columns, box)
+        session = curator.open_tree(tree, epsilon=epsilon - kept)
+        grown = grow(session, tree, clusters=self.k, rate=rate)
+        session.close()
+        synopsis, move = grown.synopsis(tree, box), None
+        if kept:
+            move, kept = self._mover(curator, synopsis, grown.plan.signal, kept)
+        if kept and move is None:
+            positions, nodes = grown.noisy.leaves
+            again = curator.measure_boxes(tree, nodes, epsilon=kept)
+            spread = np.full(len(nodes), variance(again.scale))
+            grown.noisy.count_again(positions, again.table, spread)
+            synopsis = grown.synopsis(tree, box)
+        return self._released(synopsis, move, kept, rng)
 
     def fit_after(
         self,
@@ -291,7 +319,7 @@ class HTreeKMeans(Clustering):
         """The same with the leaves of an earlier tree, counted at once.
 
         *Proof.* The leaves are a function of released numbers, ε and the distance. They are
-        disjoint: one count of all costs what it is given; smoothing is post-processing. ∎
+        disjoint: a count of all costs what it is given; smoothing is post-processing. ∎
         """
         columns = clustering_columns(self.columns, curator.domain)
         box, tree = curator.domain.box(columns), BitTree.over(columns, curator.domain.box(columns))
@@ -300,50 +328,53 @@ class HTreeKMeans(Clustering):
         rate = float(epsilon - kept) / curator.distance
         plan = GrowthPlan.of(known.rows, clusters=self.k, rate=rate)
         leaves = known.leaves(rate=rate, caution=plan.caution)
-        if kept and not _is_for_moving(columns, plan.signal):
+        if plan.signal < ENOUGH and len(columns) < MANY_COLUMNS:
             # As in a new tree: what is not kept for moving centres counts the leaves.
             kept = Fraction(0)
         counted = curator.measure_boxes(tree, leaves, epsilon=epsilon - kept)
         values, spread = counted.table.astype(np.float64), variance(counted.scale)
-        told = CountedBoxes.of_tree(tree, leaves, box, values, spread)
+        synopsis, move = _counted(tree, leaves, box, values, spread), None
+        if kept:
+            move, kept = self._mover(curator, synopsis, plan.signal, kept)
+        if kept and move is None:
+            again = curator.measure_boxes(tree, leaves, epsilon=kept)
+            precisions = 1 / spread, 1 / variance(again.scale)
+            values = np.average([values, again.table], axis=0, weights=precisions)
+            spread = 1 / sum(precisions)
+            synopsis = _counted(tree, leaves, box, values, spread)
         if self.smooth == "true":
             values, _ = smoothed(values, spread, known.mass(leaves), spread)
-        synopsis = Synopsis(columns, *tree.boxes(leaves, box), whole_counts(values), told)
-        return self._released(curator, synopsis, plan.signal, kept, rng)
+            synopsis = replace(synopsis, weights=whole_counts(values))
+        return self._released(synopsis, move, kept, rng)
+
+    def _mover(
+        self, curator: Curator, synopsis: Synopsis, signal: float, kept: Fraction
+    ) -> tuple[Mover | None, Fraction]:
+        """What moves centres, None where the leaves are rather counted again, and what is left of
+        ``kept`` for it."""
+        if signal >= ENOUGH:
+            return partial(move_by_residuals, curator), kept
+        asked = kept / 8
+        rows = float(synopsis.weights.clip(min=0).sum() * asked / curator.distance)
+        if len(synopsis.columns) < MANY_COLUMNS or rows < ENOUGH_TO_ASK:
+            return None, kept
+        part = part_of_the_spread(curator, synopsis, epsilon=asked)
+        fewer = partial(self._begun, synopsis)
+        move = (
+            partial(move_as_many_as_can, curator, fewer=fewer) if part < NEAR_THE_MIDDLE else None
+        )
+        return move, kept - asked
 
     def _released(
-        self,
-        curator: Curator,
-        synopsis: Synopsis,
-        signal: float,
-        kept: Fraction,
-        rng: np.random.Generator,
+        self, synopsis: Synopsis, move: Mover | None, kept: Fraction, rng: np.random.Generator
     ) -> Clusters:
-        """Centres of a synopsis, moved for ``kept`` where that is kept for it."""
-        clusters = Clusters(synopsis.columns, self._begun(synopsis, self.k), synopsis)
-        if kept and _is_for_moving(synopsis.columns, signal):
-            begun, move = clusters.centres, move_by_residuals
-            if signal < ENOUGH:
-                move = partial(move_as_many_as_can, fewer=partial(self._begun, synopsis))
-            moved = move(curator, begun, synopsis, epsilon=kept)
-            clusters = Clusters(synopsis.columns, moved, synopsis)
-        return clusters if self.recluster is None else self._clusters(synopsis, self.recluster, rng)
-
-    def _tree(
-        self, curator: Curator, columns: tuple[str, ...], epsilon: Fraction, kept: Fraction
-    ) -> tuple[Synopsis, float]:
-        """The noisy leaves, and the signal a cluster; spends ``kept`` too if that is weak."""
-        box = curator.domain.box(columns)
-        tree = BitTree.over(columns, box)
-        session = curator.open_tree(tree, epsilon=epsilon)
-        grown = grow(session, tree, clusters=self.k, rate=float(epsilon) / curator.distance)
-        session.close()
-        if kept and not _is_for_moving(columns, grown.plan.signal):
-            positions, nodes = grown.noisy.leaves
-            again = curator.measure_boxes(tree, nodes, epsilon=kept)
-            spread = np.full(len(nodes), variance(again.scale))
-            grown.noisy.count_again(positions, again.table, spread)
-        return grown.synopsis(tree, box), grown.plan.signal
+        """Centres of a synopsis, moved for ``kept`` where there is what moves them."""
+        centres = self._begun(synopsis, self.k)
+        if move is not None:
+            centres = move(centres, synopsis, epsilon=kept)
+        if self.recluster is not None:
+            return self._clusters(synopsis, self.recluster, rng)
+        return Clusters(synopsis.columns, centres, synopsis)
 
     def _begun(self, synopsis: Synopsis, k: int) -> FloatArray:
         return self._clusters(synopsis, k, _generator(synopsis)).centres
@@ -358,9 +389,12 @@ def _kept_share(dimensions: int) -> Fraction:
     return Fraction(0) if dimensions < 3 else min(Fraction(2, 5), Fraction(dimensions, 16))
 
 
-def _is_for_moving(columns: tuple[str, ...], signal: float) -> bool:
-    """Whether that share moves centres; else it counts leaves."""
-    return len(columns) >= MANY_COLUMNS or signal >= ENOUGH
+def _counted(
+    tree: BitTree, leaves: Prefixes, box: Sequence[Coordinate], values: FloatArray, spread: float
+) -> Synopsis:
+    """Leaves of a tree with their noisy counts, all of one variance."""
+    told = CountedBoxes.of_tree(tree, leaves, box, values, spread)
+    return Synopsis(tree.columns, *tree.boxes(leaves, box), whole_counts(values), told)
 
 
 def _generator(synopsis: Synopsis) -> np.random.Generator:

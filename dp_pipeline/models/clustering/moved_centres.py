@@ -98,6 +98,35 @@ def _quantile(distances: FloatArray, weights: FloatArray) -> float:
     return float(distances[order][np.searchsorted(passed, QUANTILE * passed[-1])])
 
 
+def part_of_the_spread(curator: Curator, synopsis: Synopsis, *, epsilon: Fraction) -> float:
+    """Mean squared distance of rows from the middle of all, noisy, as a part of what it would be
+    if rows filled the synopsis' boxes evenly.
+
+    *Proof.* The middle, the clip and the number of rows are functions of the released synopsis: one
+    distance question at ``epsilon``, and a division. ∎
+    """
+    weights, box = (
+        synopsis.weights.clip(min=0).astype(np.float64),
+        curator.domain.box(synopsis.columns),
+    )
+    rows = max(1.0, float(weights.sum()))
+    with one_thread():
+        middle = weights @ synopsis.middles / rows
+        away = ((synopsis.middles - middle) ** 2).sum(axis=1)
+        away += ((synopsis.upper - synopsis.lower) ** 2).sum(axis=1) / 12
+        even = float(weights @ away) / rows
+    rule = NearestCentre.of(synopsis.columns, middle[None], box)
+    unit = rule.unit_in(box) ** 2
+    clip = max(1, int(FAR * even / unit))
+    # Twenty bits a row: finer would be noise.
+    shift = max(0, clip.bit_length() - 20)
+    total = curator.measure_distance(rule, clip=clip, shift=shift, epsilon=epsilon)
+    return float(total) * unit * (1 << shift) / rows / even if even > 0 else 1.0
+
+
+FAR = 1.5
+"""Where squared distances are clipped, in units of what even boxes would have on average."""
+
 A_CENTRE = 12.0
 """Rows a centre and column, in units of the noise's scale, that it takes to move a centre."""
 
