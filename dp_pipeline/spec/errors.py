@@ -75,6 +75,12 @@ class PipelineError(Exception):
 
     exit_code = 1
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled as it is, not made again of its message: a pool of processes waits for ever for
+        an error that it cannot read.
+        """
+        return type(self).__new__, (type(self), *self.args), self.__dict__
+
 
 class DeclarationError(PipelineError):
     """A declaration or an argument is wrong; nothing was read, charged or drawn."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from fractions import Fraction
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.spec.amounts import NANO, epsilon_text, nano_epsilon, parse_epsilon
-from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError
+from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError, Refused
 
 exactly = settings(derandomize=True, deadline=None, max_examples=200)
 nanos = st.integers(1000, 10**6 * NANO)
@@ -72,3 +73,13 @@ def test_a_refusal_says_asked_spent_left_and_ceiling_and_rounds_what_is_left_dow
         f"{line}; more, for ever: `dp-pipeline budget raise grid --total … --reason …`"
     )
     assert (refusal.left, refusal.exit_code) == (Fraction(1, 3), 3)
+
+
+def test_errors_of_another_process_arrive_as_they_were() -> None:
+    refused = BudgetExceeded(
+        "grid", asked=Fraction(1, 2), spent=Fraction(2, 3), ceiling=Fraction(1), where="toy"
+    )
+    wrong = Refused("a number", "a text", of="epsilon", field=("epsilon",), hint=": say 0.5")
+    for error in (refused, wrong, DeclarationError("no")):
+        got = pickle.loads(pickle.dumps(error))
+        assert (type(got), str(got), vars(got)) == (type(error), str(error), vars(error))
