@@ -154,7 +154,9 @@ def last_mondays(many: int) -> list[date]:
 def test_the_daemon_by_itself_starts_a_run_for_every_week_that_was_missed(tmp_path: Path) -> None:
     """Of three weeks that are over one is published: its schedule is turned on, and that is all."""
     mondays, project = last_mondays(3), Project(tmp_path)
-    first, *missed = weeks = [f"{one.isocalendar()[0]}-W{one.isocalendar()[1]:02}" for one in mondays]
+    first, *missed = weeks = [
+        f"{one.isocalendar()[0]}-W{one.isocalendar()[1]:02}" for one in mondays
+    ]
     project.datasets.mkdir(parents=True)
     project.write_rows("stream.csv", rides(mondays[0], many=60))
     windows = {"column": "ended", "every": "week", "first": first}
