@@ -19,7 +19,7 @@ from dp_pipeline.publish.request import (
     Plan,
     PlannedRelease,
     RunRequest,
-    plan_request,
+    plan_requests,
     require_budget_of_all,
 )
 from dp_pipeline.reporting.metrics import QualityRow
@@ -211,7 +211,7 @@ def plan(
         windows=windows,
         span=span,
     )
-    return PlannedRun(tuple(plan_request(one) for one in asked))
+    return PlannedRun(tuple(plan_requests(asked)))
 
 
 def run(  # noqa: PLR0913

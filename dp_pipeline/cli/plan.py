@@ -14,8 +14,7 @@ from dp_pipeline.cli.reader import READER, Document, Reader, amount_text, number
 from dp_pipeline.publish.asking import requested
 
 if TYPE_CHECKING:
-    from dp_pipeline.ledger import Balance
-    from dp_pipeline.publish.request import Plan, PlannedRelease
+    from dp_pipeline.publish.request import Plan, PlannedRelease, PlannedWindow
     from dp_pipeline.spec.amounts import Currency
     from dp_pipeline.spec.dataset import DatasetSpec
 
@@ -27,10 +26,10 @@ def plan(dataset: str, reader: Reader, **options: Any) -> None:
     """Show what `run` would cost, what noise that buys, and what the account has: asked, spent,
     left, ceiling. Nothing is read or charged.
     """
-    from dp_pipeline.publish.request import plan_request, refined_cost, require_budget_of_all
+    from dp_pipeline.publish.request import plan_requests, refined_cost, require_budget_of_all
 
     requests = requested(dataset, **options)
-    planned = [plan_request(one) for one in requests]
+    planned = plan_requests(requests)
     in_steps = refined_cost(requests[0]) if len(requests) == 1 else None
     if in_steps is not None and in_steps >= planned[0].asked:
         in_steps = None
@@ -70,9 +69,7 @@ def plan_document(planned: Sequence[Plan]) -> Document:
         "dataset": spec.name,
         "currency": spec.currency.name,
         "releases": [_release(one) for each in planned for one in each.releases],
-        "windows": [
-            _window(planned, window, balance) for window, balance in windows_of(planned).items()
-        ],
+        "windows": [_window(one) for one in windows_of(planned)],
         **{name.replace(" ", "_"): amount_text(amounts[name]) for name in known},
         "delta": str(delta),
         "limits": planned[0].word,
@@ -91,11 +88,11 @@ def _release(planned: PlannedRelease) -> dict[str, Any]:
     }
 
 
-def _window(plans: Sequence[Plan], window: str, balance: Balance) -> dict[str, str]:
-    asked = sum((one.asked_of(window) for one in plans), Fraction(0))
+def _window(planned: PlannedWindow) -> dict[str, str]:
+    balance = planned.balance
     return {
-        "window": window,
-        "asked": amount_text(asked),
+        "window": planned.name,
+        "asked": amount_text(planned.asked),
         "spent": amount_text(balance.window_spent),
         "left": amount_text(balance.left),
         "ceiling": amount_text(balance.window_ceiling),
@@ -119,12 +116,11 @@ def print_windows(plans: Sequence[Plan]) -> None:
 
     spec, currency = plans[0].spec, plans[0].spec.currency
     rows, windows = [], windows_of(plans)
-    for window, balance in windows.items():
-        own = [one for plan in plans for one in plan.releases if window in one.windows]
-        states = ", ".join(dict.fromkeys(one.state for one in own))
-        cost = sum((one.cost for one in own), Fraction(0))
-        left = "no limit" if balance.left is None else currency.text(balance.left)
-        rows.append([window, states, currency.text(cost), left])
+    for window in windows:
+        states = ", ".join(dict.fromkeys(one.state for one in window.releases))
+        left = window.balance.left
+        room = "no limit" if left is None else currency.text(left)
+        rows.append([window.name, states, currency.text(window.asked), room])
     print_table(f"Plan of {spec.name}, {len(windows)} windows", WINDOW_COLUMNS, rows)
     asked = sum((one.asked for one in plans), Fraction(0))
     ceiling = plans[0].balance.ceiling

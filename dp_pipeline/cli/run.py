@@ -280,7 +280,7 @@ def backfill(
     from dp_pipeline.orchestration.common import partition_key
     from dp_pipeline.orchestration.instance import dagster_instance
     from dp_pipeline.orchestration.jobs import require_daemon, submit_backfill
-    from dp_pipeline.publish.request import plan_request, require_budget_of_all
+    from dp_pipeline.publish.request import plan_requests, require_budget_of_all
     from dp_pipeline.reporting.text import progress
 
     requests = requested(dataset, epsilons=epsilons, windows=windows)
@@ -292,7 +292,7 @@ def backfill(
                 "releases what is published of each, got one: `dp-pipeline run` sweeps over ε"
             )
         partitions = [partition_key(one.spec.cut, one.spec.window) for one in requests]
-    planned = [plan_request(one) for one in requests]
+    planned = plan_requests(requests)
     reader.answer(
         lambda: {**plan_document(planned), "runs": partitions}, lambda: print_plans(planned)
     )

@@ -90,6 +90,8 @@ class Model:
                       again what was asked then: then it has ``refined``
     learns            whether it can plan from what an earlier window's release told: then it has
                       the parameters ``plan_from`` and ``smooth``, and ``fit_after``
+    uncounted         what it releases in place of noisy counts that those of other windows can be
+                      added to, where it releases none
     """
 
     summary: ClassVar[str]
@@ -97,6 +99,7 @@ class Model:
     needs_delta: ClassVar[bool] = False
     refines: ClassVar[bool] = False
     learns: ClassVar[bool] = False
+    uncounted: ClassVar[str] = "none"
 
     @property
     def needs_public_rows(self) -> bool:

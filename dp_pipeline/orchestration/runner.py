@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 from dp_pipeline.publish.account import open_population
 from dp_pipeline.publish.domain_release import NAME, charged_for_domain
 from dp_pipeline.publish.outcome import is_prepared, report_stands, stands
-from dp_pipeline.publish.request import RunRequest, plan_request, require_budget_of_all
+from dp_pipeline.publish.request import (
+    RunRequest,
+    plan_request,
+    plan_requests,
+    require_budget_of_all,
+)
 from dp_pipeline.raw.prepare import stages_of
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import PipelineError
@@ -146,7 +151,7 @@ def run_windows(requests: Sequence[RunRequest], on_step: OnStep) -> list[Ran]:
 
     Nothing is begun where any of them, or all together, do not fit.
     """
-    require_budget_of_all([plan_request(one) for one in requests])
+    require_budget_of_all(plan_requests(requests))
     open_population(requests[0].spec, requests[0].home)
     asked = [[level for level in one.levels if not stands(one, level)] for one in requests]
     if not any(asked) and report_stands(requests[0]):

@@ -64,7 +64,7 @@ def asked_key(release: EpsilonRelease, snapshot: Snapshot) -> ReleaseKey:
     another one.
     """
     base = replace(release, epsilon=_refinable(release), refine=None)
-    key = release.draw_key(snapshot.id).refining(base.key(snapshot).digest)
+    key = release.draw_key(snapshot.names).refining(base.key(snapshot).digest)
     past = release.home.ledger.history(key.digest)
     if past and (found := past[0].facts["epsilon"]) != release.level:
         raise DeclarationError(
@@ -87,7 +87,7 @@ def newest_key(release: EpsilonRelease, snapshot: Snapshot, cold: ReleaseKey) ->
     past = release.home.ledger.history(cold.digest)
     found = [(past[0].sequence, cold)] if past else []
     found += [
-        (entries[0].sequence, release.draw_key(snapshot.id).refining(entries[0].facts[REFINES]))
+        (entries[0].sequence, release.draw_key(snapshot.names).refining(entries[0].facts[REFINES]))
         for entries in _refinements(release, snapshot)
         if entries[0].facts["epsilon"] == release.level and entries[-1].event != "dead"
     ]
@@ -100,7 +100,7 @@ def _refinements(release: EpsilonRelease, snapshot: Snapshot) -> Iterator[tuple[
     """
     ledger = release.home.ledger
     for epsilon in release.spec.partitions:
-        draw = replace(release, epsilon=epsilon).draw_key(snapshot.id)
+        draw = replace(release, epsilon=epsilon).draw_key(snapshot.names)
         while epsilon < release.epsilon and ledger.state(draw.digest) is not None:
             finer = draw.refining(draw.digest)
             while entries := ledger.history(finer.digest):

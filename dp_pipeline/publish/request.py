@@ -188,11 +188,6 @@ class Plan:
         costs = (one.cost * max(1, len(one.windows)) for one in self.releases)
         return sum(costs, Fraction(0))
 
-    def asked_of(self, window: str) -> Fraction:
-        """Σ of the costs of what is of one window."""
-        costs = (one.cost for one in self.releases if window in one.windows)
-        return sum(costs, Fraction(0))
-
     @property
     def delta(self) -> Fraction:
         """Σ of the releases' own δ."""
@@ -249,20 +244,46 @@ def require_budget_of_all(plans: Sequence[Plan]) -> None:
     """
     spec = plans[0].spec
     where = f"population {spec.population}"
-    for window, balance in windows_of(plans).items():
-        of_window = sum((one.asked_of(window) for one in plans), Fraction(0))
-        alone = replace(balance, ceiling=None, per_month=None)
-        alone.require_room(of_window, what=spec.name, where=where)
+    for one in windows_of(plans):
+        alone = replace(one.balance, ceiling=None, per_month=None)
+        alone.require_room(one.asked, what=spec.name, where=where)
     asked = sum((one.asked for one in plans), Fraction(0))
     delta = sum((one.delta for one in plans), Fraction(0))
     whole = replace(plans[0].balance, window_ceiling=None)
     whole.require_room(asked, what=spec.name, where=where, delta=delta)
 
 
-def windows_of(plans: Sequence[Plan]) -> dict[str, Balance]:
-    """Every window that a release of some plans is of, with its balance, oldest first."""
-    found = {window: one for plan in plans for window, one in plan.windows.items()}
-    return {name: found[name] for name in sorted(found)}
+@dataclass(frozen=True)
+class PlannedWindow:
+    """A window that some releases of plans are of, and its balance before the run."""
+
+    name: str
+    balance: Balance
+    releases: tuple[PlannedRelease, ...]
+
+    @property
+    def asked(self) -> Fraction:
+        """Σ of what they would charge to it."""
+        return sum((one.cost for one in self.releases), Fraction(0))
+
+
+def windows_of(plans: Sequence[Plan]) -> tuple[PlannedWindow, ...]:
+    """Every window that a release of some plans is of, oldest first."""
+    balances = {name: one for plan in plans for name, one in plan.windows.items()}
+    releases: dict[str, list[PlannedRelease]] = {name: [] for name in sorted(balances)}
+    for plan in plans:
+        for one in plan.releases:
+            for name in one.windows:
+                releases[name].append(one)
+    return tuple(PlannedWindow(name, balances[name], tuple(of)) for name, of in releases.items())
+
+
+def plan_requests(requests: Sequence[RunRequest]) -> list[Plan]:
+    """The plans of all requests of one data set, such as one for each window, at one moment: the
+    ledger is looked at once, however many windows there are.
+    """
+    with requests[0].home.ledger.one_look():
+        return [plan_request(one) for one in requests]
 
 
 def plan_request(request: RunRequest) -> Plan:

@@ -41,6 +41,7 @@ from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.counted_boxes import CountedBoxes, summed_boxes
 from dp_pipeline.release.derived_attribute import Grouping
 from dp_pipeline.release.measurement import NoisyMarginal
+from dp_pipeline.release.synthetic_table import MOST_CELLS_SHOWN
 from dp_pipeline.spec.encoding import FloatArray, Names
 from dp_pipeline.spec.errors import DeclarationError, NotPrepared
 from dp_pipeline.spec.parameters import fact_text
@@ -112,8 +113,8 @@ def _counted(release: EpsilonRelease, bundle: Bundle) -> CountedBoxes:
     synopsis = released.synopsis if isinstance(released, Clusters) else None
     if synopsis is None or synopsis.counted is None:
         raise DeclarationError(
-            f"{release.what}: expected boxes that were each counted once, got none: a tree that "
-            "was not planned from the window before has grown where its own noise was large"
+            f"{release.what}: expected boxes that were each counted once, got "
+            f"{release.model.uncounted}"
         )
     return synopsis.counted
 
@@ -125,12 +126,13 @@ def _summed_tables(releases: Sequence[EpsilonRelease], where: str) -> list[Summe
             f"{where}: expected noisy numbers of one window each, got smoothed ones, which share "
             "noise: declare `smooth: false` for what is to be added up"
         )
-    found = [EarlierTables.of(_bundle(one).tables, one.spec.domain) for one in releases]
-    known = [one for one in found if one is not None]
-    if len(known) < len(found):
-        raise DeclarationError(f"{where}: expected a model that releases noisy tables, got none")
+    known = [_known(one, _bundle(one)) for one in releases]
     every = dict.fromkeys(one.attributes for one in known[0].measured)
     sums = [table for names in every if (table := summed(known, names)) is not None]
+    if not sums:
+        raise DeclarationError(
+            f"{where}: expected a table that all of these windows have measured, got none"
+        )
     return [
         SummedTable(
             one.attributes,
@@ -141,6 +143,26 @@ def _summed_tables(releases: Sequence[EpsilonRelease], where: str) -> list[Summe
         )
         for one in sums
     ]
+
+
+def _known(release: EpsilonRelease, bundle: Bundle) -> EarlierTables:
+    """The noisy tables of a settled release."""
+    known = EarlierTables.of(bundle.tables, release.spec.domain)
+    if known is None:
+        raise DeclarationError(
+            f"{release.what}: expected noisy tables over attributes, got "
+            f"{_instead(bundle) or release.model.uncounted}"
+        )
+    return known
+
+
+def _instead(bundle: Bundle) -> str:
+    """Why the tables of a release cannot be read cell by cell; empty where it has none."""
+    if "measured" not in bundle.tables:
+        return ""
+    if "cells" not in bundle.tables:
+        return f"more than {MOST_CELLS_SHOWN:,} cells, which are not stored one by one"
+    return "tables over groups of levels that the release does not tell"
 
 
 def _bundle(release: EpsilonRelease) -> Bundle:
@@ -174,7 +196,9 @@ def summed(known: Sequence[EarlierTables], names: Names) -> NoisyMarginal | None
     over the same groups of levels.
     """
     tables = [one.of_names(names) for one in known]
-    groups = [[one.groupings.get(name) for name in names] for one in known]
+    # A table of one attribute is over its levels, whatever groups tables of several are over.
+    grouped = names if len(names) > 1 else ()
+    groups = [[one.groupings.get(name) for name in grouped] for one in known]
     parts = [one for one in tables if one is not None]
     if len(parts) < len(known) or any(one != groups[0] for one in groups):
         return None

@@ -199,6 +199,19 @@ class Nodes:
             rest >>= self.heights
         return result
 
+    def prefixes(self, dimensions: int) -> Prefixes:
+        """The same boxes in the binary tree that halves the axes in turn.
+
+        >>> Nodes(np.array([2]), np.array([0b01_10])).prefixes(2)
+        Prefixes(depths=array([4]), bits=array([6]))
+        """
+        positions, bits = self.positions(dimensions), np.zeros(len(self), dtype=np.int64)
+        for height in range(int(self.heights.max(initial=0))):
+            here = self.heights > height
+            for position in positions[here].T:
+                bits[here] = bits[here] << 1 | position >> (self.heights[here] - 1 - height) & 1
+        return Prefixes(self.heights * dimensions, bits)
+
     def children(self, dimensions: int) -> Nodes:
         """All 2^d children of every node; child j takes the lower half of axis t where bit t
         of j is 0.

@@ -10,6 +10,7 @@ import pytest
 
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models.clustering.base import Clustering
+from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
 from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
 from dp_pipeline.models.clustering.htree_kmeans import HTreeKMeans
 from dp_pipeline.models.clustering.privtree_kmeans import PrivTreeKMeans
@@ -17,8 +18,9 @@ from dp_pipeline.release.clusters import Clusters, Tables
 from dp_pipeline.release.counted_boxes import CountedBoxes, summed_boxes
 from dp_pipeline.release.trees import BitTree, Prefixes
 from dp_pipeline.spec.encoding import Coordinate
+from dp_pipeline_tests.instruments import curator_over
 from dp_pipeline_tests.models.contract import Run, run
-from dp_pipeline_tests.populations import TEN_PEOPLE
+from dp_pipeline_tests.populations import TEN_PEOPLE, LoopCounter
 
 PLACES = ("x", "y")
 BOX = (Coordinate(0.0, 8.0), Coordinate(-1.0, 1.0))
@@ -30,6 +32,7 @@ MODELS_OF_BOXES: dict[str, Clustering] = {
     "htree_kmeans, smoothed": HTreeKMeans(**STARTS, plan_from="previous", smooth="true"),
     "privtree_kmeans": PrivTreeKMeans(**STARTS),
     "eug_kmeans": EugKMeans(**STARTS, nominal_rows=120),
+    "dpqt_kmeans": DpqtKMeans(**STARTS, nominal_rows=120),
 }
 
 
@@ -129,3 +132,26 @@ def test_a_tree_that_grew_from_its_own_counts_tells_no_count_of_its_boxes() -> N
     assert isinstance(ran.released, Clusters)
     assert ran.released.synopsis is not None
     assert ran.released.synopsis.counted is None
+
+
+def test_boxes_of_a_quadtree_are_those_of_the_tree_that_halves_the_axes_in_turn() -> None:
+    """Of three windows that grew as their noise had it, one box of each begins where a common one
+    does.
+    """
+    found = windows(MODELS_OF_BOXES["dpqt_kmeans"], seed=1)
+    assert len({len(one.first) for one in found}) > 1
+    total = summed_boxes(found)
+    assert total is not None
+    areas = np.prod(total.upper - total.lower, axis=1)
+    assert areas.sum() == pytest.approx(8 * 2)
+    for one in found:
+        inside = (one.lower[:, None] >= total.lower) & (one.upper[:, None] <= total.upper)
+        assert (inside.all(axis=2).sum(axis=1) == 1).all()
+
+
+def test_a_quadtree_around_the_rows_of_a_window_tells_no_count_of_its_boxes() -> None:
+    model = DpqtKMeans(**STARTS, nominal_rows=120, variant="published")
+    curator = curator_over(LoopCounter(PEOPLE), epsilon=EPSILON, benchmark=True)
+    released = model.fit(curator, epsilon=EPSILON, rng=np.random.default_rng(1))
+    assert released.synopsis is not None
+    assert released.synopsis.counted is None

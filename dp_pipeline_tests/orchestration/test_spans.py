@@ -293,6 +293,22 @@ def test_every_model_keeps_its_own_epsilon_over_as_many_windows_as_are_asked(
     assert all(stands(asked, level) for level in asked.levels)
 
 
+def test_a_release_of_two_windows_that_was_refined_is_found_again_and_not_paid_anew(
+    project: Project,
+) -> None:
+    models = {"independent": {}}
+    spec = stream(project, models=models, publish={"model": "independent", "epsilon": "0.5"})
+    run(project, requests(project, spec, "2026-W02", epsilon="0.1", span=2))
+    run(project, requests(project, spec, "2026-W02", epsilon="0.5", span=2, refine="0.1"))
+    paid = project.ledger.blocks(spec.population)
+    # Of the larger ε, and of two evaluations.
+    assert paid == dict.fromkeys(WEEKS[:2], Fraction(6, 10))
+    (again,) = run(project, requests(project, spec, "2026-W02", epsilon="0.5", span=2))
+    assert (again.state, again.charged) == ("replayed", 0)
+    assert again.bundle.facts["snapshot"] == "2026-W01+2026-W02"
+    assert project.ledger.blocks(spec.population) == paid
+
+
 def test_releases_that_read_the_same_rows_are_not_added_up(ran: Any) -> None:
     project, _, _ = ran
     rolled = project.cli_here(

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from dagster._core.errors import DagsterUnknownPartitionError
 
+from dp_pipeline.inference.earlier import EarlierTables, believed
 from dp_pipeline.ledger import Reservation
 from dp_pipeline.orchestration import instance
 from dp_pipeline.orchestration.automation import due_windows
@@ -29,11 +30,12 @@ from dp_pipeline.publish.outcome import outcomes, published_windows, report_path
 from dp_pipeline.publish.publish import publish
 from dp_pipeline.publish.replay import require_remade, require_whole
 from dp_pipeline.publish.request import RunRequest, plan_request
-from dp_pipeline.publish.roll_up import roll_up
+from dp_pipeline.publish.roll_up import roll_up, summed
 from dp_pipeline.raw import ingest
 from dp_pipeline.raw.snapshot import current_snapshot
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.release.bundle import LEARNED
+from dp_pipeline.release.derived_attribute import Grouping
 from dp_pipeline.release.measurement import variance
 from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
 from dp_pipeline.spec.errors import BudgetExceeded, Damaged, DeclarationError, NotPrepared
@@ -589,6 +591,69 @@ def test_trees_of_weeks_are_added_up_over_the_boxes_that_all_of_them_tell(ran: A
     grown = project.cli_here(*words, "2026-W01..2026-W03")
     assert (grown.code, grown.err.count("\n")) == (2, 1)
     assert "stream/htree_kmeans of 2026-W01 at ε=0.5: expected boxes that were each" in grown.err
+
+
+@pytest.mark.parametrize(
+    ("model", "parameters", "got"),
+    [
+        ("dplk_kmeans", {"k": "2", "columns": "x y"}, "got centres alone"),
+        ("oept_kmeans", {"k": "2", "columns": "x y"}, "got centres alone"),
+        ("htree_kmeans", {"k": "2", "columns": "x y"}, "got a tree that was not planned from the"),
+        ("dp_kjig", {"label": "kind"}, "got classes by bits that each window chooses for itself"),
+    ],
+)
+def test_a_roll_up_says_what_a_model_releases_in_place_of_counts_to_add_up(
+    model: str, parameters: dict[str, str], got: str, project: Project
+) -> None:
+    publish_half = {"model": model, "epsilon": "0.5"}
+    spec = stream(project, models={model: parameters}, publish=publish_half)
+    (asked,) = requests(project, spec, "2026-W02", epsilon="0.5")
+    run(project, [asked])
+    (release,) = asked.releases
+    assert isinstance(release, EpsilonRelease)
+    with pytest.raises(DeclarationError, match=f"of 2026-W02 at ε=0.5: expected .*, {got}"):
+        roll_up([release])
+
+
+def test_a_tree_of_pairs_tells_the_groups_of_levels_that_its_tables_are_over(
+    project: Project,
+) -> None:
+    spec = stream(project, models={"mst": {}}, publish={"model": "mst", "epsilon": "0.5"})
+    found = run(project, requests(project, spec, *WEEKS[:2], epsilon="0.5"))
+    assert all(len(one.bundle.tables["groups"]["group"]) == 4 + 2 + 2 for one in found)
+    sums = roll_up([one.release for one in found])
+    rows = [one.bundle.tables["cells"]["noisy_count"][:4] for one in found]
+    assert sums[0].attributes == ("x",)
+    assert sums[0].counts.tolist() == (rows[0] + rows[1]).tolist()
+
+
+@pytest.mark.parametrize(("other", "added"), [((0, 0, 1), True), ((0, 1, 1), False)])
+def test_weeks_that_group_levels_otherwise_add_up_tables_of_one_attribute_alone(
+    other: tuple[int, ...], added: bool
+) -> None:
+    def known(groups: tuple[int, ...]) -> EarlierTables:
+        alone = believed(("x",), np.array([5, 6, 7]), 2.0)
+        pair = believed(("x", "y"), np.array([[1, 2], [3, 4]]), 2.0)
+        return EarlierTables((alone, pair), {"x": Grouping(groups)})
+
+    both = [known((0, 0, 1)), known(other)]
+    single, pair = (summed(both, names) for names in (("x",), ("x", "y")))
+    assert single is not None
+    assert single.table.tolist() == [10, 12, 14]
+    assert float(single.variance) == pytest.approx(4)
+    assert (pair is not None) == added
+
+
+def test_windows_that_have_measured_no_table_together_are_refused(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = stream(project)
+    found = run(project, requests(project, spec, *WEEKS[:2], epsilon="0.1"))
+    releases = [one.release for one in found if one.release.name == "independent"]
+    assert len(roll_up(releases)) == 3
+    monkeypatch.setattr("dp_pipeline.publish.roll_up.summed", lambda *_: None)
+    with pytest.raises(DeclarationError, match="table that all of these windows have measured"):
+        roll_up(releases)
 
 
 def test_smoothed_tables_are_not_added_up(project: Project) -> None:

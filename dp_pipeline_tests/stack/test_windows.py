@@ -1,13 +1,16 @@
-"""A backfill over windows that is killed in the middle and begun again: every window once."""
+"""Windows in a real Dagster: a backfill that is killed in the middle and begun again, and runs that
+the daemon starts by itself: every window once.
+"""
 
 from __future__ import annotations
 
 import itertools
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +18,13 @@ import numpy as np
 import pytest
 
 from dp_pipeline.orchestration.common import partition_key, window_named
-from dp_pipeline.orchestration.jobs import raw_stages
+from dp_pipeline.orchestration.jobs import raw_stages, window_assets
 from dp_pipeline.publish.outcome import published_windows
 from dp_pipeline.release.bundle import LEARNED
 from dp_pipeline.spec.dataset import WINDOW, DatasetSpec
 from dp_pipeline.spec.windows import range_text
 from dp_pipeline_tests.orchestration.projects import Project
-from dp_pipeline_tests.orchestration.test_windows import STREAM
+from dp_pipeline_tests.orchestration.test_windows import EACH, STREAM
 from dp_pipeline_tests.stack.accounts import charges, drawn_keys, unfinished
 from dp_pipeline_tests.stack.dagster_stack import CODE, DagsterStack, running_stack
 from dp_pipeline_tests.stack.killing import is_at_a_release
@@ -29,6 +32,8 @@ from dp_pipeline_tests.stack.processes import wait_for
 from dp_pipeline_tests.stack.steward import Steward
 
 pytestmark = pytest.mark.stack
+
+SCHEDULE, SCHEDULE_TAG = "stream_each_window", "dagster/schedule_name"
 
 # Weeks that are over on whatever day the servers run.
 WEEKS = tuple(f"2024-W0{n}" for n in range(1, 6))
@@ -42,12 +47,12 @@ CHANGES: dict[str, Any] = {
 }
 
 
-def rides() -> list[str]:
-    """300 rides of 90 riders in every week."""
+def rides(monday: date = date(2024, 1, 1), many: int = 300) -> list[str]:
+    """So many rides of 90 riders in every of five weeks."""
     rng, lines = np.random.default_rng(5), ["rider,ended,x,y,kind"]
     for week in range(len(WEEKS)):
-        for number in range(300):
-            day = date(2024, 1, 1) + timedelta(7 * week + number % 7)
+        for number in range(many):
+            day = monday + timedelta(7 * week + number % 7)
             x, y = rng.uniform(0, 8), rng.uniform(0, 4)
             kind = "car" if number % 3 else "bike"
             lines.append(f"r{number % 90},{day}T12:00:00Z,{x:.2f},{y:.2f},{kind}")
@@ -134,4 +139,41 @@ def require_every_week_once(project: Project, spec: DatasetSpec) -> None:
     learned = {one[WINDOW] for one in begun if LEARNED in one}
     assert learned <= set(WEEKS[2:])
     assert published_windows(spec, project.home) == WEEKS[1:]
+    project.ledger.verify()
+
+
+def last_mondays(many: int) -> list[date]:
+    """Those of so many weeks that are over, oldest first. Nothing is asked on the morning on which
+    one more week ends.
+    """
+    today = datetime.now(UTC).date()
+    this_week = today - timedelta(today.weekday() + (7 if today.weekday() == 0 else 0))
+    return [this_week - timedelta(7 * back) for back in range(many, 0, -1)]
+
+
+def test_the_daemon_by_itself_starts_a_run_for_every_week_that_was_missed(tmp_path: Path) -> None:
+    """Of three weeks that are over one is published: its schedule is turned on, and that is all."""
+    mondays, project = last_mondays(3), Project(tmp_path)
+    first, *missed = weeks = [
+        f"{one.isocalendar()[0]}-W{one.isocalendar()[1]:02}" for one in mondays
+    ]
+    project.datasets.mkdir(parents=True)
+    project.write_rows("stream.csv", rides(mondays[0], many=60))
+    windows = {"column": "ended", "every": "week", "first": first}
+    spec = project.declare("stream", STREAM, windows=windows)
+    assert project.launch(spec, *window_assets(spec), partition=f"{first}-1").success
+    with running_stack(project) as stack:
+        stack.client.start_schedule(SCHEDULE)
+        assert stack.tick_as_after_a_pause(SCHEDULE) == "SUCCESS"
+        for run in stack.client.runs():
+            stack.wait_run(run.id)
+        runs = [one for one in stack.client.runs() if SCHEDULE_TAG in one.tags]
+        assert {one.tags[SCHEDULE_TAG] for one in runs} == {SCHEDULE}
+        assert {one.status for one in runs} == {"SUCCESS"}
+        assert sorted(str(one.partition) for one in runs) == [f"{week}-1" for week in missed]
+        assert stack.client.dry_run(SCHEDULE, time.time()) == []
+    assert published_windows(spec, project.home) == tuple(weeks)
+    assert project.ledger.blocks(spec.population) == dict.fromkeys(weeks, EACH)
+    settled = [one for one in project.ledger.entries(spec.population) if one.event == "settled"]
+    assert len({one.key for one in settled}) == len(settled) == 2 * len(weeks)
     project.ledger.verify()

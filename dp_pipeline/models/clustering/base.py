@@ -37,6 +37,7 @@ class Clustering(Model):
     """
 
     most_columns: ClassVar[int | None] = None
+    uncounted: ClassVar[str] = "centres alone"
 
     k: int = integer(8, at_least=1, at_most=10_000, measuring=True)
     columns: tuple[str, ...] = names()

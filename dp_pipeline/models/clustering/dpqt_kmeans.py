@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import log
 from typing import ClassVar
@@ -14,7 +14,9 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models.base import PrivacyGuarantee, clustering_columns, planning_units
 from dp_pipeline.models.clustering.base import SynopsisClustering
 from dp_pipeline.release.clusters import Clusters, Synopsis
-from dp_pipeline.release.trees import Nodes
+from dp_pipeline.release.counted_boxes import CountedBoxes
+from dp_pipeline.release.measurement import variance
+from dp_pipeline.release.trees import BitTree, Nodes
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import COORDINATE_BITS, IntArray
 from dp_pipeline.spec.parameters import integer, share, variant
@@ -53,6 +55,7 @@ class DpqtKMeans(SynopsisClustering):
 
     summary: ClassVar[str] = "k-means on the noisy leaves of a quadtree over the declared box"
     most_columns: ClassVar[int | None] = MOST_GRID_AXES
+    uncounted: ClassVar[str] = "boxes of a tree that begins around the rows of its window"
 
     nominal_rows: int | None = integer(None, at_least=1, measuring=True)
     gamma: Fraction = share(Fraction(3, 10))
@@ -78,7 +81,13 @@ class DpqtKMeans(SynopsisClustering):
         depth = max(tree_height(units, len(columns)), int(leaves.heights.max()))
         noisy = curator.measure_nodes(columns, leaves, depth=depth, epsilon=left)
         box = curator.domain.box(columns)
-        synopsis = Synopsis.of_nodes(leaves, noisy.table.astype(np.float64), columns, box)
+        weights = noisy.table.astype(np.float64)
+        synopsis = Synopsis.of_nodes(leaves, weights, columns, box)
+        if self.variant == "sound":
+            tree = halved_in_turn(columns)
+            nodes, spread = leaves.prefixes(len(columns)), variance(noisy.scale)
+            counted = CountedBoxes.of_tree(tree, nodes, box, weights, spread)
+            synopsis = replace(synopsis, counted=counted)
         return self.clusters(synopsis, rng)
 
     def _grow(
@@ -105,6 +114,12 @@ class DpqtKMeans(SynopsisClustering):
             return Nodes.root()
         bounds = curator.disclose_bounds(columns, reason=self.guarantee(Fraction(1)).reason)
         return node_around(bounds, most=finest_height(len(columns)) - height)
+
+
+def halved_in_turn(columns: tuple[str, ...]) -> BitTree:
+    """The binary tree that has all boxes of the quadtree, whatever its height."""
+    dimensions = len(columns)
+    return BitTree(columns, tuple(range(dimensions)) * finest_height(dimensions))
 
 
 def finest_height(dimensions: int) -> int:

@@ -75,6 +75,7 @@ class DpKjig(Model):
     """
 
     summary: ClassVar[str] = "classes by the bits that say most about a label; small ones withheld"
+    uncounted: ClassVar[str] = "classes by bits that each window chooses for itself"
 
     label: tuple[str, ...] = names()
     attributes: tuple[str, ...] = names()

@@ -110,6 +110,7 @@ class Mst(TableModel):
             links=fitted.tree.links,
             domain=curator.domain,
             seed=int(rng.integers(1 << 62)),
+            groupings=groupings,
         )
         return self.with_twins(table)
 

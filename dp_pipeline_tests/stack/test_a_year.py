@@ -1,0 +1,190 @@
+"""A year of weeks by the ticks of their schedule: each read, charged and published once, under a
+limit of each week and one of each month; then what is made of all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from dp_pipeline.ledger import journal, view
+from dp_pipeline.orchestration.common import RESOURCE, Pipeline
+from dp_pipeline.orchestration.jobs import window_assets
+from dp_pipeline.publish.outcome import published_windows
+from dp_pipeline.publish.roll_up import roll_up
+from dp_pipeline.raw import ingest
+from dp_pipeline.raw.snapshot import current_snapshot
+from dp_pipeline.raw.stages import read_stage
+from dp_pipeline.release.measurement import variance
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline_tests.orchestration.projects import Project, definitions_of
+from dp_pipeline_tests.orchestration.test_windows import EACH, HEAD, STREAM, requests, run
+
+pytestmark = pytest.mark.stack
+
+WEEKS = tuple(f"2024-W{number:02}" for number in range(1, 53))
+FIRST_TICK = datetime(2024, 1, 10, 6, tzinfo=UTC)
+"""The Wednesday after the first week: its end, and two days of grace."""
+MISSED = (18, 19)
+"""Wednesdays on which nothing ran: the next one catches up, in the same month."""
+MONTH = 5 * EACH
+RIDERS, AT_MOST = 12, 2
+
+
+def rides() -> Iterator[str]:
+    """Three rides of every rider in every week, of whom two count."""
+    for week in range(len(WEEKS)):
+        for number in range(3 * RIDERS):
+            day = date(2024, 1, 1) + timedelta(7 * week + number % 7)
+            x, y = (5 * number + week) % 8, (3 * number + week) % 4
+            kind = "car" if (number + week) % 3 else "bike"
+            yield f"r{number % RIDERS},{day}T12:00:00Z,{x},{y},{kind}"
+
+
+class Calendar:
+    """What every clock shows."""
+
+    def __init__(self) -> None:
+        self.moment = FIRST_TICK
+
+    def now(self, _: object) -> datetime:
+        return self.moment
+
+    def seconds(self) -> int:
+        return int(self.moment.timestamp())
+
+
+@pytest.fixture
+def calendar(monkeypatch: pytest.MonkeyPatch) -> Calendar:
+    clock = Calendar()
+    for module in (view, journal):
+        monkeypatch.setattr(module, "datetime", clock)
+    monkeypatch.setattr(ingest, "now", clock.seconds)
+    return clock
+
+
+def ticked(project: Project, spec: DatasetSpec, moment: datetime) -> Any:
+    definitions = definitions_of(spec, project.home)
+    context = dg.build_schedule_context(
+        scheduled_execution_time=moment,
+        repository_def=definitions.get_repository_def(),
+        resources={RESOURCE: Pipeline(project.home)},
+    )
+    return definitions.resolve_schedule_def("stream_each_window").evaluate_tick(context)
+
+
+def run_the_year(project: Project, spec: DatasetSpec, calendar: Calendar) -> dict[str, Fraction]:
+    """Every tick of the year and the runs that it asks for; gives what each month should cost."""
+    months: dict[str, Fraction] = {}
+    for at in range(len(WEEKS)):
+        calendar.moment = FIRST_TICK + timedelta(7 * at)
+        if at in MISSED:
+            continue
+        asked = [
+            str(one.partition_key) for one in ticked(project, spec, calendar.moment).run_requests
+        ]
+        late = len(MISSED) if at - 1 in MISSED else 0
+        assert asked == [f"{week}-1" for week in WEEKS[at - late : at + 1]]
+        for key in asked:
+            assert project.launch(spec, *window_assets(spec), partition=key).success
+        month = calendar.moment.strftime("%Y-%m")
+        months[month] = months.get(month, Fraction(0)) + len(asked) * EACH
+    return months
+
+
+def test_a_year_of_weeks_is_published_by_its_schedule_and_every_week_pays_once(
+    tmp_path: Path, calendar: Calendar
+) -> None:
+    project = Project(tmp_path)
+    project.datasets.mkdir(parents=True)
+    project.write_rows("stream.csv", [HEAD, *rides()])
+    ceiling = {"each_window": str(float(EACH)), "per_month": str(float(MONTH))}
+    windows = {**STREAM["windows"], "first": WEEKS[0]}
+    spec = project.declare("stream", STREAM, ceiling=ceiling, windows=windows)
+    months = run_the_year(project, spec, calendar)
+    require_each_once(project, spec, months)
+    require_read_once(project, spec)
+    require_nothing_more(project, spec, calendar)
+    require_year_added_up(project, spec)
+    require_exports_that_verify(project, tmp_path)
+
+
+def require_each_once(project: Project, spec: DatasetSpec, months: dict[str, Fraction]) -> None:
+    """The sums of weeks, of months and of all of them are exact."""
+    assert published_windows(spec, project.home) == WEEKS
+    assert project.ledger.blocks(spec.population) == dict.fromkeys(WEEKS, EACH)
+    assert project.spent(spec) == len(WEEKS) * EACH
+    paid: dict[str, Fraction] = {}
+    for entry in project.ledger.entries(spec.population):
+        if entry.event == "reserve":
+            month = entry.time[:7]
+            paid[month] = paid.get(month, Fraction(0)) + Fraction(entry.nano_epsilon, 10**9)
+    assert paid == months
+    assert max(months.values()) == MONTH, "the limit of a month is reached"
+    project.ledger.verify()
+
+
+def require_read_once(project: Project, spec: DatasetSpec) -> None:
+    """One snapshot a week; of every rider as many rows as count."""
+    folders = {path.name for path in (project.home.raw / spec.name).iterdir() if path.is_dir()}
+    assert folders == set(WEEKS)
+    key = project.ledger.key(spec.population)
+    for week in WEEKS:
+        snapshot = current_snapshot(project.home.raw, spec.name, key, week)
+        assert snapshot is not None
+        assert read_stage(snapshot, "ingested").num_rows == 3 * RIDERS
+        assert read_stage(snapshot, "normalized").num_rows == AT_MOST * RIDERS
+
+
+def require_nothing_more(project: Project, spec: DatasetSpec, calendar: Calendar) -> None:
+    """The next tick asks for nothing, and a command over all weeks charges nothing."""
+    calendar.moment += timedelta(1)
+    quiet = ticked(project, spec, calendar.moment)
+    assert not quiet.run_requests
+    assert "every window that is over is published" in (quiet.skip_message or "")
+    before = len(project.ledger.entries())
+    again = run(project, requests(project, spec, *WEEKS))
+    assert {(one.state, one.charged) for one in again} == {("replayed", 0)}
+    assert len(again) == 2 * len(WEEKS)
+    assert len(project.ledger.entries()) == before
+
+
+def require_year_added_up(project: Project, spec: DatasetSpec) -> None:
+    """52 times the variance of one week, and totals of all rows within four of its deviations: a
+    false alarm of 1 in 5,000 runs.
+    """
+    releases = [asked.at("0.1")[0] for asked in requests(project, spec, *WEEKS)]
+    sums = {one.attributes[0]: one for one in roll_up(releases)}  # type: ignore[arg-type]
+    # A table of n cells has a share of epsilon in proportion to the root of n.
+    roots = {"x": 4**0.5, "y": 2**0.5, "kind": 2**0.5}
+    assert set(sums) == set(roots)
+    for name, one in sums.items():
+        share = roots[name] / sum(roots.values())
+        of_a_week = variance(Fraction(AT_MOST / (0.1 * share)))
+        assert one.deviations == pytest.approx((len(WEEKS) * of_a_week) ** 0.5, rel=1e-3)
+        assert one.direct == pytest.approx(of_a_week**0.5, rel=1e-3)
+    rows = len(WEEKS) * AT_MOST * RIDERS
+    totals = [(one.counts.sum() - rows) / one.deviations[0] for one in sums.values()]
+    spread = [one.counts.size for one in sums.values()]
+    assert all(abs(off) < 4 * size**0.5 for off, size in zip(totals, spread, strict=True))
+    trees = roll_up([asked.at("0.5")[0] for asked in requests(project, spec, *WEEKS[1:])])  # type: ignore[arg-type]
+    # One box of a week at least, and all of its noise.
+    assert all(trees[0].deviations >= 0.99 * (51 * variance(AT_MOST / Fraction(1, 2))) ** 0.5)
+
+
+def require_exports_that_verify(project: Project, folder: Path) -> None:
+    """Each model of the first, a middle and the last week, from the files alone."""
+    for week in (WEEKS[0], WEEKS[25], WEEKS[-1]):
+        for model in ("independent", "htree_kmeans"):
+            out = str(folder / f"{model}.{week}")
+            words = ("export", "stream", model, "--window", week, "--to", out)
+            done = project.cli_here(*words)
+            assert done.code == 0, done.err
+            checked = project.cli_here("verify", out)
+            assert (checked.code, checked.err) == (0, "")
