@@ -143,7 +143,9 @@ def read_stage(snapshot: Snapshot, stage: str) -> pa.Table:
     Raises NotPrepared when the snapshot has not come that far, Damaged when the
     table is not what was stored.
     """
-    return pa.concat_tables(read_with_fingerprint(one, stage)[0] for one in snapshot.all)
+    tables = (read_with_fingerprint(one, stage)[0] for one in snapshot.all)
+    # Their columns are the same, but not what they say of missing values.
+    return pa.concat_tables(tables, promote_options="default")
 
 
 def prepared_codes(
