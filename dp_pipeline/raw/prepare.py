@@ -409,7 +409,7 @@ def exact_codes(spec: DatasetSpec, snapshot: Snapshot, names: Sequence[str]) -> 
     and Damaged when the rows are not as they were stored.
     """
     require_codes(spec, snapshot)
-    table = read_stage(snapshot, STAGE)
+    table = read_stage(snapshot, STAGE, names)
     codes = np.empty((table.num_rows, len(names)), dtype=_smallest(spec, names), order="F")
     for at, name in enumerate(names):
         codes[:, at] = table.column(name).to_numpy()
