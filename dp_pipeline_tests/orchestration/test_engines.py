@@ -1,4 +1,4 @@
-"""Where rows are prepared and counted is a setting of a place: no byte of a release depends on it."""
+"""Where rows are prepared and counted is a setting of a place: it changes no byte of a release."""
 
 from __future__ import annotations
 
