@@ -1,5 +1,5 @@
 # Thin words for what README.md says.
-.PHONY: demo test test-chain test-ui test-stack test-resolutions lint docs ui study bench lock
+.PHONY: demo test test-chain test-ui test-stack test-resolutions lint docs ui study bench bench-parts lock
 
 PY := .venv/bin/python
 export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
@@ -88,7 +88,12 @@ study: .venv/ready
 	.venv/bin/dp-pipeline study anonymity $(ANONYMOUS:%=--dataset %) --out $(OUT_ANONYMOUS)
 	$(PY) -m pytest -m study -s dp_pipeline_tests/studies dp_pipeline_tests/models
 
+# Every target of scale as a ratio in one run, into docs/scaling.md: 5 minutes on two idle cores, and 20
+# with MANY=100000000, which is what the targets are about. `bench-parts` says more of each.
 bench: .venv/ready
+	$(PY) benchmarks/targets.py $(if $(MANY),--many $(MANY)) --write
+
+bench-parts: .venv/ready
 	$(PY) benchmarks/kernels.py
 	$(PY) benchmarks/evaluation.py
 	$(PY) benchmarks/scale.py

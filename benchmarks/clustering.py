@@ -14,7 +14,7 @@ import multiprocessing
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -105,14 +105,23 @@ SIDES = {
 }
 
 
+def measured_apart(name: str, rows: int, k: int) -> tuple[float, float, float, float]:
+    """What ``measured`` says of a side, in a process of its own."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(measured, (SIDES[name], rows, k))
+
+
+def seconds_of(names: Sequence[str], rows: int, k: int) -> list[float]:
+    """Seconds of some sides, one after the other."""
+    return [measured_apart(name, rows, k)[0] for name in names]
+
+
 def main() -> None:
     """Print one line a side."""
     rows, k = (int(text) for text in (*sys.argv[1:], "1000000", "100")[:2])
-    context = multiprocessing.get_context("spawn")
     floor = 0.0
-    for name, side in SIDES.items():
-        with context.Pool(1) as pool:
-            seconds, cost, size, peak = pool.apply(measured, (side, rows, k))
+    for name in SIDES:
+        seconds, cost, size, peak = measured_apart(name, rows, k)
         floor = floor or seconds
         print(
             f"{name}: {seconds:.2f} s, {floor / seconds:.1f}x, NICV {cost:.4g}, "

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 
@@ -84,29 +85,35 @@ def step(name: str, folder: Path) -> None:
             pq.read_table(path)
         return
     from dp_pipeline.publish.home import engine_name, find_home
-    from dp_pipeline.raw.counters import open_counter
-    from dp_pipeline.raw.ingest import ingest
-    from dp_pipeline.raw.prepare import prepare
     from dp_pipeline.raw.snapshot import current_snapshot
-    from dp_pipeline.raw.validate import validate
     from dp_pipeline.spec.parser import load_spec
 
     spec, key, home = load_spec(folder / "many.yaml"), b"k" * 32, find_home()
     if name == "ingest":
+        from dp_pipeline.raw.ingest import ingest
+
         ingest(spec, home.raw, key=key, snapshot_id=None, today=datetime.date(2026, 1, 1))
         return
     snapshot = current_snapshot(home.raw, spec.name, key)
     assert snapshot is not None
     if name == "validate":
+        from dp_pipeline.raw.validate import validate
+
         validate(spec, snapshot, engine_name())
     elif name == "prepare":
+        from dp_pipeline.raw.prepare import prepare
+
         prepare(spec, snapshot, engine_name())
     elif name == "pairs":
+        from dp_pipeline.raw.counters import open_counter
+
         open_counter(spec, snapshot, engine_name()).count(
             list(combinations(spec.domain.discrete, 2))
         )
     elif name == "release":
         release(spec, snapshot)
+    elif name.startswith("lost "):
+        lose_a_worker(spec, snapshot, name.removeprefix("lost "))
 
 
 def release(spec, snapshot) -> None:  # type: ignore[no-untyped-def]
@@ -137,6 +144,32 @@ def release(spec, snapshot) -> None:  # type: ignore[no-untyped-def]
     fit(model, guarantee_of(model, epsilon), ask, epsilon=epsilon, rng=np.random.default_rng(0))
 
 
+def lose_a_worker(spec, snapshot, engine: str) -> None:  # type: ignore[no-untyped-def]
+    """All pairs by an engine of which a worker is killed, and by threads; they must be the same."""
+    # Workers import it from beside this file.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    import numpy as np
+    from lost_worker import DiesOnce
+
+    from dp_pipeline.raw.counters.distributed import in_dask, in_spark
+    from dp_pipeline.raw.counters.stream import StreamCounter, stored_rows
+
+    rows, _ = stored_rows(spec, snapshot)
+    dying = DiesOnce(**vars(rows))
+    fold = (in_dask if engine == "dask" else in_spark)(dying)
+    pairs = list(combinations(spec.domain.discrete, 2))
+    expected = StreamCounter(spec.domain, rows).exact_tables(pairs)
+    found = StreamCounter(spec.domain, rows, fold=fold).exact_tables(pairs)
+    mark = dying.pairs[0][0].with_suffix(".died")
+    assert mark.exists(), "a worker died"
+    mark.unlink()
+    assert all(np.array_equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
+class StepFailed(Exception):
+    """A step that did not end well."""
+
+
 def measured(name: str, folder: Path) -> tuple[float, float]:
     """Seconds and peak megabytes of one step in a process of its own."""
     started = time.perf_counter()
@@ -144,8 +177,15 @@ def measured(name: str, folder: Path) -> tuple[float, float]:
     _, status, usage = os.wait4(process.pid, 0)
     seconds = time.perf_counter() - started
     if status:
-        raise SystemExit(f"{name}: exit status {status}")
+        raise StepFailed(f"{name}: exit status {status}")
     return seconds, usage.ru_maxrss / 1024
+
+
+def chain(rows: int, folder: Path) -> Iterator[tuple[str, tuple[float, float]]]:
+    """Seconds and peak megabytes of every step, one after the other."""
+    write(folder, rows)
+    for one in STEPS:
+        yield one, measured(one, folder)
 
 
 def main(sizes: list[int]) -> None:
@@ -153,11 +193,8 @@ def main(sizes: list[int]) -> None:
     print(f"{'rows':>12} {'step':<9} {'seconds':>8} {'ratio':>7} {'peak MB':>8}")
     for rows in sizes:
         with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            write(folder, rows)
             first = None
-            for one in STEPS:
-                seconds, megabytes = measured(one, folder)
+            for one, (seconds, megabytes) in chain(rows, Path(name)):
                 first = first or seconds
                 ratio = seconds / first
                 print(

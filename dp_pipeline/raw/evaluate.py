@@ -134,7 +134,7 @@ def class_quality(spec: DatasetSpec, snapshot: Snapshot, table: ClassTable) -> d
     NotPrepared unless the snapshot is prepared.
     """
     require_prepared(spec, snapshot)
-    stored = read_stage(snapshot, "discretized")
+    stored = read_stage(snapshot, "discretized", [*table.classes.groups, table.label])
     codes = {name: stored.column(name).to_numpy() for name in table.classes.groups}
     labels = stored.column(table.label).to_numpy().astype(np.int64)
     rates = table.rates
@@ -222,12 +222,11 @@ def exact_points(spec: DatasetSpec, snapshot: Snapshot, columns: tuple[str, ...]
     """
     require_prepared(spec, snapshot)
     box = spec.domain.box(columns)
-    table = read_stage(snapshot, "normalized")
-    decoded = [
-        interval.decode(table.column(name).to_numpy().astype(np.float64))
-        for name, interval in zip(columns, box, strict=True)
-    ]
-    return np.stack(decoded, axis=1)
+    table = read_stage(snapshot, "normalized", columns)
+    points = np.empty((table.num_rows, len(columns)))
+    for axis, (name, interval) in enumerate(zip(columns, box, strict=True)):
+        points[:, axis] = interval.decode(table.column(name).to_numpy().astype(np.float64))
+    return points
 
 
 def keep_reference(
@@ -275,7 +274,7 @@ def clustering_quality(
 
 def _codes(snapshot: Snapshot, attribute: str) -> IntArray:
     """Cell codes of one discrete attribute, in the order of the prepared rows."""
-    column = read_stage(snapshot, "discretized").column(attribute)
+    column = read_stage(snapshot, "discretized", [attribute]).column(attribute)
     codes: IntArray = column.to_numpy().astype(np.int64)
     return codes
 

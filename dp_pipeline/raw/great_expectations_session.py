@@ -414,9 +414,18 @@ def _parts(spec: DatasetSpec, snapshot: Snapshot) -> list[Part]:
     if all(passed(spec, structural, schema).values()):
         rows = tuple(one for one in declared if not one.structural)
         # The library's pages are about one frame: of many rows it needs as much memory.
-        frame = row_frame(spec, pa.concat_tables(ingested_tables(spec, snapshot)))
+        tables = map(_each_text_once, ingested_tables(spec, snapshot))
+        frame = row_frame(spec, pa.concat_tables(tables))
         parts.append((f"{spec.name}_rows", rows, frame))
     return parts
+
+
+def _each_text_once(table: pa.Table) -> pa.Table:
+    """The same rows, of columns of texts a place a row and every different text."""
+    for at, field in enumerate(table.schema):
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            table = table.set_column(at, field.name, table.column(at).dictionary_encode())
+    return table
 
 
 def _make_private(folder: Path) -> None:

@@ -19,7 +19,7 @@ Exact codes of prepared rows, for what reads rows as they are: nothing here is p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, wraps
 from pathlib import Path
@@ -214,9 +214,20 @@ def _kept(spec: DatasetSpec, table: pa.Table) -> pa.Table:
 
 def _encoded(spec: DatasetSpec, table: pa.Table) -> pa.Table:
     columns: dict[str, pa.Array] = {}
+    nullable: set[str] = set()
     for attribute in spec.domain:
-        columns |= _normalized(attribute, column_of(attribute, table))
-    return pa.table(columns)
+        found = _normalized(attribute, column_of(attribute, table))
+        columns |= found
+        nullable |= found.keys() if attribute.nullable else set()
+    return _table(columns, nullable)
+
+
+def _table(columns: Mapping[str, pa.Array], nullable: Collection[str] = ()) -> pa.Table:
+    """The columns of a stage; of those that are not ``nullable`` no value is missing. That is said,
+    for else every look asks it of every value, which takes longer than to read a code.
+    """
+    fields = [pa.field(name, one.type, name in nullable) for name, one in columns.items()]
+    return pa.table(list(columns.values()), schema=pa.schema(fields))
 
 
 def of_window(spec: DatasetSpec, table: pa.Table) -> pa.Table:
@@ -317,12 +328,12 @@ def _discretized_batch(spec: DatasetSpec, read: Read) -> list[pa.Table]:
 
 def discretized(spec: DatasetSpec, table: pa.Table) -> pa.Table:
     """The stage ``discretized`` of the stage ``normalized``."""
-    columns = {}
+    columns: dict[str, pa.Array] = {}
     for name in spec.domain.discrete:
         attribute = spec.domain[name]
         codes = _codes(attribute, table)
         columns[name] = pa.array(codes.astype(np.min_scalar_type(attribute.size - 1)))
-    return pa.table(columns)
+    return _table(columns)
 
 
 def _codes(attribute: Attribute, table: pa.Table) -> IntArray:
@@ -398,7 +409,7 @@ def exact_codes(spec: DatasetSpec, snapshot: Snapshot, names: Sequence[str]) -> 
     and Damaged when the rows are not as they were stored.
     """
     require_codes(spec, snapshot)
-    table = read_stage(snapshot, STAGE)
+    table = read_stage(snapshot, STAGE, names)
     codes = np.empty((table.num_rows, len(names)), dtype=_smallest(spec, names), order="F")
     for at, name in enumerate(names):
         codes[:, at] = table.column(name).to_numpy()

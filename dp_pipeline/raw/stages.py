@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -135,15 +135,19 @@ def file_mark(path: Path) -> tuple[int, ...]:
     return state.st_ino, state.st_size, state.st_mtime_ns
 
 
-def read_stage(snapshot: Snapshot, stage: str) -> pa.Table:
+def read_stage(snapshot: Snapshot, stage: str, columns: Sequence[str] | None = None) -> pa.Table:
     """The stored table of one stage, once its fingerprint was checked.
 
     Of snapshots that are read together, the rows of all of them.
 
+    columns   those that are read, in the order of the table; None: all
+
     Raises NotPrepared when the snapshot has not come that far, Damaged when the
     table is not what was stored.
     """
-    return pa.concat_tables(read_with_fingerprint(one, stage)[0] for one in snapshot.all)
+    tables = (read_with_fingerprint(one, stage, columns)[0] for one in snapshot.all)
+    # Their columns are the same, but not what they say of missing values.
+    return pa.concat_tables(tables, promote_options="default")
 
 
 def prepared_codes(
@@ -151,16 +155,19 @@ def prepared_codes(
 ) -> dict[str, NDArray[Any]]:
     """Attribute → codes of the prepared rows. NotPrepared unless the snapshot is prepared."""
     require_prepared(spec, snapshot)
-    stored = read_stage(snapshot, "discretized")
-    return {name: stored.column(name).to_numpy() for name in names}
+    wanted = list(names)
+    stored = read_stage(snapshot, "discretized", wanted)
+    return {name: stored.column(name).to_numpy() for name in wanted}
 
 
-def read_with_fingerprint(snapshot: Snapshot, stage: str) -> tuple[pa.Table, str]:
+def read_with_fingerprint(
+    snapshot: Snapshot, stage: str, columns: Sequence[str] | None = None
+) -> tuple[pa.Table, str]:
     """The same table, and the keyed fingerprint of the very bytes that it was read from."""
     content, fingerprint = snapshot.checked_content(stage)
     try:
         with pq.ParquetFile(pa.BufferReader(content)) as file:
-            return file.read(), fingerprint
+            return file.read(columns), fingerprint
     except (OSError, pa.ArrowException):
         pass
     raise _another(f"{snapshot!r}: {stage!r}")

@@ -23,8 +23,8 @@ from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import fit, guarantee_of
 from dp_pipeline.raw import clusters
 from dp_pipeline.raw.counters import distributed, open_counter
-from dp_pipeline.raw.counters.batch import Question
-from dp_pipeline.raw.counters.fold import Fold, FoldCounter, Partial
+from dp_pipeline.raw.counters.batch import Batch, Question
+from dp_pipeline.raw.counters.fold import Fold, FoldCounter, Partial, answered
 from dp_pipeline.raw.counters.stream import StoredRows, StreamCounter, in_threads
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare
@@ -192,11 +192,51 @@ class DiesOnce(StoredRows):
         return super().answered(batches, questions)
 
 
-def test_a_task_of_spark_whose_worker_dies_is_counted_again(tmp_path: Path) -> None:
-    require_engine("spark")
-    rows = stored(POPULATIONS["few rows"], tmp_path, 10)
-    dying = DiesOnce(**vars(rows))
-    assert same(distributed.in_spark(dying)([PAIRS]), in_threads(rows)([PAIRS]))
+MOST_CELLS = 1 << 12
+"""Of an answer that workers are asked for: larger ones say the same and only take longer."""
+
+
+def every_question(population: Population) -> list[Question]:
+    """What the whole contract asks an engine, and what only disclosing ones answer."""
+    asked: list[Question] = []
+    sizes = {name: population.domain[name].size for name in population.domain.discrete}
+    batch = Batch(
+        coordinates=population.coordinates,
+        codes=population.codes,
+        sizes=sizes,
+        rows=population.rows,
+    )
+
+    def fold(questions: Sequence[Question]) -> Partial:
+        found = answered(batch, questions)
+        small = (sum(table.size for table in one or ()) <= MOST_CELLS for one in found)
+        asked.extend(one for one, is_small in zip(questions, small, strict=True) if is_small)
+        return found
+
+    counter = FoldCounter(population.domain, fold)
+    for check in CHECKS:
+        check(lambda _: counter, population)
+    counter.occupied(("huge", "x", "d"))
+    counter.bounds(("z", "x"))
+    counter.records(("x", "w"), 7, 3)
+    return asked
+
+
+@pytest.mark.parametrize("rows", [7, 39, 40])
+def test_every_question_has_the_same_answer_however_rows_are_cut_and_workers_die(
+    engine: str, tmp_path: Path, rows: int
+) -> None:
+    population = POPULATIONS["few rows"]
+    asked = every_question(population)
+    assert {one.kind for one in asked} == set(Batch._ANSWERS)
+    assert any(one.recodings for one in asked)
+    cut = stored(population, tmp_path, rows)
+    assert len(cut.groups) == -(-40 // rows)
+    dying = DiesOnce(**vars(cut))
+    (tmp_path / "together").mkdir()
+    expected = in_threads(stored(population, tmp_path / "together", population.rows))(asked)
+    assert same(in_threads(cut)(asked), expected)
+    assert same(MADE[engine](dying)(asked), expected)
     assert dying.pairs[0][0].with_suffix(".died").exists()
 
 

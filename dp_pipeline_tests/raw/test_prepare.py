@@ -2,15 +2,18 @@ from __future__ import annotations
 
 import math
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.raw import snapshot as snapshots
+from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.prepare import (
     discretize,
     encode_one_hot,
@@ -329,3 +332,32 @@ def test_rows_of_no_persons_are_marked_as_before_there_was_such_a_rule(tmp_path)
     prepare(spec, snapshot)
     assert snapshot.manifest["prepared"]["digest"] == spec.digest
     assert set(snapshot.manifest["stages"].values()) == {spec.digest}
+
+
+def may_be_missing(snapshot: Snapshot, stage: str) -> dict[str, bool]:
+    return {field.name: field.nullable for field in read_stage(snapshot, stage).schema}
+
+
+def test_a_column_says_whether_a_value_of_it_may_be_missing(tmp_path: Path) -> None:
+    attributes = "{x: {bounds: [0, 1], bins: 2, nullable: true}, sex: {levels: [f, m]}}"
+    spec = written_spec(tmp_path, attributes)
+    snapshot = validated(spec, tmp_path, {"x": ["", "1"], "sex": ["f", "m"]})
+    prepare(spec, snapshot)
+    assert may_be_missing(snapshot, "normalized") == {"x": True, "x.clipped": True, "sex": False}
+    assert may_be_missing(snapshot, "discretized") == {"x": False, "sex": False}
+
+
+def test_rows_that_were_prepared_before_columns_said_so_are_read_with_others(
+    tmp_path: Path,
+) -> None:
+    spec = written_spec(tmp_path, "{sex: {levels: [f, m]}}")
+    before = validated(spec, tmp_path, {"sex": ["f", "m"]}, "before")
+    prepare(spec, before)
+    old = pa.table({"sex": pa.array([0, 1], pa.uint8())})
+    before.store_table("discretized", lambda file: pq.write_table(old, file))
+    later = validated(spec, tmp_path, {"sex": ["m"]}, "later")
+    prepare(spec, later)
+    both = replace(later, earlier=(before,))
+    assert read_stage(both, "discretized")["sex"].to_pylist() == [0, 1, 1]
+    (counts,) = MemoryCounter.open(spec, both).count([("sex",)])
+    assert counts.open_at_the_gate().tolist() == [1, 2]

@@ -97,7 +97,7 @@ _ROWS_A_BLOCK = 1 << 18
 
 _ROWS_A_STEP = 1 << 15
 
-_Keys = NDArray[np.int32]
+_Keys = NDArray[np.unsignedinteger[Any]]
 
 
 @dataclass(frozen=True)
@@ -261,15 +261,16 @@ class _BlockKeys:
         """Flat counts of the block; small numbers, so that more of them stay in the cache."""
         counts = np.zeros(table.size, dtype=np.int32)
         first, last = self._first(table.columns[:-1]), table.columns[-1]
-        own, size = self._of_one(last), np.int32(last.size)
-        keys = np.empty(_ROWS_A_STEP, dtype=np.int64)
+        own = self._of_one(last)
+        keys = np.empty(_ROWS_A_STEP, dtype=np.intp)
         for start in range(0, len(own), _ROWS_A_STEP):
-            here = own[start : start + _ROWS_A_STEP]
+            rows = slice(start, start + _ROWS_A_STEP)
+            here = own[rows]
+            if first is not None:
+                here = _appended(first[rows], here, last.size, cells=table.size)
             step = keys[: len(here)]
-            if first is None:
-                step[:] = here
-            else:
-                np.add(first[start : start + _ROWS_A_STEP] * size, here, out=step)
+            # The only type that is counted without a copy.
+            step[:] = here
             np.add.at(counts, step, np.int32(1))
         return counts
 
@@ -277,18 +278,34 @@ class _BlockKeys:
         if len(columns) < 2:
             return self._of_one(columns[0]) if columns else None
         if self._pair is None or self._pair[0] != columns:
-            one, other = columns
-            self._pair = (columns, self._of_one(one) * np.int32(other.size) + self._of_one(other))
+            one, other = map(self._of_one, columns)
+            cells = columns[0].size * columns[1].size
+            self._pair = (columns, _appended(one, other, columns[1].size, cells=cells))
         return self._pair[1]
 
     def _of_one(self, column: SuperColumn) -> _Keys:
         if column not in self._own:
-            keys = self._codes[column.names[0]][self._rows].astype(np.int32)
+            kind = _kind(column.size)
+            keys = self._codes[column.names[0]][self._rows].astype(kind)
             for name, size in zip(column.names[1:], column.sizes[1:], strict=True):
-                keys *= np.int32(size)
-                keys += self._codes[name][self._rows]
+                keys *= kind.type(size)
+                keys += self._codes[name][self._rows].astype(kind, copy=False)
             self._own[column] = keys
         return self._own[column]
+
+
+def _appended(keys: _Keys, digits: _Keys, size: int, *, cells: int) -> _Keys:
+    """Keys with one digit more, of ``size`` values: those of so many cells."""
+    kind = _kind(cells)
+    longer = keys.astype(kind)
+    longer *= kind.type(size)
+    longer += digits.astype(kind, copy=False)
+    return longer
+
+
+def _kind(cells: int) -> np.dtype[Any]:
+    """The fewest bytes for keys of so many cells, and for that number: a register holds many."""
+    return np.min_scalar_type(cells)
 
 
 def held_tables(fused: FusedTable, counts: IntArray) -> dict[Names, IntArray]:

@@ -1,0 +1,26 @@
+"""Rows whose first worker kills itself: what is counted all the same has to be the same.
+
+A module of its own, so that workers can import it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable, Sequence
+
+from dp_pipeline.raw.counters.batch import Question
+from dp_pipeline.raw.counters.fold import Partial
+from dp_pipeline.raw.counters.stream import StoredRows
+
+
+class DiesOnce(StoredRows):
+    """Its worker kills itself when it is first asked."""
+
+    def answered(self, batches: Iterable[int], questions: Sequence[Question]) -> Partial:
+        """The answers, of every worker but the first."""
+        mark = self.pairs[0][0].with_suffix(".died")
+        if not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().answered(batches, questions)
