@@ -16,6 +16,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from dp_pipeline.estimators.after_fit import clustering_report
 from dp_pipeline.estimators.charging import charged
 from dp_pipeline.estimators.declared import DeclaredColumn, domain_of
 from dp_pipeline.estimators.discovery import Discovery, cost_of, left_of
@@ -42,7 +43,6 @@ from dp_pipeline.estimators.frames import (
     plain_frame,
     whole_number,
 )
-from dp_pipeline.estimators.quality import clustering_report
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.release.accountant import Spend

@@ -12,10 +12,9 @@ import pytest
 from dp_pipeline.anonymity import protocols
 from dp_pipeline.anonymity.kjig import Kjig
 from dp_pipeline.anonymity.method import Method, Ranking, Recoded
-from dp_pipeline.anonymity.partition import KAnonymityGuarantee, TooFewRows
+from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.protocols import ProtocolResult, evaluate, evaluate_over
 from dp_pipeline.anonymity.ranking import MutualInformation
-from dp_pipeline.anonymity.rows import CodedRows, Column
 from dp_pipeline.metrics.classification import SCORERS
 from dp_pipeline.spec.errors import DeclarationError
 

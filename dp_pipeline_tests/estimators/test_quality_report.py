@@ -13,7 +13,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 from dp_pipeline.estimators import InvalidParameter, PrivateSynthesizer
-from dp_pipeline.publish.quality import Comparison
+from dp_pipeline.publish.evaluate import Comparison
 from dp_pipeline.reporting.quality import NOT_FOR_PUBLICATION
 from dp_pipeline.spec.domain import Attribute, Domain
 from dp_pipeline.spec.encoding import Bins, Coordinate, Levels
