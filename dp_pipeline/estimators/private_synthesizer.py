@@ -46,7 +46,7 @@ from dp_pipeline.estimators.synthetic_frames import (
 )
 from dp_pipeline.gate.counter import MOST_GRID_CELLS
 from dp_pipeline.gate.noise import NoiseSource
-from dp_pipeline.inference.public_table import PublicTable
+from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.release.accountant import Spend
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.reporting.quality import QualityReport

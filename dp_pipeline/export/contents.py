@@ -28,7 +28,7 @@ from dp_pipeline.export.tables import (
 )
 from dp_pipeline.files import plain_cells
 from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.release.long_columns import Columns
+from dp_pipeline.release.clusters import Columns
 from dp_pipeline.reporting.figures.cluster_view import SIZE, cluster_sizes
 from dp_pipeline.reporting.pages import card_page
 from dp_pipeline.reporting.releases import (

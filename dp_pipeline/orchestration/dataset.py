@@ -4,8 +4,6 @@ Raw-side assets: ingested → validated → normalized → discretized → one_h
 and the third the discovered domain, where something is left to be discovered.
 """
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager

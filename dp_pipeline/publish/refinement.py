@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dp_pipeline.gate.curator import Answered
-from dp_pipeline.inference.public_table import PublicTable
+from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.models.base import Coarse
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.publish.release import ROWS
