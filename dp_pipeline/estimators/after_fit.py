@@ -12,6 +12,8 @@ population pays; else nobody but the process that fitted, whose copies know noth
 What a fitted estimator's release is worth on rows that its user holds: exact, for her alone.
 
 Without rows, what the release's own noisy answers say of it, which is as private as the release.
+
+What a fit warns of: that its release is mostly noise, or of other rows than were declared.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ import copy
 import hmac
 import os
 import threading
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
@@ -29,7 +32,14 @@ import numpy as np
 
 from dp_pipeline.estimators.charging import charged, dry_run, refined_already, require_account
 from dp_pipeline.estimators.declared import DeclaredColumn
-from dp_pipeline.estimators.fit import Estimate, PrivateFit, RefinedFit, is_fit_for_release
+from dp_pipeline.estimators.fit import (
+    RELATION,
+    UNIT,
+    Estimate,
+    PrivateFit,
+    RefinedFit,
+    is_fit_for_release,
+)
 from dp_pipeline.estimators.frames import features_of, numeric_columns, plain_frame
 from dp_pipeline.estimators.rows import PreparedRows, declared_values, prepared_rows
 from dp_pipeline.gate.noise import NoiseSource, OpenDPNoise
@@ -42,12 +52,14 @@ from dp_pipeline.publish.home import find_home
 from dp_pipeline.publish.release import ROWS
 from dp_pipeline.raw.evaluate import reference_of
 from dp_pipeline.release.bundle import REFINED_FROM, REFINES, refinement_digest
+from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.reporting.noisy_answers import NoisyAnswers
+from dp_pipeline.reporting.plausibility import NoisyTotal, clustering_warnings, table_warnings
 from dp_pipeline.reporting.quality import ClusteringQuality, QualityReport
 from dp_pipeline.spec.amounts import epsilon_text
-from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.domain import Domain, distance
 from dp_pipeline.spec.encoding import FloatArray, IntArray
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline.spec.parameters import texts_of
@@ -322,3 +334,37 @@ def clustering_report(centres: FloatArray, bounds: FloatArray, real: Any) -> Clu
         raise DeclarationError("X: expected a row without a missing number, got none")
     floor = nicv(points, reference_of(points, len(centres)))
     return ClusteringQuality(len(points), nicv(points, centres), floor)
+
+
+class WeakSignal(UserWarning):
+    """A release that says by its own noisy counts that it is mostly noise, or of few rows."""
+
+
+def clustering_doubts(
+    fitted: Estimate[Clusters], fit: PrivateFit[Clusters], *, nominal_rows: int | None
+) -> tuple[str, ...]:
+    """One sentence each, from noisy counts and declarations alone; none where all looks well."""
+    tables, columns = fitted.released.tables(), fitted.released.columns
+    return clustering_warnings(
+        tables,
+        [fit.domain[name] for name in columns],
+        NoisyTotal.of_tables(tables, fitted.spends, distance=distance(UNIT, RELATION)),
+        epsilon=fit.guarantee.epsilon,
+        nominal_rows=nominal_rows,
+    )
+
+
+def table_doubts(
+    fitted: Estimate[SyntheticTable], fit: PrivateFit[SyntheticTable], *, nominal_rows: int | None
+) -> tuple[str, ...]:
+    """The same of a synthetic table."""
+    table = fitted.released
+    shares = {name: table.probabilities((name,)) for name in table.attributes}
+    total = NoisyTotal.of_marginals(table.measured)
+    return table_warnings(shares, fit.domain, total, nominal_rows=nominal_rows)
+
+
+def warn_of(estimator: str, doubts: Sequence[str]) -> None:
+    """One WeakSignal a doubt, at the line that called ``fit``."""
+    for doubt in doubts:
+        warnings.warn(f"{estimator}: {doubt}", WeakSignal, stacklevel=3)

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from dp_pipeline.estimators.after_fit import FinishedFit, drawn, table_report
+from dp_pipeline.estimators.after_fit import FinishedFit, drawn, table_doubts, table_report, warn_of
 from dp_pipeline.estimators.declared import DeclaredColumn, declared_columns, domain_of
 from dp_pipeline.estimators.discovery import Discovery, cost_of, left_of
 from dp_pipeline.estimators.fit import (
@@ -30,7 +30,6 @@ from dp_pipeline.estimators.fit import (
     table_model,
 )
 from dp_pipeline.estimators.frames import Features, features_of, frame_kind, whole_number
-from dp_pipeline.estimators.private_kmeans import table_doubts, warn_of
 from dp_pipeline.estimators.rows import (
     PreparedRows,
     declared_values,
