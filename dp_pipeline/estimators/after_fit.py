@@ -161,6 +161,19 @@ class FinishedFit:
             )
 
 
+def finished_fit(kind: type, refines: object) -> FinishedFit:
+    """What a fit of an estimator is over that is to be refined; DeclarationError for anything else
+    than a fitted one of its ``kind``.
+    """
+    found = getattr(refines, "_over", None)
+    if not isinstance(refines, kind) or not isinstance(found, FinishedFit):
+        raise DeclarationError(
+            f"refines: expected a fitted {kind.__name__}, got "
+            f"{'one without a fit' if isinstance(refines, kind) else 'another object'}"
+        )
+    return found
+
+
 class DrawHere:
     """A draw that nobody but this process knows of: no ledger was told.
 
