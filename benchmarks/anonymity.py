@@ -19,9 +19,8 @@ import numpy as np
 
 from dp_pipeline.anonymity.kjig import Kjig
 from dp_pipeline.anonymity.method import bit_matrix, one_hot_bits
-from dp_pipeline.anonymity.partition import KAnonymityGuarantee
+from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee
 from dp_pipeline.anonymity.ranking import fitted_forest, kept_in_order, permutation_importance
-from dp_pipeline.anonymity.rows import CodedRows, Column
 
 # ruff: noqa: T201
 

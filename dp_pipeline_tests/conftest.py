@@ -1,7 +1,7 @@
 import gc
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -29,6 +29,15 @@ settings.load_profile("patient")
 
 # Thousands of modules and tests are collected, and all of them stay: see below.
 gc.disable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """No examples are looked for in the docstrings of tests: they have none, and every process
+    that runs tests would look through all names of all files for them.
+    """
+    return [one for one in (yield) if type(one) is pytest.Module]
+
 
 LONGEST_FIRST = ("test_cli.py", "orchestration", "ledger", "models", "raw")
 """Files and folders whose files take longest: whole chains, servers, thousands of cases."""

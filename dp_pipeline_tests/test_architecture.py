@@ -172,3 +172,18 @@ def test_a_plan_imports_the_models_of_its_data_set_alone(tmp_path: Path) -> None
     models = {one.split(".")[3] for one in imported if one.startswith("dp_pipeline.models.tables.")}
     assert models == {"base"} | OF_CENSUS | OF_ONE_SHOT
     assert not any(one.startswith("dp_pipeline.models.clustering.") for one in imported)
+
+
+def test_a_command_ends_without_one_more_look_for_garbage(tmp_path: Path) -> None:
+    code = (
+        "import atexit, gc, sys; from dp_pipeline.cli import main;"
+        "atexit.register(lambda: print(gc.get_freeze_count(), file=sys.stderr)); main(['--help'])"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"DP_PIPELINE_HOME": str(tmp_path), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(result.stderr) > 0

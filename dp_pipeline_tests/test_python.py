@@ -130,7 +130,7 @@ def test_the_page_has_blocks_of_each_way():
 
 
 @pytest.mark.usefixtures("home")
-@pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.private_kmeans.WeakSignal")
+@pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.WeakSignal")
 def test_the_blocks_of_the_page_run_one_after_the_other(capsys: pytest.CaptureFixture[str]):
     names: dict[str, Any] = {}
     for block in BLOCKS:

@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_pipeline.anonymity.method import Bit, Recoded, Unchanged, bit_matrix, cumulative_bits
-from dp_pipeline.anonymity.partition import KAnonymityGuarantee
-from dp_pipeline.anonymity.rows import CodedRows, Column
+from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee
 from dp_pipeline.spec.encoding import FloatArray, IntArray
 
 Box = tuple[tuple[int, ...], ...]

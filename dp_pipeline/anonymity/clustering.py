@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from dp_pipeline.anonymity.boxes import Box, BoxRecoding, level_starts
 from dp_pipeline.anonymity.method import Recoded, Unchanged
-from dp_pipeline.anonymity.partition import KAnonymityGuarantee
-from dp_pipeline.anonymity.rows import CodedRows, Column
+from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee
 from dp_pipeline.spec.encoding import FloatArray, IntArray
 
 _UNIT = 1024

@@ -16,13 +16,19 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from dp_pipeline.anonymity.clustering import ClusterKAnonymity
-from dp_pipeline.anonymity.linear import discriminant_scores
 from dp_pipeline.anonymity.method import Bit, Recoded, cumulative_bits
 from dp_pipeline.anonymity.mondrian import Tree
-from dp_pipeline.anonymity.partition import ClassPartition, KAnonymityGuarantee, Splits, TooFewRows
+from dp_pipeline.anonymity.partition import (
+    ClassPartition,
+    CodedRows,
+    Column,
+    KAnonymityGuarantee,
+    RareRows,
+    Splits,
+    TooFewRows,
+)
 from dp_pipeline.anonymity.ranking import Started
-from dp_pipeline.anonymity.rows import CodedRows, Column, RareRows
-from dp_pipeline.anonymity.telling_boxes import Worth, telling_boxes
+from dp_pipeline.anonymity.telling_boxes import Worth, discriminant_scores, telling_boxes
 from dp_pipeline.metrics.auc import macro_auc
 from dp_pipeline.metrics.classification import stratified_folds
 from dp_pipeline.spec.encoding import FloatArray, IntArray

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from dp_pipeline.anonymity.boxes import Cuts, boxed, level_starts
 from dp_pipeline.anonymity.method import Recoded, cumulative_bits
-from dp_pipeline.anonymity.partition import KAnonymityGuarantee
-from dp_pipeline.anonymity.rows import CodedRows, Column
+from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee
 from dp_pipeline.spec.encoding import FloatArray, IntArray
 from dp_pipeline.spec.parameters import integer
 

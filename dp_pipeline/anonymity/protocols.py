@@ -10,8 +10,7 @@ from typing import Literal, TypeGuard
 import numpy as np
 
 from dp_pipeline.anonymity.method import Method, Ranked, Recoded, Recoding
-from dp_pipeline.anonymity.partition import KAnonymityGuarantee
-from dp_pipeline.anonymity.rows import CodedRows
+from dp_pipeline.anonymity.partition import CodedRows, KAnonymityGuarantee
 from dp_pipeline.metrics.auc import macro_auc
 from dp_pipeline.metrics.classification import Features, Scorer, scores, stratified_folds
 from dp_pipeline.spec.errors import DeclarationError

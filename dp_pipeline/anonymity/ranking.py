@@ -28,8 +28,14 @@ from dp_pipeline.anonymity.method import (
     bit_matrix,
     one_hot_bits,
 )
-from dp_pipeline.anonymity.partition import ClassPartition, KAnonymityGuarantee
-from dp_pipeline.anonymity.rows import CodedRows, Column, Patterns, RareRows
+from dp_pipeline.anonymity.partition import (
+    ClassPartition,
+    CodedRows,
+    Column,
+    KAnonymityGuarantee,
+    Patterns,
+    RareRows,
+)
 from dp_pipeline.spec.encoding import FloatArray, IntArray
 from dp_pipeline.spec.parameters import integer
 

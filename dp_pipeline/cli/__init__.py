@@ -8,6 +8,7 @@ An error is one line on stderr. Exit codes: 0 done, 1 failed, 2 wrong use, 3 bud
 
 from __future__ import annotations
 
+import atexit
 import gc
 import getpass
 import os
@@ -83,6 +84,9 @@ class Commands(OneLineErrors):
         look through it again and again took a fifth of the time of a short command.
         """
         gc.set_threshold(NEW_OBJECTS)
+        # Else Python looks through all that was imported once more before it ends, for a fifth of
+        # the time of a short command, and what it would find goes with the process anyway.
+        atexit.register(gc.freeze)
         # Else pydantic searches all installed packages for plug-ins, which would be shown every
         # value of a data set file, addresses with passwords too.
         os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from dp_pipeline.cli import operator_name
-from dp_pipeline.cli.options import DATASET, dataset_names
-from dp_pipeline.cli.reader import FORMAT, READER, Reader
+from dp_pipeline.cli.options import DATASET, FORMAT, READER, Reader, dataset_names
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -19,9 +19,8 @@ import click
 
 from dp_pipeline.cli import operator_name
 from dp_pipeline.cli.draft import data_init, data_schema
-from dp_pipeline.cli.options import DATASET
+from dp_pipeline.cli.options import DATASET, READER, Document, Reader, amount_text
 from dp_pipeline.cli.plan import k_anonymity_line
-from dp_pipeline.cli.reader import READER, Document, Reader, amount_text
 
 if TYPE_CHECKING:
     from dp_pipeline.spec.dataset import DatasetSpec

@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp_pipeline.cli.options import dataset_names, epsilons, ks, releasing_names
-from dp_pipeline.cli.reader import READER, Document, Reader
+from dp_pipeline.cli.options import (
+    READER,
+    Document,
+    Reader,
+    dataset_names,
+    epsilons,
+    ks,
+    releasing_names,
+)
 from dp_pipeline.spec.errors import DeclarationError
 
 if TYPE_CHECKING:

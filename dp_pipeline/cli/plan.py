@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp_pipeline.cli.options import request_options
-from dp_pipeline.cli.reader import READER, Document, Reader, amount_text, number_or_none
+from dp_pipeline.cli.options import (
+    READER,
+    Document,
+    Reader,
+    amount_text,
+    number_or_none,
+    request_options,
+)
 from dp_pipeline.publish.asking import requested
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp_pipeline.cli.reader import NONE, Document, amount_text, number_or_none
+from dp_pipeline.cli.options import NONE, Document, amount_text, number_or_none
 from dp_pipeline.spec.amounts import NANO
 
 if TYPE_CHECKING:

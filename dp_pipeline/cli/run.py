@@ -18,13 +18,16 @@ from dp_pipeline.cli.options import (
     DATASET,
     EPSILONS,
     MODELS,
+    QUIET,
+    READER,
     WINDOW,
+    Document,
+    Reader,
     ks,
     method_names,
     request_options,
 )
 from dp_pipeline.cli.plan import plan_document, print_plans
-from dp_pipeline.cli.reader import QUIET, READER, Document, Reader
 from dp_pipeline.cli.released import ReleasedRun, print_failed_checks, quality_document
 from dp_pipeline.publish.asking import requested
 from dp_pipeline.spec.errors import DeclarationError

@@ -8,6 +8,12 @@ an answer is the answer less the exact counts, which of other rows would be anot
 What is known of that is a *draw*: which rows a fit was of, as a keyed fingerprint, and whether it
 was refined. A fitted estimator is released, so it holds neither. A ledger knows both where a
 population pays; else nobody but the process that fitted, whose copies know nothing.
+
+What a fitted estimator's release is worth on rows that its user holds: exact, for her alone.
+
+Without rows, what the release's own noisy answers say of it, which is as private as the release.
+
+What a fit warns of: that its release is mostly noise, or of other rows than were declared.
 """
 
 from __future__ import annotations
@@ -16,7 +22,8 @@ import copy
 import hmac
 import os
 import threading
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
@@ -24,19 +31,36 @@ from uuid import uuid4
 import numpy as np
 
 from dp_pipeline.estimators.charging import charged, dry_run, refined_already, require_account
-from dp_pipeline.estimators.fit import Estimate, PrivateFit, RefinedFit, is_fit_for_release
-from dp_pipeline.estimators.rows import PreparedRows
+from dp_pipeline.estimators.declared import DeclaredColumn
+from dp_pipeline.estimators.fit import (
+    RELATION,
+    UNIT,
+    Estimate,
+    PrivateFit,
+    RefinedFit,
+    is_fit_for_release,
+)
+from dp_pipeline.estimators.frames import features_of, numeric_columns, plain_frame
+from dp_pipeline.estimators.rows import PreparedRows, declared_values, prepared_rows
 from dp_pipeline.gate.noise import NoiseSource, OpenDPNoise
+from dp_pipeline.metrics.clustering import nicv
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import Coarse
 from dp_pipeline.models.tables.base import TableModel
+from dp_pipeline.publish.evaluate import Comparison
 from dp_pipeline.publish.home import find_home
 from dp_pipeline.publish.release import ROWS
+from dp_pipeline.raw.evaluate import reference_of
 from dp_pipeline.release.bundle import REFINED_FROM, REFINES, refinement_digest
+from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.release.transcript import Transcript
+from dp_pipeline.reporting.noisy_answers import NoisyAnswers
+from dp_pipeline.reporting.plausibility import NoisyTotal, clustering_warnings, table_warnings
+from dp_pipeline.reporting.quality import ClusteringQuality, QualityReport
 from dp_pipeline.spec.amounts import epsilon_text
-from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.spec.domain import Domain, distance
+from dp_pipeline.spec.encoding import FloatArray, IntArray
 from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline.spec.parameters import texts_of
 
@@ -135,6 +159,19 @@ class FinishedFit:
                 "refines: expected a fit with the same domain, constraints, method and "
                 "method_params, got one with others"
             )
+
+
+def finished_fit(kind: type, refines: object) -> FinishedFit:
+    """What a fit of an estimator is over that is to be refined; DeclarationError for anything else
+    than a fitted one of its ``kind``.
+    """
+    found = getattr(refines, "_over", None)
+    if not isinstance(refines, kind) or not isinstance(found, FinishedFit):
+        raise DeclarationError(
+            f"refines: expected a fitted {kind.__name__}, got "
+            f"{'one without a fit' if isinstance(refines, kind) else 'another object'}"
+        )
+    return found
 
 
 class DrawHere:
@@ -260,3 +297,87 @@ def _paid_otherwise(population: str | None) -> DeclarationError:
     return DeclarationError(
         f"refines: expected a fit that {payer} paid for, as for this one, got another"
     )
+
+
+def table_report(
+    table: SyntheticTable,
+    columns: tuple[DeclaredColumn, ...],
+    domain: Domain,
+    *,
+    real: Any,
+    label: str | None,
+) -> QualityReport:
+    """Of the rows that were drawn when it was fitted.
+
+    real   a frame or array as ``fit`` takes it, or None
+
+    DeclarationError for a table without a declared column, for a label that classifiers cannot
+    tell, and for a label without real rows.
+    """
+    codes = dict(zip(table.attributes, np.ascontiguousarray(table.codes.T), strict=True))
+    answers = NoisyAnswers.of_table(table)
+    released = QualityReport(
+        rows=len(table.codes),
+        measured=answers.compared(codes, domain),
+        unmeasured=answers.unmeasured(codes),
+    )
+    if real is None:
+        if label is not None:
+            raise DeclarationError("label: expected none without real rows, got one")
+        return released
+    # Declared levels keep a cache of the texts that they have met: these columns are pickled.
+    known = copy.deepcopy(columns)
+    values = declared_values(features_of(real, typed=False), known)
+    rows = prepared_rows(values, known, refuse=False, constraints=domain.constraints)
+    exact = Comparison(domain, rows.codes, codes).report(label=label)
+    return replace(exact, measured=released.measured, unmeasured=released.unmeasured)
+
+
+def clustering_report(centres: FloatArray, bounds: FloatArray, real: Any) -> ClusteringQuality:
+    """Of released centres; rows as a fit has them: clipped to the box, and none with NaN.
+
+    DeclarationError for another number of columns, and for no row.
+    """
+    columns = numeric_columns(plain_frame(real))
+    if len(columns) != len(bounds):
+        raise DeclarationError(f"X: expected {len(bounds)} columns, got {len(columns)}")
+    points = np.stack([column.astype(np.float64) for column in columns], axis=1)
+    points = np.clip(points[~np.isnan(points).any(axis=1)], bounds[:, 0], bounds[:, 1])
+    if not len(points):
+        raise DeclarationError("X: expected a row without a missing number, got none")
+    floor = nicv(points, reference_of(points, len(centres)))
+    return ClusteringQuality(len(points), nicv(points, centres), floor)
+
+
+class WeakSignal(UserWarning):
+    """A release that says by its own noisy counts that it is mostly noise, or of few rows."""
+
+
+def clustering_doubts(
+    fitted: Estimate[Clusters], fit: PrivateFit[Clusters], *, nominal_rows: int | None
+) -> tuple[str, ...]:
+    """One sentence each, from noisy counts and declarations alone; none where all looks well."""
+    tables, columns = fitted.released.tables(), fitted.released.columns
+    return clustering_warnings(
+        tables,
+        [fit.domain[name] for name in columns],
+        NoisyTotal.of_tables(tables, fitted.spends, distance=distance(UNIT, RELATION)),
+        epsilon=fit.guarantee.epsilon,
+        nominal_rows=nominal_rows,
+    )
+
+
+def table_doubts(
+    fitted: Estimate[SyntheticTable], fit: PrivateFit[SyntheticTable], *, nominal_rows: int | None
+) -> tuple[str, ...]:
+    """The same of a synthetic table."""
+    table = fitted.released
+    shares = {name: table.probabilities((name,)) for name in table.attributes}
+    total = NoisyTotal.of_marginals(table.measured)
+    return table_warnings(shares, fit.domain, total, nominal_rows=nominal_rows)
+
+
+def warn_of(estimator: str, doubts: Sequence[str]) -> None:
+    """One WeakSignal a doubt, at the line that called ``fit``."""
+    for doubt in doubts:
+        warnings.warn(f"{estimator}: {doubt}", WeakSignal, stacklevel=3)

@@ -3,6 +3,8 @@
 What is to be discovered, and for how much, is public; every look is paid for out of the ε and δ
 of the fit. What a column holds, numbers or texts, may be left open too: the types of a frame are
 made from its values, so they are not asked, and a noisy count decides.
+
+Bounds as a user writes them → the declared domain of numeric columns, or those to be found.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from dp_pipeline.estimators.declared import DeclaredColumn
@@ -23,9 +26,10 @@ from dp_pipeline.raw.counters.undeclared import UndeclaredRows
 from dp_pipeline.release.accountant import Accountant, Spend
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.amounts import epsilon_text
+from dp_pipeline.spec.attribute_parser import DISCOVER
 from dp_pipeline.spec.discovered import Discover, declared, widest
 from dp_pipeline.spec.domain import Attribute, Domain, Protection, Undeclared, distance
-from dp_pipeline.spec.encoding import Bins, Levels
+from dp_pipeline.spec.encoding import Bins, Coordinate, Levels, is_interval
 from dp_pipeline.spec.errors import DeclarationError
 
 QUANTILES = 16
@@ -231,3 +235,76 @@ def _rows(of: _Open, values: list[Any]) -> UndeclaredRows:
             stored_times(given) if times else stored(given, truth_is_number=is_number)
         )
     return UndeclaredRows.of_table(of, pa.table(columns), b"a row is a person")
+
+
+def declared_domain(bounds: object, names: tuple[str, ...]) -> Domain:
+    """One numeric attribute a column, clipped to its bounds.
+
+    names    all different
+    bounds   ``(low, high)`` for all columns; or one such pair a column in their order, as a
+             sequence or an array (d, 2); or a mapping column name → pair
+
+    Raises DeclarationError for anything else, and for an interval that is empty, not finite
+    or too narrow for its 2^17 steps.
+
+    >>> declared_domain((0, 1), ("x", "y")).names
+    ('x', 'y')
+    """
+    pairs = _pairs(bounds, names)
+    return Domain(tuple(_attribute(*one) for one in zip(names, pairs, strict=True)))
+
+
+UNIT_OF_BOUNDS = 0.001
+"""Bounds that are found are powers of two of it, or zero."""
+
+
+def open_bounds(bounds: object, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns whose bounds are to be found: all, those of a mapping that says so, or none."""
+    if isinstance(bounds, str) and bounds == DISCOVER:
+        return names
+    if not isinstance(bounds, Mapping) or set(bounds) != set(names):
+        return ()
+    said = {name: bounds[name] for name in names}
+    return tuple(n for n, one in said.items() if isinstance(one, str) and one == DISCOVER)
+
+
+def undeclared_attribute(name: str) -> Attribute:
+    return Attribute(name, name, "clip", undeclared=Undeclared(bounds=True, unit=UNIT_OF_BOUNDS))
+
+
+def _pairs(bounds: object, names: tuple[str, ...]) -> list[list[float]]:
+    if isinstance(bounds, Mapping):
+        if set(bounds) != set(names):
+            raise DeclarationError(
+                f"bounds: expected a pair for each of the columns {', '.join(names)}, "
+                f"got {', '.join(map(str, bounds)) or 'none'}"
+            )
+        bounds = [bounds[name] for name in names]
+    array = _numbers(bounds)
+    if array is not None and array.shape == (2,):
+        array = np.tile(array, (len(names), 1))
+    if array is None or array.shape != (len(names), 2):
+        raise DeclarationError(
+            f"bounds: expected (low, high), or {len(names)} such pairs, "
+            f"got {'no numbers' if array is None else f'numbers of shape {array.shape}'}"
+        )
+    pairs: list[list[float]] = array.astype(np.float64).tolist()
+    return pairs
+
+
+def _numbers(bounds: object) -> np.ndarray | None:
+    try:
+        array = np.asarray(bounds)
+    except ValueError:
+        return None
+    return array if array.dtype.kind in "iuf" else None
+
+
+def _attribute(name: str, pair: list[float]) -> Attribute:
+    low, high = pair
+    if not is_interval(low, high):
+        raise DeclarationError(
+            f"bounds: column {name!r}: expected low < high, both within ±1e15, wide enough for "
+            f"2^17 steps, got ({low}, {high})"
+        )
+    return Attribute(name, name, "clip", coordinate=Coordinate(low, high))

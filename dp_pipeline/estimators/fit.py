@@ -26,7 +26,7 @@ from dp_pipeline.gate.noise import (
     OpenDPNoise,
     named_noise,
 )
-from dp_pipeline.inference.public_table import PublicTable
+from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import Coarse, Model, PrivacyGuarantee, fit, guarantee_at, guarantee_of
 from dp_pipeline.models.clustering.base import Clustering

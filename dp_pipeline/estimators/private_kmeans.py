@@ -1,14 +1,8 @@
-"""PrivateKMeans: differentially private k-means with the manners of scikit-learn.
-
-Bounds as a user writes them → the declared domain of the columns.
-
-What a fit warns of: that its release is mostly noise, or of other rows than were declared.
-"""
+"""PrivateKMeans: differentially private k-means with the manners of scikit-learn."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,12 +10,18 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from dp_pipeline.estimators.after_fit import clustering_doubts, clustering_report, warn_of
 from dp_pipeline.estimators.charging import charged
 from dp_pipeline.estimators.declared import DeclaredColumn, domain_of
-from dp_pipeline.estimators.discovery import Discovery, cost_of, left_of
+from dp_pipeline.estimators.discovery import (
+    Discovery,
+    cost_of,
+    declared_domain,
+    left_of,
+    open_bounds,
+    undeclared_attribute,
+)
 from dp_pipeline.estimators.fit import (
-    RELATION,
-    UNIT,
     Estimate,
     InvalidParameter,
     PrivateFit,
@@ -42,126 +42,14 @@ from dp_pipeline.estimators.frames import (
     plain_frame,
     whole_number,
 )
-from dp_pipeline.estimators.quality import clustering_report
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.release.accountant import Spend
 from dp_pipeline.release.clusters import Clusters, Tables
-from dp_pipeline.release.synthetic_table import SyntheticTable
-from dp_pipeline.reporting.plausibility import NoisyTotal, clustering_warnings, table_warnings
 from dp_pipeline.reporting.quality import ClusteringQuality
-from dp_pipeline.spec.attribute_parser import DISCOVER
-from dp_pipeline.spec.domain import Attribute, Domain, Undeclared, distance
-from dp_pipeline.spec.encoding import Coordinate, FloatArray, IntArray, is_interval
+from dp_pipeline.spec.domain import Domain
+from dp_pipeline.spec.encoding import FloatArray, IntArray
 from dp_pipeline.spec.errors import DeclarationError
-
-
-def declared_domain(bounds: object, names: tuple[str, ...]) -> Domain:
-    """One numeric attribute a column, clipped to its bounds.
-
-    names    all different
-    bounds   ``(low, high)`` for all columns; or one such pair a column in their order, as a
-             sequence or an array (d, 2); or a mapping column name → pair
-
-    Raises DeclarationError for anything else, and for an interval that is empty, not finite
-    or too narrow for its 2^17 steps.
-
-    >>> declared_domain((0, 1), ("x", "y")).names
-    ('x', 'y')
-    """
-    pairs = _pairs(bounds, names)
-    return Domain(tuple(_attribute(*one) for one in zip(names, pairs, strict=True)))
-
-
-UNIT_OF_BOUNDS = 0.001
-"""Bounds that are found are powers of two of it, or zero."""
-
-
-def open_bounds(bounds: object, names: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns whose bounds are to be found: all, those of a mapping that says so, or none."""
-    if isinstance(bounds, str) and bounds == DISCOVER:
-        return names
-    if not isinstance(bounds, Mapping) or set(bounds) != set(names):
-        return ()
-    said = {name: bounds[name] for name in names}
-    return tuple(n for n, one in said.items() if isinstance(one, str) and one == DISCOVER)
-
-
-def _open_attribute(name: str) -> Attribute:
-    return Attribute(name, name, "clip", undeclared=Undeclared(bounds=True, unit=UNIT_OF_BOUNDS))
-
-
-def _pairs(bounds: object, names: tuple[str, ...]) -> list[list[float]]:
-    if isinstance(bounds, Mapping):
-        if set(bounds) != set(names):
-            raise DeclarationError(
-                f"bounds: expected a pair for each of the columns {', '.join(names)}, "
-                f"got {', '.join(map(str, bounds)) or 'none'}"
-            )
-        bounds = [bounds[name] for name in names]
-    array = _numbers(bounds)
-    if array is not None and array.shape == (2,):
-        array = np.tile(array, (len(names), 1))
-    if array is None or array.shape != (len(names), 2):
-        raise DeclarationError(
-            f"bounds: expected (low, high), or {len(names)} such pairs, "
-            f"got {'no numbers' if array is None else f'numbers of shape {array.shape}'}"
-        )
-    pairs: list[list[float]] = array.astype(np.float64).tolist()
-    return pairs
-
-
-def _numbers(bounds: object) -> np.ndarray | None:
-    try:
-        array = np.asarray(bounds)
-    except ValueError:
-        return None
-    return array if array.dtype.kind in "iuf" else None
-
-
-def _attribute(name: str, pair: list[float]) -> Attribute:
-    low, high = pair
-    if not is_interval(low, high):
-        raise DeclarationError(
-            f"bounds: column {name!r}: expected low < high, both within ±1e15, wide enough for "
-            f"2^17 steps, got ({low}, {high})"
-        )
-    return Attribute(name, name, "clip", coordinate=Coordinate(low, high))
-
-
-class WeakSignal(UserWarning):
-    """A release that says by its own noisy counts that it is mostly noise, or of few rows."""
-
-
-def clustering_doubts(
-    fitted: Estimate[Clusters], fit: PrivateFit[Clusters], *, nominal_rows: int | None
-) -> tuple[str, ...]:
-    """One sentence each, from noisy counts and declarations alone; none where all looks well."""
-    tables, columns = fitted.released.tables(), fitted.released.columns
-    return clustering_warnings(
-        tables,
-        [fit.domain[name] for name in columns],
-        NoisyTotal.of_tables(tables, fitted.spends, distance=distance(UNIT, RELATION)),
-        epsilon=fit.guarantee.epsilon,
-        nominal_rows=nominal_rows,
-    )
-
-
-def table_doubts(
-    fitted: Estimate[SyntheticTable], fit: PrivateFit[SyntheticTable], *, nominal_rows: int | None
-) -> tuple[str, ...]:
-    """The same of a synthetic table."""
-    table = fitted.released
-    shares = {name: table.probabilities((name,)) for name in table.attributes}
-    total = NoisyTotal.of_marginals(table.measured)
-    return table_warnings(shares, fit.domain, total, nominal_rows=nominal_rows)
-
-
-def warn_of(estimator: str, doubts: Sequence[str]) -> None:
-    """One WeakSignal a doubt, at the line that called ``fit``."""
-    for doubt in doubts:
-        warnings.warn(f"{estimator}: {doubt}", WeakSignal, stacklevel=3)
-
 
 _RECLUSTER_STARTS = 10
 _MOST_CLUSTERS = 10_000
@@ -527,7 +415,7 @@ class PrivateKMeans(
         known = [name for name in names if name not in bounds]
         said = {name: self.bounds[name] for name in known} if known else {}
         declared = {one.name: one for one in declared_domain(said, tuple(known))} if known else {}
-        columns = [declared.get(name) or _open_attribute(name) for name in names]
+        columns = [declared.get(name) or undeclared_attribute(name) for name in names]
         return Discovery(tuple(map(DeclaredColumn, columns)), cost_of(self.discover))
 
     def _declared(self, discovery: Discovery | None) -> PrivateFit[Clusters]:

@@ -11,7 +11,14 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from dp_pipeline.estimators.after_fit import FinishedFit, drawn
+from dp_pipeline.estimators.after_fit import (
+    FinishedFit,
+    drawn,
+    finished_fit,
+    table_doubts,
+    table_report,
+    warn_of,
+)
 from dp_pipeline.estimators.declared import DeclaredColumn, declared_columns, domain_of
 from dp_pipeline.estimators.discovery import Discovery, cost_of, left_of
 from dp_pipeline.estimators.fit import (
@@ -30,8 +37,6 @@ from dp_pipeline.estimators.fit import (
     table_model,
 )
 from dp_pipeline.estimators.frames import Features, features_of, frame_kind, whole_number
-from dp_pipeline.estimators.private_kmeans import table_doubts, warn_of
-from dp_pipeline.estimators.quality import table_report
 from dp_pipeline.estimators.rows import (
     PreparedRows,
     declared_values,
@@ -41,13 +46,13 @@ from dp_pipeline.estimators.rows import (
 )
 from dp_pipeline.estimators.synthetic_frames import (
     clique_graph,
+    columns_of_marginal,
     marginal_frame,
     synthetic_frame,
     typed,
 )
-from dp_pipeline.gate.counter import MOST_GRID_CELLS
 from dp_pipeline.gate.noise import NoiseSource
-from dp_pipeline.inference.public_table import PublicTable
+from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.release.accountant import Spend
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.reporting.quality import QualityReport
@@ -334,7 +339,7 @@ noise protects nobody
             begun = self._begun(features, with_prior=prior is not None)
             if prior is not None:
                 begun.fit = replace(begun.fit, public=self._public_rows(prior, X, begun))
-            before = None if refines is None else self._finished(refines)
+            before = None if refines is None else finished_fit(type(self), refines)
             if before is not None:
                 begun.fit = before.refined_by(begun.fit, self.noise)
             noise, is_fit = noise_of(self.noise), is_fit_for_release(self.noise)
@@ -488,7 +493,7 @@ noise protects nobody
         if len(columns) == 1 and isinstance(columns[0], list | tuple):
             (named,) = columns
         with invalid_parameters():
-            chosen = self._chosen(list(named))
+            chosen = columns_of_marginal(self._table, self._columns, list(named))
         return marginal_frame(self._table, chosen)
 
     def quality_report(self, real: Any = None, *, label: str | None = None) -> QualityReport:
@@ -598,16 +603,6 @@ noise protects nobody
             )
         return public_rows(prior, begun.again, constraints=begun.fit.domain.constraints)
 
-    def _finished(self, refines: object) -> FinishedFit:
-        """What a fit is over that is to be refined."""
-        found = getattr(refines, "_over", None)
-        if not isinstance(refines, type(self)) or not isinstance(found, FinishedFit):
-            raise DeclarationError(
-                f"refines: expected a fitted {type(self).__name__}, got "
-                f"{'one without a fit' if isinstance(refines, type(self)) else 'another object'}"
-            )
-        return found
-
     def _refuses_unknown(self) -> bool:
         if self.on_unknown not in ("drop", "error"):
             raise DeclarationError(
@@ -618,21 +613,6 @@ noise protects nobody
                 "on_unknown: expected drop where a population pays, got error: it tells about a row"
             )
         return self.on_unknown == "error"
-
-    def _chosen(self, names: list[str]) -> tuple[DeclaredColumn, ...]:
-        known = {column.attribute.name: column for column in self._columns}
-        if not names or len(set(names)) < len(names) or not set(names) <= set(known):
-            raise DeclarationError(
-                f"marginal: expected some of the columns {', '.join(known)}, each once, "
-                f"got {names!r:.60}"
-            )
-        cells = self._over.fit.domain.cell_count(tuple(names))
-        if cells > MOST_GRID_CELLS:
-            raise DeclarationError(
-                f"marginal: expected at most {MOST_GRID_CELLS} cells, "
-                f"got {', '.join(names)} with {cells}"
-            )
-        return tuple(known[name] for name in names)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dp_pipeline.estimators.declared import DeclaredColumn, domain_of
 from dp_pipeline.estimators.frames import Features, features_of, numbered, stored, stored_times
-from dp_pipeline.inference.public_table import PublicTable
+from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.values import level_codes, missing_cells, valid_numbers
 from dp_pipeline.spec.constraints import Constraint

@@ -22,8 +22,7 @@ from dp_pipeline.anonymity.method import (
     Unchanged,
     cumulative_bits,
 )
-from dp_pipeline.anonymity.partition import KAnonymityGuarantee, TooFewRows
-from dp_pipeline.anonymity.rows import CodedRows
+from dp_pipeline.anonymity.partition import CodedRows, KAnonymityGuarantee, TooFewRows
 from dp_pipeline.estimators.frames import Features
 from dp_pipeline.estimators.selector_columns import LabelValues, SelectorColumn, answers
 from dp_pipeline.metrics.disclosure import DisclosureReport, disclosure_report

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_pipeline.anonymity.method import Bit
-from dp_pipeline.anonymity.rows import Column
+from dp_pipeline.anonymity.partition import Column
 from dp_pipeline.estimators.frames import (
     UNKNOWN,
     ascending,

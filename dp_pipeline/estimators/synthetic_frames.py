@@ -21,10 +21,12 @@ from numpy.typing import NDArray
 
 from dp_pipeline.estimators.declared import DeclaredColumn
 from dp_pipeline.estimators.frames import FrameKind, text_of
+from dp_pipeline.gate.counter import MOST_GRID_CELLS
 from dp_pipeline.raw import values as raw_values
 from dp_pipeline.release.measurement import NoisyCounts, least_noisy
 from dp_pipeline.release.synthetic_table import SyntheticTable, decoded
 from dp_pipeline.spec.encoding import IntArray
+from dp_pipeline.spec.errors import DeclarationError
 
 _NULLABLE = {"i": "Int64", "u": "UInt64", "b": "boolean"}
 
@@ -227,6 +229,27 @@ def _moments_as_given(moments: NDArray[Any], column: DeclaredColumn) -> Any:
         return days_or_seconds
     texts = pd.Series(np.datetime_as_string(moments), dtype=object)
     return texts.mask(days_or_seconds.isna(), None).astype(dtype)
+
+
+def columns_of_marginal(
+    table: SyntheticTable, columns: tuple[DeclaredColumn, ...], names: list[str]
+) -> tuple[DeclaredColumn, ...]:
+    """The columns that are named, in that order; DeclarationError for none, for one twice, for one
+    that is not declared, and for more cells than a frame may have.
+    """
+    known = {column.attribute.name: column for column in columns}
+    if not names or len(set(names)) < len(names) or not set(names) <= set(known):
+        raise DeclarationError(
+            f"marginal: expected some of the columns {', '.join(known)}, each once, "
+            f"got {names!r:.60}"
+        )
+    cells = table.domain.cell_count(tuple(names))
+    if cells > MOST_GRID_CELLS:
+        raise DeclarationError(
+            f"marginal: expected at most {MOST_GRID_CELLS} cells, "
+            f"got {', '.join(names)} with {cells}"
+        )
+    return tuple(known[name] for name in names)
 
 
 def marginal_frame(table: SyntheticTable, columns: tuple[DeclaredColumn, ...]) -> Any:

@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from dp_pipeline.files import plain_cells, told_cell
-from dp_pipeline.release.long_columns import (
+from dp_pipeline.release.clusters import (
     ROWS_A_BATCH,
     Columns,
     LongColumns,

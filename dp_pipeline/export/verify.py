@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dp_pipeline.export.card import CARD, guarantee, lines_on_card
-from dp_pipeline.export.contents import RELEASE, SIZES
+from dp_pipeline.export.contents import CARD, RELEASE, SIZES, guarantee, lines_on_card
 from dp_pipeline.export.folder import (
     DESCRIPTOR,
     OWN,
@@ -31,9 +30,9 @@ from dp_pipeline.export.folder import (
 from dp_pipeline.export.tables import CENTRES, geojson, read_table
 from dp_pipeline.release.accountant import Accountant
 from dp_pipeline.release.bundle import EARLIER_EVALUATION, REFINED_FROM, Bundle, table_digest
-from dp_pipeline.release.long_columns import Columns
-from dp_pipeline.reporting.card_page import says_the_same
+from dp_pipeline.release.clusters import Columns
 from dp_pipeline.reporting.figures.cluster_view import SIZE, cluster_sizes
+from dp_pipeline.reporting.pages import says_the_same
 from dp_pipeline.spec.amounts import PURE
 from dp_pipeline.spec.errors import Damaged, PipelineError
 from dp_pipeline.spec.formats import EXPORT, require_format

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.inference.public_table import PublicTable
+from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.release.accountant import Accountant, Spend
 from dp_pipeline.release.class_table import ClassTable
 from dp_pipeline.release.clusters import Clusters, Tables

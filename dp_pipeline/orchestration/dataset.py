@@ -1,20 +1,232 @@
-"""dataset_assets: one data set file → its chain of assets, checks, jobs, schedule and sensor."""
+"""dataset_assets: one data set file → its chain of assets, checks, jobs, schedule and sensor.
 
-from __future__ import annotations
+Raw-side assets: ingested → validated → normalized → discretized → one_hot; between the second
+and the third the discovered domain, where something is left to be discovered.
+"""
 
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
 
+from dp_pipeline.orchestration import common
 from dp_pipeline.orchestration.automation import schedules_of, sensors_of
+from dp_pipeline.orchestration.checks import domain_check_specs, domain_checks
+from dp_pipeline.orchestration.columns import column_metadata, raw_columns
 from dp_pipeline.orchestration.common import RESOURCE, Pipeline, resource_of
 from dp_pipeline.orchestration.jobs import jobs_of
-from dp_pipeline.orchestration.raw_assets import raw_assets
+from dp_pipeline.orchestration.metadata import line_table, raw_metadata, release_metadata
 from dp_pipeline.orchestration.release_assets import release_assets
+from dp_pipeline.publish.account import claiming, open_population, require_snapshot
+from dp_pipeline.publish.domain_release import (
+    NAME,
+    DomainRelease,
+    found_lines,
+    publish_domain,
+    with_discovered,
+)
+from dp_pipeline.publish.home import engine_name
+from dp_pipeline.publish.release import not_dp_beside
+from dp_pipeline.raw import prepare, validate
+from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.spec.dataset import DatasetSpec
+
+# Dagster reads the annotations of these functions when they are defined, so they are not deferred.
+
+
+_STAGES: dict[str, tuple[str, prepare.Step]] = {
+    "normalized": (
+        "Every row by itself: numbers clipped to the declared bounds and made fixed-point "
+        "coordinates, unknown levels renamed or dropped as declared, rows of a person bounded.",
+        prepare.normalize,
+    ),
+    "discretized": (
+        "Every attribute with declared levels or bins as a cell code.",
+        prepare.discretize,
+    ),
+    "one_hot": ("The cell codes as bits, one column a cell.", prepare.encode_one_hot),
+}
+
+
+class IngestConfig(dg.Config):
+    """snapshot   a name for a new snapshot; empty keeps the current one, or starts with today's"""
+
+    snapshot: str = ""
+
+
+def raw_assets(spec: DatasetSpec) -> list[dg.AssetsDefinition]:
+    """The raw chain of one data set, with only the stages it needs."""
+    assets = [_ingested(spec), _validated(spec)]
+    upstream = "validated"
+    if spec.to_discover:
+        assets.append(_domain(spec))
+        upstream = NAME
+    stages = prepare.stages_of(spec.widest)
+    for stage in stages:
+        assets.append(_prepared(spec, stage, upstream=upstream, last=stage == stages[-1]))
+        upstream = stage
+    return assets
+
+
+def _ingested(spec: DatasetSpec) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=[spec.name, "ingested"],
+        description=f"An immutable snapshot of the rows of “{spec.title}”, named by the calendar "
+        "or by hand. Materializing it again keeps the current snapshot unless a new name is given.",
+        group_name=common.group_name(spec, "raw"),
+        kinds={common.source_kind(spec), "parquet"},
+        tags=common.side_tags(spec, "raw"),
+        owners=list(spec.owners),
+        metadata=column_metadata(spec, raw_columns(spec, "ingested")),
+        code_version=common.ingesting_code(spec),
+        partitions_def=common.raw_partitions(spec),
+    )
+    def ingested(
+        context: dg.AssetExecutionContext,
+        config: IngestConfig,
+        dp_pipeline: common.PipelineResource,
+    ) -> dg.MaterializeResult:  # type: ignore[type-arg]
+        with common.one_line_failures(spec):
+            read = common.of_run(context, spec)
+            ledger = open_population(read, dp_pipeline.home)
+            snapshot = ingest(
+                read,
+                dp_pipeline.home.raw,
+                key=ledger.key(spec.population),
+                snapshot_id=config.snapshot or None,
+                today=datetime.now(UTC).date(),
+                claim=claiming(spec, ledger),
+            )
+        # What is new is said by the name that the calendar gave, never by the rows.
+        return dg.MaterializeResult(
+            metadata=raw_metadata(snapshot, source=spec.source.kind),
+            data_version=dg.DataVersion(snapshot.id),
+        )
+
+    return ingested
+
+
+def _validated(spec: DatasetSpec) -> dg.AssetsDefinition:
+    key = dg.AssetKey([spec.name, "validated"])
+    declared = validate.expectations_of(spec)
+
+    @dg.asset(
+        key=key,
+        deps=[[spec.name, "ingested"]],
+        check_specs=[
+            dg.AssetCheckSpec(
+                one.name, asset=key, description=one.description, blocking=one.blocking
+            )
+            for one in declared
+        ],
+        description="Whether the snapshot is what the data set file declares, judged by Great "
+        "Expectations. The verdict is written into the snapshot: without it nothing is released.",
+        group_name=common.group_name(spec, "raw"),
+        kinds={"greatexpectations"},
+        tags=common.side_tags(spec, "raw"),
+        owners=list(spec.owners),
+        code_version=common.checking_code(spec),
+        partitions_def=common.raw_partitions(spec),
+    )
+    def validated(context: dg.AssetExecutionContext, dp_pipeline: common.PipelineResource):  # type: ignore[no-untyped-def]
+        with common.one_line_failures(spec):
+            read = common.of_run(context, spec)
+            snapshot = require_snapshot(read, dp_pipeline.home)
+            verdicts = validate.validate(read, snapshot, engine_name())
+        yield dg.MaterializeResult(
+            asset_key=key,
+            metadata=raw_metadata(snapshot),
+            check_results=[
+                dg.AssetCheckResult(
+                    passed=verdict.passed,
+                    check_name=verdict.expectation.name,
+                    severity=dg.AssetCheckSeverity.ERROR
+                    if verdict.expectation.blocking
+                    else dg.AssetCheckSeverity.WARN,
+                )
+                for verdict in verdicts
+            ],
+        )
+        refusal = validate.refusal(spec, verdicts)
+        if refusal is not None:
+            raise dg.Failure(refusal, metadata={"exit_code": 1}, allow_retries=False)
+
+    return validated
+
+
+def _domain(spec: DatasetSpec) -> dg.AssetsDefinition:
+    key = dg.AssetKey([spec.name, NAME])
+
+    @dg.asset(
+        key=key,
+        deps=[[spec.name, "validated"]],
+        check_specs=domain_check_specs(key),
+        description=DomainRelease.description(spec, NAME),
+        group_name=common.group_name(spec, "release"),
+        kinds={"json"},
+        tags=common.side_tags(spec, "release"),
+        owners=list(spec.owners),
+        code_version=DomainRelease.code(spec, NAME),
+        partitions_def=common.raw_partitions(spec),
+    )
+    def domain(
+        context: dg.AssetExecutionContext,
+        config: common.DrawConfig,
+        dp_pipeline: common.PipelineResource,
+    ) -> dg.MaterializeResult:  # type: ignore[type-arg]
+        with common.one_line_failures(spec):
+            run = {"run": context.run.run_id, "asset": context.asset_key.to_user_string()}
+            release = DomainRelease(
+                common.of_run(context, spec), dp_pipeline.home, dp_pipeline.noise, run
+            )
+            is_repeat = any(tag in context.run.tags for tag in common.REPEATS)
+            published = publish_domain(release, new_draw=config.new_draw and not is_repeat)
+            card = release.write_card(published.bundle, published.folder)
+            beside = not_dp_beside(spec, dp_pipeline.home.ledger, but=published.bundle.key)
+            metadata = release_metadata(release, published, card, beside)
+            metadata["domain"] = line_table(("attribute", "discovered"), found_lines(published))
+            checks = domain_checks(release, published)
+        return dg.MaterializeResult(
+            metadata=metadata,
+            check_results=checks,
+            data_version=common.data_version(published.bundle),
+            tags={common.CODE_TAG: release.code(spec, NAME, drawn=published.bundle.facts["code"])},
+        )
+
+    return domain
+
+
+def _prepared(spec: DatasetSpec, stage: str, *, upstream: str, last: bool) -> dg.AssetsDefinition:
+    description, make = _STAGES[stage]
+
+    @dg.asset(
+        key=[spec.name, stage],
+        deps=[[spec.name, upstream]],
+        description=description,
+        group_name=common.group_name(spec, "raw"),
+        kinds={"parquet"},
+        tags=common.side_tags(spec, "raw"),
+        owners=list(spec.owners),
+        metadata=column_metadata(spec, raw_columns(spec, stage)),
+        code_version=common.raw_code(spec),
+        partitions_def=common.raw_partitions(spec),
+    )
+    def prepared(
+        context: dg.AssetExecutionContext, dp_pipeline: common.PipelineResource
+    ) -> dg.MaterializeResult:  # type: ignore[type-arg]
+        with common.one_line_failures(spec):
+            read = common.of_run(context, spec)
+            snapshot = require_snapshot(read, dp_pipeline.home)
+            made = with_discovered(read, dp_pipeline.home)
+            make(made, snapshot, engine_name())
+            if last:
+                prepare.mark_prepared(made, snapshot)
+        return dg.MaterializeResult(metadata=raw_metadata(snapshot, stage=stage))
+
+    return prepared
 
 
 def dataset_assets(spec: DatasetSpec) -> dg.Definitions:

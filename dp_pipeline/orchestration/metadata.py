@@ -28,15 +28,15 @@ import numpy as np
 
 from dp_pipeline.ledger import Balance, Entry, Ledger
 from dp_pipeline.metrics.marginals import MOST_COMPARED
+from dp_pipeline.publish.export import Shelved
 from dp_pipeline.publish.k_anonymous_tables import TableFacts
 from dp_pipeline.publish.publish import Published
 from dp_pipeline.publish.release import Release
-from dp_pipeline.publish.shelf import Shelved
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bundle import LEARNED, Bundle
 from dp_pipeline.reporting.figures import budget_staircase
 from dp_pipeline.reporting.figures.curves import BudgetHistory
-from dp_pipeline.reporting.figures.over_windows import window_strip
+from dp_pipeline.reporting.figures.seen import window_strip
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.releases import steps_of
 from dp_pipeline.reporting.text import cost_text, count_text, number_text, question_words

@@ -29,7 +29,6 @@ from dp_pipeline.models.base import (
     price,
 )
 from dp_pipeline.publish.home import Home, engine_name
-from dp_pipeline.publish.learned import PublicRows, earlier_tables, learned_facts, public_table
 from dp_pipeline.publish.noisy_release import (
     TRANSCRIPT,
     Counted,
@@ -37,7 +36,15 @@ from dp_pipeline.publish.noisy_release import (
     NoisyRelease,
     own,
 )
-from dp_pipeline.publish.refinement import Refined, asked_key, newest_key
+from dp_pipeline.publish.refinement import (
+    PublicRows,
+    Refined,
+    asked_key,
+    earlier_tables,
+    learned_facts,
+    newest_key,
+    public_table,
+)
 from dp_pipeline.publish.release import BESIDE, ROWS, code_version, digest_of, not_dp_beside
 from dp_pipeline.publish.replay import settled_entry
 from dp_pipeline.publish.store import write_atomically

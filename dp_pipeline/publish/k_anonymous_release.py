@@ -17,8 +17,7 @@ import numpy as np
 
 from dp_pipeline.anonymity import METHODS, build_method
 from dp_pipeline.anonymity.method import Method, Recoded, sensitive_diversity
-from dp_pipeline.anonymity.partition import KAnonymityGuarantee, TooFewRows
-from dp_pipeline.anonymity.rows import CodedRows, Column
+from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee, TooFewRows
 from dp_pipeline.ledger import Charge, Entry
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.k_anonymous_tables import k_anonymous_tables, keeps_guarantee

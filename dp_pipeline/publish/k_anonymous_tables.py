@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dp_pipeline.anonymity.method import Bit, BitRecoding, Recoded, Recoding
-from dp_pipeline.anonymity.partition import KAnonymityGuarantee
-from dp_pipeline.anonymity.rows import CodedRows, Column
+from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee
 from dp_pipeline.metrics.disclosure import DisclosureReport, disclosure_report
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.clusters import Tables

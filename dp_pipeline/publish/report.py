@@ -27,13 +27,14 @@ from dp_pipeline.reporting.figures import (
     utility_plot,
 )
 from dp_pipeline.reporting.figures.cluster_view import ClusterView, dates_of
-from dp_pipeline.reporting.figures.over_windows import Noisy, over_windows
 from dp_pipeline.reporting.figures.seen import (
+    Noisy,
     Picture,
     cliques_seen,
     k_anonymity_seen,
     maps_seen,
     marginals_seen,
+    over_windows,
     utility_seen,
     windows_seen,
 )

@@ -20,8 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dp_pipeline.release.accountant import Spend, rho_costs
-from dp_pipeline.release.clusters import Tables
-from dp_pipeline.release.long_columns import batches_of
+from dp_pipeline.release.clusters import Tables, batches_of
 from dp_pipeline.release.measurement import NoisyNumber
 from dp_pipeline.spec.amounts import PURE, Currency, epsilon_text
 from dp_pipeline.spec.errors import BoundaryViolation, Damaged

@@ -12,9 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from dp_pipeline.release.clusters import Tables
+from dp_pipeline.release.clusters import ROWS_A_BATCH, Batches, Columns, LongColumns, Tables
 from dp_pipeline.release.derived_attribute import Grouping
-from dp_pipeline.release.long_columns import ROWS_A_BATCH, Batches, Columns, LongColumns
 from dp_pipeline.release.measurement import NoisyMarginal
 from dp_pipeline.spec.domain import Attribute, Domain, Pieces
 from dp_pipeline.spec.encoding import Bins, FloatArray, IntArray, Names

@@ -31,10 +31,16 @@ from dp_pipeline.spec.discovered import BETA, Discover
 from dp_pipeline.spec.domain import Domain, OneRow, Protection, RowsOfPerson
 from dp_pipeline.spec.encoding import Levels, Point
 from dp_pipeline.spec.errors import DeclarationError, Refused, did_you_mean
-from dp_pipeline.spec.expectations import Expectations, declared_expectations
 from dp_pipeline.spec.fields import OneForm, a_mapping, below, not_among, placed, require
 from dp_pipeline.spec.formats import DATASET_FILE
-from dp_pipeline.spec.reading_parser import AS_IT_IS, DeriveSection, ReadingSection, WindowsSection
+from dp_pipeline.spec.reading_parser import (
+    AS_IT_IS,
+    DeriveSection,
+    Expectations,
+    ReadingSection,
+    WindowsSection,
+    declared_expectations,
+)
 from dp_pipeline.spec.source import Sample, Source
 from dp_pipeline.spec.source_parser import AnySource, source_of
 from dp_pipeline.spec.windows import MOST_TOGETHER, Within

@@ -17,9 +17,8 @@ from typing import Any, Literal
 
 from dp_pipeline.anonymity import METHODS, build_method
 from dp_pipeline.anonymity.method import Method, Recoded
-from dp_pipeline.anonymity.partition import KAnonymityGuarantee, TooFewRows
+from dp_pipeline.anonymity.partition import CodedRows, KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.protocols import EvaluationProtocol, ProtocolResult, evaluate_over
-from dp_pipeline.anonymity.rows import CodedRows
 from dp_pipeline.metrics.classification import SCORERS, Scorer
 from dp_pipeline.metrics.disclosure import (
     distinct_labels,

@@ -10,8 +10,7 @@ from dp_pipeline.anonymity.boxes import Box, BoxRecoding
 from dp_pipeline.anonymity.clustering import ClusterKAnonymity
 from dp_pipeline.anonymity.method import Method, Recoded
 from dp_pipeline.anonymity.mondrian import Mondrian, Tree
-from dp_pipeline.anonymity.partition import KAnonymityGuarantee, TooFewRows
-from dp_pipeline.anonymity.rows import CodedRows, Column
+from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee, TooFewRows
 
 CUTTING: list[Method] = [Mondrian(), Tree(least=1), Tree(least=4)]
 BOXING: list[Method] = [*CUTTING, ClusterKAnonymity()]

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from dp_pipeline.anonymity.partition import KAnonymityGuarantee
-from dp_pipeline.anonymity.rows import CodedRows, Column
+from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee
 
 Record = tuple[int, ...]
 

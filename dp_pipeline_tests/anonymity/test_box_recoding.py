@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from dp_pipeline.anonymity.boxes import BoxRecoding, BoxTree, Fork, text_of, whole_box
 from dp_pipeline.anonymity.clustering import NearestCentre
 from dp_pipeline.anonymity.method import Bit, Recoded, bit_matrix, cumulative_bits
-from dp_pipeline.anonymity.partition import KAnonymityGuarantee, TooFewRows
-from dp_pipeline.anonymity.rows import Column
+from dp_pipeline.anonymity.partition import Column, KAnonymityGuarantee, TooFewRows
 from dp_pipeline_tests.anonymity.boxes import BOXING, CUTTING, boxes_of, every_row, is_in, tried
 from dp_pipeline_tests.anonymity.mingen import kept_by
 from dp_pipeline_tests.anonymity.populations import TEN, WARD, coded_rows, rows_of

@@ -11,9 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.anonymity.partition import ClassPartition, KAnonymityGuarantee, TooFewRows
+from dp_pipeline.anonymity.partition import (
+    ClassPartition,
+    CodedRows,
+    KAnonymityGuarantee,
+    RareRows,
+    TooFewRows,
+)
 from dp_pipeline.anonymity.ranking import fill
-from dp_pipeline.anonymity.rows import CodedRows, RareRows
 from dp_pipeline.spec.errors import DeclarationError
 
 promises = st.builds(

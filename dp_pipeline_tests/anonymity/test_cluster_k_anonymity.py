@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from dp_pipeline.anonymity import clustering
 from dp_pipeline.anonymity.boxes import BoxRecoding
 from dp_pipeline.anonymity.clustering import ClusterKAnonymity, Gower
-from dp_pipeline.anonymity.partition import KAnonymityGuarantee
-from dp_pipeline.anonymity.rows import CodedRows, Column
+from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee
 from dp_pipeline_tests.anonymity.boxes import boxes_of, tried
 from dp_pipeline_tests.anonymity.mingen import kept_by
 from dp_pipeline_tests.anonymity.populations import TEN, WARD, coded_rows, rows_of

@@ -12,13 +12,16 @@ from hypothesis import strategies as st
 from dp_pipeline.anonymity import kjig, telling_boxes
 from dp_pipeline.anonymity.boxes import BoxRecoding
 from dp_pipeline.anonymity.kjig import WAYS, Kjig, best_way, told_columns
-from dp_pipeline.anonymity.linear import discriminant_scores, label_scores, line_weights
 from dp_pipeline.anonymity.method import BitRecoding, Recoded, bit_matrix, cumulative_bits
 from dp_pipeline.anonymity.mondrian import Tree
-from dp_pipeline.anonymity.partition import KAnonymityGuarantee, TooFewRows
+from dp_pipeline.anonymity.partition import CodedRows, KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.protocols import evaluate
-from dp_pipeline.anonymity.rows import CodedRows
-from dp_pipeline.anonymity.telling_boxes import Worth
+from dp_pipeline.anonymity.telling_boxes import (
+    Worth,
+    discriminant_scores,
+    label_scores,
+    line_weights,
+)
 from dp_pipeline.metrics.disclosure import distinct_labels, homogeneous_rows, smallest_class
 from dp_pipeline.metrics.equivalence_classes import EquivalenceClasses
 from dp_pipeline_tests.anonymity.populations import TEN, coded_rows, flags, rows_of

@@ -12,9 +12,8 @@ from dp_pipeline.anonymity.hamdist import HamdistBackward, HamdistForward, Hamdi
 from dp_pipeline.anonymity.kjig import Kjig
 from dp_pipeline.anonymity.method import Bit, Method, bit_matrix, cumulative_bits, one_hot_bits
 from dp_pipeline.anonymity.mondrian import Mondrian, Tree
-from dp_pipeline.anonymity.partition import KAnonymityGuarantee, TooFewRows
+from dp_pipeline.anonymity.partition import CodedRows, KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.ranking import Impurity, MutualInformation, Rfka
-from dp_pipeline.anonymity.rows import CodedRows
 from dp_pipeline_tests.anonymity.mingen import (
     Node,
     generalised,

@@ -13,8 +13,7 @@ from dp_pipeline.anonymity import boxes
 from dp_pipeline.anonymity.boxes import BoxRecoding
 from dp_pipeline.anonymity.method import bit_matrix, cumulative_bits
 from dp_pipeline.anonymity.mondrian import Mondrian
-from dp_pipeline.anonymity.partition import KAnonymityGuarantee
-from dp_pipeline.anonymity.rows import CodedRows, Column
+from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee
 from dp_pipeline_tests.anonymity.boxes import tried
 from dp_pipeline_tests.anonymity.mingen import kept_by
 from dp_pipeline_tests.anonymity.populations import TEN, coded_rows, rows_of

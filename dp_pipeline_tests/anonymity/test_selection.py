@@ -25,7 +25,7 @@ from dp_pipeline.anonymity.method import (
     cumulative_bits,
     one_hot_bits,
 )
-from dp_pipeline.anonymity.partition import KAnonymityGuarantee, TooFewRows
+from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.ranking import (
     Impurity,
     RankedSearch,
@@ -36,7 +36,6 @@ from dp_pipeline.anonymity.ranking import (
     kept_in_order,
     permutation_importance,
 )
-from dp_pipeline.anonymity.rows import CodedRows, Column
 from dp_pipeline_tests.anonymity.populations import TEN, WARD, coded_rows, flags, rows_of
 
 WITH = {Rfka: {"trees": 5}, Impurity: {"trees": 5}, Kjig: {"shape": "columns"}}

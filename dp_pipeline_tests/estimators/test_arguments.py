@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from dp_pipeline.estimators import InvalidParameter, PrivateKMeans
+from dp_pipeline.estimators.discovery import declared_domain
 from dp_pipeline.estimators.fit import exact_delta, exact_epsilon
-from dp_pipeline.estimators.private_kmeans import declared_domain
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import PrivacyGuarantee

@@ -20,7 +20,7 @@ from dp_pipeline.ledger import Account, Ledger
 from dp_pipeline.publish.home import HOME_VARIABLE, find_home
 from dp_pipeline_tests.estimators.households import VILLAGE, copier
 
-pytestmark = pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.private_kmeans.WeakSignal")
+pytestmark = pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.WeakSignal")
 """Few rows are no news here."""
 
 LEVELS = [0, 1, 2, 3, 4, 5]

@@ -17,8 +17,9 @@ from hypothesis.extra.numpy import arrays
 from sklearn.exceptions import NotFittedError
 
 from dp_pipeline.estimators import InvalidParameter, PrivateKMeans
+from dp_pipeline.estimators.after_fit import WeakSignal
+from dp_pipeline.estimators.discovery import declared_domain
 from dp_pipeline.estimators.frames import counter_over, numeric_columns
-from dp_pipeline.estimators.private_kmeans import WeakSignal, declared_domain
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.spec.encoding import IntArray
 from dp_pipeline_tests.estimators.people import (

@@ -19,7 +19,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from dp_pipeline.estimators import InvalidParameter, PrivateSynthesizer
-from dp_pipeline.estimators.private_kmeans import WeakSignal
+from dp_pipeline.estimators.after_fit import WeakSignal
 from dp_pipeline.estimators.synthetic_frames import marginal_frame
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models.tables.privbayes import PrivBayes
@@ -39,7 +39,7 @@ from dp_pipeline_tests.estimators.households import (
 )
 from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise
 
-pytestmark = pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.private_kmeans.WeakSignal")
+pytestmark = pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.WeakSignal")
 """Few rows are no news here."""
 DELTA = Fraction(1, 10**9)
 PURE_METHODS = [name for name in METHODS if name not in CONCENTRATED]

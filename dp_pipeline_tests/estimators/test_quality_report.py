@@ -13,7 +13,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 from dp_pipeline.estimators import InvalidParameter, PrivateSynthesizer
-from dp_pipeline.publish.quality import Comparison
+from dp_pipeline.publish.evaluate import Comparison
 from dp_pipeline.reporting.quality import NOT_FOR_PUBLICATION
 from dp_pipeline.spec.domain import Attribute, Domain
 from dp_pipeline.spec.encoding import Bins, Coordinate, Levels
@@ -21,7 +21,7 @@ from dp_pipeline.spec.errors import DeclarationError
 from dp_pipeline_tests.estimators.households import METHODS, VILLAGE, copier
 from dp_pipeline_tests.estimators.people import VILLAGES, private, quiet_fit
 
-pytestmark = pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.private_kmeans.WeakSignal")
+pytestmark = pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.WeakSignal")
 """Few rows are no news here."""
 
 MANY = pd.concat([VILLAGE] * 200, ignore_index=True)

@@ -36,7 +36,7 @@ from dp_pipeline_tests.estimators.households import (
 )
 from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise
 
-pytestmark = pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.private_kmeans.WeakSignal")
+pytestmark = pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.WeakSignal")
 """Few rows are no news here."""
 
 REFINABLE = ["independent", "priview", "one_shot"]

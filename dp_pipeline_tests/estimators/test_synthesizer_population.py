@@ -18,7 +18,7 @@ from dp_pipeline.spec.errors import BudgetExceeded, NotDiscovered
 from dp_pipeline_tests.estimators.households import VILLAGE, copier
 from dp_pipeline_tests.instruments import RecordingNoise
 
-pytestmark = pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.private_kmeans.WeakSignal")
+pytestmark = pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.WeakSignal")
 """Few rows are no news here."""
 
 DELTA = Fraction(1, 10**9)

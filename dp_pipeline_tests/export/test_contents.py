@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from dp_pipeline.export.folder import files_of
-from dp_pipeline.reporting.card_page import card_page, says_the_same
-from dp_pipeline.reporting.pages import card
+from dp_pipeline.reporting.pages import card, card_page, says_the_same
 from dp_pipeline.spec.encoding import Coordinate
 from dp_pipeline_tests.export.samples import STRANGE, exported, map_release, table_release
 from dp_pipeline_tests.orchestration.patients import PATIENTS

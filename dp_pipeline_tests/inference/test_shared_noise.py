@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dp_pipeline.inference.shared_noise import SharedNoise, _State
+from dp_pipeline.inference.dependence import SharedNoise, _State
 from dp_pipeline.release.measurement import NoiseRate
 
 SIZES = {"a": 2, "b": 9, "c": 4, "d": 30}

@@ -10,7 +10,7 @@ import pytest
 
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
-from dp_pipeline.inference.public_table import PublicTable
+from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.models.base import fit, guarantee_of
 from dp_pipeline.models.tables.one_shot import OneShot
 from dp_pipeline.release.accountant import LINF, NOISY_MAX, Accountant

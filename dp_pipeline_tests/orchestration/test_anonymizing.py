@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from dp_pipeline.anonymity.method import Recoded, Unchanged
-from dp_pipeline.anonymity.partition import KAnonymityGuarantee, TooFewRows
-from dp_pipeline.anonymity.rows import CodedRows, Column
+from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee, TooFewRows
 from dp_pipeline.ledger import Ledger, Reservation
 from dp_pipeline.publish import evaluate as evaluating
 from dp_pipeline.publish import k_anonymous_release

@@ -14,7 +14,7 @@ import dagster as dg
 import numpy as np
 import pytest
 
-from dp_pipeline.orchestration import raw_assets
+from dp_pipeline.orchestration import dataset
 from dp_pipeline.publish import outcome
 from dp_pipeline.publish.outcome import Outcome, report_path
 from dp_pipeline.raw.counters.memory import MemoryCounter
@@ -221,10 +221,10 @@ def test_an_unexpected_error_on_release_data_is_told_without_its_words(
     spec = project.declare("rides", RIDES)
     assert project.launch(spec, "ingested").success
     if stage == "validated":
-        monkeypatch.setattr(raw_assets.validate, "validate", fail)
+        monkeypatch.setattr(dataset.validate, "validate", fail)
     elif stage == "normalized":
         assert project.launch(spec, "validated").success
-        monkeypatch.setitem(raw_assets._STAGES, "normalized", ("Rows.", fail))
+        monkeypatch.setitem(dataset._STAGES, "normalized", ("Rows.", fail))
     else:
         assert project.launch(spec, "validated", "normalized").success
         assert project.launch(spec, "dpqt_kmeans", partition="0.1").success
@@ -244,7 +244,7 @@ def test_an_unexpected_error_on_a_benchmark_is_told_with_its_words(
 
     spec = project.declare("plants", PLANTS)
     assert project.launch(spec, "ingested").success
-    monkeypatch.setattr(raw_assets.validate, "validate", fail)
+    monkeypatch.setattr(dataset.validate, "validate", fail)
     assert not project.launch(spec, "validated").success
     assert SECRET in "".join(log_texts(project.instance)), "the search would not find a leak"
 
@@ -342,6 +342,6 @@ def test_a_planted_count_makes_the_raw_side_differ(
         size = snapshot.table_path("ingested").stat().st_size
         return {"size": dg.MetadataValue.int(size)}
 
-    monkeypatch.setattr(raw_assets, "raw_metadata", counting)
+    monkeypatch.setattr(dataset, "raw_metadata", counting)
     told = raw_log_of(project, "4,100,renter")
     assert [a for a, b in zip(told, sixty_one, strict=True) if a != b]

@@ -22,7 +22,7 @@ from dp_pipeline_tests.pages.pages import ROOT, Block, blocks
 
 pytestmark = [
     pytest.mark.chain,
-    pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.private_kmeans.WeakSignal"),
+    pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.WeakSignal"),
 ]
 
 RUN_ELSEWHERE = {

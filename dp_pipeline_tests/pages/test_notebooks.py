@@ -12,7 +12,7 @@ from dp_pipeline_tests.pages.pages import ROOT, text_of
 
 pytestmark = [
     pytest.mark.chain,
-    pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.private_kmeans.WeakSignal"),
+    pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.WeakSignal"),
 ]
 
 FOLDER = ROOT / "docs/notebooks"

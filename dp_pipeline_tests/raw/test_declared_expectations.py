@@ -13,7 +13,7 @@ from dp_pipeline.raw.great_expectations_session import _class_name, _library
 from dp_pipeline.raw.validate import Verdict, expectations_of, refusal, validate
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import DeclarationError
-from dp_pipeline.spec.expectations import TYPES
+from dp_pipeline.spec.reading_parser import TYPES
 from dp_pipeline_tests.raw.written import ingested, written_spec
 
 ATTRIBUTES = """

@@ -22,9 +22,9 @@ from dp_pipeline.export.tables import (
 )
 from dp_pipeline.inference.clique_join import Conditional, join_cliques, sample_network
 from dp_pipeline.inference.junction_tree import JunctionTree
-from dp_pipeline.release import derived_attribute, long_columns, synthetic_table
+from dp_pipeline.release import clusters, derived_attribute, synthetic_table
 from dp_pipeline.release.bundle import table_digest
-from dp_pipeline.release.long_columns import Columns, LongColumns
+from dp_pipeline.release.clusters import Columns, LongColumns
 from dp_pipeline.release.synthetic_table import SyntheticTable, decoded
 from dp_pipeline.spec.clock import Clock
 from dp_pipeline.spec.domain import Attribute, Domain
@@ -62,7 +62,7 @@ FORM = Domain(
         Attribute("weight", "weight", "clip", Coordinate(0.0, 9.0), Bins((0.0, 1.0, 9.0))),
     )
 )
-EVERY_MODULE = (long_columns, synthetic_table, export_tables)
+EVERY_MODULE = (clusters, synthetic_table, export_tables)
 
 
 @pytest.fixture(params=[1, 3, 7])

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from dp_pipeline.reporting.figures.cluster_view import ClusterView
-from dp_pipeline.reporting.figures.over_windows import Noisy
 from dp_pipeline.reporting.figures.picture import encode_png
 from dp_pipeline.reporting.figures.seen import (
     MOST_TOLD,
+    Noisy,
     Picture,
     cliques_seen,
     k_anonymity_seen,

@@ -13,8 +13,7 @@ from dp_pipeline.anonymity import METHODS
 from dp_pipeline.anonymity.hamdist import HamdistForward
 from dp_pipeline.anonymity.kjig import Kjig
 from dp_pipeline.anonymity.method import Recoded, Unchanged
-from dp_pipeline.anonymity.partition import KAnonymityGuarantee
-from dp_pipeline.anonymity.rows import CodedRows
+from dp_pipeline.anonymity.partition import CodedRows, KAnonymityGuarantee
 from dp_pipeline.publish.k_anonymous_release import coded_rows
 from dp_pipeline.spec.discovery import find_spec
 from dp_pipeline.spec.errors import BoundaryViolation, PipelineError

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dp_pipeline.ledger import Balance
-from dp_pipeline.reporting.card_page import card_page
 from dp_pipeline.reporting.figures import utility_plot
 from dp_pipeline.reporting.figures.seen import Picture, utility_seen
-from dp_pipeline.reporting.pages import write_report
+from dp_pipeline.reporting.pages import card_page, write_report
 from dp_pipeline.reporting.prices import Outlook
 from dp_pipeline_tests.reporting.golden_pages import BESIDE, PEOPLE, golden_texts
 from dp_pipeline_tests.reporting.samples import (

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from dp_pipeline.cli.reader import READER, Reader
+from dp_pipeline.cli.options import READER, Reader
 from dp_pipeline.spec.errors import PipelineError
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ GENERATORS: Registry[Callable[..., pa.Table]] = Registry(
         "census_like": "tables:census_like",
         **{f"mixture{d}": f"places:mixture{d}" for d in (4, 6, 8)},
         "pytest2d": "places:pytest2d",
-        "rides_stream": "streams:rides_stream",
+        "rides_stream": "places:rides_stream",
         "tic_like": "tables:tic_like",
         "trips_like": "places:trips_like",
         "unbalance_like": "places:unbalance_like",

@@ -15,9 +15,8 @@ from typing import ClassVar
 import numpy as np
 
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.inference.earlier import EarlierTables
+from dp_pipeline.inference.earlier import EarlierTables, PublicTable
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
-from dp_pipeline.inference.public_table import PublicTable
 from dp_pipeline.models.base import Released, plan_from, prior, require_plan, smooth
 from dp_pipeline.models.tables.aim_like import AimLike
 from dp_pipeline.models.tables.base import TableModel, clique_cells
@@ -91,7 +90,7 @@ class OneShot(TableModel):
       tell of others along paths, are most beside the noise in their pairs
       (``inference.table_sets``). Tables and one-way marginals, which are refined beside them or
       with Gaussian noise measured once more, share what is left so that the error of all pairs
-      falls alike with each (``inference.shared_noise``);
+      falls alike with each (``inference.dependence``);
     * *few*, where the gaps of all pairs would drown in noise: pairs drawn by U_ij (5 %), packed
       together with the rest;
     * nothing pays: every attribute once, in tables packed so that all one-way marginals have

@@ -9,9 +9,8 @@ from math import pi, prod, sqrt
 
 import numpy as np
 
-from dp_pipeline.inference.earlier import believed, smoothed
+from dp_pipeline.inference.earlier import PublicTable, believed, smoothed
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
-from dp_pipeline.inference.public_table import PublicTable
 from dp_pipeline.inference.table_sets import TableSearch
 from dp_pipeline.models.tables.one_shot.plan import Pair
 from dp_pipeline.models.tables.one_shot.round import OF_TABLES, Begun, Round

@@ -12,10 +12,14 @@ import numpy as np
 
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, Gap, Independence, Score
-from dp_pipeline.inference.dependence import Dependence, likely_by_normal, likely_by_uniform
+from dp_pipeline.inference.dependence import (
+    Dependence,
+    SharedNoise,
+    likely_by_normal,
+    likely_by_uniform,
+)
 from dp_pipeline.inference.earlier import EarlierTables
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
-from dp_pipeline.inference.shared_noise import SharedNoise
 from dp_pipeline.inference.structural_zeros import StructuralZeros
 from dp_pipeline.inference.table_sets import TableSearch, one_way_noise, packed, pair_noise
 from dp_pipeline.models.tables.one_shot.plan import Pair, Plan, Planning
