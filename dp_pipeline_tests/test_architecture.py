@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.selection import ScoreSession
+from dp_pipeline.gate.trees import SplitSession, TreeSession
 from dp_pipeline_tests import structure
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -133,6 +136,42 @@ def test_exact_counts_are_opened_by_the_questions_of_the_gate_only() -> None:
         "gate/selection.py",
         "gate/trees.py",
     }
+
+
+ASKERS = ("models", "inference", "gate/quality.py", "gate/discovery.py", "gate/quantiles.py")
+"""Models, evaluations and discoveries: who may ask the gate."""
+
+
+def asked_by(path: Path) -> set[str]:
+    """Names of attributes that a file, or a folder of files, looks up."""
+    files = path.rglob("*.py") if path.is_dir() else [path]
+    trees = (ast.parse(file.read_text(encoding="utf-8")) for file in files)
+    return {
+        node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)
+    }
+
+
+def questions_of(*offered: type) -> set[str]:
+    """Public names of what a model may be handed."""
+    return {name for one in offered for name in vars(one) if not name.startswith("_")}
+
+
+def never_asked(*offered: type) -> set[str]:
+    """Public names that no model, evaluation or discovery looks up."""
+    asked: set[str] = set().union(*(asked_by(PACKAGE / name) for name in ASKERS))
+    return questions_of(*offered) - asked
+
+
+def test_the_gate_offers_no_question_that_nothing_asks() -> None:
+    assert never_asked(Curator, ScoreSession, TreeSession, SplitSession) == set()
+
+
+def test_a_question_that_nothing_asks_is_seen() -> None:
+    class Generous(ScoreSession):
+        def measure_nobody(self) -> int:
+            return 0
+
+    assert never_asked(Generous) == {"measure_nobody"}
 
 
 HEAVY = {"dagster", "pandas", "sklearn", "great_expectations", "matplotlib", "jinja2", "PIL"}

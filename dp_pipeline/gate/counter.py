@@ -13,7 +13,6 @@ from typing import NoReturn, Protocol, runtime_checkable
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.release.derived_attribute import DerivedAttribute, Grouping
 from dp_pipeline.release.trees import BitTree, Prefixes
-from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import Coordinate, IntArray
 
 MOST_GRID_CELLS = 1 << 24
@@ -83,11 +82,6 @@ class UndeclaredCounter(Protocol):
 
 class Counter(Protocol):
     """Exact whole numbers about the rows of one prepared data set."""
-
-    @property
-    def domain(self) -> Domain:
-        """The declared attributes: public."""
-        ...
 
     def count(self, marginals: Sequence[tuple[str, ...]]) -> list[Sealed]:
         """One table a marginal, in the order asked; () is the number of rows, shape ()."""

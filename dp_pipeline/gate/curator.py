@@ -179,16 +179,6 @@ class Curator:
         paid = self._route.laplace(_words(attributes), l1=self.distance, epsilon=epsilon)
         return self._tabulated({attributes: paid})[0]
 
-    def measure_gaussian(self, attributes: Names, *, rho: Fraction) -> NoisyMarginal:
-        """The marginal over ``attributes``, every cell with discrete Gaussian noise.
-
-        ⊕ one row is in one cell, all rows of a person perhaps in the same: Δ2 = 1 a row.
-        BoundaryViolation in a release that pays in ε.
-        """
-        checks.require_table(self.domain, attributes)
-        paid = self._route.gaussian(_words(attributes), l2_squared=self.distance**2, rho=rho)
-        return self._tabulated({attributes: paid})[0]
-
     def tabulate(self, amounts: Mapping[Names, Fraction]) -> tuple[NoisyMarginal, ...]:
         """Many marginals in one scan, each for its own amount of the release's currency.
 
@@ -379,7 +369,7 @@ class Curator:
 
         ⊕ one row is in one cell of the table: Δ1 = 1 a row, for noise on *every* cell. That
         only those above the threshold are kept is post-processing, and that the others are
-        never drawn one by one changes no probability (``gate.sparse``). Hence ε.
+        never drawn one by one changes no probability (``gate.samplers``). Hence ε.
         BoundaryViolation for anything else, from public numbers alone.
         """
         what = f"cells of {', '.join(attributes)} from {threshold} rows on"

@@ -1,21 +1,16 @@
 """ScoreSession: many paid questions about scores that were looked up once.
 
 Candidates: tables and their scores, how far a person moves each, and the exact ones, sealed.
-
-ForestPlan: how much a forest of pairs, or the best pairs, would be worth, less what it would
-cost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil
 
 import numpy as np
 
-from dp_pipeline.gate.charge import Asked, Exact, Once, Route, digest_of
+from dp_pipeline.gate.charge import Once, Route, digest_of
 from dp_pipeline.gate.checks import require_table
 from dp_pipeline.gate.counter import Counter, Sealed
 from dp_pipeline.gate.scores import SCORES, Score
@@ -115,83 +110,6 @@ def _require_scores(scores: Mapping[Names, Score], domain: Domain) -> None:
         score.require_shape(require_table(domain, names))
 
 
-@dataclass(frozen=True)
-class ForestPlan:
-    """A score of all pairs together: ⌊weight · W⌋ − offset.
-
-    W = weight of the heaviest forest of at most ``edges`` of the pairs, where a pair weighs
-    max(0, score − penalty); 0 for no edges. With ``cycles`` any pairs count, not those of a forest.
-
-    edges       at least 0
-    penalties   pair → public whole number in 1/2^16 row; 0 for a pair without one
-    weight      at least 0
-    offset      public whole number in 1/2^16 row
-    cycles      whether pairs may form cycles
-
-    If no pair's score moves by more than Δ, the plan's moves by at most ⌈weight · edges · Δ⌉.
-    *Proof.* The penalties are public, and max(0, ·) moves no more than what is in it: each
-    pair's weight moves by at most Δ, that of a fixed set of at most ``edges`` pairs by at
-    most edges·Δ, and so does the largest over a fixed family of sets, of forests or of all.
-    Rounding down moves a difference of at most D to a whole number below D + 1, so to at most
-    ⌈D⌉. ∎
-    """
-
-    edges: int
-    penalties: Mapping[tuple[str, ...], int]
-    weight: Fraction
-    offset: int
-    cycles: bool = False
-
-    def __post_init__(self) -> None:
-        whole = all(type(value) is int for value in (self.edges, self.offset))
-        if not whole or self.edges < 0 or not isinstance(self.weight, Fraction) or self.weight < 0:
-            raise BoundaryViolation(
-                "plan: expected edges ≥ 0 and an offset in whole numbers and a Fraction ≥ 0 as "
-                "weight, got others"
-            )
-
-    def score(self, pairs: Sequence[tuple[str, ...]], gains: IntArray) -> int:
-        """The score from what each pair gains: int64 score − penalty, in the order of ``pairs``."""
-        if self.cycles:
-            largest = np.sort(np.maximum(gains, 0))[::-1][: self.edges].tolist()
-            worth = self.weight * sum(largest)
-        else:
-            worth = self.weight * heaviest_forest(pairs, gains, self.edges)
-        return int(worth.numerator // worth.denominator) - self.offset
-
-    def linf(self, of_pair: int) -> int:
-        """⌈weight · edges · Δ⌉ for pairs that move by at most Δ."""
-        return ceil(self.weight * self.edges * of_pair)
-
-
-def heaviest_forest(pairs: Sequence[tuple[str, ...]], weights: IntArray, edges: int) -> int:
-    """Largest total weight of at most ``edges`` pairs without a cycle (Kruskal).
-
-    Greedy is exact: the forests of at most so many edges are the independent sets of a matroid.
-
-    >>> pairs = [("a", "b"), ("b", "c"), ("a", "c")]
-    >>> [heaviest_forest(pairs, np.array([3, 2, 1]), edges) for edges in (3, 1)]
-    [5, 3]
-    """
-    above: dict[str, str] = {}
-
-    def root(name: str) -> str:
-        while name in above:
-            name = above[name]
-        return name
-
-    total = 0
-    for at in np.argsort(-weights, kind="stable"):
-        if edges == 0 or weights[at] <= 0:
-            break
-        one, other = map(root, pairs[at])
-        if one != other:
-            above[one] = other
-            total += int(weights[at])
-            edges -= 1
-    return total
-
-
 class ScoreSession:
     """Scores of candidate tables, asked about as often as is paid for.
 
@@ -242,18 +160,9 @@ class ScoreSession:
             total = cut(sum(self._candidates.exact(counter).tolist()))
             return np.array(total, dtype=np.int64)
 
-        return self._measure_number(what, ("total of scores",), most, amount, exact)
-
-    def measure_one(self, attributes: Names, *, amount: Fraction) -> int:
-        """The score of one candidate, noisy: Δ = Δ_i."""
-        (place,), (most,) = self._candidates.places([attributes]), self._moves([attributes])
-        return self._measure_number(
-            f"score of {', '.join(attributes)}",
-            ("score", attributes),
-            most,
-            amount,
-            lambda counter: self._candidates.exact(counter)[[place]].reshape(()),
-        )
+        paid = self._route.vector(what, l1=most, l2_squared=most * most, amount=amount)
+        asked = ("total of scores", self._candidates.digest)
+        return int(self._route.ask(paid, asked, exact))
 
     def choose(
         self,
@@ -277,42 +186,5 @@ class ScoreSession:
         )
         return names[int(chosen)]
 
-    def choose_plan(self, what: str, plans: Sequence[ForestPlan], *, amount: Fraction) -> int:
-        """The index of a plan with a nearly highest score, the candidates being pairs:
-        Δ∞ = max over plans of ⌈weight · edges · max Δ_i⌉ (``ForestPlan``).
-        """
-        pairs, fixed = self._candidates.names, tuple(plans)
-        if not fixed or not {type(plan) for plan in fixed} <= {ForestPlan}:
-            raise BoundaryViolation(f"{what}: expected plans to choose from, got others")
-        if any(len(pair) != 2 for pair in pairs):
-            raise BoundaryViolation(f"{what}: expected pairs as candidates, got others")
-        minus = [self._candidates.penalties(plan.penalties) for plan in fixed]
-        of_pair = max(self._moves(pairs))
-        # Without any edge in any plan all is public, and still charged.
-        linf = max(1, *(plan.linf(of_pair) for plan in fixed))
-
-        def exact(counter: Counter) -> IntArray:
-            scores = self._candidates.exact(counter)
-            worth = [
-                plan.score(pairs, scores - less) for plan, less in zip(fixed, minus, strict=True)
-            ]
-            return np.array([cut(one) for one in worth], dtype=np.int64)
-
-        paid = self._route.choice(what, linf=linf, amount=amount)
-        public = [(plan.edges, plan.weight, plan.offset, plan.cycles) for plan in fixed]
-        asked = ("choice of a plan", self._candidates.digest, public, minus)
-        return int(self._route.ask(paid, asked, exact))
-
     def _moves(self, names: Sequence[Names]) -> list[int]:
         return self._candidates.moves(self._candidates.places(names))
-
-    def _measure_number(
-        self,
-        what: str,
-        asked: Asked,
-        most: int,
-        amount: Fraction,
-        exact: Exact,
-    ) -> int:
-        paid = self._route.vector(what, l1=most, l2_squared=most * most, amount=amount)
-        return int(self._route.ask(paid, (*asked, self._candidates.digest), exact))

@@ -13,7 +13,6 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.quality import whole_parts
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.gate.scores import Gap, Independence, Purity, Score
-from dp_pipeline.gate.selection import ForestPlan
 from dp_pipeline.release.derived_attribute import DerivedAttribute, Grouping
 from dp_pipeline.release.measurement import SHARES
 from dp_pipeline.release.trees import BitTree, Nodes, Prefixes
@@ -190,15 +189,6 @@ def totals(draw: st.DrawFn) -> Question:
 
 
 @st.composite
-def single_scores(draw: st.DrawFn) -> Question:
-    candidates = draw(candidates_of())
-    one = draw(st.sampled_from(list(candidates)))
-    return lambda curator, epsilon=ONE: curator.open_scores(candidates).measure_one(
-        one, amount=epsilon
-    )
-
-
-@st.composite
 def choices_among(draw: st.DrawFn) -> Question:
     candidates = draw(candidates_of())
     names = st.lists(st.sampled_from(list(candidates)), min_size=1, unique=True)
@@ -207,31 +197,6 @@ def choices_among(draw: st.DrawFn) -> Question:
     return lambda curator, epsilon=ONE: curator.open_scores(candidates).choose(
         "edge", among, amount=epsilon, penalties=penalties
     )
-
-
-@st.composite
-def forest_plans(draw: st.DrawFn) -> ForestPlan:
-    pairs = st.dictionaries(st.sampled_from(PAIRS), st.integers(0, 1 << 17))
-    weight = st.fractions(0, 3, max_denominator=7)
-    return ForestPlan(
-        draw(st.integers(0, 4)), draw(pairs), draw(weight), draw(st.integers(0, 1 << 20))
-    )
-
-
-@st.composite
-def plan_choices(draw: st.DrawFn) -> Question:
-    candidates = {pair: draw(scores(pair)) for pair in PAIRS}
-    # Two edges are as many as a forest of three attributes can have.
-    sure = ForestPlan(2, {}, draw(st.fractions(1, 3, max_denominator=7)), 0)
-    plans = [sure, *draw(st.lists(forest_plans(), max_size=2).filter(_cost_less_than(sure)))]
-    return lambda curator, epsilon=ONE: curator.open_scores(candidates).choose_plan(
-        "plan", plans, amount=epsilon
-    )
-
-
-def _cost_less_than(sure: ForestPlan) -> Callable[[list[ForestPlan]], bool]:
-    """Whether no other plan is paid for with more: then what is paid for is reached."""
-    return lambda plans: all(one.linf(1 << 17) <= sure.linf(1 << 17) for one in plans)
 
 
 @st.composite
@@ -333,9 +298,7 @@ QUESTIONS: dict[str, st.SearchStrategy[Question]] = {
     "refined": refinements(),
     "scores together": scores_together(),
     "total": totals(),
-    "one score": single_scores(),
     "choose among": choices_among(),
-    "plan": plan_choices(),
     "boxes": boxes(),
     "distance": distances(),
     "clusters": clusters(),
@@ -349,7 +312,6 @@ QUESTIONS: dict[str, st.SearchStrategy[Question]] = {
 """
 
 
-PLANS = [ForestPlan(0, {}, ONE, 0), ForestPlan(2, {PAIRS[0]: 9}, ONE / 2, 1 << 15)]
 GROUPS = {"colour": Grouping((0, 1, 1)), "y": Grouping((0, 0, 1))}
 DERIVED = {"ill": DerivedAttribute(("colour", "smokes"), (0, 1, 1, 0, 2, 1))}
 TREE = BitTree(("x", "y"), (0, 1, 0, 1, 0, 1))
@@ -381,11 +343,9 @@ def example_questions() -> dict[str, Callable[[Curator], object]]:
         "scores": lambda one: one.open_scores(pairs).measure_all(amount=ONE),
         "scores together": lambda one: one.open_scores(pairs).measure_together(epsilon=ONE),
         "total": lambda one: one.open_scores(pairs).measure_total(amount=ONE),
-        "one score": lambda one: one.open_scores(pairs).measure_one(PAIRS[1], amount=ONE),
         "choose among": lambda one: one.open_scores(pairs).choose(
             "edge", PAIRS[1:], amount=ONE, penalties={PAIRS[1]: 1 << 16}
         ),
-        "plan": lambda one: one.open_scores(pairs).choose_plan("plan", PLANS, amount=ONE),
         "boxes": lambda one: one.measure_boxes(TREE, root.children(2), epsilon=ONE),
         "tree": lambda one: one.open_tree(TREE, epsilon=ONE).expand(
             root, bits=2, shares=all_shares

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.gate.charge import Route
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.scores import Independence
-from dp_pipeline.release.accountant import EXPONENTIAL, GAUSSIAN, LAPLACE
+from dp_pipeline.release.accountant import EXPONENTIAL, GAUSSIAN, LAPLACE, Accountant
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.amounts import Currency
 from dp_pipeline.spec.errors import BoundaryViolation, BudgetExceeded, OtherQuestion
@@ -26,24 +27,17 @@ from dp_pipeline_tests.gate.questions import (
     people,
 )
 from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise, curator_over
-from dp_pipeline_tests.populations import TEN_PEOPLE, Row
+from dp_pipeline_tests.populations import TEN_PEOPLE, LoopCounter, Row
 
 ZCDP = Currency(Fraction(1, 10**9))
-IN_RHO = ("choose", "tabulate", "scores", "total", "one score", "choose among", "plan")
+IN_RHO = ("choose", "tabulate", "scores", "total", "choose among")
 """Kinds of questions whose amount is in the release's currency; the others cost a pure ε."""
 
-CHOICES = ("choose", "choose among", "plan")
+CHOICES = ("choose", "choose among")
 EXAMPLES = example_questions()
 
 
-def ask_gaussian(curator: Curator, epsilon: Fraction = ONE) -> object:
-    return curator.measure_gaussian(("colour", "smokes"), rho=epsilon)
-
-
-ASKED: dict[str, Callable[[Curator], object]] = {
-    **{kind: EXAMPLES[kind] for kind in IN_RHO},
-    "gaussian": ask_gaussian,
-}
+ASKED: dict[str, Callable[[Curator], object]] = {kind: EXAMPLES[kind] for kind in IN_RHO}
 every_question = pytest.mark.parametrize("kind", ASKED)
 
 
@@ -106,11 +100,12 @@ def test_a_replay_gives_the_stored_answers_and_only_in_the_same_currency(kind: s
 
 
 def test_a_pure_release_answers_no_gaussian_question() -> None:
-    transcript = Transcript()
-    curator = curator_over(TEN_PEOPLE, transcript=transcript)
+    transcript, noise = Transcript(), RecordingNoise()
+    route = Route(LoopCounter(TEN_PEOPLE), Accountant(ONE), transcript, noise)
+    paid = route.gaussian("number of rows", l2_squared=1, rho=ONE)
     with pytest.raises(BoundaryViolation, match="the data set file declares no delta"):
-        ask_gaussian(curator)
-    assert (curator.accountant.spends, len(transcript)) == ((), 0)
+        route.ask(paid, ("rows",), lambda counter: counter.count([()])[0].open_at_the_gate())
+    assert (route.accountant.spends, noise.draws, len(transcript)) == ((), [], 0)
 
 
 def test_a_release_knows_its_currency() -> None:
@@ -158,7 +153,7 @@ def fuzz_sensitivity(question_of: st.SearchStrategy[Question], *, share: Fractio
     moves_by_at_most_the_sensitivity()
 
 
-FUZZED = {**{kind: QUESTIONS[kind] for kind in IN_RHO}, "gaussian": st.just(ask_gaussian)}
+FUZZED = {kind: QUESTIONS[kind] for kind in IN_RHO}
 
 
 @pytest.mark.parametrize("kind", FUZZED)
@@ -181,7 +176,7 @@ def test_pure_and_concentrated_questions_spend_one_budget_of_rho() -> None:
     session = curator.open_scores(dict.fromkeys(PAIRS, Independence()))
     session.choose("edge", PAIRS, amount=ONE / 8)
     curator.tabulate({PAIRS[0]: ONE / 4, PAIRS[1]: curator.accountant.left / 2 - ONE / 8})
-    curator.measure_gaussian(PAIRS[2], rho=curator.accountant.left)
+    curator.tabulate({PAIRS[2]: curator.accountant.left})
     curator.accountant.require_all_spent()
     assert [spend.mechanism for spend in curator.accountant.spends] == [
         LAPLACE,

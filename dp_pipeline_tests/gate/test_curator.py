@@ -19,7 +19,6 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.gate.scores import Gap, Independence, Purity
-from dp_pipeline.gate.selection import ForestPlan
 from dp_pipeline.release.accountant import LAPLACE, LINF, REFINED, Accountant
 from dp_pipeline.release.derived_attribute import Grouping
 from dp_pipeline.release.transcript import Transcript
@@ -39,8 +38,8 @@ from dp_pipeline_tests.instruments import SILENT, ForcedNoise, RecordingNoise, c
 from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row
 
 EXAMPLES = example_questions()
-NO_QUESTIONS = ("domain", "grouped", "with_attributes")
-"""What is public, and what answers nothing: the same rows under other codes."""
+NO_QUESTIONS = ("grouped", "with_attributes")
+"""What answers nothing: the same rows under other codes."""
 
 ENGINE = [name for name in vars(Counter) if not name.startswith("_") and name not in NO_QUESTIONS]
 """Every question of the port."""
@@ -235,14 +234,12 @@ def test_a_curator_without_rows_refuses_what_was_never_stored(kind: str) -> None
 
 GAP = Gap(np.zeros((3, 2), np.int64))
 TURNED_GAP = Gap(np.zeros((2, 3), np.int64))
-PLAN = ForestPlan(2, {}, ONE, 0)
 TIED = (("colour", "smokes"), ("smokes", "y"), ("y", "colour"))
 RULE = NearestCentre(("x",), ((0,),), (1024,))
 MOVED = NearestCentre(("x",), ((1,),), (1024,))
 LIGHT = NearestCentre(("x",), ((0,),), (512,))
 ALONG_Y = NearestCentre(("y",), ((0,),), (1024,))
 GUESS = PredictedLabel("smokes", (1,), ("colour",), ((-1, 0, 1),), 1)
-CYCLES = ForestPlan(2, {}, ONE, 0, cycles=True)
 TREE = BitTree(("x", "y"), (0, 1, 0, 1))
 TURNED = BitTree(("x", "y"), (1, 0, 1, 0))
 ROOT = Prefixes.root()
@@ -297,10 +294,6 @@ ANOTHER: dict[str, tuple[Callable[[Curator], object], Callable[[Curator], object
         lambda one: one.open_scores({("colour", "smokes"): GAP}).measure_all(amount=ONE),
         lambda one: one.open_scores({("smokes", "colour"): TURNED_GAP}).measure_all(amount=ONE),
     ),
-    "the score of another candidate": (
-        lambda one: one.open_scores(example_pairs()).measure_one(TIED[0], amount=ONE),
-        lambda one: one.open_scores(example_pairs()).measure_one(TIED[1], amount=ONE),
-    ),
     "a choice among fewer": (
         lambda one: one.open_scores(example_pairs()).choose("edge", TIED, amount=ONE),
         lambda one: one.open_scores(example_pairs()).choose("edge", TIED[1:], amount=ONE),
@@ -310,24 +303,6 @@ ANOTHER: dict[str, tuple[Callable[[Curator], object], Callable[[Curator], object
         lambda one: one.open_scores(example_pairs()).choose(
             "edge", TIED, amount=ONE, penalties={TIED[2]: 1}
         ),
-    ),
-    **{
-        f"another {part} of a plan": (
-            lambda one: one.open_scores(example_pairs()).choose_plan("plan", [PLAN], amount=ONE),
-            lambda one, other=other: one.open_scores(example_pairs()).choose_plan(
-                "plan", [other], amount=ONE
-            ),
-        )
-        for part, other in {
-            "number of edges": ForestPlan(1, {}, ONE, 0),
-            "penalty": ForestPlan(2, {TIED[0]: 1}, ONE, 0),
-            "weight": ForestPlan(2, {}, ONE / 2, 0),
-            "offset": ForestPlan(2, {}, ONE, 1),
-        }.items()
-    },
-    "cycles in a plan": (
-        lambda one: one.open_scores(example_pairs()).choose_plan("plan", [PLAN], amount=ONE),
-        lambda one: one.open_scores(example_pairs()).choose_plan("plan", [CYCLES], amount=ONE),
     ),
     "another kind of score": (
         lambda one: one.choose("edge", {("colour", "smokes"): GAP}, epsilon=ONE),
@@ -599,7 +574,6 @@ REFUSED: dict[str, Callable[[Curator], object]] = {
         TREE, OwnKeys(ROOT.depths, ROOT.bits), epsilon=ONE
     ),
     "no candidates": lambda one: one.choose("edge", {}, epsilon=ONE),
-    "Gaussian noise for an epsilon": lambda one: one.measure_gaussian(("colour",), rho=ONE),
     "one attribute twice in a table of many": lambda one: one.tabulate(
         {(): ONE, ("colour", "colour"): ONE}
     ),

@@ -77,7 +77,7 @@ def test_scores_are_of_derived_attributes() -> None:
     )
     session = finer.open_scores({("smokes", "same"): Purity()})
     half = UNIT // 2
-    assert session.measure_one(("smokes", "same"), amount=SILENT) == len(TEN_PEOPLE) * half
+    assert session.measure_total(amount=SILENT) == len(TEN_PEOPLE) * half
 
 
 def test_a_replay_needs_no_rows() -> None:

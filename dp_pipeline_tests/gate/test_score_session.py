@@ -9,17 +9,16 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 
 from dp_pipeline.gate import selection as candidates_file
 from dp_pipeline.gate.counter import Sealed
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, FScore, Gap, Independence, MutualInformation, Score
-from dp_pipeline.gate.selection import LARGEST, Candidates, ForestPlan, ScoreSession
+from dp_pipeline.gate.selection import LARGEST, Candidates, ScoreSession
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.encoding import IntArray
 from dp_pipeline.spec.errors import BoundaryViolation, BudgetExceeded, DeclarationError
-from dp_pipeline_tests.gate.questions import ONE, PAIRS, people
+from dp_pipeline_tests.gate.questions import ONE, PAIRS
 from dp_pipeline_tests.instruments import SILENT, ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row
 
@@ -51,15 +50,13 @@ class CountedCounter(LoopCounter):
 # Answers.
 
 
-def test_all_scores_their_total_and_one_of_them_are_those_of_the_tables() -> None:
+def test_all_scores_and_their_total_are_those_of_the_tables() -> None:
     session = session_over(scores=MIXED)
     (table,) = LoopCounter(TEN_PEOPLE).count([PAIRS[1]])
     exact = [10 * UNIT, Independence().score(table.open_at_the_gate()), 10 * UNIT]
     assert session.measure_all(amount=FIFTH * 4).tolist() == pytest.approx(exact, abs=9)
     session = session_over(scores=MIXED)
     assert session.measure_total(amount=FIFTH * 4) == pytest.approx(sum(exact), abs=9)
-    session = session_over(scores=MIXED)
-    assert session.measure_one(PAIRS[1], amount=FIFTH * 4) == pytest.approx(exact[1], abs=9)
 
 
 def test_a_penalty_decides_between_equal_scores() -> None:
@@ -73,31 +70,13 @@ def test_only_one_of_those_named_is_chosen() -> None:
         assert session_over().choose("edge", [pair], amount=SILENT) == pair
 
 
-def test_the_best_plan_is_chosen() -> None:
-    # Every pair weighs ten rows; a forest of three attributes has two edges.
-    plans = [
-        ForestPlan(0, {}, ONE, -5 * UNIT),
-        ForestPlan(1, {}, ONE, 0),
-        ForestPlan(2, dict.fromkeys(PAIRS, 4 * UNIT), ONE, 0),
-        ForestPlan(3, {}, ONE / 2, 9 * UNIT),
-    ]
-    order = [2, 1, 0, 3]  # Worth 12, 10, 5 and 1 rows.
-    while plans:
-        best = session_over().choose_plan("plan", plans, amount=SILENT)
-        assert best == order.pop(0)
-        plans.pop(best)
-        order = [at - (at > best) for at in order]
-
-
 def test_however_much_is_asked_there_is_one_look() -> None:
     counter = CountedCounter(TEN_PEOPLE)
     session = curator_over(counter).open_scores(MIXED)
     assert counter.asked == []
     session.measure_all(amount=FIFTH)
     session.measure_total(amount=FIFTH)
-    session.measure_one(PAIRS[0], amount=FIFTH)
     session.choose("edge", PAIRS, amount=FIFTH)
-    session.choose_plan("plan", [ForestPlan(1, {}, ONE, 0)], amount=FIFTH)
     assert counter.asked == [list(PAIRS)]
 
 
@@ -149,17 +128,13 @@ ASKED: dict[str, Callable[[ScoreSession], object]] = {
     "all": lambda one: one.measure_all(amount=ONE),
     "together": lambda one: one.measure_together(epsilon=ONE),
     "total": lambda one: one.measure_total(amount=ONE),
-    "one": lambda one: one.measure_one(PAIRS[0], amount=ONE),
     "choose": lambda one: one.choose("edge", PAIRS[:2], amount=ONE),
-    "plan": lambda one: one.choose_plan("plan", [ForestPlan(2, {}, ONE / 2, 0)], amount=ONE),
 }
 PAID = {
     "all": (2 + 1 + 1) * UNIT + 1,
     "together": 2 * UNIT + 1,
     "total": (2 + 1 + 1) * UNIT + 1,
-    "one": UNIT,
     "choose": 2 * UNIT + 1,
-    "plan": 2 * UNIT + 1,
 }
 """For gaps of one row and a score U of two."""
 
@@ -191,12 +166,12 @@ def most_moved(session: Callable[[Curator], object], person: tuple[Row, ...]) ->
     ]
 
 
-@pytest.mark.parametrize("kind", ["all", "total", "one"])
+@pytest.mark.parametrize("kind", ["all", "total"])
 @pytest.mark.parametrize("rows", [1, 3])
 def test_the_sensitivity_of_gaps_is_reached(kind: str, rows: int) -> None:
     person = TEN_PEOPLE[:1] * rows
     ((moved, paid),) = most_moved(lambda one: ASKED[kind](one.open_scores(FLAT)), person)
-    assert moved == paid == (1 if kind == "one" else 3) * rows * UNIT
+    assert moved == paid == 3 * rows * UNIT
 
 
 def test_all_scores_for_the_price_of_one_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,21 +183,6 @@ def test_all_scores_for_the_price_of_one_are_caught(monkeypatch: pytest.MonkeyPa
     assert moved == 3 * paid
 
 
-@settings(derandomize=True, deadline=None, max_examples=30)
-@given(rows=people, person=people.filter(bool).map(lambda rows: rows[0]))
-def test_a_plan_moves_by_at_most_its_edges(rows: list[Row], person: Row) -> None:
-    plans = [ForestPlan(edges, {PAIRS[0]: 3}, Fraction(3, 7), 5) for edges in range(4)]
-    worth = []
-    for everybody in (rows, [*rows, person]):
-        noise = RecordingNoise(ForcedNoise(1))
-        curator = curator_over(everybody, noise=noise)
-        curator.open_scores(MIXED).choose_plan("plan", plans, amount=ONE)
-        worth.append(noise.draws[0].exact)
-    moved = np.abs(worth[0] - worth[1]).tolist()
-    assert all(one <= plan.linf(2 * UNIT + 1) for one, plan in zip(moved, plans, strict=True))
-    assert moved[0] == 0
-
-
 def test_scores_near_the_end_of_int64_are_cut_and_never_refused() -> None:
     far = Gap(np.full((3, 2), 1 << 62))
     scores = {PAIRS[0]: far, PAIRS[1]: Gap(np.full((2, 3), -(1 << 62)))}
@@ -230,8 +190,6 @@ def test_scores_near_the_end_of_int64_are_cut_and_never_refused() -> None:
     answers = session.measure_all(amount=SILENT / 2)
     assert np.abs(answers - LARGEST).max() < 9
     assert abs(session.measure_total(amount=SILENT / 4) - LARGEST) < 9
-    plan = ForestPlan(2, {}, Fraction(10**9), 0)
-    assert session.choose_plan("plan", [plan], amount=SILENT / 4) == 0
 
 
 # What nobody sees.
@@ -257,14 +215,6 @@ class OwnScore(Gap):
         return rows_per_unit
 
 
-@dataclass(frozen=True)
-class OwnPlan(ForestPlan):
-    """A plan that says it is cheap."""
-
-    def linf(self, _: int) -> int:
-        return 1
-
-
 def asked_of_all(question: Callable[[ScoreSession], object]) -> Callable[[Curator], object]:
     return lambda curator: question(curator.open_scores(FLAT))
 
@@ -284,7 +234,6 @@ REFUSED: dict[str, Callable[[Curator], object]] = {
     "F of private rows": lambda one: one.open_scores({PAIRS[1]: FScore()}),
     "no amount": asked_of_all(lambda one: one.measure_all(amount=Fraction(0))),
     "a float amount": asked_of_all(lambda one: one.measure_total(amount=0.5)),  # type: ignore[arg-type]
-    "another candidate": asked_of_all(lambda one: one.measure_one(("y",), amount=ONE)),
     "a choice among none": asked_of_all(lambda one: one.choose("edge", [], amount=ONE)),
     "a choice of one twice": asked_of_all(
         lambda one: one.choose("edge", [PAIRS[0], PAIRS[0]], amount=ONE)
@@ -301,16 +250,6 @@ REFUSED: dict[str, Callable[[Curator], object]] = {
     "a penalty beyond int64": asked_of_all(
         lambda one: one.choose("edge", PAIRS, amount=ONE, penalties={PAIRS[0]: 1 << 62})
     ),
-    "no plans": asked_of_all(lambda one: one.choose_plan("plan", [], amount=ONE)),
-    "a plan of one's own": asked_of_all(
-        lambda one: one.choose_plan("plan", [OwnPlan(1, {}, ONE, 0)], amount=ONE)
-    ),
-    "a plan with a penalty of another": asked_of_all(
-        lambda one: one.choose_plan("plan", [ForestPlan(1, {("y",): 1}, ONE, 0)], amount=ONE)
-    ),
-    "a forest of single attributes": lambda one: one.open_scores(
-        {("y",): Independence()}
-    ).choose_plan("plan", [ForestPlan(1, {}, ONE, 0)], amount=ONE),
 }
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, Gap, Independence
-from dp_pipeline.gate.selection import Candidates, ForestPlan
+from dp_pipeline.gate.selection import Candidates
 from dp_pipeline.models.base import Model, PrivacyGuarantee
 from dp_pipeline.release.accountant import GAUSSIAN, LAPLACE, Accountant
 from dp_pipeline.release.measurement import NoisyMarginal
@@ -46,7 +46,7 @@ every_distance = pytest.mark.parametrize("distance", [1, 3])
 
 @dataclass(frozen=True)
 class AsksEverything(Model):
-    """Rows, a plan, scores, choices and tables, in either currency."""
+    """Rows, scores, choices and tables, in either currency."""
 
     summary: ClassVar[str] = "everything that can be asked of scores and tables"
     accounts_in_rho: ClassVar[bool] = True
@@ -66,14 +66,11 @@ class AsksEverything(Model):
         names = curator.domain.discrete
         pairs: list[tuple[str, ...]] = list(combinations(names, 2))
         session = curator.open_scores(dict.fromkeys(pairs, Independence()))
-        plans = [ForestPlan(0, {}, ONE, 0), ForestPlan(2, {pairs[0]: UNIT}, ONE / 2, UNIT)]
-        session.choose_plan("plan", plans, amount=tenth)
         session.measure_all(amount=tenth)
         session.measure_total(amount=tenth)
         gaps = {pair: Gap(np.zeros(curator.domain.shape(pair), np.int64)) for pair in pairs}
         further = curator.open_scores(gaps)
         first = further.choose("edge", pairs, amount=tenth)
-        further.measure_one(first, amount=tenth)
         second = further.choose(
             "edge", [one for one in pairs if one != first], amount=tenth, penalties={first: 1}
         )
@@ -241,11 +238,6 @@ WRONG_GATES: dict[str, tuple[object, str, Callable[..., object]]] = {
         Candidates,
         "moves",
         lambda self, places: [self._moves[places[0]]] + [0] * (len(places) - 1),
-    ),
-    "a forest for the price of a pair": (
-        ForestPlan,
-        "linf",
-        lambda self, of_pair: max(1, int(self.weight * of_pair / 4)),
     ),
     "half a score": (Independence, "linf", lambda _, rows: UNIT * rows),
 }

@@ -19,7 +19,7 @@ from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
 from dp_pipeline.orchestration.checks import PLAUSIBLE
 from dp_pipeline.publish.outcome import Outcome, report_path
 from dp_pipeline.publish.request import plan_request
-from dp_pipeline.release.accountant import GAUSSIAN, LAPLACE
+from dp_pipeline.release.accountant import GAUSSIAN, LAPLACE, Spend
 from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.spec.amounts import (
     NANO,
@@ -69,15 +69,15 @@ class Counted(Model):
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
         """Spend everything that is left, in ρ."""
         curator.measure((), epsilon=self._first(epsilon))
-        curator.measure_gaussian((), rho=self._rest(curator))
+        self._second(curator)
         centres = np.array([[1.0, 1.0], [7.0, 3.0]])
         return Clusters(("x", "y"), centres[rng.permutation(2)])
 
     def _first(self, epsilon: Fraction) -> Fraction:
         return epsilon / 10
 
-    def _rest(self, curator: Curator) -> Fraction:
-        return curator.accountant.left
+    def _second(self, curator: Curator) -> None:
+        curator.tabulate({(): curator.accountant.left})
 
 
 @pytest.fixture(autouse=True)
@@ -279,17 +279,17 @@ def test_a_release_charged_before_a_crash_is_resumed_in_rho(
 ) -> None:
     spec = project.declare("rides", RIDES, **PAID)
     assert project.launch(spec, "ingested", "validated", "normalized").success
-    whole = Curator.measure_gaussian
+    whole = Curator.tabulate
 
     def crash(self: Curator, *arguments: Any, **options: Any) -> Any:
         if project.ledger.populations() and project.spent(spec):
             raise KeyboardInterrupt
         return whole(self, *arguments, **options)
 
-    monkeypatch.setattr(Curator, "measure_gaussian", crash)
+    monkeypatch.setattr(Curator, "tabulate", crash)
     with pytest.raises(KeyboardInterrupt):
         project.publish(spec, model="counted")
-    monkeypatch.setattr(Curator, "measure_gaussian", whole)
+    monkeypatch.setattr(Curator, "tabulate", whole)
     resumed = project.publish(spec, model="counted")
     assert (resumed.state, resumed.nano) == ("resumed", 0)
     assert resumed.bundle.spent == project.spent(spec) == HALF + BOUGHT
@@ -309,15 +309,20 @@ class SpendsTheEpsilon(EugKMeans):
 class LeavesSome(Counted):
     """Claims more ρ than it spends."""
 
-    def _rest(self, curator: Curator) -> Fraction:
-        return curator.accountant.left / 2
+    def _second(self, curator: Curator) -> None:
+        curator.tabulate({(): curator.accountant.left / 2})
 
 
 @dataclass(frozen=True)
 class GaussianInPure(Counted):
-    """Draws Gaussian noise under a claim of pure ε: no finite ε would hold."""
+    """Pays for Gaussian noise under a claim of pure ε: no finite ε would hold."""
 
     accounts_in_rho: ClassVar[bool] = False
+
+    def _second(self, curator: Curator) -> None:
+        # No question of a curator does so, so that it goes past all of them.
+        rho = curator.accountant.left
+        curator.accountant.charge(Spend("rows", GAUSSIAN, rho, 1, 1 / (2 * rho), "zcdp"))
 
 
 @dataclass(frozen=True)
