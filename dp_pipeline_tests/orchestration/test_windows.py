@@ -551,9 +551,9 @@ def test_windows_are_asked_for_by_name_on_the_command_line(project: Project) -> 
 
 def test_the_steward_is_told_which_week_failed_and_has_its_pages_written(ran: Any) -> None:
     project, spec, _ = ran
-    requests = [request_of(project, one) for one in WEEKS]
+    asked = requests(project, spec)
     results = [Ran(), Ran(failed_checks=("bounds__x",)), Ran()]
-    assert ReleasedRun(requests, results).failing.window == "2026-W02"
+    assert ReleasedRun(asked, results).failing.window == "2026-W02"
     written = project.cli_here("data", "docs", "stream", "--window", "2026-W02")
     assert (written.code, written.err) == (0, "")
     assert "raw/stream/2026-W02/great_expectations" in written.out

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from dp_pipeline.release.long_columns import LongColumns
+
 from dp_pipeline.reporting.pages import write_report
 from dp_pipeline.reporting.quality import ComparedTable
 from dp_pipeline.reporting.releases import PrivateRelease
