@@ -212,7 +212,8 @@ def _declared(dataset: str) -> dict[str, DatasetSpec]:
 
 @click.command("docs")
 @DATASET
-def data_docs(dataset: str) -> None:
+@click.option("--window", default="", help="Of rows that are cut into windows: of this one.")
+def data_docs(dataset: str, window: str) -> None:
     """Write Great Expectations' suite and Data Docs of DATASET beside its rows.
 
     For the steward alone: they say which expectations the rows fulfil. They lie in the folder of
@@ -227,6 +228,7 @@ def data_docs(dataset: str) -> None:
     from dp_pipeline.spec.errors import NotPrepared
 
     spec, home = find_spec(dataset), find_home()
+    spec = spec.at_window(window) if window else spec
     if home.ledger.account(spec.population) is None:
         # Looking at rows that are not there must not open an account.
         raise NotPrepared(f"{spec.name}: expected ingested rows, got none: {preparing(spec.name)}")

@@ -45,6 +45,12 @@ class ReleasedRun:
         """Names of checks on rows that did not pass, each once; for the steward alone."""
         return tuple(dict.fromkeys(name for one in self.results for name in one.failed_checks))
 
+    @property
+    def failing(self) -> DatasetSpec:
+        """The data set, at the newest window with a check that did not pass where rows are cut."""
+        pairs = zip(reversed(self.requests), reversed(self.results), strict=True)
+        return next((request.spec for request, ran in pairs if ran.failed_checks), self.spec)
+
     def page(self, *, explained: bool = True) -> None:
         """Print the releases, the first centres, warnings, costs and where the report is.
 
@@ -151,10 +157,11 @@ def print_failed_checks(spec: DatasetSpec, names: Sequence[str]) -> None:
 
     Names of expectations and columns alone: no value and no number of rows.
     """
+    window = f" --window {spec.window}" if spec.window else ""
     if names:
         click.echo(
             f"{spec.name}: the rows fail {', '.join(names)}; this stopped nothing, and is for the "
-            f"steward alone (`dp-pipeline data docs {spec.name}` writes what is expected)",
+            f"steward alone (`dp-pipeline data docs {spec.name}{window}` writes what is expected)",
             err=True,
         )
 

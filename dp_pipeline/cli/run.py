@@ -221,7 +221,7 @@ def run(dataset: str, reader: Reader, quiet: bool, **options: Any) -> None:
     with progress(sum(map(step_count, requests)), quiet=quiet) as on_step:
         ran = _released(requests, on_step)
     reader.answer(ran.document, ran.page)
-    print_failed_checks(requests[0].spec, ran.failed_checks)
+    print_failed_checks(ran.failing, ran.failed_checks)
 
 
 @click.command()

@@ -39,7 +39,7 @@ from dp_pipeline.reporting.metrics import (
 )
 from dp_pipeline.reporting.prices import Outlook, Prices, prices_of
 from dp_pipeline.reporting.releases import KAnonymousRelease, Level, ReportedRelease, Standing
-from dp_pipeline.reporting.text import cost_text, number_text, parameter_words, plain
+from dp_pipeline.reporting.text import cost_text, number_text, parameter_words, plain, times_text
 from dp_pipeline.spec.amounts import delta_text, epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import BoundaryViolation
@@ -247,6 +247,7 @@ _FILTERS: Mapping[str, Any] = {
     "number": lambda number: number_text(float(number)),
     "parameters": parameter_words,
     "share": share_text,
+    "times": times_text,
 }
 
 

@@ -180,6 +180,16 @@ class PrivateRelease(ReportedRelease):
         return standing_of(self.bundle)
 
     @property
+    def clipped_axes(self) -> list[str]:
+        """The axes of its centres along which rows from outside count at the nearer bound."""
+        axes = self.bundle.tables.get("centres", {})
+        return [
+            one.name
+            for one in self.spec.domain
+            if one.name in axes and one.on_invalid == "clip" and self.spec.is_release
+        ]
+
+    @property
     def may_be_drawn_again(self) -> bool:
         """Whether its noise is what makes it unfit."""
         bundle = self.bundle

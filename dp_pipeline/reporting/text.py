@@ -128,6 +128,17 @@ def cost_text(cost: Fraction) -> str:
     return text if len(text) <= LONGEST else f"≈ {number_text(float(cost))}"
 
 
+def times_text(epsilon: Fraction) -> str:
+    """How many times as likely an ε lets a result become: e^ε, in three digits, rounded up.
+
+    >>> times_text(Fraction(1, 10)), times_text(Fraction(1)), times_text(Fraction(5))
+    ('1.11', '2.72', '149')
+    """
+    times = math.exp(epsilon)
+    step = 10.0 ** (math.floor(math.log10(times)) - 2)
+    return number_text(math.ceil(times / step) * step)
+
+
 def count_text(count: int) -> str:
     """A whole number: every digit below a million, three above.
 

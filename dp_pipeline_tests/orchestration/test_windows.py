@@ -18,13 +18,14 @@ import numpy as np
 import pytest
 from dagster._core.errors import DagsterUnknownPartitionError
 
+from dp_pipeline.cli.released import ReleasedRun
 from dp_pipeline.inference.earlier import EarlierTables, believed
 from dp_pipeline.ledger import Reservation
 from dp_pipeline.orchestration import instance
 from dp_pipeline.orchestration.automation import due_windows
 from dp_pipeline.orchestration.common import RESOURCE, Pipeline, partition_key, window_named
 from dp_pipeline.orchestration.jobs import IN_TURN
-from dp_pipeline.orchestration.runner import RunFailed, run_windows
+from dp_pipeline.orchestration.runner import Ran, RunFailed, run_windows
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
 from dp_pipeline.publish.outcome import outcomes, published_windows, report_path
 from dp_pipeline.publish.publish import publish
@@ -546,6 +547,17 @@ def test_windows_are_asked_for_by_name_on_the_command_line(project: Project) -> 
     wrong = project.cli_here("plan", "stream", "--window", "2026-02")
     assert (wrong.code, wrong.err.count("\n")) == (2, 1)
     assert "window: expected a week such as 2026-W41, got '2026-02'" in wrong.err
+
+
+def test_the_steward_is_told_which_week_failed_and_has_its_pages_written(ran: Any) -> None:
+    project, spec, _ = ran
+    asked = requests(project, spec)
+    results = [Ran(), Ran(failed_checks=("bounds__x",)), Ran()]
+    assert ReleasedRun(asked, results).failing.window == "2026-W02"
+    written = project.cli_here("data", "docs", "stream", "--window", "2026-W02")
+    assert (written.code, written.err) == (0, "")
+    assert "raw/stream/2026-W02/great_expectations" in written.out
+    assert project.cli_here("data", "docs", "stream").code == 2
 
 
 def test_weeks_are_added_up_to_a_month_for_nothing(ran: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from dp_pipeline.ledger import Balance
 from dp_pipeline.reporting.pages import card, write_report
 from dp_pipeline.reporting.releases import PrivateRelease
 from dp_pipeline.spec.amounts import Currency
-from dp_pipeline.spec.domain import RowsOfPerson
+from dp_pipeline.spec.domain import Domain, RowsOfPerson
 from dp_pipeline_tests.reporting.samples import (
     MARKUP,
     NOT_DP,
@@ -53,6 +54,23 @@ def part(text: str, heading: str) -> str:
 def test_a_card_begins_with_what_the_release_is():
     first = card(release()).splitlines()[0]
     assert first == "# DIFFERENTIALLY PRIVATE: squares/eug_kmeans at ε = 0.5"
+
+
+def test_a_card_says_what_its_epsilon_means_where_no_delta_is_added():
+    assert "exactly: no result gets more than 1.65 times as likely." in card(release())
+    large = bundle(spends=(spend(epsilon=Fraction(6)),))
+    assert "exactly: it bounds little." in card(release(bundle={"spends": large.spends}))
+    with_delta = card(release(spec={**SENSITIVE, "delta": Fraction(1, 10**9)}))
+    assert "1.65 times" not in with_delta
+
+
+def test_a_card_says_of_clipped_axes_what_a_centre_at_an_edge_may_be():
+    clipped = release(bundle={"tables": CENTRES})
+    said = "Rows outside of the declared bounds of x; y count at the nearer bound"
+    assert said in part(card(clipped), "What is in it")
+    dropped = [replace(one, on_invalid="drop") for one in clipped.spec.domain]
+    spec_of = replace(clipped.spec, domain=Domain(tuple(dropped)))
+    assert "nearer bound" not in card(replace(clipped, spec=spec_of))
 
 
 @pytest.mark.parametrize(
