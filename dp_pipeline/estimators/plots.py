@@ -146,8 +146,10 @@ def _tables(
     names = (
         [columns] if isinstance(columns, str) else list(frames[0] if columns is None else columns)
     )
-    for frame in frames:
+    for frame, role in zip(frames, ("columns", "real"), strict=False):
         unknown = [name for name in names if name not in frame]
+        if unknown and role == "real" and unknown[0] in frames[0]:
+            raise DeclarationError(f"real: expected a column {unknown[0]!r:.60}, got none")
         if unknown:
             raise DeclarationError(
                 f"columns: expected some of {', '.join(map(str, frame))}, got {unknown[0]!r:.60}"

@@ -101,6 +101,8 @@ def test_columns_that_cannot_be_drawn_are_refused(words: str, call: dict[str, An
         plot_marginals(DRAWN, **call)
     with pytest.raises(InvalidParameter, match="columns: expected at least two, got 1"):
         plot_pairs(DRAWN, columns=["pet"])
+    with pytest.raises(InvalidParameter, match="real: expected a column 'pet', got none"):
+        plot_marginals(DRAWN, TRUE[["age"]])
 
 
 DAYS = pd.Series(pd.date_range("2025-01-01", periods=100))
