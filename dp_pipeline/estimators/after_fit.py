@@ -330,7 +330,12 @@ def table_report(
     values = declared_values(features_of(real, typed=False), known)
     rows = prepared_rows(values, known, refuse=False, constraints=domain.constraints)
     exact = Comparison(domain, rows.codes, codes).report(label=label)
-    return replace(exact, measured=released.measured, unmeasured=released.unmeasured)
+    return replace(
+        exact,
+        measured=released.measured,
+        unmeasured=released.unmeasured,
+        left_out=len(values[0]) - rows.number,
+    )
 
 
 def clustering_report(centres: FloatArray, bounds: FloatArray, real: Any) -> ClusteringQuality:

@@ -146,8 +146,10 @@ def _tables(
     names = (
         [columns] if isinstance(columns, str) else list(frames[0] if columns is None else columns)
     )
-    for frame in frames:
+    for frame, role in zip(frames, ("columns", "real"), strict=False):
         unknown = [name for name in names if name not in frame]
+        if unknown and role == "real" and unknown[0] in frames[0]:
+            raise DeclarationError(f"real: expected a column {unknown[0]!r:.60}, got none")
         if unknown:
             raise DeclarationError(
                 f"columns: expected some of {', '.join(map(str, frame))}, got {unknown[0]!r:.60}"
@@ -196,6 +198,7 @@ def _binned(numbers: Sequence[FloatArray], text: Callable[[float], str]) -> Tabl
         labels = [_range_text(text, low, min(low + width - 1, known[-1])) for low in lows]
     else:
         edges = np.linspace(known[0], known[-1], BINS + 1)
+        text = _text_of_edges(edges, text)
         cuts, labels = edges[1:-1], [_range_text(text, *ends) for ends in pairwise(edges)]
     codes = [
         np.where(np.isnan(one), len(labels), np.searchsorted(cuts, one, side="right"))
@@ -209,6 +212,15 @@ def _range_text(text: Callable[[float], str], low: float, high: float) -> str:
     if low == high:
         return text(low)
     return f"from {text(low)}" if text is _day_text else f"{text(low)} to {text(high)}"
+
+
+def _text_of_edges(edges: FloatArray, text: Callable[[float], str]) -> Callable[[float], str]:
+    """``text``, or of numbers that lie close together as many digits as tell them apart."""
+    if text is not _number_text or len({text(edge) for edge in edges}) == len(edges):
+        return text
+    different = (n for n in range(5, 17) if len({f"{edge:.{n}g}" for edge in edges}) == len(edges))
+    digits = next(different, 17)
+    return lambda value: f"{value:.{digits}g}"
 
 
 def _number_text(value: float) -> str:
@@ -342,7 +354,7 @@ def _draw_marginal(
     if len(shares) > 1:
         axes.plot(shares[1], places, "o", color=COLOURS[1], markersize=4, label="real")
         axes.legend(edgecolor="none", framealpha=0.85, fontsize=8, labelcolor=INK)
-    named = places[:: math.ceil(len(labels) / 10)]
+    named = _named_places(labels)
     axes.set_yticks(named, [plain(labels[place], width=19) for place in named])
     axes.set_ylim(len(labels) - 0.4, -0.6)
     axes.set_xlim(left=0)
@@ -350,6 +362,14 @@ def _draw_marginal(
     axes.set_title(plain(name, width=30), loc="left", fontsize=9.5, color=INK)
     axes.grid(axis="x", color=RULE, linewidth=0.6)
     quiet(axes)
+
+
+def _named_places(labels: Sequence[str]) -> list[int]:
+    """Where there is room for a label. The last cells are none of the scale where
+    they hold other or missing values: a bar without a word would be read as the largest numbers.
+    """
+    scale = len(labels) - sum(label in (OTHER, MISSING) for label in labels[-2:])
+    return [*range(0, scale, math.ceil(len(labels) / 10)), *range(scale, len(labels))]
 
 
 def _draw_square(axes: Axes, names: Sequence[str], square: NDArray[Any], words: str) -> None:

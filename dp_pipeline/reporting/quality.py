@@ -110,6 +110,7 @@ class QualityReport:
 
     rows        of the synthetic table
     real        of the real table; None without one
+    left_out    real rows that are not compared, as they do not fit the declaration
     compared    tables of one and of two attributes, the worst of each first
     learned     what classifiers learn from the rows
     likeness    to single real rows; None without real rows
@@ -124,6 +125,7 @@ class QualityReport:
     likeness: Likeness | None = None
     measured: tuple[MeasuredTable, ...] = ()
     unmeasured: int = 0
+    left_out: int = 0
 
     @property
     def is_exact(self) -> bool:
@@ -135,6 +137,13 @@ class QualityReport:
         """What it is of."""
         against = "" if self.real is None else f" against {self.real:,} real ones"
         return f"Quality of {self.rows:,} synthetic rows{against}"
+
+    @property
+    def note(self) -> str:
+        """What a reader has to know first; empty where nothing was computed from real rows."""
+        if not self.left_out:
+            return NOT_FOR_PUBLICATION if self.is_exact else ""
+        return f"{NOT_FOR_PUBLICATION} {_left_out_text(self.left_out)}"
 
     @property
     def columns(self) -> tuple[ComparedTable, ...]:
@@ -241,7 +250,7 @@ class QualityReport:
 
     def __repr__(self) -> str:
         """A few lines: means, and the worst tables."""
-        said = [f"{self.title}", NOT_FOR_PUBLICATION if self.is_exact else ""]
+        said = [self.title, self.note]
         said += [_said(self.columns, "columns"), _said(self.pairs, "pairs")]
         said += map(_learned_text, self.learned)
         said += [f"{what}: {share}" for what, share in self.likeness_cells]
@@ -252,8 +261,7 @@ class QualityReport:
         """The tables that a report shows, for notebooks."""
         from dp_pipeline.reporting.pages import render
 
-        words = NOT_FOR_PUBLICATION if self.is_exact else ""
-        return render("quality.html.j2", report=self, note=words)
+        return render("quality.html.j2", report=self, note=self.note)
 
 
 _LIKENESS = {
@@ -288,6 +296,15 @@ def _learned_text(one: LearnedLabel) -> str:
         f"{number_text(one.majority)} by the majority; AUC {number_text(one.auc)} and "
         f"{number_text(one.real_auc)}"
     )
+
+
+def _left_out_text(rows: int) -> str:
+    """
+    >>> _left_out_text(1)
+    'Left out, as by a fit: 1 real row with a value that is missing or not as declared.'
+    """
+    many = "1 real row" if rows == 1 else f"{rows:,} real rows"
+    return f"Left out, as by a fit: {many} with a value that is missing or not as declared."
 
 
 def worst_first(tables: Iterable[ComparedTable]) -> tuple[ComparedTable, ...]:

@@ -101,6 +101,8 @@ def test_columns_that_cannot_be_drawn_are_refused(words: str, call: dict[str, An
         plot_marginals(DRAWN, **call)
     with pytest.raises(InvalidParameter, match="columns: expected at least two, got 1"):
         plot_pairs(DRAWN, columns=["pet"])
+    with pytest.raises(InvalidParameter, match="real: expected a column 'pet', got none"):
+        plot_marginals(DRAWN, TRUE[["age"]])
 
 
 DAYS = pd.Series(pd.date_range("2025-01-01", periods=100))
@@ -140,6 +142,27 @@ def test_as_many_whole_numbers_are_in_each_bin():
     shares = [bar.get_width() for bar in axes.patches]
     assert shares[:-1] == [4 / 74] * 18
     assert axes.get_yticklabels()[0].get_text() == "18 to 21"
+
+
+def test_bins_of_numbers_close_together_have_different_labels():
+    places = pd.DataFrame({"lat": np.linspace(47.331, 47.4725, 1000)})
+    labels = [one.get_text() for one in plot_marginals(places).get_yticklabels()]
+    assert labels[0] == "47.331 to 47.338"
+    for label in labels:
+        low, high = label.split(" to ")
+        assert float(low) < float(high)
+
+
+def test_missing_and_other_values_are_named_where_not_every_bar_is():
+    known = np.linspace(0.5, 99.5, 90)
+    rows = {
+        "income": [*known, *[None] * 10],
+        "town": [*(f"town {at % 30}" for at in range(99)), None],
+    }
+    income, town = plot_marginals(pd.DataFrame(rows))
+    assert [one.get_text() for one in income.get_yticklabels()][-1] == "missing"
+    assert income.get_yticks()[-1] == 20
+    assert [one.get_text() for one in town.get_yticklabels()][-2:] == ["other", "missing"]
 
 
 def test_a_fitted_synthesizer_is_no_frame():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -140,7 +141,12 @@ def test_every_method_can_be_reported_of(method: str):
 def test_rows_that_do_not_fit_are_left_out_as_a_fit_leaves_them():
     fitted = copier(epsilon=100).fit(MANY)
     strange = pd.concat([MANY, VILLAGE.assign(tenure="unheard of")], ignore_index=True)
-    assert fitted.quality_report(strange) == fitted.quality_report(MANY)
+    report = fitted.quality_report(strange)
+    assert replace(report, left_out=0) == fitted.quality_report(MANY)
+    words = f"Left out, as by a fit: {len(VILLAGE)} real rows with a value that is missing"
+    assert words in repr(report)
+    assert words in report._repr_html_()
+    assert "Left out" not in repr(fitted.quality_report(MANY))
 
 
 @pytest.mark.parametrize("kind", [pl.from_pandas, pa.Table.from_pandas])
