@@ -174,3 +174,9 @@ def test_a_card_of_exact_measures_becomes_a_page_too() -> None:
     assert PATIENTS["purpose"] == "release"
     made = k_anonymous(spec=spec())
     assert says_the_same(card_page(card(made)), card(made))
+
+
+def test_a_phone_shows_each_number_of_a_card_under_the_name_of_its_column() -> None:
+    page = card_page("| Noise | Scale < 1 |\n| --- | ---: |\n| discrete Laplace | 400 |\n")
+    assert '<td data-label="Noise">discrete Laplace</td>' in page
+    assert '<td data-label="Scale &lt; 1">400</td>' in page
