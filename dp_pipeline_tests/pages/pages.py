@@ -9,7 +9,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-FOLDERS = (".", "data", "deploy", "docs", "docs/decisions", "docs/notebooks", "examples/city")
+FOLDERS = (
+    ".",
+    "data",
+    "deploy",
+    "docs",
+    "docs/decisions",
+    "docs/notebooks",
+    "docs/studies",
+    "examples/city",
+)
 """Where pages lie."""
 
 FENCE = re.compile(
