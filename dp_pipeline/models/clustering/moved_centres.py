@@ -98,6 +98,10 @@ def _quantile(distances: FloatArray, weights: FloatArray) -> float:
     return float(distances[order][np.searchsorted(passed, QUANTILE * passed[-1])])
 
 
+FAR = 1.5
+"""Where squared distances are clipped, in units of what even boxes would have on average."""
+
+
 def part_of_the_spread(curator: Curator, synopsis: Synopsis, *, epsilon: Fraction) -> float:
     """Mean squared distance of rows from the middle of all, noisy, as a part of what it would be
     if rows filled the synopsis' boxes evenly.
@@ -123,9 +127,6 @@ def part_of_the_spread(curator: Curator, synopsis: Synopsis, *, epsilon: Fractio
     total = curator.measure_distance(rule, clip=clip, shift=shift, epsilon=epsilon)
     return float(total) * unit * (1 << shift) / rows / even if even > 0 else 1.0
 
-
-FAR = 1.5
-"""Where squared distances are clipped, in units of what even boxes would have on average."""
 
 A_CENTRE = 12.0
 """Rows a centre and column, in units of the noise's scale, that it takes to move a centre."""
