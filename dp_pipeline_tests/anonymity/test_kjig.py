@@ -178,20 +178,21 @@ def test_more_rows_are_parted_less_often(records, parts):
     assert len(asked) == parts + 1
 
 
-def test_clusters_are_tried_where_rows_are_few():
-    # Ten like rows each at three corners of six flags: clusters are the corners.
+@pytest.mark.parametrize("way", ["clusters", "halves"])
+def test_ways_that_take_long_are_tried_where_rows_are_few(way):
+    # Ten like rows each at three corners of six flags: clusters are the corners, and so are halves.
     corners = [(0, 0, 0, 0, 0, 0, 0), (1, 1, 1, 0, 0, 0, 1), (0, 0, 0, 1, 1, 1, 1)]
     rows = rows_of(*(corners * 10), columns=flags(6))
     tried = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kjig, "clusters", lambda rows, promise: _noted(tried, rows, promise))
+        patch.setattr(kjig, way, lambda rows, promise: _noted(tried, rows, promise))
         Kjig().recode(rows, KAnonymityGuarantee(3), seed=0)
         assert len(tried) >= 10
         tried.clear()
         patch.setattr(kjig, "FEW_CODES", 180)
         Kjig().recode(rows, KAnonymityGuarantee(3), seed=0)
         assert not tried
-    found = kjig.clusters(rows, KAnonymityGuarantee(3))
+    found = getattr(kjig, way)(rows, KAnonymityGuarantee(3))
     assert released(found, rows).sizes.tolist() == [10, 10, 10]
 
 
