@@ -236,7 +236,9 @@ def test_what_is_promised_stands_first_and_the_rest_of_it_is_one_click_away(tmp_
     two = [release(), release(model="other")]
     text = " ".join(written(tmp_path, releases=two, beside=["kjig at K=5"]).split())
     first = "<h2>What is promised</h2>"
-    assert text.index("ALSO RELEASED WITHOUT ε") < text.index(first) < text.index("Who is protected")
+    assert (
+        text.index("ALSO RELEASED WITHOUT ε") < text.index(first) < text.index("Who is protected")
+    )
     assert "All 2 on this page together cost ε = 1: no result gets more than 2.72 times" in text
     assert text.count('<a href="#guaranteed">') == text.count('id="guaranteed"') == 1
 
