@@ -71,8 +71,8 @@ def pages_of(spec: DatasetSpec) -> tuple[Page, ...]:
     told = {kind: _told(spec, kind) for kind in KINDS if kind.names(spec)}
     every = tuple(key for keys in told.values() for key in keys)
     return tuple(
-        # A report of releases with an ε says what was released beside them.
-        Page(_key(spec, kind, "comparison"), keys if kind.FOLDER else every)
+        # A report of sensitive releases with an ε says what was released beside them.
+        Page(_key(spec, kind, "comparison"), every if spec.is_release and not kind.FOLDER else keys)
         for kind, keys in told.items()
     )
 

@@ -17,7 +17,7 @@ from dp_pipeline.orchestration.renewal import SENSOR
 from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.outcome import report_path
 from dp_pipeline.spec.dataset import DatasetSpec
-from dp_pipeline_tests.orchestration.patients import declare
+from dp_pipeline_tests.orchestration.patients import WARD, declare
 from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project, definitions_of
 
 pytestmark = pytest.mark.chain
@@ -122,6 +122,8 @@ def test_the_report_with_an_epsilon_tells_of_k_anonymous_releases_too(project: P
     assert all(beside in one.told for one in pages.values())
     own = dg.AssetKey(["patients", "evaluation"])
     assert [own in one.told for one in pages.values()] == [True, False]
+    public, _ = renewal.pages_of(declare(project, WARD))
+    assert beside not in public.told, "a page of public rows says nothing of them"
 
 
 def test_it_is_the_one_sensor_that_is_on_from_the_start_and_can_start_reports_alone(
