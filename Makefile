@@ -113,6 +113,7 @@ fi
 endef
 
 .venv/ready: pyproject.toml constraints.txt
+	@echo "Installing the packages that constraints.txt names into .venv, once: a minute or two, five where uv cannot be had."
 	python3 -m venv .venv
 	$(PY) -m pip install --quiet --disable-pip-version-check uv || true
 	$(call install,test,$(PY))

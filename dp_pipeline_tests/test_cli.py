@@ -283,6 +283,12 @@ def test_the_budget_of_one_data_set_is_that_of_its_population(home_of_rides: Pro
     assert json.loads(home_of_rides.cli_here("budget", "census", "--json").out)["accounts"] == []
 
 
+def test_the_table_of_budgets_says_what_its_columns_are(home_of_rides: Project):
+    said = home_of_rides.cli_here("budget", "rides").out
+    assert "a month: the limit of each calendar month (UTC), its rest: what is left of" in said
+    assert "How to read it" not in home_of_rides.cli_here("budget", "census").out
+
+
 def test_a_run_says_what_was_released_and_where_the_report_is(home_of_rides: Project):
     result = home_of_rides.cli_here("run", "rides", "--epsilon", "5e-1", "--epsilon", "0.50")
     assert (result.code, result.err) == (0, "")

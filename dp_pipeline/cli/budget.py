@@ -66,6 +66,13 @@ def show(dataset: str | None, reader: Reader) -> None:
     )
 
 
+_HOW_TO_READ = (
+    "How to read it: spent, left and ceiling are for ever; a month: the limit of each calendar "
+    "month (UTC), its rest: what is left of this one; not-dp: releases without ε; none: no limit "
+    "is declared."
+)
+
+
 def _print_budgets(accounts: Sequence[Budget]) -> None:
     from dp_pipeline.reporting.text import print_table
 
@@ -80,6 +87,8 @@ def _print_budgets(accounts: Sequence[Budget]) -> None:
         "its rest",
     ]
     print_table("Privacy budgets (ε)", columns, [one.cells() for one in accounts])
+    if accounts:
+        click.echo(_HOW_TO_READ)
     for one in accounts:
         if one.windows_word:
             click.echo(f"{one.population}: {one.windows_word}")

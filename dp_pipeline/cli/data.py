@@ -225,9 +225,14 @@ def data_docs(dataset: str, window: str) -> None:
     from dp_pipeline.raw.great_expectations_session import INDEX, write_data_docs
     from dp_pipeline.raw.snapshot import preparing
     from dp_pipeline.spec.discovery import find_spec
-    from dp_pipeline.spec.errors import NotPrepared
+    from dp_pipeline.spec.errors import DeclarationError, NotPrepared
 
     spec, home = find_spec(dataset), find_home()
+    if spec.windows is not None and not window:
+        raise DeclarationError(
+            f"{spec.name}: --window: expected one whose rows were read, such as "
+            f"{spec.windows.first}, got none"
+        )
     spec = spec.at_window(window) if window else spec
     if home.ledger.account(spec.population) is None:
         # Looking at rows that are not there must not open an account.

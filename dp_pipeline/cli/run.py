@@ -307,7 +307,8 @@ def backfill(
         submit_backfill(request.spec, request.home, partitions)
     reader.note(
         f"{len(partitions)} runs wait in Dagster: its page Runs shows them. A run that "
-        "fails is begun again by the same command; what is released by then costs nothing."
+        "fails is begun again by the same command; what is released by then costs nothing. The "
+        "report is renewed when they are over."
     )
 
 

@@ -7,6 +7,7 @@ stops it after the charge leaves the charge, dead and never refunded.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from fractions import Fraction
 from uuid import uuid4
 
@@ -15,14 +16,14 @@ import numpy as np
 from dp_pipeline import __version__
 from dp_pipeline.estimators.fit import RELATION, UNIT, Estimate, PrivateFit, ReleaseType
 from dp_pipeline.gate.noise import FIT_FOR_RELEASE, NoiseSource, SeededNoise
-from dp_pipeline.ledger import Account, Charge, Ledger, SpendRow
+from dp_pipeline.ledger import Account, Charge, DeadRelease, Ledger, SpendRow
 from dp_pipeline.publish.home import find_home
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.release.accountant import Spend, rho_costs
 from dp_pipeline.release.bundle import PRIOR
 from dp_pipeline.spec.amounts import PURE, Currency, delta_text, epsilon_text, nano_epsilon
 from dp_pipeline.spec.discovered import discovery_price
-from dp_pipeline.spec.errors import DeclarationError
+from dp_pipeline.spec.errors import Damaged, DeclarationError
 from dp_pipeline.spec.parameters import fact_text, texts_of
 
 
@@ -49,7 +50,14 @@ def charged(
     _require_currency(account, of)
     dry_run(of)
     charge = _charge(of, account, noise, key=key or uuid4().hex, facts=facts or {})
-    with ledger.reserve(charge) as reservation:
+    with ExitStack() as entered:
+        try:
+            reservation = entered.enter_context(ledger.reserve(charge))
+        except (Damaged, DeadRelease):
+            # Others asked at the same time, at another ε or in vain: no key but this one is shared.
+            if ledger.state(charge.key) is None:
+                raise
+            raise refined_already() from None
         if reservation.state != "new":
             raise refined_already()
         try:

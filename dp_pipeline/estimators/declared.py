@@ -332,6 +332,10 @@ def _column(name: str, declared: object) -> DeclaredColumn:
         return DeclaredColumn(Attribute(name, name, "clip", undeclared=Undeclared()))
     if isinstance(declared, Mapping) and _is_open(declared):
         return open_column(name, declared)
+    if isinstance(declared, tuple) and _are_bounds(declared):
+        low, high = declared
+        bounds = f'{{"bounds": [{low}, {high}], "bins": 16}}'
+        refuse(name, f"bounds as {bounds}, or two levels as [{low}, {high}]", f"({low}, {high})")
     if not isinstance(declared, Mapping):
         short = "size" if isinstance(declared, Integral) else "levels"
         return nominal_column(name, {short: declared})
@@ -345,6 +349,14 @@ def _column(name: str, declared: object) -> DeclaredColumn:
     if is_moment:
         return moment_column(name, declared)
     return numeric_column(name, declared) if numeric else nominal_column(name, declared)
+
+
+def _are_bounds(declared: tuple[object, ...]) -> bool:
+    """Whether it is what people write for bounds: as levels it would leave nearly every row out."""
+    numbers = (int, float, np.integer, np.floating)
+    return len(declared) == 2 and all(
+        isinstance(one, numbers) and not isinstance(one, bool) for one in declared
+    )
 
 
 def _is_moment(form: Form) -> bool:

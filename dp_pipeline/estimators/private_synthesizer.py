@@ -113,7 +113,8 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
 
         * a list of levels: texts, numbers or truth values. A value is looked up as text, without
           spaces around it: the level 1 takes 1, 1.0 and "1". A pandas ``CategoricalDtype`` is
-          a list too, and gives synthetic columns of that type;
+          a list too, and gives synthetic columns of that type. A tuple of two numbers is refused:
+          ``[0, 1]`` are two levels, and bounds are written ``{"bounds": [0, 20000], "bins": 16}``;
         * a number n: the levels 0..n−1;
         * ``{"levels": [...]}`` or ``{"size": n}``, with ``"other"``, the level that takes unknown
           values, ``"nullable": True``, where a missing value is a level of its own, and beside
@@ -133,7 +134,8 @@ class PrivateSynthesizer(BaseEstimator):  # type: ignore[misc]
           ``"unit"``; or ``{"bounds": [0, 99], "bins": {"quantiles": 16}}`` inside known bounds;
         * ``"discover"``, and not even whether it holds numbers or texts is known: a noisy count
           tells, a tenth of what ``discover`` costs. Types of ``X`` are not asked, because its
-          values make them. ``domain="discover"`` says this of every column.
+          values make them. ``domain="discover"`` says this of every column. Dates are taken for
+          texts, and each day is rare: declare a column of dates by its bounds.
 
         The key ``...`` declares every other column of ``X``, as in
         ``{...: {"bounds": [0, 1], "bins": 8}}``. Columns of an array without a name are called x

@@ -210,7 +210,8 @@ class _Discovery:
         if len(texts) + len(others) < 2:
             raise NotDiscovered(
                 f"levels of {name}: expected two levels that about {float(rule.persons):,.0f} "
-                f"persons each have, got {len(texts)}: raise `discover` or list the levels"
+                f"persons each have, got {len(texts)}: raise `discover` or list the levels, "
+                "and declare dates by their bounds"
             )
         return texts
 

@@ -20,6 +20,7 @@ from dp_pipeline.orchestration.common import RESOURCE, Pipeline, resource_of
 from dp_pipeline.orchestration.jobs import jobs_of
 from dp_pipeline.orchestration.metadata import line_table, raw_metadata, release_metadata
 from dp_pipeline.orchestration.release_assets import release_assets
+from dp_pipeline.orchestration.renewal import renewal_sensor
 from dp_pipeline.publish.account import claiming, open_population, require_snapshot
 from dp_pipeline.publish.domain_release import (
     NAME,
@@ -248,7 +249,8 @@ def pipeline_definitions(specs: tuple[DatasetSpec, ...], pipeline: Pipeline) -> 
     shared = _shared(pipeline)
     with _without_collector():
         chains = [_bound(dataset_assets(spec), shared) for spec in specs]
-        return dg.Definitions.merge(dg.Definitions(**shared), *chains)
+        renewal = dg.Definitions(sensors=renewal_sensor(specs))
+        return dg.Definitions.merge(dg.Definitions(**shared), *chains, renewal)
 
 
 @contextmanager

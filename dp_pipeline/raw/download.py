@@ -24,8 +24,9 @@ from urllib.parse import urljoin, urlsplit
 from dp_pipeline.files import make_private
 from dp_pipeline.raw.snapshot import write_private
 from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.discovery import dataset_files
 from dp_pipeline.spec.errors import SourceError
-from dp_pipeline.spec.source import Source
+from dp_pipeline.spec.source import DATA_FOLDER_VARIABLE, Source
 from dp_pipeline.spec.url import EXPECTED_URL, is_allowed_url, shown_url
 
 IDLE_SECONDS = 30.0
@@ -204,13 +205,31 @@ def located(spec: DatasetSpec, folder: Path, known: Mapping[str, str]) -> Iterat
     files: list[Path] = []
     found = {}
     try:
-        for url in source.locations:
-            files.append(_place(folder, url))
-            found[shown_url(url)] = _fetched(spec, source, url, files[-1], known)
+        with _said_what_else(spec):
+            for url in source.locations:
+                files.append(_place(folder, url))
+                found[shown_url(url)] = _fetched(spec, source, url, files[-1], known)
         yield Located(source, tuple(files), found)
     finally:
         for path in files if spec.is_release else ():
             path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _said_what_else(spec: DatasetSpec) -> Iterator[None]:
+    """A download that fails says where the files may lie, and which data set needs none."""
+    try:
+        yield
+    except SourceError as error:
+        also, like, own = [], f"{spec.name}_like", spec.source.locations
+        if not spec.source.is_named:
+            names = ", ".join(Path(one).name for one in own)
+            also.append(f"`export {DATA_FOLDER_VARIABLE}=FOLDER` names a folder with {names}")
+        elif spec.source.download is not None:
+            also.append(f"it is read from {', '.join(own)} where that is there")
+        if like in dataset_files():
+            also.append(f"{like} is generated, and needs neither")
+        raise SourceError("; ".join([str(error), *also])) from None
 
 
 def _chosen(source: Source) -> Source:

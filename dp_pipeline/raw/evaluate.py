@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dp_pipeline.files import one_thread
 from dp_pipeline.metrics.auc import ClassAuc, adjusted_rand, class_table, f_measure
 from dp_pipeline.metrics.classification import Method, held_out, misclassification, train
 from dp_pipeline.metrics.clustering import nearest_centres, nicv
@@ -186,8 +187,13 @@ MOST_REFINED = 1_000_000
 """Rows of those rounds, a seeded sample where there are more."""
 
 
+@one_thread()
 def reference_of(points: FloatArray, k: int) -> FloatArray:
-    """The centres themselves: what ``reference_centres`` keeps."""
+    """The centres themselves: what ``reference_centres`` keeps.
+
+    On one thread: beside other work, several wait for each other at every step of a start, which
+    takes ten times as long as what they do.
+    """
     if len(points) < k:
         return np.unique(points, axis=0)
     from sklearn.cluster import KMeans

@@ -19,6 +19,7 @@ import hashlib
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
 import time
@@ -53,7 +54,14 @@ from dp_pipeline.release.accountant import Accountant
 from dp_pipeline.release.transcript import Transcript
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.discovery import find_spec
-from dp_pipeline.spec.errors import Damaged, DeclarationError, NotPrepared, PipelineError, one_of
+from dp_pipeline.spec.errors import (
+    Damaged,
+    DeclarationError,
+    NotPrepared,
+    PipelineError,
+    SourceError,
+    one_of,
+)
 from dp_pipeline.studies.report import Family, write_report
 from dp_pipeline.studies.results import Row, System
 
@@ -388,6 +396,20 @@ def _append(file: BinaryIO, line: Mapping[str, Any]) -> None:
     os.fsync(file.fileno())
 
 
+@contextmanager
+def _gone_where_nothing_can_be_read(folder: Path) -> Iterator[None]:
+    """A folder that a study has made goes again where the rows cannot be read or used: it would
+    hold the name of the study and nothing else.
+    """
+    is_new = not folder.exists()
+    try:
+        yield
+    except (SourceError, NotPrepared):
+        if is_new:
+            shutil.rmtree(folder)
+        raise
+
+
 class Cell:
     """What is measured at once, and known by one text. A study's cells are frozen dataclasses whose
     fields are the factors, the repetition last.
@@ -449,7 +471,10 @@ class Study(Family, Generic[AnyCell]):
         cells = [cell for spec in self.specs for cell in self.cells(spec)]
         cells.sort(key=lambda cell: cell.repetition)
         header = self.header()
-        with open_journal(self.folder / "results.jsonl", header) as journal:
+        with (
+            _gone_where_nothing_can_be_read(self.folder),
+            open_journal(self.folder / "results.jsonl", header) as journal,
+        ):
             self._require_same_data(journal)
             missing = [cell for cell in cells if cell.key not in journal.rows]
             if missing:

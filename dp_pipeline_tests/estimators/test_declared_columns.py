@@ -151,6 +151,22 @@ TEXTS: list[tuple[object, str | None]] = [
 ]
 
 
+@pytest.mark.parametrize("written", [(0, 20000), (0.5, 1), (np.int64(0), np.float64(9.5))])
+def test_two_numbers_as_bounds_are_written_are_not_taken_for_two_levels(written: Any):
+    low, high = written
+    with pytest.raises(InvalidParameter) as refused:
+        copier(domain={"rent": written}).fit(VILLAGE)
+    said = str(refused.value)
+    assert said.startswith("domain: column 'rent': expected bounds as {\"bounds\": [")
+    assert f"or two levels as [{low}, {high}], got ({low}, {high})" in said
+    assert declared_columns({"rent": list(written)})[0].attribute.size == 2
+
+
+@pytest.mark.parametrize("levels", [("f", "m"), (False, True), (0, 1, 2), (3,)])
+def test_other_tuples_are_levels(levels: tuple[Any, ...]):
+    assert declared_columns({"one": levels})[0].levels == levels
+
+
 class NoClass:
     """An object whose class cannot be asked for."""
 

@@ -127,6 +127,12 @@ def test_too_little_to_see_is_refused_by_noisy_counts_with_advice():
         copier().fit(people(40))
 
 
+def test_dates_that_are_taken_for_texts_are_refused_with_how_to_declare_them():
+    days = pd.DataFrame({"day": pd.date_range("2026-01-01", periods=400)})
+    with pytest.raises(NotDiscovered, match="and declare dates by their bounds"):
+        copier(domain="discover", epsilon=4, discover=COST).fit(days)
+
+
 def test_constraints_hold_of_what_is_declared_beside_what_is_found():
     said = {"never": [{"sex": "f", "walks": "no"}]}
     rows = people().assign(walks=np.where(people()["sex"] == "f", "yes", "no"))

@@ -21,6 +21,7 @@ from dp_pipeline.estimators.after_fit import WeakSignal
 from dp_pipeline.estimators.discovery import declared_domain
 from dp_pipeline.estimators.frames import counter_over, numeric_columns
 from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.release.clusters import Clusters
 from dp_pipeline.spec.encoding import IntArray
 from dp_pipeline_tests.estimators.people import (
     AWKWARD,
@@ -326,6 +327,20 @@ def test_boxes_without_any_weight_can_be_clustered_again():
     estimator = quiet_fit(private(method="dpqt_kmeans"), AWKWARD["nobody"])
     estimator.synopsis_.weights[:] = -1.0
     assert estimator.recluster(4).shape == (4, 2)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_fit_says_the_noisy_size_of_each_cluster_for_no_further_cost(method: str):
+    rows = np.repeat([[1.0, 1.0], [7.0, 7.0]], [900, 300], axis=0)
+    fit = quiet_fit(private(method=method, n_clusters=2, epsilon=50, nominal_rows=1200), rows)
+    of_rows = np.bincount(fit.predict(rows), minlength=2)
+    assert fit.cluster_sizes_ == pytest.approx(of_rows, abs=10)
+    assert sum(spend.epsilon for spend in fit.spends_) == 50
+
+
+def test_a_release_without_counts_has_no_sizes(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Clusters, "tables", lambda released: {"centres": {"x": released.centres}})
+    assert quiet_fit(private(), VILLAGES).cluster_sizes_ is None
 
 
 def test_a_method_without_a_synopsis_cannot_be_clustered_again():

@@ -9,6 +9,7 @@ import os
 import pickle
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import pytest
 from sklearn.base import clone
 
 from dp_pipeline.estimators import InvalidParameter, PrivateSynthesizer
+from dp_pipeline.estimators.after_fit import DrawInLedger
 from dp_pipeline.estimators.declared import declared_columns, domain_of
 from dp_pipeline.estimators.rows import PreparedRows
 from dp_pipeline.ledger import Account, Ledger
@@ -371,6 +373,30 @@ def test_a_pickle_is_refined_once_as_the_ledger_knows_of_all_of_them(ledger: Led
     for one in (first, again):
         with pytest.raises(InvalidParameter, match="expected a fit that was not refined yet"):
             synthesizer("2.5", **PAID).fit(PEOPLE, refines=one)
+    assert ledger.balance("pure").spent == 2
+
+
+@pytest.mark.parametrize("epsilon", ["2", "2.5"])
+@pytest.mark.parametrize("stops", [False, True], ids=["ends", "stops"])
+def test_who_is_overtaken_by_another_process_is_told_that_the_fit_was_refined(
+    epsilon: str, stops: bool, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, known = synthesizer(**PAID).fit(PEOPLE), DrawInLedger.require_same_rows
+
+    def overtaken(draw: DrawInLedger, rows: str) -> None:
+        known(draw, rows)
+        with monkeypatch.context() as other:
+            other.setattr(DrawInLedger, "require_same_rows", known)
+            if stops:
+                other.setattr(
+                    "dp_pipeline.gate.noise.ExactNoise.refined_laplace", StopsAtOnce.refined_laplace
+                )
+            with pytest.raises(KeyboardInterrupt) if stops else nullcontext():
+                synthesizer("2", **PAID).fit(PEOPLE, refines=first)
+
+    monkeypatch.setattr(DrawInLedger, "require_same_rows", overtaken)
+    with pytest.raises(InvalidParameter, match="expected a fit that was not refined yet"):
+        synthesizer(epsilon, **PAID).fit(PEOPLE, refines=first)
     assert ledger.balance("pure").spent == 2
 
 

@@ -35,7 +35,7 @@ class Sensor:
         forget   as after a crash between the run and the cursor
         """
         definitions = definitions_of(self._spec, self._project.home)
-        (sensor,) = definitions.sensors or []
+        sensor = definitions.resolve_sensor_def(f"{self._spec.name}_new_rows")
         with dg.build_sensor_context(
             instance=self._project.instance,
             cursor=self.cursor,

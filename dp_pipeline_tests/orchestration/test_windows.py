@@ -557,7 +557,9 @@ def test_the_steward_is_told_which_week_failed_and_has_its_pages_written(ran: An
     written = project.cli_here("data", "docs", "stream", "--window", "2026-W02")
     assert (written.code, written.err) == (0, "")
     assert "raw/stream/2026-W02/great_expectations" in written.out
-    assert project.cli_here("data", "docs", "stream").code == 2
+    refused = project.cli_here("data", "docs", "stream")
+    assert refused.code == 2
+    assert "--window: expected one whose rows were read, such as 2026-W01, got none" in refused.err
 
 
 def test_weeks_are_added_up_to_a_month_for_nothing(ran: Any) -> None:

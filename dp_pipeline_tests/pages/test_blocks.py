@@ -136,7 +136,7 @@ def for_windows(folder: Path) -> None:
     today = dt.datetime.now(dt.UTC).date()
     mondays = [dt.date.fromisocalendar(2026, week, 1) for week in (1, 2, 3, 4)]
     mondays += [today - dt.timedelta(days=today.weekday() + 7 * back) for back in (0, 1, 2)]
-    (folder / "rides").mkdir()
+    (folder / "my_data/rides").mkdir(parents=True)
     columns = {
         "rider": "rider_id",
         "x": "age",
@@ -147,7 +147,7 @@ def for_windows(folder: Path) -> None:
     for monday in mondays:
         year, week, _ = monday.isocalendar()
         text = lines_of(rides(400, weeks=(monday.isoformat(),)), columns)
-        (folder / f"rides/{year}-W{week:02}.csv").write_text(text, encoding="utf-8")
+        (folder / f"my_data/rides/{year}-W{week:02}.csv").write_text(text, encoding="utf-8")
 
 
 def nothing(_: Path) -> None:
@@ -166,13 +166,10 @@ RUN_HERE: dict[str, Callable[[Path], None]] = {
 }
 """Page → what lies in the reader's folder before the first block."""
 
-VARIABLES = {"docs/windows.md": {"DP_PIPELINE_DATASETS": "."}}
-
 
 @pytest.mark.parametrize("page", RUN_HERE)
 def test_the_blocks_of_a_page_run_and_print_what_it_shows(page: str, reader: Reader):
     RUN_HERE[page](reader.folder)
-    reader.environment |= VARIABLES.get(page, {})
     for block in blocks(page):
         printed = reader.follow(block)
         if block.shown is not None and block.language == "bash" and block.is_run:

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from dp_pipeline.raw import evaluate
 from dp_pipeline.raw.counters.memory import MemoryCounter
@@ -86,6 +88,19 @@ def test_kmeans_starts_on_a_sample_and_goes_on_over_all_rows(monkeypatch):
     refined = evaluate.reference_of(points, 3)
     # The mean of about 100 rows is off by 0.1 in each direction: 0.5 is five of those.
     assert 0 < np.abs(np.sort(refined, axis=0) - np.sort(whole, axis=0)).max() < 0.5
+
+
+def test_kmeans_uses_one_thread_whatever_the_program_around_it_does(monkeypatch):
+    threads, fit = set[int](), KMeans.fit
+
+    def counting(*asked: object) -> object:
+        threads.update(one["num_threads"] for one in threadpool_info())
+        return fit(*asked)
+
+    monkeypatch.setattr(KMeans, "fit", counting)
+    with threadpool_limits(2):
+        evaluate.reference_of(np.array([[0.0], [1.0], [9.0], [10.0]]), 2)
+    assert threads == {1}
 
 
 def test_fewer_rows_than_centres_have_a_floor_of_zero_and_no_ratio(spec, tmp_path):

@@ -98,7 +98,7 @@ def test_a_report_asks_nothing_of_the_network_and_runs_no_script(tmp_path):
         assert tag not in {"script", "iframe", "object", "embed", "form"}
         assert not any(name.startswith("on") for name in attributes)
         for name in ("src", "href"):
-            assert (attributes.get(name) or "data:").startswith("data:")
+            assert (attributes.get(name) or "data:").startswith(("data:", "#"))
 
 
 def test_a_report_carries_its_pictures_unchanged(tmp_path):
@@ -230,6 +230,28 @@ def test_releases_of_the_same_rows_without_an_epsilon_are_named_in_big_letters(t
     assert f"<li>{others[0]}</li><li>&lt;script&gt;" in text
     assert "what those tell is not bounded, alone or together with these" in text
     assert 'class="alarm"' not in written(tmp_path)
+
+
+def test_what_is_promised_stands_first_and_the_rest_of_it_is_one_click_away(tmp_path):
+    two = [release(), release(model="other")]
+    text = " ".join(written(tmp_path, releases=two, beside=["kjig at K=5"]).split())
+    first = "<h2>What is promised</h2>"
+    assert (
+        text.index("ALSO RELEASED WITHOUT ε") < text.index(first) < text.index("Who is protected")
+    )
+    assert "All 2 on this page together cost ε = 1: no result gets more than 2.72 times" in text
+    assert text.count('<a href="#guaranteed">') == text.count('id="guaranteed"') == 1
+
+
+def test_a_large_sum_is_not_told_as_a_number_of_times(tmp_path):
+    many = [release(model=f"m{number}") for number in range(11)]
+    text = " ".join(written(tmp_path, releases=many).split())
+    assert "All 11 on this page together cost ε = 5.5: together they bound little" in text
+
+
+def test_draws_that_protect_nobody_promise_nothing(tmp_path):
+    assert "What is promised" not in written(tmp_path, releases=[release(**SEEDED)])
+    assert "What is promised" in written(tmp_path, releases=[release(**SEEDED), release()])
 
 
 def test_what_speaks_against_releases_stands_once_before_their_numbers(tmp_path):

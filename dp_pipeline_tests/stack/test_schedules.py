@@ -1,4 +1,4 @@
-"""Schedules and sensors in a real daemon: off until somebody turns them on."""
+"""Schedules and sensors in a real daemon: all that spend are off until somebody turns them on."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from dp_pipeline.orchestration.renewal import SENSOR
 from dp_pipeline_tests.stack.dagster_stack import DagsterStack
 
 pytestmark = pytest.mark.stack
@@ -13,9 +14,12 @@ pytestmark = pytest.mark.stack
 MONDAY = datetime(2026, 11, 23, 6, tzinfo=UTC)
 
 
-def test_every_schedule_and_sensor_is_off_when_dagster_starts(stack: DagsterStack):
+def test_every_schedule_and_sensor_but_the_one_for_reports_is_off_when_dagster_starts(
+    stack: DagsterStack,
+):
     schedules, sensors = stack.client.schedules(), stack.client.sensors()
     assert "rides_weekly" in schedules
+    assert sensors.pop(SENSOR) == "RUNNING"
     assert set(schedules.values()) | set(sensors.values()) == {"STOPPED"}
 
 

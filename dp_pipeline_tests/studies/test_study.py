@@ -413,6 +413,31 @@ def test_a_download_that_the_ledger_protects_by_its_hash_is_not_studied(
     assert not list((tmp_path / "out").rglob("*.csv"))
 
 
+def test_rows_that_cannot_be_downloaded_leave_no_folder_and_say_what_else_there_is(
+    tmp_path: Path, datasets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DP_PIPELINE_DATA", raising=False)
+    monkeypatch.setenv("DP_PIPELINE_DATASETS", str(tmp_path))
+    text, out = (datasets / "points.yaml").read_text(encoding="utf-8"), tmp_path / "out"
+    (tmp_path / "points_like.yaml").write_text(text.replace("points", "points_like"), "utf-8")
+    (line,) = [one for one in text.splitlines() if one.startswith("source:")]
+    download = "{url: 'http://127.0.0.1:9/points.csv', at_most_mb: 1}"
+    remote = f"source: {{kind: csv, path: $DP_PIPELINE_DATA/points.csv, download: {download}}}"
+    (tmp_path / "points.yaml").write_text(text.replace(line, remote), "utf-8")
+    result = command("clustering", "--dataset", "points", "--repeats", "1", "--out", str(out))
+    assert result.exit_code == 1
+    assert result.output.count("\n") == 1
+    assert "a server that answers, got" in result.output
+    assert "`export DP_PIPELINE_DATA=FOLDER` names a folder with points.csv; " in result.output
+    assert "points_like is generated, and needs neither" in result.output
+    assert not out.exists()
+    (out / "kept").mkdir(parents=True)
+    monkeypatch.setenv("DP_PIPELINE_DATA", str(tmp_path))
+    again = command("clustering", "--dataset", "points", "--out", str(out))
+    assert f"read from {tmp_path / 'points.csv'} where that is there" in again.output
+    assert (out / "kept").is_dir(), "what was there before stays"
+
+
 @pytest.mark.parametrize(
     ("kind", "arguments", "words"),
     [

@@ -1,0 +1,141 @@
+"""The report of a data set follows its releases, whoever started the runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import dagster as dg
+import pytest
+from dagster import DagsterRunStatus
+
+from dp_pipeline.orchestration import renewal
+from dp_pipeline.orchestration.common import Pipeline
+from dp_pipeline.orchestration.dataset import pipeline_definitions
+from dp_pipeline.orchestration.jobs import jobs_of, sweep_job_name
+from dp_pipeline.orchestration.renewal import SENSOR
+from dp_pipeline.publish.home import Home
+from dp_pipeline.publish.outcome import report_path
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline_tests.orchestration.patients import WARD, declare
+from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project, definitions_of
+
+pytestmark = pytest.mark.chain
+
+
+def tick(project: Project, spec: DatasetSpec) -> list[dg.RunRequest]:
+    """What one look asks for."""
+    definitions = definitions_of(spec, project.home)
+    with dg.build_sensor_context(
+        instance=project.instance, repository_def=definitions.get_repository_def()
+    ) as context:
+        return list(definitions.resolve_sensor_def(SENSOR).evaluate_tick(context).run_requests)
+
+
+def asked(project: Project, spec: DatasetSpec) -> list[list[str]]:
+    """The assets of each run that one look asks for."""
+    requests = tick(project, spec)
+    return [["/".join(key.path[1:]) for key in one.asset_selection or []] for one in requests]
+
+
+def released(project: Project, spec: DatasetSpec, epsilon: str) -> None:
+    """One run of the backfill over ε."""
+    job = definitions_of(spec, project.home).resolve_job_def(sweep_job_name(spec))
+    quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+    done = job.execute_in_process(
+        instance=project.instance, partition_key=epsilon, run_config=quiet
+    )
+    assert done.success
+
+
+@contextmanager
+def waiting(project: Project, spec: DatasetSpec) -> Iterator[None]:
+    """A run of the backfill that is not over."""
+    job = definitions_of(spec, project.home).resolve_job_def(sweep_job_name(spec))
+    run = project.instance.create_run_for_job(job, status=DagsterRunStatus.STARTED)
+    yield
+    project.instance.delete_run(run.run_id)
+
+
+@pytest.fixture
+def spec(rides: Project) -> DatasetSpec:
+    return rides.declare("rides", RIDES)
+
+
+def test_a_backfill_renews_the_report_once_when_its_last_run_is_over(
+    rides: Project, spec: DatasetSpec
+):
+    assert asked(rides, spec) == []
+    released(rides, spec, "0.1")
+    with waiting(rides, spec):
+        assert asked(rides, spec) == []
+    released(rides, spec, "0.5")
+    assert asked(rides, spec) == [["comparison", "budget"]]
+    (request,) = tick(rides, spec)
+    rides.launch(spec, *asked(rides, spec)[0])
+    assert "ε=0.5" in report_path(rides.request(spec)).read_text(encoding="utf-8")
+    assert asked(rides, spec) == []
+    rides.launch(spec, "dpqt_kmeans", partition="0.1")
+    (again,) = tick(rides, spec)
+    assert again.run_key != request.run_key
+
+
+def test_a_report_that_fails_is_not_asked_for_again_until_there_is_more_to_tell(
+    rides: Project, spec: DatasetSpec
+):
+    released(rides, spec, "0.1")
+    first, second = tick(rides, spec), tick(rides, spec)
+    assert [one.run_key for one in first] == [one.run_key for one in second]
+    released(rides, spec, "0.5")
+    assert [one.run_key for one in tick(rides, spec)] != [one.run_key for one in first]
+
+
+def test_a_long_backfill_renews_the_report_once_an_hour(
+    rides: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
+):
+    released(rides, spec, "0.1")
+    rides.launch(spec, "comparison", "budget")
+    released(rides, spec, "0.5")
+    with waiting(rides, spec):
+        assert asked(rides, spec) == []
+        monkeypatch.setattr(renewal, "LONGEST_WAIT", 0.0)
+        assert asked(rides, spec) == [["comparison", "budget"]]
+
+
+def test_what_the_command_runs_leaves_nothing_to_renew(rides: Project, spec: DatasetSpec):
+    rides.run(spec)
+    assert asked(rides, spec) == []
+
+
+def test_runs_of_another_data_set_are_not_waited_for(rides: Project, spec: DatasetSpec):
+    other = rides.declare("walks", RIDES)
+    released(rides, spec, "0.1")
+    with waiting(rides, other):
+        assert asked(rides, spec) == [["comparison", "budget"]]
+
+
+def test_the_report_with_an_epsilon_tells_of_k_anonymous_releases_too(project: Project):
+    spec = declare(project)
+    pages = {"/".join(one.key.path[1:]): one for one in renewal.pages_of(spec)}
+    beside = dg.AssetKey(["patients", "k_anonymous", "kjig"])
+    assert set(pages) == {"comparison", "k_anonymous/comparison"}
+    assert all(beside in one.told for one in pages.values())
+    own = dg.AssetKey(["patients", "evaluation"])
+    assert [own in one.told for one in pages.values()] == [True, False]
+    public, _ = renewal.pages_of(declare(project, WARD))
+    assert beside not in public.told, "a page of public rows says nothing of them"
+
+
+def test_it_is_the_one_sensor_that_is_on_from_the_start_and_can_start_reports_alone(
+    project: Project,
+):
+    specs = (project.declare("plants", PLANTS), project.declare("rides", RIDES))
+    definitions = pipeline_definitions(specs, Pipeline(Home(project.folder)))
+    states = {one.name: one.default_status for one in definitions.sensors or []}
+    on = [name for name, state in states.items() if state == dg.DefaultSensorStatus.RUNNING]
+    assert on == [SENSOR]
+    sensor = definitions.resolve_sensor_def(SENSOR)
+    selected = sensor.asset_selection.resolve(definitions.resolve_asset_graph())
+    assert {key.path[-1] for key in selected} == {"comparison", "budget"}
+    assert {key.path[0] for key in selected} == {"plants", "rides"}
+    assert len(jobs_of(specs[0])) > 1, "a run is known by any of its jobs"
