@@ -290,9 +290,7 @@ def test_the_seed_decides(protocol):
     rng = np.random.default_rng(3)
     rows = two_classes(population(rng.integers(0, 2, (60, 5)), rng.integers(0, 2, 60).tolist()))
     first, again, other = (
-        evaluate(
-            rows, Kjig(), KAnonymityGuarantee(k=5), protocol=protocol, folds=2, seed=seed
-        ).aucs
+        evaluate(rows, Kjig(), KAnonymityGuarantee(k=5), protocol=protocol, folds=2, seed=seed).aucs
         for seed in (1, 1, 2)
     )
     assert first == again != other

@@ -81,7 +81,7 @@ def declare_answers(
     folder: Path,
     name: str = "answers",
     *,
-    rows: int = 150,
+    rows: int = 300,
     sample: str = "",
     more: str = METHODS,
     **head: str,
