@@ -49,7 +49,7 @@ every_case = pytest.mark.parametrize("case", CASES)
 every_strength = pytest.mark.parametrize(
     ("epsilon", "rows_reached"),
     [(EPSILONS[0], 3), (EPSILONS[1], 3), (EPSILONS[2], 1)],
-    ids=["ε = 0.1, three rows", "ε = 1, three rows", "ε = 2.5, one row"],
+    ids=["0.1-three rows", "1-three rows", "2.5-one row"],
 )
 """The most noise that any of these has, the least, and some between them."""
 every_distance = pytest.mark.parametrize(
