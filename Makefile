@@ -1,5 +1,5 @@
 # Thin words for what README.md says.
-.PHONY: demo test test-chain test-ui test-stack test-resolutions lint docs ui study bench bench-parts lock
+.PHONY: demo test test-chain test-ui test-stack test-resolutions lint types contracts docs ui study bench bench-parts lock
 
 PY := .venv/bin/python
 export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
@@ -11,8 +11,9 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: .venv/ready
 	.venv/bin/dp-pipeline demo
 
-# Two files at a time; each file by one process, which makes its fixtures once. The longest files first,
-# in the order of dp_pipeline_tests/conftest.py: else one process works alone at the end.
+# Two files at a time; each file by one process, which makes its fixtures once, and so are the folders
+# that dp_pipeline_tests/conftest.py names. The longest first, in its order: else one process works
+# alone at the end.
 test: .venv/ready lint
 	$(PY) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
@@ -52,7 +53,13 @@ $(RESOLUTIONS): test-%: .venv/ready
 lint: .venv/ready
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
+	$(MAKE) --no-print-directory --jobs 2 --output-sync types contracts
+
+# Each takes most of a core.
+types: .venv/ready
 	.venv/bin/mypy
+
+contracts: .venv/ready
 	.venv/bin/lint-imports --no-cache
 
 # The pages in docs/ as a site, build/docs/html, with the reference of Python names from docstrings. A

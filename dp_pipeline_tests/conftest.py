@@ -3,6 +3,7 @@ import os
 import shutil
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -23,8 +24,8 @@ IN_MEMORY, ROOM = Path("/dev/shm"), 4 << 30
 if os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free > ROOM:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
 
-# How long one example takes says how busy the computer is.
-settings.register_profile("patient", deadline=None)
+# How long one example takes says how busy the computer is. As many examples as most tests ask for.
+settings.register_profile("patient", deadline=None, max_examples=60)
 settings.load_profile("patient")
 
 # Thousands of modules and tests are collected, and all of them stay: see below.
@@ -39,8 +40,11 @@ def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest
     return [one for one in (yield) if type(one) is pytest.Module]
 
 
-LONGEST_FIRST = ("test_cli.py", "orchestration", "ledger", "models", "raw")
+LONGEST_FIRST = ("test_cli.py", "orchestration", "ledger", "studies", "models", "raw")
 """Files and folders whose files take longest: whole chains, servers, thousands of cases."""
+
+BY_ONE_PROCESS = ("orchestration", "ledger", "studies")
+"""Folders whose files share what takes seconds to make: a released data set, a server, studies."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -54,6 +58,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return found[0] if found else len(LONGEST_FIRST)
 
     items.sort(key=place)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """``--dist loadfile``, but some folders are handed out whole. Not with chains: those of one
+    folder take longer than everything else.
+    """
+    without_chains = "not chain" in config.getvalue("markexpr")
+    if config.getvalue("dist") != "loadfile" or not without_chains:
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class LoadFolders(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            shared = [name for name in Path(file).parts if name in BY_ONE_PROCESS]
+            return shared[0] if shared else file
+
+    return LoadFolders(config, log)
 
 
 @pytest.fixture(scope="module")

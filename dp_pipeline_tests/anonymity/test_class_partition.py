@@ -83,7 +83,7 @@ def started(
         return None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(bits_and_labels(), promises, st.booleans())
 def test_the_kernel_decides_and_counts_as_a_loop_over_rows_does(drawn, promise, by_label):
     matrix, target = drawn

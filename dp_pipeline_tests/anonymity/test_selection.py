@@ -87,7 +87,7 @@ def tried(kind: type[Method], rows: CodedRows, promise: KAnonymityGuarantee) -> 
 
 
 @each_method
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(rows=coded_rows(), promise=promises)
 def test_what_is_released_keeps_the_promise(kind, rows, promise):
     found = tried(kind, rows, promise)
@@ -103,7 +103,7 @@ def test_what_is_released_keeps_the_promise(kind, rows, promise):
 
 
 @each_method
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(rows=coded_rows())
 def test_k_of_nought_and_one_keep_every_bit(kind, rows):
     bits = cumulative_bits(rows.columns) if kind is Kjig else one_hot_bits(rows.columns)
@@ -114,7 +114,7 @@ def test_k_of_nought_and_one_keep_every_bit(kind, rows):
 
 
 @each_method
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(rows=coded_rows(at_least=2), promise=promises, random=st.randoms(use_true_random=False))
 def test_the_order_of_the_rows_changes_nothing(kind, rows, promise, random):
     order = list(range(len(rows)))
@@ -128,7 +128,7 @@ def test_the_order_of_the_rows_changes_nothing(kind, rows, promise, random):
 
 
 @each_method
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(rows=coded_rows(at_least=2), promise=promises)
 def test_released_rows_do_not_lie_as_they_did_in_the_source(kind, rows, promise):
     backwards = rows.some(np.arange(len(rows))[::-1])
@@ -145,7 +145,7 @@ def test_released_rows_do_not_lie_as_they_did_in_the_source(kind, rows, promise)
     [kind for kind in SELECTING if kind not in (HamdistBackward, HamdistRatio)],
     ids=lambda kind: kind.__name__,
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(rows=coded_rows(), promise=promises)
 def test_no_bit_that_tells_rows_apart_can_be_added(kind, rows, promise):
     found = tried(kind, rows, promise)
@@ -163,7 +163,7 @@ def test_no_bit_that_tells_rows_apart_can_be_added(kind, rows, promise):
         assert partition.cut(partition.split([rare[at]])).tolist() == [0]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(rows=coded_rows(at_least=1), k=st.integers(2, 4))
 def test_every_part_of_a_k_anonymous_set_of_bits_is_k_anonymous(rows, k):
     if len(rows) < k:
@@ -223,7 +223,7 @@ def test_the_rankings_result_depends_on_order_and_classes_alone():
     assert one == two
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(rows=coded_rows())
 def test_hamdist_in_closed_form_is_the_sum_over_all_pairs(rows):
     bits = one_hot_bits(rows.columns)
@@ -296,7 +296,7 @@ def test_less_rows_than_k_give_an_error_and_no_recoding(kind):
     assert built(kind).recode(TEN, KAnonymityGuarantee(10), seed=0).release(TEN) is not None
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(rows=coded_rows(at_least=2), k=st.integers(2, 5))
 def test_kjig_with_two_diversity_never_leaves_a_class_of_one_label(rows, k):
     found = tried(Kjig, rows, KAnonymityGuarantee(k, diversity=2))

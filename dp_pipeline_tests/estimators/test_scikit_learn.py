@@ -59,7 +59,6 @@ OF_THE_SELECTOR = {
 @parametrize_with_checks(
     [
         KAnonymousSelector(),
-        KAnonymousSelector(2, edges=[-1, 0, 1]),
         KAnonymousSelector(2, edges=[-1, 0, 1], method="hamdist_ratio", diversity=2, suppress=0.1),
         KAnonymousSelector(2, method="cluster_k_anonymity"),
     ],

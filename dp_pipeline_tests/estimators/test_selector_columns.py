@@ -147,7 +147,7 @@ def test_cuts_that_rows_propose_are_round(numbers: Any, cuts: tuple[float, ...])
 
 
 @given(st.lists(st.floats(), min_size=1, max_size=30))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_any_numbers_have_cuts_that_ascend(numbers: list[float]):
     cuts = proposed_cuts(np.array(numbers))
     assert cuts

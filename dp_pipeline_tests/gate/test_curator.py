@@ -751,7 +751,7 @@ def fuzz_sensitivity(kind: str, *, share: Fraction) -> None:
     @settings(
         derandomize=True,
         deadline=None,
-        max_examples=40,
+        max_examples=25,
         database=None,
         phases=[Phase.explicit, Phase.generate],
     )

@@ -292,8 +292,8 @@ def test_no_person_makes_any_answer_likelier_by_more_than_epsilon(
         eve = [(place, "a", "eve") for place in places]
         mallory: list[Row] = [(2.0**at, "a", "eve") for at in (3, 40)]
         neighbour = TOWN if relation == "add_remove" else [*TOWN, *mallory]
-        for one, other in (([*TOWN, *eve], neighbour), (neighbour, [*TOWN, *eve])):
-            largest = max(largest, abs(sum(losses(spec, one, other, seed))))
+        # The other way round it is the same with the other sign: the answers are forced.
+        largest = max(largest, abs(sum(losses(spec, [*TOWN, *eve], neighbour, seed))))
     # Nearly all forced answers are above the counts, so what one person loses another one gains.
     assert {"add_remove": 0.7, "replace_one": 0.4}[relation] < largest <= 1 + 1e-9
 

@@ -52,17 +52,17 @@ def probability_of(vectors: np.ndarray, scale: Fraction) -> float:
 @pytest.mark.parametrize("source", SOURCES, ids=lambda one: one.name)
 @pytest.mark.parametrize(("size", "scale"), [(2, Fraction(1)), (3, Fraction(1, 2))])
 def test_every_vector_has_its_probability(source: NoiseSource, size: int, scale: Fraction) -> None:
-    assert probability_of(drawn(source, size, scale, 2500), scale) > ALARM
+    assert probability_of(drawn(source, size, scale, 1200), scale) > ALARM
 
 
-@pytest.mark.parametrize("scale", [Fraction(1, 2), Fraction(7, 3), Fraction(10)])
+@pytest.mark.parametrize("scale", [Fraction(1, 2), Fraction(7, 3)])
 def test_of_one_number_it_is_the_discrete_laplace(scale: Fraction) -> None:
     assert fit(drawn(SeededNoise(3), 1, scale, 4000).ravel(), scale) > ALARM
 
 
 def test_the_radius_is_that_of_many_numbers() -> None:
     # 40 numbers at a scale of 30, where about half of the radii are kept.
-    size, scale, times = 40, Fraction(30), 1000
+    size, scale, times = 40, Fraction(30), 400
     radii = np.abs(drawn(SeededNoise(4), size, scale, times)).max(axis=1)
     r = np.arange(20_000)
     weights = np.diff((2.0 * r + 1) ** size, prepend=0.0) * np.exp(-r / 30)
@@ -107,7 +107,7 @@ def one_too_few(size, scale, uniform):
 @pytest.mark.parametrize("mutant", [uniform_radius, always_kept, one_too_few])
 def test_a_wrong_sampler_is_caught(mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dp_pipeline.gate.samplers.linf_noise", mutant)
-    assert probability_of(drawn(SeededNoise(6), 2, Fraction(1), 4000), Fraction(1)) < ALARM
+    assert probability_of(drawn(SeededNoise(6), 2, Fraction(1), 1200), Fraction(1)) < ALARM
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda one: one.name)

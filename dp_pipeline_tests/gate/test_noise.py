@@ -137,7 +137,7 @@ def test_every_integer_below_the_bound_comes_from_equally_many_words(bound: int)
     assert set(np.bincount(drawn, minlength=bound)) == {2**16 // bound}
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=100)
 @given(bound=st.integers(1, 2**80), size=st.integers(0, 40), seed=st.integers(0, 99))
 def test_uniform_integers_stay_below_any_bound(bound: int, size: int, seed: int) -> None:
     drawn = UniformIntegers(np.random.default_rng(seed).bytes).below(bound, size)
@@ -211,7 +211,7 @@ def test_noise_meets_each_count_where_it_stands_in_any_memory_layout(source: Noi
         assert np.abs(source.discrete_laplace(view, Fraction(2)) - view).max() < 1000
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=100)
 @given(
     counts=st.lists(st.integers(int(INT64.min), int(INT64.max)), min_size=1, max_size=6),
     scale=st.sampled_from([Fraction(1, 3), Fraction(10), Fraction(2**40), Fraction(2**55)]),
@@ -282,7 +282,7 @@ def test_nobody_is_chosen_among_nobody(source: NoiseSource) -> None:
 # OpenDP.
 
 
-@settings(derandomize=True, max_examples=300)
+@settings(derandomize=True, max_examples=150)
 @given(st.fractions(min_value=Fraction(1, 10**30), max_value=2**55))
 def test_opendp_gets_the_smallest_float_that_is_not_below_the_scale(scale: Fraction) -> None:
     at_least = float_at_least(scale)

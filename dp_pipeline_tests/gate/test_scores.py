@@ -261,7 +261,7 @@ def test_the_gap_is_its_formula(table: Table) -> None:
     assert GAP.score(table) == sum(abs(UNIT * c - e) for c, e in pairs)
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=60)
 @given(table=tables, cell=cells)
 def test_one_row_moves_the_gap_by_at_most_one_row_and_twice_u_by_less_than_four(
     table: Table, cell: int
@@ -372,7 +372,7 @@ def test_mutual_information_pays_for_its_formula_and_for_every_rounding(
     assert UNIT * formula + 9 - 1e-3 <= paid < UNIT * formula + 10 + 1e-3
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=60)
 @given(table=tables, moves=st.tuples(cells, cells), seed=st.integers(0, 99))
 def test_one_replaced_row_of_a_large_table_stays_within_linf(
     table: Table, moves: tuple[int, int], seed: int

@@ -26,7 +26,7 @@ COUNTS = (0, 3, 0, 1)
 
 OCCUPIED = np.array([[1, 3], [3, 1]])
 SCALE, THRESHOLD = Fraction(7, 3), 2
-DRAWS = 2500
+DRAWS = 1000
 
 Outcome = tuple[int, ...]
 """What each cell shows: 0 below the threshold, else 1, 2, … for the threshold, one more, …"""

@@ -164,7 +164,7 @@ def test_the_decay_is_at_least_the_scale_times_the_logarithm_at_every_magnitude(
     assert delta <= exponent * below * scale * Fraction(1000001, 1000000) + 1
 
 
-@settings(derandomize=True, deadline=None, max_examples=80)
+@settings(derandomize=True, deadline=None, max_examples=40)
 @given(
     fan=st.sampled_from(FANS),
     distance=st.integers(1, 10**6),

@@ -100,7 +100,7 @@ def test_in_any_dimension_an_added_person_moves_nothing_but_counts(case: str, d:
 
 
 @every_case
-@every_dimension
+@pytest.mark.parametrize("d", [1, 16])
 @pytest.mark.parametrize("sides", SIDES)
 def test_any_box_gives_centres_inside_it(case: str, d: int, sides: str) -> None:
     domain = space(d, sides)
@@ -110,7 +110,7 @@ def test_any_box_gives_centres_inside_it(case: str, d: int, sides: str) -> None:
 
 
 @every_case
-@every_dimension
+@pytest.mark.parametrize("d", [1, 16])
 @pytest.mark.parametrize("sides", SIDES)
 def test_next_to_no_noise_gives_centres_inside_any_box(case: str, d: int, sides: str) -> None:
     # Ten rows are planned with: at ε = 1000 a thousand would deserve 10^7 cells.

@@ -66,7 +66,7 @@ def test_a_threshold_is_that_of_the_paper_in_rows() -> None:
         assert found[pair] == pytest.approx(1000 * (theta / 2) ** 0.5, rel=1e-3)
 
 
-@settings(derandomize=True, deadline=None, max_examples=80)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(st.lists(st.integers(0, 30), min_size=6, max_size=6).filter(any))
 def test_what_passes_the_threshold_has_the_mutual_information_of_the_paper(
     cells: list[int],

@@ -36,7 +36,7 @@ def every_maximal_set(sizes: dict[str, int], cells: int) -> set[tuple[str, ...]]
     }
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=60)
 @given(sizes=SMALL_SIZES, cells=st.integers(1, 200))
 def test_every_maximal_set_is_found_once(sizes: dict[str, int], cells: int) -> None:
     found = list(maximal_sets(sizes, cells))

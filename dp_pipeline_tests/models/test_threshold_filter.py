@@ -31,7 +31,7 @@ every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys(
 # What is kept.
 
 
-@settings(derandomize=True, max_examples=80)
+@settings(derandomize=True, max_examples=50)
 @given(
     cells=st.integers(1, 1 << 62),
     scale=st.fractions(Fraction(1, 100), 10**4, max_denominator=1000),

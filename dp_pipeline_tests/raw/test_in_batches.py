@@ -93,7 +93,7 @@ def group_sizes(snapshot: Snapshot, stage: str) -> list[int]:
     at_most=st.integers(1, 3),
     whole_numbers=st.booleans(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_the_same_rows_of_every_person_are_kept_however_they_are_cut(
     tmp_path_factory: pytest.TempPathFactory,
     ids: list[str | None],
@@ -209,7 +209,7 @@ LINES = [
     part=st.integers(1, 40),
     comment=st.booleans(),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_a_file_of_lines_says_the_same_however_it_is_read(
     tmp_path_factory: pytest.TempPathFactory,
     lines: list[bytes],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 from math import ceil, log
 
 import numpy as np
@@ -35,13 +36,20 @@ NOISY = [[3, 4], [20, 7], [-2, 9], [8, 0], [30, -9], [4, 3]]
 
 def chance_of(rows: int, least: int, promise: ClassPromise) -> float:
     """P(a class of so many rows is published), by summing the products of all noises."""
-    end = ceil(60 * promise.scale) + 10
-    q = np.exp(-1 / float(promise.scale))
+    total = noise_of_sums(promise.labels, promise.scale)
+    return float(total[len(total) // 2 + least - rows :].sum())
+
+
+@cache
+def noise_of_sums(labels: int, scale: Fraction) -> np.ndarray:
+    """P(the noises of a class add up to this), zero in the middle."""
+    end = ceil(60 * scale) + 10
+    q = np.exp(-1 / float(scale))
     one = (1 - q) / (1 + q) * q ** np.abs(np.arange(-end, end + 1))
     total = np.array([1.0])
-    for _ in range(promise.labels):
+    for _ in range(labels):
         total = np.convolve(total, one)
-    return float(total[promise.labels * end + least - rows :].sum())
+    return total
 
 
 def promises() -> list[ClassPromise]:

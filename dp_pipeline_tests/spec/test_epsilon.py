@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dp_pipeline.spec.amounts import NANO, epsilon_text, nano_epsilon, parse_epsilon
 from dp_pipeline.spec.errors import BudgetExceeded, DeclarationError, Refused
 
-exactly = settings(derandomize=True, deadline=None, max_examples=200)
+exactly = settings(derandomize=True, deadline=None, max_examples=100)
 nanos = st.integers(1000, 10**6 * NANO)
 
 
