@@ -234,8 +234,8 @@ def move() -> None:
 
     The rows keep their hashes and the ledger its head. Keys and locks stay in the home.
     """
+    from dp_pipeline.ledger.book import LEDGER_VARIABLE
     from dp_pipeline.ledger.export import move_to_server
-    from dp_pipeline.ledger.postgres import LEDGER_VARIABLE
     from dp_pipeline.publish.home import find_home
     from dp_pipeline.spec.errors import DeclarationError
 

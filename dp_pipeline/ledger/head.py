@@ -23,14 +23,11 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-
-from sqlalchemy import Connection, select
 
 from dp_pipeline import files
 from dp_pipeline.files import write_whole
-from dp_pipeline.ledger.tables import GENESIS, entries
+from dp_pipeline.ledger.chain import Tip
 from dp_pipeline.spec.errors import Damaged, PipelineError, bounded_bytes, system_line
 
 _SHORTEST_KEY = 16
@@ -78,25 +75,6 @@ _MOST_BYTES = 4096
 """Of a head file: a number and a hash."""
 
 
-@dataclass(frozen=True)
-class Tip:
-    """The newest row of a ledger: its number and its hash; 0 before there is one."""
-
-    sequence: int = 0
-    hash: str = GENESIS
-
-    def to_text(self) -> str:
-        """As the head file holds it."""
-        return json.dumps({"sequence": self.sequence, "hash": self.hash}) + "\n"
-
-
-def newest(connection: Connection) -> Tip:
-    """The newest row of the ledger."""
-    query = select(entries.c.sequence, entries.c.hash).order_by(entries.c.sequence.desc())
-    row = connection.execute(query.limit(1)).first()
-    return Tip(row.sequence, row.hash) if row else Tip()
-
-
 class Head:
     """The file that holds the tip; 0600, written whole or not at all."""
 
@@ -142,21 +120,6 @@ class Head:
         files.make_private(self.path.parent)
         content = tip.to_text().encode()
         files.write_whole(self.path, lambda file: file.write(content), over=over)
-
-
-def require_known(tip: Tip, connection: Connection, *, of: str) -> None:
-    """Damaged unless the row that a head names is in the ledger; ``of`` names both."""
-    if tip.sequence == 0:
-        return
-    query = select(entries.c.hash).where(entries.c.sequence == tip.sequence)
-    found = connection.execute(query).scalar_one_or_none()
-    if found is None:
-        raise Damaged(
-            f"{of}: expected row {tip.sequence}, got a ledger that ends at row "
-            f"{newest(connection).sequence}: rows were lost, or an older copy was put back"
-        )
-    if found != tip.hash:
-        raise Damaged(f"{of}: expected the row {tip.sequence} of this head, got another ledger's")
 
 
 KEY_BYTES = 32
