@@ -19,9 +19,8 @@ from sqlalchemy import Connection, insert, select
 from dp_pipeline.files import sync
 from dp_pipeline.ledger import journal
 from dp_pipeline.ledger.audit import Audit
-from dp_pipeline.ledger.chain import Tip
 from dp_pipeline.ledger.entries import Entry
-from dp_pipeline.ledger.head import file_errors
+from dp_pipeline.ledger.head import Tip, file_errors
 from dp_pipeline.ledger.journal import entries, newest, spends, state
 from dp_pipeline.ledger.ledger import Ledger
 from dp_pipeline.ledger.postgres import PostgresStore

@@ -32,8 +32,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from dp_pipeline.ledger.chain import Draft, Row, Tip, canonical, digest
 from dp_pipeline.ledger.entries import SpendRow
+from dp_pipeline.ledger.head import Draft, Row, Tip, canonical, digest
 from dp_pipeline.spec.errors import Damaged
 
 _LEAST = "nano_epsilon >= 0"

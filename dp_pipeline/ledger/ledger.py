@@ -13,9 +13,8 @@ from dp_pipeline.ledger import reservation as claims
 from dp_pipeline.ledger.account import Account
 from dp_pipeline.ledger.balance import Balance, no_account, this_month
 from dp_pipeline.ledger.book import Book, Store
-from dp_pipeline.ledger.chain import Draft, Tip
 from dp_pipeline.ledger.entries import Charge, Entry, require_key, require_line
-from dp_pipeline.ledger.head import Head
+from dp_pipeline.ledger.head import Draft, Head, Tip
 from dp_pipeline.ledger.reservation import Reservation
 from dp_pipeline.ledger.sqlite import SqliteStore
 from dp_pipeline.spec.amounts import NANO

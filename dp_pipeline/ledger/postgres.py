@@ -20,9 +20,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import NullPool
 
 from dp_pipeline.ledger.book import LEDGER_VARIABLE, StillHeld, require_format
-from dp_pipeline.ledger.chain import FORMAT, Tip
 from dp_pipeline.ledger.entries import ReservationOver
-from dp_pipeline.ledger.head import file_errors, locked, private_folder, sweep_locks
+from dp_pipeline.ledger.head import FORMAT, Tip, file_errors, locked, private_folder, sweep_locks
 from dp_pipeline.ledger.journal import add_state, create_tables, newest, write_seal
 from dp_pipeline.ledger.postgres_guards import GUARDS, drop_guards, missing_guards, require_sound
 from dp_pipeline.spec.errors import Damaged, DeclarationError, PipelineError

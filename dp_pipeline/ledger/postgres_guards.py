@@ -21,7 +21,7 @@ from typing import Final
 
 from sqlalchemy import Connection, text
 
-from dp_pipeline.ledger.chain import GENESIS
+from dp_pipeline.ledger.head import GENESIS
 from dp_pipeline.ledger.journal import CHARGES
 from dp_pipeline.spec.errors import Damaged
 

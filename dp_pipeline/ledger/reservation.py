@@ -38,7 +38,6 @@ from typing import TYPE_CHECKING, Literal
 from dp_pipeline.ledger.account import Account
 from dp_pipeline.ledger.audit import balances
 from dp_pipeline.ledger.book import Book, StillHeld
-from dp_pipeline.ledger.chain import Draft
 from dp_pipeline.ledger.entries import (
     Charge,
     DeadRelease,
@@ -52,6 +51,7 @@ from dp_pipeline.ledger.entries import (
     require_line,
     require_text,
 )
+from dp_pipeline.ledger.head import Draft
 from dp_pipeline.spec.amounts import NANO, Currency, delta_text, epsilon_text
 from dp_pipeline.spec.errors import Damaged, DeclarationError
 from dp_pipeline.spec.source import Named

@@ -18,8 +18,14 @@ from urllib.parse import quote
 
 from dp_pipeline.files import sync, temporary_folder
 from dp_pipeline.ledger.book import StillHeld, require_format
-from dp_pipeline.ledger.chain import FORMAT, GENESIS
-from dp_pipeline.ledger.head import file_errors, locked, private_folder, sweep_locks
+from dp_pipeline.ledger.head import (
+    FORMAT,
+    GENESIS,
+    file_errors,
+    locked,
+    private_folder,
+    sweep_locks,
+)
 from dp_pipeline.spec.errors import Damaged, PipelineError, with_remedy
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from sqlalchemy import Connection, and_, delete, insert, not_
 
 from dp_pipeline.ledger.audit import Audit
 from dp_pipeline.ledger.book import Book
-from dp_pipeline.ledger.chain import FORMAT, Chain, Draft, Row, Tip
 from dp_pipeline.ledger.entries import (
     BLOCKS,
     DELTA,
@@ -27,6 +26,7 @@ from dp_pipeline.ledger.entries import (
     entry_from,
     require_line,
 )
+from dp_pipeline.ledger.head import FORMAT, Chain, Draft, Row, Tip
 from dp_pipeline.ledger.journal import moment, rows, state, stored_bytes, write
 from dp_pipeline.ledger.state import Place, Population, State
 from dp_pipeline.ledger.view import write_state

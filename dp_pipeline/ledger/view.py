@@ -13,8 +13,8 @@ from sqlalchemy import Connection, TextClause, delete, insert, select, update
 from dp_pipeline.ledger import journal
 from dp_pipeline.ledger.account import Account
 from dp_pipeline.ledger.balance import Balance, balance_of, no_account
-from dp_pipeline.ledger.chain import Draft, Row, Tip, digest
 from dp_pipeline.ledger.entries import Entry, entry_from
+from dp_pipeline.ledger.head import Draft, Row, Tip, digest
 from dp_pipeline.ledger.journal import ENDED, RESERVED, entries, state
 from dp_pipeline.ledger.state import CHARGING, Held, Place, State
 from dp_pipeline.spec.errors import Damaged

@@ -38,10 +38,10 @@ from dp_pipeline.publish.replay import (
 from dp_pipeline.publish.store import write_atomically
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.clusters import Clusters
-from dp_pipeline.release.counted_boxes import CountedBoxes, summed_boxes
 from dp_pipeline.release.derived_attribute import Grouping
 from dp_pipeline.release.measurement import NoisyMarginal
 from dp_pipeline.release.synthetic_table import MOST_CELLS_SHOWN
+from dp_pipeline.release.trees import CountedBoxes, summed_boxes
 from dp_pipeline.spec.encoding import FloatArray, Names
 from dp_pipeline.spec.errors import DeclarationError, NotPrepared
 from dp_pipeline.spec.parameters import fact_text

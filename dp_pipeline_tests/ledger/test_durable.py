@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.ledger import Ledger
-from dp_pipeline.ledger.chain import Tip
-from dp_pipeline.ledger.head import Head
+from dp_pipeline.ledger.head import Head, Tip
 from dp_pipeline_tests.ledger.places import EVERYWHERE, Place
 from dp_pipeline_tests.ledger.population import account, charge, release
 

@@ -70,10 +70,10 @@ def test_a_value_that_could_have_been_written_is_found_as_changed(ledger: Ledger
 
 def test_a_file_of_one_account_has_the_hash_that_these_columns_give(tmp_path: Path):
     """What is hashed: every column but the hash, and every spend without its row's number."""
-    from dp_pipeline.ledger import chain
+    from dp_pipeline.ledger import head
 
     ledger = Ledger(tmp_path / "ledger")
     ledger.open_account(account())
     entries, spends = metadata.tables["entries"], metadata.tables["spends"]
-    assert {*chain._COLUMNS, "hash"} == set(entries.columns.keys())
-    assert {*chain._SPEND_COLUMNS, "entry"} == set(spends.columns.keys())
+    assert {*head._COLUMNS, "hash"} == set(entries.columns.keys())
+    assert {*head._SPEND_COLUMNS, "entry"} == set(spends.columns.keys())

@@ -15,9 +15,8 @@ from click.testing import CliRunner
 
 from dp_pipeline.cli import main
 from dp_pipeline.ledger import DeadRelease, Ledger, verify
-from dp_pipeline.ledger.chain import Draft, Tip, canonical, digest
 from dp_pipeline.ledger.export import exported
-from dp_pipeline.ledger.head import Head
+from dp_pipeline.ledger.head import Draft, Head, Tip, canonical, digest
 from dp_pipeline.ledger.journal import rows, stored_bytes, write
 from dp_pipeline.ledger.state import Held, State
 from dp_pipeline.ledger.state import Place as Sums

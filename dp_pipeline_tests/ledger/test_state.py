@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import event
 
 from dp_pipeline.ledger import Ledger, journal
-from dp_pipeline.ledger.chain import Draft
+from dp_pipeline.ledger.head import Draft
 from dp_pipeline.ledger.journal import ENDED, RESERVED, entries
 from dp_pipeline.ledger.state import State
 from dp_pipeline.ledger.view import read_state
