@@ -2,7 +2,7 @@
 
 Tables that every window has measured are added cell by cell, boxes of trees and grids box by box.
 Where windows cut boxes differently, those of one are first added up to the finest boxes of which
-all tell (``release.counted_boxes``).
+all tell (``release.trees``).
 
 *Variance.* Windows are of different rows and their noise was drawn apart, so the variance of a sum
 is the sum of the variances. One release of all of those rows at the same ε has the noise of one
