@@ -214,6 +214,13 @@ def test_a_plan_imports_the_models_of_its_data_set_alone(tmp_path: Path) -> None
     assert not any(one.startswith("dp_pipeline.models.clustering.") for one in imported)
 
 
+def test_a_check_of_a_file_waits_for_no_database(tmp_path: Path) -> None:
+    file = str(PACKAGE / "datasets" / "trips.yaml")
+    imported = imported_by(["data", "check", file], tmp_path)
+    assert "dp_pipeline.raw.sources" in imported
+    assert not imported & (HEAVY | {"sqlalchemy"})
+
+
 def test_a_command_ends_without_one_more_look_for_garbage(tmp_path: Path) -> None:
     code = (
         "import atexit, gc, sys; from dp_pipeline.cli import main;"
