@@ -214,6 +214,12 @@ def test_a_plan_imports_the_models_of_its_data_set_alone(tmp_path: Path) -> None
     assert not any(one.startswith("dp_pipeline.models.clustering.") for one in imported)
 
 
+def test_a_plan_beside_k_anonymous_tables_imports_no_scipy(tmp_path: Path) -> None:
+    imported = imported_by(["plan", "wdbc"], tmp_path)
+    assert "dp_pipeline.anonymity.kjig" in imported
+    assert not imported & (HEAVY | {"scipy"})
+
+
 def test_a_check_of_a_file_waits_for_no_database(tmp_path: Path) -> None:
     file = str(PACKAGE / "datasets" / "trips.yaml")
     imported = imported_by(["data", "check", file], tmp_path)

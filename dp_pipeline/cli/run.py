@@ -150,7 +150,8 @@ class AnonymizedRun:
         from dp_pipeline.publish.outcome import outcomes
 
         names = self.request.names
-        every = outcomes(self.request, ran=self.levels)
+        with self.request.home.ledger.one_look():
+            every = list(outcomes(self.request, ran=self.levels))
         return sorted(every, key=lambda one: names.index(one.release.name))
 
     def page(self) -> None:
