@@ -61,7 +61,7 @@ SPENDS = [SpendRow(f"cells {n}", "laplace", Fraction(1, 4000), Fraction(4000)) f
 
 def fill(ledger: Ledger, releases: int) -> None:
     """Settled releases, as ``reserve`` writes them but in one transaction."""
-    from dp_pipeline.ledger.journal import Draft
+    from dp_pipeline.ledger.head import Draft
 
     with ledger._book.writing() as page:  # noqa: SLF001
         for n in range(releases):

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from dp_pipeline.cli import main
 from dp_pipeline.ledger import Ledger
-from dp_pipeline.ledger.export import MOVED
+from dp_pipeline.ledger.sqlite import MOVED
 from dp_pipeline.orchestration.jobs import prepare_job_name
 from dp_pipeline.publish.account import declared_account, require_snapshot
 from dp_pipeline.publish.home import Home

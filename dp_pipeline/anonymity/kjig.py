@@ -13,7 +13,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import xlogy
 
 from dp_pipeline.anonymity.clustering import ClusterKAnonymity
 from dp_pipeline.anonymity.method import Bit, Recoded, cumulative_bits
@@ -248,5 +247,8 @@ def _new_classes(splits: Splits) -> IntArray:
 
 def _uncertain(counts: IntArray) -> FloatArray:
     """n·H(label | class) in nats, of counts (…, classes, labels)."""
+    # Late: a plan has methods built, and none asked.
+    from scipy.special import xlogy
+
     sizes = counts.sum(axis=-1)
     return np.asarray(xlogy(sizes, sizes).sum(axis=-1) - xlogy(counts, counts).sum(axis=(-1, -2)))

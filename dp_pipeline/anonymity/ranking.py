@@ -18,7 +18,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import xlogy
 
 from dp_pipeline.anonymity.method import (
     Bit,
@@ -159,6 +158,8 @@ def mutual_information(counts: IntArray) -> FloatArray:
     >>> mutual_information(told).tolist()
     [1.0, 0.0]
     """
+    from scipy.special import xlogy
+
     shares = counts / max(1, int(counts[:, 0].sum())) if counts.shape[1] else counts * 1.0
     joint = xlogy(shares, shares).sum(axis=(0, 2))
     of_bit, of_label = shares.sum(axis=2), shares.sum(axis=0)

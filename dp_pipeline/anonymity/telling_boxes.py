@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax, xlogy
 
 from dp_pipeline.anonymity.boxes import BoxRecoding, BoxTree, Fork, bit_runs, level_starts
 from dp_pipeline.anonymity.method import Bit, Recoded, Unchanged, bit_matrix, cumulative_bits
@@ -74,6 +73,8 @@ def discriminant_scores(
 
     Source: Hastie, Tibshirani, Friedman, "The elements of statistical learning", section 4.3.
     """
+    from scipy.special import softmax
+
     is_label = np.eye(labels)[target]
     counts = is_label.sum(axis=0)
     middles = (is_label.T @ learn) / np.maximum(1, counts)[:, None]
@@ -167,6 +168,8 @@ class _Table:
 
     @classmethod
     def of(cls, rows: CodedRows, *, line: bool) -> _Table:
+        from scipy.special import xlogy
+
         starts, bits = level_starts(rows.columns), cumulative_bits(rows.columns)
         scores = label_scores(rows) if line else np.zeros((len(rows), 0))
         columns = np.array([bit.column for bit in bits], dtype=np.int64)

@@ -21,6 +21,7 @@ import click
 
 from dp_pipeline.cli import operator_name
 from dp_pipeline.cli.options import DATASET, FORMAT, READER, Reader, dataset_names
+from dp_pipeline.spec.errors import DeclarationError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -28,6 +29,14 @@ if TYPE_CHECKING:
     from dp_pipeline.ledger.account import Account
     from dp_pipeline.ledger.export import Line
     from dp_pipeline.publish.account import Budget
+    from dp_pipeline.publish.home import Home
+
+
+def _home() -> Home:
+    """Whose ledger is meant; the ledger's code is imported when somebody asks."""
+    from dp_pipeline.publish.home import find_home
+
+    return find_home()
 
 
 class ShowsByDefault(click.Group):
@@ -58,9 +67,8 @@ def budget() -> None:
 def show(dataset: str | None, reader: Reader) -> None:
     """Show what every population, or DATASET's, has spent over all runs."""
     from dp_pipeline.publish.account import budgets
-    from dp_pipeline.publish.home import find_home
 
-    accounts = budgets(find_home().ledger, dataset)
+    accounts = budgets(_home().ledger, dataset)
     reader.answer(
         lambda: {"accounts": [one.texts() for one in accounts]}, lambda: _print_budgets(accounts)
     )
@@ -113,10 +121,9 @@ def raise_(
 ) -> None:
     """Let the population of DATASET spend more, for ever. A row of the ledger says so."""
     from dp_pipeline.publish.account import population_of
-    from dp_pipeline.publish.home import find_home
     from dp_pipeline.spec.amounts import parse_delta, parse_epsilon
 
-    ledger, population = find_home().ledger, population_of(dataset)
+    ledger, population = _home().ledger, population_of(dataset)
     opened = ledger.account(population)
     now = opened.per_month if opened else None
     as_it_is = opened.ceiling if opened and opened.ceiling else None
@@ -143,9 +150,8 @@ def verify(reader: Reader) -> None:
 
     Lock files that nobody holds are removed.
     """
-    from dp_pipeline.publish.home import find_home
 
-    ledger = find_home().ledger
+    ledger = _home().ledger
     tip = ledger.verify()
     reader.answer(
         lambda: {"rows": tip.sequence, "newest": tip.hash},
@@ -169,9 +175,8 @@ def export(dataset: str | None, as_: str, out: Path | None) -> None:
     """
     from dp_pipeline.ledger.export import exported
     from dp_pipeline.publish.account import population_of
-    from dp_pipeline.publish.home import find_home
 
-    ledger = find_home().ledger
+    ledger = _home().ledger
     ledger.verify()
     wanted = None if dataset is None else population_of(dataset)
     write = _write_csv if as_ == "csv" else _write_json
@@ -243,12 +248,10 @@ def move() -> None:
 
     The rows keep their hashes and the ledger its head. Keys and locks stay in the home.
     """
+    from dp_pipeline.ledger.book import LEDGER_VARIABLE
     from dp_pipeline.ledger.export import move_to_server
-    from dp_pipeline.ledger.postgres import LEDGER_VARIABLE
-    from dp_pipeline.publish.home import find_home
-    from dp_pipeline.spec.errors import DeclarationError
 
-    home = find_home()
+    home = _home()
     if home.database is None:
         raise DeclarationError(
             f"{LEDGER_VARIABLE}: expected the address of a server, got nothing: "
@@ -272,10 +275,9 @@ def quarantine(rows: tuple[str, ...], reason: str) -> None:
     A row of the ledger names each with the digest of its bytes. What looks like a charge is
     charged: no sum gets smaller. Rows that the head covers are refused.
     """
-    from dp_pipeline.publish.home import find_home
 
     named = dict(_row(text) for text in rows)
-    tip = find_home().ledger.quarantine(named, reason=reason, by=operator_name())
+    tip = _home().ledger.quarantine(named, reason=reason, by=operator_name())
     numbers = ", ".join(str(number) for number in sorted(named))
     click.echo(f"quarantined: row {numbers}; the ledger goes on at row {tip.sequence}")
 
@@ -284,9 +286,8 @@ def quarantine(rows: tuple[str, ...], reason: str) -> None:
 @_REASON
 def restate(reason: str) -> None:
     """Compute the ledger's sums anew from its rows, all of which have to hold."""
-    from dp_pipeline.publish.home import find_home
 
-    tip = find_home().ledger.restate(reason=reason, by=operator_name())
+    tip = _home().ledger.restate(reason=reason, by=operator_name())
     click.echo(f"sums computed anew from {tip.sequence - 1} rows; row {tip.sequence} says so")
 
 
@@ -305,10 +306,9 @@ def upgrade(rows: tuple[str, ...], reason: str, with_unfinished: bool) -> None:
     Its rows stay as they are. On a server the owner of the tables does this. Refused while charged
     releases are unfinished: finish them with the version that began them.
     """
-    from dp_pipeline.publish.home import find_home
 
     named = dict(_row(text) for text in rows)
-    ledger = find_home().ledger
+    ledger = _home().ledger
     tip = ledger.upgrade(
         by=operator_name(), with_unfinished=with_unfinished, named=named, reason=reason
     )
@@ -330,10 +330,9 @@ def give_up_command(key: str, reason: str) -> None:
     """End the unfinished release KEY for ever: what it cost stays spent, and `run --new-draw` may
     draw anew. `dp-pipeline doctor` shows keys; finishing a release costs nothing and is better.
     """
-    from dp_pipeline.publish.home import find_home
     from dp_pipeline.publish.publish import give_up
 
-    begun = give_up(find_home(), key, reason=reason, by=operator_name())
+    begun = give_up(_home(), key, reason=reason, by=operator_name())
     click.echo(f"{begun.what}: given up; its charge stays, `run --new-draw` draws anew")
 
 

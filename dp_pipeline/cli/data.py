@@ -21,6 +21,7 @@ from dp_pipeline.cli import operator_name
 from dp_pipeline.cli.draft import data_init, data_schema
 from dp_pipeline.cli.options import DATASET, READER, Document, Reader, amount_text
 from dp_pipeline.cli.plan import k_anonymity_line
+from dp_pipeline.spec.errors import DeclarationError, NotPrepared
 
 if TYPE_CHECKING:
     from dp_pipeline.spec.dataset import DatasetSpec
@@ -102,7 +103,6 @@ reader, and never choose bounds or levels by them. Nothing was charged, nothing 
 
 def _require_terminal() -> None:
     """DeclarationError where nobody but a file or another program would see the numbers."""
-    from dp_pipeline.spec.errors import DeclarationError
 
     if not is_terminal():
         raise DeclarationError(
@@ -121,7 +121,6 @@ def _show_sample(spec: DatasetSpec, rows: int) -> None:
     is downloaded.
     """
     from dp_pipeline.raw.sample import parsed_rows
-    from dp_pipeline.spec.errors import DeclarationError
 
     if spec.windows is not None:
         spec = spec.at_window(spec.windows.first)
@@ -195,7 +194,6 @@ def data_retire(dataset: str, yes: bool) -> None:
 def _declared(dataset: str) -> dict[str, DatasetSpec]:
     """Every good data set file by its name; DeclarationError where this one is none."""
     from dp_pipeline.spec.discovery import dataset_files, file_of
-    from dp_pipeline.spec.errors import DeclarationError
     from dp_pipeline.spec.parser import load_spec
 
     file_of(dataset)
@@ -225,7 +223,6 @@ def data_docs(dataset: str, window: str) -> None:
     from dp_pipeline.raw.great_expectations_session import INDEX, write_data_docs
     from dp_pipeline.raw.snapshot import preparing
     from dp_pipeline.spec.discovery import find_spec
-    from dp_pipeline.spec.errors import DeclarationError, NotPrepared
 
     spec, home = find_spec(dataset), find_home()
     if spec.windows is not None and not window:
@@ -297,7 +294,6 @@ def _loaded() -> tuple[list[DatasetSpec], list[str]]:
     hide the others.
     """
     from dp_pipeline.spec.discovery import dataset_files
-    from dp_pipeline.spec.errors import DeclarationError
     from dp_pipeline.spec.parser import load_spec
 
     specs, refusals = [], []

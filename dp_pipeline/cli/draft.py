@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dp_pipeline.spec.errors import EXPECTED_NAME, DeclarationError, is_name
+
 if TYPE_CHECKING:
     from dp_pipeline.spec.draft import FoundColumn
     from dp_pipeline.spec.source import Source
@@ -66,7 +68,6 @@ def _source_fields(
     Raises DeclarationError for options that do not go with the origin, SourceError for a CSV file
     that has no first line.
     """
-    from dp_pipeline.spec.errors import DeclarationError
     from dp_pipeline.spec.source import DATA_FOLDER_VARIABLE
 
     is_database = origin.startswith((_SQLITE, "$")) and not origin.startswith(
@@ -129,7 +130,6 @@ def _path(path: Path, folder: Path) -> str:
 def _require_new(name: str, path: Path) -> None:
     """DeclarationError for a name that none can have, or another data set has."""
     from dp_pipeline.spec.discovery import dataset_files
-    from dp_pipeline.spec.errors import EXPECTED_NAME, DeclarationError, is_name
 
     if not is_name(name):
         raise DeclarationError(f"data init: expected a name of {EXPECTED_NAME}, got {name[:60]!r}")
@@ -143,7 +143,6 @@ def _require_public(name: str, source: Source) -> None:
     not public, whoever says so.
     """
     from dp_pipeline.publish.home import find_home
-    from dp_pipeline.spec.errors import DeclarationError
 
     try:
         home = find_home()
@@ -180,7 +179,6 @@ def _draft(
 
 def _require_person(name: str, columns: Sequence[FoundColumn]) -> None:
     """DeclarationError where the source has no such column, or one of a type that is no id's."""
-    from dp_pipeline.spec.errors import DeclarationError
 
     found = next((column for column in columns if column.name == name), None)
     if found is None:
@@ -197,7 +195,6 @@ def _require_person(name: str, columns: Sequence[FoundColumn]) -> None:
 def _write(path: Path, text: str) -> None:
     """A new file, and beside it what editors check it with; neither is ever overwritten."""
     from dp_pipeline.spec.draft import SCHEMA_FILE
-    from dp_pipeline.spec.errors import DeclarationError
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -95,7 +95,8 @@ class ReleasedRun:
         from dp_pipeline.publish.outcome import outcomes
 
         pairs = zip(self.requests, self.results, strict=True)
-        return [one for request, ran in pairs for one in outcomes(request, ran=ran.levels)]
+        with self._request.home.ledger.one_look():
+            return [one for request, ran in pairs for one in outcomes(request, ran=ran.levels)]
 
     @property
     def _discovery(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -64,14 +65,19 @@ def anonymize(dataset: str, reader: Reader, quiet: bool, **options: Any) -> None
     By its first method, at every K of public rows. This is not differential privacy. Of
     sensitive rows the K has to be named: two releases tell more than each.
     """
-    from dp_pipeline.orchestration.runner import step_count
-    from dp_pipeline.reporting.text import progress
-
     request = anonymize_request(dataset, **options)
-    with progress(step_count(request), quiet=quiet) as on_step:
+    with _steps([request], quiet=quiet) as on_step:
         ran = AnonymizedRun.of(request, on_step)
     reader.answer(ran.document, ran.page)
     print_failed_checks(request.spec, ran.failed_checks)
+
+
+def _steps(requests: Sequence[RunRequest], *, quiet: bool) -> AbstractContextManager[OnStep]:
+    """What all of them do, shown step by step."""
+    from dp_pipeline.orchestration.runner import step_count
+    from dp_pipeline.reporting.text import progress
+
+    return progress(sum(map(step_count, requests)), quiet=quiet)
 
 
 def anonymize_request(
@@ -144,7 +150,8 @@ class AnonymizedRun:
         from dp_pipeline.publish.outcome import outcomes
 
         names = self.request.names
-        every = outcomes(self.request, ran=self.levels)
+        with self.request.home.ledger.one_look():
+            every = list(outcomes(self.request, ran=self.levels))
         return sorted(every, key=lambda one: names.index(one.release.name))
 
     def page(self) -> None:
@@ -214,11 +221,8 @@ DEMO_ANONYMOUS = {"wdbc": "5"}
 @QUIET
 def run(dataset: str, reader: Reader, quiet: bool, **options: Any) -> None:
     """Run the chain of DATASET: rows, models, evaluation, report."""
-    from dp_pipeline.orchestration.runner import step_count
-    from dp_pipeline.reporting.text import progress
-
     requests = requested(dataset, **options)
-    with progress(sum(map(step_count, requests)), quiet=quiet) as on_step:
+    with _steps(requests, quiet=quiet) as on_step:
         ran = _released(requests, on_step)
     reader.answer(ran.document, ran.page)
     print_failed_checks(ran.failing, ran.failed_checks)
@@ -229,13 +233,10 @@ def run(dataset: str, reader: Reader, quiet: bool, **options: Any) -> None:
 @QUIET
 def demo(reader: Reader, quiet: bool) -> None:
     """Run three example data sets, one k-anonymously too, and print what was released."""
-    from dp_pipeline.orchestration.runner import step_count
-    from dp_pipeline.reporting.text import progress
-
     datasets = [requested(name) for name in DEMO]
     tables = [anonymize_request(name, ks=(k,)) for name, k in DEMO_ANONYMOUS.items()]
     requests = [*(one for dataset in datasets for one in dataset), *tables]
-    with progress(sum(map(step_count, requests)), quiet=quiet) as on_step:
+    with _steps(requests, quiet=quiet) as on_step:
         runs = [_released(dataset, on_step) for dataset in datasets]
         anonymized = [AnonymizedRun.of(request, on_step) for request in tables]
     reader.answer(lambda: _demo_document(runs, anonymized), lambda: _print_demo(runs, anonymized))

@@ -51,7 +51,6 @@ def ui(port: int) -> None:
 
 def _require_free(port: int) -> None:
     """Dagster itself would take another port, and not say so where it is looked for."""
-    from dp_pipeline.spec.errors import PipelineError
 
     with socket.socket() as probe:
         # A server that has just ended leaves the port in TIME_WAIT: that is free.

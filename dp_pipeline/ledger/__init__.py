@@ -22,6 +22,7 @@ Fraction(9, 10)
 """
 
 from dp_pipeline.ledger.account import Account
+from dp_pipeline.ledger.balance import Balance
 from dp_pipeline.ledger.entries import (
     Charge,
     DeadRelease,
@@ -32,7 +33,6 @@ from dp_pipeline.ledger.entries import (
 )
 from dp_pipeline.ledger.ledger import Ledger
 from dp_pipeline.ledger.reservation import Reservation
-from dp_pipeline.ledger.view import Balance
 
 __all__ = [
     "Account",

@@ -1,7 +1,8 @@
 """Book: a store and its head, read and written together.
 
 Store: where the rows of a ledger are kept, on one computer or on a server. A file and a server
-implement it; nothing else of the ledger knows which of them it is.
+implement it; nothing else of the ledger knows which of them it is. SQLAlchemy is imported when
+there is something to read or to make: whoever asks of a ledger that is not there waits for nothing.
 """
 
 from __future__ import annotations
@@ -10,14 +11,18 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from sqlalchemy import Connection
-
-from dp_pipeline.ledger.head import Head, Tip, newest, require_known
-from dp_pipeline.ledger.tables import FORMAT
-from dp_pipeline.ledger.view import Page, View
+from dp_pipeline.ledger.head import FORMAT, Head, Tip
 from dp_pipeline.spec.errors import Damaged, PipelineError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from dp_pipeline.ledger.view import Page, View
+
+LEDGER_VARIABLE = "DP_PIPELINE_LEDGER"
+"""Names the server that has the rows, where they are not in a file."""
 
 _LOOK: ContextVar[tuple[str, View] | None] = ContextVar("one look at a ledger", default=None)
 """The view that everything in this context reads, and of which ledger and head it is."""
@@ -27,7 +32,7 @@ StillHeld = Callable[[], None]
 
 
 class Store(Protocol):
-    """A database with the tables of ``ledger/tables.py``, and the locks that go with it.
+    """A database with the tables of ``ledger/journal.py``, and the locks that go with it.
 
     keys   folder of the populations' secret keys: they never lie in the database
 
@@ -149,6 +154,8 @@ class Book:
         if view is not None:
             yield view
             return
+        from dp_pipeline.ledger.view import View
+
         tip = self._tip()
         with self._store.transaction(writing=False) as connection:
             self.require_whole(tip, connection)
@@ -183,6 +190,8 @@ class Book:
         """One transaction, alone; committed, on the disk and named by the head when it ends."""
         if self._look() is not None:
             raise RuntimeError(f"ledger {self}: expected no writing inside one look at it")
+        from dp_pipeline.ledger.view import Page
+
         with self._store.alone():
             tip = self._tip()
             with self._store.transaction(writing=True) as connection:
@@ -197,6 +206,8 @@ class Book:
         """One transaction, alone, on rows that need not hold together: with what the head names.
         The head moves as after any other.
         """
+        from dp_pipeline.ledger.journal import newest
+
         with self._store.alone():
             tip = self._tip()
             with self._store.transaction(writing=True, format=format) as connection:
@@ -242,6 +253,8 @@ class Book:
 
     def require_whole(self, tip: Tip, connection: Connection) -> None:
         """Damaged where the ledger does not have the row that its head names."""
+        from dp_pipeline.ledger.journal import require_known
+
         require_known(tip, connection, of=self._both)
 
     @property

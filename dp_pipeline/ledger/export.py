@@ -20,12 +20,12 @@ from dp_pipeline.files import sync
 from dp_pipeline.ledger import journal
 from dp_pipeline.ledger.audit import Audit
 from dp_pipeline.ledger.entries import Entry
-from dp_pipeline.ledger.head import Tip, file_errors, newest
+from dp_pipeline.ledger.head import Tip, file_errors
+from dp_pipeline.ledger.journal import entries, newest, spends, state
 from dp_pipeline.ledger.ledger import Ledger
 from dp_pipeline.ledger.postgres import PostgresStore
-from dp_pipeline.ledger.sqlite import SqliteStore
+from dp_pipeline.ledger.sqlite import MOVED, SqliteStore
 from dp_pipeline.ledger.state import CHARGING
-from dp_pipeline.ledger.tables import entries, spends, state
 from dp_pipeline.ledger.view import read_state
 from dp_pipeline.spec.amounts import NANO, epsilon_text
 from dp_pipeline.spec.errors import Damaged, PipelineError
@@ -142,10 +142,6 @@ def _spends(end: Entry | None) -> list[Line]:
         }
         for spend in (end.spends if end else ())
     ]
-
-
-MOVED = "ledger.sqlite.moved"
-"""What the file is called afterwards: nothing opens it again."""
 
 
 def move_to_server(folder: Path, *, head: Path | None, url: str) -> Tip:

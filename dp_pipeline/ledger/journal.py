@@ -1,71 +1,130 @@
-"""Rows: how one is drafted and written, and how stored ones are read."""
+"""The three tables of a ledger: rows, the draws of noise that belong to them, and a small table
+of what all rows so far add up to. How a row is written, and how stored ones are read.
+
+``entries`` and ``spends`` are never updated: a charge is a row, an outcome is a row of its own.
+``state`` follows them, in the transaction of each row. Triggers (``sqlite.py`` and
+``postgres_guards.py``) stop mistakes and casual edits; an edit behind their back is what the hash
+chain is for.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Connection,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    func,
+    insert,
+    select,
+    text,
+)
+from sqlalchemy.schema import CreateIndex, CreateTable
 
-from dp_pipeline.ledger.entries import BLOCKS, DELTA, Charge, Entry, SpendRow
-from dp_pipeline.ledger.head import Tip
-from dp_pipeline.ledger.tables import Row, canonical, digest, entries, spends
+from dp_pipeline.ledger.entries import SpendRow
+from dp_pipeline.ledger.head import Draft, Row, Tip, canonical, digest
 from dp_pipeline.spec.errors import Damaged
 
+_LEAST = "nano_epsilon >= 0"
+CHARGES: Final = f"CHECK ({_LEAST})"
+"""What stops a row that charges less than nothing, as the databases say it."""
 
-@dataclass(frozen=True)
-class Draft:
-    """A row before it has its place in the chain; the columns are those of ``Entry``."""
+metadata = MetaData()
 
-    event: str
-    population: str
-    key: str | None = None
-    source: str | None = None
-    kind: str | None = None
-    nano_epsilon: int = 0
-    what: str = ""
-    facts: Mapping[str, str] = field(default_factory=dict)
-    spends: Sequence[SpendRow] = ()
+entries = Table(
+    "entries",
+    metadata,
+    # Numbered by the writer, without gaps, so that a missing row is seen.
+    Column("sequence", Integer, primary_key=True, autoincrement=False),
+    Column("event", Text, nullable=False),
+    Column("time", Text, nullable=False),
+    # A population: the word of the first format, which all later ones and their hashes keep.
+    Column("lineage", Text, nullable=False),
+    Column("key", Text),
+    Column("source", Text),
+    Column("kind", Text),
+    Column("nano_epsilon", BigInteger, nullable=False),
+    Column("what", Text, nullable=False),
+    Column("facts", Text, nullable=False),
+    Column("previous", Text, nullable=False),
+    Column("hash", Text, nullable=False),
+    # Last, because rows of the second format get it later, empty.
+    Column("state", Text),
+    CheckConstraint(_LEAST),
+)
 
-    @classmethod
-    def of(
-        cls,
-        charge: Charge,
-        event: str,
-        *,
-        nano_epsilon: int = 0,
-        facts: Mapping[str, str] | None = None,
-        spends: Sequence[SpendRow] = (),
-    ) -> Draft:
-        """A row about a release."""
-        return cls(
-            event=event,
-            population=charge.population,
-            key=charge.key,
-            kind=charge.kind,
-            nano_epsilon=nano_epsilon,
-            what=charge.what,
-            facts=facts or {},
-            spends=spends,
-        )
+spends = Table(
+    "spends",
+    metadata,
+    Column("entry", Integer, ForeignKey("entries.sequence"), primary_key=True),
+    Column("ordinal", Integer, primary_key=True),
+    Column("what", Text, nullable=False),
+    Column("mechanism", Text, nullable=False),
+    Column("epsilon", Text, nullable=False),
+    Column("scale", Text, nullable=False),
+)
 
-    @classmethod
-    def again(cls, entry: Entry) -> Draft:
-        """What a stored row says that names another, but for why and by whom."""
-        return cls(
-            event=entry.event,
-            population=entry.population,
-            kind=entry.kind,
-            nano_epsilon=entry.nano_epsilon,
-            what=entry.what,
-            facts={
-                **{name: entry.facts.get(name, "") for name in ("row", "bytes", "after")},
-                **{name: text for name, text in entry.facts.items() if name in (DELTA, BLOCKS)},
-            },
-        )
+state = Table(
+    "state",
+    metadata,
+    Column("kind", Text, primary_key=True),
+    Column("lineage", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    # The number of the row that wrote it.
+    Column("entry", Integer, nullable=False),
+    Column("value", Text, nullable=False),
+)
+
+# Spelled out, not bound: a partial index answers a query that has its very words.
+RESERVED: Final = text("event = 'reserve'")
+ENDED: Final = text("event IN ('settled', 'dead')")
+
+Index("entries_by_lineage", entries.c.lineage, entries.c.event, entries.c.kind)
+# Two indexes that share no row: a damaged page of one is contradicted by the other, or by `state`.
+# In words that both databases take: SQLAlchemy's own would load all its drivers of PostgreSQL, for
+# which every command would wait.
+_PARTIAL: Final = tuple(
+    f"CREATE UNIQUE INDEX {name} ON entries (key) WHERE {where.text}"
+    for name, where in (("one_reserve_per_key", RESERVED), ("one_end_per_key", ENDED))
+)
+
+
+def create_tables(connection: Connection) -> None:
+    """Make all tables with their indexes."""
+    metadata.create_all(connection, checkfirst=False)
+    _add_partial(connection)
+
+
+def _add_partial(connection: Connection) -> None:
+    for statement in _PARTIAL:
+        connection.exec_driver_sql(statement)
+
+
+def add_state(connection: Connection) -> None:
+    """Give the tables of the second format, without their indexes, what the third has more."""
+    connection.exec_driver_sql("ALTER TABLE entries ADD COLUMN state TEXT")
+    connection.execute(CreateTable(state))
+    for index in entries.indexes:
+        connection.execute(CreateIndex(index))
+    _add_partial(connection)
+
+
+def write_seal(connection: Connection) -> None:
+    """The row of ``state`` that every ledger has: it closes the table at the newest row."""
+    newest = connection.execute(select(func.coalesce(func.max(entries.c.sequence), 0))).scalar_one()
+    seal = {"kind": "ledger", "lineage": "", "name": "", "entry": newest, "value": "{}"}
+    connection.execute(insert(state), seal)
 
 
 def moment() -> str:
@@ -161,3 +220,25 @@ def stored_bytes(row: Row, children: Sequence[Row]) -> str:
     """
     stored = [dict(row), [dict(child) for child in children]]
     return hashlib.sha256(canonical(stored).encode("ascii")).hexdigest()
+
+
+def newest(connection: Connection) -> Tip:
+    """The newest row of the ledger."""
+    query = select(entries.c.sequence, entries.c.hash).order_by(entries.c.sequence.desc())
+    row = connection.execute(query.limit(1)).first()
+    return Tip(row.sequence, row.hash) if row else Tip()
+
+
+def require_known(tip: Tip, connection: Connection, *, of: str) -> None:
+    """Damaged unless the row that a head names is in the ledger; ``of`` names both."""
+    if tip.sequence == 0:
+        return
+    query = select(entries.c.hash).where(entries.c.sequence == tip.sequence)
+    found = connection.execute(query).scalar_one_or_none()
+    if found is None:
+        raise Damaged(
+            f"{of}: expected row {tip.sequence}, got a ledger that ends at row "
+            f"{newest(connection).sequence}: rows were lost, or an older copy was put back"
+        )
+    if found != tip.hash:
+        raise Damaged(f"{of}: expected the row {tip.sequence} of this head, got another ledger's")

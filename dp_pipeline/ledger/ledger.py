@@ -6,19 +6,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dp_pipeline.ledger import head, journal, reservation, verify
+from dp_pipeline.ledger import head, reservation
 from dp_pipeline.ledger import reservation as claims
 from dp_pipeline.ledger.account import Account
+from dp_pipeline.ledger.balance import Balance, no_account, this_month
 from dp_pipeline.ledger.book import Book, Store
 from dp_pipeline.ledger.entries import Charge, Entry, require_key, require_line
-from dp_pipeline.ledger.head import Head, Tip
+from dp_pipeline.ledger.head import Draft, Head, Tip
 from dp_pipeline.ledger.reservation import Reservation
 from dp_pipeline.ledger.sqlite import SqliteStore
-from dp_pipeline.ledger.verify import verified
-from dp_pipeline.ledger.view import Balance, Page, no_account, read_state, this_month
 from dp_pipeline.spec.amounts import NANO
 from dp_pipeline.spec.errors import Damaged
+
+if TYPE_CHECKING:
+    from dp_pipeline.ledger.view import Page
 
 
 class Ledger:
@@ -77,7 +80,7 @@ class Ledger:
             if found is None:
                 key = head.ensure_key(self._book.keys, population=population)
                 facts = {**account.facts(), "key": head.commit(key)}
-                page.append(journal.Draft(event="account", population=population, facts=facts))
+                page.append(Draft(event="account", population=population, facts=facts))
             else:
                 account.require_within(found)
             for one in sources:
@@ -139,7 +142,7 @@ class Ledger:
                 each_window=each_window,
             )
             facts = {**raised.limits(), "reason": reason, "by": by}
-            page.append(journal.Draft("raise", population, facts=facts))
+            page.append(Draft("raise", population, facts=facts))
         return raised
 
     def retire(self, population: str, snapshots: Sequence[str], *, by: str) -> None:
@@ -154,7 +157,7 @@ class Ledger:
         facts = {"snapshots": ", ".join(snapshots), "by": by}
         with self._writing_for(population) as page:
             page.require_account(population)
-            page.append(journal.Draft("retired", population, facts=facts))
+            page.append(Draft("retired", population, facts=facts))
 
     @contextmanager
     def _writing_for(self, population: str) -> Iterator[Page]:
@@ -341,6 +344,9 @@ class Ledger:
         """
         if not self._book.exists():
             return Tip()
+        from dp_pipeline.ledger.verify import verified
+        from dp_pipeline.ledger.view import read_state
+
         with self._book.auditing() as (connection, head):
             found = verified(connection, head=head)
             self._book.require_whole(head, connection)
@@ -357,10 +363,14 @@ class Ledger:
 
     def quarantine(self, named: Mapping[int, str], *, reason: str, by: str) -> Tip:
         """Go on beside rows that somebody else wrote: see ``ledger/verify.py``."""
+        from dp_pipeline.ledger import verify
+
         return verify.quarantine(self._book, named, reason=reason, by=by)
 
     def restate(self, *, reason: str, by: str) -> Tip:
         """Compute the sums anew from the rows: see ``ledger/verify.py``."""
+        from dp_pipeline.ledger import verify
+
         return verify.restate(self._book, reason=reason, by=by)
 
     def upgrade(
@@ -372,6 +382,8 @@ class Ledger:
         reason: str = "",
     ) -> Tip:
         """Bring a ledger of the second format to this one: see ``ledger/verify.py``."""
+        from dp_pipeline.ledger import verify
+
         return verify.upgrade(
             self._book, by=by, with_unfinished=with_unfinished, named=named, reason=reason
         )

@@ -19,11 +19,11 @@ from sqlalchemy import URL, Connection, Engine, create_engine, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import NullPool
 
-from dp_pipeline.ledger.book import StillHeld, require_format
+from dp_pipeline.ledger.book import LEDGER_VARIABLE, StillHeld, require_format
 from dp_pipeline.ledger.entries import ReservationOver
-from dp_pipeline.ledger.head import Tip, file_errors, locked, newest, private_folder, sweep_locks
+from dp_pipeline.ledger.head import FORMAT, Tip, file_errors, locked, private_folder, sweep_locks
+from dp_pipeline.ledger.journal import add_state, create_tables, newest, write_seal
 from dp_pipeline.ledger.postgres_guards import GUARDS, drop_guards, missing_guards, require_sound
-from dp_pipeline.ledger.tables import FORMAT, add_state, create_tables, write_seal
 from dp_pipeline.spec.errors import Damaged, DeclarationError, PipelineError
 from dp_pipeline.spec.url import EXPECTED_DRIVER, has_driver
 
@@ -166,7 +166,6 @@ def _number(name: str) -> int:
     return int.from_bytes(digest[:8], signed=True)
 
 
-LEDGER_VARIABLE = "DP_PIPELINE_LEDGER"
 _KIND = "dp_pipeline ledger"
 _MARK = re.compile(rf"{_KIND}, format (\d+)")
 """The comment on the table: what SQLite keeps in its header."""

@@ -21,7 +21,8 @@ from typing import Final
 
 from sqlalchemy import Connection, text
 
-from dp_pipeline.ledger.tables import CHARGES, GENESIS
+from dp_pipeline.ledger.head import GENESIS
+from dp_pipeline.ledger.journal import CHARGES
 from dp_pipeline.spec.errors import Damaged
 
 _REFUSED = "RAISE EXCEPTION 'the ledger is append-only' USING ERRCODE = '23000';"

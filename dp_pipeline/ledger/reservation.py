@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from dp_pipeline.ledger.account import Account
 from dp_pipeline.ledger.audit import balances
@@ -51,11 +51,13 @@ from dp_pipeline.ledger.entries import (
     require_line,
     require_text,
 )
-from dp_pipeline.ledger.journal import Draft
-from dp_pipeline.ledger.view import Page, View
+from dp_pipeline.ledger.head import Draft
 from dp_pipeline.spec.amounts import NANO, Currency, delta_text, epsilon_text
 from dp_pipeline.spec.errors import Damaged, DeclarationError
 from dp_pipeline.spec.source import Named
+
+if TYPE_CHECKING:
+    from dp_pipeline.ledger.view import Page, View
 
 State = Literal["new", "resumed", "settled"]
 

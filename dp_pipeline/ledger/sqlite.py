@@ -13,18 +13,24 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
-
-from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import NullPool
 
 from dp_pipeline.files import sync, temporary_folder
 from dp_pipeline.ledger.book import StillHeld, require_format
-from dp_pipeline.ledger.head import file_errors, locked, private_folder, sweep_locks
-from dp_pipeline.ledger.tables import CHARGES, FORMAT, GENESIS, add_state, create_tables, write_seal
+from dp_pipeline.ledger.head import (
+    FORMAT,
+    GENESIS,
+    file_errors,
+    locked,
+    private_folder,
+    sweep_locks,
+)
 from dp_pipeline.spec.errors import Damaged, PipelineError, with_remedy
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
+    from sqlalchemy.exc import DBAPIError
 
 _TIP = "(SELECT coalesce(max(sequence), 0) FROM entries)"
 _SEAL = (
@@ -104,6 +110,8 @@ def create_guards(connection: Connection) -> None:
 
 def missing_guards(connection: Connection) -> list[str]:
     """What should be there, word for word, and is not: triggers, and the limit of a charge."""
+    from dp_pipeline.ledger.journal import CHARGES
+
     rows = connection.exec_driver_sql("SELECT type, sql FROM sqlite_master WHERE sql IS NOT NULL")
     present = {(row[0], row[1]) for row in rows}
     missing = [
@@ -115,6 +123,8 @@ def missing_guards(connection: Connection) -> list[str]:
     return missing
 
 
+MOVED = "ledger.sqlite.moved"
+"""What the file is called once its rows are on a server: nothing opens it again."""
 BUSY_SECONDS = 120
 _APPLICATION = 0x64706C67
 _CORRUPT = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -199,23 +209,30 @@ class SqliteStore:
     def transaction(self, *, writing: bool, format: int = FORMAT) -> Iterator[Connection]:
         """One transaction; a reader sees one state of the rows and does not wait for writers."""
         begin = "BEGIN IMMEDIATE" if writing else "BEGIN"
-        try:
-            with _engine(self.path).execution_options(begin=begin).begin() as connection:
-                require_format(self._format(connection), expected=format, of=str(self))
-                yield connection
-        except DBAPIError as error:
-            raise self._explained(error) from None
+        with self._begun(begin) as connection:
+            require_format(self._format(connection), expected=format, of=str(self))
+            yield connection
 
     def format(self) -> int:
         """What the header of the file says."""
+        with self._begun("BEGIN") as connection:
+            return self._format(connection)
+
+    @contextmanager
+    def _begun(self, begin: str) -> Iterator[Connection]:
+        """A transaction; what the driver says of the file is said in our words."""
+        from sqlalchemy.exc import DBAPIError
+
         try:
-            with _engine(self.path).execution_options(begin="BEGIN").begin() as connection:
-                return self._format(connection)
+            with _engine(self.path).execution_options(begin=begin).begin() as connection:
+                yield connection
         except DBAPIError as error:
             raise self._explained(error) from None
 
     def upgrade_tables(self, connection: Connection) -> None:
         """The third format has a column and a table more, and other indexes and triggers."""
+        from dp_pipeline.ledger.journal import add_state
+
         objects = connection.exec_driver_sql(
             "SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'index') "
             "AND sql IS NOT NULL"
@@ -259,6 +276,9 @@ class SqliteStore:
 @lru_cache(maxsize=16)
 def _engine(path: Path) -> Engine:
     """One a file and process: it holds no connection, only statements that are compiled already."""
+    from sqlalchemy import create_engine, event
+    from sqlalchemy.pool import NullPool
+
     engine = create_engine("sqlite://", creator=lambda: _connect(path), poolclass=NullPool)
 
     # The driver's own BEGIN is switched off: it would start as a reader and then
@@ -286,6 +306,8 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 def _fill(path: Path) -> None:
     """Turn an empty file into an empty ledger."""
+    from dp_pipeline.ledger.journal import create_tables
+
     connection = _connect(path)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.close()
@@ -297,6 +319,8 @@ def _fill(path: Path) -> None:
 
 def _finish(connection: Connection) -> None:
     """What closes the tables: the seal of a ledger without rows, the triggers, the format."""
+    from dp_pipeline.ledger.journal import write_seal
+
     write_seal(connection)
     create_guards(connection)
     connection.exec_driver_sql(f"PRAGMA user_version = {FORMAT}")

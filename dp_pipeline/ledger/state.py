@@ -30,7 +30,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from dp_pipeline.ledger.account import LIMITS, Account
 from dp_pipeline.ledger.entries import blocks_of, counted, delta_of
-from dp_pipeline.ledger.tables import canonical
+from dp_pipeline.ledger.head import canonical
 from dp_pipeline.spec.errors import Damaged, DeclarationError
 
 CHARGING = ("reserve", "quarantined")

@@ -26,10 +26,9 @@ from dp_pipeline.ledger.entries import (
     entry_from,
     require_line,
 )
-from dp_pipeline.ledger.head import Tip
-from dp_pipeline.ledger.journal import Draft, moment, rows, stored_bytes, write
+from dp_pipeline.ledger.head import FORMAT, Chain, Draft, Row, Tip
+from dp_pipeline.ledger.journal import moment, rows, state, stored_bytes, write
 from dp_pipeline.ledger.state import Place, Population, State
-from dp_pipeline.ledger.tables import FORMAT, Chain, Row, state
 from dp_pipeline.ledger.view import write_state
 from dp_pipeline.spec.errors import Damaged, DeclarationError, PipelineError
 

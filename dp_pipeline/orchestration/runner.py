@@ -137,8 +137,10 @@ def run_dataset(request: RunRequest, on_step: OnStep) -> Ran:
     """
     plan_request(request).require_budget()
     open_population(request.spec, request.home)
-    levels = [level for level in request.levels if not stands(request, level)]
-    if not levels and report_stands(request):
+    with request.home.ledger.one_look():
+        levels = [level for level in request.levels if not stands(request, level)]
+        all_stands = not levels and report_stands(request)
+    if all_stands:
         return Ran()
     return _run_levels(request, levels, on_step)
 
@@ -153,8 +155,10 @@ def run_windows(requests: Sequence[RunRequest], on_step: OnStep) -> list[Ran]:
     """
     require_budget_of_all(plan_requests(requests))
     open_population(requests[0].spec, requests[0].home)
-    asked = [[level for level in one.levels if not stands(one, level)] for one in requests]
-    if not any(asked) and report_stands(requests[0]):
+    with requests[0].home.ledger.one_look():
+        asked = [[level for level in one.levels if not stands(one, level)] for one in requests]
+        all_stands = not any(asked) and report_stands(requests[0])
+    if all_stands:
         return [Ran() for _ in requests]
     return _run_windows(requests, asked, on_step)
 

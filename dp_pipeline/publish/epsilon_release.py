@@ -29,13 +29,7 @@ from dp_pipeline.models.base import (
     price,
 )
 from dp_pipeline.publish.home import Home, engine_name
-from dp_pipeline.publish.noisy_release import (
-    TRANSCRIPT,
-    Counted,
-    NoisyDrawing,
-    NoisyRelease,
-    own,
-)
+from dp_pipeline.publish.noisy_release import TRANSCRIPT, Counted, NoisyDrawing, NoisyRelease, own
 from dp_pipeline.publish.refinement import (
     PublicRows,
     Refined,

@@ -6,9 +6,9 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dp_pipeline.ledger.export import MOVED
+from dp_pipeline.ledger.book import LEDGER_VARIABLE
 from dp_pipeline.ledger.ledger import Ledger
-from dp_pipeline.ledger.postgres import LEDGER_VARIABLE, PostgresStore
+from dp_pipeline.ledger.sqlite import MOVED
 from dp_pipeline.spec.errors import DeclarationError
 
 HOME_VARIABLE = "DP_PIPELINE_HOME"
@@ -77,6 +77,8 @@ class Home:
         """
         folder = self.ledger_folder
         if self.database is not None:
+            from dp_pipeline.ledger.postgres import PostgresStore
+
             return Ledger(folder, head=self.head, store=PostgresStore(self.database, folder))
         if (folder / MOVED).exists():
             raise DeclarationError(

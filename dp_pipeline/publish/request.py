@@ -313,17 +313,19 @@ def refined_cost(request: RunRequest) -> Fraction | None:
 
 
 def _plan(request: RunRequest) -> Plan:
-    spec, home = request.spec, request.home
-    for release in request.releases:
+    spec, home, asked = request.spec, request.home, request.releases
+    for release in asked:
         release.require_allowed()
-    releases = tuple(one for one in request.releases if isinstance(one, EpsilonRelease))
+    releases = tuple(one for one in asked if isinstance(one, EpsilonRelease))
     opened = home.ledger.account(spec.population)
     if opened is not None:
         declared_account(spec).require_within(opened)
     spec.require_window()
     reads = _snapshot(spec, home, request.snapshot)
     discovery = [] if request.discovery is None else [_discovery(request.discovery, reads)]
-    planned = [_planned(one, request, reads) for one in releases]
+    planned = [
+        _planned(one, beside=releases, last=reads, new_draw=request.new_draw) for one in releases
+    ]
     windows = sorted({window for one in planned for window in one.windows})
     return Plan(
         spec=spec,
@@ -371,12 +373,15 @@ def _discovery(release: DomainRelease, snapshot: Snapshot) -> PlannedRelease:
     )
 
 
-def _planned(release: EpsilonRelease, request: RunRequest, last: Snapshot) -> PlannedRelease:
+def _planned(
+    release: EpsilonRelease, *, beside: Sequence[EpsilonRelease], last: Snapshot, new_draw: bool
+) -> PlannedRelease:
+    """beside   all that are asked for together"""
     spec, ledger = release.spec, release.home.ledger
     earlier = [_snapshot(spec.at_window(one), release.home, "") for one in release.windows[:-1]]
     reads = replace(last, earlier=tuple(earlier))
-    key = release.key(reads, new_draw=request.new_draw)
-    if release.refine is not None and not any(_refines(release, one) for one in request.releases):
+    key = release.key(reads, new_draw=new_draw)
+    if release.refine is not None and not any(_refines(release, one) for one in beside):
         # Else what stands before it in the request would be charged, and the run would end here.
         Refined.by(release, key)
     state = ledger.state(key.digest)
@@ -395,13 +400,10 @@ def _planned(release: EpsilonRelease, request: RunRequest, last: Snapshot) -> Pl
     )
 
 
-def _refines(release: EpsilonRelease, other: Release) -> bool:
+def _refines(release: EpsilonRelease, other: EpsilonRelease) -> bool:
     """Whether ``other``, which is asked for together with the release, is what it refines."""
-    return isinstance(other, EpsilonRelease) and (other.name, other.windows, other.epsilon) == (
-        release.name,
-        release.windows,
-        release.refine,
-    )
+    refined = release.name, release.windows, release.refine
+    return (other.name, other.windows, other.epsilon) == refined
 
 
 def _noise_of_a_count(release: EpsilonRelease) -> float | None:

@@ -2,7 +2,7 @@
 
 Tables that every window has measured are added cell by cell, boxes of trees and grids box by box.
 Where windows cut boxes differently, those of one are first added up to the finest boxes of which
-all tell (``release.counted_boxes``).
+all tell (``release.trees``).
 
 *Variance.* Windows are of different rows and their noise was drawn apart, so the variance of a sum
 is the sum of the variances. One release of all of those rows at the same ε has the noise of one
@@ -38,10 +38,10 @@ from dp_pipeline.publish.replay import (
 from dp_pipeline.publish.store import write_atomically
 from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.release.clusters import Clusters
-from dp_pipeline.release.counted_boxes import CountedBoxes, summed_boxes
 from dp_pipeline.release.derived_attribute import Grouping
 from dp_pipeline.release.measurement import NoisyMarginal
 from dp_pipeline.release.synthetic_table import MOST_CELLS_SHOWN
+from dp_pipeline.release.trees import CountedBoxes, summed_boxes
 from dp_pipeline.spec.encoding import FloatArray, Names
 from dp_pipeline.spec.errors import DeclarationError, NotPrepared
 from dp_pipeline.spec.parameters import fact_text

@@ -10,7 +10,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,9 +18,6 @@ from dp_pipeline.files import make_private, sync, temporary_folder, write_whole
 from dp_pipeline.release.bundle import Bundle, Key, table_names
 from dp_pipeline.release.clusters import Tables
 from dp_pipeline.spec.errors import Damaged
-
-if TYPE_CHECKING:
-    pass
 
 TRANSCRIPT_FILE = "transcript.jsonl"
 BUNDLE_FILE = "bundle.json"

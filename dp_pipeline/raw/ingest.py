@@ -36,12 +36,7 @@ from dp_pipeline.raw.snapshot import (
     one_at_a_time,
     snapshot_name,
 )
-from dp_pipeline.raw.sources import (
-    parquet_batches,
-    parquet_parts,
-    parquet_tables,
-    source_tables,
-)
+from dp_pipeline.raw.sources import parquet_batches, parquet_parts, parquet_tables, source_tables
 from dp_pipeline.raw.stages import Read, file_mark, stage_batches, store_parts
 from dp_pipeline.raw.values import have_time, in_window
 from dp_pipeline.spec.dataset import DatasetSpec

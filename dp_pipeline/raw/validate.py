@@ -262,11 +262,7 @@ def validate(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> tuple[V
     its mark ``prepared``. On release data the manifest holds nothing that
     depends on a row.
     """
-    from dp_pipeline.raw.great_expectations_session import (
-        passed,
-        passed_together,
-        schema_frame,
-    )
+    from dp_pipeline.raw.great_expectations_session import passed, passed_together, schema_frame
 
     declared = expectations_of(spec)
     structural = tuple(expectation for expectation in declared if expectation.structural)

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp_pipeline.release.counted_boxes import CountedBoxes
-from dp_pipeline.release.trees import Nodes
+from dp_pipeline.release.trees import CountedBoxes, Nodes
 from dp_pipeline.spec.encoding import Coordinate, FloatArray
 
 Columns = Mapping[str, np.ndarray]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.ledger import Ledger
-from dp_pipeline.ledger.tables import metadata
+from dp_pipeline.ledger.journal import metadata
 from dp_pipeline.spec.errors import PipelineError
 from dp_pipeline_tests.ledger.population import account, charge, raw, release
 
@@ -70,10 +70,10 @@ def test_a_value_that_could_have_been_written_is_found_as_changed(ledger: Ledger
 
 def test_a_file_of_one_account_has_the_hash_that_these_columns_give(tmp_path: Path):
     """What is hashed: every column but the hash, and every spend without its row's number."""
-    from dp_pipeline.ledger import tables
+    from dp_pipeline.ledger import head
 
     ledger = Ledger(tmp_path / "ledger")
     ledger.open_account(account())
     entries, spends = metadata.tables["entries"], metadata.tables["spends"]
-    assert {*tables._COLUMNS, "hash"} == set(entries.columns.keys())
-    assert {*tables._SPEND_COLUMNS, "entry"} == set(spends.columns.keys())
+    assert {*head._COLUMNS, "hash"} == set(entries.columns.keys())
+    assert {*head._SPEND_COLUMNS, "entry"} == set(spends.columns.keys())

@@ -16,11 +16,10 @@ from click.testing import CliRunner
 from dp_pipeline.cli import main
 from dp_pipeline.ledger import DeadRelease, Ledger, verify
 from dp_pipeline.ledger.export import exported
-from dp_pipeline.ledger.head import Head, Tip
-from dp_pipeline.ledger.journal import Draft, rows, stored_bytes, write
+from dp_pipeline.ledger.head import Draft, Head, Tip, canonical, digest
+from dp_pipeline.ledger.journal import rows, stored_bytes, write
 from dp_pipeline.ledger.state import Held, State
 from dp_pipeline.ledger.state import Place as Sums
-from dp_pipeline.ledger.tables import canonical, digest
 from dp_pipeline.ledger.verify import Verification
 from dp_pipeline.ledger.view import write_state
 from dp_pipeline.spec.errors import BudgetExceeded, Damaged, DeclarationError, PipelineError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline.ledger import Account, Ledger, journal, view
+from dp_pipeline.ledger import Account, Ledger, balance, journal
 from dp_pipeline.spec.errors import BudgetExceeded
 from dp_pipeline_tests.ledger.population import charge, release
 
@@ -23,7 +23,7 @@ def at(monkeypatch: pytest.MonkeyPatch, *times: str) -> None:
         def now(_: object) -> datetime:
             return datetime.fromisoformat(next(looks)).replace(tzinfo=UTC)
 
-    for module in (view, journal):
+    for module in (balance, journal):
         monkeypatch.setattr(module, "datetime", Clock)
 
 

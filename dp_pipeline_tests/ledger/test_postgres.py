@@ -12,7 +12,7 @@ import pytest
 
 from dp_pipeline.ledger import Ledger, ReservationOver
 from dp_pipeline.ledger import postgres as module
-from dp_pipeline.ledger.journal import Draft
+from dp_pipeline.ledger.head import Draft
 from dp_pipeline.ledger.postgres import PostgresStore, Sessions
 from dp_pipeline.publish.home import Home, find_home
 from dp_pipeline.spec.errors import Damaged, DeclarationError, PipelineError

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from dp_pipeline.ledger import Ledger, journal, view
+from dp_pipeline.ledger import Ledger, balance, journal
 from dp_pipeline.ledger.account import Account
 from dp_pipeline.spec.errors import BudgetExceeded, Damaged, DeclarationError
 from dp_pipeline_tests.ledger.population import account, charge, raw, release
@@ -37,7 +37,7 @@ def in_month(monkeypatch: pytest.MonkeyPatch, month: str) -> None:
             return datetime.fromisoformat(f"{month}-15T12:00:00+00:00")
 
     monkeypatch.setattr(journal, "datetime", Clock)
-    monkeypatch.setattr(view, "datetime", Clock)
+    monkeypatch.setattr(balance, "datetime", Clock)
 
 
 def test_a_raised_ceiling_lets_more_be_spent_and_is_a_row(ledger: Ledger):

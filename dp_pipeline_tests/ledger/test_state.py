@@ -12,8 +12,9 @@ import pytest
 from sqlalchemy import event
 
 from dp_pipeline.ledger import Ledger, journal
+from dp_pipeline.ledger.head import Draft
+from dp_pipeline.ledger.journal import ENDED, RESERVED, entries
 from dp_pipeline.ledger.state import State
-from dp_pipeline.ledger.tables import ENDED, RESERVED, entries
 from dp_pipeline.ledger.view import read_state
 from dp_pipeline.spec.errors import BudgetExceeded, Damaged, DeclarationError
 from dp_pipeline_tests.ledger.damage import PAGE, SOURCE, SmallLedger, flips
@@ -231,7 +232,7 @@ def test_the_digest_changed_in_place_is_that_of_all_rows_sorted_anew():
         for sequence in range(1, 60):
             name = f"{draws.randrange(8)}"
             event = draws.choice(["reserve", "interrupted", "settled", "dead", "source", "account"])
-            row = journal.Draft(
+            row = Draft(
                 event, f"l{name}", key=name * 3, source=name, kind="dp", facts=account().facts()
             )
             for state in (kept, changed):

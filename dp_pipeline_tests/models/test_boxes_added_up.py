@@ -15,8 +15,7 @@ from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
 from dp_pipeline.models.clustering.htree_kmeans import HTreeKMeans
 from dp_pipeline.models.clustering.privtree_kmeans import PrivTreeKMeans
 from dp_pipeline.release.clusters import Clusters, Tables
-from dp_pipeline.release.counted_boxes import CountedBoxes, summed_boxes
-from dp_pipeline.release.trees import BitTree, Prefixes
+from dp_pipeline.release.trees import BitTree, CountedBoxes, Prefixes, summed_boxes
 from dp_pipeline.spec.encoding import Coordinate
 from dp_pipeline_tests.instruments import curator_over
 from dp_pipeline_tests.models.contract import Run, run

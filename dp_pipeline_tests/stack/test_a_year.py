@@ -13,7 +13,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from dp_pipeline.ledger import journal, view
+from dp_pipeline.ledger import balance, journal
 from dp_pipeline.orchestration.common import RESOURCE, Pipeline
 from dp_pipeline.orchestration.jobs import window_assets
 from dp_pipeline.publish.outcome import published_windows
@@ -63,7 +63,7 @@ class Calendar:
 @pytest.fixture
 def calendar(monkeypatch: pytest.MonkeyPatch) -> Calendar:
     clock = Calendar()
-    for module in (view, journal):
+    for module in (balance, journal):
         monkeypatch.setattr(module, "datetime", clock)
     monkeypatch.setattr(ingest, "now", clock.seconds)
     return clock

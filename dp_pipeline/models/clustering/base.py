@@ -21,8 +21,8 @@ from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.models.base import Model, clustering_columns
 from dp_pipeline.release.accountant import split
 from dp_pipeline.release.clusters import Clusters, Synopsis
-from dp_pipeline.release.counted_boxes import CountedBoxes
 from dp_pipeline.release.measurement import variance
+from dp_pipeline.release.trees import CountedBoxes
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import FloatArray
 from dp_pipeline.spec.errors import DeclarationError

@@ -14,9 +14,8 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models.base import PrivacyGuarantee, clustering_columns, planning_units
 from dp_pipeline.models.clustering.base import SynopsisClustering
 from dp_pipeline.release.clusters import Clusters, Synopsis
-from dp_pipeline.release.counted_boxes import CountedBoxes
 from dp_pipeline.release.measurement import variance
-from dp_pipeline.release.trees import BitTree, Nodes
+from dp_pipeline.release.trees import BitTree, CountedBoxes, Nodes
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import COORDINATE_BITS, IntArray
 from dp_pipeline.spec.parameters import integer, share, variant

@@ -32,9 +32,8 @@ from dp_pipeline.models.clustering.moved_centres import (
     part_of_the_spread,
 )
 from dp_pipeline.release.clusters import Clusters, Synopsis, Tables
-from dp_pipeline.release.counted_boxes import CountedBoxes
 from dp_pipeline.release.measurement import SHARES, variance, variances
-from dp_pipeline.release.trees import BitTree, Prefixes
+from dp_pipeline.release.trees import BitTree, CountedBoxes, Prefixes
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.encoding import Coordinate, FloatArray, IntArray
 from dp_pipeline.spec.parameters import integer

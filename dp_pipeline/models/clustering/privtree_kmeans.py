@@ -15,9 +15,8 @@ from dp_pipeline.models.base import clustering_columns
 from dp_pipeline.models.clustering.base import SynopsisClustering
 from dp_pipeline.models.clustering.htree_kmeans import MOST_NODES
 from dp_pipeline.release.clusters import Clusters, Synopsis
-from dp_pipeline.release.counted_boxes import CountedBoxes
 from dp_pipeline.release.measurement import variance
-from dp_pipeline.release.trees import BitTree, Prefixes
+from dp_pipeline.release.trees import BitTree, CountedBoxes, Prefixes
 from dp_pipeline.spec.parameters import integer, share
 
 

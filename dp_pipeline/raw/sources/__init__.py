@@ -35,7 +35,6 @@ from dp_pipeline.raw.sources.reading import (
     refusal,
     require_readable,
 )
-from dp_pipeline.raw.sources.sql import read_sql
 from dp_pipeline.raw.stages import ROWS_A_BATCH, Read
 from dp_pipeline.raw.values import column_of, level_codes
 from dp_pipeline.spec.dataset import DatasetSpec
@@ -358,6 +357,9 @@ def _read(spec: DatasetSpec, files: Sequence[Path] | None) -> Iterable[pa.Table]
         case "generator":
             return [read_generated(spec)]
         case "sql":
+            # Else whoever reads a file waits for SQLAlchemy.
+            from dp_pipeline.raw.sources.sql import read_sql
+
             return read_sql(spec)
         case _:
             return read_csv(spec, _paths(spec, files))
