@@ -151,10 +151,11 @@ def lose_a_worker(spec, snapshot, engine: str) -> None:  # type: ignore[no-untyp
     import numpy as np
     from lost_worker import DiesOnce
 
+    from dp_pipeline.raw.counters.checked import CheckedRows
     from dp_pipeline.raw.counters.distributed import in_dask, in_spark
-    from dp_pipeline.raw.counters.stream import StreamCounter, stored_rows
+    from dp_pipeline.raw.counters.stream import StreamCounter
 
-    rows, _ = stored_rows(spec, snapshot)
+    rows = CheckedRows.open(spec, snapshot).stored
     dying = DiesOnce(**vars(rows))
     fold = (in_dask if engine == "dask" else in_spark)(dying)
     pairs = list(combinations(spec.domain.discrete, 2))
