@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dp_pipeline.raw.snapshot import Snapshot
     from dp_pipeline.spec.dataset import DatasetSpec
 
-MOST_IN_MEMORY = 1 << 28
+MOST_IN_MEMORY = 1 << 27
 """Bytes of prepared columns, above which they stay on disk where no engine is named."""
 
 
