@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from dp_pipeline.raw.counters import MOST_IN_MEMORY, distributed, open_counter
+from dp_pipeline.raw.counters import MOST_IN_MEMORY, open_counter
 from dp_pipeline.raw.counters.batch import Question
 from dp_pipeline.raw.counters.checked import CheckedRows
 from dp_pipeline.raw.counters.fold import FoldCounter, NobodysRows, Partial
@@ -113,11 +113,11 @@ def test_workers_answers_are_not_given_either(
             asked_for_codes(counter)
     asked_for_coordinates(counter)
     snapshot.table_path("discretized").write_bytes(whole)
-    made = {"dask": distributed.in_dask, "spark": distributed.in_spark}[engine]
-    fold = made(CheckedRows.open(spec, snapshot).stored)
+    counter = open_counter(spec, snapshot, engine)
+    asked_for_codes(counter)
     snapshot.table_path("discretized").write_bytes(whole)
-    with pytest.raises(Damaged):
-        fold([OF_CODES])
+    with pytest.raises(Damaged, match="rows as they were stored, got others"):
+        asked_for_codes(counter)
 
 
 def test_a_file_that_is_put_back_once_its_rows_were_counted_gives_no_answer(
