@@ -4,7 +4,8 @@
 
 A table of 14 attributes (12 of 2 to 16 levels, two numbers in bins) of sensitive rows is written as
 Parquet, one million rows a file; every step is a process of its own. The ratio is that of seconds
-to reading all columns with pyarrow in the same run. Peak memory is of the process, libraries too,
+to reading all columns of the source with pyarrow in the same run; ``codes`` is reading those that
+pairs are counted of. Peak memory is of the process, libraries too,
 and not of workers elsewhere, where ``DP_PIPELINE_ENGINE`` names an engine that has some.
 """
 
@@ -43,7 +44,9 @@ attributes:
   x: {bounds: [0, 100], bins: 10}
   y: {bounds: [0, 100], bins: 10}
 """
-STEPS = ("read", "ingest", "validate", "prepare", "pairs", "release")
+STEPS = ("read", "ingest", "validate", "prepare", "codes", "pairs", "release")
+READING = ("read", "codes")
+"""Steps by pyarrow alone: all columns of the source, and the prepared codes, which pairs are of."""
 
 
 def write(folder: Path, rows: int) -> None:
@@ -83,6 +86,12 @@ def step(name: str, folder: Path) -> None:
     if name == "read":
         for path in sorted((folder / "rows").iterdir()):
             pq.read_table(path)
+        return
+    if name == "codes":
+        (path,) = folder.glob("home/raw/*/*/discretized.parquet")
+        with pq.ParquetFile(path) as file:
+            for group in range(file.num_row_groups):
+                file.read_row_group(group)
         return
     from dp_pipeline.publish.home import engine_name, find_home
     from dp_pipeline.raw.snapshot import current_snapshot
@@ -151,10 +160,11 @@ def lose_a_worker(spec, snapshot, engine: str) -> None:  # type: ignore[no-untyp
     import numpy as np
     from lost_worker import DiesOnce
 
+    from dp_pipeline.raw.counters.checked import CheckedRows
     from dp_pipeline.raw.counters.distributed import in_dask, in_spark
-    from dp_pipeline.raw.counters.stream import StreamCounter, stored_rows
+    from dp_pipeline.raw.counters.stream import StreamCounter
 
-    rows, _ = stored_rows(spec, snapshot)
+    rows = CheckedRows.open(spec, snapshot).stored
     dying = DiesOnce(**vars(rows))
     fold = (in_dask if engine == "dask" else in_spark)(dying)
     pairs = list(combinations(spec.domain.discrete, 2))

@@ -18,7 +18,7 @@ from dp_pipeline.estimators.fit import RELATION, UNIT, Estimate, PrivateFit, Rel
 from dp_pipeline.gate.noise import FIT_FOR_RELEASE, NoiseSource, SeededNoise
 from dp_pipeline.ledger import Account, Charge, DeadRelease, Ledger, SpendRow
 from dp_pipeline.publish.home import find_home
-from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.raw.counters.fold import NobodysRows
 from dp_pipeline.release.accountant import Spend, rho_costs
 from dp_pipeline.release.bundle import PRIOR
 from dp_pipeline.spec.amounts import PURE, Currency, delta_text, epsilon_text, nano_epsilon
@@ -127,7 +127,7 @@ def _said(currency: Currency) -> str:
 
 def dry_run(of: PrivateFit[ReleaseType]) -> None:
     """Fit nobody, with a seed: what cannot be drawn or written down must not be charged."""
-    nobody = MemoryCounter.empty(of.domain)
+    nobody = NobodysRows(of.domain)
     fitted = of.run(nobody, noise=SeededNoise(0), rng=np.random.default_rng(0))
     _rows(fitted.spends, of.guarantee.currency, paid_in=of.guarantee.currency)
 

@@ -31,6 +31,9 @@ Method = Literal["svm", "logistic", "majority"]
 MOST_TRAINING_ROWS = 100_000
 """Classifiers learn from at most so many rows: a seeded sample where there are more."""
 
+ROWS_A_BLOCK = 1 << 16
+"""That are tested together: sums of all rows at once take 16 bytes a row."""
+
 PARTS = 1 << 8
 """Weights are whole numbers of 1/256: fine beside a margin of 1, and coarse beside the last
 digits of a solver, in which two machines may differ.
@@ -103,7 +106,12 @@ def misclassification(classifier: LinearClassifier, codes: Codes, answers: Answe
     """Share of the rows that the classifier answers wrongly, in 0..1; NaN for no rows."""
     if len(answers) == 0:
         return float("nan")
-    return float((classifier.answers(codes, rows=len(answers)) != answers).mean())
+    wrong = 0
+    for start in range(0, len(answers), ROWS_A_BLOCK):
+        right = answers[start : start + ROWS_A_BLOCK]
+        some = {name: codes[name][start : start + ROWS_A_BLOCK] for name in classifier.columns}
+        wrong += int((classifier.answers(some, rows=len(right)) != right).sum())
+    return wrong / len(answers)
 
 
 def told(

@@ -54,8 +54,7 @@ from dp_pipeline.spec.parameters import fact_text, texts_of
 from dp_pipeline.spec.windows import range_text
 
 if TYPE_CHECKING:
-    from dp_pipeline.raw.counters.fold import FoldCounter
-    from dp_pipeline.raw.counters.memory import MemoryCounter
+    from dp_pipeline.raw.counters.fold import FoldCounter, NobodysRows
 
 
 @dataclass(frozen=True)
@@ -356,11 +355,11 @@ class EpsilonRelease(NoisyRelease):
         """The same release from another source of noise."""
         return replace(self, noise_name=name)
 
-    def nobody(self) -> MemoryCounter:
+    def nobody(self) -> NobodysRows:
         """The counter of an empty table."""
-        from dp_pipeline.raw.counters.memory import MemoryCounter
+        from dp_pipeline.raw.counters.fold import NobodysRows
 
-        return MemoryCounter.empty(self.spec.domain)
+        return NobodysRows(self.spec.domain)
 
     def open(self, key: Key, snapshot: Snapshot) -> NoisyDrawing:
         """The counter over its rows, before it is charged; DeclarationError where they are not

@@ -5,15 +5,19 @@ What is promised is counted anew from the rows as they are stored.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial, reduce
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dp_pipeline.anonymity.method import Bit, BitRecoding, Recoded, Recoding
 from dp_pipeline.anonymity.partition import CodedRows, Column, KAnonymityGuarantee
 from dp_pipeline.metrics.disclosure import DisclosureReport, disclosure_report
 from dp_pipeline.release.bundle import Bundle
-from dp_pipeline.release.clusters import Tables
+from dp_pipeline.release.clusters import ROWS_A_BATCH, Columns, LongColumns, Tables, batches_of
+from dp_pipeline.spec.encoding import IntArray
 from dp_pipeline.spec.errors import BoundaryViolation
 
 RELEASED = "released"
@@ -56,11 +60,12 @@ def measured(tables: Tables, *, label: str, k: int, bits: bool = False) -> Discl
     where its columns are bits.
     """
     released = tables[RELEASED]
-    target, names = released[label], [name for name in released if name != label]
+    labels, target = _levels_and_codes(released, label)
+    names = [name for name in released if name != label]
     codes = np.zeros((len(target), len(names)), dtype=np.int64)
     for at, name in enumerate(names):
-        codes[:, at] = _codes(released[name])
-    return disclosure_report(codes, _codes(target), labels=len(np.unique(target)), k=k, bits=bits)
+        codes[:, at] = _levels_and_codes(released, name)[1]
+    return disclosure_report(codes, target, labels=len(labels), k=k, bits=bits)
 
 
 def keeps_guarantee(bundle: Bundle) -> bool:
@@ -109,20 +114,38 @@ def measures_of(bundle: Bundle) -> dict[str, float]:
     return dict(zip(stored["name"].tolist(), stored["value"].tolist(), strict=True))
 
 
-def _codes(texts: np.ndarray) -> np.ndarray:
-    return np.unique(texts, return_inverse=True)[1]
+def _levels_and_codes(table: Columns, name: str) -> tuple[np.ndarray, IntArray]:
+    """The different texts of a column in their order, and the place of every row's among them."""
+    levels = reduce(np.union1d, map(np.unique, batches_of(table, name)))
+    places = [np.searchsorted(levels, part) for part in batches_of(table, name)]
+    return levels, np.concatenate(places)
 
 
-def _texts(released: CodedRows, label: str) -> dict[str, np.ndarray]:
+def _texts(released: CodedRows, label: str) -> Columns:
     names = [*(column.name for column in released.columns), label]
     if len(set(names)) < len(names):
         # A name given twice would silently take a column out of the table that is measured.
         raise BoundaryViolation("released table: expected columns of different names, got others")
-    columns = {
-        column.name: np.array(column.levels, dtype=np.str_)[released.codes[:, at]]
+    coded = {
+        column.name: (column.levels, released.codes[:, at])
         for at, column in enumerate(released.columns)
     }
-    return {**columns, label: np.array(released.target_levels, dtype=np.str_)[released.target]}
+    coded[label] = released.target_levels, released.target
+    columns = {
+        name: partial(_text_batches, np.array(levels, dtype=np.str_), places)
+        for name, (levels, places) in coded.items()
+    }
+    if len(released) <= ROWS_A_BATCH:
+        return {name: next(batches()) for name, batches in columns.items()}
+    return LongColumns(columns)
+
+
+def _text_batches(texts: np.ndarray, places: NDArray[np.integer]) -> Iterator[np.ndarray]:
+    """The text of every row, some rows at a time: a set of levels takes a hundred bytes and more,
+    its place one or two.
+    """
+    for start in range(0, max(1, len(places)), ROWS_A_BATCH):
+        yield texts[places[start : start + ROWS_A_BATCH]]
 
 
 def _rules(recoding: Recoding) -> dict[str, np.ndarray]:

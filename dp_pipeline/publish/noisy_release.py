@@ -39,6 +39,11 @@ class Counted(Protocol):
     def fingerprint(self) -> str:
         """The keyed fingerprint of the very bytes that are counted."""
 
+    def require_stored(self, rehearsed: object = None) -> None:
+        """Damaged where what a dry run over ``rehearsed`` has read is not as it was stored; without
+        one, where anything is not.
+        """
+
 
 class NoisyRelease(Release):
     """A release whose answers are noisy, and are stored one by one.
@@ -175,10 +180,12 @@ class NoisyDrawing(Drawing):
         charged.
 
         Raises whatever the draw would raise for declarations alone, such as a table with too
-        many cells or a scale too large for whole numbers.
+        many cells or a scale too large for whole numbers; Damaged for the stored tables that it
+        will read.
         """
-        release, key = self.release, self.key
-        release.with_noise(_DRY_RUN).drawn(key, release.nobody(), Transcript())
+        release, key, nobody = self.release, self.key, self.release.nobody()
+        release.with_noise(_DRY_RUN).drawn(key, nobody, Transcript())
+        self.counter.require_stored(nobody)
 
     def begin(self) -> None:
         """Its transcript, and the count of its answers."""
@@ -226,6 +233,8 @@ class NoisyDrawing(Drawing):
                 "expected a release that says which rows it was begun with, got none"
             )
         if begun.facts[ROWS] != self.rows:
+            # First: a table that was damaged can be put back, and the release goes on.
+            self.counter.require_stored()
             raise AnswersLost(
                 f"{'/'.join(self.release.path)}: expected the rows of snapshot "
                 f"{self.key.snapshot} that this release was begun with, got rows that were read or "

@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 import dp_pipeline
 from dp_pipeline.files import sweep
 from dp_pipeline.raw.download import forget_downloads, located
+from dp_pipeline.raw.fingerprints import fingerprints_of_whole
 from dp_pipeline.raw.snapshot import (
     Snapshot,
     anew,
@@ -174,9 +175,11 @@ def _files_in_place(spec: DatasetSpec, snapshot: Snapshot) -> list[Path]:
     """The files that a snapshot was taken of; Damaged unless each is what it was."""
     known: dict[str, str] = snapshot.manifest[IN_PLACE]
     files = {Path(spec.source.location) / name: print_ for name, print_ in known.items()}
-    for path, print_ in files.items():
-        if not path.is_file() or not hmac.compare_digest(print_, snapshot.fingerprint_of(path)):
-            raise _changed(snapshot)
+    if not all(path.is_file() for path in files):
+        raise _changed(snapshot)
+    found = fingerprints_of_whole(list(files), snapshot.key)
+    if not all(map(hmac.compare_digest, files.values(), found)):
+        raise _changed(snapshot)
     return list(files)
 
 
@@ -315,11 +318,11 @@ def _pin(snapshot: Snapshot, spec: DatasetSpec, columns: list[str]) -> None:
     Damaged.
     """
     place = Path(spec.source.location)
-    files = {
-        str(path.relative_to(place)): snapshot.fingerprint_of(path)
-        for path in ([place] if place.is_file() else parquet_parts(place))
-    }
-    snapshot.record(population=spec.population, in_place=files)
+    paths = [place] if place.is_file() else parquet_parts(place)
+    prints = fingerprints_of_whole(paths, snapshot.key)
+    names = [str(path.relative_to(place)) for path in paths]
+    in_place = dict(zip(names, prints, strict=True))
+    snapshot.record(population=spec.population, in_place=in_place)
     _record(snapshot, spec, columns)
 
 

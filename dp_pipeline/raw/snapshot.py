@@ -22,7 +22,6 @@ the source itself are not reached from here.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import json
 import re
@@ -35,6 +34,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from dp_pipeline.files import locked, make_private, sync, write_whole
+from dp_pipeline.raw.fingerprints import (
+    Fingerprints,
+    fingerprint_of_content,
+    fingerprints_of,
+    is_as_stored,
+)
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.errors import Damaged, DeclarationError, NotPrepared
 from dp_pipeline.spec.formats import MANIFEST, SAMPLE, require_format
@@ -45,6 +50,7 @@ _MANIFEST = "manifest.json"
 CURRENT = "current"
 """The file beside the snapshots that names the one that is read."""
 _RETIRED = "retired"
+_RANGES = "fingerprints_by_ranges"
 
 
 def check_snapshot_id(text: str) -> str:
@@ -235,15 +241,22 @@ class Snapshot:
     def store_table(self, stage: str, write: Callable[[BinaryIO], None]) -> None:
         """Store one stage's table and note its fingerprint in the manifest."""
         # Asked first: nothing is ever written beside a manifest that says retired.
-        prints = dict(self.manifest.get("fingerprints", {})) if self.exists() else {}
+        known = self.manifest if self.exists() else {}
         write_private(self.table_path(stage), write)
-        prints[stage] = self._fingerprint(stage)
-        self.record(fingerprints=prints)
+        found = fingerprints_of(self.table_path(stage), self.key)
+        facts = {"fingerprints": {**known.get("fingerprints", {}), stage: found.whole}}
+        if found.ranges or stage in known.get(_RANGES, {}):
+            facts[_RANGES] = {**known.get(_RANGES, {}), stage: found.ranges}
+        self.record(**facts)
+
+    def fingerprint(self, stage: str) -> str:
+        """Of the table of one stage, as the manifest has it: the table is not looked at."""
+        return self._expected(stage).whole
 
     def checked_path(self, stage: str) -> Path:
         """The stored table of one stage; Damaged if it is not what the manifest says."""
         expected, path = self._expected(stage), self.table_path(stage)
-        if not path.is_file() or not hmac.compare_digest(expected, self._fingerprint(stage)):
+        if not is_as_stored(path, self.key, expected):
             raise self._another(stage)
         return path
 
@@ -253,33 +266,23 @@ class Snapshot:
         """
         expected, path = self._expected(stage), self.table_path(stage)
         content = path.read_bytes() if path.is_file() else b""
-        found = self._keyed(hashlib.sha256(content).digest())
-        if not hmac.compare_digest(expected, found):
+        found = fingerprint_of_content(content, self.key)
+        if not hmac.compare_digest(expected.whole, found):
             raise self._another(stage)
         return content, found
 
-    def _expected(self, stage: str) -> str:
-        expected = self.manifest.get("fingerprints", {}).get(stage)
-        if expected is None:
+    def _expected(self, stage: str) -> Fingerprints:
+        manifest = self.manifest
+        whole = manifest.get("fingerprints", {}).get(stage)
+        if whole is None:
             raise NotPrepared(
                 f"{self!r}: expected the stage {stage!r}, got a snapshot without it: "
                 f"{preparing(self.dataset)}"
             )
-        return str(expected)
+        return Fingerprints(str(whole), str(manifest.get(_RANGES, {}).get(stage, "")))
 
     def _another(self, stage: str) -> Damaged:
         return Damaged(f"{self!r}: expected the table {stage!r} as it was stored, got another")
-
-    def _fingerprint(self, stage: str) -> str:
-        return self.fingerprint_of(self.table_path(stage))
-
-    def fingerprint_of(self, path: Path) -> str:
-        """The keyed fingerprint of a file."""
-        with path.open("rb") as file:
-            return self._keyed(hashlib.file_digest(file, "sha256").digest())
-
-    def _keyed(self, content: bytes) -> str:
-        return hmac.new(self.key, content, digestmod="sha256").hexdigest()
 
 
 def _write_text(file: BinaryIO, text: str) -> None:

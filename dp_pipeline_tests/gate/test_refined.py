@@ -18,7 +18,7 @@ from dp_pipeline.gate import samplers
 from dp_pipeline.gate.curator import Answered
 from dp_pipeline.gate.mechanisms import refine
 from dp_pipeline.gate.noise import ExactNoise, NoiseSource, OpenDPNoise, SeededNoise
-from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.raw.counters.fold import NobodysRows
 from dp_pipeline.release.accountant import LAPLACE, REFINED
 from dp_pipeline.release.derived_attribute import Grouping
 from dp_pipeline.release.transcript import Transcript
@@ -192,7 +192,7 @@ def test_a_marginal_in_rho_is_measured_once_more_and_both_are_one() -> None:
     levels = Levels(tuple(map(str, range(80))))
     domain = Domain(tuple(Attribute(name, name, "drop", cells=levels) for name in ("a", "b")))
     curator = curator_over(
-        MemoryCounter.empty(domain), epsilon=ONE, domain=domain, currency=rho, noise=SeededNoise(6)
+        NobodysRows(domain), epsilon=ONE, domain=domain, currency=rho, noise=SeededNoise(6)
     )
     first = curator.tabulate({("a", "b"): ONE / 400})[0]
     (second,) = curator.refine({("a", "b"): ONE / 400})

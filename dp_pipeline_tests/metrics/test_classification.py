@@ -130,3 +130,11 @@ def test_a_level_that_no_learned_row_has_is_never_the_answer(method):
 def test_two_levels_of_which_one_is_learned_are_told_as_that_one():
     table = {"a": np.array([0, 1, 0]), "b": np.array([0, 0, 0])}
     assert told("logistic", table, table, "b", {"a": 2, "b": 2})[0] == 1.0
+
+
+def test_rows_are_tested_block_by_block_and_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(classification, "ROWS_A_BLOCK", 4)
+    bit = LinearClassifier(("a",), ((-1, 1),), 0)
+    codes = {"a": np.arange(11) % 2}
+    answers = np.array([at in (1, 3, 5, 7, 10) for at in range(11)])
+    assert misclassification(bit, codes, answers) == 2 / 11

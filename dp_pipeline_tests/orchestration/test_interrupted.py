@@ -93,6 +93,21 @@ def test_a_release_is_finished_over_the_same_rows_prepared_again(
     assert (again.state, again.nano, project.spent(spec)) == ("resumed", 0, COST)
 
 
+def test_a_table_that_is_none_of_the_manifest_ends_no_interrupted_release(
+    project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was damaged can be put back; the ε of a release that has ended can not."""
+    monkeypatch.setenv("DP_PIPELINE_ENGINE", "stream")
+    interrupted(project, spec)
+    snapshot = project.snapshot(spec)
+    before = snapshot.manifest["fingerprints"]
+    snapshot.record(fingerprints={**before, "normalized": "0" * 64})
+    with pytest.raises(Damaged, match="the table 'normalized' as it was stored, got another"):
+        project.publish(spec)
+    snapshot.record(fingerprints=before)
+    assert project.publish(spec).state == "resumed"
+
+
 def test_the_fingerprint_of_the_rows_is_in_the_ledger_and_nowhere_else(
     project: Project, spec: DatasetSpec
 ) -> None:

@@ -120,7 +120,11 @@ def test_a_declaration_changed_after_preparation_is_refused_by_the_model_and_pre
     assert project.publish(project.declare("rides", RIDES)).state == "replayed"
 
 
-def test_a_damaged_stage_is_refused_before_the_charge(rides: Project):
+@pytest.mark.parametrize("engine", ["memory", "stream"])
+def test_a_damaged_stage_is_refused_before_the_charge(
+    engine: str, rides: Project, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("DP_PIPELINE_ENGINE", engine)
     spec = rides.declare("rides", RIDES)
     path = rides.snapshot(spec).table_path("normalized")
     whole = path.read_bytes()

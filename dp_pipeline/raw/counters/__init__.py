@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dp_pipeline.raw.snapshot import Snapshot
     from dp_pipeline.spec.dataset import DatasetSpec
 
-MOST_IN_MEMORY = 1 << 28
+MOST_IN_MEMORY = 1 << 27
 """Bytes of prepared columns, above which they stay on disk where no engine is named."""
 
 
@@ -27,16 +27,24 @@ def open_counter(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> Fol
     a stored table is not the one that was stored; DeclarationError for an engine that is none.
     """
     # Late: what an engine needs is loaded by who uses it.
+    from dp_pipeline.raw.counters.checked import CheckedRows
     from dp_pipeline.raw.counters.memory import MemoryCounter
-    from dp_pipeline.raw.counters.stream import StreamCounter, stored_rows
+    from dp_pipeline.raw.counters.stream import StreamCounter, in_threads
 
     name, address = engine_of(engine)
-    stored, fingerprint = stored_rows(spec, snapshot)
+    rows = CheckedRows.open(spec, snapshot)
+    stored = rows.stored
     if engine == "memory" or (not engine and stored.bytes_in_memory <= MOST_IN_MEMORY):
-        return MemoryCounter.of_stored(spec.domain, stored, fingerprint)
-    fold = None
+        return MemoryCounter.of_stored(spec.domain, rows)
+    fold = in_threads(stored)
     if name in ("dask", "spark"):
         from dp_pipeline.raw.counters.distributed import in_dask, in_spark
 
         fold = (in_dask if name == "dask" else in_spark)(stored, address)
-    return StreamCounter(spec.domain, stored, fold=fold, fingerprint=fingerprint)
+    return StreamCounter(
+        spec.domain,
+        stored,
+        fold=rows.checked(fold),
+        fingerprint=rows.fingerprint,
+        require=rows.require,
+    )

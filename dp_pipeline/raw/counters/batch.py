@@ -82,6 +82,12 @@ class Question:
         """The attributes whose codes, as they were prepared, are looked at."""
         return reduce(lambda names, one: one.needs(names), reversed(self.recodings), self.cells)
 
+    @property
+    def stages(self) -> frozenset[str]:
+        """The stages of which a column is looked at; none where rows are counted alone."""
+        looked_at = {"normalized": self.axes, "discretized": self.prepared_cells}
+        return frozenset(stage for stage, columns in looked_at.items() if columns)
+
 
 class Batch:
     """Some prepared rows.

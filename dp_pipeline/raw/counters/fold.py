@@ -7,7 +7,7 @@ looked at; noise, charges and what a release has planned never reach an engine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -26,6 +26,9 @@ Partial = list[Answer | None]
 
 Fold = Callable[[Sequence[Question]], Partial]
 """An engine: every question about all rows, each row looked at once a question."""
+
+Require = Callable[[Collection[str] | None], None]
+"""Damaged unless the stored tables of some stages, of all for None, are as they were stored."""
 
 
 def answered(batch: Batch, questions: Sequence[Question]) -> Partial:
@@ -64,6 +67,7 @@ class FoldCounter:
     recodings     what is done to rows before they are looked at, in order
     fingerprint   of the stored tables that the columns are read from, and of their reading;
                   empty where there are none
+    require       checks them; None where there are none, or where that was done
     """
 
     def __init__(
@@ -73,9 +77,10 @@ class FoldCounter:
         *,
         recodings: tuple[Recoding, ...] = (),
         fingerprint: str = "",
+        require: Require | None = None,
     ) -> None:
         self._domain, self._fold, self._recodings = domain, fold, recodings
-        self.fingerprint = fingerprint
+        self.fingerprint, self._require = fingerprint, require
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self._domain.names)} attributes)"
@@ -84,6 +89,15 @@ class FoldCounter:
     def domain(self) -> Domain:
         """The declared attributes: public."""
         return self._domain
+
+    def require_stored(self, rehearsed: object = None) -> None:
+        """Damaged where a stored table that a rehearsal would have read is not as it was stored.
+        Whatever it would not have read is checked before the first answer about it.
+
+        rehearsed   over nobody's rows; of any other, and where there is none, all tables
+        """
+        if self._require is not None:
+            self._require(rehearsed.stages if isinstance(rehearsed, NobodysRows) else None)
 
     def count(self, marginals: Sequence[tuple[str, ...]]) -> list[Sealed]:
         """One table a marginal, in the order asked; () is the number of rows, shape ().
@@ -230,6 +244,21 @@ class FoldCounter:
             sizes={name: self._domain[name].size for name in self._domain.discrete},
             rows=0,
         ).answer(question)
+
+
+class NobodysRows(FoldCounter):
+    """The counter of an empty table, for a rehearsal of what is asked.
+
+    stages   of which a column was asked for
+    """
+
+    def __init__(self, domain: Domain) -> None:
+        self.stages: frozenset[str] = frozenset()
+        super().__init__(domain, self._noted)
+
+    def _noted(self, questions: Sequence[Question]) -> Partial:
+        self.stages = self.stages.union(*(one.stages for one in questions))
+        return [None] * len(questions)
 
 
 def _require_size(cells: int) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp_pipeline.raw.counters.batch import Batch, Recoding
+from dp_pipeline.raw.counters.checked import CheckedRows
 from dp_pipeline.raw.counters.fold import FoldCounter, answered
-from dp_pipeline.raw.counters.stream import StoredRows, stored_rows
+from dp_pipeline.raw.counters.stream import StoredRows
 from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.raw.workers import in_threads
 from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import Domain
 
@@ -53,37 +57,36 @@ class MemoryCounter(FoldCounter):
         super().__init__(domain, partial(answered, self._batch), fingerprint=fingerprint)
 
     @classmethod
-    def empty(cls, domain: Domain) -> MemoryCounter:
-        """The engine over no rows at all, for a dry run."""
-        return cls(
-            domain,
-            coordinates={name: np.zeros(0, dtype=np.int32) for name in domain.numeric},
-            codes={name: np.zeros(0, dtype=np.uint16) for name in domain.discrete},
-            rows=0,
-        )
-
-    @classmethod
     def open(cls, spec: DatasetSpec, snapshot: Snapshot) -> MemoryCounter:
         """The engine over a prepared snapshot.
 
         NotPrepared unless the snapshot was validated and prepared under this
         declaration; Damaged when a stored table is not the one that was stored.
         """
-        return cls.of_stored(spec.domain, *stored_rows(spec, snapshot))
+        return cls.of_stored(spec.domain, CheckedRows.open(spec, snapshot))
 
     @classmethod
-    def of_stored(cls, domain: Domain, stored: StoredRows, fingerprint: str) -> MemoryCounter:
-        """The engine over rows on disk, which are read once, batch by batch."""
+    def of_stored(cls, domain: Domain, rows: CheckedRows) -> MemoryCounter:
+        """The engine over rows on disk, which are read once and checked meanwhile."""
+        return rows.beside(lambda: cls._read(domain, rows.stored, rows.fingerprint))
+
+    @classmethod
+    def _read(cls, domain: Domain, stored: StoredRows, fingerprint: str) -> MemoryCounter:
+        """All columns, batch by batch, in threads."""
         coordinates = {name: np.empty(stored.number, np.int32) for name in domain.numeric}
         smallest = {name: np.min_scalar_type(size - 1) for name, size in stored.sizes}
         codes = {name: np.empty(stored.number, kind) for name, kind in smallest.items()}
-        end = 0
-        for batch in stored.batches(list(coordinates), list(codes)):
-            here = slice(end, end := end + batch.rows)
-            for name, column in batch.coordinates.items():
-                coordinates[name][here] = column
-            for name, column in batch.codes.items():
-                codes[name][here] = column
+        ends = list(accumulate(rows for _, _, rows in stored.groups))
+
+        def fill(at: int) -> None:
+            for batch in stored.batches(list(coordinates), list(codes), [at]):
+                here = slice(ends[at] - batch.rows, ends[at])
+                for name, column in batch.coordinates.items():
+                    coordinates[name][here] = column
+                for name, column in batch.codes.items():
+                    codes[name][here] = column
+
+        deque(in_threads(fill, range(len(ends))), maxlen=0)
         return cls(
             domain,
             coordinates=coordinates,

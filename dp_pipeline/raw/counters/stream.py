@@ -6,7 +6,6 @@ is in memory at a time is a batch a thread, and the answers.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,16 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from dp_pipeline.raw.counters.batch import MOST_ROWS, Batch, Question
-from dp_pipeline.raw.counters.fold import Fold, FoldCounter, Partial, added, answered
-from dp_pipeline.raw.snapshot import Snapshot, require_prepared
+from dp_pipeline.raw.counters.fold import Fold, FoldCounter, Partial, Require, added, answered
 from dp_pipeline.raw.stages import file_mark
 from dp_pipeline.raw.workers import MOST_THREADS
-from dp_pipeline.spec.dataset import DatasetSpec
 from dp_pipeline.spec.domain import Domain
 from dp_pipeline.spec.errors import Damaged
 
@@ -36,7 +34,7 @@ class StoredRows:
              attribute has cells
     sizes    attribute with cells → number of them
     groups   of every row group the pair that it is in, its number there, and its rows
-    marks    of the files, as they were when their fingerprints were checked
+    marks    of the files, as they were when they were found, before anything of them was read
     """
 
     pairs: tuple[tuple[Path, Path | None], ...]
@@ -87,6 +85,10 @@ class StoredRows:
         """
         for at in range(len(self.groups)) if places is None else places:
             yield self._batch(at, axes, cells)
+        self.require_unchanged()
+
+    def require_unchanged(self) -> None:
+        """Damaged where a file was replaced or written to since these rows were found."""
         if tuple(map(file_mark, _files(self.pairs))) != self.marks:
             raise Damaged("counter: expected rows as they were stored, got others")
 
@@ -105,8 +107,9 @@ class StoredRows:
 class StreamCounter(FoldCounter):
     """Exact whole numbers about prepared rows that stay on disk; read once a round of questions.
 
-    stored   where the rows are
-    fold     who counts them; threads of this process where nothing is said
+    stored    where the rows are
+    fold      who counts them; threads of this process where nothing is said
+    require   as ``FoldCounter`` has it
     """
 
     def __init__(
@@ -116,40 +119,10 @@ class StreamCounter(FoldCounter):
         *,
         fold: Fold | None = None,
         fingerprint: str = "",
+        require: Require | None = None,
     ) -> None:
-        super().__init__(domain, fold or in_threads(stored), fingerprint=fingerprint)
-
-    @classmethod
-    def open(cls, spec: DatasetSpec, snapshot: Snapshot) -> StreamCounter:
-        """The engine over a prepared snapshot; raises what ``MemoryCounter.open`` does."""
-        stored, fingerprint = stored_rows(spec, snapshot)
-        return cls(spec.domain, stored, fingerprint=fingerprint)
-
-
-def stored_rows(spec: DatasetSpec, snapshot: Snapshot) -> tuple[StoredRows, str]:
-    """Where the rows of a prepared snapshot are, and of those that are read together with it, once
-    they are known to be what was stored, and their fingerprint.
-    """
-    stages = ("normalized", "discretized") if spec.domain.discrete else ("normalized",)
-    pairs, prints = [], []
-    # All are of one data set, and so under one lock.
-    with snapshot.alone():
-        require_prepared(spec, snapshot)
-        for one in snapshot.all:
-            paths = [one.checked_path(stage) for stage in stages]
-            pairs.append((paths[0], paths[1] if paths[1:] else None))
-            prints.append(str(one.manifest.get("read_at", "")))
-            prints += [str(one.manifest["fingerprints"][stage]) for stage in stages]
-        stored = StoredRows.of(spec.domain, *pairs)
-    return stored, combined_fingerprint(*prints)
-
-
-def combined_fingerprint(*readings_and_prints: str) -> str:
-    """One fingerprint of all tables, and of when they were read. Rows that are read once more are
-    other rows, whatever they hold: whether they have changed is a question about rows, which no
-    outcome may answer.
-    """
-    return hashlib.sha256("\0".join(readings_and_prints).encode()).hexdigest()
+        fold = fold or in_threads(stored)
+        super().__init__(domain, fold, fingerprint=fingerprint, require=require)
 
 
 def in_threads(stored: StoredRows) -> Fold:
@@ -188,4 +161,9 @@ def _arrays(path: Path | None, at: int, columns: Sequence[str]) -> dict[str, NDA
         return {}
     with pq.ParquetFile(path) as file:
         table = file.read_row_group(at, columns=columns, use_threads=False)
-    return {name: table.column(name).to_numpy() for name in columns}
+    return {name: _numbers(table.column(name)) for name in columns}
+
+
+def _numbers(column: pa.ChunkedArray) -> NDArray[Any]:
+    """Not by ``to_numpy``, which loads pandas: longer than it takes to count a million rows."""
+    return np.from_dlpack(column.combine_chunks())

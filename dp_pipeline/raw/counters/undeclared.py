@@ -39,8 +39,8 @@ from dp_pipeline.raw.contributions import (
     person_codes,
     rows_of_part,
 )
+from dp_pipeline.raw.counters.checked import combined_fingerprint
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.raw.counters.stream import combined_fingerprint
 from dp_pipeline.raw.ingest import check_ingested, ingested_batches
 from dp_pipeline.raw.prepare import kept_rows, of_window
 from dp_pipeline.raw.snapshot import Snapshot, require_validated
@@ -117,6 +117,9 @@ class UndeclaredRows:
 
     def __repr__(self) -> str:
         return f"UndeclaredRows({self._spec.name})"
+
+    def require_stored(self, rehearsed: object = None) -> None:
+        """Nothing is left to check: the one stored table was, when it was opened."""
 
     def kinds(self, attributes: tuple[str, ...]) -> Sealed:
         """Rows by what their values are, shape (3 · attributes,); see ``UndeclaredCounter``."""

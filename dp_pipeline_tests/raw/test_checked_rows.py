@@ -1,0 +1,181 @@
+"""No answer is given of a file that is not the one that was stored, by any engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from dp_pipeline.raw.counters import MOST_IN_MEMORY, open_counter
+from dp_pipeline.raw.counters.batch import Question
+from dp_pipeline.raw.counters.checked import CheckedRows
+from dp_pipeline.raw.counters.fold import FoldCounter, NobodysRows, Partial
+from dp_pipeline.raw.counters.stream import StreamCounter, in_threads
+from dp_pipeline.raw.prepare import prepare
+from dp_pipeline.raw.snapshot import Snapshot, mark_validated
+from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline.spec.errors import Damaged
+from dp_pipeline_tests.raw.written import ingested, written_spec
+
+ATTRIBUTES = "{x: {bounds: [0, 10], bins: 4}, sex: {levels: [f, m]}}"
+ROWS = {"x": [str(at % 11) for at in range(30)], "sex": ["f", "m", "m"] * 10}
+OF_CODES = Question("count", ((("sex",),),), cells=frozenset({"sex"}))
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> DatasetSpec:
+    return written_spec(tmp_path, ATTRIBUTES)
+
+
+@pytest.fixture
+def snapshot(spec: DatasetSpec, tmp_path: Path) -> Snapshot:
+    snapshot = ingested(tmp_path, ROWS)
+    mark_validated(spec, snapshot, structural=True, refused=False)
+    prepare(spec, snapshot)
+    return snapshot
+
+
+def damage(snapshot: Snapshot, stage: str) -> bytes:
+    """Change one byte of the first column, so that the table can still be opened; what it was."""
+    path = snapshot.table_path(stage)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:30] + bytes([whole[30] ^ 1]) + whole[31:])
+    return whole
+
+
+def asked_for_codes(counter: FoldCounter) -> None:
+    counter.count([("sex", "x")])
+
+
+def asked_for_coordinates(counter: FoldCounter) -> None:
+    counter.grid(("x",), 3)
+
+
+def asked_for_the_number_of_rows(counter: FoldCounter) -> None:
+    counter.count([()])
+
+
+ASKED = {
+    "discretized": [asked_for_codes, asked_for_the_number_of_rows],
+    "normalized": [asked_for_coordinates],
+}
+
+
+@pytest.mark.parametrize("stage", ASKED)
+def test_a_file_is_checked_when_it_is_first_read_and_only_then(
+    stage: str, spec: DatasetSpec, snapshot: Snapshot
+) -> None:
+    damage(snapshot, stage)
+    for other, questions in ASKED.items():
+        for ask in questions:
+            counter = open_counter(spec, snapshot, "stream")
+            if other != stage:
+                ask(counter)
+                continue
+            with pytest.raises(Damaged, match=f"the table {stage!r} as it was stored, got another"):
+                ask(counter)
+
+
+@pytest.mark.parametrize("stage", ASKED)
+@pytest.mark.parametrize("engine", ["", "memory"])
+def test_rows_in_memory_are_of_files_that_were_all_checked(
+    engine: str, stage: str, spec: DatasetSpec, snapshot: Snapshot
+) -> None:
+    assert MOST_IN_MEMORY > 1000
+    damage(snapshot, stage)
+    with pytest.raises(Damaged, match=f"the table {stage!r} as it was stored, got another"):
+        open_counter(spec, snapshot, engine)
+
+
+@pytest.mark.parametrize("engine", ["memory", "stream"])
+@pytest.mark.parametrize("content", [b"", b"PAR1", None])
+def test_what_is_no_table_or_not_there_is_refused_like_another_one(
+    content: bytes | None, engine: str, spec: DatasetSpec, snapshot: Snapshot
+) -> None:
+    path = snapshot.table_path("discretized")
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(Damaged, match="the table 'discretized' as it was stored, got another"):
+        open_counter(spec, snapshot, engine)
+
+
+@pytest.mark.chain
+def test_workers_answers_are_not_given_either(
+    engine: str, spec: DatasetSpec, snapshot: Snapshot
+) -> None:
+    whole = damage(snapshot, "discretized")
+    counter = open_counter(spec, snapshot, engine)
+    for _ in range(2):
+        with pytest.raises(Damaged, match="the table 'discretized' as it was stored"):
+            asked_for_codes(counter)
+    asked_for_coordinates(counter)
+    snapshot.table_path("discretized").write_bytes(whole)
+    counter = open_counter(spec, snapshot, engine)
+    asked_for_codes(counter)
+    snapshot.table_path("discretized").write_bytes(whole)
+    with pytest.raises(Damaged, match="rows as they were stored, got others"):
+        asked_for_codes(counter)
+
+
+def test_a_file_that_is_put_back_once_its_rows_were_counted_gives_no_answer(
+    spec: DatasetSpec, snapshot: Snapshot
+) -> None:
+    path = snapshot.table_path("discretized")
+    whole, table = path.read_bytes(), pq.read_table(path)
+    # Rows of which some are there twice.
+    pq.write_table(table.take([0, *range(1, table.num_rows - 1), 0]), path)
+    rows = CheckedRows.open(spec, snapshot)
+    ((found,),) = in_threads(rows.stored)([OF_CODES])
+    assert found.sum() == table.num_rows
+    path.write_bytes(whole)
+    with pytest.raises(Damaged, match="rows as they were stored, got others"):
+        rows.require(["discretized"])
+
+
+def test_what_counting_another_file_fails_at_is_not_told(
+    spec: DatasetSpec, snapshot: Snapshot
+) -> None:
+    rows = CheckedRows.open(spec, snapshot)
+    whole = damage(snapshot, "discretized")
+
+    def fails(_: Sequence[Question]) -> Partial:
+        raise ValueError("a value of somebody")
+
+    counter = StreamCounter(spec.domain, rows.stored, fold=rows.checked(fails))
+    with pytest.raises(Damaged, match="the table 'discretized' as it was stored"):
+        asked_for_codes(counter)
+    snapshot.table_path("discretized").write_bytes(whole)
+    with pytest.raises(Damaged, match="rows as they were stored, got others"):
+        asked_for_codes(counter)
+
+
+def test_a_file_is_read_for_its_fingerprint_once(
+    spec: DatasetSpec, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+    checked = Snapshot.checked_path
+    monkeypatch.setattr(
+        Snapshot, "checked_path", lambda one, stage: looked.append(stage) or checked(one, stage)
+    )
+    counter = open_counter(spec, snapshot, "stream")
+    assert looked == []
+    for ask in (asked_for_codes, asked_for_codes, asked_for_coordinates, asked_for_codes):
+        ask(counter)
+    assert looked == ["discretized", "normalized"]
+
+
+def test_what_a_rehearsal_has_asked_for_is_checked_before_the_first_look(
+    spec: DatasetSpec, snapshot: Snapshot
+) -> None:
+    damage(snapshot, "normalized")
+    counter, nobody = open_counter(spec, snapshot, "stream"), NobodysRows(spec.domain)
+    asked_for_codes(nobody)
+    assert nobody.stages == {"discretized"}
+    counter.require_stored(nobody)
+    asked_for_coordinates(nobody)
+    for rehearsed in (nobody, None):
+        with pytest.raises(Damaged, match="the table 'normalized' as it was stored"):
+            counter.require_stored(rehearsed)
