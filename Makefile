@@ -130,13 +130,15 @@ endef
 	$(call install,ui,$(PY))
 	touch $@
 
-# Dask and Spark, 500 MB: without them their tests are skipped.
+# Dask and Spark, 500 MB, an S3 server and `dg`: without them their tests are skipped.
 .venv/ready_engines: .venv/ready
 	$(call install,dask,$(PY))
 	$(call install,spark,$(PY))
+	$(call install,s3,$(PY))
+	$(call install,dg,$(PY))
 	touch $@
 
 # The versions that the commands install; run after changing dependencies.
 lock: .venv/ready
-	$(PY) -m uv pip compile pyproject.toml --extra test --extra ui --extra docs --extra dask --extra spark --universal --python-version 3.11 \
+	$(PY) -m uv pip compile pyproject.toml --extra test --extra ui --extra docs --extra dask --extra spark --extra s3 --extra dg --universal --python-version 3.11 \
 	  --no-header --no-annotate --quiet --output-file constraints.txt

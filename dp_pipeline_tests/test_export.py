@@ -360,13 +360,13 @@ def test_an_object_store_gets_the_version_first_and_its_name_last(
 ) -> None:
     fsspec = pytest.importorskip("fsspec")
     files, written = fsspec.filesystem("memory"), []
-    pipe = type(files).pipe_file
+    put = type(files).put_file
 
-    def recorded(self: Any, path: str, value: bytes, *more: Any, **options: Any) -> Any:
+    def recorded(self: Any, file: str, path: str, *more: Any, **options: Any) -> Any:
         written.append(path.partition("dpqt_kmeans/")[2])
-        return pipe(self, path, value, *more, **options)
+        return put(self, file, path, *more, **options)
 
-    monkeypatch.setattr(type(files), "pipe_file", recorded)
+    monkeypatch.setattr(type(files), "put_file", recorded)
     monkeypatch.setenv("DP_PIPELINE_PUBLISHED", "memory://bucket/open/")
     shown = metadata_of(ran, "rides")
     assert shown["dpqt_kmeans/place"] == "memory://bucket/open/rides/dpqt_kmeans"
@@ -389,3 +389,22 @@ def test_an_address_of_no_known_store_is_refused_in_one_line(
     (failed,) = [one for one in result.all_events if one.is_step_failure]
     line = failed.step_failure_data.user_failure_data.description
     assert line.startswith("DP_PIPELINE_PUBLISHED: expected a folder, or an address of a store")
+
+
+@pytest.mark.parametrize(
+    ("words", "of"),
+    [(("export", "rides", "--to", "s3://open/rides"), "--to"), (("verify", "s3://open"), "FOLDER")],
+    ids=["export", "verify"],
+)
+def test_an_address_is_no_folder_and_none_of_that_name_is_made(
+    words: tuple[str, ...],
+    of: str,
+    ran: Project,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused = ran.cli_here(*words)
+    assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
+    assert f"{of}: expected a folder of this computer, got an address that beg" in refused.err
+    assert list(tmp_path.iterdir()) == []

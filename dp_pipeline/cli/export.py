@@ -61,12 +61,24 @@ def export(
     from dp_pipeline.publish.home import find_home
     from dp_pipeline.spec.discovery import find_spec
 
+    _require_folder("--to", target)
     spec = find_spec(dataset)
     asked = Asked.of(spec, name=model, **options)
     found = newest_settled(spec, find_home(), asked)
     require_leaving(found, allow_not_dp=allow_not_dp)
     exported = export_found(found, target, ending=ending)
     reader.answer(lambda: _document(exported), lambda: _print(exported))
+
+
+def _require_folder(of: str, path: Path) -> None:
+    """DeclarationError for an address: as a path it would be a folder called ``s3:`` here."""
+    scheme = path.parts[0] if path.parts else ""
+    if len(path.parts) > 1 and scheme.endswith(":"):
+        raise DeclarationError(
+            f"{of}: expected a folder of this computer, got an address that begins with {scheme}//:"
+            " a store is written by the asset NAME/published and DP_PIPELINE_PUBLISHED, and a copy "
+            "of its folder is what `dp-pipeline verify` checks"
+        )
 
 
 def _print(exported: Exported) -> None:
@@ -113,6 +125,7 @@ def verify(context: click.Context, folder: Path, reader: Reader) -> None:
     from dp_pipeline.export.folder import SUMS, digest_of_export
     from dp_pipeline.export.verify import verified
 
+    _require_folder("FOLDER", folder)
     if not folder.is_dir():
         raise DeclarationError(f"{folder}: expected the folder of an export, got none")
     checks = verified(folder)

@@ -28,10 +28,10 @@ import numpy as np
 
 from dp_pipeline.ledger import Balance, Entry, Ledger
 from dp_pipeline.metrics.marginals import MOST_COMPARED
-from dp_pipeline.publish.export import Shelved
 from dp_pipeline.publish.k_anonymous_tables import TableFacts
 from dp_pipeline.publish.publish import Published
 from dp_pipeline.publish.release import Release
+from dp_pipeline.publish.shelf import Shelved
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.release.bundle import LEARNED, Bundle
 from dp_pipeline.reporting.figures import budget_staircase

@@ -31,11 +31,12 @@ from dp_pipeline.orchestration.metadata import (
 from dp_pipeline.publish.account import limits_word
 from dp_pipeline.publish.domain_release import with_discovered
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
-from dp_pipeline.publish.export import publications_of, shelve
+from dp_pipeline.publish.export import publications_of
 from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.publish.outcome import write_comparison, write_evaluation, write_pointer
 from dp_pipeline.publish.publish import publish
 from dp_pipeline.publish.release import Release, not_dp_beside, program_code
+from dp_pipeline.publish.shelf import shelve
 from dp_pipeline.raw.prepare import stages_of
 from dp_pipeline.spec.dataset import DatasetSpec
 

@@ -2,36 +2,22 @@
 
 Bundle, ledger and public declarations are read, and no row. An export is checked from its own files
 before it takes its name: nobody is handed one that does not verify.
-
-The shelf: a place that stays the same, where readers find the newest cleared release.
-
-    <published>/<data set>/<model>/versions/<version>/   one export, never changed
-    <published>/<data set>/<model>/current.json          which version is the newest
-    <published>/<data set>/<model>/current               a link to it, in a folder
-
-A version is whole before anything names it, and ``current.json`` is written last and at once: who
-reads meanwhile gets the old or the new one. That also holds on an object store, where there are no
-links and no folder can be renamed. Old versions stay until somebody deletes them: they are public.
 """
 
 from __future__ import annotations
 
-import json
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
-from typing import Any
 
 from dp_pipeline.export.contents import is_cleared, write_contents
-from dp_pipeline.export.folder import SUMS, digest_of_export, files_of, replace_whole
+from dp_pipeline.export.folder import digest_of_export, files_of, replace_whole
 from dp_pipeline.export.verify import verified
-from dp_pipeline.files import temporary_folder
 from dp_pipeline.ledger import Entry
 from dp_pipeline.ledger.entries import blocks_of
 from dp_pipeline.publish.domain_release import with_discovered
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
-from dp_pipeline.publish.home import PUBLISHED_VARIABLE, Home, published_place
+from dp_pipeline.publish.home import Home
 from dp_pipeline.publish.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.publish.release import Release
 from dp_pipeline.publish.replay import (
@@ -46,7 +32,6 @@ from dp_pipeline.release.bundle import Bundle
 from dp_pipeline.spec.amounts import epsilon_text
 from dp_pipeline.spec.dataset import DatasetSpec, Publication
 from dp_pipeline.spec.errors import Damaged, DeclarationError, NotPrepared, PipelineError, one_of
-from dp_pipeline.spec.formats import EXPORT
 
 
 def publications_of(spec: DatasetSpec) -> tuple[Publication, ...]:
@@ -256,114 +241,3 @@ def export(found: Found, target: Path, *, ending: str) -> Exported:
     replace_whole(target, write, dataset=release.spec.name, model=release.name)
     files = {name: (target / name).stat().st_size for name in files_of(target)}
     return Exported(found, target, files, digest_of_export(target))
-
-
-CURRENT, VERSIONS = "current", "versions"
-_FORMAT = "csv"
-
-
-@dataclass(frozen=True)
-class Shelved:
-    """What stands on the shelf of one model now.
-
-    place     the folder or address that holds ``current.json``
-    version   of the key of the release and the digest of the export
-    digest    of the export
-    """
-
-    place: str
-    version: str
-    digest: str
-    release: str
-
-
-def shelve(spec: DatasetSpec, home: Home) -> dict[str, Shelved | None]:
-    """Put the newest cleared release of everything that a data set publishes onto its shelf;
-    published model → what stands there now, None where nothing cleared was ever settled.
-    """
-    return {one.model: _newest(spec, home, one) for one in publications_of(spec)}
-
-
-def _newest(spec: DatasetSpec, home: Home, publication: Publication) -> Shelved | None:
-    span = publication.span if spec.windows is not None else 0
-    asked = Asked(publication.model, epsilon_text(publication.epsilon), span=span)
-    try:
-        found = newest_settled(spec, home, asked, only_cleared=True)
-    except NotPrepared:
-        return None
-    place = "/".join((published_place(home).rstrip("/"), spec.name, publication.model))
-    return _at_address(found, place) if "://" in place else _in_folder(found, Path(place))
-
-
-def _in_folder(found: Found, place: Path) -> Shelved:
-    versions = place / VERSIONS
-    versions.mkdir(parents=True, exist_ok=True)
-    with temporary_folder(place / CURRENT) as beside:
-        exported = export(found, beside / "new", ending=_FORMAT)
-        version = _version(exported)
-        if not (versions / version).exists():
-            exported.folder.rename(versions / version)
-        (beside / "link").symlink_to(Path(VERSIONS, version), target_is_directory=True)
-        (beside / "told").write_bytes(_told(exported))
-        (beside / "told").replace(place / f"{CURRENT}.json")
-        (beside / "link").replace(place / CURRENT)
-    return _shelved(str(place), exported)
-
-
-def _at_address(found: Found, place: str) -> Shelved:
-    files, root = _file_system(place)
-    with tempfile.TemporaryDirectory() as beside:
-        exported = export(found, Path(beside, "new"), ending=_FORMAT)
-        at = "/".join((root, VERSIONS, _version(exported)))
-        if not files.exists(f"{at}/{SUMS}"):
-            # The list of digests comes last: where it is, all others are.
-            names = [name for name in files_of(exported.folder) if name != SUMS]
-            for name in (*names, SUMS):
-                path = f"{at}/{name}"
-                files.makedirs(path.rpartition("/")[0], exist_ok=True)
-                files.pipe_file(path, (exported.folder / name).read_bytes())
-        files.pipe_file(f"{root}/{CURRENT}.json", _told(exported))
-    return _shelved(place, exported)
-
-
-def _file_system(place: str) -> tuple[Any, str]:
-    """What fsspec makes of an address; DeclarationError for one of a store that it does not know,
-    or whose driver is not installed.
-    """
-    expected = (
-        f"{PUBLISHED_VARIABLE}: expected a folder, or an address of a store that fsspec knows"
-    )
-    try:
-        import fsspec
-
-        files, root = fsspec.core.url_to_fs(place)
-    except ImportError:
-        scheme = place.partition("://")[0]
-        raise DeclarationError(
-            f"{expected}, got one of {scheme[:20]} without its driver: install "
-            "`dp-pipeline[cloud]` and the driver, such as s3fs, gcsfs or adlfs"
-        ) from None
-    except ValueError:
-        raise DeclarationError(f"{expected}, got another") from None
-    return files, str(root).rstrip("/")
-
-
-def _version(exported: Exported) -> str:
-    return f"{exported.found.bundle.key[:16]}-{exported.digest[:16]}"
-
-
-def _told(exported: Exported) -> bytes:
-    """What ``current.json`` says."""
-    told = {
-        "format": EXPORT,
-        "version": f"{VERSIONS}/{_version(exported)}",
-        "digest": f"sha256:{exported.digest}",
-        "release": exported.found.words,
-        "key": exported.found.bundle.key,
-        "files": list(exported.files),
-    }
-    return f"{json.dumps(told, indent=1, ensure_ascii=False)}\n".encode()
-
-
-def _shelved(place: str, exported: Exported) -> Shelved:
-    return Shelved(place, _version(exported), exported.digest, exported.found.words)

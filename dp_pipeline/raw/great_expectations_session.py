@@ -386,6 +386,9 @@ _NOTHING_FROM_ELSEWHERE = (
 )
 """The library's pages ask other people's servers for their styles and scripts."""
 
+_HIDDEN = b"<style>footer, .navbar-brand { display: none; }</style>"
+"""A request to subscribe, which lies over the last line, and a logo that is not fetched."""
+
 
 def write_data_docs(spec: DatasetSpec, snapshot: Snapshot) -> Path:
     """Write the suites as JSON and the pages, in place of those of before; their folder.
@@ -429,9 +432,12 @@ def _each_text_once(table: pa.Table) -> pa.Table:
 
 
 def _make_private(folder: Path) -> None:
-    """Nobody else may enter or read, and no page asks another server for anything."""
+    """Nobody else may enter or read, and no page asks another server for anything. A page says its
+    language, to those who hear it.
+    """
     for path in folder.rglob("*"):
         if path.suffix == ".html":
-            text = path.read_bytes()
-            path.write_bytes(text.replace(b"<head>", b"<head>" + _NOTHING_FROM_ELSEWHERE, 1))
+            text = path.read_bytes().replace(b"<html>", b'<html lang="en">', 1)
+            head = b"<head>" + _NOTHING_FROM_ELSEWHERE + _HIDDEN
+            path.write_bytes(text.replace(b"<head>", head, 1))
         path.chmod(0o700 if path.is_dir() else 0o600)

@@ -110,32 +110,86 @@ def dg_command() -> str:
     return found
 
 
-def test_dg_loads_the_example_and_lists_its_assets(city: Path, dg_command: str):
+def run_dg(city: Path, command: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """One of `dg`'s commands in the example's folder, which has to end well."""
     kept = {name: text for name, text in os.environ.items() if not name.startswith(OURS)}
     told = {
-        "PATH": os.pathsep.join((str(Path(dg_command).parent), os.environ["PATH"])),
+        "PATH": os.pathsep.join((str(Path(command).parent), os.environ["PATH"])),
         "PYTHONPATH": os.pathsep.join((str(city / "src"), str(ROOT))),
         "DAGSTER_HOME": str(city.parent / "dagster"),
         "DG_CLI_DISABLE_TELEMETRY": "1",
     }
-    words = ("check", "defs"), ("list", "defs", "--json")
-    checked, listed = (
-        subprocess.run(
-            [dg_command, *one],
-            cwd=city,
-            env={**kept, **told},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        for one in words
+    done = subprocess.run(
+        [command, *words],
+        cwd=city,
+        env={**kept, **told},
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert checked.returncode == 0, checked.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def require_listed(city: Path, command: str) -> None:
+    """Both commands that only load: they find every asset and make no home."""
+    checked, listed = (
+        run_dg(city, command, "check", "defs"),
+        run_dg(city, command, "list", "defs", "--json"),
+    )
     assert "All definitions loaded successfully." in checked.stdout + checked.stderr
-    assert listed.returncode == 0, listed.stderr
     for key in ("rain", "open_data_page", "rides/ingested", "rides/dpqt_kmeans", "rides/budget"):
         assert f'"{key}"' in listed.stdout
     assert not (city / "data").exists()
+
+
+def test_dg_loads_the_example_and_lists_its_assets(city: Path, dg_command: str):
+    require_listed(city, dg_command)
+
+
+COMPONENT = """\
+type: dp_pipeline.dagster.DataSets
+attributes:
+  files: [rides.yaml]
+  home: "{{ context.project_root }}/data"
+"""
+"""The defs.yaml of docs/existing_dagster_project.md."""
+
+IN_PROCESS = {"execution": {"config": {"in_process": {}}}}
+"""All steps in the process of the command, which has imported everything."""
+
+
+def test_a_component_of_the_page_is_loaded_and_launched_by_dg(city: Path, dg_command: str):
+    page = (ROOT / "docs/existing_dagster_project.md").read_text(encoding="utf-8")
+    assert COMPONENT in page
+    (city / "src/city/defs/rides.py").unlink()
+    (city / "src/city/data_sets").rename(city / "src/city/defs/rides")
+    (city / "src/city/defs/rides/defs.yaml").write_text(COMPONENT, encoding="utf-8")
+    require_listed(city, dg_command)
+    selected = 'group:"rides_1_raw" or key:"rides/dpqt_kmeans"'
+    assert f"dg launch --assets '{selected}' --partition 0.5" in page
+    run_dg(
+        city,
+        *(dg_command, "launch", "--assets", selected, "--partition", "0.5"),
+        *("--config-json", json.dumps(IN_PROCESS)),
+    )
+    ledger = Home(city / "data").ledger
+    assert ledger.balance("city_riders").spent == Fraction("0.5")
+    ledger.verify()
+
+
+@pytest.mark.stack
+def test_the_jobs_of_the_page_are_executed_by_name_with_epsilon_in_a_tag(city: Path):
+    page = (ROOT / "docs/existing_dagster_project.md").read_text(encoding="utf-8")
+    (city / "in_process.yaml").write_text(json.dumps(IN_PROCESS), encoding="utf-8")
+    file, tags = "definitions.py", '{"dagster/partition": "0.5"}'
+    for job, more in (("rides_prepare", ()), ("rides_epsilon_backfill", ("--tags", tags))):
+        tagged = f" --tags '{tags}'" if more else ""
+        assert f"dagster job execute -f {file} -j {job}{tagged}\n" in page
+        words = ("job", "execute", "-f", f"src/city/{file}", "-j", job, *more)
+        done = dagster(city, *words, "--config", "in_process.yaml")
+        assert done.returncode == 0, done.stderr
+    assert Home(city / "data").ledger.balance("city_riders").spent == Fraction("0.5")
 
 
 @pytest.mark.stack

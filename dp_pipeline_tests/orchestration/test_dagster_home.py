@@ -194,6 +194,30 @@ def test_a_run_that_is_said_to_go_on_for_more_than_a_day_is_ended(
     assert seen == [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.FAILURE]
 
 
+def test_a_run_whose_process_imports_for_minutes_is_waited_for(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+):
+    ours = (Path(__file__).parents[2] / "dagster.yaml").read_text(encoding="utf-8")
+    (home.root.parent / "dagster.yaml").write_text(ours, encoding="utf-8")
+    with dagster_instance(home) as instance:
+        run = a_run_that_is_being_started(instance)
+        hours = (0.15, 0.18)
+        seen = [looked_at(instance, run, one, monkeypatch) for one in hours]
+    assert seen == [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.FAILURE]
+
+
+def a_run_that_is_being_started(instance: dg.DagsterInstance) -> str:
+    """The id of a run whose process was asked for, and has said nothing yet."""
+
+    @dg.job
+    def slow() -> None: ...
+
+    run = instance.create_run_for_job(slow)
+    asked = dg.DagsterEvent(dg.DagsterEventType.PIPELINE_STARTING.value, slow.name)
+    instance.report_dagster_event(asked, run.run_id)
+    return run.run_id
+
+
 def a_run_without_a_process(instance: dg.DagsterInstance) -> str:
     """The id of a run that has started, and of which nothing was heard since."""
 
@@ -207,7 +231,7 @@ def a_run_without_a_process(instance: dg.DagsterInstance) -> str:
 
 
 def looked_at(
-    instance: dg.DagsterInstance, run: str, hours: int, monkeypatch: pytest.MonkeyPatch
+    instance: dg.DagsterInstance, run: str, hours: float, monkeypatch: pytest.MonkeyPatch
 ) -> dg.DagsterRunStatus:
     """What the daemon makes of a run so long after its start."""
     later = time.time() + 3600 * hours
@@ -215,7 +239,11 @@ def looked_at(
     record = instance.get_run_record_by_id(run)
     assert record is not None
     workspace: Any = None
-    run_monitoring.monitor_started_run(instance, workspace, record, logging.getLogger("daemon"))
+    daemon = logging.getLogger("daemon")
+    if record.dagster_run.status is dg.DagsterRunStatus.STARTING:
+        run_monitoring.monitor_starting_run(instance, record, daemon)
+    else:
+        run_monitoring.monitor_started_run(instance, workspace, record, daemon)
     found = instance.get_run_by_id(run)
     assert found is not None
     return found.status

@@ -18,11 +18,11 @@ from dp_pipeline.orchestration.automation import due_windows
 from dp_pipeline.orchestration.runner import RunFailed
 from dp_pipeline.publish.account import require_snapshot
 from dp_pipeline.publish.epsilon_release import EpsilonRelease
-from dp_pipeline.publish.export import shelve
 from dp_pipeline.publish.outcome import Outcome, published_windows, report_path, stands
 from dp_pipeline.publish.publish import publish
 from dp_pipeline.publish.replay import require_remade, require_whole
 from dp_pipeline.publish.request import plan_request
+from dp_pipeline.publish.shelf import shelve
 from dp_pipeline.raw import ingest
 from dp_pipeline.raw.counters import open_counter
 from dp_pipeline.raw.stages import read_stage

@@ -65,6 +65,7 @@ def test_suite_and_pages_are_written_beside_the_rows_and_hold_none_of_them(
     for page in pages:
         text = page.read_text()
         assert text.index("Content-Security-Policy") < text.index("https://"), page
+        assert '<html lang="en">' in text, page
 
 
 def test_they_are_written_anew_and_go_with_the_rows(spec: DatasetSpec, tmp_path: Path) -> None:

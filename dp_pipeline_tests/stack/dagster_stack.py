@@ -31,14 +31,18 @@ ENDED = frozenset({"COMPLETED", "COMPLETED_SUCCESS", "COMPLETED_FAILED", "CANCEL
 SETTINGS = Path(__file__).parents[2] / "dagster.yaml"
 _OURS = ("DP_PIPELINE_", "DAGSTER_")
 _QUICK = {"poll_interval_seconds": 5, "start_timeout_seconds": 90, "cancel_timeout_seconds": 10}
-"""Run monitoring that a test can wait for; minutes otherwise."""
+"""Run monitoring that a test can wait for that kills a process as it starts; minutes otherwise."""
 
 
 @dataclass
 class DagsterStack:
-    """The servers of one project."""
+    """The servers of one project.
+
+    patient   a run may take as long to start as our own settings let it
+    """
 
     project: Project
+    patient: bool = False
     _ports: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -193,7 +197,8 @@ class DagsterStack:
         home = Path(self.project.environment["DAGSTER_HOME"])
         home.mkdir(parents=True, exist_ok=True)
         settings: dict[str, Any] = yaml.safe_load(SETTINGS.read_text(encoding="utf-8"))
-        settings["run_monitoring"] = {**settings["run_monitoring"], **_QUICK}
+        if not self.patient:
+            settings["run_monitoring"] = {**settings["run_monitoring"], **_QUICK}
         (home / "dagster.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
         server = {"host": "127.0.0.1", "port": self._ports[CODE], "location_name": LOCATION}
         workspace = {"load_from": [{"grpc_server": server}]}
@@ -223,9 +228,9 @@ class DagsterStack:
 
 
 @contextmanager
-def running_stack(project: Project) -> Iterator[DagsterStack]:
+def running_stack(project: Project, *, patient: bool = False) -> Iterator[DagsterStack]:
     """All servers over a project; stopped at the end, whatever happens."""
-    stack = DagsterStack(project)
+    stack = DagsterStack(project, patient)
     try:
         stack.start()
         yield stack

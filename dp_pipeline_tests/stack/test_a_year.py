@@ -23,6 +23,7 @@ from dp_pipeline.raw.snapshot import current_snapshot
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.release.measurement import variance
 from dp_pipeline.spec.dataset import DatasetSpec
+from dp_pipeline_tests.orchestration.events import failures
 from dp_pipeline_tests.orchestration.projects import Project, definitions_of
 from dp_pipeline_tests.orchestration.test_windows import EACH, HEAD, STREAM, requests, run
 
@@ -92,7 +93,8 @@ def run_the_year(project: Project, spec: DatasetSpec, calendar: Calendar) -> dic
         late = len(MISSED) if at - 1 in MISSED else 0
         assert asked == [f"{week}-1" for week in WEEKS[at - late : at + 1]]
         for key in asked:
-            assert project.launch(spec, *window_assets(spec), partition=key).success
+            ran = project.launch(spec, *window_assets(spec), partition=key)
+            assert ran.success, (key, failures(ran))
         month = calendar.moment.strftime("%Y-%m")
         months[month] = months.get(month, Fraction(0)) + len(asked) * EACH
     return months

@@ -77,6 +77,32 @@ def test_the_source_archive_holds_what_tests_and_pages_need(built: Path):
     assert not [name for name in names if name.startswith(("build/", "data/raw", "dist/"))]
 
 
+def test_a_wheel_of_the_source_archive_is_the_wheel_of_the_project(built: Path, tmp_path: Path):
+    done(*UV, "build", "--quiet", "--wheel", "--out-dir", tmp_path, ROOT, folder=tmp_path)
+    of_archive, of_project = (digests(*folder.glob("*.whl")) for folder in (built, tmp_path))
+    assert of_archive == of_project
+
+
+def digests(wheel: Path) -> dict[str, int]:
+    """File → the checksum of what is in it."""
+    return {one.filename: one.CRC for one in zipfile.ZipFile(wheel).infolist()}
+
+
+def test_the_wheel_is_installed_as_a_tool_and_its_command_is_on_the_path(
+    built: Path, tmp_path: Path
+):
+    (wheel,) = built.glob("*.whl")
+    outer = {key: text for key, text in os.environ.items() if key not in ("PYTHONPATH", "PATH")}
+    tools = {"UV_TOOL_DIR": str(tmp_path / "tools"), "UV_TOOL_BIN_DIR": str(tmp_path / "bin")}
+    where = {**outer, **tools, "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.defpath}"}
+    constraints = ("--constraints", ROOT / "constraints.txt")
+    install = ("tool", "install", "--quiet", "--python", sys.executable, *constraints, wheel)
+    done(*UV, *install, folder=tmp_path, environment=where)
+    shown = done("dp-pipeline", "data", "list", folder=tmp_path, environment=where)
+    assert "census" in shown
+    assert [one.name for one in (tmp_path / "bin").iterdir()] == ["dp-pipeline"]
+
+
 def test_the_wheel_runs_its_demo_in_an_empty_environment(built: Path, tmp_path: Path):
     (wheel,) = built.glob("*.whl")
     venv, home, folder = (tmp_path / name for name in ("venv", "home", "folder"))

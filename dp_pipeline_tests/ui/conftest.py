@@ -42,7 +42,7 @@ def tab(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         # Two servers that make its tables at one time can end in each other's way.
         pass
 
-    with running_stack(project) as stack:
+    with running_stack(project, patient=True) as stack:
 
         @contextmanager
         def opened() -> Iterator[DagsterUi]:

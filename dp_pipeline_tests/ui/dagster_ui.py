@@ -125,8 +125,13 @@ class DagsterUi:
         self.open(f"runs/b/{name}" if kind == "backfill" else f"runs/{runs[0]}")
 
     def ends(self, status: str) -> None:
-        """Wait until the run or the backfill that is open has a status."""
-        self.page.get_by_text(status, exact=True).first.wait_for(timeout=RUN_SECONDS * 1000)
+        """Wait until the run or the backfill that is open has a status; fail where a run has ended
+        otherwise.
+        """
+        over = re.compile(f"^({re.escape(status)}|Failure|Canceled)$")
+        found = self.page.get_by_text(over).first
+        found.wait_for(timeout=RUN_SECONDS * 1000)
+        assert found.inner_text() == status, f"expected {status}, got {found.inner_text()}"
 
     def wait_for_runs(self) -> list[Run]:
         """Until every run has ended well; the newest first."""

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dp_pipeline.ledger import Balance
+from dp_pipeline.raw.great_expectations_session import INDEX, write_data_docs
 from dp_pipeline.reporting.figures import utility_plot
 from dp_pipeline.reporting.figures.seen import Picture, utility_seen
 from dp_pipeline.reporting.pages import card_page, write_report
 from dp_pipeline.reporting.prices import Outlook
+from dp_pipeline_tests.raw.written import ingested, written_spec
 from dp_pipeline_tests.reporting.golden_pages import BESIDE, PEOPLE, golden_texts
 from dp_pipeline_tests.reporting.samples import (
     HALF,
@@ -79,6 +81,19 @@ def test_axe_finds_nothing_serious_and_no_page_is_wider_than_its_window(
     browser: Browser, script: str, tmp_path: Path, made: Callable[[Path], Path]
 ):
     assert found_in(browser, script, made(tmp_path)) == []
+
+
+def test_axe_finds_nothing_serious_in_the_data_docs_of_a_steward_but_the_tabs_of_their_index(
+    browser: Browser, script: str, tmp_path: Path
+):
+    spec = written_spec(tmp_path, "{age: {bounds: [0, 100]}}", purpose="release")
+    folder = write_data_docs(spec, ingested(tmp_path, {"age": ["5", "200"]}))
+    pages = [page for page in folder.rglob("*.html") if page != folder / INDEX]
+    assert len(pages) == 4, "two suites, and what came of each"
+    assert [one for page in pages for one in found_in(browser, script, page)] == []
+    assert {one.split(": ")[1].split()[0] for one in found_in(browser, script, folder / INDEX)} == {
+        "aria-required-children", "aria-required-parent", "listitem",
+    }  # fmt: skip
 
 
 def test_what_axe_finds_is_told(browser: Browser, script: str, tmp_path: Path):
