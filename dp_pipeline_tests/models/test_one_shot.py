@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 from math import prod
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.gate.selection import ScoreSession
+from dp_pipeline.inference.dependence import SharedNoise
+from dp_pipeline.inference.table_sets import TableSearch
 from dp_pipeline.models.tables.aim_like import AimLike
 from dp_pipeline.models.tables.one_shot import OneShot
 from dp_pipeline.models.tables.one_shot.plan import Planning
@@ -22,11 +25,13 @@ from dp_pipeline.release.accountant import EXPONENTIAL, NOISY_MAX
 from dp_pipeline.release.measurement import NoiseRate
 from dp_pipeline.release.synthetic_table import SyntheticTable
 from dp_pipeline.spec.amounts import Currency
+from dp_pipeline.spec.encoding import FloatArray
 from dp_pipeline_tests.models.contract import Run, check_valid, run
 from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of
 
 DELTA = Fraction(1, 10**9)
-SMALL, BITS, WIDE, MANY = (3, 2, 4), (2,) * 10, (20,) * 8, (4,) * 30
+SMALL, BITS, WIDE = (3, 2, 4), (2,) * 10, (20,) * 8
+MANY, MORE = (4,) * 30, (4,) * 40
 BITS_CAP = 64
 """Below the cells of all bits together."""
 
@@ -131,13 +136,13 @@ def test_all_pairs_of_binary_attributes_are_measured_under_the_cap(delta: Fracti
 
 
 def test_where_gaps_would_drown_in_noise_a_few_pairs_are_picked_and_packed_with_the_rest() -> None:
-    done = made(MANY, 5000, "2")
-    assert questions(done) == ["number", "pair 1", "pair 2", "pair 3"]
-    assert hold_each_attribute_once(tables_of(done), MANY)
-    assert questions(made(MANY, 5000, "4")) == ["number", "scores"]
-    assert questions(made(MANY, 5000, "0.5")) == ["number"]
+    done = made(MORE, 5000, "1.8")
+    assert questions(done) == ["number", "pair 1", "pair 2"]
+    assert hold_each_attribute_once(tables_of(done), MORE)
+    assert questions(made(MORE, 5000, "4")) == ["number", "scores"]
+    assert questions(made(MORE, 5000, "0.5")) == ["number"]
     # Gaussian noise in m numbers grows by √m alone.
-    assert questions(made(MANY, 5000, "2", delta=DELTA)) == ["number", "scores"]
+    assert questions(made(MORE, 5000, "1.8", delta=DELTA)) == ["number", "scores"]
 
 
 def test_no_pair_is_picked_after_no_pair_was(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,9 +153,9 @@ def test_no_pair_is_picked_after_no_pair_was(monkeypatch: pytest.MonkeyPatch) ->
         return among[0]
 
     monkeypatch.setattr(ScoreSession, "choose", none)
-    done = made(MANY, 5000, "2")
-    assert asked == ["pair 1 of 3"]
-    assert hold_each_attribute_once(tables_of(done), MANY)
+    done = made(MORE, 5000, "1.8")
+    assert asked == ["pair 1 of 2"]
+    assert hold_each_attribute_once(tables_of(done), MORE)
 
 
 @both_currencies
@@ -160,6 +165,30 @@ def test_many_pairs_are_found_by_one_ways_that_are_measured_before(delta: Fracti
     assert tables[:8] == [(f"x{at}",) for at in range(8)]
     assert min(len(table) for table in tables[8:]) >= 2
     assert set(table_of(done).groupings) == {f"x{at}" for at in range(8)}
+
+
+@both_currencies
+def test_tables_are_searched_for_again_with_what_they_would_get(
+    delta: Fraction | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, divided = list[float](), list[float]()
+    run_, amounts = TableSearch.run, SharedNoise.amounts
+
+    def noted_run(self: TableSearch, pairs: Sequence[tuple[str, str]]) -> object:
+        given.append(self.amount)
+        return run_(self, pairs)
+
+    def noted_amounts(self: SharedNoise, *asked: Any) -> tuple[FloatArray, FloatArray]:
+        found = amounts(self, *asked)
+        divided.append(float(found[0].sum()))
+        return found
+
+    monkeypatch.setattr(TableSearch, "run", noted_run)
+    monkeypatch.setattr(SharedNoise, "amounts", noted_amounts)
+    done = made(MANY, 5000, "2", delta=delta)
+    guessed, searched = given
+    assert searched == divided[0] != guessed
+    assert sum(len(table) > 1 for table in tables_of(done)) > 0
 
 
 # Planning is public.

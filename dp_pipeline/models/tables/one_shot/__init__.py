@@ -90,7 +90,8 @@ class OneShot(TableModel):
       tell of others along paths, are most beside the noise in their pairs
       (``inference.table_sets``). Tables and one-way marginals, which are refined beside them or
       with Gaussian noise measured once more, share what is left so that the error of all pairs
-      falls alike with each (``inference.dependence``);
+      falls alike with each (``inference.dependence``); the search is made twice, the second time
+      with what the tables of the first would get;
     * *few*, where the gaps of all pairs would drown in noise: pairs drawn by U_ij (5 %), packed
       together with the rest;
     * nothing pays: every attribute once, in tables packed so that all one-way marginals have

@@ -110,7 +110,7 @@ Pair = tuple[str, str]
 LATE = Fraction(95, 100)
 """What buying the number of rows and finding tables leave of the amount, about."""
 
-MOST_GAP_NOISE = 0.2
+MOST_GAP_NOISE = 0.25
 """Gaps are measured, not picked, while their noise is at most this share of the rows."""
 
 PICKED = Fraction(5, 100)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
 from math import sqrt
@@ -92,6 +92,11 @@ def few_gaps(planning: Planning, plan: Plan, curator: Curator) -> dict[Pair, flo
     return picked
 
 
+def _of_several(search: TableSearch, pairs: Iterable[Pair]) -> list[Names]:
+    """The tables that a search finds, without those of one attribute."""
+    return [names for names in search.run(pairs) if len(names) > 1]
+
+
 def _pair_noise(table: Names, sizes: Mapping[str, int]) -> float:
     return pair_noise(tuple(sizes[name] for name in table))
 
@@ -111,7 +116,8 @@ MOST_TREE = 20
 """Cells of all cliques together, in largest cliques of a search."""
 
 OF_TABLES = 0.85
-"""What tables get of what is left, about, where one-way marginals are measured beside them."""
+"""What tables get of what is left, about, where one-way marginals are measured beside them, before
+it is known which tables."""
 
 LEAST_AGAIN = 1e-4
 """The part of what is left for which a one-way marginal is measured better, at least."""
@@ -253,8 +259,7 @@ class Round:
     def _searched(self, plan: Plan) -> FittedRows:
         """One-way marginals, and tables of groups of levels."""
         begun = self.begun(self.planning.amount * plan.early)
-        search = self.search(begun, self._gaps(plan, begun))
-        tables = [names for names in search.run(self.planning.pairs) if len(names) > 1]
+        search, tables = self._chosen(begun, self._gaps(plan, begun))
         measured, ways = self.measured(begun, search, tables)
         return FittedRows(
             (self.counted, *measured),
@@ -264,6 +269,18 @@ class Round:
             self.planning.cap,
             self.zeros,
         )
+
+    def _chosen(
+        self, begun: Begun, gaps: Mapping[Pair, float]
+    ) -> tuple[TableSearch, Sequence[Names]]:
+        """Tables, searched for twice: the second time with what those of the first would get. Where
+        one-way marginals are wanted most, that is far less than is guessed before.
+        """
+        first = self.search(begun, gaps)
+        tables = _of_several(first, self.planning.pairs)
+        of_tables, _ = self._divided(begun, first, tables)
+        again = replace(first, amount=float(of_tables.sum()))
+        return again, _of_several(again, self.planning.pairs) if tables else tables
 
     def begun(self, early: Fraction) -> Begun:
         """One-way marginals for an amount, and the groups of levels that they give."""
@@ -285,10 +302,7 @@ class Round:
         """Tables that a search has found, and one-way marginals with less noise, for all that is
         left.
         """
-        told = {pair for names in tables for pair in combinations(names, 2)}
-        untold = search.depends.untold(search.depends.paths(told))
-        shared = self._shared(search.sizes, begun.before, untold)
-        of_tables, of_singles = shared.amounts(tables, list(self.sizes), float(self.left))
+        of_tables, of_singles = self._divided(begun, search, tables)
         again = [
             (name,)
             for name, amount in zip(self.sizes, of_singles, strict=True)
@@ -300,6 +314,15 @@ class Round:
         measured = coarse.tabulate(amounts_of(amounts, tables)) if tables else ()
         better = self._better(begun.first, amounts_of(amounts, again))
         return tuple(measured), OneWays.of(better, self.counted)
+
+    def _divided(
+        self, begun: Begun, search: TableSearch, tables: Sequence[Names]
+    ) -> tuple[FloatArray, FloatArray]:
+        """What is left, as tables and one-way marginals would share it."""
+        told = {pair for names in tables for pair in combinations(names, 2)}
+        untold = search.depends.untold(search.depends.paths(told))
+        shared = self._shared(search.sizes, begun.before, untold)
+        return shared.amounts(tables, list(self.sizes), float(self.left))
 
     def _better(
         self, first: Sequence[NoisyMarginal], added: Mapping[Names, Fraction]
