@@ -190,9 +190,9 @@ def four_deviations(populations: int) -> float:
     return 4 * math.sqrt(51 / 7500 / populations)
 
 
-# Kjig tries many recodings, and more of more bits: its search over 150 took most of a minute.
+# Of all ways, Kjig may choose one that does not look at the label, and so finds nothing in noise.
 each_method_in_noise = pytest.mark.parametrize(
-    ("method", "bits", "populations"), [(Kjig(), 40, 6), (MutualInformation(), 150, 16)]
+    ("method", "bits", "populations"), [(Kjig("columns"), 40, 16), (MutualInformation(), 150, 16)]
 )
 
 
