@@ -17,6 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 
+from dp_pipeline.anonymity.kjig import Kjig
 from dp_pipeline.anonymity.mondrian import Tree
 from dp_pipeline.anonymity.ranking import Rfka
 from dp_pipeline.estimators import InvalidParameter, KAnonymousSelector
@@ -119,7 +120,7 @@ def test_a_promise_of_nothing_keeps_everything(k: int):
 
 
 def test_the_report_is_of_the_release():
-    estimator = selector()
+    estimator = selector(method=Kjig("columns"))
     release = estimator.fit_release(PATIENTS, ILL)
     assert estimator.report_.k == class_sizes(release)["rows"].min()
     codes, target = release.iloc[:, :-1].to_numpy(), (release["ill"] == "y").to_numpy(int)
@@ -201,11 +202,11 @@ def test_columns_come_in_the_order_of_the_candidates_not_as_they_were_taken():
 
 
 def test_frames_give_frames_and_arrays_give_arrays():
-    frame = selector().fit(PATIENTS, ILL).transform(PATIENTS)
+    frame = selector(method=Kjig("columns")).fit(PATIENTS, ILL).transform(PATIENTS)
     assert isinstance(frame, pd.DataFrame)
     assert set(frame.to_numpy().ravel()) == {0, 1}
     rows = PATIENTS.to_numpy(dtype=object)
-    fitted = selector(edges={0: EDGES["age"]}).fit(rows, ILL)
+    fitted = selector(method=Kjig("columns"), edges={0: EDGES["age"]}).fit(rows, ILL)
     assert isinstance(fitted.transform(rows), np.ndarray)
     assert np.array_equal(fitted.transform(rows), frame)
     assert fitted.candidate_names_[0] == "x0>=30"
