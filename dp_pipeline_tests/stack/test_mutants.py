@@ -26,6 +26,9 @@ from dp_pipeline_tests.stack.mutants import (
 )
 from dp_pipeline_tests.stack.store_reader import reading
 
+# In processes that are killed.
+pytestmark = pytest.mark.chain
+
 
 @pytest.fixture(scope="module", autouse=True)
 def warm_server() -> None:

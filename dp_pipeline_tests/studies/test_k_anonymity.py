@@ -22,6 +22,9 @@ from dp_pipeline.studies.k_anonymity import SYSTEMS, USES, MethodCell
 from dp_pipeline.studies.study import Benchmark
 from dp_pipeline_tests.studies.small import read_csv, results, small_study
 
+# Whole studies, each of many selections by every method.
+pytestmark = pytest.mark.chain
+
 WholeOf = Callable[[str], Path]
 
 LOST = {"discernibility", "average_class_size", "non_uniform_entropy"}
