@@ -14,22 +14,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from sqlalchemy import (
-    BigInteger,
-    CheckConstraint,
-    Column,
-    Connection,
-    ForeignKey,
-    Index,
-    Integer,
-    MetaData,
-    Table,
-    Text,
-    func,
-    insert,
-    select,
-    text,
-)
+import sqlalchemy as sa
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from dp_pipeline.ledger.entries import SpendRow
@@ -40,57 +25,57 @@ _LEAST = "nano_epsilon >= 0"
 CHARGES: Final = f"CHECK ({_LEAST})"
 """What stops a row that charges less than nothing, as the databases say it."""
 
-metadata = MetaData()
+metadata = sa.MetaData()
 
-entries = Table(
+entries = sa.Table(
     "entries",
     metadata,
     # Numbered by the writer, without gaps, so that a missing row is seen.
-    Column("sequence", Integer, primary_key=True, autoincrement=False),
-    Column("event", Text, nullable=False),
-    Column("time", Text, nullable=False),
+    sa.Column("sequence", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("event", sa.Text, nullable=False),
+    sa.Column("time", sa.Text, nullable=False),
     # A population: the word of the first format, which all later ones and their hashes keep.
-    Column("lineage", Text, nullable=False),
-    Column("key", Text),
-    Column("source", Text),
-    Column("kind", Text),
-    Column("nano_epsilon", BigInteger, nullable=False),
-    Column("what", Text, nullable=False),
-    Column("facts", Text, nullable=False),
-    Column("previous", Text, nullable=False),
-    Column("hash", Text, nullable=False),
+    sa.Column("lineage", sa.Text, nullable=False),
+    sa.Column("key", sa.Text),
+    sa.Column("source", sa.Text),
+    sa.Column("kind", sa.Text),
+    sa.Column("nano_epsilon", sa.BigInteger, nullable=False),
+    sa.Column("what", sa.Text, nullable=False),
+    sa.Column("facts", sa.Text, nullable=False),
+    sa.Column("previous", sa.Text, nullable=False),
+    sa.Column("hash", sa.Text, nullable=False),
     # Last, because rows of the second format get it later, empty.
-    Column("state", Text),
-    CheckConstraint(_LEAST),
+    sa.Column("state", sa.Text),
+    sa.CheckConstraint(_LEAST),
 )
 
-spends = Table(
+spends = sa.Table(
     "spends",
     metadata,
-    Column("entry", Integer, ForeignKey("entries.sequence"), primary_key=True),
-    Column("ordinal", Integer, primary_key=True),
-    Column("what", Text, nullable=False),
-    Column("mechanism", Text, nullable=False),
-    Column("epsilon", Text, nullable=False),
-    Column("scale", Text, nullable=False),
+    sa.Column("entry", sa.Integer, sa.ForeignKey("entries.sequence"), primary_key=True),
+    sa.Column("ordinal", sa.Integer, primary_key=True),
+    sa.Column("what", sa.Text, nullable=False),
+    sa.Column("mechanism", sa.Text, nullable=False),
+    sa.Column("epsilon", sa.Text, nullable=False),
+    sa.Column("scale", sa.Text, nullable=False),
 )
 
-state = Table(
+state = sa.Table(
     "state",
     metadata,
-    Column("kind", Text, primary_key=True),
-    Column("lineage", Text, primary_key=True),
-    Column("name", Text, primary_key=True),
+    sa.Column("kind", sa.Text, primary_key=True),
+    sa.Column("lineage", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
     # The number of the row that wrote it.
-    Column("entry", Integer, nullable=False),
-    Column("value", Text, nullable=False),
+    sa.Column("entry", sa.Integer, nullable=False),
+    sa.Column("value", sa.Text, nullable=False),
 )
 
 # Spelled out, not bound: a partial index answers a query that has its very words.
-RESERVED: Final = text("event = 'reserve'")
-ENDED: Final = text("event IN ('settled', 'dead')")
+RESERVED: Final = sa.text("event = 'reserve'")
+ENDED: Final = sa.text("event IN ('settled', 'dead')")
 
-Index("entries_by_lineage", entries.c.lineage, entries.c.event, entries.c.kind)
+sa.Index("entries_by_lineage", entries.c.lineage, entries.c.event, entries.c.kind)
 # Two indexes that share no row: a damaged page of one is contradicted by the other, or by `state`.
 # In words that both databases take: SQLAlchemy's own would load all its drivers of PostgreSQL, for
 # which every command would wait.
@@ -100,18 +85,18 @@ _PARTIAL: Final = tuple(
 )
 
 
-def create_tables(connection: Connection) -> None:
+def create_tables(connection: sa.Connection) -> None:
     """Make all tables with their indexes."""
     metadata.create_all(connection, checkfirst=False)
     _add_partial(connection)
 
 
-def _add_partial(connection: Connection) -> None:
+def _add_partial(connection: sa.Connection) -> None:
     for statement in _PARTIAL:
         connection.exec_driver_sql(statement)
 
 
-def add_state(connection: Connection) -> None:
+def add_state(connection: sa.Connection) -> None:
     """Give the tables of the second format, without their indexes, what the third has more."""
     connection.exec_driver_sql("ALTER TABLE entries ADD COLUMN state TEXT")
     connection.execute(CreateTable(state))
@@ -120,11 +105,13 @@ def add_state(connection: Connection) -> None:
     _add_partial(connection)
 
 
-def write_seal(connection: Connection) -> None:
+def write_seal(connection: sa.Connection) -> None:
     """The row of ``state`` that every ledger has: it closes the table at the newest row."""
-    newest = connection.execute(select(func.coalesce(func.max(entries.c.sequence), 0))).scalar_one()
+    newest = connection.execute(
+        sa.select(sa.func.coalesce(sa.func.max(entries.c.sequence), 0))
+    ).scalar_one()
     seal = {"kind": "ledger", "lineage": "", "name": "", "entry": newest, "value": "{}"}
-    connection.execute(insert(state), seal)
+    connection.execute(sa.insert(state), seal)
 
 
 def moment() -> str:
@@ -132,7 +119,7 @@ def moment() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
-def write(connection: Connection, draft: Draft, *, after: Tip, time: str, state: str) -> Tip:
+def write(connection: sa.Connection, draft: Draft, *, after: Tip, time: str, state: str) -> Tip:
     """Write a row at the end of the chain, and its spends; gives the new end.
 
     after   the newest row so far
@@ -155,9 +142,9 @@ def write(connection: Connection, draft: Draft, *, after: Tip, time: str, state:
     }
     children = [_child(row["sequence"], n, spend) for n, spend in enumerate(draft.spends)]
     row["hash"] = digest(row, children)
-    connection.execute(insert(entries), row)
+    connection.execute(sa.insert(entries), row)
     if children:
-        connection.execute(insert(spends), children)
+        connection.execute(sa.insert(spends), children)
     return Tip(row["sequence"], row["hash"])
 
 
@@ -172,42 +159,42 @@ def _child(entry: int, ordinal: int, spend: SpendRow) -> dict[str, Any]:
     }
 
 
-def rows(connection: Connection) -> Iterator[tuple[Row, list[Row]]]:
+def rows(connection: sa.Connection) -> Iterator[tuple[Row, list[Row]]]:
     """Every row with its spends, in order; a spend without a row raises Damaged."""
-    order = select(spends).order_by(spends.c.entry, spends.c.ordinal)
+    order = sa.select(spends).order_by(spends.c.entry, spends.c.ordinal)
     found = connection.execute(order).mappings().all()
     children: dict[int, list[Row]] = {}
     for child in found:
         children.setdefault(child["entry"], []).append(dict(child))
-    for row in connection.execute(select(entries).order_by(entries.c.sequence)).mappings():
+    for row in connection.execute(sa.select(entries).order_by(entries.c.sequence)).mappings():
         yield dict(row), children.pop(row["sequence"], [])
     if children:
         raise Damaged(f"ledger row {min(children)} is missing: only its spends are there")
 
 
-def newest_row(connection: Connection) -> tuple[Row, list[Row]] | None:
+def newest_row(connection: sa.Connection) -> tuple[Row, list[Row]] | None:
     """The row with the highest number, and its spends; None of an empty ledger."""
-    query = select(entries).order_by(entries.c.sequence.desc()).limit(1)
+    query = sa.select(entries).order_by(entries.c.sequence.desc()).limit(1)
     row = connection.execute(query).mappings().first()
     return None if row is None else (dict(row), children_of(connection, row["sequence"]))
 
 
-def row_of(connection: Connection, sequence: int) -> tuple[Row, list[Row]] | None:
+def row_of(connection: sa.Connection, sequence: int) -> tuple[Row, list[Row]] | None:
     """The row of a number, and its spends; None where there is none."""
-    query = select(entries).where(entries.c.sequence == sequence)
+    query = sa.select(entries).where(entries.c.sequence == sequence)
     row = connection.execute(query).mappings().first()
     return None if row is None else (dict(row), children_of(connection, sequence))
 
 
-def children_of(connection: Connection, sequence: int) -> list[Row]:
+def children_of(connection: sa.Connection, sequence: int) -> list[Row]:
     """The spends of one row."""
-    query = select(spends).where(spends.c.entry == sequence).order_by(spends.c.ordinal)
+    query = sa.select(spends).where(spends.c.entry == sequence).order_by(spends.c.ordinal)
     return [dict(row) for row in connection.execute(query).mappings()]
 
 
-def children_of_population(connection: Connection, population: str) -> dict[int, list[Row]]:
+def children_of_population(connection: sa.Connection, population: str) -> dict[int, list[Row]]:
     """The spends of all rows of a population, by the number of the row."""
-    query = select(spends).join(entries).where(entries.c.lineage == population)
+    query = sa.select(spends).join(entries).where(entries.c.lineage == population)
     found: dict[int, list[Row]] = {}
     for row in connection.execute(query.order_by(spends.c.entry, spends.c.ordinal)).mappings():
         found.setdefault(row["entry"], []).append(dict(row))
@@ -222,18 +209,18 @@ def stored_bytes(row: Row, children: Sequence[Row]) -> str:
     return hashlib.sha256(canonical(stored).encode("ascii")).hexdigest()
 
 
-def newest(connection: Connection) -> Tip:
+def newest(connection: sa.Connection) -> Tip:
     """The newest row of the ledger."""
-    query = select(entries.c.sequence, entries.c.hash).order_by(entries.c.sequence.desc())
+    query = sa.select(entries.c.sequence, entries.c.hash).order_by(entries.c.sequence.desc())
     row = connection.execute(query.limit(1)).first()
     return Tip(row.sequence, row.hash) if row else Tip()
 
 
-def require_known(tip: Tip, connection: Connection, *, of: str) -> None:
+def require_known(tip: Tip, connection: sa.Connection, *, of: str) -> None:
     """Damaged unless the row that a head names is in the ledger; ``of`` names both."""
     if tip.sequence == 0:
         return
-    query = select(entries.c.hash).where(entries.c.sequence == tip.sequence)
+    query = sa.select(entries.c.hash).where(entries.c.sequence == tip.sequence)
     found = connection.execute(query).scalar_one_or_none()
     if found is None:
         raise Damaged(

@@ -35,22 +35,10 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
+from dp_pipeline.ledger import entries
 from dp_pipeline.ledger.account import Account
 from dp_pipeline.ledger.audit import balances
 from dp_pipeline.ledger.book import Book, StillHeld
-from dp_pipeline.ledger.entries import (
-    Charge,
-    DeadRelease,
-    Entry,
-    ReservationOver,
-    SpendRow,
-    UnbalancedSpends,
-    as_line,
-    blocks_of,
-    delta_of,
-    require_line,
-    require_text,
-)
 from dp_pipeline.ledger.head import Draft
 from dp_pipeline.spec.amounts import NANO, Currency, delta_text, epsilon_text
 from dp_pipeline.spec.errors import Damaged, DeclarationError
@@ -77,14 +65,18 @@ class Reservation:
     ``die`` keeps the charge, and the next one resumes.
     """
 
-    def __init__(self, book: Book, *, charge: Charge, state: State, still_held: StillHeld) -> None:
+    def __init__(
+        self, book: Book, *, charge: entries.Charge, state: State, still_held: StillHeld
+    ) -> None:
         self.state: State = state
         self.charge = charge
         self._book = book
         self._still_held = still_held
         self._over = "is settled already" if state == "settled" else ""
 
-    def settle(self, spends: Sequence[SpendRow], *, facts: Mapping[str, str] | None = None) -> None:
+    def settle(
+        self, spends: Sequence[entries.SpendRow], *, facts: Mapping[str, str] | None = None
+    ) -> None:
         """Record that the release is complete, with everything it drew.
 
         facts   what the row shall remember of the answers, such as their digest
@@ -98,7 +90,7 @@ class Reservation:
         if not balances(tuple(spends), nano=charged):
             total = sum((spend.epsilon for spend in spends), Fraction(0))
             symbol = self.charge.currency.symbol
-            raise UnbalancedSpends(
+            raise entries.UnbalancedSpends(
                 f"{self.charge.what}: charged {symbol}={epsilon_text(Fraction(charged, NANO))}, "
                 f"its spends sum to {epsilon_text(total)}"
             )
@@ -111,7 +103,7 @@ class Reservation:
         Raises ReservationOver if this reservation has come to an end.
         """
         self._require_open()
-        draft = Draft.of(self.charge, "dead", facts={"reason": as_line(reason)})
+        draft = Draft.of(self.charge, "dead", facts={"reason": entries.as_line(reason)})
         self._end(draft, over="is dead")
 
     def leave(self) -> None:
@@ -123,16 +115,16 @@ class Reservation:
         with self._book.writing() as page:
             # Read again: on a file system that ignores locks another may have been faster.
             if page.state.unfinished(self.charge.key) is None:
-                raise ReservationOver(f"{self.charge.what}: ended by another process")
+                raise entries.ReservationOver(f"{self.charge.what}: ended by another process")
             page.append(draft)
         self._over = over
 
     def _require_open(self) -> None:
         if self._over:
-            raise ReservationOver(f"{self.charge.what}: the reservation {self._over}")
+            raise entries.ReservationOver(f"{self.charge.what}: the reservation {self._over}")
 
 
-def enter(page: Page, charge: Charge) -> State:
+def enter(page: Page, charge: entries.Charge) -> State:
     """Charge a release, or find out how far it came; one transaction, under the key's lock.
 
     Raises BudgetExceeded (nothing is written), DeadRelease, DeclarationError
@@ -146,7 +138,7 @@ def enter(page: Page, charge: Charge) -> State:
     if (past and past[-1].event == "dead") or page.is_claimed_by_strangers(charge.key):
         reason = past[-1].facts.get("reason", "") if past else ""
         end = f"it was {reason}," if reason.startswith(GIVEN_UP) else "its noisy answers were lost"
-        raise DeadRelease(
+        raise entries.DeadRelease(
             f"{charge.what}: {end} and its ε is spent; "
             "only a new draw goes on: `--new-draw`, at the full price"
         )
@@ -179,7 +171,7 @@ def state_of(view: View, key: str) -> str | None:
     return "dead" if view.is_claimed_by_strangers(key) else view.state.unfinished(key)
 
 
-def _require_currency(account: Account, charge: Charge) -> None:
+def _require_currency(account: Account, charge: entries.Charge) -> None:
     """A nano-ε counted as a nano-ρ would be another promise: callers convert, and say so."""
     if charge.currency != account.currency:
         raise DeclarationError(
@@ -188,7 +180,7 @@ def _require_currency(account: Account, charge: Charge) -> None:
         )
 
 
-def _require_blocks(account: Account, charge: Charge) -> None:
+def _require_blocks(account: Account, charge: entries.Charge) -> None:
     """Where rows are cut a charge says of which windows: no other sum would bind it."""
     if bool(account.windows) != bool(charge.blocks):
         expected = "a charge that names its windows" if account.windows else "one that names none"
@@ -211,10 +203,15 @@ def _named(currency: Currency) -> str:
     return f"ρ at δ={delta_text(currency.delta)}"
 
 
-def _require_same_charge(charge: Charge, reserved: Entry) -> None:
+def _require_same_charge(charge: entries.Charge, reserved: entries.Entry) -> None:
     asked = charge.population, charge.nano_epsilon, charge.delta, charge.blocks
     facts = reserved.facts
-    was = reserved.population, reserved.nano_epsilon, delta_of(facts), blocks_of(facts)
+    was = (
+        reserved.population,
+        reserved.nano_epsilon,
+        entries.delta_of(facts),
+        entries.blocks_of(facts),
+    )
     if asked != was:
         raise Damaged(
             f"{charge.what}: key {charge.key[:12]} was reserved with {reserved.nano_epsilon} "
@@ -235,9 +232,11 @@ def may_claim(view: View, population: str, *, source: str, distinct_population: 
 
     Raises DeclarationError where it may not open the source.
     """
-    require_text(source, of=f"source of population {population}")
+    entries.require_text(source, of=f"source of population {population}")
     if distinct_population is not None:
-        require_line(distinct_population, of=f"distinct_population of population {population}")
+        entries.require_line(
+            distinct_population, of=f"distinct_population of population {population}"
+        )
     if view.require_account(population).purpose != "release":
         require_public(view, population, source=source)
     held = _held(view, source)

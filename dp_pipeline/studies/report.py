@@ -19,16 +19,7 @@ from typing import Any, ClassVar
 from dp_pipeline.files import plain_cells, write_whole
 from dp_pipeline.reporting.text import number_text
 from dp_pipeline.spec.errors import PipelineError
-from dp_pipeline.studies.charts import (
-    BARS,
-    OVER_EPSILON,
-    Across,
-    Line,
-    Picture,
-    Scale,
-    bar_chart,
-    line_chart,
-)
+from dp_pipeline.studies import charts
 from dp_pipeline.studies.claims import PaperClaim, Verdict
 from dp_pipeline.studies.results import Factors, Mean, Place, Row, Summary
 
@@ -46,7 +37,7 @@ class Curve:
     measure: str
     file: str
     title: str
-    scale: Scale
+    scale: charts.Scale
     footnote: str = ""
     way: str = ""
     references: Mapping[str, str] = field(default_factory=dict)
@@ -114,7 +105,7 @@ class Family(ABC):
     repetitions: ClassVar[str] = "repetitions of each system at each ε"
     settings: ClassVar[tuple[str, ...]]
     once: ClassVar[tuple[str, ...]] = ()
-    across: ClassVar[Across] = OVER_EPSILON
+    across: ClassVar[charts.Across] = charts.OVER_EPSILON
     titles_of_ways: ClassVar[Mapping[str, str]] = {}
     costs: ClassVar[tuple[Cost, ...]] = ()
     costs_head: ClassVar[tuple[str, str]] = ("", "")
@@ -201,7 +192,7 @@ def _summary_rows(family: Family, summary: Summary) -> Iterator[Row]:
         yield row
 
 
-def pictures(family: Family, summary: Summary) -> Iterator[Picture]:
+def pictures(family: Family, summary: Summary) -> Iterator[charts.Picture]:
     """Data set by data set: curves over ε or K, then costs."""
     for dataset in summary.datasets:
         for curve in family.curves(summary):
@@ -212,7 +203,7 @@ def pictures(family: Family, summary: Summary) -> Iterator[Picture]:
             yield from _bars(summary, dataset, cost)
 
 
-def lines_of(summary: Summary, dataset: str, curve: Curve) -> list[Line]:
+def lines_of(summary: Summary, dataset: str, curve: Curve) -> list[charts.Line]:
     """One line a system; not of baselines, nor of variants as published, whose ε is another."""
     lines = []
     for style, system in enumerate(summary.factors.systems.values()):
@@ -222,30 +213,30 @@ def lines_of(summary: Summary, dataset: str, curve: Curve) -> list[Line]:
             if mean is not None:
                 found.append((level, mean))
         if found and not (system.is_published or system.name in summary.factors.baselines):
-            lines.append(Line(system.title, style, tuple(found)))
+            lines.append(charts.Line(system.title, style, tuple(found)))
     return lines
 
 
 def _drawn(
-    family: Family, summary: Summary, dataset: str, curve: Curve, lines: Sequence[Line]
-) -> Picture:
+    family: Family, summary: Summary, dataset: str, curve: Curve, lines: Sequence[charts.Line]
+) -> charts.Picture:
     scale, references = curve.scale, list(curve.scale.references)
     for name, words in curve.references.items():
         mean = summary.mean(Place(dataset, curve.way, name, ""), curve.measure)
         if mean is not None:
             references.append((mean.value, words))
     title = dataset + curve.title
-    content = line_chart(
+    content = charts.line_chart(
         lines,
-        scale=Scale(scale.label, scale.kind, tuple(references)),
+        scale=charts.Scale(scale.label, scale.kind, tuple(references)),
         title=title,
-        footnote=BARS + curve.footnote,
+        footnote=charts.BARS + curve.footnote,
         across=family.across,
     )
-    return Picture(dataset, f"{dataset}_{curve.file}.png", title, content)
+    return charts.Picture(dataset, f"{dataset}_{curve.file}.png", title, content)
 
 
-def _bars(summary: Summary, dataset: str, cost: Cost) -> Iterator[Picture]:
+def _bars(summary: Summary, dataset: str, cost: Cost) -> Iterator[charts.Picture]:
     bars = [
         (summary.factors.systems[system].title, value)
         for system in summary.systems(dataset)
@@ -253,15 +244,15 @@ def _bars(summary: Summary, dataset: str, cost: Cost) -> Iterator[Picture]:
     ]
     if bars:
         title = f"{dataset}: {cost.title}"
-        content = bar_chart(bars, label=cost.label, title=title, footnote=cost.footnote)
-        yield Picture(dataset, f"{dataset}_{cost.measure}.png", title, content)
+        content = charts.bar_chart(bars, label=cost.label, title=title, footnote=cost.footnote)
+        yield charts.Picture(dataset, f"{dataset}_{cost.measure}.png", title, content)
 
 
 def report(
     family: Family,
     summary: Summary,
     cells: int,
-    shown: Sequence[Picture],
+    shown: Sequence[charts.Picture],
     header: Mapping[str, str],
 ) -> str:
     """The whole report as markdown.

@@ -196,13 +196,13 @@ def test_a_file_whose_types_change_while_the_folder_is_read_is_refused(
 ) -> None:
     write(tmp_path, "a.parquet", x=[1])
     write(tmp_path, "b.parquet", x=[2])
-    judged = sources.plain_types
+    judged = sources.reading.plain_types
 
     def rewritten(spec: Any, schemas: list[pa.Schema]) -> Any:
         if len(schemas) == 2:
             write(tmp_path, "b.parquet", x=["word"])
         return judged(spec, schemas)
 
-    monkeypatch.setattr(sources, "plain_types", rewritten)
+    monkeypatch.setattr(sources.reading, "plain_types", rewritten)
     with pytest.raises(SourceError, match=r"b\.parquet: expected a file that stays while it is"):
         read(tmp_path, "x")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline.studies import report
+from dp_pipeline.studies import charts
 from dp_pipeline_tests.studies.small import METHODS, declare_answers, declare_points, small_study
 
-_DRAWN = (report.line_chart, report.bar_chart)
+_DRAWN = (charts.line_chart, charts.bar_chart)
 
 
 @pytest.fixture(scope="package")
@@ -42,8 +42,8 @@ def whole_of(datasets: Path, tmp_path_factory: pytest.TempPathFactory) -> Callab
     def whole(kind: str) -> Path:
         if kind not in made:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(report, "line_chart", _DRAWN[0])
-                patch.setattr(report, "bar_chart", _DRAWN[1])
+                patch.setattr(charts, "line_chart", _DRAWN[0])
+                patch.setattr(charts, "bar_chart", _DRAWN[1])
                 made[kind] = tmp_path_factory.mktemp(kind)
                 small_study(kind, made[kind]).run()
         return made[kind]
@@ -65,5 +65,5 @@ def begun_of(whole_of: Callable[[str], Path], tmp_path: Path) -> Callable[[str],
 @pytest.fixture(autouse=True)
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pictures are drawn by the whole studies alone; elsewhere they are empty files."""
-    monkeypatch.setattr(report, "line_chart", lambda *_, **__: b"")
-    monkeypatch.setattr(report, "bar_chart", lambda *_, **__: b"")
+    monkeypatch.setattr(charts, "line_chart", lambda *_, **__: b"")
+    monkeypatch.setattr(charts, "bar_chart", lambda *_, **__: b"")

@@ -23,18 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from dp_pipeline.raw.generators import GENERATORS, STREAMS
-from dp_pipeline.raw.sources.reading import (
-    check_names,
-    csv_columns,
-    csv_tables,
-    declared_columns,
-    guarded,
-    guarded_each,
-    plain_columns,
-    plain_types,
-    refusal,
-    require_readable,
-)
+from dp_pipeline.raw.sources import reading
 from dp_pipeline.raw.stages import ROWS_A_BATCH, Read
 from dp_pipeline.raw.values import column_of, level_codes
 from dp_pipeline.spec.dataset import DatasetSpec
@@ -58,16 +47,18 @@ def read_csv(spec: DatasetSpec, files: Sequence[Path]) -> Iterator[pa.Table]:
 
 def _read_file(spec: DatasetSpec, path: Path) -> Iterator[pa.Table]:
     """The rows of a data set of one file."""
-    require_readable(spec, path)
-    names = guarded(
+    reading.require_readable(spec, path)
+    names = reading.guarded(
         spec,
-        lambda: csv_columns(path, spec.source, total=spec.is_release),
+        lambda: reading.csv_columns(path, spec.source, total=spec.is_release),
         expected="a CSV file with a header line",
     )
-    check_names(spec, names)
-    yield from guarded_each(
+    reading.check_names(spec, names)
+    yield from reading.guarded_each(
         spec,
-        csv_tables(path, spec.source, declared_columns(spec), total=spec.is_release),
+        reading.csv_tables(
+            path, spec.source, reading.declared_columns(spec), total=spec.is_release
+        ),
         expected=f"CSV rows of {len(names)} cells",
         got="a row of another length",
     )
@@ -100,11 +91,11 @@ def read_parquet(spec: DatasetSpec, files: Sequence[Path]) -> Iterator[pa.Table]
 def parquet_tables(spec: DatasetSpec, files: Sequence[Path]) -> Iterator[pa.Table]:
     """The declared columns of some Parquet files, as they go on."""
     schemas = {part: _schema(_only(spec, part), part) for part in files}
-    types = plain_types(spec, list(schemas.values()))
+    types = reading.plain_types(spec, list(schemas.values()))
     for part, schema in schemas.items():
         one = _only(spec, part)
         for table in _rows(one, part, schema):
-            yield plain_columns(one, table, types)
+            yield reading.plain_columns(one, table, types)
 
 
 def parquet_batches(spec: DatasetSpec, files: Sequence[Path]) -> list[Read]:
@@ -112,7 +103,7 @@ def parquet_batches(spec: DatasetSpec, files: Sequence[Path]) -> list[Read]:
     ROWS_A_BATCH rows, or one row group.
     """
     schemas = {part: _schema(_only(spec, part), part) for part in files}
-    types = plain_types(spec, list(schemas.values()))
+    types = reading.plain_types(spec, list(schemas.values()))
     return [
         partial(_read_groups, spec, types, groups)
         for groups in _in_batches([group for part in files for group in _groups(spec, part)])
@@ -149,17 +140,17 @@ def _read_groups(
 ) -> pa.Table:
     """The declared columns of some row groups, as they go on."""
     return pa.concat_tables(
-        plain_columns(_only(spec, path), _group(_only(spec, path), path, number), types)
+        reading.plain_columns(_only(spec, path), _group(_only(spec, path), path, number), types)
         for path, number, _ in groups
     )
 
 
 def _group(spec: DatasetSpec, path: Path, number: int | None) -> pa.Table:
-    columns = declared_columns(spec)
+    columns = reading.declared_columns(spec)
     with _opened(spec, path) as file:
         if number is None:
             return file.schema_arrow.empty_table().select(columns)
-        return guarded(
+        return reading.guarded(
             spec, lambda: file.read_row_group(number, columns=columns), expected=_EXPECTED
         )
 
@@ -175,10 +166,10 @@ def _parts(spec: DatasetSpec, path: Path) -> list[Path]:
     if (path / "_delta_log").is_dir() or any(path.glob("metadata/*.metadata.json")):
         # Rows that were deleted or written anew lie in its files until they are cleaned up.
         snapshot = "a folder of nothing but Parquet files (write one version of the table to one)"
-        raise refusal(spec, snapshot, "a table of Delta or Iceberg")
+        raise reading.refusal(spec, snapshot, "a table of Delta or Iceberg")
     parts = parquet_parts(path)
     if not parts:
-        raise refusal(spec, "one or more files *.parquet in the folder", "none")
+        raise reading.refusal(spec, "one or more files *.parquet in the folder", "none")
     return parts
 
 
@@ -186,11 +177,11 @@ def _schema(spec: DatasetSpec, path: Path) -> pa.Schema:
     """What the footer says; SourceError where a declared column is not in it, or of a type that
     cannot go on.
     """
-    require_readable(spec, path)
+    reading.require_readable(spec, path)
     with _opened(spec, path) as file:
-        schema = guarded(spec, lambda: file.schema_arrow, expected=_EXPECTED)
-    check_names(spec, schema.names)
-    plain_types(spec, [schema])
+        schema = reading.guarded(spec, lambda: file.schema_arrow, expected=_EXPECTED)
+    reading.check_names(spec, schema.names)
+    reading.plain_types(spec, [schema])
     return schema
 
 
@@ -199,20 +190,20 @@ def _rows(spec: DatasetSpec, path: Path, schema: pa.Schema) -> Iterator[pa.Table
     SourceError where it is another by now.
     """
     with _opened(spec, path) as file:
-        if not schema.equals(guarded(spec, lambda: file.schema_arrow, expected=_EXPECTED)):
-            raise refusal(spec, "a file that stays while it is read", "one that changed")
-        columns = declared_columns(spec)
+        if not schema.equals(reading.guarded(spec, lambda: file.schema_arrow, expected=_EXPECTED)):
+            raise reading.refusal(spec, "a file that stays while it is read", "one that changed")
+        columns = reading.declared_columns(spec)
         batches = file.iter_batches(ROWS_A_BATCH, columns=columns)
         tables = chain(
             [schema.empty_table().select(columns)],
             (pa.Table.from_batches([batch]) for batch in batches),
         )
-        yield from guarded_each(spec, tables, expected=_EXPECTED)
+        yield from reading.guarded_each(spec, tables, expected=_EXPECTED)
 
 
 def _opened(spec: DatasetSpec, path: Path) -> pyarrow.parquet.ParquetFile:
     # ParquetFile and not read_table: a folder called a=b must not become a column.
-    return guarded(
+    return reading.guarded(
         spec,
         lambda: pyarrow.parquet.ParquetFile(path, page_checksum_verification=True),
         expected=_EXPECTED,
@@ -235,7 +226,7 @@ def read_bundled(spec: DatasetSpec) -> pa.Table:
     }
     classes = bundle.target_names.astype(str)[bundle.target]
     columns["target"] = pa.array(classes.tolist(), pa.string())
-    check_names(spec, list(columns))
+    reading.check_names(spec, list(columns))
     return pa.table(columns)
 
 
@@ -251,7 +242,7 @@ def read_generated(spec: DatasetSpec) -> pa.Table:
     if spec.window and spec.source.location in STREAMS:
         options |= {"start": spec.cut.start(spec.window), "end": spec.cut.end(spec.window)}
     table = GENERATORS[spec.source.location](**options)
-    check_names(spec, table.column_names)
+    reading.check_names(spec, table.column_names)
     return table
 
 
@@ -337,7 +328,7 @@ def source_tables(spec: DatasetSpec, files: Sequence[Path] | None = None) -> Ite
         )
     whole = pa.concat_tables(_plain(spec, files))
     if whole.num_rows < sample.rows:
-        raise refusal(spec, f"at least {sample.rows} rows to sample from", "fewer")
+        raise reading.refusal(spec, f"at least {sample.rows} rows to sample from", "fewer")
     yield sampled(whole, sample, spec.domain)
 
 
@@ -347,7 +338,7 @@ def _plain(spec: DatasetSpec, files: Sequence[Path] | None) -> Iterator[pa.Table
         yield from read_parquet(spec, _paths(spec, files))
         return
     for table in _read(spec, files):
-        yield plain_columns(spec, table)
+        yield reading.plain_columns(spec, table)
 
 
 def _read(spec: DatasetSpec, files: Sequence[Path] | None) -> Iterable[pa.Table]:
