@@ -8,10 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dp_pipeline.orchestration.renewal import SENSOR
+
 LOCATION = "dp_pipeline"
 REPOSITORY = {"repositoryName": "__repository__", "repositoryLocationName": LOCATION}
 FINISHED = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
 _TAGS = ("dagster/backfill", "dagster/partition")
+_SENSOR_TAG = "dagster/sensor_name"
 
 # Never through a proxy, whatever the environment says.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -134,8 +137,17 @@ class Client:
         return [one["id"] for one in found["results"]]
 
     def runs(self, backfill: str = "") -> list[Run]:
-        """Every run, or those of one backfill, the newest first."""
+        """Every run that somebody asked for, or those of one backfill, the newest first. Those that
+        renew reports come whenever their sensor looks: ``renewals``.
+        """
         tags = [{"key": "dagster/backfill", "value": backfill}] if backfill else []
+        return [run for run in self._runs(tags) if run.tags.get(_SENSOR_TAG) != SENSOR]
+
+    def renewals(self) -> list[Run]:
+        """Every run that renews a report by itself, the newest first."""
+        return self._runs([{"key": _SENSOR_TAG, "value": SENSOR}])
+
+    def _runs(self, tags: list[dict[str, str]]) -> list[Run]:
         found = self.result(_RUNS, expected="Runs", filter={"tags": tags} if tags else {})
         return [_run(one) for one in found["results"]]
 

@@ -155,7 +155,8 @@ class DagsterStack:
         """Until a run has ended."""
 
         def ended() -> Run | None:
-            return next((r for r in self.client.runs() if r.id == run and r.is_finished), None)
+            every = (*self.client.runs(), *self.client.renewals())
+            return next((r for r in every if r.id == run and r.is_finished), None)
 
         return wait_for(ended, what=f"the end of run {run}", seconds=seconds)
 

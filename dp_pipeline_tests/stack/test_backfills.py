@@ -130,9 +130,9 @@ def test_a_backfill_of_a_partition_that_was_never_declared_is_refused(
 def test_the_report_follows_a_backfill_without_a_click(stack: DagsterStack, spec: DatasetSpec):
     report = stack.project.home.reports / "rides.html"
     report.unlink(missing_ok=True)
-    began = {run.id for run in stack.client.runs()}
+    began = {run.id for run in stack.client.renewals()}
     stack.wait_backfill(launched(stack, spec))
     wait_for(report.exists, what="the report", seconds=240)
-    own = [run for run in stack.client.runs() if run.id not in began and not run.backfill]
+    own = [run for run in stack.client.renewals() if run.id not in began]
     assert len(own) == 1, "one report, and not one a run"
     assert stack.wait_run(own[0].id).status == "SUCCESS"

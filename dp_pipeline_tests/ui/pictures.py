@@ -25,4 +25,5 @@ def keep_picture(page: Page, name: str) -> None:
     page.wait_for_timeout(1500)
     with Image.open(io.BytesIO(page.screenshot())) as picture:
         few = picture.convert("RGB").quantize(128, dither=Image.Dither.NONE)
+        Path(folder).mkdir(parents=True, exist_ok=True)
         few.save(Path(folder) / f"{name}.png", optimize=True)
