@@ -189,7 +189,7 @@ def test_a_run_that_is_said_to_go_on_for_more_than_a_day_is_ended(
     ours = (Path(__file__).parents[2] / "dagster.yaml").read_text(encoding="utf-8")
     (home.root.parent / "dagster.yaml").write_text(ours, encoding="utf-8")
     with dagster_instance(home) as instance:
-        run = a_run_without_a_process(instance)
+        run = a_silent_run(instance, dg.DagsterEventType.RUN_START)
         seen = [looked_at(instance, run, hours, monkeypatch) for hours in (23, 25)]
     assert seen == [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.FAILURE]
 
@@ -200,33 +200,20 @@ def test_a_run_whose_process_imports_for_minutes_is_waited_for(
     ours = (Path(__file__).parents[2] / "dagster.yaml").read_text(encoding="utf-8")
     (home.root.parent / "dagster.yaml").write_text(ours, encoding="utf-8")
     with dagster_instance(home) as instance:
-        run = a_run_that_is_being_started(instance)
+        run = a_silent_run(instance, dg.DagsterEventType.PIPELINE_STARTING)
         hours = (0.15, 0.18)
         seen = [looked_at(instance, run, one, monkeypatch) for one in hours]
     assert seen == [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.FAILURE]
 
 
-def a_run_that_is_being_started(instance: dg.DagsterInstance) -> str:
-    """The id of a run whose process was asked for, and has said nothing yet."""
+def a_silent_run(instance: dg.DagsterInstance, last: dg.DagsterEventType) -> str:
+    """The id of a run of which nothing was heard since this event."""
 
     @dg.job
-    def slow() -> None: ...
+    def silent() -> None: ...
 
-    run = instance.create_run_for_job(slow)
-    asked = dg.DagsterEvent(dg.DagsterEventType.PIPELINE_STARTING.value, slow.name)
-    instance.report_dagster_event(asked, run.run_id)
-    return run.run_id
-
-
-def a_run_without_a_process(instance: dg.DagsterInstance) -> str:
-    """The id of a run that has started, and of which nothing was heard since."""
-
-    @dg.job
-    def lost() -> None: ...
-
-    run = instance.create_run_for_job(lost)
-    begun = dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, lost.name)
-    instance.report_dagster_event(begun, run.run_id)
+    run = instance.create_run_for_job(silent)
+    instance.report_dagster_event(dg.DagsterEvent(last.value, silent.name), run.run_id)
     return run.run_id
 
 
