@@ -8,11 +8,11 @@ Post-processing: everything here is public or was released.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from math import log, pi, prod
+from math import pi, prod
 
 import numpy as np
 
@@ -27,44 +27,46 @@ UNSEEN = 0.5
 """What is taken for it where there are fewer."""
 
 
-FAR_BELOW = -30.0
+STEPS = 128
+"""Of what a gap may be, where its mean is computed."""
+
+LEAST_MEAN = 1e-3
+"""Of the gaps before they are looked at, in reaches of their noise."""
 
 
-def likely_by_uniform(noisy: FloatArray, reach: float) -> FloatArray:
+def likely_gaps(
+    noisy: FloatArray,
+    beside: FloatArray,
+    *,
+    reach: float,
+    density: Callable[[FloatArray], FloatArray],
+) -> FloatArray:
     """What gaps are likely to be, by their noisy values.
 
-    reach   the noise of the L∞ mechanism, of each of many by itself, is nearly uniform in ± reach
+    noisy     (pairs,): √(g² + b²) and noise, for gaps of g rows
+    beside    (pairs,): b, the rows that the noise of one-way marginals puts there
+    reach     rows beyond which there is next to no noise
+    density   of the noise, but for a factor
 
-    The mean of G given G + noise, where G is exponential with the mean of the noisy gaps and so
-    truncated to where it may be. A value below −reach is one of no gap.
+    The mean of g given its noisy value, where g is exponential with the mean that they have
+    together.
 
-    >>> likely_by_uniform(np.array([-9.0, 1.0, 50.0]), 5.0).round(1).tolist()
+    >>> noisy, none = np.array([-9.0, 1.0, 50.0]), np.zeros(3)
+    >>> likely_gaps(noisy, none, reach=5.0, density=np.ones_like).round(1).tolist()
     [0.0, 2.8, 49.4]
     """
-    mean = max(float(noisy.mean()), reach / 1000)
-    low = np.maximum(0.0, noisy - reach)
-    width = np.maximum(noisy + reach - low, 0.0)
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        within = mean - width / np.expm1(width / mean)
-    return np.asarray(low + np.where(width > 0, within, 0.0))
-
-
-def likely_by_normal(noisy: FloatArray, deviation: float) -> FloatArray:
-    """The same where the noise is Gaussian: the mean of a normal distribution that is truncated
-    at 0, as an exponential prior moves it and does not bend it.
-
-    >>> likely_by_normal(np.array([-9.0, 1.0, 50.0]), 5.0).round(1).tolist()
-    [1.8, 3.7, 48.2]
-    """
-    from scipy.special import log_ndtr
-
-    mean = max(float(noisy.mean()), deviation / 1000)
-    place = (noisy - deviation**2 / mean) / deviation
-    # x + φ/Φ; far below it is a difference of two large numbers, of which the series says more.
-    near, far = np.maximum(place, FAR_BELOW), 1 / np.minimum(place, FAR_BELOW)
-    above = near + np.exp(-(near**2 + log(2 * pi)) / 2 - log_ndtr(near))
-    below = -far + 2 * far**3 - 10 * far**5
-    return np.asarray(deviation * np.where(place > FAR_BELOW, above, below))
+    square = max(0.0, float(noisy.mean())) ** 2 - float((beside**2).mean())
+    mean = max(square, 0.0) ** 0.5 + LEAST_MEAN * reach
+    low = np.sqrt(np.maximum(0.0, np.maximum(0.0, noisy - reach) ** 2 - beside**2))
+    width = np.maximum(0.0, noisy + reach - low)
+    steps = (np.arange(STEPS) + 0.5) / STEPS
+    # Squares of steps: denser where an exponential distribution has its mass.
+    above = width[:, None] * steps**2
+    off = noisy[:, None] - np.hypot(low[:, None] + above, beside[:, None])
+    weights = density(off) * np.exp(-above / mean) * steps
+    total = weights.sum(axis=1)
+    within = (weights * above).sum(axis=1) / np.where(total > 0, total, 1.0)
+    return np.asarray(low + within)
 
 
 @dataclass(frozen=True)
@@ -213,6 +215,11 @@ class SharedNoise:
         found = shares * amount
         return found[: len(tables)], found[len(tables) :]
 
+    def error(self, tables: Sequence[Names], singles: Sequence[str], amount: float) -> float:
+        """The error of all pairs, in rows in L1, where ``amounts`` are what is measured."""
+        amounts = np.concatenate(self.amounts(tables, singles, amount))
+        return _State.of(self, tables, singles).error(amounts)
+
     def squares(self, amounts: FloatArray) -> FloatArray:
         """Squared deviations of one cell of tables for these amounts, about."""
         square = self.rate.distance**2
@@ -297,27 +304,59 @@ class _State:
     def _told_by(self, table: int) -> float:
         return float(np.sqrt(self.told[self.holder == table]).sum())
 
+    def error(self, amounts: FloatArray) -> float:
+        """Of all pairs together, each by what it counts."""
+        return float((self._known(amounts).errors * self.counts).sum())
+
     def falls(self, amounts: FloatArray) -> FloatArray:
         """How fast the error falls with each amount, but for a factor that all have."""
+        known = self._known(amounts)
+        table, attribute = self.inside.T
+        in_table = self.holder >= 0
+        error = np.sqrt(np.maximum(known.errors**2, 1e-12)) / self.counts
+        # Of what is known of an attribute, the error falls by the square of what that leaves.
+        of_attribute = np.zeros(len(self.sizes))
+        for places in (self.first, self.second):
+            np.add.at(of_attribute, places, 1 / (known.ways[places] ** 2 * error))
+        falling = np.zeros(len(self.tables))
+        np.add.at(falling, self.holder[in_table], (known.noise / error)[in_table])
+        np.add.at(falling, table, of_attribute[attribute] * known.by_table)
+        of_singles = (of_attribute * known.by_itself / known.paid)[self.singles]
+        return np.concatenate([falling / known.of_tables, of_singles]) + 1e-15
+
+    def _known(self, amounts: FloatArray) -> _Known:
         many = len(self.tables)
         of_tables, added = np.maximum(amounts[:many], 1e-12), amounts[many:]
         paid = np.array([self.problem.before[name] for name in self.problem.sizes])
         np.add.at(paid, self.singles, added)
         by_itself = 1 / (self.sizes**2 * self.problem.squares(paid))
+        squares = self.problem.squares(of_tables)
         table, attribute = self.inside.T
-        by_table = 1 / (self.margins * self.problem.squares(of_tables)[table])
-        known = by_itself.copy()
-        np.add.at(known, attribute, by_table)
-        in_table = self.holder >= 0
-        noise = self.told * np.append(self.problem.squares(of_tables), 0.0)[self.holder]
-        squares = 1 / known[self.first] + 1 / known[self.second] + noise + self.missed
-        error = np.sqrt(np.maximum(squares, 1e-12)) / self.counts
-        # Of what is known of an attribute, the error falls by the square of what that leaves.
-        of_attribute = np.zeros(len(self.sizes))
-        for places in (self.first, self.second):
-            np.add.at(of_attribute, places, 1 / (known[places] ** 2 * error))
-        falling = np.zeros(many)
-        np.add.at(falling, self.holder[in_table], (noise / error)[in_table])
-        np.add.at(falling, table, of_attribute[attribute] * by_table)
-        of_singles = (of_attribute * by_itself / paid)[self.singles]
-        return np.concatenate([falling / of_tables, of_singles]) + 1e-15
+        by_table = 1 / (self.margins * squares[table])
+        ways = by_itself.copy()
+        np.add.at(ways, attribute, by_table)
+        noise = self.told * np.append(squares, 0.0)[self.holder]
+        errors = 1 / ways[self.first] + 1 / ways[self.second] + noise + self.missed
+        return _Known(of_tables, paid, by_itself, by_table, ways, noise, np.sqrt(errors))
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What amounts let be known.
+
+    of_tables   what each table gets (tables,)
+    paid        for each one-way marginal, with what it has cost before (d,)
+    by_itself   precision of each one-way marginal that it has by itself (d,)
+    by_table    precision that a table adds to one (held,)
+    ways        precision of each one-way marginal (d,)
+    noise       squares of what a pair's table adds to its error (pairs,)
+    errors      of every pair, in rows in L1 (pairs,)
+    """
+
+    of_tables: FloatArray
+    paid: FloatArray
+    by_itself: FloatArray
+    by_table: FloatArray
+    ways: FloatArray
+    noise: FloatArray
+    errors: FloatArray

@@ -18,13 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from dp_pipeline.files import one_thread
-from dp_pipeline.inference.consistency import Noisy, reconciled
+from dp_pipeline.inference.consistency import Noisy, project_to_simplex, reconciled
 from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.spec.encoding import FloatArray, Names
 
@@ -99,25 +100,24 @@ class GraphicalModel:
 
         potentials   one table a node, of its shape; finite
         """
-        inward = [potential.copy() for potential in potentials]
-        scaled: list[FloatArray] = [np.zeros(0)] * len(self.nodes)
+        tables = [potential.copy() for potential in potentials]
+        log_total = 0.0
         for at in range(len(self.nodes) - 1, -1, -1):
-            node, (over, within) = self.nodes[at], self.nodes[at].split
-            flat = inward[at].reshape(over, within)
-            largest = flat.max(axis=1)
-            table = np.exp(flat - largest[:, None])
-            total = table.sum(axis=1)
-            scaled[at] = table / total[:, None]
-            if node.parent is not None:
-                inward[node.parent] += (np.log(total) + largest).reshape(node.spread)
-            else:
+            node, flat = self.nodes[at], tables[at].reshape(self.nodes[at].split)
+            largest = _largest(flat)
+            flat -= largest[:, None]
+            np.exp(flat, out=flat)
+            total = flat.sum(axis=1)
+            flat /= total[:, None]
+            if node.parent is None:
                 log_total = float(np.log(total[0]) + largest[0])
-        tables: list[FloatArray] = []
-        for node, table in zip(self.nodes, scaled, strict=True):
+            else:
+                tables[node.parent] += (np.log(total) + largest).reshape(node.spread)
+        for at, node in enumerate(self.nodes):
             if node.parent is not None:
-                above = tables[node.parent].sum(axis=node.summed).reshape(-1, 1)
-                np.multiply(table, above, out=table)
-            tables.append(table.reshape(node.shape))
+                above = _summed(tables[node.parent], node.summed).reshape(-1, 1)
+                flat = tables[at].reshape(node.split)
+                flat *= above
         return tables, log_total
 
     def by_clique(self, tables: Sequence[FloatArray]) -> dict[Names, FloatArray]:
@@ -126,6 +126,30 @@ class GraphicalModel:
             clique: tables[at].transpose([self.nodes[at].names.index(name) for name in clique])
             for at, clique in enumerate(self._cliques)
         }
+
+
+FEW_COLUMNS = 32
+"""Of a matrix, up to which its rows' largest cells are found column by column: many times faster
+than row by row."""
+
+
+def _largest(rows: FloatArray) -> FloatArray:
+    """The largest cell of every row."""
+    if rows.shape[1] > FEW_COLUMNS:
+        return np.asarray(rows.max(axis=1))
+    largest = rows[:, 0].copy()
+    for column in rows.T[1:]:
+        np.maximum(largest, column, out=largest)
+    return largest
+
+
+def _summed(table: FloatArray, axes: tuple[int, ...]) -> FloatArray:
+    """The table without these axes, in ascending order. The first of them go first, one by one: of
+    what is then summed most lies side by side.
+    """
+    for before, axis in enumerate(axes):
+        table = np.asarray(table.sum(axis=axis - before))
+    return table
 
 
 def _node(clique: Names, above: Node | None, parent: int | None, sizes: Mapping[str, int]) -> Node:
@@ -205,7 +229,7 @@ class Projection:
         cells = np.zeros(self._size)
         for one in self._stages:
             table = cliques[one.node].reshape(one.shape)
-            cells += one.matrix @ (table.sum(axis=one.summed) if one.summed else table).ravel()
+            cells += one.matrix @ _summed(table, one.summed).ravel()
         return cells
 
     def backward(self, cells: FloatArray) -> list[FloatArray]:
@@ -268,7 +292,11 @@ ENTROPY = 0.35
 """Weight of the entropy, in signals of one table (rows per deviation of its noise): cells that
 noise has made negative are left at a small share and not driven to none."""
 
-ITERATIONS = 300
+FULL_DOUBT = 60.0
+"""Variances of its noise that a cell says of a dependence: with up to as many the entropy counts
+whole."""
+
+ITERATIONS = 200
 KEPT_STEPS = 20
 SMALLEST_SHARE = 1e-9
 SMALLEST_VARIANCE = 1e-100
@@ -292,8 +320,9 @@ def fit_tree(
     beside     log-potentials of the start beside that product, one table a node; none: all 0
 
     With y the reconciled tables of N rows, σ² the variance of their cells and μ those of the
-    tree's distribution, minimises ½ Σ ‖N μ_a − y_a‖² / σ_a² + w · KL(μ ‖ start). The dual,
-    log Z(θ) − Σ ⟨θ_a, y_a/N⟩ + ½ Σ λ_a ‖θ_a‖² with λ_a = w · σ_a² / N², is convex and has
+    tree's distribution, minimises ½ Σ ‖N μ_a − y_a‖² / σ_a² + w · KL(μ ‖ start). One table that has
+    every attribute is projected to the nearest shares instead: there is nothing to make agree. The
+    dual, log Z(θ) − Σ ⟨θ_a, y_a/N⟩ + ½ Σ λ_a ‖θ_a‖² with λ_a = w · σ_a² / N², is convex and has
     no constraint; one inference gives its value and its gradient, and L-BFGS-B minimises it. On one
     thread, so that a release is fitted to the same bytes by any computer that replays it.
 
@@ -318,11 +347,17 @@ def fit_tree(
     rows, tables = reconciled(measured, sizes)
     rows = max(1.0, rows)
     variances = [_variance(names, measured) for names in tables]
-    weight = entropy * rows / float(np.median(np.sqrt(variances)))
+    if len(model.nodes) == len(tables) == 1 and not any(table.any() for table in beside):
+        ((names, table),) = tables.items()
+        if len(names) == len(sizes):
+            return [_nearest(table, rows, [names.index(name) for name in model.nodes[0].names])]
+    deviation = float(np.median(np.sqrt(variances)))
+    weight = entropy * _doubt(tables, variances, start, rows) * rows / deviation
     target = np.concatenate([table.ravel() for table in tables.values()]) / rows
     noise = np.repeat(variances, [table.size for table in tables.values()]) / rows**2
-    # In units of the noise, the dual is about as steep in every direction.
-    scale = noise**-0.25
+    # How steep the dual is, is between the share of a cell and what the entropy adds: half of that
+    # way is where the fewest steps are needed.
+    scale = (np.maximum(target, 0.0) + weight * noise) ** -0.25
     projection = Projection(model, list(tables))
 
     def potentials(scaled: FloatArray) -> list[FloatArray]:
@@ -338,6 +373,31 @@ def fit_tree(
     options = {"maxiter": iterations, "maxcor": KEPT_STEPS, "ftol": 1e-10, "gtol": 1e-8}
     best = minimize(dual, np.zeros(len(target)), jac=True, method="L-BFGS-B", options=options)
     return model.marginals(potentials(best.x))[0]
+
+
+def _nearest(table: FloatArray, rows: float, axes: Sequence[int]) -> FloatArray:
+    """Its nearest shares, with the axes in that order."""
+    counts = project_to_simplex(table, rows)
+    return np.asarray(counts.transpose(axes) / counts.sum())
+
+
+def _doubt(
+    tables: Mapping[Names, FloatArray],
+    variances: Sequence[float],
+    start: Mapping[str, FloatArray],
+    rows: float,
+) -> float:
+    """How much of the entropy is wanted, 0 to 1: less where tables tell far more than their noise.
+
+    By the median over tables of several attributes of what a cell is off from the product of its
+    one-way marginals, squared, in variances of its noise.
+    """
+    told = []
+    for (names, table), variance in zip(tables.items(), variances, strict=True):
+        if len(names) > 1:
+            product = rows * reduce(np.multiply.outer, [start[name] for name in names])
+            told.append(float(np.mean((table - product) ** 2)) / max(variance, SMALLEST_VARIANCE))
+    return min(1.0, (FULL_DOUBT / max(float(np.median(told)), 1.0)) ** 0.5) if told else 1.0
 
 
 def _potentials(model: GraphicalModel, start: Mapping[str, FloatArray]) -> list[FloatArray]:

@@ -1,6 +1,6 @@
 """TableSets: which tables of several attributes are worth measuring together.
 
-Disjoint tables: attributes put together where that tells more about each, or about pairs.
+Disjoint tables: attributes put together where that tells more about each.
 
 Post-processing: everything here is public or was released.
 """
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dp_pipeline.inference.dependence import Dependence, Gaps
+from dp_pipeline.inference.dependence import Dependence
 from dp_pipeline.inference.junction_tree import triangulated_cliques
 from dp_pipeline.release.measurement import NoiseRate
 from dp_pipeline.spec.constraints import Mask
@@ -355,95 +355,44 @@ def pair_noise(sizes: tuple[float, ...]) -> float:
     return sum(sqrt(cells * (a - 1) * (b - 1)) for a, b in combinations(sizes, 2))
 
 
-INDIRECT = 3
-"""A gap that is in a table makes about two more pairs better."""
-
-
-def packed(
-    sizes: Mapping[str, int],
-    gaps: Gaps,
-    *,
-    amount: float,
-    rate: NoiseRate,
-    most_cells: int,
-) -> tuple[Names, ...]:
+def packed(sizes: Mapping[str, int], *, rate: NoiseRate, most_cells: int) -> tuple[Names, ...]:
     """Tables that hold every attribute once, names in the order of ``sizes``.
 
-    gaps         pair, in that order → what its independence is off by, in rows; others 0
-    amount       what all tables cost together
+    rate         what noise an amount buys
     most_cells   of a table of several attributes
 
-    Begins with one table an attribute. Two tables are put together while the error of all pairs
-    falls: d − 1 times the noise in the one-way marginals (a marginal of a table of |C| cells
-    has √(|C|·|i|) deviations of one cell, and each table an amount of its own), less the gaps
-    of the pairs inside tables, which help other pairs too.
+    Begins with one table an attribute. Two tables are put together, those that save most first,
+    while that leaves less noise in the one-way marginals: one of a table of |C| cells has
+    √(|C|·|i|) deviations of one cell, and tables share an amount.
 
     >>> rate = NoiseRate(concentrated=False, distance=1)
-    >>> packed({"a": 2, "b": 2, "c": 9}, {("a", "c"): 0.0}, amount=1.0, rate=rate, most_cells=99)
+    >>> packed({"a": 2, "b": 2, "c": 9}, rate=rate, most_cells=99)
     (('a', 'b'), ('c',))
     """
-    packing = _Packing(sizes, gaps, amount, rate)
+    place = {name: at for at, name in enumerate(sizes)}
+
+    @cache
+    def share(table: Names) -> float:
+        return rate.share(one_way_noise(table, sizes))
+
+    def joined(one: Names, other: Names) -> Names:
+        return tuple(sorted((*one, *other), key=place.__getitem__))
+
+    def saved(pair: tuple[Names, Names]) -> float:
+        return share(pair[0]) + share(pair[1]) - share(joined(*pair))
+
     tables: list[Names] = [(name,) for name in sizes]
     while True:
         fitting = [
-            (one, other)
-            for one, other in combinations(tables, 2)
-            if prod(sizes[name] for name in (*one, *other)) <= most_cells
+            pair
+            for pair in combinations(tables, 2)
+            if prod(sizes[name] for name in (*pair[0], *pair[1])) <= most_cells
         ]
-        total = fsum(packing.share(table) for table in tables)
-        gain, pair = max(
-            ((packing.gain(total, *pair), pair) for pair in fitting),
-            key=lambda found: found[0],
-            default=(0.0, ((), ())),
-        )
-        if gain <= 0:
+        best = max(fitting, key=saved, default=None)
+        if best is None or saved(best) <= 0:
             return tuple(tables)
-        joined = packing.joined(*pair)
-        tables = [joined if table == pair[0] else table for table in tables if table != pair[1]]
-
-
-class _Packing:
-    """What two tables gain by being put together; nothing is computed twice."""
-
-    def __init__(
-        self, sizes: Mapping[str, int], gaps: Gaps, amount: float, rate: NoiseRate
-    ) -> None:
-        self._sizes, self._gaps, self._amount, self._rate = sizes, gaps, amount, rate
-        self._place = {name: at for at, name in enumerate(sizes)}
-        self._shares: dict[Names, float] = {}
-        self._told: dict[tuple[Names, Names], float] = {}
-        self._joined: dict[tuple[Names, Names], Names] = {}
-
-    def share(self, table: Names) -> float:
-        """What the table's share of the amount is proportional to."""
-        if table not in self._shares:
-            self._shares[table] = self._rate.share(one_way_noise(table, self._sizes))
-        return self._shares[table]
-
-    def joined(self, one: Names, other: Names) -> Names:
-        """The two tables as one."""
-        if (one, other) not in self._joined:
-            both = sorted((*one, *other), key=self._place.__getitem__)
-            self._joined[one, other] = tuple(both)
-        return self._joined[one, other]
-
-    def gain(self, total: float, one: Names, other: Names) -> float:
-        """How much smaller the error of all pairs is with the two together.
-
-        total   sum of all shares as they are
-        """
-        joined = self.joined(one, other)
-        after = total - self.share(one) - self.share(other) + self.share(joined)
-        before = self._rate.of_shares(total, self._amount)
-        saved = before - self._rate.of_shares(after, self._amount)
-        return (len(self._sizes) - 1) * saved + INDIRECT * self._told_by(one, other)
-
-    def _told_by(self, one: Names, other: Names) -> float:
-        """Gaps of the pairs of which one is in either table."""
-        if (one, other) not in self._told:
-            pairs = (self.joined((a,), (b,)) for a in one for b in other)
-            self._told[one, other] = fsum(self._gaps.get((a, b), 0.0) for a, b in pairs)
-        return self._told[one, other]
+        kept = joined(*best)
+        tables = [kept if table == best[0] else table for table in tables if table != best[1]]
 
 
 def one_way_noise(table: Names, sizes: Mapping[str, int]) -> float:

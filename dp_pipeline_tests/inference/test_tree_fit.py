@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -181,13 +182,38 @@ def test_what_the_fit_adds_to_the_start_is_in_proportion_to_what_the_tables_are_
     assert np.abs(added - weight * off).max() < 0.01 * np.abs(added).max()
 
 
-def test_more_noise_leaves_a_table_nearer_to_the_start() -> None:
+def test_one_table_of_all_attributes_is_projected_to_the_nearest_shares() -> None:
     model, _ = model_over({"a": 2, "b": 2}, [("a", "b")])
+    for names in (("a", "b"), ("b", "a")):
+        counts = np.array([[60.0, -20.0], [50.0, 10.0]])
+        (fitted,) = fit_tree(model, [Estimate(names, counts, 9.0)], start=even(model))
+        # 100 rows: 20/3 less in each cell of those that stay above none.
+        nearest = np.maximum(counts - 20 / 3, 0) / 100
+        there = summed(fitted, model.nodes[0].names, names)
+        assert np.allclose(there, nearest)
+
+
+def test_a_table_far_from_independence_is_left_nearer_to_its_counts_than_one_near_it() -> None:
+    # Both are off the product of their margins; in one cell of the first by 250 deviations.
+    names = ("a", "b", "c")
+    model, _ = model_over(dict.fromkeys(names, 2), combinations(names, 2))
+    far = np.array([[500.0, 0.0], [0.0, 500.0]])
+    left = []
+    for variance in (1.0, 1e5):
+        noisy = [Estimate(pair, far, variance) for pair in (("a", "b"), ("b", "c"))]
+        (fitted,) = fit_tree(model, noisy, start=even(model))
+        off = np.abs(1000 * summed(fitted, model.nodes[0].names, ("a", "b")) - far).max()
+        left.append(off / variance**0.5)
+    assert left[0] < left[1] / 2
+
+
+def test_more_noise_leaves_a_table_nearer_to_the_start() -> None:
+    model, _ = model_over({"a": 2, "b": 2, "c": 2}, [("a", "b"), ("b", "c")])
     start = even(model)
     away = []
     for variance in (1.0, 1e4, 1e8):
         table = Estimate(("a", "b"), np.array([[900.0, 100.0], [0.0, 0.0]]), variance)
-        (fitted,) = fit_tree(model, [table], start=start)
+        fitted = fit_tree(model, [table], start=start)[model.home(("a", "b"))]
         away.append(np.abs(fitted - 0.25).sum())
     assert away[0] > away[1] > away[2]
     assert away[2] < away[0] / 4
@@ -206,7 +232,7 @@ def test_a_fit_uses_one_thread_whatever_the_program_around_it_does(
 ) -> None:
     # Sums of more than 10,000 cells are shared among threads, and rounded otherwise by each number
     # of them: a release of four attributes of 60 levels was replayed to other rows on another core.
-    model, _ = model_over({"a": 2, "b": 2}, [("a", "b")])
+    model, _ = model_over({"a": 2, "b": 2, "c": 2}, [("a", "b"), ("b", "c")])
     tables = [Estimate(("a", "b"), np.array([[3.0, 1.0], [1.0, 5.0]]), 1.0)]
     threads, minimize = set[int](), scipy.optimize.minimize
 

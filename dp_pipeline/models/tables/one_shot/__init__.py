@@ -25,7 +25,6 @@ from dp_pipeline.models.tables.one_shot.public_rows import PriorRound
 from dp_pipeline.models.tables.one_shot.round import (
     MOST_PACKED,
     MOST_TREE,
-    SEARCHED,
     Round,
     amounts_of,
 )
@@ -83,7 +82,7 @@ class OneShot(TableModel):
 
     * *views*: a covering design that holds every pair, where one clique may hold all attributes
       or all are binary, and a pair's noise is small beside the rows, or beside the noisy mean of
-      U_ij = ½‖c_ij − r cᵀ/n‖₁ over all pairs (2 to 6 %);
+      U_ij = ½‖c_ij − r cᵀ/n‖₁ over all pairs (2 to 8 %);
     * *large*: one-way marginals (8 to 30 %, by how many rows their noise is), the gaps
       G_ij = ‖c_ij − N̂p̂_i p̂_jᵀ‖₁ of all pairs of grouped levels, measured together (3 to 12 %, in
       pure ε by the L∞ mechanism), then the tables of several attributes whose gaps, and what they
@@ -91,9 +90,10 @@ class OneShot(TableModel):
       (``inference.table_sets``). Tables and one-way marginals, which are refined beside them or
       with Gaussian noise measured once more, share what is left so that the error of all pairs
       falls alike with each (``inference.dependence``); the search is made twice, the second time
-      with what the tables of the first would get;
-    * *few*, where the gaps of all pairs would drown in noise: pairs drawn by U_ij (5 %), packed
-      together with the rest;
+      with what the tables of the first would get, and of its tables those are kept with which the
+      error of all pairs is least;
+    * *some*, where the gaps of all pairs would drown in noise: pairs drawn by their gaps, and the
+      gaps of these (16 % together); the rest as before;
     * nothing pays: every attribute once, in tables packed so that all one-way marginals have
       the least noise.
 
@@ -142,7 +142,7 @@ class OneShot(TableModel):
         """Of all measured tables together, or of all cliques."""
         sizes = self.sizes(domain)
         packed_cells = len(sizes) // 2 * min(MOST_PACKED, self.clique_cells)
-        searched = MOST_TREE * max(4, self.clique_cells // SEARCHED)
+        searched = MOST_TREE * max(4, self.clique_cells)
         rounds = self._rounds.most_cells(domain) if self.quality == "best_plus" else 0
         most = max(self._most_viewed(sizes), packed_cells, searched, rounds)
         return 1 + 2 * sum(sizes.values()) + most

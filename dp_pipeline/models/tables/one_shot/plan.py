@@ -18,7 +18,7 @@ import numpy as np
 
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, Independence
-from dp_pipeline.inference.table_sets import INDIRECT, MOST_TABLE_CELLS, one_way_noise, pair_noise
+from dp_pipeline.inference.table_sets import MOST_TABLE_CELLS, pair_noise
 from dp_pipeline.inference.views import covering_design
 from dp_pipeline.release.measurement import NoiseRate
 from dp_pipeline.spec.encoding import FloatArray, Names
@@ -110,12 +110,18 @@ Pair = tuple[str, str]
 LATE = Fraction(95, 100)
 """What buying the number of rows and finding tables leave of the amount, about."""
 
-MOST_GAP_NOISE = 0.25
-"""Gaps are measured, not picked, while their noise is at most this share of the rows."""
+MOST_GAP_NOISE = 0.2
+"""The gaps of all pairs are measured while their noise is at most this share of the rows."""
 
-PICKED = Fraction(5, 100)
-PICK_NOISE = 0.075
-"""What picking pairs costs, and how far a pick among all may be off, as a share of the rows."""
+PICKED = Fraction(16, 100)
+OF_PICKS = Fraction(4, 5)
+PICK_NOISE = 0.6
+FEWEST_PICKS = 2
+MOST_ONE_WAY_NOISE = 0.07
+"""Else pairs are picked by their gaps, for that share of the amount: this part of it for the picks,
+and the rest for the gaps of those that were picked. As many are picked as may each be off by this
+share of the rows, and at least so many, while the noise of a one-way marginal, which gaps need, is
+at most this share of the rows."""
 
 LEAST_EARLY, MOST_EARLY = Fraction(8, 100), Fraction(30, 100)
 EARLY_NOISE = 0.05
@@ -126,15 +132,16 @@ LEAST_STRUCTURE, MOST_STRUCTURE = Fraction(3, 100), Fraction(12, 100)
 GAP_NOISE = 0.06
 """The same of the gaps of all pairs together."""
 
-LEAST_MEAN, MOST_MEAN = Fraction(2, 100), Fraction(6, 100)
+LEAST_MEAN, MOST_MEAN = Fraction(2, 100), Fraction(8, 100)
 MEAN_NOISE = 0.02
 """The same of the mean of U over all pairs."""
 
-DOUBT = 0.5
-"""Scales of its noise by which that mean is taken for more than it is."""
+OF_MEAN, OF_MEAN_BESIDE_GAPS = 0.7, 0.6
+"""Views are measured where an average pair's noise, half of it, is at most this part of the mean of
+U; the second where the gaps of all pairs can be measured instead, which loses less."""
 
 MOST_VIEW_NOISE = 0.35
-ALL_PAIRS = 0.04
+ALL_PAIRS = 0.02
 """Noise of an average pair, as a share of the rows: up to the first all pairs may be measured,
 up to the second they are, and nothing has to be chosen."""
 
@@ -146,16 +153,15 @@ LARGEST = 1e12
 class Plan:
     """Shares of the amount.
 
-    early       for one-way marginals that say what independent pairs would look like; 0 where
-                pairs are found without
+    early       for one-way marginals that say what independent pairs would look like
     structure   for finding the tables
-    edges       pairs that are picked, where not all gaps are measured
+    picks       pairs that are picked, where not all gaps are measured
     views       tables that hold every pair, where nothing has to be found
     """
 
     early: Fraction = Fraction(0)
     structure: Fraction = Fraction(0)
-    edges: int = 0
+    picks: int = 0
     views: tuple[Names, ...] = ()
 
 
@@ -182,7 +188,7 @@ class Planning:
 
     def choose(self, curator: Curator) -> Plan | None:
         """All pairs where they can be covered and that pays, else gaps of all of them where their
-        noise allows, else those of a few that are picked; None where not one can be told from
+        noise allows, else those of pairs that are picked; None where not one can be told from
         noise.
 
         Nothing is asked but where all pairs can be covered: then the mean of U, half of a gap,
@@ -197,7 +203,9 @@ class Planning:
         noise = self._view_noise(self.views) / len(self.pairs)
         if noise > MOST_VIEW_NOISE * self.rows:
             return self._found
-        return Plan(views=self.views) if noise / 2 <= self._likely_mean(curator) else self._found
+        part = OF_MEAN_BESIDE_GAPS if self._knows_gaps else OF_MEAN
+        pays = noise / 2 <= part * self._noisy_mean(curator)
+        return Plan(views=self.views) if pays else self._found
 
     @property
     def knows_all_pairs(self) -> bool:
@@ -206,26 +214,44 @@ class Planning:
             return False
         return self._view_noise(self.views) / len(self.pairs) <= ALL_PAIRS * self.rows
 
-    def _likely_mean(self, curator: Curator) -> float:
-        """The noisy mean of U over all pairs, in rows; in doubt more. Of a pair's four cells three
-        are told by its margins and the number of rows, so its noise counts half.
+    def _noisy_mean(self, curator: Curator) -> float:
+        """The mean of U over all pairs, in rows. Of a pair's four cells three are told by its
+        margins and the number of rows, so its noise counts half.
         """
         wanted = self.rate.for_scale(2.0, MEAN_NOISE * self.rows)
         price = self.amount * self._share(wanted, LEAST_MEAN, MOST_MEAN)
         session = curator.open_scores({pair: Independence() for pair in self.pairs})
-        mean = session.measure_total(amount=price) / UNIT / len(self.pairs)
-        return mean + DOUBT * self.rate.scale(2.0, float(price))
+        return session.measure_total(amount=price) / UNIT / len(self.pairs)
+
+    @property
+    def _knows_gaps(self) -> bool:
+        """Whether the gaps of all pairs can be measured."""
+        return self.gap_noise(self._structure) <= MOST_GAP_NOISE * self.rows
 
     @property
     def _found(self) -> Plan | None:
         """Tables have to be found."""
-        if self.gap_noise(self._structure) <= MOST_GAP_NOISE * self.rows:
+        if self._knows_gaps:
             return Plan(self.early, self._structure)
+        picks = self._picks if self.one_way_noise <= MOST_ONE_WAY_NOISE * self.rows else 0
+        return Plan(self.early, PICKED, picks) if picks >= FEWEST_PICKS else None
+
+    @property
+    def _picks(self) -> int:
+        """How many pairs can be picked."""
         off = self.rate.distance * max(1.0, log(len(self.pairs))) / (PICK_NOISE * self.rows)
-        edges = min(
-            len(self.sizes) - 1, int(float(self.amount * PICKED) / self.rate.for_choice(off))
-        )
-        return Plan(structure=PICKED, edges=edges) if edges else None
+        most = int(float(self.amount * PICKED * OF_PICKS) / self.rate.for_choice(off))
+        return min(len(self.sizes) - 1, most)
+
+    @property
+    def one_way_noise(self) -> float:
+        """In rows in L1, of a marginal on average, for as much as may be spent on them early."""
+        amount = float(self.amount * MOST_EARLY)
+        return self.rate.of_shares(self._one_way_shares, amount) / len(self.sizes)
+
+    @property
+    def _one_way_shares(self) -> float:
+        return sum(self.rate.share(float(size)) for size in self.sizes.values())
 
     def gap_noise(self, structure: Fraction) -> float:
         """Standard deviation of a gap, where all of them are measured together for that share: by
@@ -238,8 +264,7 @@ class Planning:
     @property
     def early(self) -> Fraction:
         """For one-way marginals, which are measured better later, by what is left."""
-        shares = sum(map(self.rate.share, map(float, self.sizes.values())))
-        noise = EARLY_NOISE * self.rows * len(self.sizes)
+        shares, noise = self._one_way_shares, EARLY_NOISE * self.rows * len(self.sizes)
         if self.rate.concentrated:
             wanted = shares**3 / pi * (self.rate.distance / noise) ** 2
         else:
@@ -299,18 +324,6 @@ class Planning:
         as a cell has noise, if d − 1 tables share an amount ``late`` alike.
         """
         return sqrt(self.rate.deviation(late / (len(self.sizes) - 1)) / self.rows)
-
-    def penalty(self, pair: Pair) -> int:
-        """What putting two attributes into one table costs, in the units of a score: by how much
-        more noise the one-way marginals of all tables have then, half of it.
-        """
-        total = sum(self.rate.share(float(size)) for size in self.sizes.values())
-        joined = self.rate.share(one_way_noise(pair, self.sizes))
-        after = total + joined - sum(self.rate.share(float(self.sizes[name])) for name in pair)
-        amount = float(self.amount * LATE)
-        more = self.rate.of_shares(after, amount) - self.rate.of_shares(total, amount)
-        noise = (len(self.sizes) - 1) / INDIRECT * max(0.0, more)
-        return int(UNIT * min(LARGEST, noise)) // 2
 
     def _cells(self, names: Iterable[str]) -> int:
         return prod(self.sizes[name] for name in names)

@@ -12,8 +12,9 @@ import numpy as np
 from dp_pipeline.inference.earlier import PublicTable, believed, smoothed
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
 from dp_pipeline.inference.table_sets import TableSearch
+from dp_pipeline.models.tables.one_shot.gaps import Begun
 from dp_pipeline.models.tables.one_shot.plan import Pair
-from dp_pipeline.models.tables.one_shot.round import OF_TABLES, Begun, Round
+from dp_pipeline.models.tables.one_shot.round import OF_TABLES, Round
 from dp_pipeline.release.measurement import NoisyMarginal
 from dp_pipeline.spec.encoding import FloatArray, Names
 

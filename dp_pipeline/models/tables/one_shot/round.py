@@ -6,22 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
-from math import sqrt
+from math import fsum
 
 import numpy as np
 
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.scores import UNIT, Gap, Independence, Score
-from dp_pipeline.inference.dependence import (
-    Dependence,
-    SharedNoise,
-    likely_by_normal,
-    likely_by_uniform,
-)
+from dp_pipeline.inference.dependence import Dependence, SharedNoise
 from dp_pipeline.inference.earlier import EarlierTables
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
 from dp_pipeline.inference.structural_zeros import StructuralZeros
 from dp_pipeline.inference.table_sets import TableSearch, one_way_noise, packed, pair_noise
+from dp_pipeline.models.tables.one_shot.gaps import Begun, GapQuestions
 from dp_pipeline.models.tables.one_shot.plan import Pair, Plan, Planning
 from dp_pipeline.release.accountant import split
 from dp_pipeline.release.derived_attribute import Grouping
@@ -30,66 +25,6 @@ from dp_pipeline.spec.encoding import FloatArray, Names
 
 ROOM = 2.0
 """How many times its noise a table's rows must be: measured gaps are not sure."""
-
-
-def gaps_by_shares(
-    planning: Planning,
-    plan: Plan,
-    coarse: Curator,
-    shares: Mapping[str, FloatArray],
-    zeros: StructuralZeros,
-    *,
-    rows: float,
-) -> dict[Pair, float]:
-    """How far every pair is from independence, or from what follows from empty cells, in rows,
-    about; all measured together.
-
-    coarse   asks about groups of levels
-    shares   attribute → released shares of its groups
-    zeros    empty cells over groups
-    """
-    scores: dict[Names, Score] = {
-        (a, b): Gap.of_shares(rows, zeros.expected((a, b), shares[a], shares[b]))
-        for a, b in planning.pairs
-    }
-    session, price = coarse.open_scores(scores), planning.amount * plan.structure
-    if planning.rate.concentrated:
-        # One row moves every gap: all of them cost what one costs at a share of the amount.
-        noisy = session.measure_all(amount=price) / UNIT
-        found = likely_by_normal(noisy, planning.gap_noise(plan.structure))
-    else:
-        noisy = session.measure_together(epsilon=price) / UNIT
-        reach = planning.rate.scale(len(scores) + 1, float(price))
-        found = likely_by_uniform(noisy, reach)
-    return dict(zip(planning.pairs, found.tolist(), strict=True))
-
-
-def few_gaps(planning: Planning, plan: Plan, curator: Curator) -> dict[Pair, float]:
-    """Pairs whose dependence is more than their noise, found without one-way marginals; each is
-    taken to be off by half the rows.
-
-    Drawn by U_ij less half the noise, at 0 for no pair; the first time that no pair is drawn
-    ends it.
-    """
-    # U of one attribute is 0 whatever its counts: what a pair has to be better than.
-    nothing = (next(iter(planning.sizes)),)
-    session = curator.open_scores(dict.fromkeys((nothing, *planning.pairs), Independence()))
-    penalties: dict[Names, int] = {pair: planning.penalty(pair) for pair in planning.pairs}
-    left: list[Names] = list(planning.pairs)
-    price = planning.amount * plan.structure / plan.edges
-    picked: dict[Pair, float] = {}
-    for draw in range(plan.edges):
-        found = session.choose(
-            f"pair {draw + 1} of {plan.edges}",
-            [nothing, *left],
-            amount=price,
-            penalties=penalties,
-        )
-        if found == nothing:
-            break
-        left.remove(found)
-        picked[found[0], found[1]] = planning.rows / 2
-    return picked
 
 
 def _of_several(search: TableSearch, pairs: Iterable[Pair]) -> list[Names]:
@@ -109,11 +44,8 @@ def _as_measured(table: NoisyMarginal) -> NoisyMarginal:
     return table
 
 
-SEARCHED = 8
-"""The cliques of a search have this part of the largest clique's cells: its fit is slower."""
-
-MOST_TREE = 20
-"""Cells of all cliques together, in largest cliques of a search."""
+MOST_TREE = 2
+"""Cells of all cliques together, in largest cliques."""
 
 OF_TABLES = 0.85
 """What tables get of what is left, about, where one-way marginals are measured beside them, before
@@ -122,32 +54,11 @@ it is known which tables."""
 LEAST_AGAIN = 1e-4
 """The part of what is left for which a one-way marginal is measured better, at least."""
 
-OF_NOISE = 0.6
-"""Part of the squares of one-way marginals' noise that is in the square of a gap, about."""
+PARTS = 8
+"""Of the tables that a search finds, as many kinds of fewer are looked at."""
 
 MOST_PACKED = 256
 """Cells of a table that attributes are packed into."""
-
-
-@dataclass(frozen=True)
-class Begun:
-    """What one-way marginals have told.
-
-    first      as they were measured
-    ways       what they say together
-    groupings  attribute → groups of its levels
-    before     attribute → amount that its marginal was measured for
-    """
-
-    first: tuple[NoisyMarginal, ...]
-    ways: OneWays
-    groupings: Mapping[str, Grouping]
-    before: Mapping[str, float]
-
-    @property
-    def shares(self) -> dict[str, FloatArray]:
-        """Attribute → shares of its groups."""
-        return {name: one.summed(self.ways.shares[name]) for name, one in self.groupings.items()}
 
 
 @dataclass(frozen=True)
@@ -181,12 +92,10 @@ class Round:
             return FittedRows((self.counted,), self.sizes)
         plan = self.planning.choose(self.curator)
         if plan is None:
-            return self._packed({})
+            return self._packed()
         if plan.views:
             weights = [self.planning.view_weight(view) for view in plan.views]
             return self._tabulated(plan.views, weights)
-        if not plan.early:
-            return self._packed(few_gaps(self.planning, plan, self.curator))
         return self._searched(plan)
 
     def again(self, known: EarlierTables, *, smooths: bool) -> FittedRows:
@@ -239,15 +148,10 @@ class Round:
         of_singles = added + np.array(list(before.values()))
         return self._split((*tables, *first), np.concatenate([of_tables, of_singles]))
 
-    def _packed(self, gaps: Mapping[Pair, float]) -> FittedRows:
+    def _packed(self) -> FittedRows:
         """Every attribute in one table."""
-        tables = packed(
-            self.sizes,
-            gaps,
-            amount=float(self.left),
-            rate=self.planning.rate,
-            most_cells=min(MOST_PACKED, self.planning.cap),
-        )
+        most = min(MOST_PACKED, self.planning.cap)
+        tables = packed(self.sizes, rate=self.planning.rate, most_cells=most)
         return self._tabulated(tables, [one_way_noise(table, self.sizes) for table in tables])
 
     def _tabulated(self, tables: Sequence[Names], weights: Sequence[float]) -> FittedRows:
@@ -259,7 +163,8 @@ class Round:
     def _searched(self, plan: Plan) -> FittedRows:
         """One-way marginals, and tables of groups of levels."""
         begun = self.begun(self.planning.amount * plan.early)
-        search, tables = self._chosen(begun, self._gaps(plan, begun))
+        gaps = GapQuestions(self.planning, self.curator, begun, self.zeros).asked(plan)
+        search, tables = self._chosen(begun, gaps)
         measured, ways = self.measured(begun, search, tables)
         return FittedRows(
             (self.counted, *measured),
@@ -280,7 +185,24 @@ class Round:
         tables = _of_several(first, self.planning.pairs)
         of_tables, _ = self._divided(begun, first, tables)
         again = replace(first, amount=float(of_tables.sum()))
-        return again, _of_several(again, self.planning.pairs) if tables else tables
+        tables = _of_several(again, self.planning.pairs) if tables else tables
+        return again, self._worth(begun, again, tables)
+
+    def _worth(self, begun: Begun, search: TableSearch, tables: Sequence[Names]) -> Sequence[Names]:
+        """Those of the tables, the ones that tell most for their cost, with which the error of all
+        pairs is least: what a table costs, one-way marginals do not get.
+        """
+        gaps, place = search.counted(search.depends.gaps), search.place
+
+        def told(table: Names) -> float:
+            inside = combinations(table, 2)
+            return fsum(gaps[place[a], place[b]] for a, b in inside) / search.share(table)
+
+        best = sorted(tables, key=told, reverse=True)
+        parts = [best[: round(len(best) * part / PARTS)] for part in range(PARTS, -1, -1)]
+        errors = [self._error(begun, search, part) for part in parts]
+        kept = set(parts[int(np.argmin(errors))])
+        return [table for table in tables if table in kept]
 
     def begun(self, early: Fraction) -> Begun:
         """One-way marginals for an amount, and the groups of levels that they give."""
@@ -319,10 +241,18 @@ class Round:
         self, begun: Begun, search: TableSearch, tables: Sequence[Names]
     ) -> tuple[FloatArray, FloatArray]:
         """What is left, as tables and one-way marginals would share it."""
+        shared = self._sharing(begun, search, tables)
+        return shared.amounts(tables, list(self.sizes), float(self.left))
+
+    def _error(self, begun: Begun, search: TableSearch, tables: Sequence[Names]) -> float:
+        """What they would leave, in rows in L1, of all pairs together."""
+        shared = self._sharing(begun, search, tables)
+        return shared.error(tables, list(self.sizes), float(self.left))
+
+    def _sharing(self, begun: Begun, search: TableSearch, tables: Sequence[Names]) -> SharedNoise:
         told = {pair for names in tables for pair in combinations(names, 2)}
         untold = search.depends.untold(search.depends.paths(told))
-        shared = self._shared(search.sizes, begun.before, untold)
-        return shared.amounts(tables, list(self.sizes), float(self.left))
+        return self._shared(search.sizes, begun.before, untold)
 
     def _better(
         self, first: Sequence[NoisyMarginal], added: Mapping[Names, Fraction]
@@ -347,14 +277,6 @@ class Round:
         exact = [Fraction(max(1, round(10**5 * part))) for part in parts.tolist()]
         return dict(zip(tables, split(self.left, exact), strict=True))
 
-    def _gaps(self, plan: Plan, begun: Begun) -> dict[Pair, float]:
-        """Gaps of all pairs over groups of levels, as noise lets them be known."""
-        shares = begun.shares
-        coarse, zeros = self.curator.grouped(begun.groupings), self.zeros.grouped(begun.groupings)
-        rows = begun.ways.rows
-        noisy = gaps_by_shares(self.planning, plan, coarse, shares, zeros, rows=rows)
-        return self._unbiased(noisy, begun.before)
-
     def search(self, begun: Begun, gaps: Mapping[Pair, float]) -> TableSearch:
         """A search for tables with what is left.
 
@@ -363,7 +285,7 @@ class Round:
         spread = {name: 1 - float((share**2).sum()) for name, share in begun.shares.items()}
         sizes = {name: one.size for name, one in begun.groupings.items()}
         zeros, rows = self.zeros.grouped(begun.groupings), begun.ways.rows
-        cap = max(4, self.planning.cap // SEARCHED, zeros.most_cells(sizes))
+        cap = max(4, self.planning.cap, zeros.most_cells(sizes))
         return TableSearch(
             sizes=sizes,
             weights=self.weights,
@@ -376,19 +298,6 @@ class Round:
             room=ROOM,
             edges=zeros.pairs,
         )
-
-    def _unbiased(
-        self, gaps: Mapping[Pair, float], before: Mapping[str, float]
-    ) -> dict[Pair, float]:
-        """Gaps without what the noise of one-way marginals puts into them."""
-        noise = {
-            name: self.planning.rate.deviation(before[name]) * size
-            for name, size in self.sizes.items()
-        }
-        return {
-            (a, b): sqrt(max(0.0, gap**2 - OF_NOISE * (noise[a] ** 2 + noise[b] ** 2)))
-            for (a, b), gap in gaps.items()
-        }
 
     def _amounts(
         self, tables: Sequence[Names], weights: Sequence[float], amount: Fraction | None = None

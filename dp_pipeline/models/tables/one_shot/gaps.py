@@ -1,0 +1,171 @@
+"""Gaps: what one_shot asks to find out which pairs of attributes depend on each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import sqrt
+
+import numpy as np
+
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.scores import UNIT, Gap
+from dp_pipeline.gate.selection import ScoreSession
+from dp_pipeline.inference.dependence import likely_gaps
+from dp_pipeline.inference.fitted_tree import OneWays
+from dp_pipeline.inference.structural_zeros import StructuralZeros
+from dp_pipeline.models.tables.one_shot.plan import OF_PICKS, Pair, Plan, Planning
+from dp_pipeline.release.derived_attribute import Grouping
+from dp_pipeline.release.measurement import NoisyMarginal
+from dp_pipeline.spec.encoding import FloatArray, Names
+
+OF_DEVIATION = 0.75
+"""Mean of |noise| in standard deviations of it: √½ of Laplace, √(2/π) of Gaussian noise."""
+
+FAR = 5.0
+"""Standard deviations of Gaussian noise that it next to never exceeds."""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What one-way marginals have told.
+
+    first      as they were measured
+    ways       what they say together
+    groupings  attribute → groups of its levels
+    before     attribute → amount that its marginal was measured for
+    """
+
+    first: tuple[NoisyMarginal, ...]
+    ways: OneWays
+    groupings: Mapping[str, Grouping]
+    before: Mapping[str, float]
+
+    @property
+    def shares(self) -> dict[str, FloatArray]:
+        """Attribute → shares of its groups."""
+        return {name: one.summed(self.ways.shares[name]) for name, one in self.groupings.items()}
+
+
+@dataclass(frozen=True)
+class GapQuestions:
+    """How far pairs are from independence, or from what follows from empty cells, over groups of
+    levels and against released one-way marginals: a row moves a gap by 1.
+
+    curator   asks about levels
+    zeros     empty cells over levels
+    """
+
+    planning: Planning
+    curator: Curator
+    begun: Begun
+    zeros: StructuralZeros
+
+    def asked(self, plan: Plan) -> dict[Pair, float]:
+        """Likely gaps in rows: of all pairs measured together, or of some that are picked, 0 for
+        the others.
+        """
+        price = self.planning.amount * plan.structure
+        if not plan.picks:
+            return self._measured(self.planning.pairs, price)
+        picked = self._picked(plan.picks, price * OF_PICKS)
+        measured = self._measured(picked, price * (1 - OF_PICKS))
+        return {pair: measured.get(pair, 0.0) for pair in self.planning.pairs}
+
+    def _picked(self, many: int, price: Fraction) -> list[Pair]:
+        """Pairs with large gaps, each drawn by the exponential mechanism; no circle of them, as
+        paths tell about the pair that would close it. In their order among all.
+        """
+        import networkx as nx
+
+        pairs = self.planning.pairs
+        session, forest = self._session(pairs), nx.utils.UnionFind(self.planning.sizes)
+        picked = set[Names]()
+        for draw in range(many):
+            among = [pair for pair in pairs if forest[pair[0]] != forest[pair[1]]]
+            if not among:
+                break
+            what = f"pair {draw + 1} of {many}"
+            found = session.choose(what, among, amount=price / many)
+            forest.union(*found)
+            picked.add(found)
+        return [pair for pair in pairs if pair in picked]
+
+    def _measured(self, pairs: Sequence[Pair], price: Fraction) -> dict[Pair, float]:
+        """Likely gaps of these pairs, measured together."""
+        session, rate = self._session(pairs), self.planning.rate
+        beside = np.array([self._beside(pair) for pair in pairs])
+        if rate.concentrated:
+            # One row moves every gap: all of them cost what one costs at a share of the amount.
+            deviation = rate.scale(sqrt(len(pairs)), float(price))
+            likely = likely_gaps(
+                session.measure_all(amount=price) / UNIT,
+                beside,
+                reach=FAR * deviation,
+                density=lambda off: np.exp(-((off / deviation) ** 2) / 2),
+            )
+        else:
+            noise = _InCube(len(pairs), rate.scale(1.0, float(price)))
+            noisy = session.measure_together(epsilon=price) / UNIT
+            likely = likely_gaps(noisy, beside, reach=noise.reach, density=noise.density)
+        return dict(zip(pairs, likely.tolist(), strict=True))
+
+    def _session(self, pairs: Sequence[Pair]) -> ScoreSession:
+        rows, shares = self.begun.ways.rows, self._shares
+        zeros = self.zeros.grouped(self.begun.groupings)
+        coarse = self.curator.grouped(self.begun.groupings)
+        return coarse.open_scores(
+            {
+                (a, b): Gap.of_shares(rows, zeros.expected((a, b), shares[a], shares[b]))
+                for a, b in pairs
+            }
+        )
+
+    @cached_property
+    def _shares(self) -> dict[str, FloatArray]:
+        return self.begun.shares
+
+    def _beside(self, pair: Pair) -> float:
+        """Rows that the noise of one-way marginals puts into a gap, about: of p̂_i p̂_jᵀ that of
+        p̂_i is in the column of each level of j, by its share.
+        """
+        one, other = (self._shares[name] for name in pair)
+        of_one, of_other = (self._variances[name] for name in pair)
+        variances = np.outer(of_one, other**2) + np.outer(one**2, of_other)
+        return OF_DEVIATION * float(np.sqrt(variances).sum())
+
+    @cached_property
+    def _variances(self) -> dict[str, FloatArray]:
+        """Attribute → variance of the noise in every group. What all have in common is known from
+        the number of rows.
+        """
+        rate, before = self.planning.rate, self.begun.before
+        return {
+            name: np.asarray(
+                rate.variance(before[name]) * np.bincount(one.groups) * (1 - 1 / one.size)
+            )
+            for name, one in self.begun.groupings.items()
+        }
+
+
+@dataclass(frozen=True)
+class _InCube:
+    """The noise of the L∞ mechanism in one of ``many`` numbers by itself: uniform in ± R, where R
+    has a Gamma distribution of shape many + 1 and that scale.
+    """
+
+    many: int
+    scale: float
+
+    @property
+    def reach(self) -> float:
+        """Four standard deviations above the mean of R."""
+        return self.scale * (self.many + 1 + 4 * sqrt(self.many + 1))
+
+    def density(self, off: FloatArray) -> FloatArray:
+        """The mean of 1/R over all R beyond; but for a factor."""
+        from scipy.special import gammaincc
+
+        return np.asarray(gammaincc(self.many, np.abs(off) / self.scale))
