@@ -21,8 +21,12 @@ from dp_pipeline.inference.table_sets import TableSearch
 from dp_pipeline.models.tables.aim_like import AimLike
 from dp_pipeline.models.tables.one_shot import OneShot
 from dp_pipeline.models.tables.one_shot.gaps import _InCube
-from dp_pipeline.models.tables.one_shot.plan import Planning
-from dp_pipeline.models.tables.one_shot.round import MOST_PACKED
+from dp_pipeline.models.tables.one_shot.plan import (
+    LITTLE_NOISE,
+    MOST_PACKED,
+    MUCH_NOISE,
+    Planning,
+)
 from dp_pipeline.release.accountant import EXPONENTIAL, NOISY_MAX
 from dp_pipeline.release.measurement import NoiseRate
 from dp_pipeline.release.synthetic_table import SyntheticTable
@@ -142,12 +146,22 @@ def test_where_gaps_of_all_pairs_would_drown_in_noise_those_of_picked_ones_are_m
     asked = questions(done)
     assert asked == ["number", *(f"pair {at}" for at in range(1, 40)), "scores"]
     assert questions(made(MORE, 5000, "4")) == ["number", "scores"]
-    # One-way marginals drown too: they get everything.
-    none = made(MORE, 5000, "1")
+    # With more noise in one-way marginals fewer pairs can be told, and then none.
+    assert questions(made(MORE, 5000, "0.7")) == ["number", "pair 1", "pair 2", "pair 3", "scores"]
+    none = made(MORE, 5000, "0.4")
     assert questions(none) == ["number"]
     assert hold_each_attribute_once(tables_of(none), MORE)
     # Gaussian noise in m numbers grows by √m alone.
     assert questions(made(MORE, 5000, "3", delta=DELTA)) == ["number", "scores"]
+
+
+def test_few_pairs_are_picked_only_where_tables_of_several_attributes_would_save_little() -> None:
+    # Eight levels: a table of two attributes has more noise in each than one table for each.
+    for sizes, picks in (((8,) * 30, True), ((2,) * 20 + (8,) * 20, False)):
+        planning = planned(sizes, "0.7", rows=12_000.0)
+        noise = planning.one_way_noise / planning.rows
+        assert LITTLE_NOISE < noise < MUCH_NOISE
+        assert (planning._found is not None) == picks
 
 
 def test_no_pair_is_picked_that_closes_a_circle(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,10 +20,14 @@ from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
 from dp_pipeline.models.base import Released, plan_from, prior, require_plan, smooth
 from dp_pipeline.models.tables.aim_like import AimLike
 from dp_pipeline.models.tables.base import TableModel, clique_cells
-from dp_pipeline.models.tables.one_shot.plan import Planning, Workload, workload
+from dp_pipeline.models.tables.one_shot.plan import (
+    MOST_PACKED,
+    Planning,
+    Workload,
+    workload,
+)
 from dp_pipeline.models.tables.one_shot.public_rows import PriorRound
 from dp_pipeline.models.tables.one_shot.round import (
-    MOST_PACKED,
     MOST_TREE,
     Round,
     amounts_of,
@@ -93,7 +97,8 @@ class OneShot(TableModel):
       with what the tables of the first would get, and of its tables those are kept with which the
       error of all pairs is least;
     * *some*, where the gaps of all pairs would drown in noise: pairs drawn by their gaps, and the
-      gaps of these (16 % together); the rest as before;
+      gaps of these (16 % together, or 5 % where one-way marginals have much noise); the rest as
+      before;
     * nothing pays: every attribute once, in tables packed so that all one-way marginals have
       the least noise.
 

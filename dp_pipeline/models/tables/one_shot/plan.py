@@ -18,7 +18,12 @@ import numpy as np
 
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, Independence
-from dp_pipeline.inference.table_sets import MOST_TABLE_CELLS, pair_noise
+from dp_pipeline.inference.table_sets import (
+    MOST_TABLE_CELLS,
+    one_way_noise,
+    packed,
+    pair_noise,
+)
 from dp_pipeline.inference.views import covering_design
 from dp_pipeline.release.measurement import NoiseRate
 from dp_pipeline.spec.encoding import FloatArray, Names
@@ -113,15 +118,21 @@ LATE = Fraction(95, 100)
 MOST_GAP_NOISE = 0.2
 """The gaps of all pairs are measured while their noise is at most this share of the rows."""
 
-PICKED = Fraction(16, 100)
 OF_PICKS = Fraction(4, 5)
-PICK_NOISE = 0.6
 FEWEST_PICKS = 2
-MOST_ONE_WAY_NOISE = 0.07
-"""Else pairs are picked by their gaps, for that share of the amount: this part of it for the picks,
-and the rest for the gaps of those that were picked. As many are picked as may each be off by this
-share of the rows, and at least so many, while the noise of a one-way marginal, which gaps need, is
-at most this share of the rows."""
+"""Else pairs are picked by their gaps: this part of the price for the picks, and the rest for the
+gaps of those that were picked; at least so many."""
+
+LITTLE_NOISE = 0.07
+MANY_PICKED = (Fraction(16, 100), 0.6)
+"""Where the noise of a one-way marginal, which gaps need, is at most that share of the rows: what
+picking costs, and how far a pick may be off, as a share of the rows; the less, the fewer picks."""
+
+MUCH_NOISE = 0.35
+FEW_PICKED = (Fraction(5, 100), 0.3)
+PACKED_ALIKE = 0.95
+"""The same where it is at most this share, if tables of several attributes would save less than a
+twentieth of that noise: one-way marginals are measured by themselves where pairs are picked."""
 
 LEAST_EARLY, MOST_EARLY = Fraction(8, 100), Fraction(30, 100)
 EARLY_NOISE = 0.05
@@ -139,6 +150,9 @@ MEAN_NOISE = 0.02
 OF_MEAN, OF_MEAN_BESIDE_GAPS = 0.7, 0.6
 """Views are measured where an average pair's noise, half of it, is at most this part of the mean of
 U; the second where the gaps of all pairs can be measured instead, which loses less."""
+
+MOST_PACKED = 256
+"""Cells of a table that attributes are packed into."""
 
 MOST_VIEW_NOISE = 0.35
 ALL_PAIRS = 0.02
@@ -233,24 +247,41 @@ class Planning:
         """Tables have to be found."""
         if self._knows_gaps:
             return Plan(self.early, self._structure)
-        picks = self._picks if self.one_way_noise <= MOST_ONE_WAY_NOISE * self.rows else 0
-        return Plan(self.early, PICKED, picks) if picks >= FEWEST_PICKS else None
+        noise = self.one_way_noise / self.rows
+        if noise <= LITTLE_NOISE:
+            return self._picked(*MANY_PICKED)
+        return self._picked(*FEW_PICKED) if noise <= MUCH_NOISE and not self._packs else None
+
+    def _picked(self, share: Fraction, noise: float) -> Plan | None:
+        """As many picks as that share of the amount pays for, each off by that share of the rows;
+        None for too few.
+        """
+        off = self.rate.distance * max(1.0, log(len(self.pairs))) / (noise * self.rows)
+        most = int(float(self.amount * share * OF_PICKS) / self.rate.for_choice(off))
+        picks = min(len(self.sizes) - 1, most)
+        return Plan(self.early, share, picks) if picks >= FEWEST_PICKS else None
 
     @property
-    def _picks(self) -> int:
-        """How many pairs can be picked."""
-        off = self.rate.distance * max(1.0, log(len(self.pairs))) / (PICK_NOISE * self.rows)
-        most = int(float(self.amount * PICKED * OF_PICKS) / self.rate.for_choice(off))
-        return min(len(self.sizes) - 1, most)
+    def packed(self) -> tuple[Names, ...]:
+        """Tables that hold every attribute once, with the least noise in one-way marginals."""
+        return packed(self.sizes, rate=self.rate, most_cells=min(MOST_PACKED, self.cap))
+
+    @property
+    def _packs(self) -> bool:
+        """Whether they have much less of it than one table an attribute."""
+        shares = [self.rate.share(one_way_noise(table, self.sizes)) for table in self.packed]
+        together, apart = (self.rate.of_shares(one, 1.0) for one in (sum(shares), self._apart))
+        return together < PACKED_ALIKE * apart
 
     @property
     def one_way_noise(self) -> float:
         """In rows in L1, of a marginal on average, for as much as may be spent on them early."""
         amount = float(self.amount * MOST_EARLY)
-        return self.rate.of_shares(self._one_way_shares, amount) / len(self.sizes)
+        return self.rate.of_shares(self._apart, amount) / len(self.sizes)
 
     @property
-    def _one_way_shares(self) -> float:
+    def _apart(self) -> float:
+        """Shares of all attributes, a table each."""
         return sum(self.rate.share(float(size)) for size in self.sizes.values())
 
     def gap_noise(self, structure: Fraction) -> float:
@@ -264,7 +295,7 @@ class Planning:
     @property
     def early(self) -> Fraction:
         """For one-way marginals, which are measured better later, by what is left."""
-        shares, noise = self._one_way_shares, EARLY_NOISE * self.rows * len(self.sizes)
+        shares, noise = self._apart, EARLY_NOISE * self.rows * len(self.sizes)
         if self.rate.concentrated:
             wanted = shares**3 / pi * (self.rate.distance / noise) ** 2
         else:

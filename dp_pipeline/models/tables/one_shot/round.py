@@ -15,7 +15,7 @@ from dp_pipeline.inference.dependence import Dependence, SharedNoise
 from dp_pipeline.inference.earlier import EarlierTables
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
 from dp_pipeline.inference.structural_zeros import StructuralZeros
-from dp_pipeline.inference.table_sets import TableSearch, one_way_noise, packed, pair_noise
+from dp_pipeline.inference.table_sets import TableSearch, one_way_noise, pair_noise
 from dp_pipeline.models.tables.one_shot.gaps import Begun, GapQuestions
 from dp_pipeline.models.tables.one_shot.plan import Pair, Plan, Planning
 from dp_pipeline.release.accountant import split
@@ -56,9 +56,6 @@ LEAST_AGAIN = 1e-4
 
 PARTS = 8
 """Of the tables that a search finds, as many kinds of fewer are looked at."""
-
-MOST_PACKED = 256
-"""Cells of a table that attributes are packed into."""
 
 
 @dataclass(frozen=True)
@@ -150,8 +147,7 @@ class Round:
 
     def _packed(self) -> FittedRows:
         """Every attribute in one table."""
-        most = min(MOST_PACKED, self.planning.cap)
-        tables = packed(self.sizes, rate=self.planning.rate, most_cells=most)
+        tables = self.planning.packed
         return self._tabulated(tables, [one_way_noise(table, self.sizes) for table in tables])
 
     def _tabulated(self, tables: Sequence[Names], weights: Sequence[float]) -> FittedRows:
