@@ -56,6 +56,18 @@ TABLES = [("a", "b"), ("b", "c", "d")]
 
 @both_rates
 @pytest.mark.parametrize("weighs", [False, True])
+def test_the_error_that_is_left_is_that_of_what_would_be_measured(
+    rate: NoiseRate, *, weighs: bool
+) -> None:
+    for tables in (TABLES, []):
+        problem = shared(rate, weighs=weighs)
+        amounts = np.concatenate(problem.amounts(tables, list(SIZES), 0.9))
+        expected = error(problem, tables, list(SIZES), amounts)
+        assert problem.error(tables, list(SIZES), 0.9) == pytest.approx(expected)
+
+
+@both_rates
+@pytest.mark.parametrize("weighs", [False, True])
 def test_how_fast_the_error_falls_is_its_derivative_but_for_one_factor(
     rate: NoiseRate, *, weighs: bool
 ) -> None:

@@ -20,7 +20,6 @@ from dp_pipeline.inference.dependence import SharedNoise
 from dp_pipeline.inference.table_sets import TableSearch
 from dp_pipeline.models.tables.aim_like import AimLike
 from dp_pipeline.models.tables.one_shot import OneShot
-from dp_pipeline.models.tables.one_shot.gaps import _InCube
 from dp_pipeline.models.tables.one_shot.plan import (
     LITTLE_NOISE,
     MOST_PACKED,
@@ -38,6 +37,7 @@ from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain
 DELTA = Fraction(1, 10**9)
 SMALL, BITS, WIDE = (3, 2, 4), (2,) * 10, (20,) * 8
 MANY, MORE = (4,) * 30, (4,) * 40
+EPSILONS = "4", "3", "0.7", "0.4"
 BITS_CAP = 64
 """Below the cells of all bits together."""
 
@@ -145,14 +145,14 @@ def test_where_gaps_of_all_pairs_would_drown_in_noise_those_of_picked_ones_are_m
     done = made(MORE, 5000, "3")
     asked = questions(done)
     assert asked == ["number", *(f"pair {at}" for at in range(1, 40)), "scores"]
-    assert questions(made(MORE, 5000, "4")) == ["number", "scores"]
     # With more noise in one-way marginals fewer pairs can be told, and then none.
-    assert questions(made(MORE, 5000, "0.7")) == ["number", "pair 1", "pair 2", "pair 3", "scores"]
-    none = made(MORE, 5000, "0.4")
+    picks = [getattr(planned(MORE, one, rows=5000.0)._found, "picks", None) for one in EPSILONS]
+    assert picks == [0, 39, 3, None]
+    none = made(MORE, 5000, EPSILONS[-1])
     assert questions(none) == ["number"]
     assert hold_each_attribute_once(tables_of(none), MORE)
     # Gaussian noise in m numbers grows by √m alone.
-    assert questions(made(MORE, 5000, "3", delta=DELTA)) == ["number", "scores"]
+    assert getattr(planned(MORE, "3", rows=5000.0, delta=DELTA)._found, "picks", None) == 0
 
 
 def test_few_pairs_are_picked_only_where_tables_of_several_attributes_would_save_little() -> None:
@@ -174,28 +174,10 @@ def test_no_pair_is_picked_that_closes_a_circle(monkeypatch: pytest.MonkeyPatch)
         return found
 
     monkeypatch.setattr(ScoreSession, "choose", noted)
-    made(MORE, 5000, "3")
+    # Every attribute is the same: no pair is better than any other.
+    codes = np.random.default_rng(0).integers(0, 4, (5000, 1)).repeat(len(MORE), axis=1)
+    made(MORE, 5000, "3", codes=codes)
     assert picked.number_of_edges() == 39
-
-
-@settings(derandomize=True, deadline=None, max_examples=30)
-@given(
-    many=st.integers(1, 400), scale=st.floats(0.5, 50), far=st.sampled_from([0.1, 0.5, 0.9, 1.1])
-)
-def test_noise_in_a_cube_is_as_likely_as_its_density_says(
-    many: int, scale: float, far: float
-) -> None:
-    # R is Gamma(many + 1) and the noise uniform in ± R: 60,000 draws; a false alarm of one of 30
-    # cases is less likely than 10⁻⁶.
-    rng = np.random.default_rng(many)
-    noise = scale * rng.gamma(many + 1, size=60_000) * rng.uniform(-1, 1, 60_000)
-    cube = _InCube(many, scale)
-    assert np.abs(noise).max() < 3 * cube.reach
-    places = np.linspace(0, 2 * cube.reach, 20_001)
-    density = cube.density(places)
-    here = places <= far * scale * (many + 1)
-    expected = density[here].sum() / density.sum()
-    assert np.mean(np.abs(noise) <= far * scale * (many + 1)) == pytest.approx(expected, abs=0.012)
 
 
 @both_currencies
@@ -282,6 +264,19 @@ def test_one_attribute_leaves_nothing_to_plan() -> None:
     assert planned((9,), "5").pairs == []
     done = made((9,), 100, "5")
     assert (questions(done), choices(done), tables_of(done)) == (["number"], 0, [("x0",)])
+
+
+@pytest.mark.parametrize(("epsilon", "knows_gaps"), [("0.2", False), ("0.8", True)])
+def test_views_have_to_tell_more_where_the_gaps_of_all_pairs_can_be_measured(
+    epsilon: str, knows_gaps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planning = planned((2,) * 24, epsilon, rows=20_000.0)
+    assert planning._knows_gaps == knows_gaps
+    noise = planning._view_noise(planning.views) / len(planning.pairs) / 2
+    for part, takes_views in ((0.5, True), (0.65, not knows_gaps), (0.8, False)):
+        monkeypatch.setattr(Planning, "_noisy_mean", lambda *_, mean=noise / part: mean)
+        plan = planning.choose(None)  # type: ignore[arg-type]
+        assert bool(plan and plan.views) == takes_views
 
 
 @both_currencies
