@@ -86,7 +86,7 @@ class OneShot(TableModel):
 
     * *views*: a covering design that holds every pair, where one clique may hold all attributes
       or all are binary, and a pair's noise is small beside the rows, or beside the noisy mean of
-      U_ij = ½‖c_ij − r cᵀ/n‖₁ over all pairs (2 to 8 %);
+      U_ij = ½‖c_ij − r cᵀ/n‖₁ over all pairs (2 to 10 %);
     * *large*: one-way marginals (8 to 30 %, by how many rows their noise is), the gaps
       G_ij = ‖c_ij − N̂p̂_i p̂_jᵀ‖₁ of all pairs of grouped levels, measured together (3 to 12 %, in
       pure ε by the L∞ mechanism), then the tables of several attributes whose gaps, and what they

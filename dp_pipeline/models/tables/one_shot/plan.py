@@ -143,11 +143,11 @@ LEAST_STRUCTURE, MOST_STRUCTURE = Fraction(3, 100), Fraction(12, 100)
 GAP_NOISE = 0.06
 """The same of the gaps of all pairs together."""
 
-LEAST_MEAN, MOST_MEAN = Fraction(2, 100), Fraction(8, 100)
-MEAN_NOISE = 0.02
+LEAST_MEAN, MOST_MEAN = Fraction(2, 100), Fraction(10, 100)
+MEAN_NOISE = 0.012
 """The same of the mean of U over all pairs."""
 
-OF_MEAN, OF_MEAN_BESIDE_GAPS = 0.7, 0.6
+OF_MEAN, OF_MEAN_BESIDE_GAPS = 0.8, 0.6
 """Views are measured where an average pair's noise, half of it, is at most this part of the mean of
 U; the second where the gaps of all pairs can be measured instead, which loses less."""
 
