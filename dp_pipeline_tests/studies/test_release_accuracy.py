@@ -52,25 +52,28 @@ KNOWN = {
         "jtree": (".374", ".171", ".076", ".060"),
         "privbayes": (".137", ".093", ".067", ".056"),
         "privhd": (".123", ".073", ".040", ".031"),
-        "mst_delta": (".119", ".054", ".041", ".039"),
+        "mst_delta": (".119", ".060", ".041", ".039"),
         "aim_like_delta": (".096", ".048", ".024", ".021"),
         "one_shot": (".107", ".058", ".030", ".022"),
         "one_shot_delta": (".087", ".046", ".024", ".019"),
     },
 }
-"""Data set → system → mean distance over all pairs at each ε."""
+"""Data set → system → mean distance over all pairs at each ε. Of the papers' methods as others have
+measured them, but for MST on Adult at ε = .2, which is ours: .054 was said and is not reached."""
 
 THREE_WAYS = {
     "nltcs": (".121", ".034", ".012", ".007"),
-    "adult": (".186", ".098", ".054", ".041"),
+    "adult": (".186", ".101", ".059", ".045"),
 }
-"""The same of one_shot over three attributes."""
+"""The same of one_shot over three attributes, 500 sets of them. On Adult .054 and .041 were said at
+the last two ε, over sets that are not known."""
 
 SVM = {
-    "one_shot": (".244", ".196", ".157", ".156"),
-    "privbayes": (".319", ".199", ".163", ".161"),
+    "one_shot": (".288", ".196", ".161", ".158"),
+    "privbayes": (".319", ".208", ".169", ".162"),
 }
-"""Share of held-out adults that support vectors get wrong, mean over four targets."""
+"""Share of held-out adults that support vectors get wrong, mean over four targets; measured here,
+where real rows have .152, and not .150."""
 
 ROOM = {"one_shot_delta": 1.08}
 """Its known numbers are by an accounting that is not used until it is proven: 2 to 8 % lower."""
