@@ -159,9 +159,6 @@ ALL_PAIRS = 0.02
 """Noise of an average pair, as a share of the rows: up to the first all pairs may be measured,
 up to the second they are, and nothing has to be chosen."""
 
-LARGEST = 1e12
-"""Rows: beyond any number of them all is noise, and a huge float is no whole number."""
-
 
 @dataclass(frozen=True)
 class Plan:

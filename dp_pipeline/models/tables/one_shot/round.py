@@ -55,7 +55,7 @@ LEAST_AGAIN = 1e-4
 """The part of what is left for which a one-way marginal is measured better, at least."""
 
 PARTS = 8
-"""Of the tables that a search finds, as many kinds of fewer are looked at."""
+"""Of the tables that a search finds all are tried, the best seven eighths, and so on to none."""
 
 
 @dataclass(frozen=True)
