@@ -15,12 +15,13 @@ from math import prod
 
 import numpy as np
 
-from dp_pipeline.inference.clique_join import join_cliques, overlap_links, sample_network
+from dp_pipeline.inference.agreed_tables import AgreedTables
+from dp_pipeline.inference.clique_join import join_cliques, overlap_links
 from dp_pipeline.inference.consistency import Estimate, Noisy, project_to_simplex, reconciled
 from dp_pipeline.inference.graphical_model import GraphicalModel, fit_tree
 from dp_pipeline.inference.junction_tree import JunctionTree, triangulated_cliques
+from dp_pipeline.inference.paired_rows import PairedRows
 from dp_pipeline.inference.structural_zeros import NONE, StructuralZeros
-from dp_pipeline.inference.views import view_network, view_tables
 from dp_pipeline.release.derived_attribute import Grouping
 from dp_pipeline.release.measurement import NoisyMarginal
 from dp_pipeline.release.synthetic_table import SyntheticTable
@@ -250,10 +251,6 @@ def shares(marginal: NoisyMarginal, rows: float) -> FloatArray:
     return np.asarray(counts / counts.sum())
 
 
-FAMILY_CELLS = 1024
-"""Of the table of an attribute and its parents, where no tree holds all tables."""
-
-
 @dataclass(frozen=True)
 class FittedRows:
     """Noisy tables of one release.
@@ -263,7 +260,7 @@ class FittedRows:
     ways        one-way marginals that were measured before; None: those inside the tables
     groupings   attribute → groups of its levels in ``measured``; the others have their levels
     cap         most cells of a clique; where triangulation needs larger ones, rows are drawn
-                from a network of smaller tables of largest entropy
+                attribute after attribute (``PairedRows``)
     zeros       cells without mass, over levels; each group is of levels of one kind
     paid        what was measured, where rows are not fitted to that alone; None: they are
     """
@@ -288,7 +285,7 @@ class FittedRows:
         rows = rows_to_draw(ways.rows)
         cliques = self._cliques
         if max((self._cells(one) for one in cliques), default=0) > self.cap:
-            codes, cliques, links = self._by_network(rows, rng)
+            codes, cliques, links = self._by_network(ways, rows, rng)
         else:
             codes, cliques, links = self._by_tree(cliques, ways, rows, rng)
         columns = dict(zip(self.sizes, codes.T, strict=True))
@@ -346,40 +343,46 @@ class FittedRows:
         """The tree that fits all tables best."""
         if not cliques:
             return np.zeros((rows, 0), dtype=np.int8), (), ()
-        levels = self._levels
+        levels, groupings = self._levels, self._all_groupings
         tree = JunctionTree.of(cliques, levels)
         model = GraphicalModel(tree, levels)
-        alone = {n: Grouping(tuple(range(size))) for n, size in self.sizes.items()}
-        groupings = {**alone, **self.groupings}
         start = {name: groupings[name].summed(ways.shares[name]) for name in levels}
         zeros = self.zeros.grouped(self.groupings)
-        tables = model.by_clique(
-            fit_tree(
-                model,
-                (*self._cleared, *ways.grouped(groupings)),
-                start=start,
-                beside=zeros.potentials(model),
-            )
-        )
+        told, beside = self._told(ways), zeros.potentials(model)
+        tables = model.by_clique(fit_tree(model, told, start=start, beside=beside))
         codes = zeros.satisfying(
             lambda many: join_cliques(tree, tables, many, rng, levels), rows, tuple(levels)
         )
+        return self._expanded(codes, ways, rng), tree.cliques, tree.links
+
+    def _by_network(
+        self, ways: OneWays, rows: int, rng: np.random.Generator
+    ) -> tuple[IntArray, tuple[Names, ...], tuple[tuple[int, int], ...]]:
+        """One attribute after another, each so that all its pairs fit."""
+        levels, zeros = self._levels, self.zeros.grouped(self.groupings)
+        drawn = PairedRows(AgreedTables.of(self._told(ways), levels), levels, zeros)
+        codes = zeros.satisfying(lambda many: drawn.codes(many, rng), rows, tuple(levels))
+        tables = [one.attributes for one in self.measured if one.attributes]
+        inside = {name for names in tables for name in names}
+        names = (*tables, *((name,) for name in levels if name not in inside))
+        return self._expanded(codes, ways, rng), names, overlap_links(names)
+
+    @property
+    def _all_groupings(self) -> dict[str, Grouping]:
+        """Those of the tables, and every level alone for the other attributes."""
+        alone = {name: Grouping(tuple(range(size))) for name, size in self.sizes.items()}
+        return {**alone, **self.groupings}
+
+    def _told(self, ways: OneWays) -> tuple[Noisy, ...]:
+        """All tables, over groups where there are groups."""
+        return (*self._cleared, *ways.grouped(self._all_groupings))
+
+    def _expanded(self, codes: IntArray, ways: OneWays, rng: np.random.Generator) -> IntArray:
+        """Codes of levels from those of groups, (rows, attributes)."""
         columns = [
             self.groupings[name].expanded(column, ways.shares[name], rng)
             if name in self.groupings
             else column
-            for name, column in zip(levels, codes.T, strict=True)
+            for name, column in zip(self.sizes, codes.T, strict=True)
         ]
-        return np.stack(columns).T, tree.cliques, tree.links
-
-    def _by_network(
-        self, rows: int, rng: np.random.Generator
-    ) -> tuple[IntArray, tuple[Names, ...], tuple[tuple[int, int], ...]]:
-        """One attribute after another, each by a table over those that it depends on most."""
-        views = [one for one in self.measured if one.attributes]
-        network = view_network(view_tables(views), self.sizes, most_cells=FAMILY_CELLS)
-        names = tuple(one.attributes for one in views)
-        codes = self.zeros.satisfying(
-            lambda many: sample_network(network, many, rng, self.sizes), rows, tuple(self.sizes)
-        )
-        return codes, names, overlap_links(names)
+        return np.stack(columns).T

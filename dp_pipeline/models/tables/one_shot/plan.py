@@ -151,13 +151,17 @@ OF_MEAN, OF_MEAN_BESIDE_GAPS = 0.8, 0.6
 """Views are measured where an average pair's noise, half of it, is at most this part of the mean of
 U; the second where the gaps of all pairs can be measured instead, which loses less."""
 
+OF_MEAN_IN_SEVERAL = 1.5
+"""In place of the first where no clique holds all attributes: the cells of a view are so few that
+leaving out negative ones takes away much of their noise."""
+
 MOST_PACKED = 256
 """Cells of a table that attributes are packed into."""
 
 MOST_VIEW_NOISE = 0.35
-ALL_PAIRS = 0.02
+ALL_PAIRS, ALL_PAIRS_IN_SEVERAL = 0.02, 0.04
 """Noise of an average pair, as a share of the rows: up to the first all pairs may be measured,
-up to the second they are, and nothing has to be chosen."""
+up to the second they are, and nothing has to be chosen; the third where no clique holds all."""
 
 
 @dataclass(frozen=True)
@@ -214,7 +218,8 @@ class Planning:
         noise = self._view_noise(self.views) / len(self.pairs)
         if noise > MOST_VIEW_NOISE * self.rows:
             return self._found
-        part = OF_MEAN_BESIDE_GAPS if self._knows_gaps else OF_MEAN
+        of_mean = OF_MEAN if self.is_small else OF_MEAN_IN_SEVERAL
+        part = OF_MEAN_BESIDE_GAPS if self._knows_gaps else of_mean
         pays = noise / 2 <= part * self._noisy_mean(curator)
         return Plan(views=self.views) if pays else self._found
 
@@ -223,7 +228,8 @@ class Planning:
         """Whether all pairs can be covered with little noise, whatever they depend on."""
         if not self.pairs or not self.is_coverable:
             return False
-        return self._view_noise(self.views) / len(self.pairs) <= ALL_PAIRS * self.rows
+        most = ALL_PAIRS if self.is_small else ALL_PAIRS_IN_SEVERAL
+        return self._view_noise(self.views) / len(self.pairs) <= most * self.rows
 
     def _noisy_mean(self, curator: Curator) -> float:
         """The mean of U over all pairs, in rows. Of a pair's four cells three are told by its

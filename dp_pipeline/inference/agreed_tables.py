@@ -1,0 +1,90 @@
+"""AgreedTables: noisy tables that overlap, without negative cells and nearly consistent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+
+from dp_pipeline.inference.consistency import (
+    Noisy,
+    make_consistent,
+    marginal_of,
+    reconciled,
+    ripple,
+)
+from dp_pipeline.spec.encoding import FloatArray, Names
+
+ROUNDS = 3
+"""Rippled tables disagree again, less and less."""
+
+SETTLED = 1e-3
+"""Negative cells that are left alone, in deviations of the noise."""
+
+
+@dataclass(frozen=True, eq=False)
+class AgreedTables:
+    """What tables of one release say together.
+
+    cells       attributes → cells ≥ 0, in rows, axes in the order of all attributes; no set of
+                attributes is inside another one
+    variances   attributes → of one cell, as it was measured, in squared rows
+
+    >>> from dp_pipeline.inference.consistency import Estimate
+    >>> tall = Estimate(("a", "b"), np.array([[9.0, 0.0], [1.0, -2.0]]), 1.0)
+    >>> wide = Estimate(("b", "c"), np.array([[6.0, 4.0], [-2.0, 0.0]]), 1.0)
+    >>> tables = AgreedTables.of([tall, wide], {"a": 2, "b": 2, "c": 2})
+    >>> tables.one_way("b").round(2).tolist(), tables.pair("a", "c")
+    ([8.0, 0.0], None)
+    """
+
+    cells: Mapping[Names, FloatArray]
+    variances: Mapping[Names, float]
+
+    @classmethod
+    def of(cls, measured: Sequence[Noisy], sizes: Mapping[str, int]) -> AgreedTables:
+        """The least-squares solution for all tables, each weighted by its own noise, then Ripple
+        and consistency in turn; equal cells where the tables say that there is no row.
+
+        measured   at least one of an attribute or more
+        """
+        _, tables = reconciled(measured, sizes)
+        variances = {names: _variance(names, measured) for names in tables}
+        tolerance = SETTLED * max(1.0, sqrt(min(variances.values())))
+        for _ in range(ROUNDS):
+            agreed = make_consistent(tables, variances=variances)
+            tables = {name: ripple(table, tolerance=tolerance) for name, table in agreed.items()}
+        if not all(table.any() for table in tables.values()):
+            tables = {name: np.full(table.shape, 1 / table.size) for name, table in tables.items()}
+        return cls(tables, variances)
+
+    @property
+    def rows(self) -> float:
+        """Above 0; the total of every table."""
+        return float(next(iter(self.cells.values())).sum())
+
+    def one_way(self, name: str) -> FloatArray:
+        """Rows of every level, from the first table that has the attribute."""
+        names = next(names for names in self.cells if name in names)
+        return marginal_of(self.cells[names], names, (name,))
+
+    def pair(self, first: str, second: str) -> tuple[FloatArray, float] | None:
+        """The table over two attributes, axes in this order, the mean of all that hold them by
+        inverse variance, and the variance of one of its cells; None where none does.
+        """
+        total, precision = np.zeros(()), 0.0
+        for names, table in self.cells.items():
+            if first in names and second in names:
+                cells = marginal_of(table, names, (first, second))
+                weight = cells.size / (table.size * self.variances[names])
+                total, precision = total + weight * cells, precision + weight
+        return (np.asarray(total / precision), 1 / precision) if precision else None
+
+
+def _variance(names: Names, measured: Sequence[Noisy]) -> float:
+    """Of a cell of the table over these attributes, however often it was measured."""
+    # At a very large ε it is 0 to every digit of a float.
+    same = (one.variance for one in measured if set(one.attributes) == set(names))
+    return 1 / sum(1 / max(variance, 1e-100) for variance in same)
