@@ -23,6 +23,10 @@ ROUNDS = 3
 SETTLED = 1e-3
 """Negative cells that are left alone, in deviations of the noise."""
 
+OF_NOISE = 0.3
+"""What is left of the noise of a pair's dependence, about, where tables have no negative cells:
+that part of it is expected in what a pair is off from independence."""
+
 
 @dataclass(frozen=True, eq=False)
 class AgreedTables:
@@ -72,7 +76,8 @@ class AgreedTables:
 
     def pair(self, first: str, second: str) -> tuple[FloatArray, float] | None:
         """The table over two attributes, axes in this order, the mean of all that hold them by
-        inverse variance, and the variance of one of its cells; None where none does.
+        inverse variance, and the variance of one of its cells; None where none does. What it is
+        off from independence is shrunk by its noise.
         """
         total, precision = np.zeros(()), 0.0
         for names, table in self.cells.items():
@@ -80,7 +85,19 @@ class AgreedTables:
                 cells = marginal_of(table, names, (first, second))
                 weight = cells.size / (table.size * self.variances[names])
                 total, precision = total + weight * cells, precision + weight
-        return (np.asarray(total / precision), 1 / precision) if precision else None
+        return (_shrunk(total / precision, 1 / precision), 1 / precision) if precision else None
+
+
+def _shrunk(table: FloatArray, variance: float) -> FloatArray:
+    """Nearer to the product of its margins, which stay (the positive part of the estimator of
+    James and Stein, Proc. Fourth Berkeley Symposium 1, 1961, with ``OF_NOISE`` of the noise).
+    """
+    product = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
+    noise = variance * (table.shape[0] - 1) * (table.shape[1] - 1)
+    off = table - product
+    told = float((off**2).sum())
+    kept = max(0.0, 1 - OF_NOISE * noise / told) if told > 0 else 0.0
+    return np.asarray(product + kept * off)
 
 
 def _variance(names: Names, measured: Sequence[Noisy]) -> float:

@@ -1,0 +1,76 @@
+"""AgreedTables: one answer from noisy tables that overlap, with less noise than each of them."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from dp_pipeline.inference.agreed_tables import AgreedTables
+from dp_pipeline.inference.consistency import Estimate, marginal_of
+
+SIZES = {"a": 2, "b": 3, "c": 2, "d": 2}
+TABLES = (("a", "b", "c"), ("b", "d"), ("a", "c", "d"))
+
+
+def whole(seed: int, most: int = 500) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, most, tuple(SIZES.values()))
+
+
+def noisy(cells: np.ndarray, variance: float, seed: int = 0) -> list[Estimate]:
+    rng = np.random.default_rng(seed)
+    exact = [marginal_of(cells, tuple(SIZES), names) for names in TABLES]
+    return [
+        Estimate(names, table + rng.normal(0, variance**0.5, table.shape), variance)
+        for names, table in zip(TABLES, exact, strict=True)
+    ]
+
+
+def test_exact_tables_stay_as_they_are() -> None:
+    cells = whole(1)
+    tables = AgreedTables.of(noisy(cells, 1e-12), SIZES)
+    assert tables.rows == pytest.approx(cells.sum())
+    for names in TABLES:
+        expected = marginal_of(cells, tuple(SIZES), names)
+        assert np.allclose(tables.cells[names], expected, atol=0.01)
+    for pair in combinations(SIZES, 2):
+        found = tables.pair(*pair)
+        assert found is not None
+        assert np.allclose(found[0], marginal_of(cells, tuple(SIZES), pair), atol=0.01)
+    assert np.allclose(tables.one_way("b"), marginal_of(cells, tuple(SIZES), ("b",)), atol=0.01)
+
+
+def test_whatever_the_noise_no_cell_is_negative_and_all_have_one_total() -> None:
+    for seed in range(20):
+        tables = AgreedTables.of(noisy(whole(seed, 20), 900.0, seed), SIZES)
+        assert all((table >= 0).all() for table in tables.cells.values())
+        assert np.allclose([table.sum() for table in tables.cells.values()], tables.rows)
+        assert tables.rows > 0
+
+
+def test_tables_that_say_there_is_no_row_become_equal_cells() -> None:
+    measured = [Estimate(("a", "b"), np.full((2, 3), -50.0), 1.0)]
+    tables = AgreedTables.of(measured, {"a": 2, "b": 3})
+    assert np.allclose(tables.cells["a", "b"], 1 / 6)
+
+
+def test_a_noisy_table_counts_for_little_beside_a_better_one() -> None:
+    good = Estimate(("a", "b"), np.array([[60.0, 0.0, 40.0], [30.0, 30.0, 40.0]]), 1.0)
+    bad = Estimate(("a", "c"), np.array([[180.0, 120.0], [0.0, 0.0]]), 10_000.0)
+    tables = AgreedTables.of([good, bad], SIZES)
+    assert np.allclose(tables.one_way("a"), [100, 100], atol=1)
+
+
+def test_what_a_pair_is_off_from_independence_is_shrunk_by_its_noise_alone() -> None:
+    table = np.array([[110.0, 90.0], [90.0, 110.0]])
+    kept = []
+    for variance in (0.1, 200.0, 1e6):
+        found = AgreedTables.of([Estimate(("a", "c"), table, variance)], SIZES | {"b": 1, "d": 1})
+        pair = found.pair("a", "c")
+        assert pair is not None
+        assert np.allclose(pair[0].sum(axis=0), [200, 200])
+        kept.append(float(pair[0][0, 0] - 100))
+    assert kept[0] == pytest.approx(10, abs=0.01)
+    assert kept[1] == pytest.approx(10 * (1 - 0.3 * 200 / 400))
+    assert kept[2] == pytest.approx(0)
