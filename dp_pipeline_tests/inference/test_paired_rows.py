@@ -11,9 +11,8 @@ from dp_pipeline.inference.agreed_tables import AgreedTables
 from dp_pipeline.inference.chances import fitted_chances
 from dp_pipeline.inference.clique_join import sample_network
 from dp_pipeline.inference.consistency import Estimate
-from dp_pipeline.inference.paired_rows import FAMILY_CELLS, PairedRows
+from dp_pipeline.inference.paired_rows import PairedRows
 from dp_pipeline.inference.structural_zeros import StructuralZeros
-from dp_pipeline.inference.views import view_network
 from dp_pipeline.spec.constraints import AllowedCells
 from dp_pipeline.spec.encoding import IntArray
 
@@ -54,10 +53,9 @@ def excluding() -> tuple[IntArray, dict[str, int]]:
 
 def test_every_pair_fits_where_attributes_exclude_each_other_and_a_network_misses_them() -> None:
     codes, sizes = excluding()
-    tables, rng = tables_of(codes, sizes), np.random.default_rng(1)
-    assert off(codes, PairedRows(tables, sizes).codes(ROWS, rng), sizes) < 0.002
-    network = view_network(tables.cells, sizes, most_cells=FAMILY_CELLS)
-    assert off(codes, sample_network(network, ROWS, rng, sizes), sizes) > 0.01
+    paired, rng = PairedRows(tables_of(codes, sizes), sizes), np.random.default_rng(1)
+    assert off(codes, paired.codes(ROWS, rng), sizes) < 0.002
+    assert off(codes, sample_network(paired._network, ROWS, rng, sizes), sizes) > 0.01
 
 
 def test_attributes_of_several_levels_fit_too() -> None:

@@ -280,6 +280,29 @@ def test_views_have_to_tell_more_where_the_gaps_of_all_pairs_can_be_measured(
         assert bool(plan and plan.views) == takes_views
 
 
+@pytest.mark.parametrize(("attributes", "most"), [(16, 0.02), (17, 0.04)])
+def test_where_no_clique_holds_all_twice_the_noise_leaves_nothing_to_ask(
+    attributes: int, most: float
+) -> None:
+    for rows in (5_000.0, 10_000.0, 15_000.0, 20_000.0):
+        planning = planned((2,) * attributes, "0.5", rows=rows)
+        noise = planning._view_noise(planning.views) / len(planning.pairs) / rows
+        assert planning.knows_all_pairs == (noise <= most)
+
+
+@pytest.mark.parametrize(("attributes", "most"), [(16, 0.8), (17, 1.5)])
+def test_where_no_clique_holds_all_views_are_taken_for_less(
+    attributes: int, most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planning = planned((2,) * attributes, "0.2")
+    assert not planning._knows_gaps
+    noise = planning._view_noise(planning.views) / len(planning.pairs) / 2
+    for part in (0.75 * most, 0.95 * most, 1.05 * most):
+        monkeypatch.setattr(Planning, "_noisy_mean", lambda *_, mean=noise / part: mean)
+        plan = planning.choose(None)  # type: ignore[arg-type]
+        assert bool(plan and plan.views) == (part < most)
+
+
 @both_currencies
 @pytest.mark.parametrize(("mean", "takes_views"), [(0.0, False), (0.9, True)])
 def test_all_pairs_of_binary_attributes_are_measured_where_they_depend_on_each_other(
