@@ -47,6 +47,20 @@ def test_whatever_the_noise_no_cell_is_negative_and_all_have_one_total() -> None
         assert all((table >= 0).all() for table in tables.cells.values())
         assert np.allclose([table.sum() for table in tables.cells.values()], tables.rows)
         assert tables.rows > 0
+        for one, other in combinations(TABLES, 2):
+            shared = [name for name in one if name in other]
+            gap = marginal_of(tables.cells[one], one, shared) - marginal_of(
+                tables.cells[other], other, shared
+            )
+            assert np.abs(gap).max() < 0.06 * tables.rows
+
+
+def test_the_number_of_rows_is_a_table_too() -> None:
+    counted = Estimate((), np.array(1000.0), 1.0)
+    measured = Estimate(("a", "b"), np.full((2, 3), 100.0), 1e6)
+    tables = AgreedTables.of([counted, measured], {"a": 2, "b": 3})
+    assert list(tables.cells) == [("a", "b")]
+    assert tables.rows == pytest.approx(1000, abs=0.1)
 
 
 def test_tables_that_say_there_is_no_row_become_equal_cells() -> None:

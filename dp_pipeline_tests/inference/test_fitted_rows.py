@@ -83,6 +83,14 @@ def test_where_no_clique_may_hold_what_tables_need_rows_come_from_a_network() ->
         assert max(off(table, names) for names in pairs) < 0.03
 
 
+def test_an_attribute_of_no_table_has_its_one_way_marginal_without_a_tree_too() -> None:
+    pairs = list(combinations(NAMES[:3], 2))
+    ways = OneWays.of([exact((name,)) for name in NAMES], COUNTED)
+    table = drawn(FittedRows((COUNTED, *map(exact, pairs)), sizes_of(), ways, cap=12))
+    assert list(table.cliques) == [*pairs, (NAMES[3],)]
+    assert max(off(table, names) for names in [*pairs, (NAMES[3],)]) < 0.01
+
+
 def test_groups_are_drawn_back_into_levels_by_the_one_way_shares() -> None:
     groupings = {"x2": Grouping((0, 0, 1, 1))}
     ways = OneWays.of([exact((name,)) for name in NAMES], COUNTED)
