@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from dp_pipeline.inference.agreed_tables import AgreedTables
-from dp_pipeline.inference.chances import fitted_chances
 from dp_pipeline.inference.clique_join import sample_network
 from dp_pipeline.inference.consistency import Estimate
-from dp_pipeline.inference.paired_rows import PairedRows
+from dp_pipeline.inference.paired_rows import PairedRows, fitted_chances
 from dp_pipeline.inference.structural_zeros import StructuralZeros
 from dp_pipeline.spec.constraints import AllowedCells
 from dp_pipeline.spec.encoding import IntArray
